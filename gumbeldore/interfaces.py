@@ -1,0 +1,110 @@
+"""The contracts between the core and everything a user brings: problems, policies, instance sets.
+
+Shape legend, used in every comment of the project:
+    B instances · K beam width · A actions · T horizon (decisions per solution)
+    R flat rows (usually B*K) · L solutions per instance (rounds * K at most) · W trie nodes per depth
+
+An *instance*, a *state* and a *context* are immutable NamedTuples of tensors whose leading dimension is
+the batch; the core only ever indexes that dimension (`take`) or moves them between devices (`to`).
+Costs are to be minimised, everywhere a user sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import torch
+from torch import Tensor
+
+Tensors = TypeVar("Tensors", bound=tuple)
+
+
+@runtime_checkable
+class Problem(Protocol):
+    """A combinatorial problem whose solutions are built by T successive decisions among A actions.
+
+    All methods are pure and batched over rows; no Python loop over rows. `problem_contract` checks an
+    implementation. Optional methods the core uses when present:
+        replay(instance, actions [R, q]) -> State         the state after q decisions, faster than q steps
+        augment(instance, actions, generator) -> (instance, actions)   an equivalent solved instance
+        load(source, limit) -> list[Benchmark]            evaluation sets by name or file
+        validation(n) -> Benchmark                        the fixed validation set of training
+        solution(actions [T]) -> list                     one solution in the user's terms (e.g. a tour)
+        render(instance, actions [R, T], titles) -> figure      pictures of solutions
+    """
+
+    name: str
+
+    def generate(self, n: int, generator: torch.Generator) -> Any:
+        """Draw n random training instances."""
+
+    def num_actions(self, instance: Any) -> int:
+        """A, the size of the action space."""
+
+    def horizon(self, instance: Any) -> int:
+        """T, the number of decisions of every solution."""
+
+    def last_choice(self, instance: Any) -> int:
+        """Index of the last decision that is not always forced; training learns decisions 0..last_choice."""
+
+    def reset(self, instance: Any) -> Any:
+        """The state before the first decision."""
+
+    def step(self, instance: Any, state: Any, action: Tensor) -> Any:
+        """The state after `action` [R]; a finished row is absorbing, with exactly one legal action."""
+
+    def mask(self, instance: Any, state: Any) -> Tensor:
+        """bool [R, A], True = legal; no row is all False."""
+
+    def cost(self, instance: Any, actions: Tensor) -> Tensor:
+        """Cost [R] of complete action sequences [R, T], lower is better, from the actions alone.
+
+        Raises ValueError if a sequence is not a legal solution.
+        """
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """A torch module that scores the next action. `policy_contract` checks an implementation."""
+
+    def encode(self, instance: Any) -> Any:
+        """What depends on the instance alone, computed once per search (the instance itself if nothing does)."""
+
+    def forward(self, context: Any, state: Any) -> Tensor:
+        """Logits [R, A]. The caller applies the mask and the log-softmax."""
+
+
+class Benchmark(NamedTuple):
+    """Instances of one size to be solved, with their true cost and what is known of them."""
+
+    names: list[str]  # n
+    instances: Any  # [n, ...] as the network sees them
+    true_cost: Callable[[Tensor, Tensor], Tensor]  # (index [m], actions [m, T]) -> cost [m] float64, original data
+    references: Tensor  # [n] float64 cost of the reference solution, NaN where there is none
+    reference: str | None  # what the references are, e.g. "optimal (Concorde)"
+
+
+def take(tensors: Tensors, rows: Tensor | slice) -> Tensors:
+    """The given rows of every tensor of a NamedTuple."""
+    return type(tensors)(*(tensor[rows] for tensor in tensors))
+
+
+def to(tensors: Tensors, device: torch.device | str) -> Tensors:
+    """Every tensor of a NamedTuple on `device`."""
+    return type(tensors)(*(tensor.to(device, non_blocking=True) for tensor in tensors))
+
+
+def batch_size(tensors: tuple) -> int:
+    """Length of the leading dimension of a NamedTuple of tensors."""
+    return tensors[0].shape[0]
+
+
+def replay(problem: Problem, instance: Any, actions: Tensor) -> Any:
+    """The state after the decisions `actions` [R, q] (q >= 0), built by the code the search uses."""
+    if hasattr(problem, "replay"):
+        return problem.replay(instance, actions)
+    state = problem.reset(instance)
+    for action in actions.unbind(dim=1):
+        state = problem.step(instance, state, action)
+    return state

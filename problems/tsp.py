@@ -1,0 +1,153 @@
+"""The travelling salesman problem: visit every node once, starting and ending at node 0 [GD, appendix D.2]."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark
+from problems import standard_sets
+from problems.plots import plot_tours
+
+
+class Instance(NamedTuple):
+    coords: Tensor  # [R, N, 2] in the unit square
+
+
+class State(NamedTuple):
+    origin: Tensor  # [R] int64 node the partial tour has reached
+    destination: Tensor  # [R] int64 node the tour must end in
+    remaining: Tensor  # [R, n] int64 nodes still to visit, ascending; n shrinks by one each step
+
+
+class TSP:
+    """An action is the next node (A = N, node 0 never is one); T = N - 1 decisions.
+
+    Arguments:
+        num_nodes: N >= 2 of the random training instances; files of any size can be evaluated.
+    """
+
+    name = "tsp"
+
+    def __init__(self, num_nodes: int):
+        if num_nodes < 3:
+            raise ValueError(f"num_nodes must be at least 3, got {num_nodes}")
+        self.num_nodes = num_nodes
+
+    def generate(self, n: int, generator: torch.Generator) -> Instance:
+        """n instances with coordinates uniform in the unit square."""
+        return Instance(torch.rand(n, self.num_nodes, 2, generator=generator))
+
+    def num_actions(self, instance: Instance) -> int:
+        return instance.coords.shape[1]
+
+    def horizon(self, instance: Instance) -> int:
+        return instance.coords.shape[1] - 1
+
+    def last_choice(self, instance: Instance) -> int:
+        return max(0, self.horizon(instance) - 2)  # with one node left the move is forced
+
+    def reset(self, instance: Instance) -> State:
+        rows, num_nodes, _ = instance.coords.shape
+        device = instance.coords.device
+        start = torch.zeros(rows, dtype=torch.int64, device=device)
+        remaining = torch.arange(1, num_nodes, device=device).expand(rows, -1)
+        return State(origin=start, destination=start, remaining=remaining)
+
+    def step(self, instance: Instance, state: State, action: Tensor) -> State:
+        n = state.remaining.shape[1]
+        # The remaining nodes ascend, so those from the visited one on move up by one place.
+        place = (state.remaining < action[:, None]).sum(dim=1, keepdim=True)  # [R, 1]
+        kept = torch.arange(n - 1, device=action.device)
+        remaining = state.remaining.gather(1, kept + (kept >= place))  # [R, n-1]
+        return State(origin=action, destination=state.destination, remaining=remaining)
+
+    def replay(self, instance: Instance, actions: Tensor) -> State:
+        """The state after `actions` [R, q] without walking through the q states before it."""
+        rows, num_nodes, _ = instance.coords.shape
+        unvisited = torch.ones(rows, num_nodes, dtype=torch.bool, device=actions.device)
+        unvisited[:, 0] = False
+        unvisited.scatter_(1, actions, False)
+        # A stable sort of the flags lists the unvisited nodes first, ascending.
+        order = (~unvisited).to(torch.uint8).argsort(dim=1, stable=True)  # [R, N]
+        start = torch.zeros(rows, dtype=torch.int64, device=actions.device)
+        origin = actions[:, -1] if actions.shape[1] else start
+        return State(origin=origin, destination=start, remaining=order[:, : num_nodes - 1 - actions.shape[1]])
+
+    def mask(self, instance: Instance, state: State) -> Tensor:
+        rows, num_nodes, _ = instance.coords.shape
+        legal = torch.zeros(rows, num_nodes, dtype=torch.bool, device=state.remaining.device)
+        return legal.scatter_(1, state.remaining, True)
+
+    def cost(self, instance: Instance, actions: Tensor) -> Tensor:
+        """Length [R] of the closed tours 0, actions [R, N-1], back to 0."""
+        tours = as_tours(actions, instance.coords.shape[1])  # [R, N]
+        points = instance.coords.gather(1, tours[..., None].expand(-1, -1, 2))
+        return (points - points.roll(-1, dims=1)).norm(dim=-1).sum(dim=-1)
+
+    def augment(self, instance: Instance, actions: Tensor, generator: torch.Generator) -> tuple[Instance, Tensor]:
+        """The same tours from a random start node, in a random direction, in randomly moved squares.
+
+        The geometry is swapped in x/y, mirrored at each mid-line and rotated about the centre by a uniform
+        angle, then scaled down where it left the unit square [GD, appendix D.2]. A new start node takes the
+        label 0, so a piece of the tour that ends in node 0 can be any piece of it.
+        """
+        tours = as_tours(actions, instance.coords.shape[1])
+        rows, num_nodes = tours.shape
+        draw = torch.rand(rows, 6, generator=generator).to(tours.device)  # one column per decision below
+
+        shift = (draw[:, 0] * num_nodes).long()[:, None] + torch.arange(num_nodes, device=tours.device)
+        tours = tours.gather(1, shift % num_nodes)
+        backwards = draw[:, 1, None] < 0.5
+        tours = torch.where(backwards, tours.flip(1).roll(1, dims=1), tours)  # the start stays first
+
+        start = tours[:, :1]  # [R, 1] and node 0 swap their labels
+        tours = torch.where(tours == start, 0, torch.where(tours == 0, start, tours))
+        labels = torch.arange(num_nodes, device=tours.device).repeat(rows, 1)
+        labels.scatter_(1, start, torch.zeros_like(start))
+        labels[:, :1] = start
+        coords = instance.coords.gather(1, labels[..., None].expand(-1, -1, 2))
+        return Instance(_move_square(coords, draw[:, 2:])), tours[:, 1:]
+
+    def solution(self, actions: Tensor) -> list[int]:
+        """The tour as node indices from 0, in the order of the input."""
+        return [0, *actions.tolist()]
+
+    def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
+        """Evaluation sets: a named standard set, a `.npz`, a TSPLIB file or a folder of them."""
+        return standard_sets.load_tsp(source, limit)
+
+    def validation(self, n: int) -> Benchmark:
+        """The first n instances of Kool's validation recipe (seed 4321) for this size."""
+        return standard_sets.kool_tsp_validation(self.num_nodes, n)
+
+    def render(self, instance: Instance, actions: Tensor, titles: list[str]):
+        """A figure with one panel per tour."""
+        return plot_tours(instance.coords, as_tours(actions, instance.coords.shape[1]), titles)
+
+
+def as_tours(actions: Tensor, num_nodes: int) -> Tensor:
+    """Tours [R, N] starting in node 0 from action sequences [R, N-1]; ValueError unless permutations of 1..N-1."""
+    if actions.dim() != 2 or actions.shape[1] != num_nodes - 1:
+        raise ValueError(f"a tour of {num_nodes} nodes has {num_nodes - 1} actions, got shape {tuple(actions.shape)}")
+    expected = torch.arange(1, num_nodes, device=actions.device)
+    wrong = (actions.sort(dim=1).values != expected).any(dim=1)
+    if wrong.any():
+        row = int(wrong.nonzero()[0])
+        raise ValueError(f"row {row} does not visit each of the nodes 1..{num_nodes - 1} once: {actions[row].tolist()}")
+    return torch.cat([torch.zeros_like(actions[:, :1]), actions], dim=1)
+
+
+def _move_square(coords: Tensor, draw: Tensor) -> Tensor:
+    """Swap, mirror, rotate and shrink point sets [R, N, 2] by four uniform numbers per row [R, 4]."""
+    coords = torch.where(draw[:, 0, None, None] < 0.5, coords.flip(-1), coords)
+    centred = coords - 0.5
+    mirror = torch.where(draw[:, 1:3] < 0.5, -1.0, 1.0)[:, None].to(coords.dtype)  # [R, 1, 2]
+    angle = draw[:, 3].to(coords.dtype) * (2 * torch.pi)
+    cos, sin = angle.cos(), angle.sin()
+    rotation = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)  # [R, 2, 2]
+    centred = (centred * mirror) @ rotation
+    outside = centred.abs().amax(dim=(1, 2), keepdim=True) * 2
+    return centred / outside.clamp(min=1.0) + 0.5
