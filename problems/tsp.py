@@ -10,10 +10,7 @@ from torch import Tensor
 from gumbeldore.interfaces import Benchmark
 from problems import standard_sets
 from problems.plots import plot_tours
-
-
-class Instance(NamedTuple):
-    coords: Tensor  # [R, N, 2] in the unit square
+from problems.tsp_types import Instance, as_tours
 
 
 class State(NamedTuple):
@@ -126,18 +123,6 @@ class TSP:
     def render(self, instance: Instance, actions: Tensor, titles: list[str]):
         """A figure with one panel per tour."""
         return plot_tours(instance.coords, as_tours(actions, instance.coords.shape[1]), titles)
-
-
-def as_tours(actions: Tensor, num_nodes: int) -> Tensor:
-    """Tours [R, N] starting in node 0 from action sequences [R, N-1]; ValueError unless permutations of 1..N-1."""
-    if actions.dim() != 2 or actions.shape[1] != num_nodes - 1:
-        raise ValueError(f"a tour of {num_nodes} nodes has {num_nodes - 1} actions, got shape {tuple(actions.shape)}")
-    expected = torch.arange(1, num_nodes, device=actions.device)
-    wrong = (actions.sort(dim=1).values != expected).any(dim=1)
-    if wrong.any():
-        row = int(wrong.nonzero()[0])
-        raise ValueError(f"row {row} does not visit each of the nodes 1..{num_nodes - 1} once: {actions[row].tolist()}")
-    return torch.cat([torch.zeros_like(actions[:, :1]), actions], dim=1)
 
 
 def _move_square(coords: Tensor, draw: Tensor) -> Tensor:

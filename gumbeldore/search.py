@@ -1,0 +1,246 @@
+"""Sampling solutions from a policy: rounds of one beam loop over one trie [SBS; GD, algorithm 2]."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore import trie as tries
+from gumbeldore.beam import Count, Leaves, Perturb, Roots, sample_round
+from gumbeldore.gumbel import gumbel_with_maximum
+from gumbeldore.interfaces import Policy, Problem, batch_size, take
+from gumbeldore.seeding import fold, gumbel_noise
+from gumbeldore.updates import Update
+
+
+class TopP(NamedTuple):
+    """Nucleus probability of the first and of the last round, linear in between; one round alone uses the end."""
+
+    start: float = 1.0
+    end: float = 1.0
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """How to search; `gumbeldore.methods` names the usual combinations.
+
+    Arguments:
+        beam_width: K, solutions per round
+        num_rounds: n; at most n * K solutions per instance
+        update: what happens to the trie between rounds; None leaves it alone (rounds are then independent)
+        stochastic: perturb with Gumbel noise; otherwise the beam keeps the most likely prefixes
+        replacement: K independent samples per round instead of a beam
+        top_p: growing nucleus; each node keeps its smallest set of most likely actions of that probability
+        first_round_deterministic: round 1 is a plain beam search
+        sampled_root: draw the root's Gumbel, which makes the unnormalised estimator unbiased; False fixes it to 0
+        time_limit: seconds per instance; rounds go on beyond num_rounds until it has passed
+    """
+
+    beam_width: int
+    num_rounds: int = 1
+    update: Update | None = None
+    stochastic: bool = True
+    replacement: bool = False
+    top_p: TopP = TopP()
+    first_round_deterministic: bool = False
+    sampled_root: bool = True
+    time_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("beam_width", "num_rounds"):
+            if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
+                raise ValueError(f"{name} must be an integer of at least 1, got {getattr(self, name)!r}")
+        if not (len(self.top_p) == 2 and all(0 < p <= 1 for p in self.top_p)):
+            raise ValueError(f"top_p must be two probabilities (start, end) in (0, 1], got {self.top_p}")
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise ValueError(f"time_limit must be positive seconds per instance, got {self.time_limit}")
+        if self.replacement and (self.update is not None or not self.stochastic):
+            raise ValueError("sampling with replacement is stochastic and has no update between rounds")
+
+
+class SearchStats(NamedTuple):
+    """Totals over all instances of a call."""
+
+    evaluations: int  # states the network was asked about
+    forced: int  # new states with a single legal action, which need no network
+    reused: int  # states whose probabilities an earlier round had left in the trie
+    rounds: int
+    exhausted: int  # instances known to have no further solution when the last round began
+
+
+class Solutions(NamedTuple):
+    """What a search found; round by round, in each round by decreasing perturbed log-probability."""
+
+    actions: Tensor  # [B, L, T] int64
+    costs: Tensor  # [B, L] float64, lower is better
+    log_probs: Tensor  # [B, L] float64 under the policy
+    round_log_probs: Tensor  # [B, L] under the distribution of the round; what the estimators need
+    gumbels: Tensor  # [B, L] perturbed log-probabilities
+    valid: Tensor  # [B, L] False: the instance had no further solution (the entry means nothing)
+    round: Tensor  # [B, L] int64 round of each solution, from 0
+    stats: SearchStats
+
+    def best(self) -> tuple[Tensor, Tensor]:
+        """The first of the cheapest solutions of each instance: actions [B, T] and cost [B]."""
+        cost, index = self.costs.masked_fill(~self.valid, math.inf).min(dim=1)
+        return self.actions[torch.arange(len(index), device=index.device), index], cost
+
+
+@torch.no_grad()
+def search(
+    problem: Problem,
+    policy: Policy,
+    instances: Any,
+    config: SearchConfig,
+    generator: torch.Generator | None = None,
+    *,
+    keys: Tensor | None = None,
+) -> Solutions:
+    """Sample or search solutions of a batch of instances of one size.
+
+    Arguments:
+        problem, policy: see `gumbeldore.interfaces`
+        instances: NamedTuple of tensors [B, ...] on the policy's device
+        config: the method
+        generator: source of one random key per instance, drawn in their order
+        keys: instead of a generator, the keys [B] int64 themselves: an instance's result depends on its own alone
+
+    Raises ValueError without instances, if not exactly one of generator and keys is given to a stochastic search,
+    or if the policy gives no usable probabilities.
+    """
+    batch = batch_size(instances)
+    if batch == 0:
+        raise ValueError("search needs at least one instance")
+    device = instances[0].device
+    if keys is None:
+        if generator is None and config.stochastic:
+            raise ValueError("a stochastic search needs a generator or keys")
+        keys = torch.zeros(batch, dtype=torch.int64)
+        keys = keys if generator is None else keys.random_(generator=generator)
+    elif generator is not None:
+        raise ValueError("give a generator or keys, not both")
+    keys = keys.to(device)
+    copies = config.beam_width if config.replacement else 1  # independent samples are beams of width 1
+    if copies > 1:
+        rows = torch.arange(batch, device=device).repeat_interleave(copies)
+        instances = take(instances, rows)
+        keys = fold(keys[:, None], torch.arange(copies)).flatten()
+
+    was_training = policy.training
+    policy.eval()
+    try:
+        rounds, trie, count = _run_rounds(problem, policy, instances, config, keys, batch)
+    finally:
+        policy.train(was_training)
+    stats = SearchStats(
+        evaluations=count.evaluated,
+        forced=int(count.forced),
+        reused=int(count.reused),
+        rounds=len(rounds),
+        exhausted=int((trie.log_mass[0][:, 0] == -math.inf).sum()),
+    )
+    return _collect(rounds, batch, stats)
+
+
+def _run_rounds(
+    problem: Problem, policy: Policy, instances: Any, config: SearchConfig, keys: Tensor, budgets: int
+) -> tuple[list[tuple[Leaves, Tensor]], tries.Trie, Count]:
+    """Round after round until the last one, the deadline or the end of all instances."""
+    width = 1 if config.replacement else config.beam_width
+    roots = _plant(problem, policy, instances, width)
+    deadline = None if config.time_limit is None else time.monotonic() + budgets * config.time_limit
+    slots = config.num_rounds * width
+    reread = config.num_rounds > 1 or deadline is not None
+    dtype = _log_prob_dtype(policy)
+    trie = tries.create(roots.batch, roots.horizon, slots, roots.actions, dtype, keys.device, keep=reread)
+
+    rounds, total = [], Count()
+    for round_ in itertools.count():
+        if round_ > 0:
+            if time.monotonic() >= deadline if deadline else round_ >= config.num_rounds:
+                break
+            if config.update is not None:
+                config.update(trie, leaves, -cost, round_ - 1)  # the one place where costs become objectives
+                if not (trie.log_mass[0][:, 0] > -math.inf).any():
+                    break
+        if (round_ + 1) * width > trie.parent.shape[2]:
+            trie = tries.grow(trie, 2 * trie.parent.shape[2])
+        deterministic = not config.stochastic or (config.first_round_deterministic and round_ == 0)
+        perturb, root_gumbel = _most_likely(keys) if deterministic else _gumbel(keys, round_, config, roots)
+        leaves, count = sample_round(roots, trie, round_ * width, perturb, root_gumbel, nucleus_of(config, round_))
+        cost = problem.cost(roots.instance, leaves.actions.flatten(0, 1)).double().view(roots.batch, width)
+        rounds.append((leaves, cost))
+        total = Count(*(a + b for a, b in zip(total, count, strict=True)))
+    return rounds, trie, total
+
+
+def _plant(problem: Problem, policy: Policy, instances: Any, width: int) -> Roots:
+    batch = batch_size(instances)
+    rows = torch.arange(batch, device=instances[0].device).repeat_interleave(width)
+    instance = take(instances, rows)
+    return Roots(
+        problem=problem,
+        policy=policy,
+        instance=instance,
+        context=policy.encode(instances),
+        state=problem.reset(instance),
+        batch=batch,
+        width=width,
+        horizon=problem.horizon(instances),
+        actions=problem.num_actions(instances),
+    )
+
+
+def _gumbel(keys: Tensor, round_: int, config: SearchConfig, roots: Roots) -> tuple[Perturb, Tensor]:
+    """Gumbel noise of one round: the beam becomes a sample without replacement [SBS, algorithm 1]."""
+    first = round_ * (roots.horizon + 1)
+
+    def perturb(phi: Tensor, parent: Tensor, depth: int) -> Tensor:
+        return gumbel_with_maximum(phi, parent, gumbel_noise(keys, first + 1 + depth, phi.shape[1:]))
+
+    root = gumbel_noise(keys, first, ()).flatten()
+    return perturb, root if config.sampled_root else torch.zeros_like(root)
+
+
+def _most_likely(keys: Tensor) -> tuple[Perturb, Tensor]:
+    """No noise: a plain beam search."""
+    return lambda phi, parent, depth: phi, torch.zeros(len(keys), dtype=torch.float64, device=keys.device)
+
+
+def nucleus_of(config: SearchConfig, round_: int) -> float:
+    """top_p of a round [GD, section 4.2.2]; rounds beyond num_rounds (anytime use) stay at the end value."""
+    start, end = config.top_p
+    if round_ >= config.num_rounds - 1:
+        return end
+    return start + (end - start) * round_ / (config.num_rounds - 1)
+
+
+def _log_prob_dtype(policy: Policy) -> torch.dtype:
+    """Stored log-probabilities are as precise as the policy's weights; float64 for a policy without any."""
+    dtypes = [parameter.dtype for parameter in policy.parameters() if parameter.is_floating_point()]
+    return torch.float64 if not dtypes or torch.float64 in dtypes else torch.float32
+
+
+def _collect(rounds: list[tuple[Leaves, Tensor]], batch: int, stats: SearchStats) -> Solutions:
+    """Rounds side by side; independent copies of an instance become its beam again."""
+
+    def join(tensors: list[Tensor]) -> Tensor:
+        return torch.cat([t.reshape(batch, -1, *t.shape[2:]) for t in tensors], dim=1)
+
+    leaves = [leaves for leaves, _ in rounds]
+    return Solutions(
+        actions=join([x.actions for x in leaves]),
+        costs=join([cost for _, cost in rounds]),
+        log_probs=join([x.log_prob for x in leaves]),
+        round_log_probs=join([x.phi for x in leaves]),
+        gumbels=join([x.gumbel for x in leaves]),
+        valid=join([x.valid for x in leaves]),
+        round=join([torch.full_like(x.valid, r, dtype=torch.int64) for r, x in enumerate(leaves)]),
+        stats=stats,
+    )

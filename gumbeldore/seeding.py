@@ -1,0 +1,61 @@
+"""Randomness that depends on what is drawn, never on who draws it or beside whom.
+
+Seeds are folded from their meaning (seed, epoch, ...), and the Gumbel noise of a search is a pure function of
+the instance's key and of the place in its search tree (SplitMix64 [Steele, Lea, Flood 2014] as a counter-based
+generator). So an instance's samples do not depend on its neighbours, the batch size, the device or the workers.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import torch
+from torch import Tensor
+
+GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # as signed 64-bit integers, the only ones torch has
+MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
+MIX_2 = 0x94D049BB133111EB - (1 << 64)
+
+
+def _mix(x: Tensor) -> Tensor:
+    """SplitMix64's output function on int64 tensors (multiplication wraps around)."""
+    x = (x ^ _shift_right(x, 30)) * MIX_1
+    x = (x ^ _shift_right(x, 27)) * MIX_2
+    return x ^ _shift_right(x, 31)
+
+
+def _shift_right(x: Tensor, bits: int) -> Tensor:
+    """Logical shift right; torch's `>>` copies the sign."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def fold(key: Tensor | int, *parts: Tensor | int | str) -> Tensor:
+    """New keys (int64) from a key and what they are for; tensors broadcast."""
+    key = torch.as_tensor(key, dtype=torch.int64)
+    for part in parts:
+        part = zlib.crc32(part.encode()) if isinstance(part, str) else part
+        part = torch.as_tensor(part, dtype=torch.int64, device=key.device)
+        key = _mix(_mix(key + GOLDEN) + part * GOLDEN)
+    return key
+
+
+def generator(seed: int, *parts: int | str) -> torch.Generator:
+    """A CPU generator for one named purpose, e.g. generator(seed, "instances", epoch)."""
+    return torch.Generator().manual_seed(int(fold(seed, *parts)))
+
+
+def gumbel_noise(keys: Tensor, place: int, shape: tuple[int, ...]) -> Tensor:
+    """Standard Gumbel draws [B, *shape] in float64, a function of each key, the place and the position.
+
+    Arguments:
+        keys: int64 [B], one per instance
+        place: which draw of the instance this is (e.g. round * T + depth), at least 0
+        shape: of the draws of one instance
+    """
+    size = 1
+    for length in shape:
+        size *= length
+    position = torch.arange(1, size + 1, device=keys.device)
+    bits = _mix(fold(keys, place)[:, None] + position * GOLDEN)  # [B, size]
+    uniform = (_shift_right(bits, 12).double() + 0.5) * 2.0**-52  # in the open interval (0, 1)
+    return -torch.log(-torch.log(uniform)).reshape(-1, *shape)

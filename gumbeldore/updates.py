@@ -1,0 +1,156 @@
+"""What a round teaches the next one: changes of the trie between rounds [GD, section 4].
+
+An update is a callable (trie, leaves, objective [B, K], round) -> None that writes into the trie. Objectives are to
+be maximised (negative costs); everything is float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gumbeldore import trie as tries
+from gumbeldore.beam import Leaves
+from gumbeldore.estimators import estimate_expectation, importance_log_weights
+from gumbeldore.trie import Trie
+
+Update = Callable[[Trie, Leaves, Tensor, int], None]
+
+
+def without_replacement(trie: Trie, leaves: Leaves, objective: Tensor, round_: int) -> None:
+    """Take the sampled leaves out of the tree.
+
+    The masses of their ancestors are recomputed bottom-up from their children's, not subtracted: nothing cancels,
+    and an exhausted subtree has exactly no mass left.
+    """
+    horizon = len(leaves.path) - 1
+    trie.log_mass[horizon].scatter_(1, leaves.node[-1], _leaf_mass(trie, leaves))
+    for depth in range(horizon - 1, -1, -1):
+        node = leaves.node[depth]
+        children = tries.read_children(trie, depth, node, leaves.filled)
+        passed = _per_beam_node(leaves, depth, leaves.valid.long()) > 0
+        mass = children.log_mass.logsumexp(dim=-1).where(passed, trie.log_mass[depth].gather(1, node))
+        trie.log_mass[depth].scatter_(1, node, mass)
+
+
+@dataclass(frozen=True)
+class Gumbeldore:
+    """Sampling without replacement that shifts the policy toward better leaves [GD, eq. 6, algorithm 2].
+
+    step_size * (objective - baseline) of every leaf is added to every edge of its path.
+
+    Arguments:
+        step_size: sigma >= 0, in units of 1 / objective
+        baseline: "estimate" (of the round's expectation from its weights), "mean" of the leaves, or "none" (the
+            raw outcome; for games)
+        min_max: divide positive advantages by the largest, negative ones by the size of the smallest
+        divide_by_visits: average over the leaves through an edge instead of adding them up
+        skip_first: learn nothing from the first round (when that one is a deterministic beam search)
+    """
+
+    step_size: float
+    baseline: str = "estimate"
+    min_max: bool = False
+    divide_by_visits: bool = False
+    skip_first: bool = False
+
+    def __post_init__(self) -> None:
+        if not (self.step_size >= 0 and math.isfinite(self.step_size)):
+            raise ValueError(f"step_size must be finite and at least 0, got {self.step_size}")
+        if self.baseline not in BASELINES:
+            raise ValueError(f"baseline must be one of {sorted(BASELINES)}, got {self.baseline!r}")
+
+    def __call__(self, trie: Trie, leaves: Leaves, objective: Tensor, round_: int) -> None:
+        without_replacement(trie, leaves, objective, round_)
+        if self.skip_first and round_ == 0:
+            return
+        advantage = objective - BASELINES[self.baseline](objective, leaves)[:, None]
+        advantage = advantage.masked_fill(~leaves.valid, 0.0)
+        if self.min_max:
+            advantage = _min_max(advantage)
+        for depth in range(1, len(leaves.path)):
+            node = leaves.node[depth]
+            added = _per_beam_node(leaves, depth, self.step_size * advantage)
+            visits = _per_beam_node(leaves, depth, leaves.valid.long())
+            before = trie.visits[depth].gather(1, node)
+            edge = trie.advantage[depth].gather(1, node)
+            if self.divide_by_visits:
+                edge = (edge * before + added) / (before + visits).clamp(min=1)
+            else:
+                edge = edge + added
+            trie.advantage[depth].scatter_(1, node, edge)
+            trie.visits[depth].scatter_(1, node, before + visits)
+
+
+@dataclass(frozen=True)
+class Theory:
+    """The update with a guarantee: each edge gets step_size * (E[f | child] - E[f | parent]) [GD, eq. 1 and 5].
+
+    Both expectations are estimated from the round's leaves through the node; parents with a single leaf are left
+    alone. With exact expectations the expected objective cannot fall [GD, appendix B].
+    """
+
+    step_size: float
+
+    def __post_init__(self) -> None:
+        if not (self.step_size >= 0 and math.isfinite(self.step_size)):
+            raise ValueError(f"step_size must be finite and at least 0, got {self.step_size}")
+
+    def __call__(self, trie: Trie, leaves: Leaves, objective: Tensor, round_: int) -> None:
+        without_replacement(trie, leaves, objective, round_)
+        log_weights = importance_log_weights(leaves.phi, leaves.gumbel, leaves.valid)
+        above = _expectation_per_node(leaves, 0, log_weights, objective)
+        for depth in range(1, len(leaves.path)):
+            here = _expectation_per_node(leaves, depth, log_weights, objective)
+            parent = leaves.parent[depth]
+            parent_leaves = _per_beam_node(leaves, depth - 1, leaves.valid.long()).gather(1, parent)
+            passed = _per_beam_node(leaves, depth, leaves.valid.long()) > 0
+            gain = (here - above.gather(1, parent)).where(passed & (parent_leaves >= 2), 0.0)
+            trie.advantage[depth].scatter_add_(1, leaves.node[depth], self.step_size * gain)
+            above = here
+
+
+def _estimated(objective: Tensor, leaves: Leaves) -> Tensor:
+    return estimate_expectation(objective, leaves.phi, leaves.gumbel, leaves.valid)
+
+
+def _mean(objective: Tensor, leaves: Leaves) -> Tensor:
+    return objective.masked_fill(~leaves.valid, 0.0).sum(dim=1) / leaves.valid.sum(dim=1)
+
+
+def _none(objective: Tensor, leaves: Leaves) -> Tensor:
+    return objective.new_zeros(len(objective))
+
+
+BASELINES = {"estimate": _estimated, "mean": _mean, "none": _none}
+
+
+def _leaf_mass(trie: Trie, leaves: Leaves) -> Tensor:
+    return trie.log_mass[-1].gather(1, leaves.node[-1]).masked_fill(leaves.valid, -math.inf)
+
+
+def _per_beam_node(leaves: Leaves, depth: int, values: Tensor) -> Tensor:
+    """Sum [B, K] over the leaves through each beam position of this depth."""
+    values = values.masked_fill(~leaves.valid, 0)
+    return torch.zeros_like(values).scatter_add_(1, leaves.path[depth], values)
+
+
+def _expectation_per_node(leaves: Leaves, depth: int, log_weights: Tensor, objective: Tensor) -> Tensor:
+    """Weighted mean [B, K] of the objective of the leaves through each beam position, NaN where there are none."""
+    path = leaves.path[depth]
+    largest = torch.full_like(log_weights, -math.inf).scatter_reduce_(1, path, log_weights, "amax")
+    largest = largest.gather(1, path)  # of the leaf's node; -inf if only the threshold leaf went through it
+    weights = (log_weights - largest).exp().where(largest > -math.inf, 1.0).masked_fill(~leaves.valid, 0.0)
+    total = _per_beam_node(leaves, depth, weights)
+    return _per_beam_node(leaves, depth, weights * objective) / total
+
+
+def _min_max(advantage: Tensor) -> Tensor:
+    highest = advantage.amax(dim=1, keepdim=True).clamp(min=0)
+    lowest = advantage.amin(dim=1, keepdim=True).clamp(max=0)
+    scale = torch.where(advantage > 0, highest, -lowest)
+    return torch.where(scale > 0, advantage / scale, 0.0)
