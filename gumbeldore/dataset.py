@@ -1,0 +1,129 @@
+"""Pseudo-experts: instances with the best sequence of decisions found so far, in memory and as plain arrays on disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Problem, batch_size, replay, take
+
+
+class Shard(NamedTuple):
+    """What one epoch added; all of one size."""
+
+    name: str
+    instances: Any  # [n, ...]
+    actions: Tensor  # [n, T]
+    costs: Tensor  # [n]
+
+
+class Example(NamedTuple):
+    """A minibatch of decisions to imitate, all at the same step."""
+
+    instance: Any  # [R, ...]
+    state: Any  # [R, ...] after the decisions before the step
+    target: Tensor  # [R] the expert's decision
+
+
+class PseudoExperts:
+    """Shards on disk, one file per epoch: adding one writes nothing else, and forgetting deletes nothing at once.
+
+    A file is deleted by `prune`, which is called after the checkpoint that no longer needs it has been written: a
+    run killed in between finds every file its checkpoint names.
+
+    Arguments:
+        folder: where the shards are written; None keeps them in memory alone
+        capacity: instances kept at most; the oldest shards are forgotten first (None: no limit)
+    """
+
+    def __init__(self, folder: Path | None = None, capacity: int | None = None):
+        if capacity is not None and capacity < 1:
+            raise ValueError(f"capacity must be at least 1, got {capacity}")
+        self.folder = folder
+        self.capacity = capacity
+        self.shards: list[Shard] = []
+        self._groups: list[tuple[Any, Tensor]] | None = None
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def __len__(self) -> int:
+        return sum(len(shard.actions) for shard in self.shards)
+
+    def add(self, name: str, instances: Any, actions: Tensor, costs: Tensor) -> None:
+        """Append one epoch's experts and write them to `<name>.npz`."""
+        shard = Shard(name, instances, actions, costs)
+        if self.folder is not None:
+            arrays = {f"instance.{field}": value.numpy() for field, value in instances._asdict().items()}
+            temporary = self.folder / f"{name}.npz.tmp"
+            with open(temporary, "wb") as file:
+                np.savez(file, actions=actions.numpy(), costs=costs.numpy(), **arrays)
+            os.replace(temporary, self.folder / f"{name}.npz")
+        self._keep([*self.shards, shard])
+        while self.capacity is not None and len(self) > self.capacity and len(self.shards) > 1:
+            self._keep(self.shards[1:])
+
+    def clear(self) -> None:
+        """Forget all experts (their files stay until `prune`)."""
+        self._keep([])
+
+    def prune(self) -> None:
+        """Delete the files of forgotten shards."""
+        if self.folder is not None:
+            kept = {f"{shard.name}.npz" for shard in self.shards}
+            for path in self.folder.iterdir():
+                if path.name not in kept:
+                    path.unlink()
+
+    def restore(self, names: list[str], instance_type: type) -> None:
+        """Read back the shards a checkpoint names."""
+        self._keep([self._read(name, instance_type) for name in names])
+
+    def batch(self, problem: Problem, size: int, generator: torch.Generator) -> Example:
+        """`size` decisions at one step, drawn uniformly: experts of one size, augmented, replayed to the step."""
+        if not self.shards:
+            raise ValueError("there are no pseudo-experts to learn from")
+        groups = self._by_size()
+        weights = torch.tensor([float(len(actions)) for _, actions in groups])
+        instances, actions = groups[int(torch.multinomial(weights, 1, generator=generator))]
+        rows = torch.randint(len(actions), (size,), generator=generator)
+        instance, actions = take(instances, rows), actions[rows]
+        if hasattr(problem, "augment"):
+            instance, actions = problem.augment(instance, actions, generator)
+        step = int(torch.randint(problem.last_choice(instance) + 1, (), generator=generator))
+        return Example(instance, replay(problem, instance, actions[:, :step]), actions[:, step])
+
+    def _by_size(self) -> list[tuple[Any, Tensor]]:
+        """Experts of the same size side by side."""
+        if self._groups is None:
+            sizes: dict[tuple, list[Shard]] = {}
+            for shard in self.shards:
+                sizes.setdefault(tuple(field.shape[1:] for field in shard.instances), []).append(shard)
+            self._groups = [
+                (
+                    type(group[0].instances)(*map(torch.cat, zip(*(shard.instances for shard in group), strict=True))),
+                    torch.cat([shard.actions for shard in group]),
+                )
+                for group in sizes.values()
+            ]
+        return self._groups
+
+    def _keep(self, shards: list[Shard]) -> None:
+        self.shards, self._groups = shards, None
+
+    def _read(self, name: str, instance_type: type) -> Shard:
+        path = self.folder / f"{name}.npz"
+        if not path.is_file():
+            raise ValueError(f"{path} is missing, but the checkpoint needs it")
+        with np.load(path, allow_pickle=False) as arrays:
+            fields = [torch.from_numpy(arrays[f"instance.{field}"]) for field in instance_type._fields]
+            shard = Shard(
+                name, instance_type(*fields), torch.from_numpy(arrays["actions"]), torch.from_numpy(arrays["costs"])
+            )
+        if batch_size(shard.instances) != len(shard.actions):
+            raise ValueError(f"{path} is damaged: {batch_size(shard.instances)} instances, {len(shard.actions)} solutions")
+        return shard

@@ -1,0 +1,34 @@
+"""bf16 where the hardware computes it faster, float32 otherwise; the sampler's own numbers are always float64."""
+
+from __future__ import annotations
+
+import torch
+
+PRECISIONS = ("auto", "bf16", "float32")
+
+
+def resolve_precision(precision: str, device: torch.device) -> str:
+    """'bf16' or 'float32'; 'auto' asks the hardware.
+
+    Raises ValueError for an unknown name, or for bf16 on hardware without instructions for it.
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    if precision == "auto":
+        return "bf16" if has_bf16(device) else "float32"
+    if precision == "bf16" and not has_bf16(device):
+        raise ValueError(f"precision=bf16 needs bf16 instructions, which {device.type} has not; use precision=float32")
+    return precision
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Whether matrix products in bf16 run on instructions of their own."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # not public, so asked for with care
+    return any(getattr(torch.cpu, check, lambda: False)() for check in checks)
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """The context in which networks run; `precision` is already resolved."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")

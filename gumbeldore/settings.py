@@ -1,0 +1,59 @@
+"""Checked settings: a value of the wrong type or out of range is an error that names its key."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def at_least(lowest: float, optional: bool = False) -> Any:
+    """A dataclass field for a finite number of at least `lowest`; its annotation decides between int and float."""
+    return field(metadata={"lowest": lowest, "optional": optional})
+
+
+def positive(optional: bool = False) -> Any:
+    """A dataclass field for a finite number above 0."""
+    return field(metadata={"above": 0, "optional": optional})
+
+
+class Checked:
+    """Base of settings dataclasses whose fields carry their range (no defaults: these live in configs/)."""
+
+    prefix = ""  # of the keys in messages
+
+    def __post_init__(self) -> None:
+        for spec in dataclasses.fields(self):
+            if spec.metadata:
+                _check(f"{self.prefix}{spec.name}", getattr(self, spec.name), spec)
+
+
+def _check(key: str, value: Any, spec: dataclasses.Field) -> None:
+    if value is None and spec.metadata["optional"]:
+        return
+    whole = spec.type.startswith("int")
+    kind = "an integer" if whole else "a number"
+    lowest, above = spec.metadata.get("lowest"), spec.metadata.get("above")
+    limit = f"at least {lowest}" if lowest is not None else f"above {above}"
+    allowed = f"{kind} {limit}" + (" or null" if spec.metadata["optional"] else "")
+    number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or (value < lowest if lowest is not None else value <= above):
+        raise ValueError(f"{key} must be {allowed}, got {value!r}")
+
+
+@dataclass(frozen=True)
+class TrainSettings(Checked):
+    """Sizes of self-improvement training [GD, algorithm 1]; the presets are in configs/."""
+
+    prefix = "train."
+
+    epochs: int = at_least(0)
+    instances_per_epoch: int = at_least(1)
+    batches_per_epoch: int = at_least(1)
+    batch_size: int = at_least(1)
+    learning_rate: float = positive()
+    final_learning_rate: float = positive()  # reached linearly in the last epoch
+    gradient_clip: float = positive()  # largest norm of the gradient
+    dataset_capacity: int | None = at_least(1, optional=True)  # instances; null: no limit
+    validation_instances: int = at_least(1)

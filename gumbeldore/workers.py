@@ -1,0 +1,184 @@
+"""Searching many instances, in chunks: in this process, or on Ray actors that live as long as the run.
+
+How instances are cut into chunks is part of the configuration, and an instance's randomness is its key's: results
+do not depend on the number of workers. Each chunk is searched with the same number of threads everywhere, because
+the last bits of a matrix product may depend on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gumbeldore.interfaces import Problem, batch_size, take, to
+from gumbeldore.memory import keep_freed_memory
+from gumbeldore.precision import autocast
+from gumbeldore.search import SearchConfig, Solutions, search
+
+
+class WorkerError(RuntimeError):
+    """A worker failed; the message holds its error."""
+
+
+class Worker:
+    """Searches chunks of instances with the policy it was last given.
+
+    Arguments:
+        policy: gives the architecture; the worker keeps a copy
+        device, precision: where and how the network runs (precision resolved)
+        threads: of CPU work per chunk
+    """
+
+    def __init__(self, problem: Problem, policy: nn.Module, device: str, precision: str, threads: int):
+        self.problem = problem
+        self.device = torch.device(device)
+        self.precision = precision
+        self.threads = threads
+        self.policy = copy.deepcopy(policy).to(self.device).eval()
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        self.policy.load_state_dict(weights)
+
+    def search(self, instances: Any, keys: Tensor, config: SearchConfig) -> Solutions:
+        with _threads(self.threads), autocast(self.device, self.precision):
+            found = search(self.problem, self.policy, to(instances, self.device), config, keys=keys)
+        tensors = (field.cpu() if isinstance(field, Tensor) else field for field in found)
+        return Solutions(*tensors)
+
+
+class SearchPool:
+    """One or many workers behind one `map`.
+
+    Arguments:
+        workers: Ray actors; 0 searches in this process, without Ray
+        chunk_rows: beam rows (instances * beam width) searched together
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        policy: nn.Module,
+        workers: int = 0,
+        chunk_rows: int = 1024,
+        device: str = "cpu",
+        precision: str = "float32",
+        threads: int = 1,
+    ):
+        self.chunk_rows = chunk_rows
+        arguments = (problem, policy, device, precision, threads)
+        self.local = Worker(*arguments) if workers == 0 else None
+        self.actors = [] if workers == 0 else _start_actors(workers, arguments)
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        """Give every worker these weights; they are stored once for all."""
+        if self.local:
+            self.local.load(weights)
+            return
+        import ray
+
+        stored = ray.put({name: tensor.cpu() for name, tensor in weights.items()})
+        with _worker_errors():
+            ray.get([actor.load.remote(stored) for actor in self.actors])
+
+    def map(self, instances: Any, keys: Tensor, config: SearchConfig) -> Iterator[tuple[slice, Solutions]]:
+        """Search all instances; yields (their indices, their solutions) chunk by chunk, in the order they finish.
+
+        Raises WorkerError with the worker's own error text.
+        """
+        size = max(1, self.chunk_rows // config.beam_width)
+        count = batch_size(instances)
+        chunks = [slice(first, min(first + size, count)) for first in range(0, count, size)]
+        if self.local:
+            for chunk in chunks:
+                yield chunk, self.local.search(take(instances, chunk), keys[chunk], config)
+            return
+        from ray.util import ActorPool
+
+        def submit(actor, chunk: slice):
+            # Cloned, or the whole batch's storage would travel with every chunk.
+            part = type(instances)(*(tensor[chunk].clone() for tensor in instances))
+            return actor.search_chunk.remote(chunk, part, keys[chunk].clone(), config)
+
+        with _worker_errors():
+            yield from ActorPool(self.actors).map_unordered(submit, chunks)
+
+    def close(self) -> None:
+        """End the actors and the Ray this pool has started."""
+        if self.actors:
+            import ray
+
+            self.actors = []
+            ray.shutdown()
+
+    def __enter__(self) -> SearchPool:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+def default_workers(device: torch.device, threads: int) -> int:
+    """What `workers=auto` means: one actor per GPU, or as many as keep all cores busy.
+
+    Two actors of one thread search about as fast as one process of two threads and leave nothing idle between
+    operations (measured, see docs/log.md).
+    """
+    if device.type == "cuda":
+        return torch.cuda.device_count()
+    return max(1, len(os.sched_getaffinity(0)) // threads)
+
+
+def _start_actors(workers: int, arguments: tuple) -> list:
+    try:
+        import ray
+    except ImportError:
+        raise ValueError(f"workers={workers} needs the package ray; install it or use workers=0") from None
+    device, threads = arguments[2], arguments[4]
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its default only earns a warning
+    ray.init(
+        num_cpus=max(workers, len(os.sched_getaffinity(0))),
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="error",
+    )
+
+    class RayWorker(Worker):
+        def __init__(self, *arguments: Any):
+            keep_freed_memory()
+            super().__init__(*arguments)
+
+        def search_chunk(self, chunk: slice, instances: Any, keys: Tensor, config: SearchConfig):
+            return chunk, self.search(instances, keys, config)
+
+    share = torch.cuda.device_count() / workers if device.startswith("cuda") else 0
+    actor_class = ray.remote(num_cpus=1, num_gpus=share)(RayWorker)
+    return [actor_class.remote(*arguments) for _ in range(workers)]
+
+
+@contextlib.contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def _worker_errors() -> Iterator[None]:
+    import ray
+
+    try:
+        yield
+    except ray.exceptions.RayTaskError as error:
+        raise WorkerError(f"a worker failed: {error.cause!r}\n{error}") from None
+    except ray.exceptions.RayActorError as error:
+        raise WorkerError(f"a worker died: {error}") from None

@@ -1,0 +1,24 @@
+"""What the TSP and its evaluation sets share: the instance, and the one check that actions form a tour."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Instance(NamedTuple):
+    coords: Tensor  # [R, N, 2] in the unit square
+
+
+def as_tours(actions: Tensor, num_nodes: int) -> Tensor:
+    """Tours [R, N] starting in node 0 from action sequences [R, N-1]; ValueError unless permutations of 1..N-1."""
+    if actions.dim() != 2 or actions.shape[1] != num_nodes - 1:
+        raise ValueError(f"a tour of {num_nodes} nodes has {num_nodes - 1} actions, got shape {tuple(actions.shape)}")
+    expected = torch.arange(1, num_nodes, device=actions.device)
+    wrong = (actions.sort(dim=1).values != expected).any(dim=1)
+    if wrong.any():
+        row = int(wrong.nonzero()[0])
+        raise ValueError(f"row {row} does not visit each of the nodes 1..{num_nodes - 1} once: {actions[row].tolist()}")
+    return torch.cat([torch.zeros_like(actions[:, :1]), actions], dim=1)
