@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from gumbeldore import methods
 from gumbeldore.dataset import Example, PseudoExperts
-from gumbeldore.interfaces import Benchmark, Problem, batch_size, to
+from gumbeldore.interfaces import Benchmark, Problem, batch_size, take, to
 from gumbeldore.precision import autocast
-from gumbeldore.search import SearchConfig, Solutions
+from gumbeldore.search import SearchConfig, Solutions, TopP
 from gumbeldore.seeding import fold, generator
 from gumbeldore.settings import TrainSettings
 from gumbeldore.workers import SearchPool
@@ -34,7 +34,7 @@ class Stopped(Exception):
 
 @dataclass
 class Learner:
-    """All that changes during training; `state_dict` holds everything needed to go on."""
+    """All that changes during training; `state_dict` and the best weights are everything needed to go on."""
 
     policy: nn.Module  # pi, being trained
     best: nn.Module  # pi_best, the one that samples
@@ -47,7 +47,6 @@ class Learner:
     def state_dict(self) -> dict[str, Any]:
         return {
             "policy": self.policy.state_dict(),
-            "best": self.best.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "dataset": [shard.name for shard in self.dataset.shards],
             "epoch": self.epoch,
@@ -55,9 +54,9 @@ class Learner:
             "totals": dict(self.totals),
         }
 
-    def load_state_dict(self, state: dict[str, Any], instance_type: type) -> None:
+    def load_state_dict(self, state: dict[str, Any], best: dict[str, Tensor], instance_type: type) -> None:
         self.policy.load_state_dict(state["policy"])
-        self.best.load_state_dict(state["best"])
+        self.best.load_state_dict(best)
         self.optimizer.load_state_dict(state["optimizer"])
         self.dataset.restore(state["dataset"], instance_type)
         self.epoch, self.best_cost, self.totals = state["epoch"], state["best_cost"], dict(state["totals"])
@@ -70,7 +69,6 @@ class Report(NamedTuple):
     metrics: dict[str, float]
     improved: bool
     complete: bool
-    validation_actions: Tensor  # [n, T] greedy solutions of the trained policy
 
 
 class Experts(NamedTuple):
@@ -109,7 +107,8 @@ def self_improvement(
         keys = fold(seed, "sampling", epoch, torch.arange(settings.instances_per_epoch))
         pool.load(learner.best.state_dict())
         try:
-            experts = sample_experts(pool, instances, keys, search, progress, stop)
+            nucleus = search.top_p if epoch >= settings.nucleus_after else TopP()
+            experts = sample_experts(pool, instances, keys, replace(search, top_p=nucleus), progress, stop)
         except Stopped:
             return
         learner.dataset.add(f"epoch_{epoch + 1:06d}", instances, experts.actions, experts.costs)
@@ -119,7 +118,7 @@ def self_improvement(
         clock.lap("training")
 
         pool.load(learner.policy.state_dict())
-        costs, actions = validate(pool, validation, progress)
+        costs, _ = validate(pool, validation, progress)
         clock.lap("validation")
         cost, before = costs.mean().item(), learner.best_cost
         improved = cost < before
@@ -134,14 +133,13 @@ def self_improvement(
         metrics = {
             **experts.metrics,
             **fitted,
-            **quality(costs, validation),
-            "quality/best_greedy_cost": learner.best_cost,
+            **quality(costs, validation, learner.best_cost),
             "sampling/solutions_per_second": experts.metrics["sampling/solutions"] / clock.seconds["sampling"],
             "training/dataset_size": len(learner.dataset),
             **{f"seconds/{phase}": seconds for phase, seconds in clock.seconds.items()},
             **{f"totals/{name}": value for name, value in learner.totals.items()},
         }
-        yield Report(learner.epoch, metrics, improved, complete, actions)
+        yield Report(learner.epoch, metrics, improved, complete)
         if not complete:
             return
 
@@ -248,6 +246,19 @@ def learning_rate(settings: TrainSettings, epoch: int) -> float:
     return settings.learning_rate + share * (settings.final_learning_rate - settings.learning_rate)
 
 
+def validation_set(problem: Problem, n: int, seed: int) -> Benchmark:
+    """The problem's own validation set, or n random instances that only the seed decides."""
+    if hasattr(problem, "validation"):
+        return problem.validation(n)
+    instances = problem.generate(n, generator(seed, "validation"))
+
+    def true_cost(index: Tensor, actions: Tensor) -> Tensor:
+        return problem.cost(take(instances, index), actions).double()
+
+    names = [f"validation/{i}" for i in range(n)]
+    return Benchmark(names, instances, true_cost, torch.full((n,), math.nan, dtype=torch.float64), None)
+
+
 def validate(pool: SearchPool, validation: Benchmark, progress: Progress) -> tuple[Tensor, Tensor]:
     """Greedy solutions of the pool's policy: true costs [n] and actions [n, T]."""
     count = len(validation.names)
@@ -264,9 +275,9 @@ def validate(pool: SearchPool, validation: Benchmark, progress: Progress) -> tup
     return validation.true_cost(torch.arange(count), actions), actions
 
 
-def quality(costs: Tensor, validation: Benchmark) -> dict[str, float]:
+def quality(costs: Tensor, validation: Benchmark, best_cost: float) -> dict[str, float]:
     """Mean greedy cost and, where every instance has a reference, the mean gap to it."""
-    metrics = {"quality/greedy_cost": costs.mean().item()}
+    metrics = {"quality/greedy_cost": costs.mean().item(), "quality/best_greedy_cost": best_cost}
     if not validation.references.isnan().any():
         metrics["quality/greedy_gap"] = (costs / validation.references - 1).mean().item()
     return metrics

@@ -55,5 +55,22 @@ class TrainSettings(Checked):
     learning_rate: float = positive()
     final_learning_rate: float = positive()  # reached linearly in the last epoch
     gradient_clip: float = positive()  # largest norm of the gradient
+    nucleus_after: int = at_least(0)  # epochs before the search's nucleus is used; until then it is 1
     dataset_capacity: int | None = at_least(1, optional=True)  # instances; null: no limit
     validation_instances: int = at_least(1)
+
+
+@dataclass(frozen=True)
+class RunSettings(Checked):
+    """The top-level keys of configs/train.yaml."""
+
+    seed: int = at_least(0)
+    run_dir: str | None
+    resume: str | None
+    time_limit: float | None = positive(optional=True)
+    device: str
+    precision: str
+    workers: int | str
+    worker_threads: int = at_least(1)
+    chunk_rows: int = at_least(1)
+    images_every: int = at_least(1)

@@ -123,15 +123,34 @@ class SearchPool:
         self.close()
 
 
-def default_workers(device: torch.device, threads: int) -> int:
-    """What `workers=auto` means: one actor per GPU, or as many as keep all cores busy.
+def resolve_device(device: str) -> torch.device:
+    """The device a user means; 'auto' is the GPU if there is one. Raises ValueError if it is not there."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        resolved = torch.device(device)
+        torch.empty(0, device=resolved)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device={device} cannot be used: {str(error).splitlines()[0]}") from None
+    return resolved
 
-    Two actors of one thread search about as fast as one process of two threads and leave nothing idle between
-    operations (measured, see docs/log.md).
+
+def resolve_workers(workers: int | str, device: torch.device, threads: int) -> int:
+    """The number of Ray actors; 'auto' is one per GPU, or as many as keep all cores busy.
+
+    On CPUs, actors of one thread sample faster than one process of several, most of all on a machine that is busy
+    with other things, where threads wait for each other at the end of every operation (measured, see docs/log.md).
     """
-    if device.type == "cuda":
-        return torch.cuda.device_count()
-    return max(1, len(os.sched_getaffinity(0)) // threads)
+    if workers == "auto":
+        return torch.cuda.device_count() if device.type == "cuda" else max(1, available_cores() // threads)
+    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 0:
+        raise ValueError(f"workers must be 'auto' or an integer of at least 0, got {workers!r}")
+    return workers
+
+
+def available_cores() -> int:
+    """CPU cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _start_actors(workers: int, arguments: tuple) -> list:
@@ -143,7 +162,7 @@ def _start_actors(workers: int, arguments: tuple) -> list:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its default only earns a warning
     ray.init(
-        num_cpus=max(workers, len(os.sched_getaffinity(0))),
+        num_cpus=max(workers, available_cores()),
         include_dashboard=False,
         log_to_driver=False,
         logging_level="error",

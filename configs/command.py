@@ -1,0 +1,136 @@
+"""What train.py and evaluate.py share of the command line: checked keys, checked objects, one-line errors."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from hydra.utils import get_class, instantiate
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+FOLDER = Path(__file__).parent
+
+
+def run(task: Callable[[DictConfig], Any], config_name: str) -> None:
+    """Run `task` on the configuration of the command line; a mistake of the user ends in one line and status 2."""
+    try:
+        check_overrides([word for word in sys.argv[1:] if not word.startswith("-")], config_name)
+        hydra.main(version_base="1.3", config_path=str(FOLDER), config_name=config_name)(_user_errors(task))()
+    except (ValueError, HydraException, OmegaConfBaseException) as error:
+        _fail(error)
+
+
+def _user_errors(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], Any]:
+    """Hydra prints tracebacks of what a task raises; these errors explain themselves."""
+
+    def checked(cfg: DictConfig) -> Any:
+        try:
+            return task(cfg)
+        except (ValueError, OmegaConfBaseException) as error:
+            _fail(error)
+
+    return checked
+
+
+def _fail(error: Exception) -> None:
+    print(f"error: {error}", file=sys.stderr)
+    sys.exit(2)
+
+
+def check_overrides(words: list[str], config_name: str) -> None:
+    """Refuse keys that do not exist, naming those that do.
+
+    Raises ValueError; other mistakes (an unknown option of a group, a malformed word) are left to Hydra, whose
+    messages name what is allowed.
+    """
+    overrides = OverridesParser.create().parse_overrides(words)
+    for override in overrides:
+        if override.is_add() or override.is_delete():
+            raise ValueError(f"{override.input_line}: keys can be changed, not added or removed")
+    groups = [override for override in overrides if (FOLDER / override.key_or_group.replace("/", ".")).is_dir()]
+    if any(override.is_sweep_override() for override in groups):
+        return  # each job's own composition is checked by Hydra
+    with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):
+        cfg = hydra.compose(config_name, [override.input_line for override in groups])
+    for override in overrides:
+        key = override.key_or_group
+        if override not in groups and not key.startswith("hydra") and not _exists(cfg, key):
+            raise ValueError(f"there is no key {key}; {_alternatives(cfg, key)}")
+
+
+def _exists(cfg: DictConfig, key: str) -> bool:
+    node: Any = cfg
+    for part in key.split("."):
+        if not OmegaConf.is_dict(node) or part not in node:
+            return False
+        node = node._get_node(part)
+    return True
+
+
+def _alternatives(cfg: DictConfig, key: str) -> str:
+    parent, _, name = key.rpartition(".")
+    siblings = OmegaConf.select(cfg, parent) if parent and _exists(cfg, parent) else None
+    if OmegaConf.is_dict(siblings):
+        return f"{parent} has {', '.join(sorted(k for k in siblings if k != '_target_'))}"
+    names = sorted(str(k) for k in cfg)
+    close = difflib.get_close_matches(parent or name, names, n=1)
+    return (f"did you mean {close[0]}? " if close else "") + f"The keys are {', '.join(names)}"
+
+
+def build(node: DictConfig | dict, key: str, *required: str) -> Any:
+    """The object a node describes: its class `_target_`, called with the other values, nothing else.
+
+    A configuration may come out of somebody's checkpoint, so the target must be a class with the attributes
+    `required`, and no value may name a target of its own.
+
+    Raises ValueError naming the key and the value that is wrong.
+    """
+    values = dict(OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node)
+    target = values.pop("_target_", None)
+    try:
+        cls = get_class(str(target))
+    except Exception as error:
+        raise ValueError(f"{key}._target_={target} is not a class that can be imported: {error}") from None
+    missing = [name for name in required if not hasattr(cls, name)]
+    if missing:
+        raise ValueError(f"{key}._target_={target} lacks {', '.join(missing)}")
+    if "_target_" in str(values):
+        raise ValueError(f"{key} must hold plain values, no targets: {values}")
+    try:
+        return cls(**values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{key}: {error}") from None
+
+
+def build_methods(cfg: DictConfig) -> dict[str, Any]:
+    """The search methods of the configuration by name.
+
+    Raises ValueError naming the `search` value that is wrong.
+    """
+    built = {}
+    for name, node in cfg.methods.items():
+        try:
+            built[name] = instantiate(node)
+        except Exception as error:
+            cause = error.__cause__ or error
+            raise ValueError(f"search={name}: {cause}") from None
+    return built
+
+
+def flat(cfg: DictConfig) -> dict[str, Any]:
+    """Every value of the configuration by its dotted key."""
+
+    def walk(values: dict, prefix: str) -> dict[str, Any]:
+        found = {}
+        for key, value in values.items():
+            found |= walk(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+        return found
+
+    return walk(OmegaConf.to_container(cfg, resolve=True), "")

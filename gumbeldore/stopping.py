@@ -1,0 +1,38 @@
+"""Asking a run to end cleanly: a time limit, Ctrl-C or a termination signal."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+
+class Stopper:
+    """Callable that turns True once the run should end. The second Ctrl-C ends it at once, as usual.
+
+    Arguments:
+        time_limit: seconds from now; None: no limit
+    """
+
+    def __init__(self, time_limit: float | None = None):
+        if time_limit is not None and not time_limit > 0:
+            raise ValueError(f"time_limit must be positive seconds, got {time_limit}")
+        self.deadline = None if time_limit is None else time.monotonic() + time_limit
+        self.reason: str | None = None
+
+    def __call__(self) -> bool:
+        if self.reason is None and self.deadline is not None and time.monotonic() >= self.deadline:
+            self.reason = "time limit reached"
+        return self.reason is not None
+
+    def __enter__(self) -> Stopper:
+        self._before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, _) -> None:
+        if self.reason is not None:
+            raise KeyboardInterrupt
+        self.reason = "interrupted" if number == signal.SIGINT else "terminated"

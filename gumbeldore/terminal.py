@@ -1,0 +1,97 @@
+"""What a person sees of a run: progress with rate and time left, a line per epoch, a table at the end."""
+
+from __future__ import annotations
+
+import os
+import platform
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from gumbeldore.run_directory import RunDirectory
+from gumbeldore.self_improvement import Learner, Report
+from gumbeldore.workers import available_cores
+
+
+class Rate(ProgressColumn):
+    """Steps per second."""
+
+    def render(self, task) -> Text:
+        return Text(f"{task.speed:.1f}/s" if task.speed else "", style="dim")
+
+
+class Terminal:
+    """Progress bars on a terminal; plain lines where the output is a file."""
+
+    def __init__(self) -> None:
+        self.console = Console(highlight=False, soft_wrap=True)
+        columns = (TextColumn("{task.description:>12}"), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
+        self.bars = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
+        self.task = self.bars.add_task("", visible=False)
+        self.phase = ""
+
+    def __enter__(self) -> Terminal:
+        self.bars.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.bars.stop()
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        """Show how far a phase has come."""
+        if phase != self.phase or done == 0:
+            self.bars.reset(self.task, description=phase, total=total, visible=True)
+            self.phase = phase
+        self.bars.update(self.task, completed=done)
+
+    def say(self, text: str) -> None:
+        self.console.print(text, markup=False)
+
+    def epoch(self, report: Report, epochs: int) -> None:
+        """One line about a finished epoch."""
+        m = report.metrics
+        gap = f" gap {m['quality/greedy_gap']:7.2%}" if "quality/greedy_gap" in m else ""
+        self.say(
+            f"epoch {report.epoch:>{len(str(epochs))}}/{epochs}  greedy {m['quality/greedy_cost']:.4f}{gap}"
+            f"{' *' if report.improved else '  '} loss {m['training/loss']:.4f}"
+            f"  sampled {m['sampling/best_cost']:.4f} ({m['sampling/improvement_over_greedy']:.1%} below greedy,"
+            f" {m['sampling/solutions_per_second']:,.0f}/s)  {m['totals/seconds']:,.0f} s"
+        )
+
+    def summary(self, learner: Learner, metrics: dict[str, float], reason: str | None, directory: RunDirectory) -> None:
+        """What came out, where it is, and what to do next."""
+        rows = [["epochs", str(learner.epoch)], ["training time", f"{learner.totals['seconds']:,.0f} s"]]
+        rows += [["solutions sampled", f"{learner.totals['solutions']:,}"], ["batches", f"{learner.totals['batches']:,}"]]
+        rows += [["best greedy cost (validation)", f"{learner.best_cost:.4f}"]]
+        if "quality/best_greedy_gap" in metrics:
+            rows += [["its gap to the reference", f"{metrics['quality/best_greedy_gap']:.2%}"]]
+        self.table(reason or "finished", ["", ""], rows)
+        self.say(f"evaluate:    python evaluate.py checkpoint={directory.path}")
+        self.say(f"dashboards:  tensorboard --logdir {directory.path}")
+        if reason:
+            self.say(f"continue:    python train.py resume={directory.path}")
+
+    def table(self, title: str, header: list[str], rows: list[list[str]], notes: str = "") -> None:
+        """A table with its first column to the left and figures to the right."""
+        table = Table(*header, title=title, caption=notes, title_justify="left", caption_justify="left")
+        table.show_header = any(header)
+        for column in table.columns[1:]:
+            column.justify = "right"
+        for row in rows:
+            table.add_row(*row)
+        self.console.print(table)
+
+
+def hardware(device: torch.device) -> str:
+    """The machine in words, as results need it."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    model = platform.processor() or platform.machine()
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo") as file:
+            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+        model = names[0] if names else model
+    return f"{model}, {available_cores()} cores"

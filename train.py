@@ -1,0 +1,170 @@
+"""Self-improvement training: `python train.py problem=tsp`; `python train.py --help` lists what can be set."""
+
+from __future__ import annotations
+
+import copy
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from configs import command
+from gumbeldore import checkpoint, pictures
+from gumbeldore.dashboard import Dashboard
+from gumbeldore.dataset import PseudoExperts
+from gumbeldore.interfaces import Benchmark, Problem
+from gumbeldore.memory import keep_freed_memory
+from gumbeldore.precision import resolve_precision
+from gumbeldore.run_directory import RunDirectory
+from gumbeldore.search import SearchConfig
+from gumbeldore.seeding import fold
+from gumbeldore.self_improvement import Learner, self_improvement, validation_set
+from gumbeldore.settings import RunSettings, TrainSettings
+from gumbeldore.stopping import Stopper
+from gumbeldore.terminal import Terminal, hardware
+from gumbeldore.workers import SearchPool, resolve_device, resolve_workers
+
+RESUMABLE = ("resume", "time_limit", "workers", "images_every")  # a continued run may change these: no result does
+
+
+class Setup(NamedTuple):
+    """The objects of a run, made and checked before any file is."""
+
+    run: RunSettings
+    settings: TrainSettings
+    problem: Problem
+    policy: torch.nn.Module
+    search: SearchConfig
+    validation: Benchmark
+    device: torch.device
+    precision: str
+    workers: int
+
+
+def train(cfg: DictConfig) -> dict[str, float]:
+    """Train as configured; returns the metrics of the last complete epoch (empty if there was none)."""
+    cfg = continued(cfg) if cfg.resume else cfg
+    setup = set_up(cfg)
+    run, problem, validation = setup.run, setup.problem, setup.validation
+    stopper = Stopper(run.time_limit)
+    directory = open_directory(run, problem.name, OmegaConf.to_yaml(cfg, resolve=True))
+    learner, first = start(setup, directory)
+
+    def save(path: Path, **more) -> None:
+        content = {"config": OmegaConf.to_container(cfg, resolve=True), "problem": problem.name, "epoch": learner.epoch}
+        checkpoint.save(
+            path, {**content, "best_cost": learner.best_cost, "weights": learner.best.state_dict(), **more}
+        )
+
+    if not run.resume:
+        save(directory.best)
+        save(directory.last, learner=learner.state_dict())
+    pool = SearchPool(problem, setup.policy, setup.workers, run.chunk_rows, str(setup.device), setup.precision, run.worker_threads)
+    metrics: dict[str, float] = {}
+    with pool, Dashboard(directory.tensorboard, learner.epoch) as dashboard, Terminal() as terminal, stopper:
+        terminal.say(f"{problem.name} on {hardware(setup.device)}, {setup.precision}, workers={setup.workers}")
+        terminal.say(f"writing {directory.path}")
+        for report in self_improvement(
+            problem,
+            learner,
+            setup.settings,
+            setup.search,
+            pool,
+            validation,
+            seed=run.seed,
+            device=setup.device,
+            precision=setup.precision,
+            progress=terminal.progress,
+            stop=stopper,
+        ):
+            if report.improved:
+                save(directory.best)
+            if not report.complete:
+                break  # last.pt stays at the end of the epoch before, from where the run can be continued exactly
+            save(directory.last, learner=learner.state_dict())
+            learner.dataset.prune()
+            metrics = report.metrics
+            directory.append_metrics({"epoch": report.epoch, **metrics})
+            dashboard.epoch(report.epoch, metrics)
+            terminal.epoch(report, setup.settings.epochs)
+            if report.epoch % run.images_every == 0 or report.epoch == setup.settings.epochs:
+                policies = {"first policy": first, "best policy": learner.best.state_dict()}
+                figure = pictures.solutions_of(problem, pool, validation, policies, setup.search, run.seed)
+                dashboard.figure("validation/solutions", figure, report.epoch)
+        dashboard.settings(OmegaConf.to_yaml(cfg, resolve=True), command.flat(cfg), learner.best_cost)
+        terminal.summary(learner, metrics, stopper.reason, directory)
+    return metrics
+
+
+def continued(cfg: DictConfig) -> DictConfig:
+    """The configuration of the run to continue; ValueError if more is asked of it than it can change."""
+    overrides = HydraConfig.get().overrides.task
+    fixed = [word for word in overrides if word.split("=")[0] not in RESUMABLE]
+    if fixed:
+        raise ValueError(f"resume continues a run as it was configured; of {', '.join(RESUMABLE)} only, not {fixed[0]}")
+    saved = OmegaConf.load(RunDirectory.open(Path(cfg.resume)).config)
+    for word in overrides:
+        key = word.split("=")[0]
+        saved[key] = cfg[key]
+    return saved
+
+
+def set_up(cfg: DictConfig) -> Setup:
+    """Build and check everything a run needs."""
+    run = RunSettings(**{key: value for key, value in cfg.items() if not OmegaConf.is_config(value)})
+    settings = TrainSettings(**cfg.train)
+    device = resolve_device(run.device)
+    problem = command.build(cfg.problem, "problem", "reset", "step", "mask", "cost")
+    with torch.random.fork_rng():
+        torch.manual_seed(int(fold(run.seed, "weights")))
+        policy = command.build(cfg.model, "model", "encode", "forward").to(device)
+    methods = command.build_methods(cfg)
+    if len(methods) != 1:
+        raise ValueError(f"training samples with one search method, got search={list(methods)}")
+    return Setup(
+        run=run,
+        settings=settings,
+        problem=problem,
+        policy=policy,
+        search=next(iter(methods.values())),
+        validation=validation_set(problem, settings.validation_instances, run.seed),
+        device=device,
+        precision=resolve_precision(run.precision, device),
+        workers=resolve_workers(run.workers, device, run.worker_threads),
+    )
+
+
+def open_directory(run: RunSettings, problem: str, config: str) -> RunDirectory:
+    """The run's directory: an earlier one to continue, the one asked for, or a new one named after the time."""
+    if run.resume:
+        return RunDirectory.open(Path(run.resume))
+    named_by_time = Path("runs", problem, datetime.now().strftime("%Y-%m-%d_%H-%M-%S"))
+    return RunDirectory.create(Path(run.run_dir or named_by_time), unique=run.run_dir is None, config=config)
+
+
+def start(setup: Setup, directory: RunDirectory) -> tuple[Learner, dict[str, torch.Tensor]]:
+    """The learner, new or as the last checkpoint left it, and the weights training began with."""
+    keep_freed_memory()
+    learner = Learner(
+        policy=setup.policy,
+        best=copy.deepcopy(setup.policy),
+        optimizer=torch.optim.Adam(setup.policy.parameters(), lr=setup.settings.learning_rate, fused=True),
+        dataset=PseudoExperts(directory.dataset, setup.settings.dataset_capacity),
+    )
+    first = copy.deepcopy(setup.policy.state_dict())
+    if setup.run.resume:
+        saved = checkpoint.load(directory.last)
+        learner.load_state_dict(saved["learner"], saved["weights"], type(setup.validation.instances))
+        directory.forget_metrics_after(learner.epoch)
+    return learner, first
+
+
+def main() -> None:
+    command.run(train, "train")
+
+
+if __name__ == "__main__":
+    main()
