@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +41,8 @@ def _user_errors(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], An
 
 
 def _fail(error: Exception) -> None:
-    print(f"error: {error}", file=sys.stderr)
+    message = str(error) if isinstance(error, ValueError) else str(error).splitlines()[0]
+    print(f"error: {message}", file=sys.stderr)
     sys.exit(2)
 
 
@@ -68,7 +70,7 @@ def check_overrides(words: list[str], config_name: str) -> None:
 def _exists(cfg: DictConfig, key: str) -> bool:
     node: Any = cfg
     for part in key.split("."):
-        if not OmegaConf.is_dict(node) or part not in node:
+        if not OmegaConf.is_dict(node) or part not in node.keys():  # `in node` denies missing values
             return False
         node = node._get_node(part)
     return True
@@ -134,3 +136,12 @@ def flat(cfg: DictConfig) -> dict[str, Any]:
         return found
 
     return walk(OmegaConf.to_container(cfg, resolve=True), "")
+
+
+def check_effect(cfg: DictConfig, words: list[str]) -> None:
+    """Refuse `search` values that none of the chosen methods reads (raises ValueError)."""
+    read = set(re.findall(r"\$\{search\.(\w+)\}", str(OmegaConf.to_container(cfg.methods))))
+    for word in words:
+        group, _, key = word.split("=")[0].partition(".")
+        if group == "search" and key and key not in read:
+            raise ValueError(f"search.{key} has no effect on {', '.join(cfg.methods)}")

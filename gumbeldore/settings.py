@@ -74,3 +74,19 @@ class RunSettings(Checked):
     worker_threads: int = at_least(1)
     chunk_rows: int = at_least(1)
     images_every: int = at_least(1)
+
+
+@dataclass(frozen=True)
+class EvaluationSettings(Checked):
+    """The top-level keys of configs/evaluate.yaml."""
+
+    checkpoint: str
+    instances: str
+    num_instances: int | None = at_least(1, optional=True)
+    out_dir: str | None
+    seed: int = at_least(0)
+    device: str
+    precision: str
+    workers: int | str
+    worker_threads: int = at_least(1)
+    chunk_rows: int = at_least(1)

@@ -1,0 +1,111 @@
+"""Checks that an own problem or policy keeps the contracts of `gumbeldore.interfaces`; call them from a test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gumbeldore.interfaces import Policy, Problem, batch_size, replay, take
+
+
+def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
+    """Play n random solutions of random instances and check every rule. Raises AssertionError naming the rule."""
+    assert isinstance(problem, Problem), f"missing: {[m for m in _methods(Problem) if not hasattr(problem, m)]}"
+    instance = problem.generate(n, torch.Generator().manual_seed(seed))
+    again = problem.generate(n, torch.Generator().manual_seed(seed))
+    assert batch_size(instance) == n, f"generate({n}) gave {batch_size(instance)} instances"
+    assert _equal(instance, again), "generate must depend on its generator alone"
+    assert 0 <= problem.last_choice(instance) < problem.horizon(instance), "last_choice must be a decision"
+
+    generator = torch.Generator().manual_seed(seed)
+    state = problem.reset(instance)
+    actions: list[Tensor] = []
+    for step in range(problem.horizon(instance)):
+        legal = _check_mask(problem, instance, state, step)
+        action = torch.multinomial(legal.double(), 1, generator=generator).squeeze(1)
+        _check_step(problem, instance, state, action)
+        so_far = torch.stack(actions, dim=1) if actions else torch.empty(n, 0, dtype=torch.int64)
+        assert _equal(replay(problem, instance, so_far), state), f"replay of {step} decisions differs from {step} steps"
+        if not legal.all():
+            _check_refused(problem, instance, so_far, (~legal).int().argmax(dim=1), step)
+        actions.append(action)
+        state = problem.step(instance, state, action)
+
+    solution = torch.stack(actions, dim=1)
+    cost = problem.cost(instance, solution)
+    assert cost.shape == (n,) and cost.isfinite().all(), f"cost must be n finite numbers, got {cost}"
+    if hasattr(problem, "augment"):
+        other, moved = problem.augment(instance, solution, generator)
+        assert moved.shape == solution.shape, "augment must keep the number of decisions"
+        assert problem.cost(other, moved).isfinite().all()  # and they must be legal
+
+
+def policy_contract(policy: Policy, problem: Problem, n: int = 6, seed: int = 0) -> None:
+    """Ask the policy about random states of random instances. Raises AssertionError naming the broken rule."""
+    assert isinstance(policy, nn.Module) and isinstance(policy, Policy), "a policy is an nn.Module with encode"
+    generator = torch.Generator().manual_seed(seed)
+    instance = problem.generate(n, generator)
+    state = problem.reset(instance)
+    was_training = policy.training
+    for step in range(problem.last_choice(instance) + 1):
+        legal = problem.mask(instance, state)
+        policy.eval()
+        logits = policy(policy.encode(instance), state)
+        assert logits.shape == legal.shape, f"logits must be {tuple(legal.shape)}, got {tuple(logits.shape)}"
+        assert logits.dtype in (torch.float32, torch.float64), f"logits must be float32 or float64, got {logits.dtype}"
+        assert logits[legal].isfinite().all(), f"logits of legal actions must be finite (step {step})"
+        with torch.no_grad():
+            order = torch.randperm(n, generator=generator)
+            shuffled = policy(policy.encode(take(instance, order)), take(state, order))
+        close = torch.allclose(shuffled[legal[order]], logits[order][legal[order]], rtol=1e-4, atol=1e-4)
+        assert close, f"rows must not depend on each other (step {step})"
+        action = torch.multinomial(legal.double(), 1, generator=generator).squeeze(1)
+        if step == 0:
+            policy.train()
+            chosen = policy(policy.encode(instance), state).masked_fill(~legal, -torch.inf).log_softmax(dim=1)
+            policy.zero_grad()
+            chosen.gather(1, action[:, None]).sum().backward()
+            assert any(p.grad is not None and p.grad.any() for p in policy.parameters()), "no gradient arrives"
+            policy.zero_grad()
+        state = problem.step(instance, state, action)
+    policy.train(was_training)
+
+
+def _methods(protocol: type) -> list[str]:
+    return [name for name in (*vars(protocol), *protocol.__annotations__) if not name.startswith("_")]
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _check_mask(problem: Problem, instance: Any, state: Any, step: int) -> Tensor:
+    legal = problem.mask(instance, state)
+    shape = (batch_size(instance), problem.num_actions(instance))
+    assert legal.shape == shape and legal.dtype == torch.bool, f"mask must be bool {shape}, got {legal.shape}"
+    assert legal.any(dim=1).all(), f"mask is all False at step {step}"
+    if step > problem.last_choice(instance):
+        assert (legal.sum(dim=1) == 1).all(), f"step {step} comes after last_choice but is not forced"
+    return legal
+
+
+def _check_step(problem: Problem, instance: Any, state: Any, action: Tensor) -> None:
+    """`step` leaves its arguments alone and treats each row by itself."""
+    before = type(state)(*(field.clone() for field in state))
+    after = problem.step(instance, state, action)
+    assert _equal(before, state), "step must not change the state it is given"
+    rows = torch.arange(batch_size(instance)).flip(0)
+    alone = problem.step(take(instance, rows), take(state, rows), action[rows])
+    assert _equal(alone, take(after, rows)), "rows of step must not depend on each other"
+
+
+def _check_refused(problem: Problem, instance: Any, before: Tensor, illegal: Tensor, step: int) -> None:
+    """`cost` raises ValueError on a sequence with an illegal decision."""
+    rest = torch.zeros(len(before), problem.horizon(instance) - step - 1, dtype=torch.int64)
+    try:
+        problem.cost(instance, torch.cat([before, illegal[:, None], rest], dim=1))
+    except ValueError:
+        return
+    raise AssertionError(f"cost must raise ValueError on a sequence with an illegal decision at step {step}")

@@ -1,0 +1,91 @@
+"""Solving benchmarks with a search method: true costs, gaps to the references, time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark
+from gumbeldore.search import SearchConfig, Solutions
+from gumbeldore.seeding import fold
+from gumbeldore.workers import SearchPool
+
+
+class Solved(NamedTuple):
+    """The best solutions of one benchmark."""
+
+    actions: Tensor  # [n, T]
+    costs: Tensor  # [n] float64, true costs
+    found: Tensor  # [n] int64 solutions sampled per instance
+    seconds: float  # wall-clock, all instances together
+    evaluations: int  # of the network
+
+
+class Outcome(NamedTuple):
+    """One method on all instances, whatever their sizes."""
+
+    mean_cost: float
+    mean_gap: float | None  # mean over instances of cost / reference - 1; None unless all have a reference
+    num_instances: int
+    seconds: float
+    evaluations: int
+    solutions: int
+
+
+def solve(
+    pool: SearchPool,
+    benchmark: Benchmark,
+    config: SearchConfig,
+    seed: int,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Solved:
+    """The best solution of every instance by its true cost; of equally good ones, the first that was found.
+
+    Arguments:
+        seed: with an instance's place in the benchmark, decides its samples
+        progress: called with the number of instances solved since the last call
+    """
+    count = len(benchmark.names)
+    keys = fold(seed, "evaluation", torch.arange(count))
+    parts: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+    evaluations = 0
+    start = time.perf_counter()
+    for chunk, solutions in pool.map(benchmark.instances, keys, config):
+        parts[chunk.start] = _best(benchmark, chunk, solutions)
+        evaluations += solutions.stats.evaluations
+        progress(chunk.stop - chunk.start)
+    seconds = time.perf_counter() - start
+    actions, costs, found = (torch.cat(field) for field in zip(*(parts[k] for k in sorted(parts)), strict=True))
+    return Solved(actions, costs, found, seconds, evaluations)
+
+
+def _best(benchmark: Benchmark, chunk: slice, solutions: Solutions) -> tuple[Tensor, Tensor, Tensor]:
+    batch, per_instance, horizon = solutions.actions.shape
+    index = torch.arange(chunk.start, chunk.stop).repeat_interleave(per_instance)
+    costs = benchmark.true_cost(index, solutions.actions.reshape(-1, horizon)).view(batch, per_instance)
+    cost, place = costs.masked_fill(~solutions.valid, math.inf).min(dim=1)
+    return solutions.actions[torch.arange(batch), place], cost, solutions.valid.sum(dim=1)
+
+
+def gaps(solved: Solved, benchmark: Benchmark) -> Tensor:
+    """cost / reference - 1 [n], NaN without a reference."""
+    return solved.costs / benchmark.references - 1
+
+
+def summarise(solved: list[Solved], benchmarks: list[Benchmark]) -> Outcome:
+    """One method's results over benchmarks of several sizes."""
+    costs = torch.cat([part.costs for part in solved])
+    gap = torch.cat([gaps(part, benchmark) for part, benchmark in zip(solved, benchmarks, strict=True)])
+    return Outcome(
+        mean_cost=costs.mean().item(),
+        mean_gap=None if gap.isnan().any() else gap.mean().item(),
+        num_instances=len(costs),
+        seconds=sum(part.seconds for part in solved),
+        evaluations=sum(part.evaluations for part in solved),
+        solutions=int(sum(part.found.sum() for part in solved)),
+    )

@@ -1,0 +1,28 @@
+"""A chi-square test without further packages."""
+
+from __future__ import annotations
+
+import math
+
+
+def chi_square_limit(freedom: int, z: float = 4.5) -> float:
+    """The value a chi-square variable exceeds with probability about P(N(0,1) > z); 4.5: 3.4e-6 (Wilson-Hilferty)."""
+    spread = 2 / (9 * freedom)
+    return freedom * (1 - spread + z * math.sqrt(spread)) ** 3
+
+
+def assert_frequencies(counts: dict, probabilities: dict, trials: int) -> None:
+    """The counts are a plausible sample of the probabilities; cells expected less than 10 times are pooled."""
+    impossible = set(counts) - set(probabilities)
+    assert not impossible, f"seen though impossible: {impossible}"
+    assert abs(sum(probabilities.values()) - 1) < 1e-9
+    statistic, cells, rest, rest_seen = 0.0, 0, 0.0, 0
+    for outcome, probability in probabilities.items():
+        expected, seen = trials * probability, counts.get(outcome, 0)
+        if expected < 10:
+            rest, rest_seen = rest + expected, rest_seen + seen
+        else:
+            statistic, cells = statistic + (seen - expected) ** 2 / expected, cells + 1
+    if rest >= 10:
+        statistic, cells = statistic + (rest_seen - rest) ** 2 / rest, cells + 1
+    assert statistic < chi_square_limit(cells - 1), f"chi-square {statistic:.1f} with {cells - 1} degrees of freedom"

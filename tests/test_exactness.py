@@ -1,0 +1,194 @@
+"""The sampler draws exactly what it claims to draw: frequencies on enumerable trees with leaves of unequal depth.
+
+Statistical tests use fixed seeds; each would fail a correct sampler with probability below 4e-6.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import math
+
+import pytest
+import torch
+
+from gumbeldore import methods
+from gumbeldore.estimators import estimate_entropy, estimate_expectation
+from gumbeldore.search import SearchConfig, TopP, search
+from tests.statistics import assert_frequencies
+from tests.trees import TablePolicy, TreeProblem, copies, enumerate_leaves, small_tree
+
+TRIALS = 40_000
+PROBLEM, POLICY = TreeProblem(), TablePolicy()
+
+
+def run(trees, config, seed=0, trials=TRIALS):
+    return search(PROBLEM, POLICY, copies(trees, trials), config, torch.Generator().manual_seed(seed))
+
+
+def ordered_samples(solutions) -> collections.Counter:
+    """How often each ordered sequence of leaves came out."""
+    actions, valid = solutions.actions.tolist(), solutions.valid.tolist()
+    return collections.Counter(
+        tuple(tuple(a) for a, ok in zip(row, oks, strict=True) if ok) for row, oks in zip(actions, valid, strict=True)
+    )
+
+
+def without_replacement_probabilities(leaves, size) -> dict:
+    """P(s1..sm) = prod_i p(s_i) / (1 - sum_{j<i} p(s_j)) over all ordered samples of `size` leaves."""
+    probabilities = {}
+    for sample in itertools.permutations(leaves, min(size, len(leaves))):
+        value, left = 1.0, 1.0
+        for leaf in sample:
+            value *= leaf.probability / left
+            left -= leaf.probability
+        probabilities[tuple(leaf.actions for leaf in sample)] = value
+    return probabilities
+
+
+@pytest.mark.parametrize(
+    ("width", "rounds"), [(1, 3), (2, 1), (2, 2), (3, 1), (1, 4), (2, 3), (8, 1), (1, 7), (3, 3), (8, 2)]
+)
+def test_ordered_samples_follow_the_product_formula(width, rounds):
+    trees = small_tree(leaves=5)
+    leaves = enumerate_leaves(trees, 0)
+    solutions = run(trees, methods.wor(width, rounds))
+    expected = min(width * rounds, len(leaves))
+    assert (solutions.valid.sum(dim=1) == expected).all()  # all until exhaustion, then nothing more
+    probabilities = without_replacement_probabilities(leaves, expected)
+    assert_frequencies(ordered_samples(solutions), probabilities, TRIALS)
+
+
+@pytest.mark.parametrize("method", [methods.wor(3, 4), methods.gumbeldore(3, 4, 0.7), methods.theory(3, 4, 0.7)])
+def test_exhaustion_returns_every_leaf_once(method):
+    trees = PROBLEM.generate(200, torch.Generator().manual_seed(3))
+    solutions = search(PROBLEM, POLICY, trees, method, torch.Generator().manual_seed(4))
+    for row in range(200):
+        leaves = {leaf.actions: leaf for leaf in enumerate_leaves(trees, row)}
+        found = [tuple(a) for a in solutions.actions[row][solutions.valid[row]].tolist()]
+        assert len(found) == len(set(found)) == min(12, len(leaves))
+        assert set(found) <= set(leaves)
+        for actions, log_prob, cost in zip(
+            found, solutions.log_probs[row][solutions.valid[row]], solutions.costs[row][solutions.valid[row]], strict=True
+        ):
+            assert math.isclose(log_prob.exp().item(), leaves[actions].probability, rel_tol=1e-9)
+            assert cost.item() == -leaves[actions].outcome
+
+
+def test_sampling_with_replacement_matches_the_policy():
+    trees = small_tree(leaves=5)
+    solutions = run(trees, methods.sampling(2, 3), trials=10_000)
+    leaves = {(leaf.actions,): leaf.probability for leaf in enumerate_leaves(trees, 0)}
+    assert solutions.actions.shape[1] == 6 and solutions.valid.all()
+    single = collections.Counter((tuple(a),) for a in solutions.actions.flatten(0, 1).tolist())
+    assert_frequencies(single, leaves, 60_000)
+    for i, j in ((0, 1), (1, 4)):  # samples of one instance are independent, within a round and across rounds
+        pairs = collections.Counter(tuple(map(tuple, row)) for row in solutions.actions[:, [i, j]].tolist())
+        independent = {(*a, *b): p * q for a, p in leaves.items() for b, q in leaves.items()}
+        assert_frequencies(pairs, independent, 10_000)
+
+
+def test_nucleus_samples_the_renormalised_policy():
+    trees = small_tree(leaves=5)
+    top_p = 0.6
+    seen = ordered_samples(run(trees, methods.wor(1, 1, top_p=TopP(1.0, top_p))))
+    probabilities = {}
+    for leaf in enumerate_leaves(trees, 0):
+        node, value = 0, 1.0
+        for action in leaf.actions:
+            p = (trees.logits[0, node].exp() * trees.legal[0, node]).div(
+                (trees.logits[0, node].exp() * trees.legal[0, node]).sum()
+            )
+            kept = [a for a in range(3) if p[p > p[a]].sum() < top_p]  # those not already reached without a
+            value *= (p[action] / p[kept].sum()).item() if action in kept else 0.0
+            node = 3 * node + action + 1
+        if value > 0:
+            probabilities[(leaf.actions,)] = value
+    assert len(probabilities) < 5  # the nucleus cuts something off
+    assert_frequencies(seen, probabilities, TRIALS)
+
+
+def mean_and_error(estimates):
+    return estimates.mean().item(), (estimates.std() / math.sqrt(len(estimates))).item()
+
+
+@pytest.mark.parametrize("width", [2, 3, 4])
+def test_unbiased_estimates_with_a_sampled_root(width):
+    trees = small_tree(leaves=5)
+    leaves = enumerate_leaves(trees, 0)
+    exact = sum(leaf.probability * leaf.outcome for leaf in leaves)
+    entropy = -sum(leaf.probability * math.log(leaf.probability) for leaf in leaves)
+    found = run(trees, methods.wor(width), seed=1)
+    estimates = estimate_expectation(-found.costs, found.round_log_probs, found.gumbels, found.valid, normalised=False)
+    mean, error = mean_and_error(estimates)
+    assert abs(mean - exact) < 4.7 * error
+    mean, error = mean_and_error(estimate_entropy(found.round_log_probs, found.gumbels, found.valid, normalised=False))
+    assert abs(mean - entropy) < 4.7 * error
+
+
+def test_a_root_fixed_to_zero_is_biased_and_normalising_forgives_it():
+    trees = small_tree(leaves=5)
+    exact = sum(leaf.probability * leaf.outcome for leaf in enumerate_leaves(trees, 0))
+    fixed = SearchConfig(beam_width=3, sampled_root=False)
+    found, sampled = run(trees, fixed), run(trees, methods.wor(3))
+    assert torch.equal(found.actions, sampled.actions)  # the root shifts all Gumbels alike: same order
+    biased = estimate_expectation(-found.costs, found.round_log_probs, found.gumbels, normalised=False)
+    mean, error = mean_and_error(biased)
+    assert abs(mean - exact) > 10 * error
+
+
+def test_normalised_estimates_converge():
+    """Their error falls with the width, down to none when the sample is everything."""
+    trees = small_tree(leaves=5)
+    exact = sum(leaf.probability * leaf.outcome for leaf in enumerate_leaves(trees, 0))
+    errors = []
+    for width in (2, 3, 5, 6):
+        found = run(trees, methods.wor(width))
+        estimates = estimate_expectation(-found.costs, found.round_log_probs, found.gumbels, found.valid)
+        errors.append((estimates - exact).square().mean().sqrt().item())
+    assert errors[0] > errors[1] > errors[2] > errors[3]
+    assert errors[3] < 1e-12
+
+
+def test_known_value_of_the_estimators():
+    """p = (.5, .2, .15, .1, .05), f = (1, 3, -2, 5, 10), K = 3: the exact mean is 1.8, the root fixed to 0 gives 1.618."""
+    problem, policy = FlatProblem(), FlatPolicy()
+    instance = Flat(torch.tensor([[0.5, 0.2, 0.15, 0.1, 0.05]]).double().expand(200_000, -1))
+    means = []
+    for sampled_root in (True, False):
+        config = SearchConfig(beam_width=3, sampled_root=sampled_root)
+        found = search(problem, policy, instance, config, torch.Generator().manual_seed(0))
+        raw = estimate_expectation(-found.costs, found.round_log_probs, found.gumbels, normalised=False)
+        normalised = estimate_expectation(-found.costs, found.round_log_probs, found.gumbels)
+        means += [raw.mean().item(), normalised.mean().item()]
+    assert means == pytest.approx([1.800, 1.76, 1.618, 1.76], abs=0.02)
+
+
+class Flat(collections.namedtuple("Flat", ["probability"])):
+    pass
+
+
+class FlatProblem:
+    """One decision among five."""
+
+    outcome = torch.tensor([1.0, 3.0, -2.0, 5.0, 10.0], dtype=torch.float64)
+
+    def num_actions(self, instance):
+        return 5
+
+    def horizon(self, instance):
+        return 1
+
+    def reset(self, instance):
+        return instance
+
+    def mask(self, instance, state):
+        return torch.ones_like(state.probability, dtype=torch.bool)
+
+    def cost(self, instance, actions):
+        return -self.outcome[actions[:, 0]]
+
+
+class FlatPolicy(TablePolicy):
+    def forward(self, context, state):
+        return state.probability.log()

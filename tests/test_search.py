@@ -1,0 +1,345 @@
+"""The fast search against the slow reference, and what each method and option changes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from gumbeldore import methods
+from gumbeldore.gumbel import gumbel_with_maximum, log1mexp, log_survival
+from gumbeldore.interfaces import take
+from gumbeldore.search import SearchConfig, TopP, nucleus_of, search
+from gumbeldore.updates import Gumbeldore, Theory
+from tests.reference import Reference
+from tests.trees import TablePolicy, TreeProblem, enumerate_leaves
+
+PROBLEM, POLICY = TreeProblem(), TablePolicy()
+TREES = PROBLEM.generate(60, torch.Generator().manual_seed(11))
+KEYS = torch.arange(60) * 7919
+
+
+def find(config, trees=TREES, keys=KEYS):
+    return search(PROBLEM, POLICY, trees, config, keys=keys)
+
+
+def reference_rounds(row, config, learn):
+    slow = Reference(TREES, row, KEYS[row].item(), config.beam_width)
+    rounds = []
+    for round_ in range(config.num_rounds):
+        slow.top_p = nucleus_of(config, round_)
+        found = slow.round(round_)
+        rounds.append(found)
+        if found:
+            slow.remove(found)
+            learn(slow, found)
+    return rounds
+
+
+def learn_nothing(slow, found):
+    pass
+
+
+def learn_gumbeldore(slow, found):
+    mu = slow.expectation(found)
+    for leaf in found:
+        slow.add(leaf, 0.8 * (leaf.outcome - mu))
+
+
+def learn_theory(slow, found):
+    slow.theory(found, 0.8)
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("method", "learn"),
+    [
+        (lambda k: methods.wor(k, 4), learn_nothing),
+        (lambda k: methods.wor(k, 4, top_p=TopP(0.6, 1.0)), learn_nothing),
+        (lambda k: methods.gumbeldore(k, 4, 0.8), learn_gumbeldore),
+        (lambda k: methods.gumbeldore(k, 4, 0.8, top_p=TopP(0.5, 0.9)), learn_gumbeldore),
+        (lambda k: methods.theory(k, 4, 0.8), learn_theory),
+    ],
+)
+def test_fast_and_slow_agree_on_the_same_noise(method, learn, width):
+    config = method(width)
+    fast = find(config)
+    for row in range(len(KEYS)):
+        for round_, found in enumerate(reference_rounds(row, config, learn)):
+            if round_ >= fast.stats.rounds:
+                assert found == []
+                continue
+            at = slice(round_ * width, (round_ + 1) * width)
+            valid = fast.valid[row, at]
+            assert [leaf.actions for leaf in found] == [tuple(a) for a in fast.actions[row, at][valid].tolist()]
+            assert [leaf.phi for leaf in found] == pytest.approx(fast.round_log_probs[row, at][valid].tolist(), abs=1e-8)
+            assert [leaf.gumbel for leaf in found] == pytest.approx(fast.gumbels[row, at][valid].tolist(), abs=1e-6)
+            assert (fast.round[row, at] == round_).all()
+
+
+def test_two_rounds_by_hand():
+    """K = 3, sigma = 1, outcomes 1..9 at the leaves of a complete tree of depth 2; no noise, mean as the baseline.
+
+    Root (.5, .3, .2), every child (.6, .3, .1): leaf probabilities .30 .15 .05 | .18 .09 .03 | .12 .06 .02.
+    Round 1 takes the three most likely: .30 (outcome 1), .18 (outcome 4), .15 (outcome 2); mean 7/3.
+    Advantages -4/3, 5/3, -1/3: the edge root->0 gets -4/3 - 1/3 = -5/3, root->1 gets 5/3, root->2 nothing.
+    Masses left: .05 | .09 + .03 = .12 | .20, so the root's weights are .05 e^(-5/3), .12 e^(5/3), .20.
+    The leaf edges that are left carry no advantage: below 1 the leaves weigh .09/.12, .03/.12.
+    """
+    instance = complete_tree([0.5, 0.3, 0.2], [0.6, 0.3, 0.1])
+    config = SearchConfig(3, 2, update=Gumbeldore(1.0, baseline="mean"), stochastic=False)
+    found = search(COMPLETE, POLICY, instance, config)
+    assert (-found.costs[0]).tolist() == [1, 4, 2, 5, 6, 7]
+    root = [0.05 * math.exp(-5 / 3), 0.12 * math.exp(5 / 3), 0.20]
+    by_hand = [root[1] / sum(root) * 0.75, root[1] / sum(root) * 0.25, root[2] / sum(root) * 0.6]
+    assert found.round_log_probs[0, 3:].exp().tolist() == pytest.approx(by_hand, rel=1e-9)
+    assert found.log_probs[0].exp().tolist() == pytest.approx([0.30, 0.18, 0.15, 0.09, 0.03, 0.12], rel=1e-9)
+
+
+def complete_tree(root, child):
+    logits = torch.zeros(1, 13, 3, dtype=torch.float64)
+    logits[0, 0] = torch.tensor(root, dtype=torch.float64).log()
+    logits[0, 1:4] = torch.tensor(child, dtype=torch.float64).log()
+    outcome = torch.zeros(1, 13, dtype=torch.float64)
+    outcome[0, 4:] = torch.arange(1, 10)
+    return type(TREES)(torch.ones(1, 13, 3, dtype=torch.bool), logits, outcome)
+
+
+class CompleteTree(TreeProblem):
+    def horizon(self, instance):
+        return 2
+
+
+COMPLETE = CompleteTree()
+
+
+def improved_policy_value(trees, row, config):
+    """E[outcome] before and after one update from all leaves: the exact policies, by enumeration."""
+    from gumbeldore import search as module
+    from gumbeldore import trie as tries
+    from gumbeldore.beam import sample_round
+
+    one = take(trees, slice(row, row + 1))
+    roots = module._plant(PROBLEM, POLICY, one, config.beam_width)
+    trie = tries.create(1, roots.horizon, config.beam_width, roots.actions, torch.float64, "cpu")
+    leaves, _ = sample_round(roots, trie, 0, lambda phi, parent, depth: phi, torch.zeros(1, dtype=torch.float64), 1.0)
+    objective = -PROBLEM.cost(roots.instance, leaves.actions.flatten(0, 1)).view(1, -1)
+    config.update(trie, leaves, objective, 0)
+    before = after = 0.0
+    for k in leaves.valid[0].nonzero().flatten().tolist():
+        value = 1.0
+        for depth in range(roots.horizon):
+            node = leaves.node[depth, :, leaves.path[depth, 0, k]][:, None]
+            child = tries.read_children(trie, depth, node, leaves.filled)
+            log_probs = trie.log_probs[depth][0, node[0, 0]]  # the policy's own: nothing taken out
+            value *= (log_probs + child.advantage[0, 0]).softmax(0)[leaves.actions[0, k, depth]].item()
+        before += leaves.log_prob[0, k].exp().item() * objective[0, k].item()
+        after += value * objective[0, k].item()
+    return before, after
+
+
+@pytest.mark.parametrize("step_size", [0.1, 1.0, 5.0])
+def test_theory_update_improves_the_expected_value(step_size):
+    """With exact expectations (all leaves sampled) E_pi'[f] >= E_pi[f] [GD, appendix B]."""
+    gains = []
+    for row in range(30):
+        config = SearchConfig(27, 2, update=Theory(step_size))
+        before, after = improved_policy_value(TREES, row, config)
+        exact = sum(leaf.probability * leaf.outcome for leaf in enumerate_leaves(TREES, row))
+        assert before == pytest.approx(exact, abs=1e-9)
+        assert after >= before - 1e-12
+        gains.append(after - before)
+    assert sum(gain > 1e-3 for gain in gains) > 20
+
+
+def test_greedy_is_a_beam_of_one_and_beam_search_matches_the_reference():
+    greedy, one = find(methods.greedy()), find(methods.beam(1))
+    assert torch.equal(greedy.actions, one.actions) and torch.equal(greedy.costs, one.costs)
+    wide = find(methods.beam(4))
+    for row in range(len(KEYS)):
+        beam = [((), 0.0, 0)]
+        for _ in range(3):
+            options = []
+            for actions, phi, node in beam:
+                weights = TREES.logits[row, node].exp() * TREES.legal[row, node]
+                options += [
+                    ((*actions, a), phi + math.log(weights[a] / weights.sum()), 3 * node + a + 1)
+                    for a in range(3)
+                    if weights[a] > 0
+                ]
+            beam = sorted(options, key=lambda option: -option[1])[:4]
+        assert [tuple(a) for a in wide.actions[row][wide.valid[row]].tolist()] == [actions for actions, *_ in beam]
+        assert tuple(greedy.actions[row, 0].tolist()) == tuple(find_greedy(row))
+
+
+def find_greedy(row):
+    node = 0
+    for _ in range(3):
+        action = TREES.logits[row, node].where(TREES.legal[row, node], -math.inf).argmax().item()
+        yield action
+        node = 3 * node + action + 1
+
+
+BASE = methods.gumbeldore(2, 3, 1.0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        methods.gumbeldore(3, 3, 1.0),
+        methods.gumbeldore(2, 2, 1.0),
+        methods.gumbeldore(2, 3, 3.0),
+        methods.gumbeldore(2, 3, 0.0),
+        methods.gumbeldore(2, 3, 1.0, top_p=TopP(0.5, 1.0)),
+        methods.gumbeldore(2, 3, 1.0, top_p=TopP(1.0, 0.5)),
+        methods.gumbeldore(2, 3, 1.0, baseline="mean"),
+        methods.gumbeldore(2, 3, 1.0, baseline="none"),
+        methods.gumbeldore(2, 3, 1.0, min_max=True),
+        methods.gumbeldore(2, 3, 1.0, divide_by_visits=True),
+        methods.gumbeldore(2, 3, 1.0, first_round_deterministic=True),
+        methods.gumbeldore(2, 3, 1.0, sampled_root=False),
+        methods.theory(2, 3, 1.0),
+        methods.wor(2, 3),
+        methods.beam(2),
+        methods.sampling(2, 3),
+        methods.greedy(),
+    ],
+)
+def test_every_option_changes_the_result(other):
+    a, b = find(BASE), find(other)
+    same_shape = a.gumbels.shape == b.gumbels.shape
+    assert not same_shape or not torch.equal(a.gumbels, b.gumbels)
+
+
+def test_sigma_zero_is_sampling_without_replacement():
+    assert torch.equal(find(methods.gumbeldore(2, 3, 0.0)).actions, find(methods.wor(2, 3)).actions)
+
+
+def test_deterministic_first_round_is_beam_search_and_teaches_nothing():
+    found, beam = find(methods.gumbeldore(3, 2, 2.0, first_round_deterministic=True)), find(methods.beam(3))
+    assert torch.equal(found.actions[:, :3][beam.valid], beam.actions[beam.valid])
+    plain = find(methods.wor(3, 2, first_round_deterministic=True))
+    assert torch.equal(found.gumbels, plain.gumbels)  # no advantage from round 1, so round 2 is the same
+
+
+def test_visits_average_and_min_max_bounds():
+    """One leaf sampled twice as often would weigh twice without `divide_by_visits`; here the edges are read back."""
+    doubled = find(methods.gumbeldore(2, 3, 1.0, divide_by_visits=True, baseline="none"))
+    summed = find(methods.gumbeldore(2, 3, 1.0, baseline="none"))
+    assert torch.equal(doubled.gumbels[:, :2], summed.gumbels[:, :2])
+    assert not torch.equal(doubled.round_log_probs[:, 2:4], summed.round_log_probs[:, 2:4])
+
+
+def test_gumbeldore_samples_get_better_from_round_to_round():
+    """Mean over 4,000 trees; the standard error of a difference is about 0.02."""
+    trees = PROBLEM.generate(4000, torch.Generator().manual_seed(5), branching=1.0)
+    keys = torch.arange(4000)
+    costs = {
+        name: find(method, trees, keys).costs.view(4000, 4, 2).mean(dim=(0, 2))
+        for name, method in (("wor", methods.wor(2, 4)), ("gd", methods.gumbeldore(2, 4, 1.0)), ("th", methods.theory(2, 4, 1.0)))
+    }
+    assert costs["gd"][1] < costs["wor"][1] - 0.1
+    assert costs["th"][1] < costs["wor"][1] - 0.05
+
+
+def test_an_instance_does_not_depend_on_its_neighbours():
+    for config in (methods.gumbeldore(3, 3, 1.0), methods.sampling(2, 2), methods.theory(2, 3, 1.0)):
+        together = find(config)
+        for row in (0, 17, 59):
+            alone = find(config, take(TREES, slice(row, row + 1)), KEYS[row : row + 1])
+            length = alone.valid.shape[1]  # a search ends early when all its instances are exhausted
+            assert not together.valid[row, length:].any()
+            for name in ("actions", "costs", "log_probs", "round_log_probs", "gumbels"):
+                a, b = getattr(together, name)[row, :length], getattr(alone, name)[0]
+                valid = alone.valid[0]
+                assert torch.equal(a[valid], b[valid]), name
+            assert torch.equal(together.valid[row, :length], alone.valid[0])
+
+
+def test_states_are_evaluated_once_and_forced_ones_never():
+    asked = []
+
+    class Recorder(TablePolicy):
+        def forward(self, context, state):
+            legal = context.legal[torch.arange(len(state.node)), state.node]
+            assert (legal.sum(dim=1) > 1).all()
+            rows = context.outcome[:, 0].tolist()  # names the tree
+            asked.extend(zip(rows, state.node.tolist(), strict=True))
+            return super().forward(context, state)
+
+    found = search(PROBLEM, Recorder(), TREES, methods.gumbeldore(4, 5, 1.0), keys=KEYS)
+    assert len(asked) == len(set(asked)) == found.stats.evaluations
+    assert found.stats.forced > 0 and found.stats.reused > 0
+
+
+def test_time_limit_adds_rounds():
+    trees = PROBLEM.generate(2, torch.Generator().manual_seed(8), branching=1.0)
+    found = find(methods.wor(1, 2, time_limit=30.0), trees, KEYS[:2])  # ends when both are exhausted
+    counts = [len(enumerate_leaves(trees, row)) for row in range(2)]
+    assert found.valid.sum(dim=1).tolist() == counts and found.stats.rounds == max(counts)
+    assert find(methods.wor(1, 5, time_limit=1e-9), trees, KEYS[:2]).stats.rounds == 1
+
+
+def test_best_is_the_cheapest_valid_solution():
+    found = find(methods.wor(4, 8))
+    actions, costs = found.best()
+    for row in range(len(KEYS)):
+        best = max(leaf.outcome for leaf in enumerate_leaves(TREES, row))
+        assert costs[row].item() == -best
+    assert torch.equal(PROBLEM.cost(TREES, actions), costs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"beam_width": 0}, "beam_width must be an integer of at least 1"),
+        ({"num_rounds": 2.5}, "num_rounds must be an integer"),
+        ({"top_p": TopP(0.0, 1.0)}, "top_p must be two probabilities"),
+        ({"time_limit": -1}, "time_limit must be positive"),
+        ({"replacement": True, "update": Theory(1.0)}, "with replacement"),
+    ],
+)
+def test_wrong_settings_are_refused(changes, rule):
+    with pytest.raises(ValueError, match=rule):
+        SearchConfig(**{"beam_width": 2, **changes})
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_unusable_logits_name_the_instance(bad):
+    trees = PROBLEM.generate(3, torch.Generator().manual_seed(1))
+    trees.logits[1, 0] = bad
+    with pytest.raises(ValueError, match="instance 1 of the batch"):
+        find(methods.wor(2), trees, KEYS[:3])
+
+
+def test_randomness_must_be_given_once():
+    with pytest.raises(ValueError, match="generator or keys"):
+        search(PROBLEM, POLICY, TREES, methods.wor(2))
+    with pytest.raises(ValueError, match="not both"):
+        search(PROBLEM, POLICY, TREES, methods.wor(2), torch.Generator(), keys=KEYS)
+    with pytest.raises(ValueError, match="at least one instance"):
+        search(PROBLEM, POLICY, take(TREES, slice(0, 0)), methods.greedy())
+
+
+def test_gumbel_numerics():
+    x = torch.tensor([1e-12, 1e-3, 0.5, 1.0, 40.0, 800.0], dtype=torch.float64)
+    exact = [math.log(-math.expm1(-v)) if v < 700 else 0.0 for v in x.tolist()]
+    assert log1mexp(x).tolist() == pytest.approx(exact, rel=1e-12, abs=1e-300)
+    # log q on both sides of the switch to the series, against 40-digit values of log(1 - exp(-exp(-x)))
+    assert log_survival(torch.tensor(9.999999), torch.tensor(0.0)).item() == pytest.approx(-10.000021699, abs=1e-4)
+    smooth = log_survival(torch.linspace(9.99, 10.01, 21, dtype=torch.float64), torch.zeros((), dtype=torch.float64))
+    assert (smooth.diff().diff().abs() < 1e-9).all()
+    phi = torch.tensor([[-1.0, -math.inf, -2.0, -50.0]], dtype=torch.float64)
+    g = gumbel_with_maximum(phi, torch.tensor([-700.25], dtype=torch.float64), torch.zeros_like(phi))
+    assert g.max().item() == -700.25 and g[0, 1] == -math.inf and g[0, 3].isfinite()
+    only = gumbel_with_maximum(phi[:, 1:3], torch.tensor([3.5], dtype=torch.float64), torch.randn(1, 2).double())
+    assert only.tolist() == [[-math.inf, 3.5]]
+
+
+def test_confident_policies_keep_their_small_masses():
+    """Probabilities down to e^-300 are exhausted in order; float32 masses would lose them."""
+    instance = complete_tree([1.0, 1e-130, 1e-131], [1.0, 1e-5, 1e-6])
+    found = search(COMPLETE, POLICY, instance, methods.wor(2, 5), torch.Generator().manual_seed(0))
+    assert found.valid[0].sum() == 9
+    assert len({tuple(a) for a in found.actions[0][found.valid[0]].tolist()}) == 9
