@@ -90,7 +90,7 @@ def test_sampling_with_replacement_matches_the_policy():
 
 def test_nucleus_samples_the_renormalised_policy():
     trees = small_tree(leaves=5)
-    top_p = 0.6
+    top_p = 0.75
     seen = ordered_samples(run(trees, methods.wor(1, 1, top_p=TopP(1.0, top_p))))
     probabilities = {}
     for leaf in enumerate_leaves(trees, 0):

@@ -1,0 +1,177 @@
+"""The TSP and its network."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from gumbeldore import methods
+from gumbeldore.contracts import policy_contract, problem_contract
+from gumbeldore.interfaces import replay
+from gumbeldore.search import search
+from models.bq import BQ
+from problems.tsp import TSP, Instance, State
+
+
+def bq(seed=0, **sizes):
+    """A small network whose layers matter (ReZero starts them at 0)."""
+    torch.manual_seed(seed)
+    policy = BQ(**{"width": 16, "layers": 2, "heads": 2, "feedforward": 32, **sizes})
+    for layer in policy.layers:
+        layer.scale.data.fill_(0.7)
+    return policy.eval()
+
+
+def random_tours(n, num_nodes, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    instance = TSP(num_nodes).generate(n, generator)
+    return instance, torch.rand(n, num_nodes - 1, generator=generator).argsort(dim=1) + 1
+
+
+def plain_length(coords, tour):
+    points = [coords[i] for i in tour]
+    return sum(math.dist(a, b) for a, b in zip(points, points[1:] + points[:1], strict=True))
+
+
+@pytest.mark.parametrize("num_nodes", [3, 4, 9])
+def test_contracts(num_nodes):
+    problem_contract(TSP(num_nodes))
+    policy_contract(bq(), TSP(num_nodes))
+
+
+def test_cost_is_the_tour_length():
+    instance, actions = random_tours(20, 11)
+    costs = TSP(11).cost(instance, actions)
+    for coords, row, cost in zip(instance.coords.double().tolist(), actions.tolist(), costs.tolist(), strict=True):
+        assert cost == pytest.approx(plain_length(coords, [0, *row]), rel=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [[[1, 2, 2]], [[0, 1, 2]], [[1, 2, 4]], [[1, 2]], [[1, 2, 3, 3]]])
+def test_illegal_tours_are_refused(wrong):
+    instance, _ = random_tours(1, 4)
+    with pytest.raises(ValueError, match="actions|visit each"):
+        TSP(4).cost(instance, torch.tensor(wrong))
+
+
+def test_known_square():
+    """The unit square's best tour is 4, and greedy search over a uniform policy is some tour of it."""
+    square = Instance(torch.tensor([[[0.0, 0.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]]))
+    assert TSP(4).cost(square, torch.tensor([[2, 1, 3]])).item() == pytest.approx(4.0)
+    assert TSP(4).cost(square, torch.tensor([[1, 2, 3]])).item() == pytest.approx(2 + 2 * math.sqrt(2))
+
+
+def test_exhaustive_sampling_finds_the_optimum_of_seven_nodes():
+    instance, _ = random_tours(4, 7, seed=1)
+    found = search(TSP(7), bq(), instance, methods.wor(48, 16), torch.Generator().manual_seed(0))
+    assert found.valid.sum(dim=1).tolist() == [720] * 4  # 6! tours, each once
+    assert all(len({tuple(a) for a in row.tolist()}) == 720 for row in found.actions[:, :720])
+    for row in range(4):
+        coords = instance.coords[row].double().tolist()
+        optimum = min(plain_length(coords, (0, *rest)) for rest in itertools.permutations(range(1, 7)))
+        assert found.best()[1][row].item() == pytest.approx(optimum, rel=1e-6)
+    assert found.log_probs.exp().sum(dim=1).tolist() == pytest.approx([1.0] * 4, abs=1e-5)
+
+
+def test_augmented_tours_keep_their_shape():
+    """Lengths change by one factor per instance (at most 1), and so do all distances along the tour."""
+    problem = TSP(12)
+    instance, actions = random_tours(200, 12)
+    other, moved = problem.augment(instance, actions, torch.Generator().manual_seed(3))
+    assert other.coords.min() >= -1e-6 and other.coords.max() <= 1 + 1e-6
+    factor = problem.cost(other, moved) / problem.cost(instance, actions)
+    assert (factor <= 1 + 1e-5).all() and (factor > 0.7).all() and factor.std() > 0.01
+    before, after = sorted_edges(instance, actions), sorted_edges(other, moved)
+    assert torch.allclose(after, before * factor[:, None], atol=1e-5)
+
+
+def sorted_edges(instance, actions):
+    tours = torch.cat([torch.zeros_like(actions[:, :1]), actions], dim=1)
+    points = instance.coords.gather(1, tours[..., None].expand(-1, -1, 2))
+    return (points - points.roll(-1, dims=1)).norm(dim=-1).sort(dim=1).values
+
+
+def test_augmentation_draws_every_start_and_both_directions():
+    """Node 0 of the new instance is any old node, and its successor in the tour either neighbour."""
+    problem = TSP(5)
+    instance, actions = random_tours(1, 5)
+    instance, actions = Instance(instance.coords.expand(4000, -1, -1)), actions.expand(4000, -1)
+    other, moved = problem.augment(instance, actions, torch.Generator().manual_seed(0))
+    tour = [0, *actions[0].tolist()]
+    old = torch.cdist(instance.coords[:1], instance.coords[:1])[0]
+    seen = set()
+    for coords, row in zip(other.coords, moved, strict=True):
+        new = torch.cdist(coords[None], coords[None])[0]
+        new = new * (old.sum() / new.sum())
+        ordered = new[[0, *row.tolist()]][:, [0, *row.tolist()]]
+        for start in range(5):
+            for step in (1, -1):
+                path = [tour[(start + step * i) % 5] for i in range(5)]
+                if torch.allclose(ordered, old[path][:, path], atol=1e-4):
+                    seen.add((start, step))
+    assert len(seen) == 10
+    assert not torch.equal(other.coords[0], other.coords[1])  # and the squares are moved
+
+
+def test_training_examples_show_every_state_of_the_search():
+    """Replayed states equal stepped ones, for every number of remaining nodes from 2 up."""
+    problem = TSP(9)
+    instance, actions = random_tours(30, 9)
+    state = problem.reset(instance)
+    for q in range(8):
+        again = replay(problem, instance, actions[:, :q])
+        assert all(torch.equal(a, b) for a, b in zip(again, state, strict=True))
+        assert again.remaining.shape[1] == 8 - q
+        state = problem.step(instance, state, actions[:, q]) if q < 7 else state
+    assert problem.last_choice(instance) == 6  # two nodes remain
+
+
+def test_bq_ignores_the_order_of_remaining_nodes():
+    policy, problem = bq(), TSP(10)
+    instance, actions = random_tours(6, 10)
+    state = problem.replay(instance, actions[:, :3])
+    shuffled = State(state.origin, state.destination, state.remaining.flip(1))
+    legal = problem.mask(instance, state)
+    a, b = policy(instance, state), policy(instance, shuffled)
+    assert torch.equal(legal, problem.mask(instance, shuffled))
+    assert torch.allclose(a[legal], b[legal], atol=1e-5)
+    moved = State(state.remaining[:, 0], state.destination, state.remaining)
+    assert not torch.allclose(a[legal], policy(instance, moved)[legal], atol=1e-3)  # but the origin matters
+    moved = State(state.origin, state.remaining[:, 0], state.remaining)
+    assert not torch.allclose(a[legal], policy(instance, moved)[legal], atol=1e-3)  # and the destination
+
+
+def test_bq_sees_nothing_but_the_rest_of_the_problem():
+    """Visited nodes may lie anywhere, and node numbers carry no meaning."""
+    policy, problem = bq(), TSP(10)
+    instance, actions = random_tours(6, 10)
+    state = problem.replay(instance, actions[:, :4])
+    legal = problem.mask(instance, state)
+    before = policy(instance, state)
+    coords = instance.coords.clone()
+    visited = actions[:, :3]
+    coords.scatter_(1, visited[..., None].expand(-1, -1, 2), 0.123)
+    assert torch.equal(policy(Instance(coords), state)[legal], before[legal])
+
+
+def test_large_batches_in_parts_give_the_same_logits(monkeypatch):
+    policy, problem = bq(), TSP(10)
+    instance, actions = random_tours(50, 10)
+    state = problem.reset(instance)
+    with torch.no_grad():
+        whole = policy(instance, state)
+        monkeypatch.setattr("models.bq.ATTENTION_BUDGET", 1000)
+        assert torch.allclose(policy(instance, state), whole, atol=1e-5)
+
+
+@pytest.mark.parametrize("num_nodes", [2, 0, -1])
+def test_too_small_an_instance_is_refused(num_nodes):
+    with pytest.raises(ValueError, match="num_nodes must be at least 3"):
+        TSP(num_nodes)
+
+
+def test_width_must_split_into_heads():
+    with pytest.raises(ValueError, match="width=10 and heads=4"):
+        BQ(width=10, layers=1, heads=4, feedforward=8)
