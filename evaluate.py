@@ -63,7 +63,9 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
 
         outcomes = {name: summarise(solved, benchmarks) for name, solved in results.items()}
         where = f"{hardware(device)}, {precision}, {workers or 'no'} workers"
-        write_json(out_dir, outcomes, benchmarks, {"checkpoint": str(path), "instances": run.instances, "hardware": where})
+        write_json(
+            out_dir, outcomes, benchmarks, {"checkpoint": str(path), "instances": run.instances, "hardware": where}
+        )
         write_csv(out_dir, results, benchmarks, problem)
         show(terminal, outcomes, benchmarks, run, where)
         terminal.say(f"written: {out_dir}/results.json, {out_dir}/results.csv")

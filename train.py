@@ -55,14 +55,14 @@ def train(cfg: DictConfig) -> dict[str, float]:
 
     def save(path: Path, **more) -> None:
         content = {"config": OmegaConf.to_container(cfg, resolve=True), "problem": problem.name, "epoch": learner.epoch}
-        checkpoint.save(
-            path, {**content, "best_cost": learner.best_cost, "weights": learner.best.state_dict(), **more}
-        )
+        checkpoint.save(path, {**content, "best_cost": learner.best_cost, "weights": learner.best.state_dict(), **more})
 
     if not run.resume:
         save(directory.best)
         save(directory.last, learner=learner.state_dict())
-    pool = SearchPool(problem, setup.policy, setup.workers, run.chunk_rows, str(setup.device), setup.precision, run.worker_threads)
+    pool = SearchPool(
+        problem, setup.policy, setup.workers, run.chunk_rows, str(setup.device), setup.precision, run.worker_threads
+    )
     metrics: dict[str, float] = {}
     with pool, Dashboard(directory.tensorboard, learner.epoch) as dashboard, Terminal() as terminal, stopper:
         terminal.say(f"{problem.name} on {hardware(setup.device)}, {setup.precision}, workers={setup.workers}")

@@ -146,7 +146,7 @@ def evaluate(
 
 
 def nucleus(log_probs: Tensor, top_p: float) -> Tensor:
-    """Keep the smallest set of most likely actions whose probability reaches top_p, renormalised [GD, section 4.2.2]."""
+    """Keep the smallest set of most likely actions that reaches probability top_p, renormalised [GD, section 4.2.2]."""
     if top_p >= 1:
         return log_probs
     ordered, order = log_probs.sort(dim=-1, descending=True)
@@ -155,9 +155,7 @@ def nucleus(log_probs: Tensor, top_p: float) -> Tensor:
     return log_probs.masked_fill(~kept, -math.inf).log_softmax(dim=-1)
 
 
-def _trace_back(
-    history: list, log_prob: Tensor, phi: Tensor, gumbel: Tensor, valid: Tensor, filled: int
-) -> Leaves:
+def _trace_back(history: list, log_prob: Tensor, phi: Tensor, gumbel: Tensor, valid: Tensor, filled: int) -> Leaves:
     """Follow every leaf up to the root."""
     node, parent, action = (torch.stack(field) for field in zip(*history, strict=True))  # [T+1, B, K]
     path = torch.empty_like(parent)

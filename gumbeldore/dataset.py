@@ -125,5 +125,7 @@ class PseudoExperts:
                 name, instance_type(*fields), torch.from_numpy(arrays["actions"]), torch.from_numpy(arrays["costs"])
             )
         if batch_size(shard.instances) != len(shard.actions):
-            raise ValueError(f"{path} is damaged: {batch_size(shard.instances)} instances, {len(shard.actions)} solutions")
+            raise ValueError(
+                f"{path} is damaged: {batch_size(shard.instances)} instances, {len(shard.actions)} solutions"
+            )
         return shard

@@ -59,6 +59,4 @@ def theory(
     beam_width: int, num_rounds: int, step_size: float, top_p: TopP = TopP(), time_limit: float | None = None, **options
 ) -> SearchConfig:
     """Rounds without replacement with the policy update that provably improves [GD, eq. 1 and 5]."""
-    return SearchConfig(
-        beam_width, num_rounds, update=Theory(step_size), top_p=top_p, time_limit=time_limit, **options
-    )
+    return SearchConfig(beam_width, num_rounds, update=Theory(step_size), top_p=top_p, time_limit=time_limit, **options)

@@ -162,13 +162,6 @@ def _run_rounds(
 
     rounds, total = [], Count()
     for round_ in itertools.count():
-        if round_ > 0:
-            if time.monotonic() >= deadline if deadline else round_ >= config.num_rounds:
-                break
-            if config.update is not None:
-                config.update(trie, leaves, -cost, round_ - 1)  # the one place where costs become objectives
-                if not (trie.log_mass[0][:, 0] > -math.inf).any():
-                    break
         if (round_ + 1) * width > trie.parent.shape[2]:
             trie = tries.grow(trie, 2 * trie.parent.shape[2])
         deterministic = not config.stochastic or (config.first_round_deterministic and round_ == 0)
@@ -177,6 +170,12 @@ def _run_rounds(
         cost = problem.cost(roots.instance, leaves.actions.flatten(0, 1)).double().view(roots.batch, width)
         rounds.append((leaves, cost))
         total = Count(*(a + b for a, b in zip(total, count, strict=True)))
+        if time.monotonic() >= deadline if deadline else round_ + 1 >= config.num_rounds:
+            break
+        if config.update is not None:
+            config.update(trie, leaves, -cost, round_)  # the one place where costs become objectives
+            if not (trie.log_mass[0][:, 0] > -math.inf).any():
+                break
     return rounds, trie, total
 
 

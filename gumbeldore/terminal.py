@@ -28,7 +28,13 @@ class Terminal:
 
     def __init__(self) -> None:
         self.console = Console(highlight=False, soft_wrap=True)
-        columns = (TextColumn("{task.description:>12}"), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description:>12}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            Rate(),
+            TimeRemainingColumn(),
+        )
         self.bars = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
         self.task = self.bars.add_task("", visible=False)
         self.phase = ""
@@ -64,7 +70,10 @@ class Terminal:
     def summary(self, learner: Learner, metrics: dict[str, float], reason: str | None, directory: RunDirectory) -> None:
         """What came out, where it is, and what to do next."""
         rows = [["epochs", str(learner.epoch)], ["training time", f"{learner.totals['seconds']:,.0f} s"]]
-        rows += [["solutions sampled", f"{learner.totals['solutions']:,}"], ["batches", f"{learner.totals['batches']:,}"]]
+        rows += [
+            ["solutions sampled", f"{learner.totals['solutions']:,}"],
+            ["batches", f"{learner.totals['batches']:,}"],
+        ]
         rows += [["best greedy cost (validation)", f"{learner.best_cost:.4f}"]]
         if "quality/best_greedy_gap" in metrics:
             rows += [["its gap to the reference", f"{metrics['quality/best_greedy_gap']:.2%}"]]

@@ -158,7 +158,7 @@ def _start_actors(workers: int, arguments: tuple) -> list:
         import ray
     except ImportError:
         raise ValueError(f"workers={workers} needs the package ray; install it or use workers=0") from None
-    device, threads = arguments[2], arguments[4]
+    device = arguments[2]
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its default only earns a warning
     ray.init(

@@ -23,12 +23,16 @@ class BQ(nn.Module):
     Arguments:
         width: of the embeddings; a multiple of heads
         layers, heads, feedforward: of the transformer
+        own_frame: express the nodes in the sub-problem's own frame, so that the policy does not change when the
+            instance is moved, rotated, mirrored or scaled. Not in the paper; it learns from a fraction of the
+            samples (measured, see docs/log.md).
     """
 
-    def __init__(self, width: int, layers: int, heads: int, feedforward: int):
+    def __init__(self, width: int, layers: int, heads: int, feedforward: int, own_frame: bool):
         super().__init__()
         if width % heads:
             raise ValueError(f"width must be a multiple of heads, got width={width} and heads={heads}")
+        self.own_frame = own_frame
         self.embed = nn.Linear(2, width)
         self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
         self.destination = nn.Parameter(torch.randn(width) * width**-0.5)
@@ -48,11 +52,32 @@ class BQ(nn.Module):
             return torch.cat([self(Instance(context.coords[p]), State(*(x[p] for x in state))) for p in pieces])
 
         nodes = torch.cat([state.origin[:, None], state.remaining, state.destination[:, None]], dim=1)
-        x = self.embed(context.coords.gather(1, nodes[..., None].expand(-1, -1, 2)))  # [R, n+2, width]
-        ends = torch.stack([self.origin, self.destination]).to(x.dtype)  # of the first and of the last token
-        x = torch.cat([x[:, :1] + ends[0], x[:, 1:-1], x[:, -1:] + ends[1]], dim=1)
+        points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, n+2, 2]
+        if self.own_frame:
+            points = in_own_frame(points)
+        with torch.autocast(points.device.type, enabled=False):
+            x = self.embed(points)  # float32: bf16 coordinates would blur neighbours
+        x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.destination], dim=1)
         for layer in self.layers:
             x = layer(x)
         logits = self.head(x[:, 1:-1]).squeeze(-1).float()
         everywhere = torch.full(context.coords.shape[:2], -math.inf, device=logits.device)
         return everywhere.scatter(1, state.remaining, logits)
+
+
+def in_own_frame(points: Tensor) -> Tensor:
+    """Sub-problems [R, n+2, 2] with the origin at 0, the destination on the positive x axis, most of y above it.
+
+    Scaled so that the node farthest from the origin has distance 1. Where origin and destination coincide (the first
+    decision), the rotation stays as it is.
+    """
+    points = points - points[:, :1]
+    distance = points[:, -1].norm(dim=-1, keepdim=True)  # [R, 1] to the destination
+    cos = torch.where(distance > 0, points[:, -1, :1] / distance, 1.0)
+    sin = torch.where(distance > 0, points[:, -1, 1:] / distance, 0.0)
+    x = points[..., 0] * cos + points[..., 1] * sin
+    y = points[..., 1] * cos - points[..., 0] * sin
+    y = torch.where(y.sum(dim=1, keepdim=True) < 0, -y, y)
+    points = torch.stack([x, y], dim=-1)
+    reach = points.norm(dim=-1).amax(dim=1)[:, None, None]
+    return points / reach.where(reach > 0, 1.0)

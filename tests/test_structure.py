@@ -22,7 +22,11 @@ LADDER = [
     {"evaluation", "self_improvement", "pictures"},
     {"terminal", "dashboard"},
 ]
-ALLOWED = {"gumbeldore": {"gumbeldore"}, "problems": {"problems", "gumbeldore.interfaces"}, "models": {"models", "problems"}}
+ALLOWED = {
+    "gumbeldore": {"gumbeldore"},
+    "problems": {"problems", "gumbeldore.interfaces"},
+    "models": {"models", "problems"},
+}
 
 
 def imports(path: Path) -> set[str]:
@@ -82,7 +86,7 @@ from models.bq import BQ
 from problems.tsp import TSP
 
 torch.manual_seed(0)
-problem, policy = TSP(6), BQ(16, 1, 2, 32)
+problem, policy = TSP(6), BQ(16, 1, 2, 32, own_frame=True)
 learner = Learner(policy, copy.deepcopy(policy), torch.optim.Adam(policy.parameters(), lr=1e-2), PseudoExperts())
 settings = TrainSettings(
     epochs=3, instances_per_epoch=8, batches_per_epoch=20, batch_size=32, learning_rate=1e-2,

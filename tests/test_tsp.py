@@ -13,13 +13,13 @@ from gumbeldore.contracts import policy_contract, problem_contract
 from gumbeldore.interfaces import replay
 from gumbeldore.search import search
 from models.bq import BQ
-from problems.tsp import TSP, Instance, State
+from problems.tsp import TSP, Instance, State, _move_square
 
 
 def bq(seed=0, **sizes):
     """A small network whose layers matter (ReZero starts them at 0)."""
     torch.manual_seed(seed)
-    policy = BQ(**{"width": 16, "layers": 2, "heads": 2, "feedforward": 32, **sizes})
+    policy = BQ(**{"width": 16, "layers": 2, "heads": 2, "feedforward": 32, "own_frame": False, **sizes})
     for layer in policy.layers:
         layer.scale.data.fill_(0.7)
     return policy.eval()
@@ -40,6 +40,7 @@ def plain_length(coords, tour):
 def test_contracts(num_nodes):
     problem_contract(TSP(num_nodes))
     policy_contract(bq(), TSP(num_nodes))
+    policy_contract(bq(own_frame=True), TSP(num_nodes))
 
 
 def test_cost_is_the_tour_length():
@@ -143,6 +144,22 @@ def test_bq_ignores_the_order_of_remaining_nodes():
     assert not torch.allclose(a[legal], policy(instance, moved)[legal], atol=1e-3)  # and the destination
 
 
+def test_own_frame_makes_moved_instances_the_same():
+    """Swapped, mirrored, rotated and shrunk squares get the same logits, but only with the option."""
+    problem = TSP(10)
+    instance, actions = random_tours(64, 10)
+    state = problem.replay(instance, actions[:, :3])
+    legal = problem.mask(instance, state)
+    moved = Instance(_move_square(instance.coords, torch.rand(64, 4, generator=torch.Generator().manual_seed(1))))
+    smaller = Instance(moved.coords * 0.3 + 0.2)
+    same, other = bq(own_frame=True), bq()
+    for view in (moved, smaller):
+        assert torch.allclose(same(instance, state)[legal], same(view, state)[legal], atol=1e-3)
+        assert not torch.allclose(other(instance, state)[legal], other(view, state)[legal], atol=1e-2)
+    start = problem.reset(instance)  # origin and destination coincide: nothing to rotate by, and no NaN
+    assert same(instance, start)[:, 1:].isfinite().all()
+
+
 def test_bq_sees_nothing_but_the_rest_of_the_problem():
     """Visited nodes may lie anywhere, and node numbers carry no meaning."""
     policy, problem = bq(), TSP(10)
@@ -174,4 +191,4 @@ def test_too_small_an_instance_is_refused(num_nodes):
 
 def test_width_must_split_into_heads():
     with pytest.raises(ValueError, match="width=10 and heads=4"):
-        BQ(width=10, layers=1, heads=4, feedforward=8)
+        BQ(width=10, layers=1, heads=4, feedforward=8, own_frame=False)

@@ -33,14 +33,15 @@ class TreeProblem:
         legal[:, 0] = True
         ended = torch.rand(n, NODES, generator=generator) < 0.2
         ended[:, 0] = False
+        outcome = torch.randn(n, NODES, generator=generator, dtype=torch.float64)
         for node in range(NODES):
             for action in range(ACTIONS):
                 if (child := ACTIONS * node + action + 1) < NODES:
                     ended[:, child] |= ended[:, node]
+                    outcome[:, child] += outcome[:, node]  # so that good leaves have good neighbours
         only_first = torch.tensor([True, False, False])
         legal = torch.where((ended | ~legal.any(-1))[..., None], only_first, legal)
         logits = 2 * torch.randn(n, NODES, ACTIONS, generator=generator, dtype=torch.float64)
-        outcome = torch.randn(n, NODES, generator=generator, dtype=torch.float64)
         return Trees(legal, logits, outcome)
 
     def num_actions(self, instance: Trees) -> int:

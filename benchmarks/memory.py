@@ -1,0 +1,32 @@
+"""Peak memory of a search beyond what the process had before it, and what its trie was allocated."""
+
+from __future__ import annotations
+
+import resource
+
+import torch
+
+from gumbeldore import methods, trie
+from gumbeldore.search import search
+from models.bq import BQ
+from problems.tsp import TSP
+
+DEFAULTS = {"nodes": 100, "instances": 16, "width": 128, "layers": 1, "heads": 8, "beam": 32, "rounds": 4}
+
+
+def main(nodes, instances, width, layers, heads, beam, rounds) -> None:
+    problem = TSP(nodes)
+    policy = BQ(width, layers, heads, 4 * width, own_frame=False)
+    batch = problem.generate(instances, torch.Generator().manual_seed(0))
+    search(problem, policy, batch, methods.gumbeldore(2, 2, step_size=0.3), torch.Generator())
+    # What the network's activations take at once, measured by one forward of all rows, is not the search's doing.
+    with torch.no_grad():
+        rows = problem.generate(instances * beam, torch.Generator())
+        policy(rows, problem.reset(rows))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    search(problem, policy, batch, methods.gumbeldore(beam, rounds, step_size=0.3), torch.Generator().manual_seed(0))
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    tree = trie.create(instances, nodes - 1, beam * rounds, nodes, torch.float32, "cpu")
+    size = sum(field.numel() * field.element_size() for field in tree)
+    print(f"TSP-{nodes}, {instances} instances, {beam} x {rounds}: trie {size / 2**30:.2f} GiB")
+    print(f"peak beyond the network's activations: {(after - before) / 2**20:.2f} GiB (the peak before: {before / 2**20:.2f})")

@@ -1,0 +1,323 @@
+"""The training loop: what it learns, what it keeps, and that neither workers nor interruptions change it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from gumbeldore import checkpoint, methods
+from gumbeldore.dataset import PseudoExperts
+from gumbeldore.interfaces import take
+from gumbeldore.run_directory import RunDirectory
+from gumbeldore.search import TopP
+from gumbeldore.self_improvement import Learner, self_improvement, validation_set
+from gumbeldore.settings import TrainSettings
+from gumbeldore.workers import SearchPool, WorkerError, resolve_workers
+from models.bq import BQ
+from problems.tsp import TSP, Instance
+from tests.trees import TablePolicy, TreeProblem
+
+ROOT = Path(__file__).parent.parent
+SIZES = {
+    "epochs": 3,
+    "instances_per_epoch": 10,
+    "batches_per_epoch": 12,
+    "batch_size": 32,
+    "learning_rate": 1e-2,
+    "final_learning_rate": 1e-3,
+    "gradient_clip": 1.0,
+    "nucleus_after": 0,
+    "dataset_capacity": None,
+    "validation_instances": 40,
+}
+SEARCH = methods.gumbeldore(4, 2, 0.3)
+
+
+def new_learner(folder=None, capacity=None):
+    torch.manual_seed(0)
+    policy = BQ(width=16, layers=1, heads=2, feedforward=32, own_frame=False)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1.0)
+    return Learner(policy, copy.deepcopy(policy), optimizer, PseudoExperts(folder, capacity))
+
+
+def reports_of(learner, pool, search=SEARCH, stop=lambda: False, **sizes):
+    problem = TSP(7)
+    settings = TrainSettings(**{**SIZES, **sizes})
+    yield from self_improvement(
+        problem,
+        learner,
+        settings,
+        search,
+        pool,
+        validation_set(problem, settings.validation_instances, seed=0),
+        seed=5,
+        device=torch.device("cpu"),
+        precision="float32",
+        stop=stop,
+    )
+
+
+def trained(workers=0, chunk_rows=12, **sizes):
+    learner = new_learner()
+    with SearchPool(TSP(7), learner.policy, workers, chunk_rows) as pool:
+        reports = list(reports_of(learner, pool, **sizes))
+    return learner, reports
+
+
+def same_weights(a, b):
+    return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
+
+
+def test_the_number_of_workers_changes_nothing():
+    (alone, reports), (together, others) = trained(workers=0), trained(workers=2)
+    assert same_weights(alone.policy, together.policy) and same_weights(alone.best, together.best)
+    for a, b in zip(reports, others, strict=True):
+        for name, value in a.metrics.items():
+            timed = name.startswith("seconds/") or "second" in name
+            assert timed or b.metrics[name] == value, name
+
+
+@pytest.mark.parametrize("chunk_rows", [3, 12, 1000])
+def test_the_chunk_size_changes_nothing_for_an_exact_policy(chunk_rows):
+    problem, policy = TreeProblem(), TablePolicy()
+    trees, keys = problem.generate(50, torch.Generator().manual_seed(0)), torch.arange(50)
+    found = {}
+    for rows in (1, chunk_rows):
+        for chunk, solutions in SearchPool(problem, policy, 0, rows).map(trees, keys, methods.gumbeldore(3, 3, 1.0)):
+            for row in range(chunk.start, chunk.stop):
+                valid = solutions.valid[row - chunk.start]
+                values = [getattr(solutions, name)[row - chunk.start][valid] for name in ("actions", "gumbels", "costs")]
+                if row in found:
+                    assert all(torch.equal(a, b) for a, b in zip(found[row], values, strict=True))
+                found[row] = values
+    assert len(found) == 50
+
+
+def test_training_improves_and_best_is_strictly_the_best():
+    learner, reports = trained(epochs=6, batches_per_epoch=60)
+    start, _ = trained(epochs=0)
+    costs = [report.metrics["quality/greedy_cost"] for report in reports]
+    bests = [report.metrics["quality/best_greedy_cost"] for report in reports]
+    assert bests == [min([start.best_cost, *costs[: i + 1]]) for i in range(6)]
+    assert bests[-1] < 0.85 * start.best_cost
+    for before, report, cost in zip([start.best_cost, *bests], reports, costs, strict=False):
+        assert report.improved == (cost < before)
+        assert (report.metrics["training/dataset_size"] == 0) == report.improved  # emptied only then
+
+
+def test_every_epoch_sees_new_instances():
+    problem = TSP(7)
+    seen = []
+
+    class Remember(PseudoExperts):
+        def add(self, name, instances, actions, costs):
+            seen.append(instances.coords)
+            assert torch.allclose(problem.cost(instances, actions).double(), costs)
+            super().add(name, instances, actions, costs)
+
+    learner = new_learner()
+    learner.dataset = Remember()
+    list(reports_of(learner, SearchPool(problem, learner.policy)))
+    assert len(seen) == 3 and not torch.equal(seen[0], seen[1])
+
+
+@pytest.mark.parametrize(
+    "changes", [{"learning_rate": 5e-3}, {"final_learning_rate": 5e-3}, {"gradient_clip": 1e-3}, {"nucleus_after": 2}]
+)
+def test_every_setting_of_the_training_matters(changes):
+    search = methods.gumbeldore(4, 2, 0.3, top_p=TopP(0.5, 0.5))
+
+    def weights(**sizes):
+        learner = new_learner()
+        list(reports_of(learner, SearchPool(TSP(7), learner.policy), search, **sizes))
+        return learner.policy
+
+    assert not same_weights(weights(), weights(**changes))
+
+
+def test_stopping_keeps_what_is_complete():
+    """A stop while sampling yields nothing; one while training yields an incomplete report, still validated."""
+    for calls, complete in ((2, None), (5, False)):
+        learner, left = new_learner(), iter(range(calls))
+        reports = list(
+            reports_of(
+                learner,
+                SearchPool(TSP(7), learner.policy, chunk_rows=20),
+                stop=lambda left=left: next(left, None) is None,
+                batches_per_epoch=40,
+            )
+        )
+        assert [report.complete for report in reports] == ([] if complete is None else [complete])
+
+
+class BadProblem(TSP):
+    def cost(self, instance, actions):
+        raise ZeroDivisionError("the depot is on fire")
+
+
+def test_a_workers_error_ends_the_run_with_its_text():
+    policy = BQ(width=16, layers=1, heads=2, feedforward=32, own_frame=False)
+    instances = TSP(7).generate(4, torch.Generator())
+    with SearchPool(BadProblem(7), policy, workers=1) as pool:
+        pool.load(policy.state_dict())
+        with pytest.raises(WorkerError, match="the depot is on fire"):
+            list(pool.map(instances, torch.arange(4), SEARCH))
+
+
+def test_workers_auto_and_wrong():
+    cpu = torch.device("cpu")
+    assert resolve_workers("auto", cpu, 1) >= 1 and resolve_workers("auto", cpu, 10_000) == 1
+    for wrong in (-1, 1.5, "many", True):
+        with pytest.raises(ValueError, match="workers must be"):
+            resolve_workers(wrong, cpu, 1)
+
+
+# ---- the dataset
+
+
+def experts(n, num_nodes, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    instances = TSP(num_nodes).generate(n, generator)
+    actions = torch.rand(n, num_nodes - 1, generator=generator).argsort(dim=1) + 1
+    return instances, actions, TSP(num_nodes).cost(instances, actions)
+
+
+def test_dataset_appends_restores_and_prunes(tmp_path):
+    dataset = PseudoExperts(tmp_path, capacity=25)
+    for epoch in range(4):
+        dataset.add(f"epoch_{epoch}", *experts(10, 6, epoch))
+    assert len(dataset) == 20 and [shard.name for shard in dataset.shards] == ["epoch_2", "epoch_3"]
+    assert len(list(tmp_path.iterdir())) == 4  # forgotten ones are still there ...
+    (tmp_path / "epoch_9.npz.tmp").write_bytes(b"torn")
+    dataset.prune()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch_2.npz", "epoch_3.npz"]  # ... until now
+
+    again = PseudoExperts(tmp_path)
+    again.restore(["epoch_2", "epoch_3"], Instance)
+    draws = [d.batch(TSP(6), 64, torch.Generator().manual_seed(1)) for d in (dataset, again)]
+    assert torch.equal(draws[0].target, draws[1].target)
+    assert torch.equal(draws[0].instance.coords, draws[1].instance.coords)
+    with pytest.raises(ValueError, match="epoch_1.npz is missing"):
+        again.restore(["epoch_1"], Instance)
+
+
+def test_batches_hold_one_size_and_every_step():
+    dataset, problem = PseudoExperts(), TSP(6)
+    dataset.add("small", *experts(10, 6))
+    dataset.add("large", *experts(30, 9))
+    dataset.add("more small", *experts(10, 6, 2))
+    draws = torch.Generator().manual_seed(0)
+    seen = {6: set(), 9: set()}
+    for _ in range(300):
+        example = dataset.batch(problem, 4, draws)
+        seen[example.instance.coords.shape[1]].add(example.state.remaining.shape[1])
+        assert problem.mask(example.instance, example.state).gather(1, example.target[:, None]).all()
+    assert seen == {6: {2, 3, 4, 5}, 9: {2, 3, 4, 5, 6, 7, 8}}  # from two remaining nodes up
+    with pytest.raises(ValueError, match="no pseudo-experts"):
+        PseudoExperts().batch(problem, 4, draws)
+
+
+# ---- checkpoints and interruptions
+
+
+def test_checkpoints_are_whole_and_harmless(tmp_path):
+    path = tmp_path / "last.pt"
+    checkpoint.save(path, {"weights": {"w": torch.ones(3)}, "epoch": 2})
+    assert checkpoint.load(path)["epoch"] == 2 and [p.name for p in tmp_path.iterdir()] == ["last.pt"]
+    with pytest.raises(ValueError, match="there is no checkpoint"):
+        checkpoint.load(tmp_path / "none.pt")
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(ValueError, match="not a readable checkpoint"):
+        checkpoint.load(path)
+    torch.save({"format": checkpoint.FORMAT + 1}, path)
+    with pytest.raises(ValueError, match="checkpoint format 2"):
+        checkpoint.load(path)
+
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "trapped"),)
+
+    torch.save({"format": checkpoint.FORMAT, "weights": Trap()}, path)
+    with pytest.raises(ValueError, match="not a readable checkpoint"):
+        checkpoint.load(path)
+    assert not (tmp_path / "trapped").exists()
+
+
+def test_metrics_after_the_checkpoint_are_forgotten(tmp_path):
+    run = RunDirectory.create(tmp_path / "run", unique=False, config="a: 1\n")
+    for epoch in (1, 2, 3):
+        run.append_metrics({"epoch": epoch})
+    with open(run.metrics, "a") as file:
+        file.write('{"epoch": 4, "qua')
+    run.forget_metrics_after(2)
+    assert [json.loads(line)["epoch"] for line in run.metrics.read_text().splitlines()] == [1, 2]
+    with pytest.raises(ValueError, match="not empty"):
+        RunDirectory.create(tmp_path / "run", unique=False, config="")
+    assert RunDirectory.create(tmp_path / "run", unique=True, config="").path.name == "run-2"
+
+
+COMMAND = [
+    *[sys.executable, str(ROOT / "train.py"), "debug=fast", "images_every=100", "precision=float32"],
+    *["train.epochs=5", "train.batches_per_epoch=150", "model.layers=2", "model.width=16", "model.heads=2"],
+]
+
+
+def start(*overrides, cwd):
+    return subprocess.Popen([*COMMAND[:2], *overrides], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def lines_of(path):
+    return path.read_text().count("\n") if path.exists() else 0
+
+
+def test_a_killed_run_continues_exactly(tmp_path):
+    """SIGKILL in the middle of an epoch, then resume: the same weights as a run that was never stopped."""
+    whole = start(*COMMAND[2:], "run_dir=whole", cwd=tmp_path)
+    killed = start(*COMMAND[2:], "run_dir=killed", cwd=tmp_path)
+    while lines_of(tmp_path / "killed" / "metrics.jsonl") < 2:
+        assert killed.poll() is None, killed.communicate()[0].decode()
+        time.sleep(0.005)
+    time.sleep(0.1)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    before = checkpoint.load(tmp_path / "killed" / "checkpoints" / "last.pt")
+    assert 2 <= before["epoch"] < 5
+    resumed = start("resume=killed", cwd=tmp_path)
+    assert resumed.wait() == 0, resumed.communicate()[0].decode()
+    assert whole.wait() == 0, whole.communicate()[0].decode()
+    a, b = (checkpoint.load(tmp_path / name / "checkpoints" / "last.pt") for name in ("whole", "killed"))
+    assert a["epoch"] == b["epoch"] == 5 and a["best_cost"] == b["best_cost"]
+    for part in ("weights", "policy"):
+        x, y = (c["weights"] if part == "weights" else c["learner"]["policy"] for c in (a, b))
+        assert all(torch.equal(x[name], y[name]) for name in x), part
+    metrics = [
+        [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("whole", "killed")
+    ]
+    for x, y in zip(*metrics, strict=True):
+        assert x["training/loss"] == y["training/loss"] and x["epoch"] == y["epoch"]
+
+
+def test_interrupting_ends_cleanly(tmp_path):
+    run = start(*COMMAND[2:], "train.epochs=100000", "run_dir=run", cwd=tmp_path)
+    while lines_of(tmp_path / "run" / "metrics.jsonl") < 1:
+        assert run.poll() is None, run.communicate()[0].decode()
+        time.sleep(0.01)
+    run.send_signal(signal.SIGINT)
+    output = run.communicate()[0].decode()
+    assert run.returncode == 0 and "interrupted" in output and "resume=run" in output
+    assert checkpoint.load(tmp_path / "run" / "checkpoints" / "last.pt")["epoch"] >= 1
+
+
+def test_take_and_instances_are_cut_alike():
+    instance = TSP(5).generate(6, torch.Generator())
+    assert torch.equal(take(instance, slice(2, 4)).coords, instance.coords[2:4])
