@@ -31,7 +31,6 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
     run = EvaluationSettings(**{key: value for key, value in cfg.items() if not OmegaConf.is_config(value)})
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
-    workers = resolve_workers(run.workers, device, run.worker_threads)
     keep_freed_memory()
     path = checkpoint.find(Path(run.checkpoint))
     saved = checkpoint.load(path)
@@ -40,12 +39,17 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
     policy.load_state_dict(saved["weights"])
     if cfg.search.step_size is None:
         cfg.search.step_size = saved["config"]["search"]["step_size"]
-    command.check_effect(cfg, HydraConfig.get().overrides.task)
+    if HydraConfig.initialized():
+        command.check_effect(cfg, HydraConfig.get().overrides.task)
     methods = command.build_methods(cfg)
     benchmarks = problem.load(run.instances, run.num_instances)
     out_dir = new_directory(run.out_dir)
 
     count = sum(len(benchmark.names) for benchmark in benchmarks)
+    workers = resolve_workers(run.workers, device, run.worker_threads)
+    widest = max(method.beam_width for method in methods.values())
+    if run.workers == "auto" and count * widest <= run.chunk_rows:
+        workers = 0  # one chunk: nothing to share out
     pool = SearchPool(problem, policy, workers, run.chunk_rows, str(device), precision, run.worker_threads)
     results: dict[str, list[Solved]] = {}
     with pool, Terminal() as terminal:

@@ -95,7 +95,7 @@ def train(cfg: DictConfig) -> dict[str, float]:
                 figure = pictures.solutions_of(problem, pool, validation, policies, setup.search, run.seed)
                 dashboard.figure("validation/solutions", figure, report.epoch)
         dashboard.settings(OmegaConf.to_yaml(cfg, resolve=True), command.flat(cfg), learner.best_cost)
-        terminal.summary(learner, metrics, stopper.reason, directory)
+        terminal.summary(learner, stopper.reason, directory)
     return metrics
 
 

@@ -22,14 +22,11 @@ from gumbeldore.precision import autocast
 from gumbeldore.search import SearchConfig, Solutions, TopP
 from gumbeldore.seeding import fold, generator
 from gumbeldore.settings import TrainSettings
+from gumbeldore.stopping import Stopped
 from gumbeldore.workers import SearchPool
 
 Progress = Callable[[str, int, int], None]  # (phase, done, total)
 Stop = Callable[[], bool]
-
-
-class Stopped(Exception):
-    """The caller asked for an end in the middle of an epoch."""
 
 
 @dataclass
@@ -41,7 +38,8 @@ class Learner:
     optimizer: torch.optim.Optimizer
     dataset: PseudoExperts
     epoch: int = 0  # finished ones
-    best_cost: float = math.inf  # of pi_best on the validation set
+    best_cost: float = math.inf  # mean greedy cost of pi_best on the validation set
+    best_gap: float = math.nan  # its mean gap, NaN without references
     totals: dict[str, float] = field(default_factory=lambda: {"seconds": 0.0, "batches": 0, "solutions": 0})
 
     def state_dict(self) -> dict[str, Any]:
@@ -51,6 +49,7 @@ class Learner:
             "dataset": [shard.name for shard in self.dataset.shards],
             "epoch": self.epoch,
             "best_cost": self.best_cost,
+            "best_gap": self.best_gap,
             "totals": dict(self.totals),
         }
 
@@ -59,7 +58,8 @@ class Learner:
         self.best.load_state_dict(best)
         self.optimizer.load_state_dict(state["optimizer"])
         self.dataset.restore(state["dataset"], instance_type)
-        self.epoch, self.best_cost, self.totals = state["epoch"], state["best_cost"], dict(state["totals"])
+        self.epoch, self.totals = state["epoch"], dict(state["totals"])
+        self.best_cost, self.best_gap = state["best_cost"], state["best_gap"]
 
 
 class Report(NamedTuple):
@@ -99,7 +99,7 @@ def self_improvement(
     """
     if learner.epoch == 0:
         pool.load(learner.best.state_dict())
-        learner.best_cost = validate(pool, validation, progress)[0].mean().item()
+        learner.best_cost, learner.best_gap = validate(pool, validation, progress)
     while learner.epoch < settings.epochs and not stop():
         epoch = learner.epoch
         clock = Clock()
@@ -118,13 +118,12 @@ def self_improvement(
         clock.lap("training")
 
         pool.load(learner.policy.state_dict())
-        costs, _ = validate(pool, validation, progress)
+        cost, gap = validate(pool, validation, progress)
         clock.lap("validation")
-        cost, before = costs.mean().item(), learner.best_cost
-        improved = cost < before
+        improved = cost < learner.best_cost
         if improved:
             learner.best.load_state_dict(learner.policy.state_dict())
-            learner.best_cost = cost
+            learner.best_cost, learner.best_gap = cost, gap
             learner.dataset.clear()
         learner.epoch += 1
         learner.totals["seconds"] += sum(clock.seconds.values())
@@ -133,7 +132,9 @@ def self_improvement(
         metrics = {
             **experts.metrics,
             **fitted,
-            **quality(costs, validation, learner.best_cost),
+            "quality/greedy_cost": cost,
+            "quality/best_greedy_cost": learner.best_cost,
+            **({} if math.isnan(gap) else {"quality/greedy_gap": gap, "quality/best_greedy_gap": learner.best_gap}),
             "sampling/solutions_per_second": experts.metrics["sampling/solutions"] / clock.seconds["sampling"],
             "training/dataset_size": len(learner.dataset),
             **{f"seconds/{phase}": seconds for phase, seconds in clock.seconds.items()},
@@ -152,16 +153,14 @@ def sample_experts(
     parts: dict[int, dict[str, Tensor]] = {}
     evaluations = done = 0
     progress("sampling", 0, count)
-    for chunk, solutions in pool.map(instances, keys, search):
+    for chunk, solutions in pool.map(instances, keys, search, stop):
         actions, cost = solutions.best()
         parts[chunk.start] = {"actions": actions, "best": cost, **_per_instance(solutions)}
         evaluations += solutions.stats.evaluations
         done += len(cost)
         progress("sampling", done, count)
-        if stop():
-            raise Stopped
     greedy = torch.empty(count, dtype=torch.float64)
-    for chunk, solutions in pool.map(instances, keys, methods.greedy()):
+    for chunk, solutions in pool.map(instances, keys, methods.greedy(), stop):
         greedy[chunk] = solutions.costs[:, 0]
     # In the order of the instances, whatever order the chunks came back in: sums do not depend on it.
     ordered = [parts[start] for start in sorted(parts)]
@@ -210,10 +209,9 @@ def fit(
     learner.policy.train()
     losses, norms, hits = [], [], []
     for index in range(settings.batches_per_epoch):
-        if index % 10 == 0:
-            progress("training", index, settings.batches_per_epoch)
-            if stop():
-                break
+        progress("training", index, settings.batches_per_epoch)
+        if stop():
+            break
         example = learner.dataset.batch(problem, settings.batch_size, draws)
         example = Example(to(example.instance, device), to(example.state, device), example.target.to(device))
         logits = imitation_logits(problem, learner.policy, example, precision)
@@ -259,28 +257,16 @@ def validation_set(problem: Problem, n: int, seed: int) -> Benchmark:
     return Benchmark(names, instances, true_cost, torch.full((n,), math.nan, dtype=torch.float64), None)
 
 
-def validate(pool: SearchPool, validation: Benchmark, progress: Progress) -> tuple[Tensor, Tensor]:
-    """Greedy solutions of the pool's policy: true costs [n] and actions [n, T]."""
+def validate(pool: SearchPool, validation: Benchmark, progress: Progress) -> tuple[float, float]:
+    """Mean true cost of the pool's policy, greedily, and its mean gap (NaN unless every instance has a reference)."""
     count = len(validation.names)
-    instances = validation.instances
-    keys = torch.zeros(count, dtype=torch.int64)
-    actions: Tensor | None = None
+    costs = torch.empty(count, dtype=torch.float64)
     done = 0
-    for chunk, solutions in pool.map(instances, keys, methods.greedy()):
-        if actions is None:
-            actions = torch.empty(count, solutions.actions.shape[2], dtype=torch.int64)
-        actions[chunk] = solutions.actions[:, 0]
+    for chunk, solutions in pool.map(validation.instances, torch.zeros(count, dtype=torch.int64), methods.greedy()):
+        costs[chunk] = validation.true_cost(torch.arange(chunk.start, chunk.stop), solutions.actions[:, 0])
         done += chunk.stop - chunk.start
         progress("validation", done, count)
-    return validation.true_cost(torch.arange(count), actions), actions
-
-
-def quality(costs: Tensor, validation: Benchmark, best_cost: float) -> dict[str, float]:
-    """Mean greedy cost and, where every instance has a reference, the mean gap to it."""
-    metrics = {"quality/greedy_cost": costs.mean().item(), "quality/best_greedy_cost": best_cost}
-    if not validation.references.isnan().any():
-        metrics["quality/greedy_gap"] = (costs / validation.references - 1).mean().item()
-    return metrics
+    return costs.mean().item(), (costs / validation.references - 1).mean().item()
 
 
 class Clock:

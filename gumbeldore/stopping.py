@@ -6,6 +6,10 @@ import signal
 import time
 
 
+class Stopped(Exception):
+    """The run was asked to end in the middle of an epoch."""
+
+
 class Stopper:
     """Callable that turns True once the run should end. The second Ctrl-C ends it at once, as usual.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 
@@ -63,11 +64,11 @@ class Terminal:
         self.say(
             f"epoch {report.epoch:>{len(str(epochs))}}/{epochs}  greedy {m['quality/greedy_cost']:.4f}{gap}"
             f"{' *' if report.improved else '  '} loss {m['training/loss']:.4f}"
-            f"  sampled {m['sampling/best_cost']:.4f} ({m['sampling/improvement_over_greedy']:.1%} below greedy,"
-            f" {m['sampling/solutions_per_second']:,.0f}/s)  {m['totals/seconds']:,.0f} s"
+            f"  best sampled {-m['sampling/improvement_over_greedy']:+.1%} against greedy"
+            f"  {m['sampling/solutions_per_second']:,.0f} solutions/s  {m['totals/seconds']:,.0f} s"
         )
 
-    def summary(self, learner: Learner, metrics: dict[str, float], reason: str | None, directory: RunDirectory) -> None:
+    def summary(self, learner: Learner, reason: str | None, directory: RunDirectory) -> None:
         """What came out, where it is, and what to do next."""
         rows = [["epochs", str(learner.epoch)], ["training time", f"{learner.totals['seconds']:,.0f} s"]]
         rows += [
@@ -75,8 +76,8 @@ class Terminal:
             ["batches", f"{learner.totals['batches']:,}"],
         ]
         rows += [["best greedy cost (validation)", f"{learner.best_cost:.4f}"]]
-        if "quality/best_greedy_gap" in metrics:
-            rows += [["its gap to the reference", f"{metrics['quality/best_greedy_gap']:.2%}"]]
+        if not math.isnan(learner.best_gap):
+            rows += [["its gap to the reference", f"{learner.best_gap:.2%}"]]
         self.table(reason or "finished", ["", ""], rows)
         self.say(f"evaluate:    python evaluate.py checkpoint={directory.path}")
         self.say(f"dashboards:  tensorboard --logdir {directory.path}")

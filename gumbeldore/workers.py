@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from gumbeldore.interfaces import Problem, batch_size, take, to
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.precision import autocast
 from gumbeldore.search import SearchConfig, Solutions, search
+from gumbeldore.stopping import Stopped
 
 
 class WorkerError(RuntimeError):
@@ -86,16 +87,21 @@ class SearchPool:
         with _worker_errors():
             ray.get([actor.load.remote(stored) for actor in self.actors])
 
-    def map(self, instances: Any, keys: Tensor, config: SearchConfig) -> Iterator[tuple[slice, Solutions]]:
+    def map(
+        self, instances: Any, keys: Tensor, config: SearchConfig, stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[tuple[slice, Solutions]]:
         """Search all instances; yields (their indices, their solutions) chunk by chunk, in the order they finish.
 
-        Raises WorkerError with the worker's own error text.
+        Raises WorkerError with the worker's own error text, and Stopped when `stop()` holds between two chunks or,
+        with actors, while waiting for one.
         """
         size = max(1, self.chunk_rows // config.beam_width)
         count = batch_size(instances)
         chunks = [slice(first, min(first + size, count)) for first in range(0, count, size)]
         if self.local:
             for chunk in chunks:
+                if stop():
+                    raise Stopped
                 yield chunk, self.local.search(take(instances, chunk), keys[chunk], config)
             return
         from ray.util import ActorPool
@@ -105,8 +111,18 @@ class SearchPool:
             part = type(instances)(*(tensor[chunk].clone() for tensor in instances))
             return actor.search_chunk.remote(chunk, part, keys[chunk].clone(), config)
 
-        with _worker_errors():
-            yield from ActorPool(self.actors).map_unordered(submit, chunks)
+        pool = ActorPool(self.actors)
+        for chunk in chunks:
+            pool.submit(submit, chunk)
+        while pool.has_next():
+            if stop():
+                raise Stopped
+            with _worker_errors():
+                try:
+                    found = pool.get_next_unordered(timeout=0.5)
+                except TimeoutError:
+                    continue
+            yield found
 
     def close(self) -> None:
         """End the actors and the Ray this pool has started."""
