@@ -16,15 +16,17 @@ from gumbeldore import checkpoint, pictures
 from gumbeldore.dashboard import Dashboard
 from gumbeldore.dataset import PseudoExperts
 from gumbeldore.interfaces import Benchmark, Problem
+from gumbeldore.learner import Learner
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.precision import resolve_precision
 from gumbeldore.run_directory import RunDirectory
 from gumbeldore.search import SearchConfig
 from gumbeldore.seeding import fold
-from gumbeldore.self_improvement import Learner, self_improvement, validation_set
+from gumbeldore.self_improvement import self_improvement
 from gumbeldore.settings import RunSettings, TrainSettings
 from gumbeldore.stopping import Stopper
 from gumbeldore.terminal import Terminal, hardware
+from gumbeldore.validation import validation_set
 from gumbeldore.workers import SearchPool, resolve_device, resolve_workers
 
 RESUMABLE = ("resume", "time_limit", "workers", "images_every")  # a continued run may change these: no result does

@@ -11,7 +11,8 @@ def main() -> None:
     names = sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
     if len(sys.argv) < 2 or sys.argv[1] not in names:
         for name in names:
-            print(f"python -m benchmarks {name:10} {importlib.import_module(f'benchmarks.{name}').__doc__.splitlines()[0]}")
+            about = importlib.import_module(f"benchmarks.{name}").__doc__.splitlines()[0]
+            print(f"python -m benchmarks {name:10} {about}")
         sys.exit(len(sys.argv) > 1)
     module = importlib.import_module(f"benchmarks.{sys.argv[1]}")
     given = dict(word.split("=", 1) for word in sys.argv[2:])

@@ -29,4 +29,4 @@ def main(nodes, instances, width, layers, heads, beam, rounds) -> None:
     tree = trie.create(instances, nodes - 1, beam * rounds, nodes, torch.float32, "cpu")
     size = sum(field.numel() * field.element_size() for field in tree)
     print(f"TSP-{nodes}, {instances} instances, {beam} x {rounds}: trie {size / 2**30:.2f} GiB")
-    print(f"peak beyond the network's activations: {(after - before) / 2**20:.2f} GiB (the peak before: {before / 2**20:.2f})")
+    print(f"peak beyond one forward pass: {(after - before) / 2**20:.2f} GiB (the peak before: {before / 2**20:.2f})")

@@ -26,4 +26,5 @@ def main(seconds, seeds, out, instances) -> None:
         gaps.append({name: result["mean_gap"] for name, result in methods.items()})
     for name in gaps[0]:
         values = [gap[name] for gap in gaps]
-        print(f"{name}: median {statistics.median(values):.3%}, from {min(values):.3%} to {max(values):.3%}, seeds {seeds}")
+        spread = f"from {min(values):.3%} to {max(values):.3%}"
+        print(f"{name}: median {statistics.median(values):.3%}, {spread}, seeds {seeds}")

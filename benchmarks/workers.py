@@ -25,7 +25,9 @@ def main(nodes, instances, repeats, beam, rounds, chunk_rows) -> None:
     batch, keys = problem.generate(instances, torch.Generator().manual_seed(0)), torch.arange(instances)
     config = methods.gumbeldore(beam, rounds, step_size=0.3)
     layouts = {(0, 1): [], (0, cores): [], (cores, 1): [], (1, cores): []}
-    pools = {layout: SearchPool(problem, policy, layout[0], chunk_rows, "cpu", precision, layout[1]) for layout in layouts}
+    pools = {
+        layout: SearchPool(problem, policy, layout[0], chunk_rows, "cpu", precision, layout[1]) for layout in layouts
+    }
     for repeat in range(repeats + 1):
         for layout, rates in layouts.items():
             pools[layout].load(policy.state_dict())

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
+
+Stop = Callable[[], bool]  # whether the run should end
+Progress = Callable[[str, int, int], None]  # (phase, done, total)
 
 
 class Stopped(Exception):

@@ -12,8 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
+from gumbeldore.learner import Learner
 from gumbeldore.run_directory import RunDirectory
-from gumbeldore.self_improvement import Learner, Report
+from gumbeldore.self_improvement import Report
 from gumbeldore.workers import available_cores
 
 

@@ -18,8 +18,9 @@ LADDER = [
     {"beam", "dataset"},
     {"updates"},
     {"search"},
-    {"methods", "workers", "contracts"},
-    {"evaluation", "self_improvement", "pictures"},
+    {"methods", "workers", "contracts", "learner"},
+    {"evaluation", "experts", "imitation", "validation", "pictures"},
+    {"self_improvement"},
     {"terminal", "dashboard"},
 ]
 ALLOWED = {
@@ -79,7 +80,9 @@ import copy
 import torch
 from gumbeldore import methods
 from gumbeldore.dataset import PseudoExperts
-from gumbeldore.self_improvement import Learner, self_improvement, validation_set
+from gumbeldore.learner import Learner
+from gumbeldore.self_improvement import self_improvement
+from gumbeldore.validation import validation_set
 from gumbeldore.settings import TrainSettings
 from gumbeldore.workers import SearchPool
 from models.bq import BQ

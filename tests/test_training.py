@@ -17,10 +17,12 @@ import torch
 from gumbeldore import checkpoint, methods
 from gumbeldore.dataset import PseudoExperts
 from gumbeldore.interfaces import take
+from gumbeldore.learner import Learner
 from gumbeldore.run_directory import RunDirectory
 from gumbeldore.search import TopP
-from gumbeldore.self_improvement import Learner, self_improvement, validation_set
+from gumbeldore.self_improvement import self_improvement
 from gumbeldore.settings import TrainSettings
+from gumbeldore.validation import validation_set
 from gumbeldore.workers import SearchPool, WorkerError, resolve_workers
 from models.bq import BQ
 from problems.tsp import TSP, Instance
@@ -95,7 +97,9 @@ def test_the_chunk_size_changes_nothing_for_an_exact_policy(chunk_rows):
         for chunk, solutions in SearchPool(problem, policy, 0, rows).map(trees, keys, methods.gumbeldore(3, 3, 1.0)):
             for row in range(chunk.start, chunk.stop):
                 valid = solutions.valid[row - chunk.start]
-                values = [getattr(solutions, name)[row - chunk.start][valid] for name in ("actions", "gumbels", "costs")]
+                values = [
+                    getattr(solutions, name)[row - chunk.start][valid] for name in ("actions", "gumbels", "costs")
+                ]
                 if row in found:
                     assert all(torch.equal(a, b) for a, b in zip(found[row], values, strict=True))
                 found[row] = values

@@ -1,0 +1,45 @@
+"""All that changes during training."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gumbeldore.dataset import PseudoExperts
+
+
+@dataclass
+class Learner:
+    """All that changes during training; `state_dict` and the best weights are everything needed to go on."""
+
+    policy: nn.Module  # pi, being trained
+    best: nn.Module  # pi_best, the one that samples
+    optimizer: torch.optim.Optimizer
+    dataset: PseudoExperts
+    epoch: int = 0  # finished ones
+    best_cost: float = math.inf  # mean greedy cost of pi_best on the validation set
+    best_gap: float = math.nan  # its mean gap, NaN without references
+    totals: dict[str, float] = field(default_factory=lambda: {"seconds": 0.0, "batches": 0, "solutions": 0})
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "policy": self.policy.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "dataset": [shard.name for shard in self.dataset.shards],
+            "epoch": self.epoch,
+            "best_cost": self.best_cost,
+            "best_gap": self.best_gap,
+            "totals": dict(self.totals),
+        }
+
+    def load_state_dict(self, state: dict[str, Any], best: dict[str, Tensor], instance_type: type) -> None:
+        self.policy.load_state_dict(state["policy"])
+        self.best.load_state_dict(best)
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.dataset.restore(state["dataset"], instance_type)
+        self.epoch, self.totals = state["epoch"], dict(state["totals"])
+        self.best_cost, self.best_gap = state["best_cost"], state["best_gap"]
