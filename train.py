@@ -52,7 +52,8 @@ def train(cfg: DictConfig) -> dict[str, float]:
     setup = set_up(cfg)
     run, problem, validation = setup.run, setup.problem, setup.validation
     stopper = Stopper(run.time_limit)
-    directory = open_directory(run, problem.name, OmegaConf.to_yaml(cfg, resolve=True))
+    config = OmegaConf.to_yaml(cfg, resolve=True)
+    directory = open_directory(run, problem.name, config)
     learner, first = start(setup, directory)
 
     def save(path: Path, **more) -> None:
@@ -69,6 +70,7 @@ def train(cfg: DictConfig) -> dict[str, float]:
     with pool, Dashboard(directory.tensorboard, learner.epoch) as dashboard, Terminal() as terminal, stopper:
         terminal.say(f"{problem.name} on {hardware(setup.device)}, {setup.precision}, workers={setup.workers}")
         terminal.say(f"writing {directory.path}")
+        dashboard.config(config)
         for report in self_improvement(
             problem,
             learner,
@@ -96,7 +98,7 @@ def train(cfg: DictConfig) -> dict[str, float]:
                 policies = {"first policy": first, "best policy": learner.best.state_dict()}
                 figure = pictures.solutions_of(problem, pool, validation, policies, setup.search, run.seed)
                 dashboard.figure("validation/solutions", figure, report.epoch)
-        dashboard.settings(OmegaConf.to_yaml(cfg, resolve=True), command.flat(cfg), learner.best_cost)
+        dashboard.hparams(command.flat(cfg), learner.best_cost)
         terminal.summary(learner, stopper.reason, directory)
     return metrics
 

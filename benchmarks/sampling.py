@@ -49,7 +49,7 @@ def main(nodes, instances, width, layers, heads, beam, rounds, threads, repeats,
     precision = resolve_precision(precision, device)
     problem = TSP(nodes)
     torch.manual_seed(0)
-    policy = Timed(BQ(width, layers, heads, 4 * width, own_frame=False))
+    policy = Timed(BQ(width, layers, heads, 4 * width, own_frame=False, successor_loss=0))
     batch = problem.generate(instances, torch.Generator().manual_seed(0))
     print(f"TSP-{nodes}, {instances} instances, {beam} x {rounds}, width {width}, {layers} layers")
     print(f"{hardware(device)}, {threads} threads, {precision}; one line per repeat after a warm-up with a small beam")

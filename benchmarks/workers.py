@@ -20,7 +20,7 @@ DEFAULTS = {"nodes": 20, "instances": 128, "repeats": 5, "beam": 16, "rounds": 2
 def main(nodes, instances, repeats, beam, rounds, chunk_rows) -> None:
     keep_freed_memory()
     cores = available_cores()
-    problem, policy = TSP(nodes), BQ(width=64, layers=4, heads=4, feedforward=256, own_frame=True)
+    problem, policy = TSP(nodes), BQ(width=64, layers=4, heads=4, feedforward=256, own_frame=True, successor_loss=0)
     precision = resolve_precision("auto", torch.device("cpu"))
     batch, keys = problem.generate(instances, torch.Generator().manual_seed(0)), torch.arange(instances)
     config = methods.gumbeldore(beam, rounds, step_size=0.3)

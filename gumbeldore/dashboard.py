@@ -33,9 +33,12 @@ class Dashboard:
         canvas.draw()
         self.writer.add_image(tag, np.asarray(canvas.buffer_rgba())[..., :3], epoch, dataformats="HWC")
 
-    def settings(self, yaml: str, flat: dict[str, Any], best_cost: float) -> None:
-        """The configuration as text, and the run as one row of the HPARAMS tab."""
+    def config(self, yaml: str) -> None:
+        """The configuration as text."""
         self.writer.add_text("config", "\n".join(f"    {line}" for line in yaml.splitlines()), 0)
+
+    def hparams(self, flat: dict[str, Any], best_cost: float) -> None:
+        """The run as one row of the HPARAMS tab."""
         row = {key: value if isinstance(value, bool | int | float | str) else str(value) for key, value in flat.items()}
         self.writer.add_hparams(row, {"hparam/best_greedy_cost": best_cost}, run_name=".")
 

@@ -27,7 +27,7 @@ class Example(NamedTuple):
 
     instance: Any  # [R, ...]
     state: Any  # [R, ...] after the decisions before the step
-    target: Tensor  # [R] the expert's decision
+    rest: Tensor  # [R, T - step] the expert's decisions from the step on; the first is the target
 
 
 class PseudoExperts:
@@ -95,7 +95,7 @@ class PseudoExperts:
         if hasattr(problem, "augment"):
             instance, actions = problem.augment(instance, actions, generator)
         step = int(torch.randint(problem.last_choice(instance) + 1, (), generator=generator))
-        return Example(instance, replay(problem, instance, actions[:, :step]), actions[:, step])
+        return Example(instance, replay(problem, instance, actions[:, :step]), actions[:, step:])
 
     def _by_size(self) -> list[tuple[Any, Tensor]]:
         """Experts of the same size side by side."""

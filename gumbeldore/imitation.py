@@ -37,15 +37,16 @@ def fit(
         if stop():
             break
         example = learner.dataset.batch(problem, settings.batch_size, draws)
-        example = Example(to(example.instance, device), to(example.state, device), example.target.to(device))
-        logits = imitation_logits(problem, learner.policy, example, precision)
-        loss = F.cross_entropy(logits, example.target)
+        example = Example(to(example.instance, device), to(example.state, device), example.rest.to(device))
+        target = example.rest[:, 0]
+        logits, further = imitate(problem, learner.policy, example, precision)
+        loss = F.cross_entropy(logits, target)
         learner.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        (loss + further).backward()
         norms.append(nn.utils.clip_grad_norm_(learner.policy.parameters(), settings.gradient_clip))
         learner.optimizer.step()
         losses.append(loss.detach())
-        hits.append((logits.argmax(dim=1) == example.target).float().mean())
+        hits.append((logits.argmax(dim=1) == target).float().mean())
     complete = len(losses) == settings.batches_per_epoch
     means = [torch.stack(values).mean().item() if values else math.nan for values in (losses, norms, hits)]
     if losses and not math.isfinite(means[0]):
@@ -54,12 +55,15 @@ def fit(
     return complete, {**dict(zip(names, means, strict=True)), "training/learning_rate": rate}
 
 
-def imitation_logits(problem: Problem, policy: nn.Module, example: Example, precision: str) -> Tensor:
-    """float32 logits [R, A] of the examples' states, illegal actions at -inf: what the search samples from."""
-    device = example.target.device
-    with autocast(device, precision):
-        logits = policy(policy.encode(example.instance), example.state)
-    return logits.float().masked_fill(~problem.mask(example.instance, example.state), -math.inf)
+def imitate(problem: Problem, policy: nn.Module, example: Example, precision: str) -> tuple[Tensor, Tensor | float]:
+    """float32 logits [R, A] of the examples' states, illegal actions at -inf, and the policy's further loss if any."""
+    with autocast(example.rest.device, precision):
+        context = policy.encode(example.instance)
+        if hasattr(policy, "imitate"):
+            logits, further = policy.imitate(context, example.state, example.rest)
+        else:
+            logits, further = policy(context, example.state), 0.0
+    return logits.float().masked_fill(~problem.mask(example.instance, example.state), -math.inf), further
 
 
 def learning_rate(settings: TrainSettings, epoch: int) -> float:

@@ -66,7 +66,12 @@ class Problem(Protocol):
 
 @runtime_checkable
 class Policy(Protocol):
-    """A torch module that scores the next action. `policy_contract` checks an implementation."""
+    """A torch module that scores the next action. `policy_contract` checks an implementation.
+
+    Optional method used in training when present:
+        imitate(context, state, rest [R, T - q]) -> (logits [R, A], loss [])   forward, and a further loss that the
+            expert's whole `rest` of the solution teaches, not only its next decision rest[:, 0]
+    """
 
     def encode(self, instance: Any) -> Any:
         """What depends on the instance alone, computed once per search (the instance itself if nothing does)."""

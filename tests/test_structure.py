@@ -89,7 +89,7 @@ from models.bq import BQ
 from problems.tsp import TSP
 
 torch.manual_seed(0)
-problem, policy = TSP(6), BQ(16, 1, 2, 32, own_frame=True)
+problem, policy = TSP(6), BQ(16, 1, 2, 32, own_frame=True, successor_loss=1)
 learner = Learner(policy, copy.deepcopy(policy), torch.optim.Adam(policy.parameters(), lr=1e-2), PseudoExperts())
 settings = TrainSettings(
     epochs=3, instances_per_epoch=8, batches_per_epoch=20, batch_size=32, learning_rate=1e-2,

@@ -46,7 +46,7 @@ SEARCH = methods.gumbeldore(4, 2, 0.3)
 
 def new_learner(folder=None, capacity=None):
     torch.manual_seed(0)
-    policy = BQ(width=16, layers=1, heads=2, feedforward=32, own_frame=False)
+    policy = BQ(width=16, layers=1, heads=2, feedforward=32, own_frame=False, successor_loss=0)
     optimizer = torch.optim.Adam(policy.parameters(), lr=1.0)
     return Learner(policy, copy.deepcopy(policy), optimizer, PseudoExperts(folder, capacity))
 
@@ -169,7 +169,7 @@ class BadProblem(TSP):
 
 
 def test_a_workers_error_ends_the_run_with_its_text():
-    policy = BQ(width=16, layers=1, heads=2, feedforward=32, own_frame=False)
+    policy = BQ(width=16, layers=1, heads=2, feedforward=32, own_frame=False, successor_loss=0)
     instances = TSP(7).generate(4, torch.Generator())
     with SearchPool(BadProblem(7), policy, workers=1) as pool:
         pool.load(policy.state_dict())
@@ -208,7 +208,7 @@ def test_dataset_appends_restores_and_prunes(tmp_path):
     again = PseudoExperts(tmp_path)
     again.restore(["epoch_2", "epoch_3"], Instance)
     draws = [d.batch(TSP(6), 64, torch.Generator().manual_seed(1)) for d in (dataset, again)]
-    assert torch.equal(draws[0].target, draws[1].target)
+    assert torch.equal(draws[0].rest, draws[1].rest)
     assert torch.equal(draws[0].instance.coords, draws[1].instance.coords)
     with pytest.raises(ValueError, match="epoch_1.npz is missing"):
         again.restore(["epoch_1"], Instance)
@@ -224,7 +224,7 @@ def test_batches_hold_one_size_and_every_step():
     for _ in range(300):
         example = dataset.batch(problem, 4, draws)
         seen[example.instance.coords.shape[1]].add(example.state.remaining.shape[1])
-        assert problem.mask(example.instance, example.state).gather(1, example.target[:, None]).all()
+        assert problem.mask(example.instance, example.state).gather(1, example.rest[:, :1]).all()
     assert seen == {6: {2, 3, 4, 5}, 9: {2, 3, 4, 5, 6, 7, 8}}  # from two remaining nodes up
     with pytest.raises(ValueError, match="no pseudo-experts"):
         PseudoExperts().batch(problem, 4, draws)

@@ -19,7 +19,8 @@ from problems.tsp import TSP, Instance, State, _move_square
 def bq(seed=0, **sizes):
     """A small network whose layers matter (ReZero starts them at 0)."""
     torch.manual_seed(seed)
-    policy = BQ(**{"width": 16, "layers": 2, "heads": 2, "feedforward": 32, "own_frame": False, **sizes})
+    plain = {"width": 16, "layers": 2, "heads": 2, "feedforward": 32, "own_frame": False, "successor_loss": 0}
+    policy = BQ(**{**plain, **sizes})
     for layer in policy.layers:
         layer.scale.data.fill_(0.7)
     return policy.eval()
@@ -191,4 +192,4 @@ def test_too_small_an_instance_is_refused(num_nodes):
 
 def test_width_must_split_into_heads():
     with pytest.raises(ValueError, match="width=10 and heads=4"):
-        BQ(width=10, layers=1, heads=4, feedforward=8, own_frame=False)
+        BQ(width=10, layers=1, heads=4, feedforward=8, own_frame=False, successor_loss=0)
