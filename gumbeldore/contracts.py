@@ -43,15 +43,16 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
 
 
 def policy_contract(policy: Policy, problem: Problem, n: int = 6, seed: int = 0) -> None:
-    """Ask the policy about random states of random instances. Raises AssertionError naming the broken rule."""
+    """Ask the policy about the states of n random solutions. Raises AssertionError naming the broken rule."""
     assert isinstance(policy, nn.Module) and isinstance(policy, Policy), "a policy is an nn.Module with encode"
     generator = torch.Generator().manual_seed(seed)
     instance = problem.generate(n, generator)
-    state = problem.reset(instance)
+    actions = _random_solution(problem, instance, generator)
     was_training = policy.training
+    policy.eval()
     for step in range(problem.last_choice(instance) + 1):
+        state = replay(problem, instance, actions[:, :step])
         legal = problem.mask(instance, state)
-        policy.eval()
         logits = policy(policy.encode(instance), state)
         assert logits.shape == legal.shape, f"logits must be {tuple(legal.shape)}, got {tuple(logits.shape)}"
         assert logits.dtype in (torch.float32, torch.float64), f"logits must be float32 or float64, got {logits.dtype}"
@@ -61,16 +62,33 @@ def policy_contract(policy: Policy, problem: Problem, n: int = 6, seed: int = 0)
             shuffled = policy(policy.encode(take(instance, order)), take(state, order))
         close = torch.allclose(shuffled[legal[order]], logits[order][legal[order]], rtol=1e-4, atol=1e-4)
         assert close, f"rows must not depend on each other (step {step})"
-        action = torch.multinomial(legal.double(), 1, generator=generator).squeeze(1)
-        if step == 0:
-            policy.train()
-            chosen = policy(policy.encode(instance), state).masked_fill(~legal, -torch.inf).log_softmax(dim=1)
-            policy.zero_grad()
-            chosen.gather(1, action[:, None]).sum().backward()
-            assert any(p.grad is not None and p.grad.any() for p in policy.parameters()), "no gradient arrives"
-            policy.zero_grad()
-        state = problem.step(instance, state, action)
+        if hasattr(policy, "imitate"):
+            again, loss = policy.imitate(policy.encode(instance), state, actions[:, step:])
+            assert torch.equal(again[legal], logits[legal]), "imitate must give the logits of forward"
+            assert loss.shape == () and loss.isfinite() and loss >= 0, f"imitate's loss must be a number, got {loss}"
+    _check_gradient(policy, problem, instance, actions[:, 0])
     policy.train(was_training)
+
+
+def _random_solution(problem: Problem, instance: Any, generator: torch.Generator) -> Tensor:
+    """Uniformly random legal decisions [n, T]."""
+    state, actions = problem.reset(instance), []
+    for _ in range(problem.horizon(instance)):
+        legal = problem.mask(instance, state).double()
+        actions.append(torch.multinomial(legal, 1, generator=generator).squeeze(1))
+        state = problem.step(instance, state, actions[-1])
+    return torch.stack(actions, dim=1)
+
+
+def _check_gradient(policy: Policy, problem: Problem, instance: Any, action: Tensor) -> None:
+    """Imitating an action changes some weights."""
+    state = problem.reset(instance)
+    policy.train()
+    policy.zero_grad()
+    logits = policy(policy.encode(instance), state).masked_fill(~problem.mask(instance, state), -torch.inf)
+    logits.log_softmax(dim=1).gather(1, action[:, None]).sum().backward()
+    assert any(p.grad is not None and p.grad.any() for p in policy.parameters()), "no gradient arrives"
+    policy.zero_grad()
 
 
 def _methods(protocol: type) -> list[str]:

@@ -1,0 +1,1 @@
+"""Networks that score the next decision."""

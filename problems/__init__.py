@@ -1,0 +1,1 @@
+"""Problems: batched states, masks and costs, and the instance sets they are measured on."""

@@ -41,7 +41,7 @@ def plain_length(coords, tour):
 def test_contracts(num_nodes):
     problem_contract(TSP(num_nodes))
     policy_contract(bq(), TSP(num_nodes))
-    policy_contract(bq(own_frame=True), TSP(num_nodes))
+    policy_contract(bq(own_frame=True, successor_loss=1.0), TSP(num_nodes))
 
 
 def test_cost_is_the_tour_length():
@@ -174,6 +174,26 @@ def test_bq_sees_nothing_but_the_rest_of_the_problem():
     assert torch.equal(policy(Instance(coords), state)[legal], before[legal])
 
 
+def test_successor_loss_points_along_the_experts_way():
+    """Against plain loops over nodes: each but the destination points at the next one, never at itself."""
+    policy, problem = bq(successor_loss=0.5), TSP(9)
+    instance, actions = random_tours(5, 9)
+    state = problem.replay(instance, actions[:, :3])
+    _, loss = policy.imitate(instance, state, actions[:, 3:])
+    tokens = policy._embed(instance, state)
+    losses = []
+    for row in range(5):
+        nodes = ["origin", *state.remaining[row].tolist(), "destination"]
+        way = ["origin", *actions[row, 3:].tolist(), "destination"]
+        for node, following in zip(way, way[1:], strict=False):
+            others = [other for other in nodes if other not in ("origin", node)]
+            left = policy.leave(tokens[row, nodes.index(node)])
+            scores = torch.stack([left @ policy.enter(tokens[row, nodes.index(o)]) / 4.0 for o in others])
+            losses.append(-scores.log_softmax(0)[others.index(following)])
+    assert loss.item() == pytest.approx(0.5 * torch.stack(losses).mean().item(), rel=1e-5)
+    assert bq().imitate(instance, state, actions[:, 3:])[1] == 0
+
+
 def test_large_batches_in_parts_give_the_same_logits(monkeypatch):
     policy, problem = bq(), TSP(10)
     instance, actions = random_tours(50, 10)
@@ -190,6 +210,7 @@ def test_too_small_an_instance_is_refused(num_nodes):
         TSP(num_nodes)
 
 
-def test_width_must_split_into_heads():
-    with pytest.raises(ValueError, match="width=10 and heads=4"):
-        BQ(width=10, layers=1, heads=4, feedforward=8, own_frame=False, successor_loss=0)
+@pytest.mark.parametrize(("wrong", "rule"), [({"width": 10, "heads": 4}, "width=10 and heads=4"), ({"successor_loss": -1}, "at least 0")])
+def test_impossible_networks_are_refused(wrong, rule):
+    with pytest.raises(ValueError, match=rule):
+        bq(**wrong)
