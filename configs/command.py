@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from hydra.errors import HydraException
 from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+
+from gumbeldore.workers import WorkerError
 
 FOLDER = Path(__file__).parent
 
@@ -34,14 +37,16 @@ def _user_errors(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], An
     def checked(cfg: DictConfig) -> Any:
         try:
             return task(cfg)
-        except (ValueError, OmegaConfBaseException) as error:
+        except (ValueError, WorkerError, OmegaConfBaseException) as error:
             _fail(error)
 
     return checked
 
 
 def _fail(error: Exception) -> None:
-    message = str(error) if isinstance(error, ValueError) else str(error).splitlines()[0]
+    if os.environ.get("HYDRA_FULL_ERROR") == "1":
+        raise error
+    message = str(error) if isinstance(error, (ValueError, WorkerError)) else str(error).splitlines()[0]
     print(f"error: {message}", file=sys.stderr)
     sys.exit(2)
 
@@ -56,7 +61,7 @@ def check_overrides(words: list[str], config_name: str) -> None:
     for override in overrides:
         if override.is_add() or override.is_delete():
             raise ValueError(f"{override.input_line}: keys can be changed, not added or removed")
-    groups = [override for override in overrides if (FOLDER / override.key_or_group.replace("/", ".")).is_dir()]
+    groups = [override for override in overrides if (FOLDER / override.key_or_group).is_dir()]
     if any(override.is_sweep_override() for override in groups):
         return  # each job's own composition is checked by Hydra
     with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):

@@ -31,7 +31,7 @@ class Worker:
     """Searches chunks of instances with the policy it was last given.
 
     Arguments:
-        policy: gives the architecture; the worker keeps a copy
+        policy: becomes the worker's own
         device, precision: where and how the network runs (precision resolved)
         threads: of CPU work per chunk
     """
@@ -41,7 +41,7 @@ class Worker:
         self.device = torch.device(device)
         self.precision = precision
         self.threads = threads
-        self.policy = copy.deepcopy(policy).to(self.device).eval()
+        self.policy = policy.to(self.device).eval()
 
     def load(self, weights: dict[str, Tensor]) -> None:
         self.policy.load_state_dict(weights)
@@ -72,7 +72,7 @@ class SearchPool:
         threads: int = 1,
     ):
         self.chunk_rows = chunk_rows
-        arguments = (problem, policy, device, precision, threads)
+        arguments = (problem, copy.deepcopy(policy).cpu(), device, precision, threads)
         self.local = Worker(*arguments) if workers == 0 else None
         self.actors = [] if workers == 0 else _start_actors(workers, arguments)
 

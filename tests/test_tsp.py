@@ -210,7 +210,10 @@ def test_too_small_an_instance_is_refused(num_nodes):
         TSP(num_nodes)
 
 
-@pytest.mark.parametrize(("wrong", "rule"), [({"width": 10, "heads": 4}, "width=10 and heads=4"), ({"successor_loss": -1}, "at least 0")])
+IMPOSSIBLE = [({"width": 10, "heads": 4}, "width=10 and heads=4"), ({"successor_loss": -1}, "at least 0")]
+
+
+@pytest.mark.parametrize(("wrong", "rule"), IMPOSSIBLE)
 def test_impossible_networks_are_refused(wrong, rule):
     with pytest.raises(ValueError, match=rule):
         bq(**wrong)
