@@ -8,7 +8,7 @@ ARGS ?=
 .PHONY: help train test test-all lint bench
 
 help:
-	@echo "make train [ARGS='...']      train on TSP; ARGS are more settings, e.g. ARGS='seed=1' or ARGS='problem=cvrp'"
+	@echo "make train [ARGS='...']      train on TSP; ARGS are more settings, e.g. ARGS='seed=1' or ARGS='problem.num_nodes=50'"
 	@echo "make test [ARGS='...']       ruff and the fast tests, as CI does; ARGS go to pytest"
 	@echo "make test-all [ARGS='...']   the same with the slow tests"
 	@echo "make bench [ARGS='...']      run the benchmarks"

@@ -14,6 +14,7 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
 
 from configs import command
 from gumbeldore import checkpoint
@@ -51,7 +52,10 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
     if run.workers == "auto" and count * widest <= run.chunk_rows:
         workers = 0  # one chunk: nothing to share out
     pool = SearchPool(problem, policy, workers, run.chunk_rows, str(device), precision, run.worker_threads)
+    where = f"{hardware(device)}, {precision}, {workers or 'no'} workers"
+    about = {"checkpoint": str(path), "instances": run.instances, "hardware": where}
     results: dict[str, list[Solved]] = {}
+    outcomes: dict[str, Outcome] = {}
     with pool, Terminal() as terminal:
         pool.load(saved["weights"])
         for name, method in methods.items():
@@ -64,13 +68,9 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
                 terminal.progress(name, done, count)
 
             results[name] = [solve(pool, benchmark, method, run.seed, advance) for benchmark in benchmarks]
-
-        outcomes = {name: summarise(solved, benchmarks) for name, solved in results.items()}
-        where = f"{hardware(device)}, {precision}, {workers or 'no'} workers"
-        write_json(
-            out_dir, outcomes, benchmarks, {"checkpoint": str(path), "instances": run.instances, "hardware": where}
-        )
-        write_csv(out_dir, results, benchmarks, problem)
+            outcomes[name] = summarise(results[name], benchmarks)
+            write_json(out_dir, outcomes, benchmarks, about)  # after each method: a later one may not finish
+            write_csv(out_dir, results, benchmarks, problem)
         show(terminal, outcomes, benchmarks, run, where)
         terminal.say(f"written: {out_dir}/results.json, {out_dir}/results.csv")
     return outcomes
@@ -116,6 +116,7 @@ def write_csv(out_dir: Path, results: dict[str, list[Solved]], benchmarks: list[
     """results.csv: a line per method and instance, with its solution (node indices from 0, in the input's order)."""
     text = io.StringIO()
     writer = csv.writer(text)
+    solution_of = getattr(problem, "solution", Tensor.tolist)
     writer.writerow(["method", "instance", "cost", "reference", "gap", "solutions", "solution"])
     for name, solved in results.items():
         for part, benchmark in zip(solved, benchmarks, strict=True):
@@ -130,7 +131,7 @@ def write_csv(out_dir: Path, results: dict[str, list[Solved]], benchmarks: list[
             )
             for instance, cost, reference, gap, found, actions in columns:
                 known = [reference, gap] if reference == reference else ["", ""]
-                solution = " ".join(map(str, problem.solution(actions)))
+                solution = " ".join(map(str, solution_of(actions)))
                 writer.writerow([name, instance, cost, *known, found, solution])
     _replace(out_dir / "results.csv", text.getvalue())
 

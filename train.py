@@ -48,7 +48,10 @@ class Setup(NamedTuple):
 
 def train(cfg: DictConfig) -> dict[str, float]:
     """Train as configured; returns the metrics of the last complete epoch (empty if there was none)."""
-    cfg = continued(cfg) if cfg.resume else cfg
+    if cfg.resume:
+        cfg = continued(cfg)
+    elif HydraConfig.initialized():
+        command.check_effect(cfg, HydraConfig.get().overrides.task)
     setup = set_up(cfg)
     run, problem, validation = setup.run, setup.problem, setup.validation
     stopper = Stopper(run.time_limit)
@@ -60,9 +63,8 @@ def train(cfg: DictConfig) -> dict[str, float]:
         content = {"config": OmegaConf.to_container(cfg, resolve=True), "problem": problem.name, "epoch": learner.epoch}
         checkpoint.save(path, {**content, "best_cost": learner.best_cost, "weights": learner.best.state_dict(), **more})
 
-    if not run.resume:
-        save(directory.best)
-        save(directory.last, learner=learner.state_dict())
+    save(directory.best)  # also of a continued run: an epoch that was cut short may have left a better one
+    save(directory.last, learner=learner.state_dict())
     pool = SearchPool(
         problem, setup.policy, setup.workers, run.chunk_rows, str(setup.device), setup.precision, run.worker_threads
     )
@@ -88,10 +90,10 @@ def train(cfg: DictConfig) -> dict[str, float]:
                 save(directory.best)
             if not report.complete:
                 break  # last.pt stays at the end of the epoch before, from where the run can be continued exactly
-            save(directory.last, learner=learner.state_dict())
-            learner.dataset.prune()
             metrics = report.metrics
             directory.append_metrics({"epoch": report.epoch, **metrics})
+            save(directory.last, learner=learner.state_dict())
+            learner.dataset.prune()
             dashboard.epoch(report.epoch, metrics)
             terminal.epoch(report, setup.settings.epochs)
             if report.epoch % run.images_every == 0 or report.epoch == setup.settings.epochs:
@@ -128,6 +130,8 @@ def set_up(cfg: DictConfig) -> Setup:
     methods = command.build_methods(cfg)
     if len(methods) != 1:
         raise ValueError(f"training samples with one search method, got search={list(methods)}")
+    if cfg.search.time_limit is not None:
+        raise ValueError("search.time_limit would make training depend on the machine's speed; set search.num_rounds")
     return Setup(
         run=run,
         settings=settings,

@@ -37,7 +37,7 @@ def _user_errors(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], An
     def checked(cfg: DictConfig) -> Any:
         try:
             return task(cfg)
-        except (ValueError, WorkerError, OmegaConfBaseException) as error:
+        except (ValueError, WorkerError, OSError, OmegaConfBaseException) as error:
             _fail(error)
 
     return checked
@@ -46,7 +46,7 @@ def _user_errors(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], An
 def _fail(error: Exception) -> None:
     if os.environ.get("HYDRA_FULL_ERROR") == "1":
         raise error
-    message = str(error) if isinstance(error, (ValueError, WorkerError)) else str(error).splitlines()[0]
+    message = str(error) if isinstance(error, (ValueError, WorkerError, OSError)) else str(error).splitlines()[0]
     print(f"error: {message}", file=sys.stderr)
     sys.exit(2)
 
@@ -112,7 +112,7 @@ def build(node: DictConfig | dict, key: str, *required: str) -> Any:
         raise ValueError(f"{key} must hold plain values, no targets: {values}")
     try:
         return cls(**values)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise ValueError(f"{key}: {error}") from None
 
 

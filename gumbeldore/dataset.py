@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ class PseudoExperts:
 
     Arguments:
         folder: where the shards are written; None keeps them in memory alone
-        capacity: instances kept at most; the oldest shards are forgotten first (None: no limit)
+        capacity: instances kept at most, but always the newest shard; the oldest are forgotten first (None: no limit)
     """
 
     def __init__(self, folder: Path | None = None, capacity: int | None = None):
@@ -62,6 +63,8 @@ class PseudoExperts:
             temporary = self.folder / f"{name}.npz.tmp"
             with open(temporary, "wb") as file:
                 np.savez(file, actions=actions.numpy(), costs=costs.numpy(), **arrays)
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(temporary, self.folder / f"{name}.npz")
         self._keep([*self.shards, shard])
         while self.capacity is not None and len(self) > self.capacity and len(self.shards) > 1:
@@ -119,11 +122,13 @@ class PseudoExperts:
         path = self.folder / f"{name}.npz"
         if not path.is_file():
             raise ValueError(f"{path} is missing, but the checkpoint needs it")
-        with np.load(path, allow_pickle=False) as arrays:
-            fields = [torch.from_numpy(arrays[f"instance.{field}"]) for field in instance_type._fields]
-            shard = Shard(
-                name, instance_type(*fields), torch.from_numpy(arrays["actions"]), torch.from_numpy(arrays["costs"])
-            )
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                fields = [torch.from_numpy(arrays[f"instance.{field}"]) for field in instance_type._fields]
+                actions, costs = torch.from_numpy(arrays["actions"]), torch.from_numpy(arrays["costs"])
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} is damaged: {error}") from None
+        shard = Shard(name, instance_type(*fields), actions, costs)
         if batch_size(shard.instances) != len(shard.actions):
             raise ValueError(
                 f"{path} is damaged: {batch_size(shard.instances)} instances, {len(shard.actions)} solutions"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,12 @@ from gumbeldore.settings import TrainSettings
 from gumbeldore.stopping import Progress, Stop
 
 
+class Fitted(NamedTuple):
+    complete: bool
+    batches: int
+    metrics: dict[str, float]
+
+
 def fit(
     problem: Problem,
     learner: Learner,
@@ -25,8 +32,8 @@ def fit(
     precision: str,
     progress: Progress,
     stop: Stop,
-) -> tuple[bool, dict[str, float]]:
-    """One epoch of imitation; (False, ...) if stopped before its last batch. Raises ValueError on a NaN loss."""
+) -> Fitted:
+    """One epoch of imitation, unless stopped before its last batch. Raises ValueError on a NaN loss."""
     rate = learning_rate(settings, learner.epoch)
     for group in learner.optimizer.param_groups:
         group["lr"] = rate
@@ -52,7 +59,7 @@ def fit(
     if losses and not math.isfinite(means[0]):
         raise ValueError(f"the loss became {means[0]} in epoch {learner.epoch + 1}; the last checkpoint is intact")
     names = ("training/loss", "training/gradient_norm", "training/accuracy")
-    return complete, {**dict(zip(names, means, strict=True)), "training/learning_rate": rate}
+    return Fitted(complete, len(losses), {**dict(zip(names, means, strict=True)), "training/learning_rate": rate})
 
 
 def imitate(problem: Problem, policy: nn.Module, example: Example, precision: str) -> tuple[Tensor, Tensor | float]:

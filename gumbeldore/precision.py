@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from torch import Tensor, nn
 
 PRECISIONS = ("auto", "bf16", "float32")
 
@@ -32,3 +35,19 @@ def has_bf16(device: torch.device) -> bool:
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     """The context in which networks run; `precision` is already resolved."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+
+
+class InPrecision(nn.Module):
+    """A policy whose network runs in a precision; the problem around it stays in float32."""
+
+    def __init__(self, policy: nn.Module, device: torch.device, precision: str):
+        super().__init__()
+        self.policy, self.device, self.precision = policy, device, precision
+
+    def encode(self, instance: Any) -> Any:
+        with autocast(self.device, self.precision):
+            return self.policy.encode(instance)
+
+    def forward(self, context: Any, state: Any) -> Tensor:
+        with autocast(self.device, self.precision):
+            return self.policy(context, state)

@@ -72,7 +72,8 @@ def self_improvement(
         clock.lap("sampling")
 
         draws = generator(seed, "batches", epoch)
-        complete, fitted = fit(problem, learner, settings, draws, device, precision, progress, stop)
+        size = len(learner.dataset)
+        fitted = fit(problem, learner, settings, draws, device, precision, progress, stop)
         clock.lap("training")
 
         pool.load(learner.policy.state_dict())
@@ -85,19 +86,19 @@ def self_improvement(
             learner.dataset.clear()
         learner.epoch += 1
         learner.totals["seconds"] += sum(clock.seconds.values())
-        learner.totals["batches"] += settings.batches_per_epoch
+        learner.totals["batches"] += fitted.batches
         learner.totals["solutions"] += experts.metrics["sampling/solutions"]
         metrics = {
             **experts.metrics,
-            **fitted,
+            **fitted.metrics,
             **quality(cost, gap, learner),
             "sampling/solutions_per_second": experts.metrics["sampling/solutions"] / clock.seconds["sampling"],
-            "training/dataset_size": len(learner.dataset),
+            "training/dataset_size": size,
             **{f"seconds/{phase}": seconds for phase, seconds in clock.seconds.items()},
             **{f"totals/{name}": value for name, value in learner.totals.items()},
         }
-        yield Report(learner.epoch, metrics, improved, complete)
-        if not complete:
+        yield Report(learner.epoch, metrics, improved, fitted.complete)
+        if not fitted.complete:
             return
 
 

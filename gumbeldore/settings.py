@@ -25,8 +25,13 @@ class Checked:
 
     def __post_init__(self) -> None:
         for spec in dataclasses.fields(self):
+            key, value = f"{self.prefix}{spec.name}", getattr(self, spec.name)
             if spec.metadata:
-                _check(f"{self.prefix}{spec.name}", getattr(self, spec.name), spec)
+                _check(key, value, spec)
+            elif (
+                spec.type.startswith("str") and not isinstance(value, str) and (value is not None or spec.type == "str")
+            ):
+                raise ValueError(f"{key} must be text, got {value!r}; quote it if it is a number")
 
 
 def _check(key: str, value: Any, spec: dataclasses.Field) -> None:

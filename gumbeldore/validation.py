@@ -28,7 +28,7 @@ def validation_set(problem: Problem, n: int, seed: int) -> Benchmark:
 
 
 def validate(pool: SearchPool, validation: Benchmark, progress: Progress) -> tuple[float, float]:
-    """Mean true cost of the pool's policy, greedily, and its mean gap (NaN unless every instance has a reference)."""
+    """Mean true cost of the pool's policy, greedily, and its mean gap where there are references (or NaN)."""
     count = len(validation.names)
     costs = torch.empty(count, dtype=torch.float64)
     done = 0
@@ -36,4 +36,4 @@ def validate(pool: SearchPool, validation: Benchmark, progress: Progress) -> tup
         costs[chunk] = validation.true_cost(torch.arange(chunk.start, chunk.stop), solutions.actions[:, 0])
         done += chunk.stop - chunk.start
         progress("validation", done, count)
-    return costs.mean().item(), (costs / validation.references - 1).mean().item()
+    return costs.mean().item(), (costs / validation.references - 1).nanmean().item()

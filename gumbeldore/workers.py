@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from gumbeldore.interfaces import Problem, batch_size, take, to
 from gumbeldore.memory import keep_freed_memory
-from gumbeldore.precision import autocast
+from gumbeldore.precision import InPrecision
 from gumbeldore.search import SearchConfig, Solutions, search
 from gumbeldore.stopping import Stopped
 
@@ -39,16 +40,16 @@ class Worker:
     def __init__(self, problem: Problem, policy: nn.Module, device: str, precision: str, threads: int):
         self.problem = problem
         self.device = torch.device(device)
-        self.precision = precision
         self.threads = threads
         self.policy = policy.to(self.device).eval()
+        self.asked = InPrecision(self.policy, self.device, precision)
 
     def load(self, weights: dict[str, Tensor]) -> None:
         self.policy.load_state_dict(weights)
 
     def search(self, instances: Any, keys: Tensor, config: SearchConfig) -> Solutions:
-        with _threads(self.threads), autocast(self.device, self.precision):
-            found = search(self.problem, self.policy, to(instances, self.device), config, keys=keys)
+        with _threads(self.threads):
+            found = search(self.problem, self.asked, to(instances, self.device), config, keys=keys)
         tensors = (field.cpu() if isinstance(field, Tensor) else field for field in found)
         return Solutions(*tensors)
 
@@ -158,9 +159,13 @@ def resolve_workers(workers: int | str, device: torch.device, threads: int) -> i
     with other things, where threads wait for each other at the end of every operation (measured, see docs/log.md).
     """
     if workers == "auto":
-        return torch.cuda.device_count() if device.type == "cuda" else max(1, available_cores() // threads)
+        if device.type == "cuda":
+            return torch.cuda.device_count() if device.index is None else 0
+        return max(1, available_cores() // threads)
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 0:
         raise ValueError(f"workers must be 'auto' or an integer of at least 0, got {workers!r}")
+    if workers and device.index is not None:
+        raise ValueError(f"device={device} is one GPU, which this process uses itself: workers=0, or device=cuda")
     return workers
 
 
@@ -178,6 +183,7 @@ def _start_actors(workers: int, arguments: tuple) -> list:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its default only earns a warning
     ray.init(
+        address="local",
         num_cpus=max(workers, available_cores()),
         include_dashboard=False,
         log_to_driver=False,
@@ -192,7 +198,8 @@ def _start_actors(workers: int, arguments: tuple) -> list:
         def search_chunk(self, chunk: slice, instances: Any, keys: Tensor, config: SearchConfig):
             return chunk, self.search(instances, keys, config)
 
-    share = torch.cuda.device_count() / workers if device.startswith("cuda") else 0
+    on_gpus = device.startswith("cuda")
+    share = 1 / math.ceil(workers / torch.cuda.device_count()) if on_gpus else 0  # whole actors per GPU
     actor_class = ray.remote(num_cpus=1, num_gpus=share)(RayWorker)
     return [actor_class.remote(*arguments) for _ in range(workers)]
 

@@ -23,7 +23,7 @@ class TSP:
     """An action is the next node (A = N, node 0 never is one); T = N - 1 decisions.
 
     Arguments:
-        num_nodes: N >= 2 of the random training instances; files of any size can be evaluated.
+        num_nodes: N >= 3 of the random training instances; files of any size can be evaluated.
     """
 
     name = "tsp"
