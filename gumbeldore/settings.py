@@ -28,9 +28,9 @@ class Checked:
             key, value = f"{self.prefix}{spec.name}", getattr(self, spec.name)
             if spec.metadata:
                 _check(key, value, spec)
-            elif (
-                spec.type.startswith("str") and not isinstance(value, str) and (value is not None or spec.type == "str")
-            ):
+            elif spec.type == "str | None" and value is None:
+                continue
+            elif spec.type in ("str", "str | None") and not isinstance(value, str):
                 raise ValueError(f"{key} must be text, got {value!r}; quote it if it is a number")
 
 
