@@ -126,12 +126,13 @@ class SearchPool:
             yield found
 
     def close(self) -> None:
-        """End the actors and the Ray this pool has started."""
+        """End the actors."""
         if self.actors:
             import ray
 
+            for actor in self.actors:
+                ray.kill(actor)
             self.actors = []
-            ray.shutdown()
 
     def __enter__(self) -> SearchPool:
         return self
@@ -182,13 +183,14 @@ def _start_actors(workers: int, arguments: tuple) -> list:
     device = arguments[2]
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its default only earns a warning
-    ray.init(
-        address="local",
-        num_cpus=max(workers, available_cores()),
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="error",
-    )
+    if not ray.is_initialized():  # several pools share one; it ends with the process
+        ray.init(
+            address="local",
+            num_cpus=max(workers, available_cores()),
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="error",
+        )
 
     class RayWorker(Worker):
         def __init__(self, *arguments: Any):
@@ -200,7 +202,7 @@ def _start_actors(workers: int, arguments: tuple) -> list:
 
     on_gpus = device.startswith("cuda")
     share = 1 / math.ceil(workers / torch.cuda.device_count()) if on_gpus else 0  # whole actors per GPU
-    actor_class = ray.remote(num_cpus=1, num_gpus=share)(RayWorker)
+    actor_class = ray.remote(num_cpus=0, num_gpus=share)(RayWorker)  # as many as were asked for, busy machine or not
     return [actor_class.remote(*arguments) for _ in range(workers)]
 
 
