@@ -62,10 +62,10 @@ def self_improvement(
         clock = Clock()
         instances = problem.generate(settings.instances_per_epoch, generator(seed, "instances", epoch))
         keys = fold(seed, "sampling", epoch, torch.arange(settings.instances_per_epoch))
+        sampler = search if epoch >= settings.nucleus_after else replace(search, top_p=TopP())
         pool.load(learner.best.state_dict())
         try:
-            nucleus = search.top_p if epoch >= settings.nucleus_after else TopP()
-            experts = sample_experts(pool, instances, keys, replace(search, top_p=nucleus), progress, stop)
+            experts = sample_experts(pool, instances, keys, sampler, progress, stop)
         except Stopped:
             return
         learner.dataset.add(f"epoch_{epoch + 1:06d}", instances, experts.actions, experts.costs)
@@ -92,9 +92,8 @@ def self_improvement(
             **experts.metrics,
             **fitted.metrics,
             **quality(cost, gap, learner),
-            "sampling/solutions_per_second": experts.metrics["sampling/solutions"] / clock.seconds["sampling"],
             "training/dataset_size": size,
-            **{f"seconds/{phase}": seconds for phase, seconds in clock.seconds.items()},
+            **clock.metrics(experts.metrics["sampling/solutions"]),
             **{f"totals/{name}": value for name, value in learner.totals.items()},
         }
         yield Report(learner.epoch, metrics, improved, fitted.complete)
@@ -120,3 +119,8 @@ class Clock:
         now = time.perf_counter()
         self.seconds[phase] = now - self._last
         self._last = now
+
+    def metrics(self, solutions: int) -> dict[str, float]:
+        """Seconds per phase, and the rate at which solutions were sampled."""
+        rate = {"sampling/solutions_per_second": solutions / self.seconds["sampling"]}
+        return {**{f"seconds/{phase}": seconds for phase, seconds in self.seconds.items()}, **rate}
