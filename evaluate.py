@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import shlex
 import sys
 from datetime import datetime
@@ -19,6 +18,7 @@ from torch import Tensor
 from configs import command
 from gumbeldore import checkpoint
 from gumbeldore.evaluation import Outcome, Solved, gaps, solve, summarise
+from gumbeldore.files import replacing
 from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.precision import resolve_precision
@@ -137,9 +137,8 @@ def write_csv(out_dir: Path, results: dict[str, list[Solved]], benchmarks: list[
 
 
 def _replace(path: Path, text: str) -> None:
-    temporary = path.with_suffix(path.suffix + ".tmp")
-    temporary.write_text(text)
-    os.replace(temporary, path)
+    with replacing(path) as file:
+        file.write(text.encode())
 
 
 def main() -> None:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from gumbeldore.files import replacing
+
 FORMAT = 1
 
 
 def save(path: Path, content: dict[str, Any]) -> None:
     """Write a checkpoint (tensors and plain values) to a temporary file, then rename it."""
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
+    with replacing(path) as file:
         torch.save({"format": FORMAT, **content}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def load(path: Path) -> dict[str, Any]:

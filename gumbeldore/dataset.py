@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gumbeldore.files import replacing
 from gumbeldore.interfaces import Problem, batch_size, replay, take
 
 
@@ -60,12 +60,8 @@ class PseudoExperts:
         shard = Shard(name, instances, actions, costs)
         if self.folder is not None:
             arrays = {f"instance.{field}": value.numpy() for field, value in instances._asdict().items()}
-            temporary = self.folder / f"{name}.npz.tmp"
-            with open(temporary, "wb") as file:
+            with replacing(self.folder / f"{name}.npz") as file:
                 np.savez(file, actions=actions.numpy(), costs=costs.numpy(), **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.folder / f"{name}.npz")
         self._keep([*self.shards, shard])
         while self.capacity is not None and len(self) > self.capacity and len(self.shards) > 1:
             self._keep(self.shards[1:])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
+
+from gumbeldore.files import replacing
 
 
 class RunDirectory:
@@ -63,9 +64,8 @@ class RunDirectory:
         """Drop the lines of epochs that no checkpoint has kept."""
         if self.metrics.exists():
             lines = [line for line in self.metrics.read_text().splitlines() if _epoch(line) <= epoch]
-            temporary = self.metrics.with_suffix(".tmp")
-            temporary.write_text("".join(line + "\n" for line in lines))
-            os.replace(temporary, self.metrics)
+            with replacing(self.metrics) as file:
+                file.write("".join(line + "\n" for line in lines).encode())
 
 
 def _epoch(line: str) -> float:

@@ -13,8 +13,8 @@ ROOT = Path(__file__).parent.parent
 
 # Each module may import only modules before it; `{a, b}` on one rung do not know each other.
 LADDER = [
-    {"interfaces", "gumbel", "memory", "precision", "checkpoint", "settings", "run_directory", "stopping"},
-    {"seeding", "trie", "estimators"},
+    {"interfaces", "gumbel", "memory", "precision", "files", "settings", "stopping"},
+    {"seeding", "trie", "estimators", "checkpoint", "run_directory"},
     {"beam", "dataset"},
     {"updates"},
     {"search"},
