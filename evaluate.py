@@ -100,7 +100,7 @@ def show(terminal: Terminal, outcomes: dict[str, Outcome], benchmarks: list[Benc
 
 def reference_of(benchmarks: list[Benchmark]) -> str | None:
     """What the reference costs are, None if there are none."""
-    names = dict.fromkeys(benchmark.reference for benchmark in benchmarks if benchmark.reference)
+    names = dict.fromkeys(kind for benchmark in benchmarks for kind in benchmark.kinds if kind)
     return " / ".join(names) or None
 
 

@@ -37,7 +37,7 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
     cost = problem.cost(instance, solution)
     assert cost.shape == (n,) and cost.isfinite().all(), f"cost must be n finite numbers, got {cost}"
     if hasattr(problem, "augment"):
-        other, moved = problem.augment(instance, solution, generator)
+        other, moved = problem.augment(instance, solution, 0, generator)
         assert moved.shape == solution.shape, "augment must keep the number of decisions"
         assert problem.cost(other, moved).isfinite().all()  # and they must be legal
 

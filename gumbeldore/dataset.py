@@ -91,9 +91,9 @@ class PseudoExperts:
         instances, actions = groups[int(torch.multinomial(weights, 1, generator=generator))]
         rows = torch.randint(len(actions), (size,), generator=generator)
         instance, actions = take(instances, rows), actions[rows]
-        if hasattr(problem, "augment"):
-            instance, actions = problem.augment(instance, actions, generator)
         step = int(torch.randint(problem.last_choice(instance) + 1, (), generator=generator))
+        if hasattr(problem, "augment"):
+            instance, actions = problem.augment(instance, actions, step, generator)
         return Example(instance, replay(problem, instance, actions[:, :step]), actions[:, step:])
 
     def _by_size(self) -> list[tuple[Any, Tensor]]:

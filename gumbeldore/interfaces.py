@@ -27,7 +27,8 @@ class Problem(Protocol):
     All methods are pure and batched over rows; no Python loop over rows. `problem_contract` checks an
     implementation. Optional methods the core uses when present:
         replay(instance, actions [R, q]) -> State         the state after q decisions, faster than q steps
-        augment(instance, actions, generator) -> (instance, actions)   an equivalent solved instance
+        augment(instance, actions, step, generator) -> (instance, actions)   an equivalent solved instance, of which the
+            decisions from `step` on will be imitated
         load(source, limit) -> list[Benchmark]            evaluation sets by name or file
         validation(n) -> Benchmark                        the fixed validation set of training
         solution(actions [T]) -> list                     one solution in the user's terms (e.g. a tour)
@@ -85,9 +86,11 @@ class Benchmark(NamedTuple):
 
     names: list[str]  # n
     instances: Any  # [n, ...] as the network sees them
-    true_cost: Callable[[Tensor, Tensor], Tensor]  # (index [m], actions [m, T]) -> cost [m] float64, original data
+    originals: Any  # [n, ...] in their own units, as solvers see them
+    true_cost: Callable[[Tensor, Tensor], Tensor]  # (index [m], actions [m, T]) -> cost [m] float64, of the originals
     references: Tensor  # [n] float64 cost of the reference solution, NaN where there is none
-    reference: str | None  # what the references are, e.g. "optimal (Concorde)"
+    kinds: list[str]  # n; how good each reference is, e.g. "optimal (Concorde)"; empty where there is none
+    means: dict[str, float] = {}  # further reference by its kind, known only as the mean cost of all n
 
 
 def take(tensors: Tensors, rows: Tensor | slice) -> Tensors:

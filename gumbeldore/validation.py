@@ -24,7 +24,7 @@ def validation_set(problem: Problem, n: int, seed: int) -> Benchmark:
         return problem.cost(take(instances, index), actions).double()
 
     names = [f"validation/{i}" for i in range(n)]
-    return Benchmark(names, instances, true_cost, torch.full((n,), math.nan, dtype=torch.float64), None)
+    return Benchmark(names, instances, None, true_cost, torch.full((n,), math.nan, dtype=torch.float64), [""] * n)
 
 
 def validate(pool: SearchPool, validation: Benchmark, progress: Progress) -> tuple[float, float]:

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
-from problems import standard_sets
+from problems.plane import move_square
 from problems.plots import plot_tours
+from problems.sets import tsp as sets
 from problems.tsp_types import Instance, as_tours
 
 
@@ -84,7 +85,9 @@ class TSP:
         points = instance.coords.gather(1, tours[..., None].expand(-1, -1, 2))
         return (points - points.roll(-1, dims=1)).norm(dim=-1).sum(dim=-1)
 
-    def augment(self, instance: Instance, actions: Tensor, generator: torch.Generator) -> tuple[Instance, Tensor]:
+    def augment(
+        self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator
+    ) -> tuple[Instance, Tensor]:
         """The same tours from a random start node, in a random direction, in randomly moved squares.
 
         The geometry is swapped in x/y, mirrored at each mid-line and rotated about the centre by a uniform
@@ -106,7 +109,7 @@ class TSP:
         labels.scatter_(1, start, torch.zeros_like(start))
         labels[:, :1] = start
         coords = instance.coords.gather(1, labels[..., None].expand(-1, -1, 2))
-        return Instance(_move_square(coords, draw[:, 2:])), tours[:, 1:]
+        return Instance(move_square(coords, draw[:, 2:])), tours[:, 1:]
 
     def solution(self, actions: Tensor) -> list[int]:
         """The tour as node indices from 0, in the order of the input."""
@@ -114,25 +117,12 @@ class TSP:
 
     def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
         """Evaluation sets: a named standard set, a `.npz`, a TSPLIB file or a folder of them."""
-        return standard_sets.load_tsp(source, limit)
+        return sets.load_tsp(source, limit)
 
     def validation(self, n: int) -> Benchmark:
         """The first n instances of Kool's validation recipe (seed 4321) for this size."""
-        return standard_sets.kool_tsp_validation(self.num_nodes, n)
+        return sets.kool_tsp_validation(self.num_nodes, n)
 
     def render(self, instance: Instance, actions: Tensor, titles: list[str]):
         """A figure with one panel per tour."""
         return plot_tours(instance.coords, as_tours(actions, instance.coords.shape[1]), titles)
-
-
-def _move_square(coords: Tensor, draw: Tensor) -> Tensor:
-    """Swap, mirror, rotate and shrink point sets [R, N, 2] by four uniform numbers per row [R, 4]."""
-    coords = torch.where(draw[:, 0, None, None] < 0.5, coords.flip(-1), coords)
-    centred = coords - 0.5
-    mirror = torch.where(draw[:, 1:3] < 0.5, -1.0, 1.0)[:, None].to(coords.dtype)  # [R, 1, 2]
-    angle = draw[:, 3].to(coords.dtype) * (2 * torch.pi)
-    cos, sin = angle.cos(), angle.sin()
-    rotation = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)  # [R, 2, 2]
-    centred = (centred * mirror) @ rotation
-    outside = centred.abs().amax(dim=(1, 2), keepdim=True) * 2
-    return centred / outside.clamp(min=1.0) + 0.5

@@ -12,6 +12,13 @@ class Instance(NamedTuple):
     coords: Tensor  # [R, N, 2] in the unit square
 
 
+class Original(NamedTuple):
+    """Instances of one size in their own units."""
+
+    coords: Tensor  # [n, N, 2] float64
+    metrics: list[str]  # n keys of problems.formats.tsplib.METRICS
+
+
 def as_tours(actions: Tensor, num_nodes: int) -> Tensor:
     """Tours [R, N] starting in node 0 from action sequences [R, N-1]; ValueError unless permutations of 1..N-1."""
     if actions.dim() != 2 or actions.shape[1] != num_nodes - 1:

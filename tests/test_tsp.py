@@ -13,7 +13,8 @@ from gumbeldore.contracts import policy_contract, problem_contract
 from gumbeldore.interfaces import replay
 from gumbeldore.search import search
 from models.bq import BQ
-from problems.tsp import TSP, Instance, State, _move_square
+from problems.plane import move_square
+from problems.tsp import TSP, Instance, State
 
 
 def bq(seed=0, **sizes):
@@ -81,7 +82,7 @@ def test_augmented_tours_keep_their_shape():
     """Lengths change by one factor per instance (at most 1), and so do all distances along the tour."""
     problem = TSP(12)
     instance, actions = random_tours(200, 12)
-    other, moved = problem.augment(instance, actions, torch.Generator().manual_seed(3))
+    other, moved = problem.augment(instance, actions, 0, torch.Generator().manual_seed(3))
     assert other.coords.min() >= -1e-6 and other.coords.max() <= 1 + 1e-6
     factor = problem.cost(other, moved) / problem.cost(instance, actions)
     assert (factor <= 1 + 1e-5).all() and (factor > 0.7).all() and factor.std() > 0.01
@@ -100,7 +101,7 @@ def test_augmentation_draws_every_start_and_both_directions():
     problem = TSP(5)
     instance, actions = random_tours(1, 5)
     instance, actions = Instance(instance.coords.expand(4000, -1, -1)), actions.expand(4000, -1)
-    other, moved = problem.augment(instance, actions, torch.Generator().manual_seed(0))
+    other, moved = problem.augment(instance, actions, 0, torch.Generator().manual_seed(0))
     tour = [0, *actions[0].tolist()]
     old = torch.cdist(instance.coords[:1], instance.coords[:1])[0]
     seen = set()
@@ -151,7 +152,7 @@ def test_own_frame_makes_moved_instances_the_same():
     instance, actions = random_tours(64, 10)
     state = problem.replay(instance, actions[:, :3])
     legal = problem.mask(instance, state)
-    moved = Instance(_move_square(instance.coords, torch.rand(64, 4, generator=torch.Generator().manual_seed(1))))
+    moved = Instance(move_square(instance.coords, torch.rand(64, 4, generator=torch.Generator().manual_seed(1))))
     smaller = Instance(moved.coords * 0.3 + 0.2)
     same, other = bq(own_frame=True), bq()
     for view in (moved, smaller):

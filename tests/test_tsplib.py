@@ -12,7 +12,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from problems.tsplib import METRICS, edge_lengths, read_tour, read_tsplib, tour_lengths
+from problems.formats.tsplib import METRICS, edge_lengths, read_tour, read_tsplib, tour_lengths
 
 DATA = Path(__file__).parent / "data"
 VALID = b"""NAME : five

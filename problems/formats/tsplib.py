@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from problems.formats.text import error, lines, number, short
+
 LARGEST_COORDINATE = 1e12  # beyond it the rounding of an edge to a whole number would lose digits in float64
 
 
@@ -35,20 +37,20 @@ def read_tsplib(path: str | Path) -> TsplibInstance:
     header, rows = _read(path, "NODE_COORD_SECTION", {"TYPE": ["TSP"], "EDGE_WEIGHT_TYPE": supported})
     num_nodes = _dimension(path, header)
     if num_nodes is None:
-        raise _error(path, None, "the header lacks DIMENSION")
+        raise error(path, None, "the header lacks DIMENSION")
     if num_nodes != len(rows):
         rule = f"DIMENSION is {num_nodes}, but NODE_COORD_SECTION has {len(rows)} nodes"
-        raise _error(path, header["DIMENSION"][0], rule)
+        raise error(path, header["DIMENSION"][0], rule)
     if num_nodes < 3:
-        raise _error(path, header["DIMENSION"][0], f"a tour needs at least 3 nodes, DIMENSION is {num_nodes}")
+        raise error(path, header["DIMENSION"][0], f"a tour needs at least 3 nodes, DIMENSION is {num_nodes}")
 
     coords = np.full((num_nodes, 2), np.nan)
     for line, words in rows:
         if len(words) != 3:
-            raise _error(path, line, f"a node is three numbers `id x y`, got {len(words)}: {_short(' '.join(words))}")
+            raise error(path, line, f"a node is three numbers `id x y`, got {len(words)}: {short(' '.join(words))}")
         node = _node(path, line, words[0], num_nodes)
         if not np.isnan(coords[node, 0]):
-            raise _error(path, line, f"node {node + 1} is given twice")
+            raise error(path, line, f"node {node + 1} is given twice")
         coords[node] = [_coordinate(path, line, word) for word in words[1:]]
     name = header.get("NAME", (0, ""))[1].removesuffix(".tsp") or path.stem
     return TsplibInstance(name, coords, _first_word(header["EDGE_WEIGHT_TYPE"][1]))
@@ -64,16 +66,16 @@ def read_tour(path: str | Path) -> list[int]:
     num_nodes = _dimension(path, header)  # optional here: some tours of TSPLIB itself lack it
     if num_nodes is not None and num_nodes != len(words):
         rule = f"DIMENSION is {num_nodes}, but TOUR_SECTION has {len(words)} nodes"
-        raise _error(path, header["DIMENSION"][0], rule)
+        raise error(path, header["DIMENSION"][0], rule)
 
     tour: dict[int, None] = {}  # an ordered set
     for line, word in words:
         node = _node(path, line, word, len(words))
         if node in tour:
-            raise _error(path, line, f"node {node + 1} is visited twice")
+            raise error(path, line, f"node {node + 1} is visited twice")
         tour[node] = None
     if not tour:
-        raise _error(path, None, "TOUR_SECTION has no nodes")
+        raise error(path, None, "TOUR_SECTION has no nodes")
     return list(tour)
 
 
@@ -148,15 +150,15 @@ def _read(path: Path, section: str, allowed: dict[str, Collection[str]]) -> _Con
     header: dict[str, tuple[int, str]] = {}
     rows: list[tuple[int, list[str]]] | None = None  # None until the section begins
     ended = False
-    for line, text in _lines(path):
+    for line, text in lines(path):
         bare = text.rstrip(": \t")
         if ended:
-            raise _error(path, line, f"nothing may follow EOF, got {_short(text)}")
+            raise error(path, line, f"nothing may follow EOF, got {short(text)}")
         elif bare == "EOF":
             ended = True
         elif bare.endswith("_SECTION"):
             if bare != section or rows is not None:
-                raise _error(path, line, f"one data section is supported, {section}, and once; got {_short(bare)}")
+                raise error(path, line, f"one data section is supported, {section}, and once; got {short(bare)}")
             rows = []
         elif rows is not None:
             rows.append((line, text.split()))
@@ -164,9 +166,9 @@ def _read(path: Path, section: str, allowed: dict[str, Collection[str]]) -> _Con
             _read_keyword(path, line, text, header, allowed)
     missing = [keyword for keyword in allowed if keyword not in header]
     if missing:
-        raise _error(path, None, f"the header lacks {', '.join(missing)}")
+        raise error(path, None, f"the header lacks {', '.join(missing)}")
     if rows is None:
-        raise _error(path, None, f"there is no {section}")
+        raise error(path, None, f"there is no {section}")
     return _Content(header, rows)
 
 
@@ -176,64 +178,34 @@ def _read_keyword(
     """Add `KEYWORD: value` to the header."""
     keyword, colon, value = (part.strip() for part in text.partition(":"))
     if not colon:
-        raise _error(path, line, f"a header line is `KEYWORD: value`, got {_short(text)}")
+        raise error(path, line, f"a header line is `KEYWORD: value`, got {short(text)}")
     if keyword in header and keyword != "COMMENT":
-        raise _error(path, line, f"{keyword} was already given in line {header[keyword][0]}")
+        raise error(path, line, f"{keyword} was already given in line {header[keyword][0]}")
     if keyword in allowed and _first_word(value) not in allowed[keyword]:
-        raise _error(path, line, f"{keyword} must be one of {', '.join(allowed[keyword])}, got {_short(value)}")
+        raise error(path, line, f"{keyword} must be one of {', '.join(allowed[keyword])}, got {short(value)}")
     header[keyword] = (line, value)
-
-
-def _lines(path: Path) -> list[tuple[int, str]]:
-    """The stripped lines that are not blank, with their numbers from 1."""
-    data = path.read_bytes().replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    try:
-        text = data.decode().removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise _error(path, line, f"the file must be UTF-8 text, got byte 0x{data[error.start]:02x}") from None
-    lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    if not lines:
-        raise _error(path, None, "the file is empty")
-    return lines
 
 
 def _dimension(path: Path, header: dict[str, tuple[int, str]]) -> int | None:
     """The value of DIMENSION, which nothing is allocated by, or None without one."""
-    return _number(path, *header["DIMENSION"], int, "DIMENSION") if "DIMENSION" in header else None
+    return number(path, *header["DIMENSION"], int, "DIMENSION") if "DIMENSION" in header else None
 
 
 def _node(path: Path, line: int, word: str, num_nodes: int) -> int:
     """The node of an id from 1, counted from 0."""
-    node = _number(path, line, word, int, "a node id")
+    node = number(path, line, word, int, "a node id")
     if not 1 <= node <= num_nodes:
-        raise _error(path, line, f"node ids are 1..{num_nodes}, got {_short(word)}")
+        raise error(path, line, f"node ids are 1..{num_nodes}, got {short(word)}")
     return node - 1
 
 
 def _coordinate(path: Path, line: int, word: str) -> float:
-    value = _number(path, line, word, float, "a coordinate")
+    value = number(path, line, word, float, "a coordinate")
     if not math.isfinite(value) or abs(value) > LARGEST_COORDINATE:
-        raise _error(path, line, f"coordinates must lie within +-{LARGEST_COORDINATE:g}, got {_short(word)}")
+        raise error(path, line, f"coordinates must lie within +-{LARGEST_COORDINATE:g}, got {short(word)}")
     return value
-
-
-def _number(path: Path, line: int, word: str, kind: type, what: str):
-    try:
-        return kind(word.replace("_", "?"))  # Python alone would read 1_000 as a number
-    except ValueError:
-        noun = "a whole number" if kind is int else "a number"
-        raise _error(path, line, f"{what} must be {noun}, got {_short(word)}") from None
 
 
 def _first_word(value: str) -> str:
     """The value without the remark that some files of TSPLIB put behind it."""
     return value.split()[0] if value else ""
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:37] + "...")
-
-
-def _error(path: Path, line: int | None, rule: str) -> ValueError:
-    return ValueError(f"{path}: {rule}" if line is None else f"{path}, line {line}: {rule}")

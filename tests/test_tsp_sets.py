@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from problems import standard_sets
-from problems.standard_sets import NAMED_SETS, kool_tsp_validation, load_tsp
+from problems.sets import tsp as standard_sets
+from problems.sets.tsp import NAMED_SETS, kool_tsp_validation, load_tsp
 from problems.tsp import TSP
 
 DATA = Path(__file__).parent / "data"

@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
-from problems.tsp_types import Instance, as_tours
-from problems.tsplib import LARGEST_COORDINATE, TsplibInstance, read_tour, read_tsplib, tour_lengths
+from problems.formats.tsplib import LARGEST_COORDINATE, TsplibInstance, read_tour, read_tsplib, tour_lengths
+from problems.plane import into_unit_square
+from problems.sets.common import kinds_of, numbered, taken
+from problems.tsp_types import Instance, Original, as_tours
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 
 
 class Recipe(NamedTuple):
@@ -61,7 +63,7 @@ def load_tsp(source: str, limit: int | None = None) -> list[Benchmark]:
     """
     if source in NAMED_SETS:
         recipe, num_nodes = NAMED_SETS[source]
-        return [_random_set(source, recipe, num_nodes, _taken(limit, recipe.count, source))]
+        return [_random_set(source, recipe, num_nodes, taken(limit, recipe.count, source))]
     path = Path(source).expanduser()
     if path.is_dir():
         return _load_files(sorted(path.glob("*.tsp")), limit, f"{path}/*.tsp")
@@ -76,7 +78,7 @@ def load_tsp(source: str, limit: int | None = None) -> list[Benchmark]:
 def kool_tsp_validation(num_nodes: int, n: int) -> Benchmark:
     """The first n of Kool's 10,000 validation instances, a recipe that holds for any number of nodes."""
     name = f"kool/tsp{num_nodes}-val"
-    return _random_set(name, KOOL_VALIDATION, num_nodes, _taken(n, KOOL_VALIDATION.count, name))
+    return _random_set(name, KOOL_VALIDATION, num_nodes, taken(n, KOOL_VALIDATION.count, name))
 
 
 def _random_set(name: str, recipe: Recipe, num_nodes: int, n: int) -> Benchmark:
@@ -90,7 +92,7 @@ def _random_set(name: str, recipe: Recipe, num_nodes: int, n: int) -> Benchmark:
     if checksum:
         with np.load(DATA / recipe.file.format(num_nodes), allow_pickle=False) as file:
             costs = file["cost"][:n] if len(file["cost"]) >= n else costs
-    return _benchmark(_numbered(name, n), coords[:n], ["EUCLIDEAN"] * n, costs, recipe.reference)
+    return _benchmark(numbered(name, n), coords[:n], ["EUCLIDEAN"] * n, costs, kinds_of(costs, recipe.reference))
 
 
 def _load_npz(path: Path, limit: int | None) -> Benchmark:
@@ -120,28 +122,29 @@ def _load_npz(path: Path, limit: int | None) -> Benchmark:
     reference = arrays.get("reference", np.array(f"cost of {path.name}"))
     if reference.dtype.kind != "U" or reference.ndim != 0:
         raise ValueError(f"{path}: reference must be one string, got {reference.dtype} {list(reference.shape)}")
-    n = _taken(limit, len(coords), str(path))
-    return _benchmark(_numbered(path.stem, n), coords[:n], ["EUCLIDEAN"] * n, cost[:n], str(reference))
+    n = taken(limit, len(coords), str(path))
+    return _benchmark(
+        numbered(path.stem, n), coords[:n], ["EUCLIDEAN"] * n, cost[:n], kinds_of(cost[:n], str(reference))
+    )
 
 
 def _load_files(paths: list[Path], limit: int | None, source: str) -> list[Benchmark]:
     """One Benchmark per size, in ascending order of size, from the first `limit` TSPLIB files."""
     if not paths:
         raise ValueError(f"there are no files {source}")
-    by_size: dict[int, list[tuple[TsplibInstance, float, str | None]]] = {}
-    for path in paths[: _taken(limit, len(paths), source)]:
+    by_size: dict[int, list[tuple[TsplibInstance, float, str]]] = {}
+    for path in paths[: taken(limit, len(paths), source)]:
         instance = read_tsplib(path)
         by_size.setdefault(len(instance.coords), []).append((instance, *_reference(path, instance)))
     benchmarks = []
     for _, group in sorted(by_size.items()):
         instances, costs, labels = zip(*group, strict=True)
         names, coords, metrics = (list(column) for column in zip(*instances, strict=True))
-        label = " / ".join(sorted({label for label in labels if label}))
-        benchmarks.append(_benchmark(names, np.stack(coords), metrics, np.array(costs), label))
+        benchmarks.append(_benchmark(names, np.stack(coords), metrics, np.array(costs), list(labels)))
     return benchmarks
 
 
-def _reference(path: Path, instance: TsplibInstance) -> tuple[float, str | None]:
+def _reference(path: Path, instance: TsplibInstance) -> tuple[float, str]:
     """Cost and origin of the best solution known of a TSPLIB file: the tour beside it, else the shipped table."""
     tour_path = path.with_suffix(".opt.tour")
     num_nodes = len(instance.coords)
@@ -153,7 +156,7 @@ def _reference(path: Path, instance: TsplibInstance) -> tuple[float, str | None]
         return float(tour_lengths(coords, torch.tensor([tour]), instance.metric)), "optimal (.opt.tour)"
     # All instances of the table are EUC_2D: another metric or size under the same name is another instance.
     optimum = _tsplib_optima().get((instance.name, num_nodes)) if instance.metric == "EUC_2D" else None
-    return (float("nan"), None) if optimum is None else (optimum, "optimal (TSPLIB)")
+    return (float("nan"), "") if optimum is None else (optimum, "optimal (TSPLIB)")
 
 
 @cache
@@ -162,45 +165,27 @@ def _tsplib_optima() -> dict[tuple[str, int], float]:
         return {(row["name"], int(row["nodes"])): float(row["optimal"]) for row in csv.DictReader(file)}
 
 
-def _benchmark(names: list[str], coords: np.ndarray, metrics: list[str], costs: np.ndarray, label: str) -> Benchmark:
-    """A Benchmark of n instances with coordinates [n, N, 2], a metric and a reference cost (or NaN) each."""
+def _benchmark(
+    names: list[str], coords: np.ndarray, metrics: list[str], costs: np.ndarray, kinds: list[str]
+) -> Benchmark:
+    """A Benchmark of n instances with coordinates [n, N, 2], a metric, a reference cost (or NaN) and its kind each."""
+    original = Original(torch.tensor(coords), metrics)  # the copy lets go of a set cut to n
     return Benchmark(
         names=names,
-        instances=Instance(torch.from_numpy(_into_unit_square(coords).astype(np.float32))),
-        true_cost=partial(_true_cost, torch.tensor(coords), metrics),  # the copy lets go of a set cut to n
+        instances=Instance(torch.from_numpy(into_unit_square(coords).astype(np.float32))),
+        originals=original,
+        true_cost=partial(_true_cost, original),
         references=torch.tensor(costs, dtype=torch.float64),
-        reference=None if np.isnan(costs).all() else label,
+        kinds=kinds,
     )
 
 
-def _true_cost(coords: Tensor, metrics: list[str], index: Tensor, actions: Tensor) -> Tensor:
+def _true_cost(original: Original, index: Tensor, actions: Tensor) -> Tensor:
     """Lengths [m] of the tours 0, actions [m, N-1], of the instances `index` [m], on the CPU, which has float64."""
+    coords, metrics = original
     index, tours = index.cpu(), as_tours(actions.cpu(), coords.shape[1])
     lengths = torch.empty(len(index), dtype=torch.float64)
     for metric in set(metrics):
         rows = torch.tensor([metrics[i] == metric for i in index.tolist()], dtype=torch.bool)
         lengths[rows] = tour_lengths(coords[index[rows]], tours[rows], metric)
     return lengths
-
-
-def _into_unit_square(coords: np.ndarray) -> np.ndarray:
-    """Moves each instance [n, N, 2] that leaves the unit square into it, x and y by the same factor.
-
-    Random instances stay as drawn: the network was trained on points that need not touch the border.
-    """
-    low, high = coords.min(axis=1, keepdims=True), coords.max(axis=1, keepdims=True)
-    outside = ((low < 0) | (high > 1)).any(axis=2, keepdims=True)
-    extent = (high - low).max(axis=2, keepdims=True)  # [n, 1, 1]
-    extent[extent == 0] = 1.0  # all nodes in one place
-    return np.where(outside, (coords - low) / extent, coords)
-
-
-def _taken(limit: int | None, available: int, source: str) -> int:
-    """How many instances to take."""
-    if limit is not None and not 1 <= limit <= available:
-        raise ValueError(f"{source} has {available} instances, between 1 and {available} can be taken, not {limit}")
-    return available if limit is None else limit
-
-
-def _numbered(name: str, n: int) -> list[str]:
-    return [f"{name}/{i}" for i in range(n)]

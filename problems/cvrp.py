@@ -1,0 +1,171 @@
+"""The capacitated vehicle routing problem: routes from a depot, none of which loads too much [GD, D.3]."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark
+from problems.cvrp_types import Instance, as_walks, decode, encode, route_loads
+from problems.plane import move_square
+from problems.plots import plot_routes
+from problems.sets import cvrp as sets
+
+
+class State(NamedTuple):
+    origin: Tensor  # [R] int64 node the vehicle is at
+    left: Tensor  # [R] int64 capacity left in it
+    remaining: Tensor  # [R, n] int64 customers still to visit, ascending; n shrinks by one each step
+    near: Tensor  # [R, k] int64 those of them looked at, ascending: all, or the k nearest to the origin
+
+
+class CVRP:
+    """An action is the next customer and whether it is reached directly or via the depot (A = 2N); T = N decisions.
+
+    Actions 0..N-1 go directly to customer 1..N, actions N..2N-1 via the depot, where the vehicle is emptied.
+
+    Arguments:
+        num_customers: N >= 2 of the random training instances; files of any size can be evaluated
+        capacity: [lowest, highest] of the random training instances, at least 9 (their largest demand)
+        nearest: only so many remaining customers, the nearest to the current node, can be gone to (None: all)
+    """
+
+    name = "cvrp"
+
+    def __init__(self, num_customers: int, capacity: list[int], nearest: int | None = None):
+        if num_customers < 2:
+            raise ValueError(f"num_customers must be at least 2, got {num_customers}")
+        if len(capacity) != 2 or not 9 <= capacity[0] <= capacity[1]:
+            raise ValueError(f"capacity must be [lowest, highest] of at least 9, got {list(capacity)}")
+        if nearest is not None and nearest < 1:
+            raise ValueError(f"nearest must be at least 1 or null, got {nearest}")
+        self.num_customers = num_customers
+        self.capacity = tuple(capacity)
+        self.nearest = nearest
+
+    def generate(self, n: int, generator: torch.Generator) -> Instance:
+        """n instances: nodes uniform in the unit square, demands uniform in 1..9, capacities uniform in their range."""
+        coords = torch.rand(n, self.num_customers + 1, 2, generator=generator)
+        demands = torch.randint(1, 10, (n, self.num_customers + 1), generator=generator)
+        demands[:, 0] = 0
+        lowest, highest = self.capacity
+        return Instance(coords, demands, torch.randint(lowest, highest + 1, (n,), generator=generator))
+
+    def num_actions(self, instance: Instance) -> int:
+        return 2 * self.horizon(instance)
+
+    def horizon(self, instance: Instance) -> int:
+        return instance.coords.shape[1] - 1
+
+    def last_choice(self, instance: Instance) -> int:
+        return self.horizon(instance) - 1  # the last customer, too, may be reached directly or via the depot
+
+    def reset(self, instance: Instance) -> State:
+        rows, num_nodes, _ = instance.coords.shape
+        origin = torch.zeros(rows, dtype=torch.int64, device=instance.coords.device)
+        remaining = torch.arange(1, num_nodes, device=instance.coords.device).expand(rows, -1)
+        return self._state(instance, origin, instance.capacity, remaining)
+
+    def step(self, instance: Instance, state: State, action: Tensor) -> State:
+        customer, via_depot = decode(action, instance.coords.shape[1] - 1)
+        demand = instance.demands.gather(1, customer[:, None]).squeeze(1)
+        left = torch.where(via_depot, instance.capacity, state.left) - demand
+        # The remaining customers ascend, so those from the visited one on move up by one place.
+        place = (state.remaining < customer[:, None]).sum(dim=1, keepdim=True)  # [R, 1]
+        kept = torch.arange(state.remaining.shape[1] - 1, device=action.device)
+        return self._state(instance, customer, left, state.remaining.gather(1, kept + (kept >= place)))
+
+    def replay(self, instance: Instance, actions: Tensor) -> State:
+        """The state after `actions` [R, q] without walking through the q states before it."""
+        rows, num_nodes, _ = instance.coords.shape
+        if actions.shape[1] == 0:
+            return self.reset(instance)
+        customers, via_depot = decode(actions, num_nodes - 1)
+        unvisited = torch.ones(rows, num_nodes, dtype=torch.bool, device=actions.device)
+        unvisited[:, 0] = False
+        unvisited.scatter_(1, customers, False)
+        # A stable sort of the flags lists the unvisited customers first, ascending.
+        order = (~unvisited).to(torch.uint8).argsort(dim=1, stable=True)  # [R, N+1]
+        route = via_depot.long().cumsum(dim=1)
+        load = (instance.demands.gather(1, customers) * (route == route[:, -1:])).sum(dim=1)  # of the last route
+        remaining = order[:, : num_nodes - 1 - actions.shape[1]]
+        return self._state(instance, customers[:, -1], instance.capacity - load, remaining)
+
+    def _state(self, instance: Instance, origin: Tensor, left: Tensor, remaining: Tensor) -> State:
+        near = remaining
+        if self.nearest is not None and remaining.shape[1] > self.nearest:
+            points = instance.coords.gather(1, remaining[..., None].expand(-1, -1, 2))
+            here = instance.coords.gather(1, origin[:, None, None].expand(-1, -1, 2))
+            closest = (points - here).norm(dim=-1).topk(self.nearest, dim=1, largest=False).indices
+            near = remaining.gather(1, closest).sort(dim=1).values
+        return State(origin, left, remaining, near)
+
+    def mask(self, instance: Instance, state: State) -> Tensor:
+        rows, num_nodes, _ = instance.coords.shape
+        fits = instance.demands.gather(1, state.near) <= state.left[:, None]
+        direct = fits & (state.origin != 0)[:, None]
+        legal = torch.zeros(rows, 2, num_nodes - 1, dtype=torch.bool, device=state.near.device)
+        legal[:, 0].scatter_(1, state.near - 1, direct)
+        legal[:, 1].scatter_(1, state.near - 1, True)
+        return legal.flatten(1)
+
+    def cost(self, instance: Instance, actions: Tensor) -> Tensor:
+        """Total length [R] of the routes that actions [R, N] stand for."""
+        route_loads(instance, actions)
+        walks = as_walks(actions, instance.coords.shape[1] - 1)  # [R, 2N+1]
+        points = instance.coords.gather(1, walks[..., None].expand(-1, -1, 2))
+        return (points[:, 1:] - points[:, :-1]).norm(dim=-1).sum(dim=1)
+
+    def augment(
+        self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator
+    ) -> tuple[Instance, Tensor]:
+        """The same routes in an order that can be learnt, each in a random direction, in a randomly moved square.
+
+        The routes are sorted by the capacity left over at their end, the fullest first. Then they are rotated so
+        that the decisions from `step` on end with a route, any route that is late enough: the examples are pieces
+        of the sorted solution that end in the depot [GD, D.3].
+        """
+        rows, num_customers = actions.shape
+        device = actions.device
+        draw = torch.rand(rows, 4, generator=generator).to(device)
+        per_route = torch.rand(rows, 3, num_customers, generator=generator).to(device)
+        customers, _ = decode(actions, num_customers)
+        route, loads = route_loads(instance, actions)
+
+        leftover = (instance.capacity[:, None] - loads).double() + 0.5 * per_route[:, 0]  # whole numbers; ties random
+        forwards = torch.where(per_route[:, 1] < 0.5, 1, -1).gather(1, route)
+        place = torch.arange(num_customers, device=device).expand(rows, -1)
+        order = (place * forwards).argsort(dim=1)  # the order within each route, then that of the routes
+        order = order.gather(1, leftover.gather(1, route.gather(1, order)).argsort(dim=1, stable=True))
+        customers, route = customers.gather(1, order), route.gather(1, order)
+        via_depot = torch.ones_like(customers, dtype=torch.bool)
+        via_depot[:, 1:] = route[:, 1:] != route[:, :-1]
+
+        ends = via_depot.roll(-1, dims=1) & (place >= num_customers - step - 1)  # the last place always is one
+        end = per_route[:, 2].masked_fill(~ends, -1.0).argmax(dim=1, keepdim=True)
+        turned = (place + end + 1) % num_customers
+        actions = encode(customers.gather(1, turned), via_depot.gather(1, turned), num_customers)
+        return instance._replace(coords=move_square(instance.coords, draw)), actions
+
+    def solution(self, actions: Tensor) -> list[int]:
+        """The nodes from depot (0) to depot."""
+        walk = as_walks(actions[None], len(actions))[0]
+        return walk[torch.cat([torch.ones_like(walk[:1], dtype=torch.bool), walk[1:] != walk[:-1]])].tolist()
+
+    def describe(self, actions: Tensor) -> dict[str, Tensor]:
+        """The number of routes [n]."""
+        return {"routes": decode(actions, actions.shape[1])[1].sum(dim=1)}
+
+    def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
+        """Evaluation sets: a named standard set, a `.npz`, a CVRPLIB file or a folder of them."""
+        return sets.load_cvrp(source, limit)
+
+    def validation(self, n: int) -> Benchmark:
+        """n random instances of this size (seed 4321), with references where they are shipped."""
+        return sets.validation(self.num_customers, self.capacity, n)
+
+    def render(self, instance: Instance, actions: Tensor, titles: list[str]):
+        """A figure with one panel per solution, one colour per route."""
+        return plot_routes(instance.coords, as_walks(actions, actions.shape[1]), titles)

@@ -1,0 +1,67 @@
+"""What the CVRP and its evaluation sets share: the instance, and the one check that actions form legal routes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Instance(NamedTuple):
+    coords: Tensor  # [R, N+1, 2] in the unit square; node 0 is the depot
+    demands: Tensor  # [R, N+1] int64, 0 at the depot
+    capacity: Tensor  # [R] int64 of every vehicle; there are as many as it takes
+
+
+class Original(NamedTuple):
+    """Instances of one size in their own units."""
+
+    coords: Tensor  # [n, N+1, 2] float64
+    demands: Tensor  # [n, N+1] int64
+    capacity: Tensor  # [n] int64
+    metrics: list[str]  # n keys of problems.formats.tsplib.METRICS
+
+
+def decode(actions: Tensor, num_customers: int) -> tuple[Tensor, Tensor]:
+    """The customers 1..N that actions [...] in 0..2N-1 go to, and whether they go there via the depot."""
+    return actions % num_customers + 1, actions >= num_customers
+
+
+def encode(customers: Tensor, via_depot: Tensor, num_customers: int) -> Tensor:
+    """The inverse of `decode`."""
+    return customers - 1 + num_customers * via_depot
+
+
+def route_loads(instance: Instance, actions: Tensor) -> tuple[Tensor, Tensor]:
+    """The route 0, 1, ... that each decision [R, N] belongs to, and the load of each route [R, N] (0: no such route).
+
+    Raises ValueError unless the routes visit every customer once, from the depot, and no load exceeds the capacity.
+    """
+    num_customers = instance.coords.shape[1] - 1
+    if actions.dim() != 2 or actions.shape[1] != num_customers:
+        raise ValueError(f"{num_customers} customers take as many actions, got shape {tuple(actions.shape)}")
+    if ((actions < 0) | (actions >= 2 * num_customers)).any():
+        raise ValueError(f"actions of {num_customers} customers are 0..{2 * num_customers - 1}")
+    customers, via_depot = decode(actions, num_customers)
+    expected = torch.arange(1, num_customers + 1, device=actions.device)
+    _refuse((customers.sort(dim=1).values != expected).any(dim=1), "does not visit every customer once", actions)
+    _refuse(~via_depot[:, 0], "leaves the depot without coming from it", actions)
+    route = via_depot.long().cumsum(dim=1) - 1
+    loads = torch.zeros_like(actions).scatter_add_(1, route, instance.demands.gather(1, customers))
+    _refuse((loads > instance.capacity[:, None]).any(dim=1), "loads more than the capacity", actions)
+    return route, loads
+
+
+def as_walks(actions: Tensor, num_customers: int) -> Tensor:
+    """The nodes [R, 2N+1] from depot to depot; where no depot lies between two customers, the first is repeated."""
+    customers, via_depot = decode(actions, num_customers)
+    depot = torch.zeros_like(customers[:, :1])
+    before = torch.where(via_depot, 0, torch.cat([depot, customers[:, :-1]], dim=1))
+    return torch.cat([torch.stack([before, customers], dim=2).flatten(1), depot], dim=1)
+
+
+def _refuse(wrong: Tensor, rule: str, actions: Tensor) -> None:
+    if wrong.any():
+        row = int(wrong.nonzero()[0])
+        raise ValueError(f"row {row} {rule}: {actions[row].tolist()}")

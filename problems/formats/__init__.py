@@ -1,0 +1,1 @@
+"""Reading the file formats of the benchmark libraries; every error names file, line and rule."""

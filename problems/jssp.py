@@ -1,0 +1,101 @@
+"""The job shop scheduling problem: order the operations of jobs on machines so that all ends early [GD, D.4]."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark
+from problems.jssp_types import Instance, random_instances, schedule
+from problems.plots import plot_schedules
+from problems.sets import jssp as sets
+
+
+class State(NamedTuple):
+    next_op: Tensor  # [R, J] int64 operations scheduled of each job; M when it is finished
+    job_free: Tensor  # [R, J] end of the job's last scheduled operation
+    machine_free: Tensor  # [R, M] end of the machine's last scheduled operation
+
+
+class JSSP:
+    """An action is the job whose next operation starts as early as it can (A = J); T = J * M decisions.
+
+    Arguments:
+        sizes: [jobs, machines] of the random training instances; `generate` draws one of them for all its instances
+        validation_size: [jobs, machines] of the validation instances
+    """
+
+    name = "jssp"
+
+    def __init__(self, sizes: list[list[int]], validation_size: list[int]):
+        for size in [*sizes, validation_size]:
+            if len(size) != 2 or not all(isinstance(n, int) and n >= 1 for n in size) or size[0] * size[1] < 2:
+                raise ValueError(f"a size is [jobs, machines] with at least two operations, got {size}")
+        if not sizes:
+            raise ValueError("sizes must list at least one [jobs, machines]")
+        self.sizes = [tuple(size) for size in sizes]
+        self.validation_size = tuple(validation_size)
+
+    def generate(self, n: int, generator: torch.Generator) -> Instance:
+        """n instances of one of the sizes: times uniform in 1..99, machines in a random order for each job."""
+        jobs, ops = self.sizes[int(torch.randint(len(self.sizes), (), generator=generator))]
+        return random_instances(n, jobs, ops, generator)
+
+    def num_actions(self, instance: Instance) -> int:
+        return instance.times.shape[1]
+
+    def horizon(self, instance: Instance) -> int:
+        return instance.times.shape[1] * instance.times.shape[2]
+
+    def last_choice(self, instance: Instance) -> int:
+        return self.horizon(instance) - 2  # with one operation left the move is forced
+
+    def reset(self, instance: Instance) -> State:
+        rows, jobs, ops = instance.times.shape
+        return State(
+            next_op=torch.zeros(rows, jobs, dtype=torch.int64, device=instance.times.device),
+            job_free=instance.times.new_zeros(rows, jobs),
+            machine_free=instance.times.new_zeros(rows, ops),
+        )
+
+    def step(self, instance: Instance, state: State, action: Tensor) -> State:
+        job = action[:, None]  # [R, 1]
+        op = state.next_op.gather(1, job)
+        flat = job * instance.times.shape[2] + op
+        machine = instance.machines.flatten(1).gather(1, flat)
+        begin = torch.maximum(state.job_free.gather(1, job), state.machine_free.gather(1, machine))
+        end = begin + instance.times.flatten(1).gather(1, flat)  # both become z [GD, eq. 31-32]
+        return State(
+            next_op=state.next_op.scatter(1, job, op + 1),
+            job_free=state.job_free.scatter(1, job, end),
+            machine_free=state.machine_free.scatter(1, machine, end),
+        )
+
+    def mask(self, instance: Instance, state: State) -> Tensor:
+        legal = state.next_op < instance.times.shape[2]
+        done = ~legal.any(dim=1, keepdim=True)  # a finished row is absorbing
+        return torch.cat([legal[:, :1] | done, legal[:, 1:]], dim=1)
+
+    def cost(self, instance: Instance, actions: Tensor) -> Tensor:
+        """Makespan [R] of the schedules that the sequences of jobs [R, J*M] stand for."""
+        start = schedule(instance.times, instance.machines, actions)
+        return (start + instance.times).amax(dim=(1, 2))
+
+    def solution(self, actions: Tensor) -> list[int]:
+        """The jobs, from 0, in the order in which their operations are scheduled."""
+        return actions.tolist()
+
+    def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
+        """Evaluation sets: a named standard set, a `.npz`, a file in the standard or Taillard's format, a folder."""
+        return sets.load_jssp(source, limit)
+
+    def validation(self, n: int) -> Benchmark:
+        """n random instances of the validation size, always the same, with references where they are shipped."""
+        return sets.validation(*self.validation_size, n)
+
+    def render(self, instance: Instance, actions: Tensor, titles: list[str]):
+        """A figure with one Gantt chart per schedule."""
+        start = schedule(instance.times, instance.machines, actions)
+        return plot_schedules(instance.times, instance.machines, start, titles)

@@ -1,0 +1,77 @@
+"""What the JSSP and its evaluation sets share: the instance, the schedule of a sequence of jobs, and its check."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Instance(NamedTuple):
+    """Operation o of job j is the (o+1)-th of the job."""
+
+    times: Tensor  # [R, J, M] float32 processing times above 0, about 1..99
+    machines: Tensor  # [R, J, M] int64, a permutation of 0..M-1 for each job
+
+
+class Original(NamedTuple):
+    """Instances of one size in their own units."""
+
+    times: Tensor  # [n, J, M] int64
+    machines: Tensor  # [n, J, M] int64
+
+
+def random_instances(n: int, jobs: int, machines: int, generator: torch.Generator) -> Instance:
+    """n instances with times uniform in 1..99 and the machines in a random order for each job [Taillard 1993]."""
+    times = torch.randint(1, 100, (n, jobs, machines), generator=generator).float()
+    return Instance(times, torch.rand(n, jobs, machines, generator=generator).argsort(dim=2))
+
+
+def schedule(times: Tensor, machines: Tensor, actions: Tensor) -> Tensor:
+    """Start times [R, J, M] when operations are started as early as possible, in the order of `actions` [R, J*M].
+
+    An action is the job whose next operation comes next. Raises ValueError unless every job occurs M times.
+    """
+    rows, jobs, ops = times.shape
+    if actions.dim() != 2 or actions.shape[1] != jobs * ops:
+        raise ValueError(f"{jobs} jobs of {ops} operations take {jobs * ops} actions, got shape {tuple(actions.shape)}")
+    expected = torch.arange(jobs, device=actions.device).repeat_interleave(ops)
+    wrong = (actions.sort(dim=1).values != expected).any(dim=1)
+    if wrong.any():
+        row = int(wrong.nonzero()[0])
+        raise ValueError(f"row {row} does not schedule each job 0..{jobs - 1} {ops} times: {actions[row].tolist()}")
+    # The decisions as operations: the k-th occurrence of job j is its operation k.
+    order = actions.argsort(dim=1, stable=True).argsort(dim=1)  # [R, T] index into the flat operations
+    duration = times.flatten(1).gather(1, order)
+    machine = machines.flatten(1).gather(1, order)
+    job_free = times.new_zeros(rows, jobs)
+    machine_free = times.new_zeros(rows, ops)
+    begins = []
+    for job, where, takes in zip(actions.split(1, 1), machine.split(1, 1), duration.split(1, 1), strict=True):
+        begin = torch.maximum(job_free.gather(1, job), machine_free.gather(1, where))  # [R, 1]
+        begins.append(begin)
+        job_free.scatter_(1, job, begin + takes)
+        machine_free.scatter_(1, where, begin + takes)
+    begins = torch.cat(begins, dim=1)
+    return torch.empty_like(begins).scatter_(1, order, begins).view(rows, jobs, ops)
+
+
+def check_schedule(times: Tensor, machines: Tensor, start: Tensor) -> None:
+    """Raises ValueError unless start times [R, J, M] are a feasible schedule; independent of how they were found.
+
+    Nothing starts before 0 or before the job's operation before it has ended, and on each machine no two operations
+    overlap.
+    """
+    end = start + times
+    _refuse(start < 0, "starts before time 0")
+    _refuse(start[:, :, 1:] < end[:, :, :-1], "starts before its job is ready")
+    by_machine = machines.argsort(dim=2)  # [R, J, M] the operation of each job on machine m
+    start, end = start.gather(2, by_machine).mT, end.gather(2, by_machine).mT  # [R, M, J]
+    order = start.argsort(dim=2)
+    _refuse(start.gather(2, order)[..., 1:] < end.gather(2, order)[..., :-1], "overlaps another on its machine")
+
+
+def _refuse(wrong: Tensor, rule: str) -> None:
+    if wrong.any():
+        raise ValueError(f"row {int(wrong.nonzero()[0, 0])}: an operation {rule}")

@@ -1,0 +1,1 @@
+"""Evaluation sets by name, file or folder: one module per problem."""
