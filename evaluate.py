@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import shlex
-import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
-from torch import Tensor
 
 from configs import command
-from gumbeldore import checkpoint
-from gumbeldore.evaluation import Outcome, Solved, gaps, solve, summarise
-from gumbeldore.files import replacing
+from gumbeldore import checkpoint, results
+from gumbeldore.evaluation import Outcome, Solved, solve, solve_by_best_policy, summarise
 from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.precision import resolve_precision
+from gumbeldore.references import read_table, with_table
+from gumbeldore.search import SearchConfig
 from gumbeldore.settings import EvaluationSettings
 from gumbeldore.terminal import Terminal, hardware
 from gumbeldore.workers import SearchPool, resolve_device, resolve_workers
@@ -35,45 +33,107 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
     keep_freed_memory()
     path = checkpoint.find(Path(run.checkpoint))
     saved = checkpoint.load(path)
-    problem = command.build(saved["config"]["problem"], "problem", "reset", "step", "mask", "cost", "load")
+    problem = build_problem(saved["config"]["problem"], run.nearest)
     policy = command.build(saved["config"]["model"], "model", "encode", "forward")
     policy.load_state_dict(saved["weights"])
     if cfg.search.step_size is None:
         cfg.search.step_size = saved["config"]["search"]["step_size"]
+    cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), threads=1)
     if HydraConfig.initialized():
         command.check_effect(cfg, HydraConfig.get().overrides.task)
     methods = command.build_methods(cfg)
     benchmarks = problem.load(run.instances, run.num_instances)
     out_dir = new_directory(run.out_dir)
 
-    count = sum(len(benchmark.names) for benchmark in benchmarks)
+    searches = [method for method in methods.values() if isinstance(method, SearchConfig)]
+    rows = sum(len(benchmark.names) for benchmark in benchmarks) * max((x.beam_width for x in searches), default=0)
     workers = resolve_workers(run.workers, device, run.worker_threads)
-    widest = max(method.beam_width for method in methods.values())
-    if run.workers == "auto" and count * widest <= run.chunk_rows:
+    if run.workers == "auto" and rows <= run.chunk_rows:
         workers = 0  # one chunk: nothing to share out
     pool = SearchPool(problem, policy, workers, run.chunk_rows, str(device), precision, run.worker_threads)
     where = f"{hardware(device)}, {precision}, {workers or 'no'} workers"
     about = {"checkpoint": str(path), "instances": run.instances, "hardware": where}
-    results: dict[str, list[Solved]] = {}
-    outcomes: dict[str, Outcome] = {}
+    found: results.Results = {}
     with pool, Terminal() as terminal:
         pool.load(saved["weights"])
+        benchmarks = add_references(cfg, problem, benchmarks, terminal)
         for name, method in methods.items():
-            done = 0
-            terminal.progress(name, 0, count)
+            with advancing(terminal, name, benchmarks) as advance:
+                name, solved = run_method(name, method, problem, pool, benchmarks, run, advance)
+            found[name] = solved
+            results.write_json(out_dir, found, benchmarks, problem, about)  # after each: a later one may not finish
+            results.write_csv(out_dir, found, benchmarks, problem)
+        details = results.write_details(out_dir, found, benchmarks, problem)
+        show(terminal, found, benchmarks, problem, run.instances, where)
+        names = ["results.json", "results.csv", *([details] if details else [])]
+        terminal.say("written: " + ", ".join(f"{out_dir}/{name}" for name in names))
+    return {name: summarise(solved, benchmarks) for name, solved in found.items()}
 
-            def advance(instances: int, name: str = name) -> None:
-                nonlocal done
-                done += instances
-                terminal.progress(name, done, count)
 
-            results[name] = [solve(pool, benchmark, method, run.seed, advance) for benchmark in benchmarks]
-            outcomes[name] = summarise(results[name], benchmarks)
-            write_json(out_dir, outcomes, benchmarks, about)  # after each method: a later one may not finish
-            write_csv(out_dir, results, benchmarks, problem)
-        show(terminal, outcomes, benchmarks, run, where)
-        terminal.say(f"written: {out_dir}/results.json, {out_dir}/results.csv")
-    return outcomes
+def build_problem(settings: dict[str, Any], nearest: int | None) -> Problem:
+    """The problem of a checkpoint. Raises ValueError if it has no such setting as `nearest`."""
+    required = ("reset", "step", "mask", "cost", "load")
+    problem = command.build(settings, "problem", *required)
+    if nearest is None:
+        return problem
+    if not hasattr(problem, "nearest"):
+        raise ValueError(f"nearest has no effect on {problem.name}")
+    return command.build({**settings, "nearest": nearest}, "problem", *required)
+
+
+def add_references(
+    cfg: DictConfig, problem: Problem, benchmarks: list[Benchmark], terminal: Terminal
+) -> list[Benchmark]:
+    """The benchmarks with the references asked for: of the user's table, or a solver's where there are none."""
+    if cfg.references is None:
+        return benchmarks
+    if cfg.references != "solver":
+        return with_table(benchmarks, read_table(Path(cfg.references).expanduser()), cfg.references)
+    from problems.solvers import Solver, with_references
+
+    solver = Solver(cfg.solver.time_limit, cfg.solver.workers, cfg.seed)
+    with advancing(terminal, "references", benchmarks) as advance:
+        return [with_references(problem.name, benchmark, solver, advance) for benchmark in benchmarks]
+
+
+def run_method(
+    name: str,
+    method: Any,
+    problem: Problem,
+    pool: SearchPool,
+    benchmarks: list[Benchmark],
+    run: EvaluationSettings,
+    advance: Callable[[int], None],
+) -> tuple[str, list[Solved]]:
+    """The solutions of one method for each benchmark, and the name to show.
+
+    A method is a search with the policy, a set of rules (the best of which is shown), or a solver.
+    """
+    if hasattr(method, "policies"):
+        best, solved = solve_by_best_policy(problem, method.policies(), benchmarks, run.chunk_rows)
+        return f"{name}: {best}", solved
+    if hasattr(method, "solve"):
+        answers = [method.solve(problem.name, benchmark, advance) for benchmark in benchmarks]
+        share = max(1, method.workers)  # the seconds of each instance are known, also of an answer kept from earlier
+        return name, [
+            Solved(x.actions, x.costs, torch.ones_like(x.actions[:, 0]), x.seconds.sum().item() / share, 0)
+            for x in answers
+        ]
+    return name, [solve(pool, benchmark, method, run.seed, advance) for benchmark in benchmarks]
+
+
+@contextmanager
+def advancing(terminal: Terminal, phase: str, benchmarks: list[Benchmark]) -> Iterator[Callable[[int], None]]:
+    """A function to be called with the number of instances done since the last call."""
+    count, done = sum(len(benchmark.names) for benchmark in benchmarks), 0
+    terminal.progress(phase, 0, count)
+
+    def advance(instances: int) -> None:
+        nonlocal done
+        done += instances
+        terminal.progress(phase, done, count)
+
+    yield advance
 
 
 def new_directory(asked: str | None) -> Path:
@@ -85,60 +145,26 @@ def new_directory(asked: str | None) -> Path:
     return path
 
 
-def show(terminal: Terminal, outcomes: dict[str, Outcome], benchmarks: list[Benchmark], run: Any, where: str) -> None:
-    """The table Method | Obj | Gap | Time."""
-    rows = []
-    for name, outcome in outcomes.items():
-        gap = "-" if outcome.mean_gap is None else f"{outcome.mean_gap:.3%}"
-        each = outcome.seconds / outcome.num_instances
-        rows.append([name, f"{outcome.mean_cost:.4f}", gap, f"{outcome.seconds:.1f} s", f"{each:.3g} s"])
+def show(
+    terminal: Terminal,
+    found: results.Results,
+    benchmarks: list[Benchmark],
+    problem: Problem,
+    instances: str,
+    where: str,
+) -> None:
+    """The table of methods, and one by size where there are several."""
     count = sum(len(benchmark.names) for benchmark in benchmarks)
-    reference = f"gap to: {reference_of(benchmarks)}" if reference_of(benchmarks) else "no reference costs, so no gap"
-    title = f"{run.instances}: {count} instance{'s' if count > 1 else ''}"
-    terminal.table(title, ["Method", "Obj", "Gap", "Time", "per instance"], rows, f"{reference}; {where}")
-
-
-def reference_of(benchmarks: list[Benchmark]) -> str | None:
-    """What the reference costs are, None if there are none."""
-    names = dict.fromkeys(kind for benchmark in benchmarks for kind in benchmark.kinds if kind)
-    return " / ".join(names) or None
-
-
-def write_json(out_dir: Path, outcomes: dict[str, Outcome], benchmarks: list[Benchmark], about: dict[str, str]) -> None:
-    """results.json: what was measured and how."""
-    reference = reference_of(benchmarks)
-    methods = {name: {**outcome._asdict(), "reference": reference} for name, outcome in outcomes.items()}
-    content = {"methods": methods, **about, "command": shlex.join(sys.argv)}
-    _replace(out_dir / "results.json", json.dumps(content, indent=2) + "\n")
-
-
-def write_csv(out_dir: Path, results: dict[str, list[Solved]], benchmarks: list[Benchmark], problem: Problem) -> None:
-    """results.csv: a line per method and instance, with its solution (node indices from 0, in the input's order)."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    solution_of = getattr(problem, "solution", Tensor.tolist)
-    writer.writerow(["method", "instance", "cost", "reference", "gap", "solutions", "solution"])
-    for name, solved in results.items():
-        for part, benchmark in zip(solved, benchmarks, strict=True):
-            columns = zip(
-                benchmark.names,
-                part.costs.tolist(),
-                benchmark.references.tolist(),
-                gaps(part, benchmark).tolist(),
-                part.found.tolist(),
-                part.actions,
-                strict=True,
-            )
-            for instance, cost, reference, gap, found, actions in columns:
-                known = [reference, gap] if reference == reference else ["", ""]
-                solution = " ".join(map(str, solution_of(actions)))
-                writer.writerow([name, instance, cost, *known, found, solution])
-    _replace(out_dir / "results.csv", text.getvalue())
-
-
-def _replace(path: Path, text: str) -> None:
-    with replacing(path) as file:
-        file.write(text.encode())
+    reference = results.reference_of(benchmarks)
+    known = int(sum((~benchmark.references.isnan()).sum() for benchmark in benchmarks))
+    note = f"gap to: {reference}" if known == count else f"{known} of {count} have a reference, so no gap over all"
+    note = note if known else "no reference costs, so no gap"
+    title = f"{instances}: {count} instance{'s' if count > 1 else ''}"
+    terminal.table(title, *results.method_rows(found, benchmarks, problem), "\n".join([note, where]))
+    if len(benchmarks) > 1:
+        terminal.table("by size", *results.size_rows(found, benchmarks, problem))
+    for line in results.mean_lines(found, benchmarks):
+        terminal.say(line)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Self-improvement training: `python train.py problem=tsp`; `python train.py --help` lists what can be set."""
+"""Training: `python train.py problem=tsp`; `python train.py --help` lists what can be set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from configs import command
 from gumbeldore import checkpoint, pictures
 from gumbeldore.dashboard import Dashboard
-from gumbeldore.dataset import PseudoExperts
+from gumbeldore.dataset import PseudoExperts, Shard, read_experts
 from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.learner import Learner
 from gumbeldore.memory import keep_freed_memory
@@ -44,6 +44,7 @@ class Setup(NamedTuple):
     device: torch.device
     precision: str
     workers: int
+    experts: list[Shard]  # given ones; none if they are to be sampled
 
 
 def train(cfg: DictConfig) -> dict[str, float]:
@@ -132,16 +133,19 @@ def set_up(cfg: DictConfig) -> Setup:
         raise ValueError(f"training samples with one search method, got search={list(methods)}")
     if cfg.search.time_limit is not None:
         raise ValueError("search.time_limit would make training depend on the machine's speed; set search.num_rounds")
+    validation = validation_set(problem, settings.validation_instances, run.seed)
+    given = settings.experts is not None and not run.resume
     return Setup(
         run=run,
         settings=settings,
         problem=problem,
         policy=policy,
         search=next(iter(methods.values())),
-        validation=validation_set(problem, settings.validation_instances, run.seed),
+        validation=validation,
         device=device,
         precision=resolve_precision(run.precision, device),
         workers=resolve_workers(run.workers, device, run.worker_threads),
+        experts=read_experts(Path(settings.experts), problem, validation.instances) if given else [],
     )
 
 
@@ -163,6 +167,8 @@ def start(setup: Setup, directory: RunDirectory) -> tuple[Learner, dict[str, tor
         dataset=PseudoExperts(directory.dataset, setup.settings.dataset_capacity),
     )
     first = copy.deepcopy(setup.policy.state_dict())
+    for shard in setup.experts:  # kept in the run directory: a continued run does not need the file again
+        learner.dataset.add(*shard)
     if setup.run.resume:
         saved = checkpoint.load(directory.last)
         learner.load_state_dict(saved["learner"], saved["weights"], type(setup.validation.instances))

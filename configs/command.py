@@ -20,6 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 from gumbeldore.workers import WorkerError
 
 FOLDER = Path(__file__).parent
+SAMPLING = ("instances_per_epoch", "nucleus_after", "dataset_capacity")  # of `train`, without effect on given experts
 
 
 def run(task: Callable[[DictConfig], Any], config_name: str) -> None:
@@ -144,9 +145,11 @@ def flat(cfg: DictConfig) -> dict[str, Any]:
 
 
 def check_effect(cfg: DictConfig, words: list[str]) -> None:
-    """Refuse `search` values that none of the chosen methods reads (raises ValueError)."""
+    """Refuse `search` values that none of the chosen methods reads, and those of sampling where nothing is sampled."""
     read = set(re.findall(r"\$\{search\.(\w+)\}", str(OmegaConf.to_container(cfg.methods))))
     for word in words:
         group, _, key = word.split("=")[0].partition(".")
         if group == "search" and key and key not in read:
             raise ValueError(f"search.{key} has no effect on {', '.join(cfg.methods)}")
+        if group == "train" and key in SAMPLING and cfg.train.experts is not None:
+            raise ValueError(f"train.{key} has no effect on train=supervised, which samples nothing")

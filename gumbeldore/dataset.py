@@ -80,7 +80,7 @@ class PseudoExperts:
 
     def restore(self, names: list[str], instance_type: type) -> None:
         """Read back the shards a checkpoint names."""
-        self._keep([self._read(name, instance_type) for name in names])
+        self._keep([read_shard(self.folder / f"{name}.npz", instance_type) for name in names])
 
     def batch(self, problem: Problem, size: int, generator: torch.Generator) -> Example:
         """`size` decisions at one step, drawn uniformly: experts of one size, augmented, replayed to the step."""
@@ -114,19 +114,46 @@ class PseudoExperts:
     def _keep(self, shards: list[Shard]) -> None:
         self.shards, self._groups = shards, None
 
-    def _read(self, name: str, instance_type: type) -> Shard:
-        path = self.folder / f"{name}.npz"
-        if not path.is_file():
-            raise ValueError(f"{path} is missing, but the checkpoint needs it")
+
+def read_shard(path: Path, instance_type: type) -> Shard:
+    """The experts in a file. Raises ValueError naming it if it is missing or damaged."""
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            fields = [torch.from_numpy(arrays[f"instance.{field}"]) for field in instance_type._fields]
+            actions, costs = torch.from_numpy(arrays["actions"]), torch.from_numpy(arrays["costs"])
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is damaged or holds something else: {error}") from None
+    shard = Shard(path.stem, instance_type(*fields), actions, costs)
+    if batch_size(shard.instances) != len(shard.actions):
+        raise ValueError(f"{path} is damaged: {batch_size(shard.instances)} instances, {len(shard.actions)} solutions")
+    return shard
+
+
+def read_experts(source: Path, problem: Problem, example: Any) -> list[Shard]:
+    """Solutions to be imitated, from a `.npz` or a folder of them, each checked by the problem's own cost.
+
+    Arguments:
+        example: an instance batch of the problem, whose type and dtypes the file's must be
+
+    Raises ValueError naming the file: a solution that is not legal, or whose stated cost is not its cost.
+    """
+    paths = sorted(source.glob("*.npz")) if source.is_dir() else [source]
+    if not paths:
+        raise ValueError(f"there are no .npz files in {source}")
+    shards = []
+    for path in paths:
+        shard = read_shard(path, type(example))
+        for name, field, expected in zip(example._fields, shard.instances, example, strict=True):
+            if field.dtype != expected.dtype or field.dim() != expected.dim():
+                kind, wanted = f"{field.dtype} of {field.dim()} dimensions", f"{expected.dtype} of {expected.dim()}"
+                raise ValueError(f"{path}: instance.{name} must be {wanted} dimensions, it is {kind}")
         try:
-            with np.load(path, allow_pickle=False) as arrays:
-                fields = [torch.from_numpy(arrays[f"instance.{field}"]) for field in instance_type._fields]
-                actions, costs = torch.from_numpy(arrays["actions"]), torch.from_numpy(arrays["costs"])
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path} is damaged: {error}") from None
-        shard = Shard(name, instance_type(*fields), actions, costs)
-        if batch_size(shard.instances) != len(shard.actions):
-            raise ValueError(
-                f"{path} is damaged: {batch_size(shard.instances)} instances, {len(shard.actions)} solutions"
-            )
-        return shard
+            costs = problem.cost(shard.instances, shard.actions)
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(f"{path}: {error}") from None
+        if shard.costs.shape != costs.shape or not torch.allclose(shard.costs.to(costs), costs, rtol=1e-4):
+            raise ValueError(f"{path}: the stated costs are not those of the solutions")
+        shards.append(shard)
+    return shards

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from gumbeldore.interfaces import Benchmark
+from gumbeldore import methods
+from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.search import SearchConfig, Solutions
 from gumbeldore.seeding import fold
 from gumbeldore.workers import SearchPool
@@ -62,6 +63,26 @@ def solve(
     seconds = time.perf_counter() - start
     actions, costs, found = (torch.cat(field) for field in zip(*(parts[k] for k in sorted(parts)), strict=True))
     return Solved(actions, costs, found, seconds, evaluations)
+
+
+def solve_by_best_policy(
+    problem: Problem, policies: dict[str, nn.Module], benchmarks: list[Benchmark], chunk_rows: int
+) -> tuple[str, list[Solved]]:
+    """The policy without weights that is best on all benchmarks together, greedily, with its name.
+
+    The best is the one of the lowest mean gap, or of the lowest mean cost where references are missing.
+    """
+    found = {}
+    for name, policy in policies.items():
+        pool = SearchPool(problem, policy, 0, chunk_rows)
+        found[name] = [solve(pool, benchmark, methods.greedy(), 0) for benchmark in benchmarks]
+
+    def merit(name: str) -> float:
+        outcome = summarise(found[name], benchmarks)
+        return outcome.mean_cost if outcome.mean_gap is None else outcome.mean_gap
+
+    best = min(found, key=merit)
+    return best, found[best]
 
 
 def _best(benchmark: Benchmark, chunk: slice, solutions: Solutions) -> tuple[Tensor, Tensor, Tensor]:

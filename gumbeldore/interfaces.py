@@ -32,6 +32,9 @@ class Problem(Protocol):
         load(source, limit) -> list[Benchmark]            evaluation sets by name or file
         validation(n) -> Benchmark                        the fixed validation set of training
         solution(actions [T]) -> list                     one solution in the user's terms (e.g. a tour)
+        size(instance) -> str                             the size of its instances as tables show it
+        describe(actions [n, T]) -> dict[str, Tensor [n]]   further numbers of solutions, e.g. of routes
+        details(originals, index, actions [T]) -> (file, columns, rows)   one solution's rows in a table of them all
         render(instance, actions [R, T], titles) -> figure      pictures of solutions
     """
 

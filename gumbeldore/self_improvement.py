@@ -50,6 +50,7 @@ def self_improvement(
 ) -> Iterator[Report]:
     """Train until settings.epochs are done or `stop()` holds; yields a report per epoch.
 
+    With `settings.experts` the dataset is given: it is neither added to nor emptied (supervised training).
     Every random number comes from (seed, purpose, epoch), so a run continued from a checkpoint taken at a complete
     report repeats nothing and skips nothing. The last report is incomplete if the epoch was stopped while training:
     its policy has been validated, but the learner is not to be continued from.
@@ -60,15 +61,12 @@ def self_improvement(
     while learner.epoch < settings.epochs and not stop():
         epoch = learner.epoch
         clock = Clock()
-        instances = problem.generate(settings.instances_per_epoch, generator(seed, "instances", epoch))
-        keys = fold(seed, "sampling", epoch, torch.arange(settings.instances_per_epoch))
-        sampler = search if epoch >= settings.nucleus_after else replace(search, top_p=TopP())
-        pool.load(learner.best.state_dict())
-        try:
-            experts = sample_experts(pool, instances, keys, sampler, progress, stop)
-        except Stopped:
-            return
-        learner.dataset.add(f"epoch_{epoch + 1:06d}", instances, experts.actions, experts.costs)
+        sampled: dict[str, float] = {}
+        if settings.experts is None:
+            try:
+                sampled = add_experts(problem, learner, settings, search, pool, seed, progress, stop)
+            except Stopped:
+                return
         clock.lap("sampling")
 
         draws = generator(seed, "batches", epoch)
@@ -83,22 +81,44 @@ def self_improvement(
         if improved:
             learner.best.load_state_dict(learner.policy.state_dict())
             learner.best_cost, learner.best_gap = cost, gap
-            learner.dataset.clear()
+            if settings.experts is None:
+                learner.dataset.clear()
         learner.epoch += 1
         learner.totals["seconds"] += sum(clock.seconds.values())
         learner.totals["batches"] += fitted.batches
-        learner.totals["solutions"] += experts.metrics["sampling/solutions"]
+        learner.totals["solutions"] += sampled.get("sampling/solutions", 0)
         metrics = {
-            **experts.metrics,
+            **sampled,
             **fitted.metrics,
             **quality(cost, gap, learner),
             "training/dataset_size": size,
-            **clock.metrics(experts.metrics["sampling/solutions"]),
+            **clock.metrics(sampled.get("sampling/solutions")),
             **{f"totals/{name}": value for name, value in learner.totals.items()},
         }
         yield Report(learner.epoch, metrics, improved, fitted.complete)
         if not fitted.complete:
             return
+
+
+def add_experts(
+    problem: Problem,
+    learner: Learner,
+    settings: TrainSettings,
+    search: SearchConfig,
+    pool: SearchPool,
+    seed: int,
+    progress: Progress,
+    stop: Stop,
+) -> dict[str, float]:
+    """Sample one epoch's pseudo-experts with the best policy into the dataset; returns how the sampling went."""
+    epoch = learner.epoch
+    instances = problem.generate(settings.instances_per_epoch, generator(seed, "instances", epoch))
+    keys = fold(seed, "sampling", epoch, torch.arange(settings.instances_per_epoch))
+    sampler = search if epoch >= settings.nucleus_after else replace(search, top_p=TopP())
+    pool.load(learner.best.state_dict())
+    experts = sample_experts(pool, instances, keys, sampler, progress, stop)
+    learner.dataset.add(f"epoch_{epoch + 1:06d}", instances, experts.actions, experts.costs)
+    return experts.metrics
 
 
 def quality(cost: float, gap: float, learner: Learner) -> dict[str, float]:
@@ -120,7 +140,11 @@ class Clock:
         self.seconds[phase] = now - self._last
         self._last = now
 
-    def metrics(self, solutions: int) -> dict[str, float]:
-        """Seconds per phase, and the rate at which solutions were sampled."""
-        rate = {"sampling/solutions_per_second": solutions / self.seconds["sampling"]}
-        return {**{f"seconds/{phase}": seconds for phase, seconds in self.seconds.items()}, **rate}
+    def metrics(self, solutions: float | None) -> dict[str, float]:
+        """Seconds per phase, and the rate at which solutions were sampled, if any were."""
+        seconds = {f"seconds/{phase}": seconds for phase, seconds in self.seconds.items()}
+        return (
+            seconds
+            if solutions is None
+            else {**seconds, "sampling/solutions_per_second": solutions / self.seconds["sampling"]}
+        )

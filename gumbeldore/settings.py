@@ -53,6 +53,7 @@ class TrainSettings(Checked):
 
     prefix = "train."
 
+    experts: str | None  # solutions to imitate; None: sampled ones
     epochs: int = at_least(0)
     instances_per_epoch: int = at_least(1)
     batches_per_epoch: int = at_least(1)
@@ -88,6 +89,8 @@ class EvaluationSettings(Checked):
     checkpoint: str
     instances: str
     num_instances: int | None = at_least(1, optional=True)
+    references: str | None
+    nearest: int | None = at_least(1, optional=True)
     out_dir: str | None
     seed: int = at_least(0)
     device: str

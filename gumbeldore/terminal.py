@@ -62,11 +62,14 @@ class Terminal:
         """One line about a finished epoch."""
         m = report.metrics
         gap = f" gap {m['quality/greedy_gap']:7.2%}" if "quality/greedy_gap" in m else ""
+        sampling = ""
+        if "sampling/solutions" in m:
+            sampling = f"  best sampled {-m['sampling/improvement_over_greedy']:+.1%} against greedy"
+            sampling += f"  {m['sampling/solutions_per_second']:,.0f} solutions/s"
         self.say(
             f"epoch {report.epoch:>{len(str(epochs))}}/{epochs}  greedy {m['quality/greedy_cost']:.4f}{gap}"
-            f"{' *' if report.improved else '  '} loss {m['training/loss']:.4f}"
-            f"  best sampled {-m['sampling/improvement_over_greedy']:+.1%} against greedy"
-            f"  {m['sampling/solutions_per_second']:,.0f} solutions/s  {m['totals/seconds']:,.0f} s"
+            f"{' *' if report.improved else '  '} loss {m['training/loss']:.4f}{sampling}"
+            f"  {m['totals/seconds']:,.0f} s"
         )
 
     def summary(self, learner: Learner, reason: str | None, directory: RunDirectory) -> None:

@@ -175,22 +175,32 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _start_actors(workers: int, arguments: tuple) -> list:
+def start_ray(num_cpus: int) -> None:
+    """A Ray of this machine, unless this process has one already; several pools share it and it ends with the process.
+
+    Raises ValueError where Ray is not installed.
+    """
     try:
         import ray
     except ImportError:
-        raise ValueError(f"workers={workers} needs the package ray; install it or use workers=0") from None
-    device = arguments[2]
+        raise ValueError(f"workers={num_cpus} needs the package ray; install it or use workers=0") from None
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its default only earns a warning
-    if not ray.is_initialized():  # several pools share one; it ends with the process
+    if not ray.is_initialized():
         ray.init(
             address="local",
-            num_cpus=max(workers, available_cores()),
+            num_cpus=max(num_cpus, available_cores()),
             include_dashboard=False,
             log_to_driver=False,
             logging_level="error",
         )
+
+
+def _start_actors(workers: int, arguments: tuple) -> list:
+    start_ray(workers)
+    import ray
+
+    device = arguments[2]
 
     class RayWorker(Worker):
         def __init__(self, *arguments: Any):

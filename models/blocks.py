@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+ATTENTION_BUDGET = 2**27  # attention scores held at once while sampling; larger batches go through in parts
 
-def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Softmax attention over [R, heads, n, d]; all tokens see each other.
+
+def attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Softmax attention over [R, heads, n, d]; `bias`, which expands to [R, heads, n, n], is added to the scores.
 
     On CPUs explicit matrix products beat the fused kernel 1.3 to 4 times on the short sequences of this field
     (measured; see docs/log.md), and only they train fast in bf16.
     """
     if query.is_cuda:
-        return F.scaled_dot_product_attention(query, key, value)
+        return F.scaled_dot_product_attention(query, key, value, None if bias is None else bias.to(query.dtype))
     scores = query @ (key * key.shape[-1] ** -0.5).transpose(-1, -2)
-    return scores.softmax(dim=-1).to(value.dtype) @ value
+    if bias is not None:
+        scores = scores + bias
+    return _softmax(scores).to(value.dtype) @ value
+
+
+def _softmax(scores: Tensor) -> Tensor:
+    """Softmax over the last dimension.
+
+    Where that is shorter than the 16 lanes of AVX-512, torch's own does not use them and takes about 8 times as long;
+    over the first dimension of a transposed copy it does (measured; see docs/log.md).
+    """
+    keys = scores.shape[-1]
+    if keys >= 16:
+        return scores.softmax(dim=-1)
+    return scores.reshape(-1, keys).t().contiguous().softmax(dim=0).t().reshape(scores.shape)
+
+
+class Grid(NamedTuple):
+    """Where the tokens of all rows lie on lines within which they attend; places without a token hold zeros."""
+
+    place: Tensor  # [R * n] int64 in 0..lines*size-1, line by line
+    lines: int
+    size: int
 
 
 class ReZeroLayer(nn.Module):
@@ -24,6 +51,8 @@ class ReZeroLayer(nn.Module):
 
     def __init__(self, width: int, heads: int, feedforward: int):
         super().__init__()
+        if width % heads:
+            raise ValueError(f"width must be a multiple of heads, got width={width} and heads={heads}")
         self.heads = heads
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
@@ -31,10 +60,32 @@ class ReZeroLayer(nn.Module):
         self.narrow = nn.Linear(feedforward, width)
         self.scale = nn.Parameter(torch.zeros(()))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """[R, n, width] -> [R, n, width]"""
-        rows, n, width = x.shape
-        query, key, value = self.qkv(x).view(rows, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = attention(query, key, value).transpose(1, 2).reshape(rows, n, width)
+    def forward(self, x: Tensor, bias: Tensor | None = None, grid: Grid | None = None) -> Tensor:
+        """[R, n, width] -> [R, n, width]
+
+        Tokens attend to all of their row, or with `grid` to those in their line of it. `bias` expands to the scores,
+        [R, heads, n, n] or [lines, heads, size, size].
+        """
+        qkv = self.qkv(x)
+        if grid is not None:
+            empty = qkv.new_zeros(grid.lines * grid.size, qkv.shape[-1])
+            qkv = empty.index_copy(0, grid.place, qkv.flatten(0, 1)).view(grid.lines, grid.size, -1)
+        lines, size, _ = qkv.shape
+        query, key, value = qkv.view(lines, size, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = attention(query, key, value, bias).transpose(1, 2).reshape(lines, size, x.shape[-1])
+        if grid is not None:
+            mixed = mixed.flatten(0, 1).index_select(0, grid.place).view_as(x)
         x = x + self.scale * self.out(mixed)
         return x + self.scale * self.narrow(F.gelu(self.widen(x)))
+
+
+def in_parts(network: Callable[[Any, Any], Tensor], context: Any, state: Any, scores_per_row: int) -> Tensor:
+    """network(context, state), both NamedTuples of [R, ...]; without gradients in parts that fit ATTENTION_BUDGET."""
+    rows, part = state[0].shape[0], max(1, ATTENTION_BUDGET // scores_per_row)
+    if rows <= part or torch.is_grad_enabled():
+        return network(context, state)
+
+    def piece(tensors: Any, first: int) -> Any:
+        return type(tensors)(*(field[first : first + part] for field in tensors))
+
+    return torch.cat([network(piece(context, first), piece(state, first)) for first in range(0, rows, part)])

@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.blocks import ReZeroLayer
-from problems.tsp import Instance, State
-
-ATTENTION_BUDGET = 2**27  # attention scores held at once while sampling; larger batches go through in parts
+from models.blocks import ReZeroLayer, in_parts
+from models.frame import in_own_frame
+from problems.tsp import State
+from problems.tsp_types import Instance
 
 
 class BQ(nn.Module):
@@ -33,8 +33,6 @@ class BQ(nn.Module):
 
     def __init__(self, width: int, layers: int, heads: int, feedforward: int, own_frame: bool, successor_loss: float):
         super().__init__()
-        if width % heads:
-            raise ValueError(f"width must be a multiple of heads, got width={width} and heads={heads}")
         if successor_loss < 0:
             raise ValueError(f"successor_loss must be at least 0, got {successor_loss}")
         self.own_frame = own_frame
@@ -53,12 +51,10 @@ class BQ(nn.Module):
 
     def forward(self, context: Instance, state: State) -> Tensor:
         """Logits [R, N]; -inf on nodes that are not remaining."""
-        rows, n = state.remaining.shape
-        part = max(1, ATTENTION_BUDGET // (self.layers[0].heads * (n + 2) ** 2))
-        if rows > part and not torch.is_grad_enabled():
-            pieces = [slice(first, first + part) for first in range(0, rows, part)]
-            return torch.cat([self(Instance(context.coords[p]), State(*(x[p] for x in state))) for p in pieces])
+        tokens = state.remaining.shape[1] + 2
+        return in_parts(self._forward, context, state, scores_per_row=self.layers[0].heads * tokens**2)
 
+    def _forward(self, context: Instance, state: State) -> Tensor:
         return self._logits(context, state, self._embed(context, state))
 
     def imitate(self, context: Instance, state: State, rest: Tensor) -> tuple[Tensor, Tensor]:
@@ -94,21 +90,3 @@ class BQ(nn.Module):
         logits = self.head(x[:, 1:-1]).squeeze(-1).float()
         everywhere = torch.full(context.coords.shape[:2], -math.inf, device=logits.device)
         return everywhere.scatter(1, state.remaining, logits)
-
-
-def in_own_frame(points: Tensor) -> Tensor:
-    """Sub-problems [R, n+2, 2] with the origin at 0, the destination on the positive x axis, most of y above it.
-
-    Scaled so that the node farthest from the origin has distance 1. Where origin and destination coincide (the first
-    decision), the rotation stays as it is.
-    """
-    points = points - points[:, :1]
-    distance = points[:, -1].norm(dim=-1, keepdim=True)  # [R, 1] to the destination
-    cos = torch.where(distance > 0, points[:, -1, :1] / distance, 1.0)
-    sin = torch.where(distance > 0, points[:, -1, 1:] / distance, 0.0)
-    x = points[..., 0] * cos + points[..., 1] * sin
-    y = points[..., 1] * cos - points[..., 0] * sin
-    y = torch.where(y.sum(dim=1, keepdim=True) < 0, -y, y)
-    points = torch.stack([x, y], dim=-1)
-    reach = points.norm(dim=-1).amax(dim=1)[:, None, None]
-    return points / reach.where(reach > 0, 1.0)

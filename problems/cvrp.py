@@ -158,6 +158,10 @@ class CVRP:
         """The number of routes [n]."""
         return {"routes": decode(actions, actions.shape[1])[1].sum(dim=1)}
 
+    def size(self, instance: Instance) -> str:
+        """Customers"""
+        return str(instance.coords.shape[1] - 1)
+
     def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
         """Evaluation sets: a named standard set, a `.npz`, a CVRPLIB file or a folder of them."""
         return sets.load_cvrp(source, limit)

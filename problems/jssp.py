@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
-from problems.jssp_types import Instance, random_instances, schedule
-from problems.plots import plot_schedules
+from problems.gantt import plot_schedules
+from problems.jssp_types import Instance, Original, check_schedule, random_instances, schedule
 from problems.sets import jssp as sets
 
 
@@ -17,6 +17,7 @@ class State(NamedTuple):
     next_op: Tensor  # [R, J] int64 operations scheduled of each job; M when it is finished
     job_free: Tensor  # [R, J] end of the job's last scheduled operation
     machine_free: Tensor  # [R, M] end of the machine's last scheduled operation
+    remaining: Tensor  # [R, n] int64 operations to come, ascending; operation o of job j is j * M + o
 
 
 class JSSP:
@@ -25,11 +26,13 @@ class JSSP:
     Arguments:
         sizes: [jobs, machines] of the random training instances; `generate` draws one of them for all its instances
         validation_size: [jobs, machines] of the validation instances
+        chronological: imitate experts with their decisions in the order of the operations' starts. Many orders give
+            the same schedule; this one leaves the fewest for the policy to guess. Not in the paper (docs/log.md).
     """
 
     name = "jssp"
 
-    def __init__(self, sizes: list[list[int]], validation_size: list[int]):
+    def __init__(self, sizes: list[list[int]], validation_size: list[int], chronological: bool = False):
         for size in [*sizes, validation_size]:
             if len(size) != 2 or not all(isinstance(n, int) and n >= 1 for n in size) or size[0] * size[1] < 2:
                 raise ValueError(f"a size is [jobs, machines] with at least two operations, got {size}")
@@ -37,6 +40,7 @@ class JSSP:
             raise ValueError("sizes must list at least one [jobs, machines]")
         self.sizes = [tuple(size) for size in sizes]
         self.validation_size = tuple(validation_size)
+        self.chronological = chronological
 
     def generate(self, n: int, generator: torch.Generator) -> Instance:
         """n instances of one of the sizes: times uniform in 1..99, machines in a random order for each job."""
@@ -58,6 +62,7 @@ class JSSP:
             next_op=torch.zeros(rows, jobs, dtype=torch.int64, device=instance.times.device),
             job_free=instance.times.new_zeros(rows, jobs),
             machine_free=instance.times.new_zeros(rows, ops),
+            remaining=torch.arange(jobs * ops, device=instance.times.device).expand(rows, -1),
         )
 
     def step(self, instance: Instance, state: State, action: Tensor) -> State:
@@ -67,10 +72,14 @@ class JSSP:
         machine = instance.machines.flatten(1).gather(1, flat)
         begin = torch.maximum(state.job_free.gather(1, job), state.machine_free.gather(1, machine))
         end = begin + instance.times.flatten(1).gather(1, flat)  # both become z [GD, eq. 31-32]
+        # The remaining operations ascend, so those from this one on move up by one place.
+        place = (state.remaining < flat).sum(dim=1, keepdim=True)
+        kept = torch.arange(state.remaining.shape[1] - 1, device=action.device)
         return State(
             next_op=state.next_op.scatter(1, job, op + 1),
             job_free=state.job_free.scatter(1, job, end),
             machine_free=state.machine_free.scatter(1, machine, end),
+            remaining=state.remaining.gather(1, kept + (kept >= place)),
         )
 
     def mask(self, instance: Instance, state: State) -> Tensor:
@@ -83,9 +92,34 @@ class JSSP:
         start = schedule(instance.times, instance.machines, actions)
         return (start + instance.times).amax(dim=(1, 2))
 
+    def augment(
+        self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator
+    ) -> tuple[Instance, Tensor]:
+        """The same schedules, with their decisions in the order of the starts if `chronological`; ties at random."""
+        if not self.chronological:
+            return instance, actions
+        rows, jobs, ops = instance.times.shape
+        ties = torch.rand(rows, jobs * ops, generator=generator).to(actions.device).argsort(dim=1)
+        starts = schedule(instance.times, instance.machines, actions).flatten(1).gather(1, ties)
+        order = ties.gather(1, starts.argsort(dim=1, stable=True))
+        return instance, order // ops
+
     def solution(self, actions: Tensor) -> list[int]:
         """The jobs, from 0, in the order in which their operations are scheduled."""
         return actions.tolist()
+
+    def details(self, originals: Original, index: int, actions: Tensor) -> tuple[str, list[str], list[list[int]]]:
+        """The schedule in the instance's own units: file name, columns and a row per operation, all counted from 0."""
+        times, machines = originals.times[index, None], originals.machines[index, None]
+        start = schedule(times, machines, actions[None])
+        check_schedule(times, machines, start)
+        job, op = torch.meshgrid(*(torch.arange(n) for n in times.shape[1:]), indexing="ij")
+        rows = torch.stack([job, op, machines[0], start[0], (start + times)[0]], dim=-1).flatten(0, 1)
+        return "schedules.csv", ["job", "operation", "machine", "start", "end"], rows.tolist()
+
+    def size(self, instance: Instance) -> str:
+        """jobs x machines"""
+        return "x".join(map(str, instance.times.shape[1:]))
 
     def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
         """Evaluation sets: a named standard set, a `.npz`, a file in the standard or Taillard's format, a folder."""

@@ -115,6 +115,10 @@ class TSP:
         """The tour as node indices from 0, in the order of the input."""
         return [0, *actions.tolist()]
 
+    def size(self, instance: Instance) -> str:
+        """Nodes"""
+        return str(instance.coords.shape[1])
+
     def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
         """Evaluation sets: a named standard set, a `.npz`, a TSPLIB file or a folder of them."""
         return sets.load_tsp(source, limit)

@@ -16,11 +16,11 @@ LADDER = [
     {"interfaces", "gumbel", "memory", "precision", "files", "settings", "stopping"},
     {"seeding", "trie", "estimators", "checkpoint", "run_directory"},
     {"beam", "dataset"},
-    {"updates"},
+    {"updates", "references"},
     {"search"},
     {"methods", "workers", "contracts", "learner"},
     {"evaluation", "experts", "imitation", "validation", "pictures"},
-    {"self_improvement"},
+    {"self_improvement", "results"},
     {"terminal", "dashboard"},
 ]
 ALLOWED = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import shutil
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ def two_nearest_bound(coords: torch.Tensor) -> torch.Tensor:
 )
 def test_references_have_the_published_mean_and_belong_to_their_instances(source, limit, mean, reference):
     (benchmark,) = load_tsp(source, limit)
-    assert benchmark.reference == reference
+    assert set(benchmark.kinds) == {reference} and len(benchmark.kinds) == len(benchmark.names)
     assert benchmark.references.dtype == torch.float64
     assert benchmark.references.mean().item() == pytest.approx(mean, abs=6e-5)
     bound = two_nearest_bound(benchmark.instances.coords)
@@ -92,12 +93,12 @@ def test_a_set_that_differs_from_its_checksum_is_refused(monkeypatch, key):
 
 
 def test_validation_sets():
-    assert kool_tsp_validation(50, 1000).reference == "LKH"
+    assert kool_tsp_validation(50, 1000).kinds == ["LKH"] * 1000
     beyond = kool_tsp_validation(50, 1001)  # references are shipped for 1,000
-    assert beyond.reference is None and beyond.references.isnan().all() and len(beyond.references) == 1001
+    assert not any(beyond.kinds) and beyond.references.isnan().all() and len(beyond.references) == 1001
     assert torch.equal(beyond.instances.coords[:1000], kool_tsp_validation(50, 1000).instances.coords)
     other = kool_tsp_validation(10, 5)
-    assert other.reference is None and other.instances.coords.shape == (5, 10, 2)
+    assert other.kinds == [""] * 5 and other.instances.coords.shape == (5, 10, 2)
     assert torch.equal(other.instances.coords, kool_tsp_validation(10, 9).instances.coords[:5])
     (named,) = load_tsp("kool/tsp20-val", 3)
     mine = TSP(20).validation(3)
@@ -129,7 +130,7 @@ def test_tsplib_file_has_one_scale_for_the_network_and_its_own_for_the_cost(tmp_
     expected = torch.tensor([[0, 0], [1, 0], [1, 0.51], [0, 0.51]])
     assert torch.allclose(benchmark.instances.coords, expected[None], atol=1e-7)
     assert benchmark.true_cost(torch.tensor([0]), identity(benchmark)).tolist() == [40 + 20 + 40 + 20]  # nint(20.4)
-    assert benchmark.reference is None and benchmark.references.isnan().all()
+    assert benchmark.kinds == [""] and benchmark.references.isnan().all()
 
 
 @pytest.mark.parametrize("coords", [[(7, 7)] * 4, [(0, 0)] * 4])
@@ -151,17 +152,17 @@ def test_true_cost_checks_the_tours(tmp_path):
 
 def test_references_of_tsplib_files(tmp_path):
     (benchmark,) = load_tsp(str(DATA / "berlin52.tsp"), None)  # with its tour beside it
-    assert (benchmark.references.tolist(), benchmark.reference) == ([7542.0], "optimal (.opt.tour)")
+    assert (benchmark.references.tolist(), benchmark.kinds) == ([7542.0], ["optimal (.opt.tour)"])
     text = (DATA / "berlin52.tsp").read_text()
     alone = tmp_path / "b.tsp"
     alone.write_text(text)
     (benchmark,) = load_tsp(str(alone), None)  # by the NAME in the file
-    assert (benchmark.references.tolist(), benchmark.reference) == ([7542.0], "optimal (TSPLIB)")
+    assert (benchmark.references.tolist(), benchmark.kinds) == ([7542.0], ["optimal (TSPLIB)"])
     for changed in (text.replace("EUC_2D", "CEIL_2D"), text.replace("NAME: berlin52", "NAME: mine")):
         alone.write_text(changed)
-        assert load_tsp(str(alone), None)[0].reference is None
+        assert load_tsp(str(alone), None)[0].kinds == [""]
     write_tsp(alone, [(0, 0), (1, 0), (1, 1)], name="berlin52")  # another instance of that name
-    assert load_tsp(str(alone), None)[0].reference is None
+    assert load_tsp(str(alone), None)[0].kinds == [""]
 
 
 def test_reference_tour_need_not_be_optimal_but_must_fit(tmp_path):
@@ -184,7 +185,7 @@ def test_folder_gives_one_benchmark_per_size_in_ascending_order(tmp_path):
     small, large = load_tsp(str(tmp_path), None)
     assert (small.names, large.names) == (["c", "eil51"], ["berlin52"])
     assert small.references[0].isnan() and small.references[1] == 426
-    assert (small.reference, large.reference) == ("optimal (.opt.tour)", "optimal (TSPLIB)")
+    assert (small.kinds, large.kinds) == (["", "optimal (.opt.tour)"], ["optimal (TSPLIB)"])
     # Two metrics in one Benchmark, rows in any order: each costs what it costs alone.
     tours = torch.stack([torch.randperm(50, generator=torch.Generator().manual_seed(i)) + 1 for i in range(3)])
     (ceiled,), (rounded,) = load_tsp(str(tmp_path / "c.tsp"), None), load_tsp(str(tmp_path / "eil51.tsp"), None)
@@ -214,7 +215,7 @@ def test_npz_keeps_unit_squares_and_scales_others_by_one_factor(tmp_path, beyond
     np.savez(path, coords=coords, cost=[2.0, np.nan, 3.0], reference="my solver")
     (benchmark,) = load_tsp(str(path), None)
     assert benchmark.names == ["mine/0", "mine/1", "mine/2"]
-    assert benchmark.reference == "my solver"
+    assert benchmark.kinds == ["my solver", "", "my solver"]
     assert benchmark.references.isnan().tolist() == [False, True, False]
     seen = benchmark.instances.coords.numpy()
     assert np.array_equal(seen[[0, 2]], coords[[0, 2]].astype(np.float32))
@@ -231,9 +232,9 @@ def test_npz_keeps_unit_squares_and_scales_others_by_one_factor(tmp_path, beyond
 def test_npz_without_costs_has_no_reference(tmp_path):
     np.savez(tmp_path / "a.npz", coords=np.zeros((2, 3, 2), dtype=np.float32))
     (benchmark,) = load_tsp(str(tmp_path / "a.npz"), None)
-    assert benchmark.reference is None and benchmark.references.isnan().tolist() == [True, True]
+    assert benchmark.kinds == ["", ""] and benchmark.references.isnan().tolist() == [True, True]
     np.savez(tmp_path / "b.npz", coords=np.zeros((2, 3, 2)), cost=[1, 2])
-    assert load_tsp(str(tmp_path / "b.npz"), None)[0].reference == "cost of b.npz"
+    assert load_tsp(str(tmp_path / "b.npz"), None)[0].kinds == ["cost of b.npz"] * 2
 
 
 GOOD = np.full((2, 4, 2), 0.5)
@@ -281,3 +282,7 @@ def test_damaged_npz_are_refused(tmp_path):
         path.write_bytes(data)
         with pytest.raises(ValueError, match=r"bad\.npz is not a readable \.npz file"):
             load_tsp(str(path), None)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("coords", b"no array")
+    with pytest.raises(ValueError, match=r"bad\.npz is not a readable .*: it holds something other than arrays"):
+        load_tsp(str(path), None)

@@ -10,9 +10,10 @@ def lines(path: Path) -> list[tuple[int, str]]:
     data = path.read_bytes().replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     try:
         text = data.decode().removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise error(path, line, f"the file must be UTF-8 text, got byte 0x{data[error.start]:02x}") from None
+    except UnicodeDecodeError as undecodable:
+        place = undecodable.start
+        line = data.count(b"\n", 0, place) + 1
+        raise error(path, line, f"the file must be UTF-8 text, got byte 0x{data[place]:02x}") from None
     found = [(place, line.strip()) for place, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if not found:
         raise error(path, None, "the file is empty")

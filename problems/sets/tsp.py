@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -13,12 +12,21 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
-from problems.formats.tsplib import LARGEST_COORDINATE, TsplibInstance, read_tour, read_tsplib, tour_lengths
+from problems.formats.npz import costs_of, read_npz
+from problems.formats.tsplib import TsplibInstance, read_tour, read_tsplib, tour_lengths
 from problems.plane import into_unit_square
-from problems.sets.common import kinds_of, numbered, taken
+from problems.sets.common import (
+    DATA,
+    Library,
+    checked_coordinates,
+    load,
+    numbered,
+    shipped_costs,
+    taken,
+    verify,
+    walk_lengths,
+)
 from problems.tsp_types import Instance, Original, as_tours
-
-DATA = Path(__file__).parents[1] / "data"
 
 
 class Recipe(NamedTuple):
@@ -27,7 +35,7 @@ class Recipe(NamedTuple):
     seed: int
     count: int
     file: str
-    reference: str
+    kind: str  # of the costs in it
 
 
 KOOL_TEST = Recipe(1234, 10_000, "kool_tsp{}_seed1234.npz", "LKH")
@@ -61,87 +69,39 @@ def load_tsp(source: str, limit: int | None = None) -> list[Benchmark]:
         source: a key of NAMED_SETS, a `.npz` file, a TSPLIB file (any other file) or a folder of `.tsp` files.
         limit: how many instances to take from the front (of a folder: the first files by name), None for all.
     """
-    if source in NAMED_SETS:
-        recipe, num_nodes = NAMED_SETS[source]
-        return [_random_set(source, recipe, num_nodes, taken(limit, recipe.count, source))]
-    path = Path(source).expanduser()
-    if path.is_dir():
-        return _load_files(sorted(path.glob("*.tsp")), limit, f"{path}/*.tsp")
-    if path.suffix == ".npz" and path.is_file():
-        return [_load_npz(path, limit)]
-    if path.is_file():
-        return _load_files([path], limit, source)
-    kinds = "a .npz file, a TSPLIB file or a folder of .tsp files"
-    raise ValueError(f"unknown source {source!r}: neither one of {', '.join(NAMED_SETS)} nor the path of {kinds}")
+    named = {name: partial(_random_set, name, *NAMED_SETS[name]) for name in NAMED_SETS}
+    return load(source, limit, named, _load_npz, Library("TSPLIB", ".tsp", read_tsplib, _reference, _from_files))
 
 
 def kool_tsp_validation(num_nodes: int, n: int) -> Benchmark:
     """The first n of Kool's 10,000 validation instances, a recipe that holds for any number of nodes."""
-    name = f"kool/tsp{num_nodes}-val"
-    return _random_set(name, KOOL_VALIDATION, num_nodes, taken(n, KOOL_VALIDATION.count, name))
+    return _random_set(f"kool/tsp{num_nodes}-val", KOOL_VALIDATION, num_nodes, n)
 
 
-def _random_set(name: str, recipe: Recipe, num_nodes: int, n: int) -> Benchmark:
-    """The first n instances of a recipe, with references where the project ships them for all n."""
+def _random_set(name: str, recipe: Recipe, num_nodes: int, limit: int | None) -> Benchmark:
+    """The first instances of a recipe, with references where the project ships them for all of these."""
+    n = taken(limit, recipe.count, name)
     checksum = CHECKSUMS.get((recipe.seed, num_nodes))
     # Rows are drawn one after the other, so a set that nothing can be compared with need not be drawn in full.
     coords = np.random.RandomState(recipe.seed).uniform(size=(recipe.count if checksum else n, num_nodes, 2))
-    if checksum and (found := hashlib.sha256(coords.tobytes()).hexdigest()[:16]) != checksum:
-        raise ValueError(f"{name} must have the checksum {checksum}, this numpy {np.__version__} generated {found}")
-    costs = np.full(n, np.nan)
     if checksum:
-        with np.load(DATA / recipe.file.format(num_nodes), allow_pickle=False) as file:
-            costs = file["cost"][:n] if len(file["cost"]) >= n else costs
-    return _benchmark(numbered(name, n), coords[:n], ["EUCLIDEAN"] * n, costs, kinds_of(costs, recipe.reference))
+        verify(name, checksum, coords)
+    costs, kinds = shipped_costs(recipe.file.format(num_nodes), n, recipe.kind)
+    return _benchmark(numbered(name, n), coords[:n], ["EUCLIDEAN"] * n, costs, kinds)
 
 
 def _load_npz(path: Path, limit: int | None) -> Benchmark:
     """Instances from the array `coords` [n, N, 2], with costs to compare with in `cost` [n] (NaN: unknown)."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-    except Exception as error:  # a damaged archive can fail in any part of zipfile, zlib or numpy
-        raise ValueError(f"{path} is not a readable .npz file without pickled objects: {error}") from error
-    if "coords" not in arrays or not arrays.keys() <= {"coords", "cost", "reference"}:
-        raise ValueError(f"{path} must hold coords and may hold cost and reference, got {sorted(arrays)}")
-
-    coords = arrays["coords"]
-    shaped = coords.ndim == 3 and coords.shape[0] >= 1 and coords.shape[1] >= 3 and coords.shape[2] == 2
-    if not shaped or coords.dtype.kind not in "fiu":
-        shape = f"{coords.dtype} {list(coords.shape)}"
-        raise ValueError(f"{path}: coords must be numbers [n, N, 2] with n >= 1 and N >= 3, got {shape}")
-    coords = coords.astype(np.float64)
-    if not (np.abs(coords) <= LARGEST_COORDINATE).all():
-        row = int((~(np.abs(coords) <= LARGEST_COORDINATE)).any(axis=(1, 2)).argmax())
-        raise ValueError(f"{path}: coordinates must lie within +-{LARGEST_COORDINATE:g}, instance {row} does not")
-
-    cost = arrays.get("cost", np.full(len(coords), np.nan))
-    if cost.shape != coords.shape[:1] or cost.dtype.kind not in "fiu" or np.isinf(cost).any() or (cost < 0).any():
-        shape = f"{cost.dtype} {list(cost.shape)}"
-        raise ValueError(f"{path}: cost must be {len(coords)} numbers >= 0, or NaN where unknown, got {shape}")
-    reference = arrays.get("reference", np.array(f"cost of {path.name}"))
-    if reference.dtype.kind != "U" or reference.ndim != 0:
-        raise ValueError(f"{path}: reference must be one string, got {reference.dtype} {list(reference.shape)}")
+    arrays = read_npz(path, {"coords"}, {"cost", "reference"})
+    coords = checked_coordinates(path, arrays["coords"], 3, "N")
+    costs, kinds = costs_of(path, arrays, len(coords))
     n = taken(limit, len(coords), str(path))
-    return _benchmark(
-        numbered(path.stem, n), coords[:n], ["EUCLIDEAN"] * n, cost[:n], kinds_of(cost[:n], str(reference))
-    )
+    return _benchmark(numbered(path.stem, n), coords[:n], ["EUCLIDEAN"] * n, costs[:n], kinds[:n])
 
 
-def _load_files(paths: list[Path], limit: int | None, source: str) -> list[Benchmark]:
-    """One Benchmark per size, in ascending order of size, from the first `limit` TSPLIB files."""
-    if not paths:
-        raise ValueError(f"there are no files {source}")
-    by_size: dict[int, list[tuple[TsplibInstance, float, str]]] = {}
-    for path in paths[: taken(limit, len(paths), source)]:
-        instance = read_tsplib(path)
-        by_size.setdefault(len(instance.coords), []).append((instance, *_reference(path, instance)))
-    benchmarks = []
-    for _, group in sorted(by_size.items()):
-        instances, costs, labels = zip(*group, strict=True)
-        names, coords, metrics = (list(column) for column in zip(*instances, strict=True))
-        benchmarks.append(_benchmark(names, np.stack(coords), metrics, np.array(costs), list(labels)))
-    return benchmarks
+def _from_files(instances: list[TsplibInstance], costs: np.ndarray, kinds: list[str]) -> Benchmark:
+    names, coords, metrics = zip(*instances, strict=True)
+    return _benchmark(list(names), np.stack(coords), list(metrics), costs, kinds)
 
 
 def _reference(path: Path, instance: TsplibInstance) -> tuple[float, str]:
@@ -182,10 +142,5 @@ def _benchmark(
 
 def _true_cost(original: Original, index: Tensor, actions: Tensor) -> Tensor:
     """Lengths [m] of the tours 0, actions [m, N-1], of the instances `index` [m], on the CPU, which has float64."""
-    coords, metrics = original
-    index, tours = index.cpu(), as_tours(actions.cpu(), coords.shape[1])
-    lengths = torch.empty(len(index), dtype=torch.float64)
-    for metric in set(metrics):
-        rows = torch.tensor([metrics[i] == metric for i in index.tolist()], dtype=torch.bool)
-        lengths[rows] = tour_lengths(coords[index[rows]], tours[rows], metric)
-    return lengths
+    tours = as_tours(actions.cpu(), original.coords.shape[1])
+    return walk_lengths(*original, index.cpu(), tours)

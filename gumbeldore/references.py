@@ -1,0 +1,62 @@
+"""Reference costs that a user brings along."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+from gumbeldore.interfaces import Benchmark
+
+COLUMNS = ["name", "cost", "kind"]
+
+
+def read_table(path: Path) -> dict[str, tuple[float, str]]:
+    """Cost and kind by instance name, from a `.csv` with the columns name, cost and, if wanted, kind.
+
+    Raises ValueError naming file, line and rule.
+    """
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = csv.DictReader(file, skipinitialspace=True)
+            columns = rows.fieldnames or []
+            if not {"name", "cost"} <= set(columns) <= set(COLUMNS):
+                raise ValueError(f"{path}, line 1: the columns must be name, cost and, if wanted, kind; got {columns}")
+            table: dict[str, tuple[float, str]] = {}
+            for row in rows:
+                where = f"{path}, line {rows.line_num}"
+                if None in row or None in row.values():
+                    raise ValueError(f"{where}: a row has as many values as there are columns, {len(columns)}")
+                if row["name"] in table:
+                    raise ValueError(f"{where}: {row['name']} is given twice")
+                table[row["name"]] = _cost(where, row["cost"]), row.get("kind") or path.name
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} is not a text of comma-separated values: {error}") from None
+    except OSError as error:
+        raise ValueError(f"references={path}: {error.strerror}") from None
+    return table
+
+
+def with_table(benchmarks: list[Benchmark], table: dict[str, tuple[float, str]], source: str) -> list[Benchmark]:
+    """Benchmarks with the table's references in place of their own. Raises ValueError if it names no instance."""
+    names = {name for benchmark in benchmarks for name in benchmark.names}
+    if not names & table.keys():
+        raise ValueError(f"{source} names none of the instances; the first is {next(iter(benchmarks[0].names))}")
+    changed = []
+    for benchmark in benchmarks:
+        references, kinds = benchmark.references.clone(), list(benchmark.kinds)
+        for place, name in enumerate(benchmark.names):
+            if name in table:
+                references[place], kinds[place] = table[name]
+        changed.append(benchmark._replace(references=references, kinds=kinds))
+    return changed
+
+
+def _cost(where: str, word: str) -> float:
+    try:
+        cost = float(word)
+    except ValueError:
+        cost = math.nan
+    if not (math.isfinite(cost) and cost > 0):
+        raise ValueError(f"{where}: a cost must be a number above 0, got {word!r}")
+    return cost

@@ -1,0 +1,103 @@
+"""BQ for the CVRP: a transformer over what is left of the problem [Drakulic et al. 2023; GD, appendix C.2]."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from models.blocks import ReZeroLayer, in_parts
+from models.frame import in_own_frame
+from problems.cvrp import State
+from problems.cvrp_types import Instance, decode
+
+
+class BQ(nn.Module):
+    """Logits of the next customer, directly or via the depot, from [origin, remaining customers, depot].
+
+    Only the customers looked at (`State.near`) are fed, and there is no positional encoding. Each token knows its
+    place, its demand and the capacity left, both in units of the capacity.
+
+    Arguments:
+        width: of the embeddings; a multiple of heads
+        layers, heads, feedforward: of the transformer
+        own_frame: express the nodes in the sub-problem's own frame: the policy does not change when the instance is
+            moved, rotated, mirrored or scaled (in the depot: moved or scaled). Not in the paper.
+        neighbour_loss: weight of a further training loss: every node also points at its two neighbours on its route
+            of the expert's solution, which teaches far more decisions per example than one. 0 leaves it out, as the
+            paper does.
+    """
+
+    def __init__(self, width: int, layers: int, heads: int, feedforward: int, own_frame: bool, neighbour_loss: float):
+        super().__init__()
+        if neighbour_loss < 0:
+            raise ValueError(f"neighbour_loss must be at least 0, got {neighbour_loss}")
+        self.own_frame = own_frame
+        self.neighbour_loss = neighbour_loss
+        self.embed = nn.Linear(4, width)
+        self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
+        self.depot = nn.Parameter(torch.randn(width) * width**-0.5)
+        self.layers = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(layers)])
+        self.head = nn.Linear(width, 2)
+        if neighbour_loss:
+            self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
+
+    def encode(self, instance: Instance) -> Instance:
+        """Nothing is worth keeping: the embedding of a few numbers is cheaper to compute than to gather."""
+        return instance
+
+    def forward(self, context: Instance, state: State) -> Tensor:
+        """Logits [R, 2N]; -inf on customers that are not looked at."""
+        tokens = state.near.shape[1] + 2
+        return in_parts(self._forward, context, state, scores_per_row=self.layers[0].heads * tokens**2)
+
+    def _forward(self, context: Instance, state: State) -> Tensor:
+        return self._logits(context, state, self._embed(context, state))
+
+    def imitate(self, context: Instance, state: State, rest: Tensor) -> tuple[Tensor, Tensor]:
+        """The logits, and the weighted neighbour loss on the expert's way through the rest [R, n]."""
+        x = self._embed(context, state)
+        loss = x.new_zeros(())
+        if self.neighbour_loss:
+            loss = self.neighbour_loss * self._neighbour_loss(state, x, rest, context.coords.shape[1] - 1)
+        return self._logits(context, state, x), loss
+
+    def _embed(self, context: Instance, state: State) -> Tensor:
+        """The transformed tokens [R, n+2, width]."""
+        nodes = torch.cat([state.origin[:, None], state.near, torch.zeros_like(state.origin[:, None])], dim=1)
+        points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, n+2, 2]
+        if self.own_frame:
+            points = in_own_frame(points)
+        capacity = context.capacity[:, None].float()
+        demand = context.demands.gather(1, nodes) / capacity
+        left = (state.left[:, None] / capacity).expand_as(demand)
+        with torch.autocast(points.device.type, enabled=False):  # float32: bf16 would blur neighbours
+            x = self.embed(torch.cat([points, demand[..., None], left[..., None]], dim=2))
+        x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.depot], dim=1)
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+    def _logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
+        rows, num_nodes = context.demands.shape
+        logits = self.head(x[:, 1:-1]).float().mT  # [R, 2, n]
+        everywhere = torch.full((rows, 2, num_nodes - 1), -math.inf, device=logits.device)
+        return everywhere.scatter(2, (state.near - 1)[:, None].expand_as(logits), logits).flatten(1)
+
+    def _neighbour_loss(self, state: State, x: Tensor, rest: Tensor, num_customers: int) -> Tensor:
+        """Cross-entropy of each customer's two neighbours, and of the origin's successor, half a point each."""
+        customers, via_depot = decode(rest, num_customers)
+        rows, n = customers.shape
+        # Tokens 0..n are the origin and the customers, the depot is token n + 1; targets are tokens 1..n+1.
+        place = torch.searchsorted(state.near.contiguous(), customers.contiguous()) + 1  # [R, n]; near ascends
+        depot = torch.full_like(place[:, :1], n + 1)
+        before = torch.where(via_depot, n + 1, torch.cat([torch.zeros_like(depot), place[:, :-1]], dim=1))
+        after = torch.cat([torch.where(via_depot, n + 1, place), depot], dim=1)  # [R, n+1] of the origin, then of all
+        tokens = torch.cat([torch.zeros_like(depot), place], dim=1)  # [R, n+1] in the expert's order
+        scores = (self.query(x) @ self.key(x).mT).float() * x.shape[-1] ** -0.5  # [R, n+2, n+2]
+        itself = torch.eye(n + 2, dtype=torch.bool, device=x.device)
+        logs = scores.masked_fill(itself, -math.inf).log_softmax(dim=2)
+        backwards = logs[:, :, :].gather(1, place[..., None].expand(-1, -1, n + 2)).gather(2, before[..., None])
+        forwards = logs.gather(1, tokens[..., None].expand(-1, -1, n + 2)).gather(2, after[..., None])
+        return -(backwards.mean() + forwards.mean()) / 2

@@ -1,0 +1,147 @@
+"""The network for the JSSP: attention within jobs and within machines in turn [GD, appendix C.3]."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.blocks import Grid, ReZeroLayer
+from problems.jssp import State
+from problems.jssp_types import Instance
+
+UNIT = 100.0  # times are divided by it [GD, eq. 33]
+DENSE = 2  # full attention costs less up to this many times the scores of the grid (measured; see docs/log.md)
+HIDDEN = -1e9  # a score that no softmax sees; finite, since all operations of a job may be hidden
+
+
+class JobShop(nn.Module):
+    """Logits of the next job from all operations that are not scheduled yet.
+
+    Every job visits every machine once, so the operations are a grid [J, M], and the operations of a machine are the
+    columns of the grid sorted by machine: attention within machines is attention within the rows of [M, J]. A step
+    costs J * M * (J + M) scores instead of (J * M)^2.
+
+    The policy does not change when jobs or machines are numbered otherwise.
+
+    Arguments:
+        width: of the embeddings; a multiple of heads
+        blocks: pairs of a job-wise and a machine-wise layer, followed by one layer over the jobs
+        heads, feedforward: of every layer
+        lookahead: give each operation also its earliest possible start and the work that its job has after it. Not
+            in the paper, which gives every operation the earliest start of its job's next one (docs/log.md).
+        order_loss: weight of a further training loss: of every two unscheduled operations of a machine, which is
+            first in the expert's schedule. 0 leaves it out, as the paper does.
+    """
+
+    def __init__(self, width: int, blocks: int, heads: int, feedforward: int, lookahead: bool, order_loss: float):
+        super().__init__()
+        if order_loss < 0:
+            raise ValueError(f"order_loss must be at least 0, got {order_loss}")
+        self.lookahead = lookahead
+        self.order_loss = order_loss
+        self.embed = nn.Linear(5 if lookahead else 2, width)
+        self.job_wise = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(blocks)])
+        self.machine_wise = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(blocks)])
+        self.between_jobs = ReZeroLayer(width, heads, feedforward)
+        self.head = nn.Linear(width, 1)
+        if order_loss:
+            self.earlier, self.later = nn.Linear(width, width), nn.Linear(width, width)
+
+    def encode(self, instance: Instance) -> Instance:
+        return instance
+
+    def forward(self, context: Instance, state: State) -> Tensor:
+        """Logits [R, J]; those of finished jobs mean nothing."""
+        return self._logits(context, state, self._operations(context, state))
+
+    def imitate(self, context: Instance, state: State, rest: Tensor) -> tuple[Tensor, Tensor]:
+        """The logits, and the weighted loss on the order of operations in the expert's `rest` [R, n]."""
+        x = self._operations(context, state)
+        loss = x.new_zeros(())
+        if self.order_loss:
+            loss = self.order_loss * self._order_loss(context, state, x, rest)
+        return self._logits(context, state, x), loss
+
+    def _operations(self, instance: Instance, state: State) -> Tensor:
+        """The transformed operations that remain [R, n, width]."""
+        ops = instance.times.shape[2]
+        with torch.autocast(instance.times.device.type, enabled=False):
+            x = self.embed(self._features(instance, state))
+            x = x + positions(ops, x.shape[-1], x.device)[state.remaining % ops]
+        along, across = neighbourhoods(instance, state, self.between_jobs.heads)
+        for job_wise, machine_wise in zip(self.job_wise, self.machine_wise, strict=True):
+            x = machine_wise(job_wise(x, *along), *across)
+        return x
+
+    def _features(self, instance: Instance, state: State) -> Tensor:
+        """[R, n, 2]: processing times, and the earliest start of the job's next operation [GD, eq. 33]."""
+        ops = instance.times.shape[2]
+        next_op = state.next_op.clamp(max=ops - 1)[..., None]  # of a finished job: any, it is not used
+        machine = instance.machines.gather(2, next_op).squeeze(2)
+        start = torch.maximum(state.job_free, state.machine_free.gather(1, machine))  # [R, J]
+        now = start.masked_fill(state.next_op == ops, torch.inf).amin(dim=1, keepdim=True)
+        job = state.remaining // ops
+        times, start = instance.times.flatten(1).gather(1, state.remaining), (start - now).gather(1, job)
+        features = [times, start]
+        if self.lookahead:
+            through = times.cumsum(dim=1)  # within a job, differences of it are the work in between
+            left = torch.zeros_like(state.job_free).scatter_add_(1, job, times)  # [R, J]
+            before = through - times - (left.cumsum(dim=1) - left).gather(1, job)
+            free = (state.machine_free - now).gather(1, instance.machines.flatten(1).gather(1, state.remaining))
+            features += [start + before, left.gather(1, job) - before - times, free.clamp(min=0.0)]
+        return torch.stack(features, dim=-1) / UNIT
+
+    def _logits(self, instance: Instance, state: State, x: Tensor) -> Tensor:
+        jobs, ops = instance.times.shape[1:]
+        left = ops - state.next_op  # [R, J] operations of each job
+        first = (left.cumsum(dim=1) - left).clamp(max=x.shape[1] - 1)  # where its next one is; if finished: anywhere
+        heads = x.gather(1, first[..., None].expand(-1, -1, x.shape[-1]))  # [R, J, width]
+        heads = self.between_jobs(heads, torch.where(left == 0, HIDDEN, 0.0)[:, None, None, :])
+        return self.head(heads).squeeze(-1).float()
+
+    def _order_loss(self, instance: Instance, state: State, x: Tensor, rest: Tensor) -> Tensor:
+        """Cross-entropy of which of two operations of a machine the expert schedules first."""
+        rows, jobs, ops = instance.times.shape
+        # The operation each remaining decision schedules: the k-th time its job occurs, k on from next_op.
+        one_hot = F.one_hot(rest, jobs)  # [R, n, J]
+        op = (one_hot.cumsum(dim=1) * one_hot).sum(dim=2) - 1 + state.next_op.gather(1, rest)
+        order = (rest * ops + op).argsort(dim=1)  # [R, n] when each open operation is scheduled
+        scores = (self.earlier(x) @ self.later(x).mT).float() * x.shape[-1] ** -0.5
+        scores = scores - scores.mT
+        machine = instance.machines.flatten(1).gather(1, state.remaining)
+        pairs = (machine[:, :, None] == machine[:, None, :]) & (order[:, :, None] < order[:, None, :])
+        return (F.softplus(-scores) * pairs).sum() / pairs.sum().clamp(min=1)
+
+
+def hidden(grid: Grid) -> Tensor:
+    """Bias [lines, 1, 1, size] that hides the places without a token."""
+    bias = torch.full((grid.lines * grid.size,), HIDDEN, device=grid.place.device)
+    return bias.index_fill(0, grid.place, 0.0).view(grid.lines, 1, 1, grid.size)
+
+
+def neighbourhoods(instance: Instance, state: State, heads: int) -> list[tuple[Tensor, Grid | None]]:
+    """Bias and grid of attention within jobs and within machines, for the operations that remain.
+
+    On a grid of one line per job (or machine) that is J * M * (J + M) scores in all. Where few operations remain, the
+    scores of all pairs, with those apart hidden, are as many and need no grid: the result is the same.
+    """
+    rows, jobs, ops = instance.times.shape
+    job, index = state.remaining // ops, state.remaining % ops
+    machine = instance.machines.flatten(1).gather(1, state.remaining)
+    slope = 2.0 ** (-8.0 / heads * torch.arange(1, heads + 1, device=job.device))
+    if state.remaining.shape[1] ** 2 <= DENSE * jobs * ops * (jobs + ops):
+        apart = [torch.where(group[:, :, None] == group[:, None, :], 0.0, HIDDEN)[:, None] for group in (job, machine)]
+        return [(apart[0] + slope[:, None, None] * index[:, None, None, :], None), (apart[1], None)]
+    row = torch.arange(rows, device=job.device)[:, None] * (jobs * ops)
+    lines = Grid((row + state.remaining).flatten(), rows * jobs, ops)
+    columns = Grid((row + machine * jobs + job).flatten(), rows * ops, jobs)
+    later = slope[:, None, None] * torch.arange(ops, device=job.device)
+    return [(hidden(lines) + later, lines), (hidden(columns), columns)]
+
+
+def positions(count: int, width: int, device: torch.device) -> Tensor:
+    """Sinusoidal encoding [count, width] of an operation's index in its job [Vaswani et al. 2017]."""
+    rate = torch.exp(torch.arange(0, width, 2, device=device) * (-torch.log(torch.tensor(10_000.0)) / width))
+    angle = torch.arange(count, device=device)[:, None] * rate
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :width]

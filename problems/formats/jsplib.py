@@ -1,0 +1,141 @@
+"""Reading files of the job shop scheduling problem: the standard format of OR-Library and JSPLIB, and Taillard's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from problems.formats.text import error, lines, number, short
+
+LARGEST_TOTAL = 10**12  # of all times of an instance: 99 times any start time is exact in int64 and in float64
+LARGEST_COUNT = 10**6  # of jobs and of machines
+TITLE = "nb of jobs, nb of machines, time seed, machine seed, upper bound, lower bound"  # of Taillard's own files
+
+Row = tuple[int, list[str]]  # line number and words of a line
+
+
+class JsspInstance(NamedTuple):
+    name: str
+    times: np.ndarray  # [J, M] int64 processing times >= 0, in the order of each job's operations
+    machines: np.ndarray  # [J, M] int64, a permutation of 0..M-1 for each job
+
+
+def read_jssp(path: str | Path) -> JsspInstance:
+    """The instance in a file, named like the file; lines that begin with # are remarks.
+
+    Standard format: `jobs machines`, then one row per job of pairs `machine time`, with machines from 0.
+    Taillard's format: `jobs machines`, which his own four further numbers may follow, then one row of times per job,
+    then one row of machines per job, from 1; headings as in his files may stand above the three parts.
+    The number of words in a row tells the formats apart. Raises ValueError with file, line and rule for anything else.
+    """
+    path = Path(path)
+    rows = [(line, text.split()) for line, text in lines(path) if not text.startswith("#")]
+    titles = [place for place, (_, words) in enumerate(rows) if _says(words, TITLE)]
+    if titles not in ([], [0]):
+        raise error(path, rows[titles[-1]][0], "one instance per file is supported, this line begins another")
+    rows = rows[len(titles) :]
+    if not rows:
+        raise error(path, None, "there is no line `jobs machines`")
+    jobs, ops, extended = _sizes(path, *rows[0])
+    body, headed = _without_headings(path, rows[1:], jobs)
+    read = _taillard if titles or extended or headed or _has_narrow_rows(path, body, ops) else _standard
+    times, machines = read(path, body, jobs, ops)
+    total = sum(map(sum, times))  # Python's integers, which cannot overflow
+    if total > LARGEST_TOTAL:
+        raise error(path, None, f"the times of all operations may add up to {LARGEST_TOTAL:g}, got {total:g}")
+    return JsspInstance(path.stem, np.array(times, dtype=np.int64), np.array(machines, dtype=np.int64))
+
+
+def _sizes(path: Path, line: int, words: list[str]) -> tuple[int, int, bool]:
+    """Jobs, machines, and whether the four further numbers of Taillard's files follow."""
+    if len(words) not in (2, 6):
+        rule = "the first line must be `jobs machines` (in Taillard's files with four further numbers)"
+        raise error(path, line, f"{rule}, got {short(' '.join(words))}")
+    jobs, ops, *_ = [number(path, line, word, int, "a number of the first line") for word in words]
+    if jobs < 1 or ops < 1 or jobs * ops < 2 or max(jobs, ops) > LARGEST_COUNT:
+        rule = f"jobs and machines must be 1..{LARGEST_COUNT}, with two operations at least"
+        raise error(path, line, f"{rule}, got {short(' '.join(words[:2]))}")
+    return jobs, ops, len(words) == 6
+
+
+def _without_headings(path: Path, rows: list[Row], jobs: int) -> tuple[list[Row], bool]:
+    """The rows without the lines `Times` and `Machines`, and whether these were there."""
+    headings = [(i, row) for i, row in enumerate(rows) if _says(row[1], "times") or _says(row[1], "machines")]
+    if not headings:
+        return rows, False
+    expected = {0: "times", jobs + 1: "machines"}
+    for i, (line, words) in headings:
+        if i not in expected or not _says(words, expected[i]):
+            rule = f"`Times` and `Machines` must stand above {jobs} rows each"
+            raise error(path, line, f"{rule}, {short(words[0])} does not")
+    if len(headings) != 2:
+        raise error(path, None, f"`Times` and `Machines` must stand above {jobs} rows each, one is missing")
+    return [row for i, row in enumerate(rows) if i not in expected], True
+
+
+def _has_narrow_rows(path: Path, rows: list[Row], ops: int) -> bool:
+    """Whether the first row is one of Taillard's, of one number per operation, not of the standard's two."""
+    width = len(rows[0][1]) if rows else 2 * ops
+    if width not in (ops, 2 * ops):
+        rule = f"for {ops} machines a row has {2 * ops} numbers in the standard format and {ops} in Taillard's"
+        raise error(path, rows[0][0], f"{rule}, got {width}")
+    return width == ops
+
+
+def _standard(path: Path, rows: list[Row], jobs: int, ops: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Times and machines of rows of pairs."""
+    times, machines = [], []
+    for line, words in _checked(path, rows, jobs, 2 * ops, f"{ops} pairs `machine time`"):
+        machines.append(_order(path, line, words[0::2], first=0))
+        times.append(_times(path, line, words[1::2]))
+    return times, machines
+
+
+def _taillard(path: Path, rows: list[Row], jobs: int, ops: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Times and machines of two matrices, one below the other."""
+    rows = _checked(path, rows, 2 * jobs, ops, f"{ops} times, then of {ops} machines")
+    times = [_times(path, line, words) for line, words in rows[:jobs]]
+    machines = [_order(path, line, words, first=1) for line, words in rows[jobs:]]
+    return times, machines
+
+
+def _checked(path: Path, rows: list[Row], count: int, width: int, what: str) -> list[Row]:
+    """The rows, if there are `count` of `width` words each. Nothing is allocated by these numbers before."""
+    for place, (line, words) in enumerate(rows, start=1):
+        if place > count:
+            raise error(path, line, f"nothing may follow the {count} rows, got {short(' '.join(words))}")
+        if len(words) != width:
+            raise error(path, line, f"expected a row of {what}: {width} numbers, got {len(words)}")
+    if len(rows) < count:
+        raise error(path, None, f"expected {count} rows of {what}, the file has {len(rows)}")
+    return rows
+
+
+def _times(path: Path, line: int, words: Sequence[str]) -> list[int]:
+    times = [number(path, line, word, int, "a processing time") for word in words]
+    for time, word in zip(times, words, strict=True):
+        if not 0 <= time <= LARGEST_TOTAL:
+            raise error(path, line, f"processing times must be 0..{LARGEST_TOTAL:g}, got {short(word)}")
+    return times
+
+
+def _order(path: Path, line: int, words: Sequence[str], first: int) -> list[int]:
+    """The machines of a job, counted from 0, of a file that counts them from `first`."""
+    machines = [number(path, line, word, int, "a machine") - first for word in words]
+    ops, other = len(machines), 1 - first
+    if sorted(machines) == list(range(ops)):
+        return machines
+    if sorted(machines) == list(range(other - first, other - first + ops)):
+        raise error(path, line, f"machines are counted from {first} here; this file seems to count from {other}")
+    for machine, word in zip(machines, words, strict=True):
+        if not 0 <= machine < ops:
+            raise error(path, line, f"machines are {first}..{ops - 1 + first} here, got {short(word)}")
+    twice = next(machine for machine in machines if machines.count(machine) > 1)
+    raise error(path, line, f"a job must visit each machine once, here it visits {twice + first} twice")
+
+
+def _says(words: list[str], text: str) -> bool:
+    return " ".join(words).lower() == text

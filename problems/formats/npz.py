@@ -1,0 +1,53 @@
+"""Reading `.npz` files of the user: the arrays they must and may hold, and the costs that come with instances."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+
+def read_npz(path: Path, required: set[str], optional: set[str]) -> dict[str, np.ndarray]:
+    """The arrays of a file that holds all of `required`, any of `optional` and no others.
+
+    Raises ValueError that names the file for a damaged archive, pickled objects, and missing or unknown arrays.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            names = set(file.files)
+            fits = required <= names <= required | optional
+            arrays = {name: file[name] for name in names if fits}  # unknown arrays take no memory
+        if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+            raise ValueError("it holds something other than arrays")  # numpy gives the bytes of other members
+    except Exception as error:  # a damaged archive can fail in any part of zipfile, zlib or numpy
+        raise ValueError(f"{path} is not a readable .npz file without pickled objects: {error}") from error
+    if not fits:
+        raise ValueError(f"{path} must hold {_listed(required)} and may hold {_listed(optional)}, got {sorted(names)}")
+    return arrays
+
+
+def costs_of(path: Path, arrays: dict[str, np.ndarray], n: int) -> tuple[np.ndarray, list[str]]:
+    """Reference costs [n] float64 from the optional array `cost` (NaN: unknown), and the kind of each.
+
+    The kind is the optional string `reference`, by default the name of the file; it is empty where the cost is unknown.
+    """
+    costs = arrays.get("cost", np.full(n, np.nan))
+    if costs.shape != (n,) or costs.dtype.kind not in "fiu" or np.isinf(costs).any() or (costs < 0).any():
+        shape = f"{costs.dtype} {list(costs.shape)}"
+        raise ValueError(f"{path}: cost must be {n} numbers >= 0, or NaN where unknown, got {shape}")
+    kind = arrays.get("reference", np.array(f"cost of {path.name}"))
+    if kind.dtype.kind != "U" or kind.ndim != 0:
+        raise ValueError(f"{path}: reference must be one string, got {kind.dtype} {list(kind.shape)}")
+    costs = costs.astype(np.float64)
+    return costs, kinds_of(costs, str(kind))
+
+
+def kinds_of(costs: np.ndarray, kind: str) -> list[str]:
+    """`kind` for each known reference cost [n], empty where it is NaN."""
+    return ["" if np.isnan(cost) else kind for cost in costs]
+
+
+def _listed(names: set[str]) -> str:
+    """The names as a text: `a, b and c`."""
+    *head, last = sorted(names)
+    return f"{', '.join(head)} and {last}" if head else last

@@ -1,0 +1,139 @@
+"""What files in the manner of TSPLIB share: a header of keywords, data sections, lines that each belong to a node."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from problems.formats.text import error, lines, number, short
+
+LARGEST_COORDINATE = 1e12  # beyond it the rounding of an edge to a whole number would lose digits in float64
+
+Header = dict[str, tuple[int, str]]  # keyword -> line number, value
+
+
+class Content(NamedTuple):
+    header: Header
+    rows: dict[str, list[tuple[int, list[str]]]]  # section -> line number and words of each of its lines
+
+
+def read_content(
+    path: Path,
+    sections: Collection[str],
+    required: dict[str, Collection[str]],
+    optional: Collection[str] | None = None,
+) -> Content:
+    """The header and the data sections of a file.
+
+    Arguments:
+        sections: the keywords of the data sections, all of which must be there and no others.
+        required: the keywords the header must have, each with the values supported (empty: any).
+        optional: the other keywords it may have, None for any.
+    """
+    header: Header = {}
+    rows: dict[str, list[tuple[int, list[str]]]] = {}
+    section = None  # None until the first one begins
+    ended = False
+    for line, text in lines(path):
+        bare = text.rstrip(": \t")
+        if ended:
+            raise error(path, line, f"nothing may follow EOF, got {short(text)}")
+        elif bare == "EOF":
+            ended = True
+        elif bare.endswith("_SECTION"):
+            if bare not in sections or bare in rows:
+                raise error(path, line, f"supported data sections: {', '.join(sections)}, once; got {short(bare)}")
+            section = bare
+            rows[section] = []
+        elif section is not None:
+            rows[section].append((line, text.split()))
+        else:
+            keyword, value = _keyword(path, line, text, header, required)
+            if optional is not None and keyword not in {*required, *optional}:
+                raise error(path, line, f"the keyword {short(keyword)} is not supported")
+            header[keyword] = (line, value)
+    missing = [keyword for keyword in required if keyword not in header]
+    if missing:
+        raise error(path, None, f"the header lacks {', '.join(missing)}")
+    absent = [keyword for keyword in sections if keyword not in rows]
+    if absent:
+        raise error(path, None, f"there is no {', '.join(absent)}")
+    return Content(header, rows)
+
+
+def _keyword(path: Path, line: int, text: str, header: Header, required: dict[str, Collection[str]]) -> tuple[str, str]:
+    """The keyword and the value in `KEYWORD: value`."""
+    keyword, colon, value = (part.strip() for part in text.partition(":"))
+    if not colon:
+        raise error(path, line, f"a header line is `KEYWORD: value`, got {short(text)}")
+    if keyword in header and keyword != "COMMENT":
+        raise error(path, line, f"{keyword} was already given in line {header[keyword][0]}")
+    supported = required.get(keyword)
+    if supported and first_word(value) not in supported:
+        raise error(path, line, f"{keyword} must be one of {', '.join(supported)}, got {short(value)}")
+    return keyword, value
+
+
+def name_of(path: Path, header: Header, suffix: str) -> str:
+    """The NAME of an instance, to which some files add their suffix; without one, that of the file."""
+    return header.get("NAME", (0, ""))[1].removesuffix(suffix) or path.stem
+
+
+def first_word(value: str) -> str:
+    """The value without the remark that some files of TSPLIB put behind it."""
+    return value.split()[0] if value else ""
+
+
+def check_count(path: Path, header: Header, section: str, count: int) -> None:
+    """Refuses a `section` that has `count` nodes, if DIMENSION is given and says otherwise."""
+    if "DIMENSION" in header:  # nothing is allocated by it
+        line, word = header["DIMENSION"]
+        num_nodes = number(path, line, word, int, "DIMENSION")
+        if num_nodes != count:
+            raise error(path, line, f"DIMENSION is {num_nodes}, but {section} has {count} nodes")
+
+
+def node_coordinates(path: Path, content: Content) -> np.ndarray:
+    """The coordinates [N, 2] float64 in NODE_COORD_SECTION."""
+    coords = np.empty((len(content.rows["NODE_COORD_SECTION"]), 2))
+    for line, node, words in node_lines(path, content, "NODE_COORD_SECTION", "id x y"):
+        coords[node] = [_coordinate(path, line, word) for word in words]
+    return coords
+
+
+def node_lines(path: Path, content: Content, section: str, form: str) -> Iterator[tuple[int, int, list[str]]]:
+    """For each line of a section with one line per node: its number, its node from 0, its words after the id.
+
+    Arguments:
+        form: the words of a line, e.g. "id x y".
+    """
+    rows = content.rows[section]
+    check_count(path, content.header, section, len(rows))
+    seen = set()
+    for line, words in rows:
+        if len(words) != len(form.split()):
+            raise error(path, line, f"a node is `{form}`, got {len(words)} words: {short(' '.join(words))}")
+        node = node_id(path, line, words[0], len(rows))
+        if node in seen:
+            raise error(path, line, f"node {node + 1} is given twice")
+        seen.add(node)
+        yield line, node, words[1:]
+
+
+def node_id(path: Path, line: int, word: str, num_nodes: int) -> int:
+    """The node of an id from 1, counted from 0."""
+    node = number(path, line, word, int, "a node id")
+    if not 1 <= node <= num_nodes:
+        raise error(path, line, f"node ids are 1..{num_nodes}, got {short(word)}")
+    return node - 1
+
+
+def _coordinate(path: Path, line: int, word: str) -> float:
+    value = number(path, line, word, float, "a coordinate")
+    if not math.isfinite(value) or abs(value) > LARGEST_COORDINATE:
+        raise error(path, line, f"coordinates must lie within +-{LARGEST_COORDINATE:g}, got {short(word)}")
+    return value

@@ -1,0 +1,106 @@
+"""Expert datasets: `python -m problems.solvers problem=tsp out=experts.npz`; `--help` lists what can be set."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from configs import command
+from gumbeldore.dataset import PseudoExperts
+from gumbeldore.interfaces import Problem
+from gumbeldore.seeding import generator
+from gumbeldore.settings import Checked, at_least, positive
+from gumbeldore.terminal import Terminal
+from gumbeldore.workers import resolve_workers
+from problems.solvers.backends import backend_of
+from problems.solvers.generated import as_benchmark
+from problems.solvers.solver import Solver, SolverResult
+
+
+@dataclass(frozen=True)
+class ExpertSettings(Checked):
+    """The top-level keys of configs/experts.yaml."""
+
+    num_instances: int = at_least(1)
+    out: str
+    seed: int = at_least(0)
+    time_limit: float = positive()
+    patience: int | None = at_least(1, optional=True)
+    workers: int | str
+
+
+def experts(cfg: DictConfig) -> Path:
+    """Generate training instances, solve them and write both as one file of pseudo-experts; returns its path.
+
+    What is solved is kept, so the same command continues where an interrupted one stopped.
+    """
+    run = ExpertSettings(**{key: value for key, value in cfg.items() if not OmegaConf.is_config(value)})
+    if HydraConfig.initialized():
+        check_effect(HydraConfig.get().overrides.task)
+    problem = command.build(cfg.problem, "problem", "generate", "cost")
+    backend_of(problem.name)
+    workers = resolve_workers(run.workers, torch.device("cpu"), threads=1)
+    solver = Solver(run.time_limit, workers, run.seed, run.patience)
+    out = new_file(run.out)
+    instances = problem.generate(run.num_instances, generator(run.seed, "experts"))
+
+    with Terminal() as terminal:
+        result = solve(solver, problem, instances, terminal)
+        costs = problem.cost(instances, result.actions)
+        new_file(run.out)  # solving takes long: it may be there by now
+        PseudoExperts(out.parent).add(out.stem, instances, result.actions, costs)
+        rows = [
+            ["instances", f"{run.num_instances:,}"],
+            ["mean cost", f"{costs.double().mean():.4f}"],
+            ["solver's time per instance", f"{result.seconds.mean():.3g} s"],
+        ]
+        rows += [[kind, f"{result.kinds.count(kind):,}"] for kind in dict.fromkeys(result.kinds)]
+        terminal.table(problem.name, ["", ""], rows)
+        terminal.say(f"written: {out}")
+    return out
+
+
+def solve(solver: Solver, problem: Problem, instances: Any, terminal: Terminal) -> SolverResult:
+    """Solve generated instances with a progress bar. Ends the program, with status 130, on Ctrl-C."""
+    benchmark = as_benchmark(problem, instances)
+    count, done = len(benchmark.names), 0
+    terminal.progress("solving", 0, count)
+
+    def advance(solved: int) -> None:
+        nonlocal done
+        done += solved
+        terminal.progress("solving", done, count)
+
+    try:
+        return solver.solve(problem.name, benchmark, advance)
+    except KeyboardInterrupt:
+        terminal.say(f"interrupted: {done} of {count} are solved and kept; the same command solves the others")
+        sys.exit(130)
+
+
+def new_file(asked: str) -> Path:
+    """The file to write. Raises ValueError if it is there already or is no .npz."""
+    path = Path(asked).expanduser()
+    if path.suffix != ".npz":
+        raise ValueError(f"out must name a .npz file, got {asked}")
+    if path.exists():
+        raise ValueError(f"out={asked} exists already; choose another")
+    return path
+
+
+def check_effect(words: list[str]) -> None:
+    """Refuse values of a problem's preset that are for training (raises ValueError)."""
+    for word in words:
+        group = word.split("=")[0].split(".")[0]
+        if group in ("search", "train", "model"):
+            raise ValueError(f"{word.split('=')[0]} has no effect here: solvers know neither training nor networks")
+
+
+if __name__ == "__main__":
+    command.run(experts, "experts")

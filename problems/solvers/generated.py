@@ -1,0 +1,44 @@
+"""Random training instances as a benchmark, in the units that solvers take."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark, Problem, batch_size, take
+from problems import cvrp_types, jssp_types, tsp_types
+from problems.solvers.routing import UNROUNDED
+
+
+def as_benchmark(problem: Problem, instances: Any) -> Benchmark:
+    """Instances that `problem` has generated, without references; the true cost is the problem's own in float64."""
+    count = batch_size(instances)
+    fields = (field.double() if field.is_floating_point() else field for field in instances)
+    precise = type(instances)(*fields)
+
+    def true_cost(index: Tensor, actions: Tensor) -> Tensor:
+        return problem.cost(take(precise, index), actions)
+
+    return Benchmark(
+        names=[f"{problem.name}/{i}" for i in range(count)],
+        instances=instances,
+        originals=originals_of(problem.name, precise),
+        true_cost=true_cost,
+        references=torch.full((count,), math.nan, dtype=torch.float64),
+        kinds=[""] * count,
+    )
+
+
+def originals_of(problem: str, instances: Any) -> Any:
+    """The problem's Original of generated instances with coordinates or times in float64."""
+    metrics = [UNROUNDED] * batch_size(instances)
+    if problem == "tsp":
+        return tsp_types.Original(instances.coords, metrics)
+    if problem == "cvrp":
+        return cvrp_types.Original(instances.coords, instances.demands, instances.capacity, metrics)
+    if problem == "jssp":
+        return jssp_types.Original(instances.times.long(), instances.machines)  # drawn as whole numbers
+    raise ValueError(f"there is no solver for problem {problem}")

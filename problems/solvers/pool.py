@@ -1,0 +1,90 @@
+"""Solving many instances, one core each: in this process, or on Ray actors that end with the last instance."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gumbeldore.workers import start_ray
+from problems.solvers.answer import Answer, Options, SolverError
+from problems.solvers.backends import Backend
+
+
+def row_of(originals: Any, index: int) -> Any:
+    """Instance `index` of a problem's originals: each field without its leading n."""
+    # Cloned, or the whole set's storage would travel to the worker with every instance.
+    fields = (field[index].clone() if isinstance(field, Tensor) else field[index] for field in originals)
+    return type(originals)(*fields)
+
+
+def solve_all(
+    backend: Backend, originals: Any, names: list[str], indices: list[int], options: Options, workers: int
+) -> Iterator[tuple[int, Answer]]:
+    """Yields (index, its answer) in the order they are found.
+
+    Arguments:
+        originals: of the problem the solver is for
+        names: of all instances, for messages
+        indices: of the instances to solve
+        workers: Ray actors; 0 solves in this process, without Ray
+
+    Raises SolverError with the name of the first instance whose solve failed.
+    """
+    answers = _here(backend, originals, indices, options)
+    if workers and indices:
+        answers = _on_actors(backend, originals, indices, options, min(workers, len(indices)))
+    for index, answer in answers:
+        if isinstance(answer, str):
+            raise SolverError(f"{names[index]}: {answer}")
+        yield index, answer
+
+
+def _attempt(backend: Backend, row: Any, options: Options) -> Answer | str:
+    """The answer, or what went wrong."""
+    try:
+        return backend.solve(row, options)
+    except ValueError as error:
+        return str(error)
+    except Exception:
+        return traceback.format_exc()  # nothing a user can mend
+
+
+def _here(backend: Backend, originals: Any, indices: list[int], options: Options) -> Iterator[tuple[int, Answer | str]]:
+    for index in indices:
+        yield index, _attempt(backend, row_of(originals, index), options)
+
+
+def _on_actors(
+    backend: Backend, originals: Any, indices: list[int], options: Options, workers: int
+) -> Iterator[tuple[int, Answer | str]]:
+    start_ray(workers)
+    import ray
+    from ray.util import ActorPool
+
+    class RaySolver:
+        def __init__(self):
+            torch.set_num_threads(1)
+            import_module(backend.module)  # now, so that the first instance's time does not include it
+
+        def solve(self, index: int, row: Any) -> tuple[int, Answer | str]:
+            return index, _attempt(backend, row, options)
+
+    actor_class = ray.remote(num_cpus=0)(RaySolver)  # as many as were asked for, busy machine or not
+    actors = [actor_class.remote() for _ in range(workers)]
+    pool = ActorPool(actors)
+    try:
+        for index in indices:
+            pool.submit(lambda actor, index: actor.solve.remote(index, row_of(originals, index)), index)
+        while pool.has_next():
+            try:
+                yield pool.get_next_unordered()
+            except ray.exceptions.RayError as error:
+                raise SolverError(f"a worker died: {error}") from None
+    finally:  # also when the one who asked has stopped listening
+        for actor in actors:
+            ray.kill(actor)

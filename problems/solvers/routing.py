@@ -1,0 +1,115 @@
+"""PyVRP for the TSP and the CVRP; one thread per instance."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from importlib.metadata import version
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from problems import cvrp_types, tsp_types
+from problems.formats.tsplib import edge_lengths
+from problems.solvers.answer import Answer, Options, SolverError
+
+UNROUNDED = "EUCLIDEAN"  # the one metric that is not in whole numbers already
+SCALED_TO = 10_000_000  # the longest unrounded distance in PyVRP's whole numbers
+LARGEST = 1 << 36  # a distance that penalties can be derived from and multiplied by loads in 64 bits
+
+
+class _Distances(NamedTuple):
+    whole: np.ndarray  # [n, n] int64
+    scale: float  # whole = scale * length, rounded
+    error: float  # of one length when computed back
+
+
+def solve_tsp(original: tsp_types.Original, options: Options) -> Answer:
+    """The tour of one vehicle without a capacity. `original` holds one instance: coords [N, 2], its metric."""
+    start = time.perf_counter()
+    distances = _whole_distances(original.coords, original.metrics)
+    routes, total = _solve(distances, options, demands=None, capacity=None, fleet=1)
+    if len(routes) != 1:
+        raise SolverError(f"PyVRP made {len(routes)} routes of a tour")
+    return _answer(np.array(routes[0]), total, distances, len(original.coords), options, start)
+
+
+def solve_cvrp(original: cvrp_types.Original, options: Options) -> Answer:
+    """Routes of as many vehicles as customers. `original` holds one instance: coords [N+1, 2], demands [N+1], ..."""
+    start = time.perf_counter()
+    num_customers = len(original.coords) - 1
+    distances = _whole_distances(original.coords, original.metrics)
+    demands, capacity = original.demands.tolist(), int(original.capacity)
+    routes, total = _solve(distances, options, demands, capacity, fleet=num_customers)
+    customers = torch.tensor([customer for route in routes for customer in route])
+    via_depot = torch.tensor([place == 0 for route in routes for place in range(len(route))])
+    actions = cvrp_types.encode(customers, via_depot, num_customers)
+    return _answer(actions.numpy(), total, distances, num_customers + len(routes), options, start)
+
+
+def _whole_distances(coords: Tensor, metric: str) -> _Distances:
+    """Distances between the nodes [n, 2] in whole numbers: as they are where the metric rounds, else scaled."""
+    lengths = edge_lengths(coords[:, None], coords[None], metric).fill_diagonal_(0.0)
+    longest = float(lengths.max())
+    if metric != UNROUNDED:
+        if longest > LARGEST:
+            raise SolverError(f"distances of up to {longest:g} are too large for PyVRP, which takes {LARGEST:g}")
+        return _Distances(lengths.long().numpy(), 1.0, 0.0)
+    scale = SCALED_TO / longest if longest > 0 else 1.0
+    return _Distances((lengths * scale).round().long().numpy(), scale, 0.5 / scale)
+
+
+def _solve(
+    distances: _Distances, options: Options, demands: list[int] | None, capacity: int | None, fleet: int
+) -> tuple[list[list[int]], int]:
+    """The nodes of each route, without the depot 0, and their total distance.
+
+    Raises SolverError if the best solution visits too few nodes or loads too much.
+    """
+    import pyvrp
+
+    whole = distances.whole
+    clients = [pyvrp.Client(node, [] if demands is None else [demands[node]]) for node in range(1, len(whole))]
+    data = pyvrp.ProblemData(
+        locations=[pyvrp.Location(0, 0) for _ in whole],  # only shown in plots
+        clients=clients,
+        depots=[pyvrp.Depot(0)],
+        vehicle_types=[pyvrp.VehicleType(fleet, [] if capacity is None else [capacity])],
+        distance_matrices=[whole],
+        duration_matrices=[np.zeros_like(whole)],
+    )
+    # A unit of overload must be able to cost more than a route of its own, or nothing feasible is found; by default
+    # it costs 100,000 at most, which suits distances of a few thousand.
+    penalty = pyvrp.PenaltyParams(max_penalty=max(100_000.0, 2.0 * whole.max()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of penalties at their bound; whether the result is feasible is checked
+        parameters = pyvrp.SolveParams(penalty=penalty)
+        result = pyvrp.solve(data, _stop(options), options.seed, collect_stats=False, params=parameters)
+    if not result.is_feasible():
+        raise SolverError(f"PyVRP found no feasible solution within {options.time_limit:g} s; give it more time")
+    # The clients are numbered from 0.
+    routes = [[visit.idx + 1 for visit in route if visit.is_client()] for route in result.best.routes()]
+    return routes, int(result.cost())
+
+
+def _stop(options: Options):
+    from pyvrp.stop import MaxRuntime, MultipleCriteria, NoImprovement
+
+    criteria = [MaxRuntime(options.time_limit)]
+    if options.patience is not None:
+        criteria.append(NoImprovement(options.patience))
+    return MultipleCriteria(criteria)
+
+
+def _answer(
+    actions: np.ndarray, total: int, distances: _Distances, num_edges: int, options: Options, start: float
+) -> Answer:
+    """`total` in the unit of the instance, give or take what rounding `num_edges` distances can have done."""
+    cost, error = total / distances.scale, num_edges * distances.error
+    if distances.error:
+        error += 1e-9 * cost  # of sums in float64
+    patience = "" if options.patience is None else f" or {options.patience} iterations without improvement"
+    kind = f"PyVRP {version('pyvrp')}, {options.time_limit:g} s{patience}"
+    return Answer(actions, cost - error, cost + error, kind, time.perf_counter() - start)

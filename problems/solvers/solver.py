@@ -1,0 +1,149 @@
+"""Solutions of established solvers for the instances of a benchmark: references to be compared with, and experts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark
+from problems.solvers.answer import Answer, Options, SolverError
+from problems.solvers.backends import Backend, backend_of
+from problems.solvers.cache import Cache, default_folder, key_of
+from problems.solvers.pool import row_of, solve_all
+
+LARGEST_SEED = 2**31 - 1  # CP-SAT's
+
+Progress = Callable[[int], None]
+
+
+class SolverResult(NamedTuple):
+    """One solution for each of the instances asked for, checked."""
+
+    actions: Tensor  # [n, T] int64
+    costs: Tensor  # [n] float64, true costs
+    kinds: list[str]  # n; how good each is, e.g. "optimal (CP-SAT)"
+    seconds: Tensor  # [n] float64 wall-clock of the solver, also where its answer was kept from earlier
+
+
+class Solver:
+    """PyVRP (TSP, CVRP) and CP-SAT (JSSP), one core per instance; answers are kept and not computed again.
+
+    Arguments:
+        time_limit: seconds per instance
+        workers: Ray actors, each of which solves one instance at a time; 0: this process does, without Ray
+        seed: of the solver's random numbers
+        patience: PyVRP stops after so many iterations without improvement, if that comes first; None: it does not
+        folder: where answers are kept; None: the user's cache folder
+    """
+
+    def __init__(
+        self,
+        time_limit: float,
+        workers: int = 0,
+        seed: int = 0,
+        patience: int | None = None,
+        folder: Path | None = None,
+    ):
+        if isinstance(time_limit, bool) or not isinstance(time_limit, (int, float)) or not 0 < time_limit < math.inf:
+            raise ValueError(f"time_limit must be a number above 0, got {time_limit!r}")
+        _check_integer("workers", workers, 0)
+        _check_integer("seed", seed, 0, LARGEST_SEED)
+        if patience is not None:
+            _check_integer("patience", patience, 1)
+        self.options = Options(float(time_limit), seed, patience)
+        self.workers = workers
+        self.cache = Cache(folder or default_folder())
+
+    def solve(
+        self,
+        problem: str,
+        benchmark: Benchmark,
+        progress: Progress = lambda done: None,
+        indices: list[int] | None = None,
+    ) -> SolverResult:
+        """Solve the instances, each answer verified by the benchmark's own true cost.
+
+        Arguments:
+            problem: its name
+            benchmark: with the `originals` of that problem
+            progress: called with the number of instances solved since the last call
+            indices: of the instances to solve; None: all
+
+        Raises ValueError (SolverError) if a solver is missing, finds nothing, or its answer is not what it claims.
+        """
+        backend = backend_of(problem)
+        if self.options.patience is not None and not backend.patience:
+            raise ValueError(f"patience has no effect on {problem}: {backend.title} has no such iterations")
+        indices = list(range(len(benchmark.names))) if indices is None else indices
+        if not indices:
+            raise ValueError("there are no instances to solve")
+        keys = {i: key_of(problem, row_of(benchmark.originals, i), backend, self.options) for i in indices}
+        answers, costs = self._known(benchmark, keys)
+        progress(len(answers))
+        missing = [i for i in indices if i not in answers]
+        found = solve_all(backend, benchmark.originals, benchmark.names, missing, self.options, self.workers)
+        for i, answer in found:
+            costs[i] = verified_cost(benchmark, i, answer, backend)
+            answers[i] = answer
+            self.cache.write(keys[i], answer)
+            progress(1)
+        return SolverResult(
+            actions=torch.stack([torch.tensor(answers[i].actions) for i in indices]),
+            costs=torch.tensor([costs[i] for i in indices], dtype=torch.float64),
+            kinds=[answers[i].kind for i in indices],
+            seconds=torch.tensor([answers[i].seconds for i in indices], dtype=torch.float64),
+        )
+
+    def _known(self, benchmark: Benchmark, keys: dict[int, str]) -> tuple[dict[int, Answer], dict[int, float]]:
+        """The answers kept from earlier, and their costs; wrong ones count as damaged."""
+        answers: dict[int, Answer] = {}
+        costs: dict[int, float] = {}
+        for i, key in keys.items():
+            answer = self.cache.read(key)
+            if answer is not None:
+                try:
+                    costs[i] = verified_cost(benchmark, i, answer)
+                except ValueError:
+                    continue
+                answers[i] = answer
+        return answers, costs
+
+
+def verified_cost(benchmark: Benchmark, index: int, answer: Answer, backend: Backend | None = None) -> float:
+    """The true cost of an answer. Raises SolverError if it is no solution or costs something else than it claims."""
+    title = backend.title if backend else "a solver"
+    try:
+        cost = float(benchmark.true_cost(torch.tensor([index]), torch.tensor(answer.actions)[None]))
+    except ValueError as error:
+        raise SolverError(f"{benchmark.names[index]}: the answer of {title} is no solution: {error}") from None
+    if not answer.lowest <= cost <= answer.highest:
+        claim = f"{answer.lowest:.10g}" + (f" to {answer.highest:.10g}" if answer.highest > answer.lowest else "")
+        raise SolverError(f"{benchmark.names[index]}: {title} claims a cost of {claim}, the solution costs {cost:.10g}")
+    return cost
+
+
+def with_references(
+    problem: str, benchmark: Benchmark, solver: Solver, progress: Progress = lambda done: None
+) -> Benchmark:
+    """The benchmark with a reference for each instance that had none; those it has are kept."""
+    missing = benchmark.references.isnan().nonzero().flatten().tolist()
+    if not missing:
+        return benchmark
+    result = solver.solve(problem, benchmark, progress, missing)
+    references, kinds = benchmark.references.clone(), list(benchmark.kinds)
+    references[missing] = result.costs
+    for place, kind in zip(missing, result.kinds, strict=True):
+        kinds[place] = kind
+    return benchmark._replace(references=references, kinds=kinds)
+
+
+def _check_integer(name: str, value: int, lowest: int, highest: int | None = None) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or value < lowest or (highest is not None and value > highest):
+        allowed = f"at least {lowest}" if highest is None else f"between {lowest} and {highest}"
+        raise ValueError(f"{name} must be an integer {allowed}, got {value!r}")
