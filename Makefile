@@ -58,5 +58,5 @@ bench: .venv/.installed
 	$$python -m venv --clear .venv
 	@echo "Installing the packages pinned in constraints.txt (takes minutes the first time)"
 	@PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
-		.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+		.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test,solvers]'
 	@touch $@

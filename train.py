@@ -128,9 +128,14 @@ def set_up(cfg: DictConfig) -> Setup:
     with torch.random.fork_rng():
         torch.manual_seed(int(fold(run.seed, "weights")))
         policy = command.build(cfg.model, "model", "encode", "forward").to(device)
+    if getattr(policy, "problem", problem.name) != problem.name:
+        raise ValueError(f"model {cfg.model._target_} is not for problem {problem.name}, but for {policy.problem}")
+    if len(cfg.methods) != 1:
+        raise ValueError(f"training samples with one search method, got search={list(cfg.methods)}")
+    for name, node in cfg.methods.items():
+        if not node._target_.startswith("gumbeldore."):
+            raise ValueError(f"training samples with a search, not with search={name}")
     methods = command.build_methods(cfg)
-    if len(methods) != 1:
-        raise ValueError(f"training samples with one search method, got search={list(methods)}")
     if cfg.search.time_limit is not None:
         raise ValueError("search.time_limit would make training depend on the machine's speed; set search.num_rounds")
     validation = validation_set(problem, settings.validation_instances, run.seed)

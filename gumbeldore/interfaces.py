@@ -72,7 +72,8 @@ class Problem(Protocol):
 class Policy(Protocol):
     """A torch module that scores the next action. `policy_contract` checks an implementation.
 
-    Optional method used in training when present:
+    Optional, used when present:
+        problem: str              the name of the only problem it is for
         imitate(context, state, rest [R, T - q]) -> (logits [R, A], loss [])   forward, and a further loss that the
             expert's whole `rest` of the solution teaches, not only its next decision rest[:, 0]
     """

@@ -31,6 +31,8 @@ class BQ(nn.Module):
             tour, which teaches n + 1 decisions per example instead of one. 0 leaves it out, as the paper does.
     """
 
+    problem = "tsp"
+
     def __init__(self, width: int, layers: int, heads: int, feedforward: int, own_frame: bool, successor_loss: float):
         super().__init__()
         if successor_loss < 0:

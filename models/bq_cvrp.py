@@ -29,6 +29,8 @@ class BQ(nn.Module):
             paper does.
     """
 
+    problem = "cvrp"
+
     def __init__(self, width: int, layers: int, heads: int, feedforward: int, own_frame: bool, neighbour_loss: float):
         super().__init__()
         if neighbour_loss < 0:

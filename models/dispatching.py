@@ -19,14 +19,12 @@ PRIORITIES = {  # what the next operation of each job (all [R, J] float64) is pr
 }
 GENERATIONS = ("non_delay", "active")
 RULES = [(rule, generation) for generation in GENERATIONS for rule in PRIORITIES]
+STEPS = 100  # per unit of time: scaled times that are equal in truth differ in float32, which must not decide
 BEHIND = 1000.0  # the logits of operations out of the question are lower by this than they would be otherwise
 
 
 class DispatchingRule(nn.Module):
     """Logits whose order is that of a rule, so that greedy search schedules by it; there are no weights.
-
-    Times that are not whole numbers (those scaled for the network) can differ in float32 where they are equal in truth;
-    then the larger one loses, not the later job.
 
     Arguments:
         rule: a key of PRIORITIES. Of equal jobs the first is preferred.
@@ -55,22 +53,33 @@ class DispatchingRule(nn.Module):
         legal = state.next_op < ops
         following = torch.arange(ops, device=legal.device) >= state.next_op[..., None]  # [R, J, M] not scheduled yet
         op = state.next_op.clamp(max=ops - 1)[..., None]
-        time = context.times.gather(2, op).squeeze(2).double()
+        time = context.times.gather(2, op).squeeze(2)
         machine = context.machines.gather(2, op).squeeze(2)  # [R, J]
-        begin = torch.maximum(state.job_free, state.machine_free.gather(1, machine)).double()
-        # float64 adds up float32 times exactly, so equal sums are equal whatever their order.
-        work = (context.times.double() * following).sum(dim=2)
-        priority = PRIORITIES[self.rule](time, work, following.sum(dim=2).double(), state.job_free.double())
+        begin = torch.maximum(state.job_free, state.machine_free.gather(1, machine))
+        work = _steps((context.times.double() * following).sum(dim=2))
+        priority = PRIORITIES[self.rule](_steps(time), work, following.sum(dim=2).double(), _steps(state.job_free))
         order = priority.argsort(dim=1, descending=True, stable=True)
         rank = torch.empty_like(order).scatter_(1, order, torch.arange(jobs, device=order.device).expand_as(order))
-        candidate = self._candidates(begin.masked_fill(~legal, torch.inf), time, machine)
+        begin = begin.masked_fill(~legal, torch.inf)
+        candidate = self._candidates(_steps(begin), _steps(begin + time), machine)
         return -rank.float() - BEHIND * (~candidate).float()
 
-    def _candidates(self, begin: Tensor, time: Tensor, machine: Tensor) -> Tensor:
-        """Which next operations [R, J] the rule compares; `begin` is inf where a job is finished."""
+    def _candidates(self, begin: Tensor, end: Tensor, machine: Tensor) -> Tensor:
+        """Which next operations [R, J] the rule compares; they begin and end at inf where a job is finished."""
         if self.generation == "non_delay":
             return begin == begin.amin(dim=1, keepdim=True)
-        end = begin + time
         first = end.argmin(dim=1, keepdim=True)
         conflicting = (machine == machine.gather(1, first)) & (begin < end.gather(1, first))
         return conflicting.scatter(1, first, True)  # itself, too, if it takes no time
+
+
+def _steps(time: Tensor) -> Tensor:
+    """Times in steps that are large compared with the rounding errors of float32, as whole numbers in float64."""
+    return (time.double() * STEPS).round()
+
+
+class Rules:
+    """All dispatching rules, of which an evaluation shows the best."""
+
+    def policies(self) -> dict[str, nn.Module]:
+        return {f"{rule} ({generation})": DispatchingRule(rule, generation) for rule, generation in RULES}

@@ -34,6 +34,8 @@ class JobShop(nn.Module):
             first in the expert's schedule. 0 leaves it out, as the paper does.
     """
 
+    problem = "jssp"
+
     def __init__(self, width: int, blocks: int, heads: int, feedforward: int, lookahead: bool, order_loss: float):
         super().__init__()
         if order_loss < 0:

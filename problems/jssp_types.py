@@ -68,7 +68,8 @@ def check_schedule(times: Tensor, machines: Tensor, start: Tensor) -> None:
     _refuse(start[:, :, 1:] < end[:, :, :-1], "starts before its job is ready")
     by_machine = machines.argsort(dim=2)  # [R, J, M] the operation of each job on machine m
     start, end = start.gather(2, by_machine).mT, end.gather(2, by_machine).mT  # [R, M, J]
-    order = start.argsort(dim=2)
+    order = end.argsort(dim=2)
+    order = order.gather(2, start.gather(2, order).argsort(dim=2, stable=True))  # operations of no time come first
     _refuse(start.gather(2, order)[..., 1:] < end.gather(2, order)[..., :-1], "overlaps another on its machine")
 
 

@@ -15,6 +15,7 @@ import hydra
 import pytest
 import torch
 from omegaconf import OmegaConf
+from omegaconf.errors import MissingMandatoryValue
 
 import train
 from configs import command
@@ -35,16 +36,45 @@ def options(group):
     return [f"{group}={path.stem}" for path in sorted((CONFIGS / group).glob("*.yaml"))]
 
 
+def problem_of(choice):
+    """The problem that a network, an experiment or the option of another group belongs to."""
+    return next((name for name, words in OF_PROBLEM.items() if any(word in choice for word in words)), "tsp")
+
+
+OF_PROBLEM = {"cvrp": ["cvrp"], "jssp": ["jssp", "job_shop"]}
+NOT_FOR_TRAINING = ("search=rules", "search=solver", "train=supervised")
+
+
 @pytest.mark.parametrize(
-    "choice", [x for group in ("problem", "model", "search", "experiment", "debug") for x in options(group)]
+    "choice",
+    [
+        x
+        for group in ("problem", "model", "search", "experiment", "debug", "train")
+        for x in options(group)
+        if x not in NOT_FOR_TRAINING
+    ],
 )
 def test_every_configuration_builds(choice):
-    setup = train.set_up(compose("train", choice))
-    assert isinstance(setup.policy, torch.nn.Module) and setup.problem.name == "tsp"
+    words = [choice] if choice.startswith("experiment") else [f"problem={problem_of(choice)}", choice]
+    setup = train.set_up(compose("train", *dict.fromkeys(words)))
+    assert isinstance(setup.policy, torch.nn.Module) and setup.problem.name == problem_of(choice)
 
 
-def test_paper_recipe():
-    """method.md's table, row by row."""
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ("search=rules", "training samples with a search, not with search=rules"),
+        ("search=solver", "training samples with a search, not with search=solver"),
+        ("train=supervised", "Missing mandatory value: train.experts"),
+        ("model=job_shop", "model models.job_shop.JobShop is not for problem tsp"),
+    ],
+)
+def test_what_does_not_fit_training_is_refused(choice, message):
+    with pytest.raises((ValueError, MissingMandatoryValue), match=re.escape(message)):
+        train.set_up(compose("train", choice))
+
+
+def test_paper_recipe_of_the_tsp():
     cfg = compose("train", "experiment=tsp100")
     setup = train.set_up(cfg)
     assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 128, 8)
@@ -55,6 +85,32 @@ def test_paper_recipe():
     assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
     assert setup.settings.learning_rate == setup.settings.final_learning_rate == 2e-4
     assert setup.settings.epochs == 2200 and setup.problem.num_nodes == 100
+
+
+def test_paper_recipe_of_the_cvrp():
+    setup = train.set_up(compose("train", "experiment=cvrp100"))
+    assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 192, 12)
+    assert setup.policy.layers[0].widen.out_features == 512
+    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 3.0)
+    assert setup.search.top_p == (0.95, 1.0) and setup.settings.nucleus_after == 500
+    assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (1000, 1000)
+    assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
+    assert setup.settings.learning_rate == setup.settings.final_learning_rate == 2e-4
+    assert setup.problem.num_customers == 100 and setup.problem.capacity == (40, 100)
+
+
+def test_paper_recipe_of_the_jssp():
+    setup = train.set_up(compose("train", "experiment=jssp"))
+    policy = setup.policy
+    assert (len(policy.job_wise), len(policy.machine_wise), policy.embed.out_features) == (3, 3, 64)
+    assert (policy.between_jobs.heads, policy.between_jobs.widen.out_features) == (8, 256)
+    assert policy.embed.in_features == 2 and policy.order_loss == 0 and not setup.problem.chronological
+    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 0.05)
+    assert setup.search.top_p == (0.95, 1.0) and setup.settings.nucleus_after == 50
+    assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (512, 1000)
+    assert (setup.settings.batch_size, setup.settings.validation_instances, setup.settings.epochs) == (512, 100, 100)
+    assert setup.settings.learning_rate == setup.settings.final_learning_rate == 2e-4
+    assert setup.problem.sizes == [(15, 10), (15, 15), (15, 20)] and setup.problem.validation_size == (20, 20)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +219,7 @@ def test_help_reads_well(script, tmp_path):
     assert result.returncode == 0
     assert (
         f"python {script} " in result.stdout
-        and "search: beam, greedy, gumbeldore, sampling, theory, wor" in result.stdout
+        and "search: beam, greedy, gumbeldore, rules, sampling, solver, theory, wor" in result.stdout
     )
     assert "hydra:" not in result.stdout and list(tmp_path.iterdir()) == []
 
@@ -202,7 +258,7 @@ def test_evaluation_reports_gaps_and_tours(policy_file, tmp_path):
     for index, method in enumerate(("greedy", "gumbeldore")):
         rows = [line.split(",") for line in lines[1 + 6 * index : 7 + 6 * index]]
         benchmark = TSP(20).load("kool/tsp20", 6)[0]
-        tours = torch.tensor([[int(node) for node in row[6].split()] for row in rows])
+        tours = torch.tensor([[int(node) for node in row[7].split()] for row in rows])
         assert (tours[:, 0] == 0).all()
         costs = benchmark.true_cost(torch.arange(6), tours[:, 1:])
         assert [float(row[2]) for row in rows] == pytest.approx(costs.tolist())

@@ -59,12 +59,12 @@ def test_taillard_sets_have_all_references_and_these_fit():
     for benchmark in whole:
         times, machines = benchmark.originals
         bound = trivial_bound(times, machines)
-        assert (bound <= benchmark.references).all() and (benchmark.references < 2 * bound).all()
+        assert (bound <= benchmark.references).all() and (benchmark.references < 1.4 * bound).all()
         assert ((times >= 1) & (times <= 99)).all()
         assert torch.equal(benchmark.instances.times, times.float())  # the network sees them as they are
         assert torch.equal(benchmark.instances.machines, machines)
     tight = [int((trivial_bound(*b.originals) == b.references).sum()) for b in whole]
-    assert tight == [0, 1, 0, 5, 0, 9, 6, 10]  # large sets are solved by their bound
+    assert tight == [0, 0, 0, 4, 0, 9, 5, 9]  # in most of the large ones a machine never waits
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -116,7 +116,8 @@ def test_validation_sets_are_prefixes_with_references_where_shipped():
     assert whole.kinds == ["optimal (CP-SAT)"] * 500
     bound = trivial_bound(*whole.originals).double()
     assert (bound <= whole.references).all() and (whole.references < 1.7 * bound).all()
-    assert torch.corrcoef(torch.stack([bound, whole.references]))[0, 1] > 0.8  # in the order of the instances
+    # Measured: 0.68 in the order of the instances, -0.03 when shifted by one.
+    assert torch.corrcoef(torch.stack([bound, whole.references]))[0, 1] > 0.6
     part = JSSP([[4, 3]], [6, 6]).validation(3)
     assert part.names == whole.names[:3] and torch.equal(part.references, whole.references[:3])
     assert torch.equal(part.instances.times, whole.instances.times[:3])

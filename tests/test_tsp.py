@@ -201,7 +201,7 @@ def test_large_batches_in_parts_give_the_same_logits(monkeypatch):
     state = problem.reset(instance)
     with torch.no_grad():
         whole = policy(instance, state)
-        monkeypatch.setattr("models.bq.ATTENTION_BUDGET", 1000)
+        monkeypatch.setattr("models.blocks.ATTENTION_BUDGET", 1000)
         assert torch.allclose(policy(instance, state), whole, atol=1e-5)
 
 

@@ -1,0 +1,107 @@
+"""What is kept of solvers' answers: nothing is solved twice, and damaged or wrong files do no harm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from problems.solvers import Solver
+from problems.solvers import backends as registry
+from problems.solvers.answer import Options
+from problems.solvers.cache import default_folder, key_of
+from problems.solvers.generated import as_benchmark
+from problems.solvers.pool import row_of
+from problems.tsp import TSP
+
+pytest.importorskip("pyvrp")
+pytest.importorskip("ortools")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def solver():
+    return Solver(time_limit=0.2)
+
+
+def random_set(n, nodes, seed=0):
+    problem = TSP(nodes)
+    return as_benchmark(problem, problem.generate(n, torch.Generator().manual_seed(seed)))
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The number of solves of the TSP."""
+    calls = []
+    real = registry.BACKENDS["tsp"]
+
+    def solve(row, options):
+        calls.append(row)
+        return real.solve(row, options)
+
+    monkeypatch.setitem(registry.BACKENDS, "tsp", real._replace(solve=solve))
+    return calls
+
+
+def test_no_instance_is_solved_twice(counted, solver):
+    benchmark = random_set(3, 6)
+    first = solver.solve("tsp", benchmark, indices=[0, 2])
+    assert len(counted) == 2
+    second = Solver(time_limit=0.2).solve("tsp", benchmark)
+    assert len(counted) == 3 and torch.equal(second.actions[[0, 2]], first.actions)
+    assert torch.equal(second.seconds[[0, 2]], first.seconds) and second.kinds[::2] == first.kinds
+
+
+def test_other_options_and_instances_are_solved_anew(counted):
+    for other in (Solver(0.05), Solver(0.06), Solver(0.05, seed=1), Solver(0.05, patience=10)):
+        other.solve("tsp", random_set(1, 6))
+    Solver(0.05).solve("tsp", random_set(1, 6, seed=1))
+    assert len(counted) == 5
+
+
+def test_keys_tell_everything_apart_that_decides_the_answer():
+    backend, options = registry.BACKENDS["tsp"], Options(1.0, 0, None)
+    row = row_of(random_set(1, 6).originals, 0)
+    rows = [row, row._replace(metrics="EUC_2D"), row._replace(coords=row.coords + 1e-15)]
+    rows += [row._replace(coords=row.coords.view(4, 3))]
+    keys = [key_of("tsp", row, backend, options) for row in rows]
+    keys += [key_of("cvrp", row, backend, options), key_of("tsp", row, registry.BACKENDS["jssp"], options)]
+    assert len(set(keys)) == 6 and key_of("tsp", row, backend, options) == keys[0]
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "text", "other tour", "no tour", "pickle"])
+def test_damaged_files_are_written_anew(counted, solver, damage):
+    benchmark = random_set(1, 9)
+    before = solver.solve("tsp", benchmark)
+    (path,) = default_folder().glob("*/*.npz")
+    content = path.read_bytes()
+    with np.load(path) as file:
+        arrays = dict(file)
+    if damage in ("cut", "empty", "text"):
+        path.write_bytes({"cut": content[: len(content) // 2], "empty": b"", "text": b"not an archive"}[damage])
+    elif damage == "pickle":
+        np.savez(path, **{**arrays, "kind": np.array([{}], dtype=object)})
+    else:
+        actions = np.sort(arrays["actions"]) if damage == "other tour" else np.ones(8, dtype=np.int64)
+        np.savez(path, **{**arrays, "actions": actions})
+    after = solver.solve("tsp", benchmark)
+    assert len(counted) == 2 and torch.equal(after.costs, before.costs)
+    assert solver.solve("tsp", benchmark).costs == before.costs and len(counted) == 2
+
+
+def test_where_answers_are_kept(monkeypatch, tmp_path):
+    assert default_folder() == tmp_path / "cache" / "solvers"
+    monkeypatch.delenv("GUMBELDORE_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert default_folder() == tmp_path / "xdg" / "gumbeldore" / "solvers"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert default_folder() == Path.home() / ".cache" / "gumbeldore" / "solvers"
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="set GUMBELDORE_CACHE to another folder"):
+        Solver(1, folder=tmp_path / "file" / "below")
