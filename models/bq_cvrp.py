@@ -22,8 +22,10 @@ class BQ(nn.Module):
     Arguments:
         width: of the embeddings; a multiple of heads
         layers, heads, feedforward: of the transformer
-        own_frame: express the nodes in the sub-problem's own frame: the policy does not change when the instance is
-            moved, rotated, mirrored or scaled (in the depot: moved or scaled). Not in the paper.
+        own_frame: express the nodes in the sub-problem's own frame, and give each also its distances from origin and
+            depot, its direction from the depot, and how much more capacity is needed. The policy does not change when
+            the instance is moved, rotated, mirrored or scaled (at the first decision, in the depot: moved or scaled).
+            Not in the paper; it learns from fewer samples (docs/log.md).
         neighbour_loss: weight of a further training loss: every node also points at its two neighbours on its route
             of the expert's solution, which teaches far more decisions per example than one. 0 leaves it out, as the
             paper does.
@@ -37,7 +39,7 @@ class BQ(nn.Module):
             raise ValueError(f"neighbour_loss must be at least 0, got {neighbour_loss}")
         self.own_frame = own_frame
         self.neighbour_loss = neighbour_loss
-        self.embed = nn.Linear(4, width)
+        self.embed = nn.Linear(11 if own_frame else 4, width)
         self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
         self.depot = nn.Parameter(torch.randn(width) * width**-0.5)
         self.layers = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(layers)])
@@ -69,13 +71,15 @@ class BQ(nn.Module):
         """The transformed tokens [R, n+2, width]."""
         nodes = torch.cat([state.origin[:, None], state.near, torch.zeros_like(state.origin[:, None])], dim=1)
         points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, n+2, 2]
-        if self.own_frame:
-            points = in_own_frame(points)
         capacity = context.capacity[:, None].float()
-        demand = context.demands.gather(1, nodes) / capacity
-        left = (state.left[:, None] / capacity).expand_as(demand)
+        demand = (context.demands.gather(1, nodes) / capacity)[..., None]
+        left = (state.left[:, None] / capacity)[..., None].expand_as(demand)
+        features = [points, demand, left]
+        if self.own_frame:
+            ahead = (context.demands.gather(1, state.remaining).sum(dim=1) - state.left)[:, None] / capacity  # [R, 1]
+            features = [in_own_frame(points), demand, left, *relative(in_own_frame(points), ahead)]
         with torch.autocast(points.device.type, enabled=False):  # float32: bf16 would blur neighbours
-            x = self.embed(torch.cat([points, demand[..., None], left[..., None]], dim=2))
+            x = self.embed(torch.cat(features, dim=2))
         x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.depot], dim=1)
         for layer in self.layers:
             x = layer(x)
@@ -103,3 +107,17 @@ class BQ(nn.Module):
         backwards = logs[:, :, :].gather(1, place[..., None].expand(-1, -1, n + 2)).gather(2, before[..., None])
         forwards = logs.gather(1, tokens[..., None].expand(-1, -1, n + 2)).gather(2, after[..., None])
         return -(backwards.mean() + forwards.mean()) / 2
+
+
+def relative(points: Tensor, ahead: Tensor) -> list[Tensor]:
+    """What points [R, n+2, 2], from the origin to the depot, are to these two, and what is ahead: 7 features.
+
+    Arguments:
+        ahead: [R, 1] demand beyond what the vehicle has left, in units of the capacity; its distance to the next
+            whole number is what the last vehicle will have to spare.
+    """
+    away = points - points[:, -1:]
+    distance = away.norm(dim=-1, keepdim=True)  # [R, n+2, 1] from the depot
+    direction = away / distance.where(distance > 0, 1.0)
+    everywhere = torch.stack([distance[:, 0], ahead, ahead.ceil() - ahead], dim=2).expand(-1, points.shape[1], -1)
+    return [points.norm(dim=-1, keepdim=True), distance, direction, everywhere]

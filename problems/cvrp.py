@@ -29,12 +29,15 @@ class CVRP:
     Arguments:
         num_customers: N >= 2 of the random training instances; files of any size can be evaluated
         capacity: [lowest, highest] of the random training instances, at least 9 (their largest demand)
+        far_first: imitate each expert's routes in the order of their farthest customers, the farthest first, and each
+            from the end that is farther from the depot. Not in the paper, which starts with the fullest route and
+            draws directions; the policy learns it with less data (docs/log.md).
         nearest: only so many remaining customers, the nearest to the current node, can be gone to (None: all)
     """
 
     name = "cvrp"
 
-    def __init__(self, num_customers: int, capacity: list[int], nearest: int | None = None):
+    def __init__(self, num_customers: int, capacity: list[int], far_first: bool = False, nearest: int | None = None):
         if num_customers < 2:
             raise ValueError(f"num_customers must be at least 2, got {num_customers}")
         if len(capacity) != 2 or not 9 <= capacity[0] <= capacity[1]:
@@ -43,6 +46,7 @@ class CVRP:
             raise ValueError(f"nearest must be at least 1 or null, got {nearest}")
         self.num_customers = num_customers
         self.capacity = tuple(capacity)
+        self.far_first = far_first
         self.nearest = nearest
 
     def generate(self, n: int, generator: torch.Generator) -> Instance:
@@ -121,11 +125,11 @@ class CVRP:
     def augment(
         self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator
     ) -> tuple[Instance, Tensor]:
-        """The same routes in an order that can be learnt, each in a random direction, in a randomly moved square.
+        """The same routes in an order that can be learnt, in a randomly moved square.
 
-        The routes are sorted by the capacity left over at their end, the fullest first. Then they are rotated so
-        that the decisions from `step` on end with a route, any route that is late enough: the examples are pieces
-        of the sorted solution that end in the depot [GD, D.3].
+        The routes are sorted by the capacity left over at their end, the fullest first, each in a random direction
+        (or as `far_first` says). Then they are rotated so that the decisions from `step` on end with a route, any
+        route that is late enough: the examples are pieces of the sorted solution that end in the depot [GD, D.3].
         """
         rows, num_customers = actions.shape
         device = actions.device
@@ -134,11 +138,14 @@ class CVRP:
         customers, _ = decode(actions, num_customers)
         route, loads = route_loads(instance, actions)
 
-        leftover = (instance.capacity[:, None] - loads).double() + 0.5 * per_route[:, 0]  # whole numbers; ties random
-        forwards = torch.where(per_route[:, 1] < 0.5, 1, -1).gather(1, route)
+        if self.far_first:
+            rank, forwards = _far_first(instance, customers, route)
+        else:
+            rank = instance.capacity[:, None] - loads + 0.5 * per_route[:, 0].double()  # whole numbers; ties random
+            forwards = per_route[:, 1] < 0.5
         place = torch.arange(num_customers, device=device).expand(rows, -1)
-        order = (place * forwards).argsort(dim=1)  # the order within each route, then that of the routes
-        order = order.gather(1, leftover.gather(1, route.gather(1, order)).argsort(dim=1, stable=True))
+        order = (place * torch.where(forwards, 1, -1).gather(1, route)).argsort(dim=1)  # within each route, ...
+        order = order.gather(1, rank.gather(1, route.gather(1, order)).argsort(dim=1, stable=True))  # ... of the routes
         customers, route = customers.gather(1, order), route.gather(1, order)
         via_depot = torch.ones_like(customers, dtype=torch.bool)
         via_depot[:, 1:] = route[:, 1:] != route[:, :-1]
@@ -173,3 +180,16 @@ class CVRP:
     def render(self, instance: Instance, actions: Tensor, titles: list[str]):
         """A figure with one panel per solution, one colour per route."""
         return plot_routes(instance.coords, as_walks(actions, actions.shape[1]), titles)
+
+
+def _far_first(instance: Instance, customers: Tensor, route: Tensor) -> tuple[Tensor, Tensor]:
+    """A rank of the routes [R, N], lowest first, and whether each is driven as it is."""
+    away = (instance.coords - instance.coords[:, :1]).norm(dim=-1).gather(1, customers)  # [R, N] from the depot
+    first = torch.ones_like(route, dtype=torch.bool)
+    first[:, 1:] = route[:, 1:] != route[:, :-1]
+    last = first.roll(-1, dims=1)
+    farthest, begin, end = torch.zeros(3, *route.shape, device=route.device, dtype=away.dtype)
+    farthest.scatter_reduce_(1, route, away, "amax")
+    begin.scatter_add_(1, route, away * first)
+    end.scatter_add_(1, route, away * last)
+    return -farthest, begin >= end

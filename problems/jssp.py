@@ -27,12 +27,20 @@ class JSSP:
         sizes: [jobs, machines] of the random training instances; `generate` draws one of them for all its instances
         validation_size: [jobs, machines] of the validation instances
         chronological: imitate experts with their decisions in the order of the operations' starts. Many orders give
-            the same schedule; this one leaves the fewest for the policy to guess. Not in the paper (docs/log.md).
+            the same schedule; this one leaves the policy less to guess. Not in the paper (docs/log.md).
+        reversal: imitate half of the experts backwards in time: with the operations of every job in reverse order, the
+            reversed schedule is as good. Not in the paper.
     """
 
     name = "jssp"
 
-    def __init__(self, sizes: list[list[int]], validation_size: list[int], chronological: bool = False):
+    def __init__(
+        self,
+        sizes: list[list[int]],
+        validation_size: list[int],
+        chronological: bool = False,
+        reversal: bool = False,
+    ):
         for size in [*sizes, validation_size]:
             if len(size) != 2 or not all(isinstance(n, int) and n >= 1 for n in size) or size[0] * size[1] < 2:
                 raise ValueError(f"a size is [jobs, machines] with at least two operations, got {size}")
@@ -41,6 +49,7 @@ class JSSP:
         self.sizes = [tuple(size) for size in sizes]
         self.validation_size = tuple(validation_size)
         self.chronological = chronological
+        self.reversal = reversal
 
     def generate(self, n: int, generator: torch.Generator) -> Instance:
         """n instances of one of the sizes: times uniform in 1..99, machines in a random order for each job."""
@@ -95,14 +104,18 @@ class JSSP:
     def augment(
         self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator
     ) -> tuple[Instance, Tensor]:
-        """The same schedules, with their decisions in the order of the starts if `chronological`; ties at random."""
-        if not self.chronological:
-            return instance, actions
-        rows, jobs, ops = instance.times.shape
-        ties = torch.rand(rows, jobs * ops, generator=generator).to(actions.device).argsort(dim=1)
-        starts = schedule(instance.times, instance.machines, actions).flatten(1).gather(1, ties)
-        order = ties.gather(1, starts.argsort(dim=1, stable=True))
-        return instance, order // ops
+        """Schedules as good, their decisions in the order of the starts if `chronological`; ties at random."""
+        rows, horizon = actions.shape
+        ops = instance.times.shape[2]
+        if self.reversal:
+            backwards = (torch.rand(rows, 1, generator=generator) < 0.5).to(actions.device)
+            instance = Instance(*(torch.where(backwards[..., None], field.flip(2), field) for field in instance))
+            actions = torch.where(backwards, actions.flip(1), actions)
+        if self.chronological:
+            ties = torch.rand(rows, horizon, generator=generator).to(actions.device).argsort(dim=1)
+            starts = schedule(instance.times, instance.machines, actions).flatten(1).gather(1, ties)
+            actions = ties.gather(1, starts.argsort(dim=1, stable=True)) // ops
+        return instance, actions
 
     def solution(self, actions: Tensor) -> list[int]:
         """The jobs, from 0, in the order in which their operations are scheduled."""

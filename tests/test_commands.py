@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import ast
-import json
+import os
 import re
 import shlex
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import fields
+from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
+from unittest.mock import patch
 
 import hydra
 import pytest
 import torch
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue
 
+import evaluate
 import train
 from configs import command
-from gumbeldore import checkpoint, settings
-from models.bq import BQ
-from problems.tsp import TSP
+from gumbeldore import settings
 
 ROOT = Path(__file__).parent.parent
 CONFIGS = ROOT / "configs"
@@ -192,30 +196,51 @@ def test_no_key_without_effect():
     assert all(f"${{search.{key}}}" in methods for key in cfg.search)  # and test_search shows what each changes
 
 
-def run(script, *words, cwd, env=None):
-    return subprocess.run([sys.executable, str(ROOT / script), *words], cwd=cwd, capture_output=True, text=True)
+def run(*words, cwd, **env):
+    """A command in a process of its own."""
+    return subprocess.run([sys.executable, *words], cwd=cwd, capture_output=True, text=True, env={**os.environ, **env})
+
+
+def typed(program, *words, cwd):
+    """The same in this process, without the seconds that a start takes: train or evaluate with words as typed."""
+    before, out, err, code = Path.cwd(), StringIO(), StringIO(), 0
+    os.chdir(cwd)
+    try:
+        with patch("sys.argv", [f"{program.__name__}.py", *words]), redirect_stdout(out), redirect_stderr(err):
+            program.main()
+    except SystemExit as stop:
+        code = stop.code
+    finally:
+        os.chdir(before)
+        HydraConfig.instance().cfg = None
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
 @pytest.mark.parametrize(
-    ("script", "words", "message"),
+    ("program", "words", "message"),
     [
-        ("train.py", ["problem.num_node=3"], "there is no key problem.num_node"),
-        ("train.py", ["train.batch_size=0"], "train.batch_size must be"),
-        ("train.py", ["resume=nowhere"], "resume=nowhere: there is no"),
-        ("train.py", ["problem=chess"], "chess"),
-        ("evaluate.py", ["instances=kool/tsp20"], "Missing mandatory value: checkpoint"),
-        ("evaluate.py", ["checkpoint=none.pt", "instances=kool/tsp20"], "there is no checkpoint none.pt"),
+        (train, ["problem.num_node=3"], "there is no key problem.num_node"),
+        (train, ["train.batch_size=0"], "train.batch_size must be"),
+        (train, ["resume=nowhere"], "resume=nowhere: there is no"),
+        (train, ["problem=chess"], "chess"),
+        (train, ["train=supervised"], "Missing mandatory value: train.experts"),
+        *(
+            (train, ["train=supervised", "train.experts=x.npz", f"train.{key}=3"], f"train.{key} has no effect")
+            for key in command.SAMPLING
+        ),
+        (evaluate, ["instances=kool/tsp20"], "Missing mandatory value: checkpoint"),
+        (evaluate, ["checkpoint=none.pt", "instances=kool/tsp20"], "there is no checkpoint none.pt"),
     ],
 )
-def test_mistakes_end_in_one_line_before_anything_starts(script, words, message, tmp_path):
-    result = run(script, *words, cwd=tmp_path)
+def test_mistakes_end_in_one_line_before_anything_starts(program, words, message, tmp_path):
+    result = typed(program, *words, cwd=tmp_path)
     assert result.returncode != 0 and message in result.stderr and "Traceback" not in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("script", ["train.py", "evaluate.py"])
 def test_help_reads_well(script, tmp_path):
-    result = run(script, "--help", cwd=tmp_path)
+    result = run(str(ROOT / script), "--help", cwd=tmp_path)
     assert result.returncode == 0
     assert (
         f"python {script} " in result.stdout
@@ -224,109 +249,18 @@ def test_help_reads_well(script, tmp_path):
     assert "hydra:" not in result.stdout and list(tmp_path.iterdir()) == []
 
 
-# ---- evaluation
-
-
-@pytest.fixture(scope="module")
-def policy_file(tmp_path_factory):
-    """A checkpoint of an untrained policy."""
-    torch.manual_seed(0)
-    cfg = compose("train", "debug=fast", "model.layers=1")
-    path = tmp_path_factory.mktemp("policy") / "best.pt"
-    weights = BQ(**{key: value for key, value in cfg.model.items() if key != "_target_"}).state_dict()
-    content = {"config": OmegaConf.to_container(cfg, resolve=True), "problem": "tsp", "weights": weights}
-    checkpoint.save(path, content)
-    return path
-
-
-def evaluation(policy_file, tmp_path, *words):
-    out = tmp_path / "out"
-    words = [f"checkpoint={policy_file}", f"out_dir={out}", "workers=0", *words]
-    result = run("evaluate.py", *words, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    lines = (out / "results.csv").read_text().splitlines()
-    return json.loads((out / "results.json").read_text()), lines, result.stdout
-
-
-def test_evaluation_reports_gaps_and_tours(policy_file, tmp_path):
-    words = ["instances=kool/tsp20", "num_instances=6", "search=[greedy,gumbeldore]", "search.beam_width=4"]
-    content, lines, output = evaluation(policy_file, tmp_path, *words, "precision=float32")
-    assert list(content["methods"]) == ["greedy", "gumbeldore"]
-    assert {"checkpoint", "instances", "hardware", "command"} <= set(content)
-    assert len(lines) == 1 + 2 * 6
-    references = TSP(20).load("kool/tsp20", 6)[0].references
-    for index, method in enumerate(("greedy", "gumbeldore")):
-        rows = [line.split(",") for line in lines[1 + 6 * index : 7 + 6 * index]]
-        benchmark = TSP(20).load("kool/tsp20", 6)[0]
-        tours = torch.tensor([[int(node) for node in row[7].split()] for row in rows])
-        assert (tours[:, 0] == 0).all()
-        costs = benchmark.true_cost(torch.arange(6), tours[:, 1:])
-        assert [float(row[2]) for row in rows] == pytest.approx(costs.tolist())
-        result = content["methods"][method]
-        assert result["mean_cost"] == pytest.approx(costs.mean().item()) and result["num_instances"] == 6
-        assert result["mean_gap"] == pytest.approx((costs / references - 1).mean().item())
-        assert result["reference"] == "LKH" and result["seconds"] > 0
-        assert f"{result['mean_gap']:.3%}" in output
-    assert content["methods"]["gumbeldore"]["solutions"] == 16 * content["methods"]["greedy"]["solutions"] == 96
-
-
-def test_one_file_without_a_reference_has_no_gap(policy_file, tmp_path):
-    file = tmp_path / "mine.tsp"
-    nodes = "\n".join(f"{i + 1} {(37 * i) % 101} {(61 * i) % 97}" for i in range(9))
-    file.write_text(
-        f"NAME: mine\nTYPE: TSP\nDIMENSION: 9\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n{nodes}\nEOF\n"
-    )
-    content, lines, output = evaluation(policy_file, tmp_path, f"instances={file}", "search=wor", "search.num_rounds=3")
-    assert content["methods"]["wor"]["mean_gap"] is None and content["methods"]["wor"]["reference"] is None
-    assert "no reference" in output and lines[1].split(",")[1:5] == ["mine", lines[1].split(",")[2], "", ""]
-    assert float(lines[1].split(",")[2]).is_integer()  # EUC_2D rounds each edge
-
-
-def test_a_folder_of_mixed_sizes(policy_file, tmp_path):
-    content, lines, _ = evaluation(policy_file, tmp_path, f"instances={ROOT / 'tests' / 'data'}")
-    names = [line.split(",")[1] for line in lines[1:]]
-    assert len(names) >= 3 and {"berlin52", "eil51", "kroA100"} <= set(names)
-    assert content["methods"]["greedy"]["num_instances"] == len(names)
-
-
-def test_more_time_finds_more(policy_file, tmp_path):
-    words = ["instances=kool/tsp20", "num_instances=2", "search=wor", "search.beam_width=4", "search.num_rounds=1"]
-    content, *_ = evaluation(policy_file, tmp_path, *words, "search.time_limit=0.5")
-    assert content["methods"]["wor"]["solutions"] > 2 * 4
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["instances=kool/tsp21"], "unknown source 'kool/tsp21'"),
-        (["instances=kool/tsp20", "search.beam_width=4"], "search.beam_width has no effect on greedy"),
-        (["instances=kool/tsp20", "num_instances=20000"], "20000"),
-        (["instances=kool/tsp20", "search=fastest"], "fastest"),
-    ],
-)
-def test_wrong_evaluations_are_refused(policy_file, tmp_path, words, message):
-    result = run("evaluate.py", f"checkpoint={policy_file}", *words, cwd=tmp_path)
-    assert result.returncode != 0 and message in result.stderr and "Traceback" not in result.stderr
-
-
-def test_a_checkpoint_cannot_name_a_function_to_call(policy_file, tmp_path):
-    content = checkpoint.load(policy_file)
-    content["config"]["model"] = {"_target_": "os.mkdir", "path": str(tmp_path / "trapped")}
-    checkpoint.save(tmp_path / "evil.pt", content)
-    result = run("evaluate.py", f"checkpoint={tmp_path / 'evil.pt'}", "instances=kool/tsp20", cwd=tmp_path)
-    assert result.returncode == 2 and "model._target_=os.mkdir is not a class" in result.stderr
-    assert not (tmp_path / "trapped").exists()
-
-
 # ---- the README
 
 SHORT = {
     "train.py": [
         *["train.epochs=2", "train.instances_per_epoch=4", "train.batches_per_epoch=2", "train.batch_size=8"],
-        *["train.validation_instances=8", "search.beam_width=2", "search.num_rounds=2", "model.layers=1"],
+        *["train.validation_instances=8", "search.beam_width=2", "search.num_rounds=2"],
     ],
-    "evaluate.py": ["num_instances=2"],
+    "evaluate.py": ["num_instances=2", "solver.time_limit=1"],
+    "problems.solvers": ["num_instances=4", "time_limit=1"],
 }
+REPLACED = ("num_instances", "solver.time_limit", "time_limit")  # also where the README gives them
+MADE = ("run_dir=", "out=", "out_dir=")
 
 
 def readme_commands():
@@ -335,26 +269,62 @@ def readme_commands():
     return [line.split("#")[0].strip() for line in lines if line.startswith("python ")]
 
 
+def shortened(script, words):
+    """The words of a command, with smaller numbers."""
+    if "--help" in words or any(word.startswith("resume=") for word in words):
+        return words
+    short = list(SHORT[script])
+    if script == "train.py":
+        choice = next((word for word in words if re.match("problem=|experiment=", word)), "problem=tsp")
+        short.append("model.blocks=1" if problem_of(choice) == "jssp" else "model.layers=1")
+    if "train=supervised" in words:
+        short = [word for word in short if word.split("=")[0].removeprefix("train.") not in command.SAMPLING]
+    if any(word.startswith("instances=") and (ROOT / word.split("=", 1)[1]).is_file() for word in words):
+        short.remove("num_instances=2")
+    taken = {word.split("=")[0] for word in short}
+    kept = [word for word in words if word.split("=")[0] not in taken.intersection(REPLACED)]
+    given = {word.split("=")[0] for word in kept}
+    return [*kept, *(word for word in short if word.split("=")[0] not in given)]
+
+
+def test_shortened_commands_keep_what_they_say():
+    assert shortened("evaluate.py", ["instances=tests/data/jssp", "num_instances=9", "search=wor"]) == [
+        *["instances=tests/data/jssp", "search=wor", "num_instances=2", "solver.time_limit=1"]
+    ]
+    words = ["instances=tests/data/jssp/ft06.txt", "solver.time_limit=5"]
+    assert shortened("evaluate.py", words) == [words[0], "solver.time_limit=1"]
+    words = shortened("train.py", ["problem=jssp", "train=supervised", "train.experts=x.npz", "train.batch_size=4"])
+    assert "model.blocks=1" in words and "train.batch_size=4" in words and "train.batch_size=8" not in words
+    assert not any(word.startswith("train.instances_per_epoch") for word in words)
+    assert "model.layers=1" in shortened("train.py", ["experiment=cvrp100"])
+    words = ["problem=jssp", "num_instances=5000", "out=experts.npz"]
+    assert shortened("problems.solvers", words) == [words[0], words[2], "num_instances=4", "time_limit=1"]
+
+
 def test_readme_commands_run(tmp_path):
-    """In their order, copied and shortened, beside the repository's files."""
+    """In their order, copied and shortened, beside the repository's files; solvers only where they are installed."""
     commands = readme_commands()
     assert len(commands) >= 4
     (tmp_path / "tests").symlink_to(ROOT / "tests")
+    env = {"GUMBELDORE_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    solvers = all(find_spec(name) for name in ("pyvrp", "ortools"))
+    absent = set()  # what the commands that were left out would have made
     for line in commands:
-        _, script, *words = shlex.split(line)
-        single = "instances=tests/data/berlin52.tsp" in words
-        resumed = any(word.startswith("resume=") for word in words)
-        short = [] if single or resumed or "--help" in words else SHORT[script]
-        given = {word.split("=")[0] for word in words}
-        short = [word for word in short if word.split("=")[0] not in given or word.startswith("num_instances")]
-        words = [word for word in words if not (word.startswith("num_instances") and short)]
-        result = run(script, *words, *short, cwd=tmp_path)
+        _, *words = shlex.split(line)
+        module = words[0] == "-m"
+        script, words = (words[1], words[2:]) if module else (words[0], words[1:])
+        needed = {word.split("=", 1)[-1] for word in words}
+        if not solvers and (script == "problems.solvers" or re.search(r"\bsolver\b", line) or needed & absent):
+            absent |= {word.split("=", 1)[1] for word in words if word.startswith(MADE)}
+            continue
+        start = ["-m", script] if module else [str(ROOT / script)]
+        result = run(*start, *shortened(script, words), cwd=tmp_path, **env)
         assert result.returncode == 0, f"{line}\n{result.stdout}\n{result.stderr}"
 
 
-def test_readme_python_runs(tmp_path):
+def test_readme_python_runs():
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert blocks
     for block in blocks:
-        result = subprocess.run([sys.executable, "-c", block], cwd=ROOT, capture_output=True, text=True)
+        result = run("-c", block, cwd=ROOT)
         assert result.returncode == 0, f"{block}\n{result.stderr}"

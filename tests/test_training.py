@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import train
 from gumbeldore import checkpoint, methods
 from gumbeldore.dataset import PseudoExperts
 from gumbeldore.interfaces import take
@@ -26,6 +27,8 @@ from gumbeldore.validation import validation_set
 from gumbeldore.workers import SearchPool, WorkerError, resolve_workers
 from models.bq import BQ
 from problems.tsp import TSP, Instance
+from tests.test_commands import typed
+from tests.test_supervised import Killed, dies_after, metrics_of, same_runs
 from tests.trees import TablePolicy, TreeProblem
 
 ROOT = Path(__file__).parent.parent
@@ -286,6 +289,33 @@ def lines_of(path):
     return path.read_text().count("\n") if path.exists() else 0
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["problem=cvrp", "problem.num_customers=7", "problem.capacity=[15,20]", "model.layers=1"],
+        ["problem=jssp", "problem.sizes=[[4,3],[3,4]]", "problem.validation_size=[4,3]", "model.blocks=1"],
+    ],
+    ids=["cvrp", "jssp"],
+)
+def test_other_problems_improve_and_continue_exactly(words, tmp_path, monkeypatch):
+    """One run goes through, the other dies while it trains in its third epoch, and is resumed."""
+    words = [*words, "debug=fast", "images_every=100", "precision=float32", "model.width=16", "model.heads=2"]
+    words += ["train.epochs=3", "train.batches_per_epoch=60", "train.batch_size=64", "train.learning_rate=0.005"]
+    words += ["train.validation_instances=200"]
+    whole = typed(train, *words, "run_dir=whole", cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        dies_after(patch, batches=150)
+        typed(train, *words, "run_dir=died", cwd=tmp_path)
+    assert len(metrics_of(tmp_path / "died")) == 2
+    resumed = typed(train, "resume=died", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    same_runs(tmp_path / "whole", tmp_path / "died", epochs=3)
+    costs = [line["quality/greedy_cost"] for line in metrics_of(tmp_path / "whole")]
+    print(costs)
+    assert min(costs) < 0.98 * costs[0]
+
+
 def test_a_killed_run_continues_exactly(tmp_path):
     """SIGKILL in the middle of an epoch, then resume: the same weights as a run that was never stopped."""
     whole = start(*COMMAND[2:], "run_dir=whole", cwd=tmp_path)
@@ -301,17 +331,7 @@ def test_a_killed_run_continues_exactly(tmp_path):
     resumed = start("resume=killed", cwd=tmp_path)
     assert resumed.wait() == 0, resumed.communicate()[0].decode()
     assert whole.wait() == 0, whole.communicate()[0].decode()
-    a, b = (checkpoint.load(tmp_path / name / "checkpoints" / "last.pt") for name in ("whole", "killed"))
-    assert a["epoch"] == b["epoch"] == 5 and a["best_cost"] == b["best_cost"]
-    for part in ("weights", "policy"):
-        x, y = (c["weights"] if part == "weights" else c["learner"]["policy"] for c in (a, b))
-        assert all(torch.equal(x[name], y[name]) for name in x), part
-    metrics = [
-        [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
-        for name in ("whole", "killed")
-    ]
-    for x, y in zip(*metrics, strict=True):
-        assert x["training/loss"] == y["training/loss"] and x["epoch"] == y["epoch"]
+    same_runs(tmp_path / "whole", tmp_path / "killed", epochs=5)
 
 
 def test_interrupting_ends_cleanly(tmp_path):

@@ -1,0 +1,301 @@
+"""The network for the CVRP: what it sees, what it must not see, and its further loss."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from gumbeldore.contracts import policy_contract
+from models.bq_cvrp import BQ
+from problems.cvrp import CVRP, State
+from problems.cvrp_types import Instance
+from tests.test_cvrp import random_solutions
+
+PROBLEM = CVRP(10, [15, 30])
+
+
+def bq(seed=0, **options):
+    """A small network whose layers matter (ReZero starts them at 0)."""
+    torch.manual_seed(seed)
+    plain = {"width": 16, "layers": 2, "heads": 2, "feedforward": 32, "own_frame": False, "neighbour_loss": 0.0}
+    policy = BQ(**{**plain, **options})
+    for layer in policy.layers:
+        layer.scale.data.fill_(0.7)
+    return policy.eval()
+
+
+def legal_logits(policy, instance, state):
+    """[R, 2N], 0 where illegal."""
+    with torch.no_grad():
+        return policy(policy.encode(instance), state).masked_fill(~PROBLEM.mask(instance, state), 0.0)
+
+
+def same(a, b, tolerance=1e-5):
+    return torch.allclose(a, b, atol=tolerance)
+
+
+OPTIONS = [{}, {"own_frame": True}, {"neighbour_loss": 0.5}, {"own_frame": True, "neighbour_loss": 2.0}]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("num_customers", [2, 3, 9])
+def test_contract(num_customers, options):
+    policy_contract(bq(**options), CVRP(num_customers, [9, 20]))
+    policy_contract(bq(**options), CVRP(num_customers, [100, 100]), seed=1)
+
+
+@pytest.mark.parametrize("own_frame", [False, True])
+def test_contract_with_the_nearest_customers(own_frame):
+    policy_contract(bq(own_frame=own_frame), CVRP(9, [9, 30], nearest=3))
+
+
+# ---- what it sees
+
+
+@pytest.mark.parametrize("own_frame", [False, True])
+@pytest.mark.parametrize("step", [0, 3, 8])
+def test_customers_may_be_numbered_otherwise(step, own_frame):
+    instance, actions = random_solutions(PROBLEM, 8)
+    renamed = torch.rand(10, generator=torch.Generator().manual_seed(1)).argsort()  # old customer -> new one, from 0
+    old = torch.cat([torch.zeros(1, dtype=torch.int64), renamed.argsort() + 1])
+    other = instance._replace(coords=instance.coords[:, old], demands=instance.demands[:, old])
+    actions = actions[:, :step]
+    moved = renamed[actions % 10] + 10 * (actions >= 10)
+    before = legal_logits(bq(own_frame=own_frame), instance, PROBLEM.replay(instance, actions)).view(8, 2, 10)
+    after = legal_logits(bq(own_frame=own_frame), other, PROBLEM.replay(other, moved)).view(8, 2, 10)
+    assert same(after[:, :, renamed], before) and not same(after, before)
+
+
+def test_visited_customers_do_not_matter():
+    instance, actions = random_solutions(PROBLEM, 8)
+    state = PROBLEM.replay(instance, actions[:, :5])
+    coords, demands = instance.coords.clone(), instance.demands.clone()
+    visited = actions[:, :4] % 10 + 1  # the fifth is the origin, whose place matters
+    coords.scatter_(1, visited[..., None].expand(-1, -1, 2), 0.123)
+    demands.scatter_(1, visited, 1)
+    other = instance._replace(coords=coords, demands=demands)
+    assert torch.equal(bq()(other, state), bq()(instance, state))
+
+
+def test_place_demand_and_capacity_all_matter():
+    """Every single input moves the logits of other customers, too, in every row."""
+    policy = bq()
+    instance, actions = random_solutions(PROBLEM, 8)
+    state = PROBLEM.replay(instance, actions[:, :4])
+    before = policy(instance, state).view(8, 2, 10)
+    near, rows = state.near[:, 0], torch.arange(8)
+    demands = instance.demands.clone()
+    demands[rows, near] = 10 - demands[rows, near] + (demands[rows, near] == 5)
+    coords = instance.coords.clone()
+    coords[rows, near] += 0.3
+    depot = instance.coords.clone()
+    depot[:, 0] += 0.3
+    changes = [
+        (instance._replace(demands=demands), state),
+        (instance._replace(coords=coords), state),
+        (instance._replace(coords=depot), state),
+        (instance._replace(capacity=2 * instance.capacity), state),
+        (instance, state._replace(left=state.left + 5)),
+        (instance, state._replace(origin=state.near[:, 1])),
+    ]
+    for other, seen in changes:
+        difference = (policy(other, seen).view(8, 2, 10) - before).abs()
+        for row in range(8):
+            assert difference[row][:, state.near[row, 1:] - 1].max() > 1e-5
+
+
+@pytest.mark.parametrize("own_frame", [False, True])
+def test_demands_count_in_units_of_the_capacity(own_frame):
+    policy = bq(own_frame=own_frame)
+    instance, actions = random_solutions(PROBLEM, 8)
+    state = PROBLEM.replay(instance, actions[:, :4])
+    sevenfold = instance._replace(demands=7 * instance.demands, capacity=7 * instance.capacity)
+    other = PROBLEM.replay(sevenfold, actions[:, :4])
+    assert other.left.tolist() == (7 * state.left).tolist()
+    assert same(policy(sevenfold, other)[:, state.near[0] - 1], policy(instance, state)[:, state.near[0] - 1])
+    assert same(legal_logits(policy, sevenfold, other), legal_logits(policy, instance, state))
+
+
+def moves():
+    """Ways to move an instance in the plane: what happens to the points, and whether it turns or mirrors them."""
+    cos, sin = math.cos(0.8), math.sin(0.8)
+    turn, mirror = torch.tensor([[cos, -sin], [sin, cos]]), torch.tensor([[1.0, 0.0], [0.0, -1.0]])
+    return [
+        (lambda points: points + torch.tensor([0.4, -1.3]), False),
+        (lambda points: 0.3 * points, False),
+        (lambda points: points @ turn, True),
+        (lambda points: points @ mirror, True),
+        (lambda points: 2.0 * (points @ mirror @ turn) - 5.0, True),
+    ]
+
+
+@pytest.mark.parametrize("move", range(5))
+def test_own_frame_makes_moved_instances_the_same(move):
+    """On the way, however they are moved; in the depot if they are not turned. Without the option they differ."""
+    move, turns = moves()[move]
+    instance, actions = random_solutions(PROBLEM, 32)
+    other = instance._replace(coords=move(instance.coords))
+    for step in (1, 4, 9) if turns else (0, 1, 4, 9):
+        state = PROBLEM.replay(instance, actions[:, :step])
+        assert same(*(legal_logits(bq(own_frame=True), view, state) for view in (instance, other)), tolerance=1e-3)
+        assert not same(*(legal_logits(bq(), view, state) for view in (instance, other)), tolerance=1e-2)
+
+
+def test_own_frame_of_nodes_in_one_place_is_finite():
+    instance, actions = random_solutions(PROBLEM, 4)
+    together = instance._replace(coords=torch.full_like(instance.coords, 0.5))
+    for step in (0, 5):
+        assert legal_logits(bq(own_frame=True), together, PROBLEM.replay(instance, actions[:, :step])).isfinite().all()
+
+
+# ---- against loops
+
+
+def plain_frame(points):
+    """The first point at 0, the last on the positive x axis, most of y above it, the farthest at distance 1."""
+    points = [complex(x, y) - complex(*points[0]) for x, y in points]
+    turn = points[-1].conjugate() / abs(points[-1]) if points[-1] else 1.0
+    points = [point * turn / max(map(abs, points)) for point in points]
+    if sum(point.imag for point in points) < 0:
+        points = [point.conjugate() for point in points]
+    return [(point.real, point.imag) for point in points]
+
+
+def slow_tokens(policy, instance, state, row):
+    """The transformed tokens of one row, in plain loops over tokens, heads and keys."""
+    nodes = [state.origin[row].item(), *state.near[row].tolist(), 0]
+    capacity, left = instance.capacity[row].item(), state.left[row].item()
+    demands, points = instance.demands[row].tolist(), [instance.coords[row, node].tolist() for node in nodes]
+    features = plain_frame(points) if policy.own_frame else points
+    ahead = (sum(demands[node] for node in state.remaining[row].tolist()) - left) / capacity
+    spare = math.ceil(ahead) - ahead  # in the last vehicle, if the others were filled
+    tokens = []
+    for node, (x, y) in zip(nodes, features, strict=True):
+        numbers = [x, y, demands[node] / capacity, left / capacity]
+        if policy.own_frame:
+            depot, away = features[-1], math.dist((x, y), features[-1])
+            direction = [(x - depot[0]) / away, (y - depot[1]) / away] if away > 0 else [0.0, 0.0]
+            numbers += [math.hypot(x, y), away, *direction, math.hypot(*depot), ahead, spare]
+        tokens.append(policy.embed(torch.tensor(numbers)))
+    tokens[0], tokens[-1] = tokens[0] + policy.origin, tokens[-1] + policy.depot
+    for layer in policy.layers:
+        width, d = len(tokens[0]), len(tokens[0]) // layer.heads
+        parts = [layer.qkv(token) for token in tokens]
+        moved = []
+        for token, part in zip(tokens, parts, strict=True):
+            mixed = []
+            for head in range(layer.heads):
+                query, keys, values = (slice(k * width + head * d, k * width + (head + 1) * d) for k in range(3))
+                scores = torch.stack([part[query] @ other[keys] / math.sqrt(d) for other in parts])
+                shares = scores.softmax(0)
+                mixed.append(sum(share * other[values] for share, other in zip(shares, parts, strict=True)))
+            token = token + layer.scale * layer.out(torch.cat(mixed))
+            moved.append(token + layer.scale * layer.narrow(F.gelu(layer.widen(token))))
+        tokens = moved
+    return tokens
+
+
+@pytest.mark.parametrize("own_frame", [False, True])
+@pytest.mark.parametrize("nearest", [None, 3])
+@pytest.mark.parametrize("step", [0, 4, 9])
+def test_forward_equals_plain_loops(step, nearest, own_frame):
+    """Customer c has the logits c - 1 (directly) and N + c - 1 (via the depot); of those not looked at -inf."""
+    problem, policy = CVRP(10, [15, 30], nearest=nearest), bq(own_frame=own_frame)
+    instance, actions = random_solutions(problem, 4)
+    state = problem.replay(instance, actions[:, :step])
+    logits = policy(instance, state)
+    for row in range(4):
+        expected = torch.full((20,), -math.inf)
+        tokens = slow_tokens(policy, instance, state, row)[1:-1]
+        for customer, token in zip(state.near[row].tolist(), tokens, strict=True):
+            expected[customer - 1], expected[10 + customer - 1] = policy.head(token)
+        assert same(logits[row], expected)
+        assert logits[row].isfinite().sum() == 2 * min(nearest or 10, 10 - step)
+
+
+@pytest.mark.parametrize("step", [0, 3, 9])
+def test_neighbour_loss_points_at_both_neighbours_on_the_route(step):
+    """Each customer at the node before and the one after it, the origin at the one after it; never at itself."""
+    policy = bq(neighbour_loss=0.25)
+    instance, actions = random_solutions(PROBLEM, 6)
+    state, rest = PROBLEM.replay(instance, actions[:, :step]), actions[:, step:]
+    _, loss = policy.imitate(instance, state, rest)
+    before, after = [], []
+    for row in range(6):
+        tokens = slow_tokens(policy, instance, state, row)
+        names = ["origin", *state.near[row].tolist(), "depot"]
+
+        def surprise(name, neighbour, tokens=tokens, names=names):
+            query = policy.query(tokens[names.index(name)])
+            others = [other for other in names if other != name]
+            scores = torch.stack([query @ policy.key(tokens[names.index(other)]) for other in others]) / 4.0
+            return -scores.log_softmax(0)[others.index(neighbour)]
+
+        way = ["origin"]  # with the depot wherever the expert returns to it
+        for action in rest[row].tolist():
+            way += ["depot", action - 10 + 1] if action >= 10 else [action + 1]
+        way.append("depot")
+        for previous, here, following in zip(way, way[1:], way[2:], strict=False):
+            if here != "depot":
+                before.append(surprise(here, previous))
+                after.append(surprise(here, following))
+        after.append(surprise("origin", way[1]))
+    mean = (torch.stack(before).mean() + torch.stack(after).mean()) / 2
+    assert loss.item() == pytest.approx(0.25 * mean.item(), rel=1e-5)
+    assert bq().imitate(instance, state, rest)[1] == 0
+
+
+def test_neighbour_loss_can_be_learnt():
+    """A few steps on one batch, whose routes go round the depot by angle: a rule of the coordinates."""
+    problem = CVRP(6, [60, 60])
+    instance = problem.generate(200, torch.Generator().manual_seed(0))
+    offsets = instance.coords[:, 1:] - instance.coords[:, :1]
+    actions = torch.atan2(offsets[..., 1], offsets[..., 0]).argsort(dim=1)
+    actions[:, 0] += 6  # via the depot, and the others directly: it is one route
+    policy = bq(neighbour_loss=1.0, own_frame=True).train()
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(60):
+        _, loss = policy.imitate(instance, problem.replay(instance, actions[:, :1]), actions[:, 1:])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.75 * losses[0]  # either neighbour is as good as the other: ln 2 is left over
+
+
+# ---- options
+
+
+@pytest.mark.parametrize("budget", [1, 1000])
+def test_large_batches_in_parts_give_the_same_logits(monkeypatch, budget):
+    policy = bq(own_frame=True)
+    instance, actions = random_solutions(PROBLEM, 50)
+    state = PROBLEM.replay(instance, actions[:, :3])
+    whole = legal_logits(policy, instance, state)
+    calls = []
+    inner = policy._forward
+    monkeypatch.setattr(policy, "_forward", lambda *args: calls.append(len(args[1].origin)) or inner(*args))
+    monkeypatch.setattr("models.blocks.ATTENTION_BUDGET", budget)
+    assert same(legal_logits(policy, instance, state), whole)
+    assert sum(calls) == 50 and len(calls) == (50 if budget == 1 else 9)  # 2 heads of 9^2 scores: 6 rows at once
+
+
+IMPOSSIBLE = [({"width": 10, "heads": 4}, "width=10 and heads=4"), ({"neighbour_loss": -1.0}, "at least 0, got -1.0")]
+
+
+@pytest.mark.parametrize(("wrong", "rule"), IMPOSSIBLE)
+def test_impossible_networks_are_refused(wrong, rule):
+    with pytest.raises(ValueError, match=rule):
+        bq(**wrong)
+
+
+def test_states_of_any_order_of_the_customers_mean_the_same():
+    instance, actions = random_solutions(PROBLEM, 6)
+    state = PROBLEM.replay(instance, actions[:, :3])
+    shuffled = State(state.origin, state.left, state.remaining, state.near.flip(1))
+    assert same(legal_logits(bq(), instance, shuffled), legal_logits(bq(), instance, state))
+    assert isinstance(bq().encode(instance), Instance)

@@ -1,0 +1,425 @@
+"""The CVRP: costs, masks, states and training examples against plain Python."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from gumbeldore import methods
+from gumbeldore.contracts import problem_contract
+from gumbeldore.interfaces import replay
+from gumbeldore.search import search
+from problems.cvrp import CVRP
+from problems.cvrp_types import Instance
+
+
+class FixedPolicy(nn.Module):
+    """The same logits everywhere; no network is needed to test a problem."""
+
+    def encode(self, instance):
+        return instance
+
+    def forward(self, context, state):
+        num_actions = 2 * (context.coords.shape[1] - 1)
+        return torch.sin(torch.arange(num_actions, dtype=torch.float64) * 2.3).expand(len(state.origin), -1)
+
+
+def random_solutions(problem, n, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    instance = problem.generate(n, generator)
+    return instance, play(problem, instance, generator)
+
+
+def play(problem, instance, generator):
+    state, actions = problem.reset(instance), []
+    for _ in range(problem.horizon(instance)):
+        legal = problem.mask(instance, state).double()
+        actions.append(torch.multinomial(legal, 1, generator=generator).squeeze(1))
+        state = problem.step(instance, state, actions[-1])
+    return torch.stack(actions, dim=1)
+
+
+def same(a, b):
+    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def plain_routes(actions, num_customers):
+    """The routes as lists of customers; None if the first does not begin at the depot."""
+    routes = []
+    for action in actions:
+        via_depot, customer = divmod(action, num_customers)
+        if via_depot:
+            routes.append([])
+        if not routes:
+            return None
+        routes[-1].append(customer + 1)
+    return routes
+
+
+def plain_load(demands, route):
+    return sum(demands[customer] for customer in route)
+
+
+def plain_length(coords, routes):
+    total = 0.0
+    for route in routes:
+        stops = [0, *route, 0]
+        total += sum(math.dist(coords[a], coords[b]) for a, b in zip(stops, stops[1:], strict=False))
+    return total
+
+
+def plain_is_legal(demands, capacity, actions):
+    routes = plain_routes(actions, len(demands) - 1)
+    if routes is None or sorted(itertools.chain(*routes)) != list(range(1, len(demands))):
+        return False
+    return all(plain_load(demands, route) <= capacity for route in routes)
+
+
+def plain_legal_actions(demands, capacity, before):
+    """The actions that may follow the decisions `before`, by the rule in words."""
+    num_customers = len(demands) - 1
+    routes = plain_routes(before, num_customers)
+    visited = set(itertools.chain(*routes))
+    legal = set()
+    for customer in set(range(1, num_customers + 1)) - visited:
+        legal.add(num_customers + customer - 1)  # with an empty vehicle everything fits
+        if routes and plain_load(demands, routes[-1]) + demands[customer] <= capacity:
+            legal.add(customer - 1)
+    return legal
+
+
+# ---- the rules
+
+
+@pytest.mark.parametrize("nearest", [None, 1, 3])
+@pytest.mark.parametrize("num_customers", [2, 3, 9])
+def test_contract(num_customers, nearest):
+    problem_contract(CVRP(num_customers, [9, 20], nearest=nearest))
+    problem_contract(CVRP(num_customers, [200, 200], nearest=nearest), seed=1)
+
+
+def test_cost_is_the_length_of_the_routes():
+    instance, actions = random_solutions(CVRP(11, [10, 40]), 40)
+    costs = CVRP(11, [10, 40]).cost(instance, actions).tolist()
+    for coords, row, cost in zip(instance.coords.double().tolist(), actions.tolist(), costs, strict=True):
+        assert cost == pytest.approx(plain_length(coords, plain_routes(row, 11)), rel=1e-5)
+
+
+def test_known_cross():
+    """Depot in the middle of a cross of four: one route of capacity 4, or two or four of them."""
+    coords = torch.tensor([[[0.5, 0.5], [1.0, 0.5], [0.5, 1.0], [0.0, 0.5], [0.5, 0.0]]])
+    cross = Instance(coords, torch.tensor([[0, 1, 1, 1, 1]]), torch.tensor([4]))
+    problem, side = CVRP(4, [9, 9]), math.sqrt(0.5)
+    for actions, length, routes in [
+        ([4, 1, 2, 3], 1 + 3 * side, 1),
+        ([4, 1, 6, 3], 2 + 2 * side, 2),
+        ([7, 6, 5, 4], 4.0, 4),
+        ([6, 0, 5, 3], 4.0, 2),  # straight through the depot, which counts no stop there
+    ]:
+        assert problem.cost(cross, torch.tensor([actions])).item() == pytest.approx(length)
+        assert problem.describe(torch.tensor([actions]))["routes"].tolist() == [routes]
+
+
+FIVE = Instance(torch.linspace(0, 1, 12).view(1, 6, 2), torch.tensor([[0, 3, 3, 3, 3, 3]]), torch.tensor([9]))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "rule"),
+    [
+        ([0, 1, 2, 8, 9], "leaves the depot without coming from it"),
+        ([5, 1, 2, 3, 9], "loads more than the capacity"),
+        ([5, 1, 7, 1, 9], "does not visit every customer once"),
+        ([5, 6, 0, 8, 9], "does not visit every customer once"),
+        ([[5], [1], [2], [8], [4]], "5 customers take as many actions"),
+        ([5, 1, 2, 8], "5 customers take as many actions"),
+        ([5, 1, 2, 8, 4, 4], "5 customers take as many actions"),
+        ([5, 1, 2, 8, 10], r"are 0\.\.9"),
+        ([5, 1, 2, 8, -1], r"are 0\.\.9"),
+    ],
+)
+def test_illegal_routes_are_refused(wrong, rule):
+    with pytest.raises(ValueError, match=rule):
+        CVRP(5, [9, 9]).cost(FIVE, torch.tensor([wrong]))
+    assert CVRP(5, [9, 9]).cost(FIVE, torch.tensor([[5, 1, 7, 3, 4]])).isfinite()  # but loads of 6 and 9 fit
+
+
+def test_the_refusal_names_the_row():
+    five = Instance(*(field.expand(3, *field.shape[1:]) for field in FIVE))
+    with pytest.raises(ValueError, match=r"row 1 loads more .*\[5, 1, 2, 3, 9\]"):
+        CVRP(5, [9, 9]).cost(five, torch.tensor([[5, 1, 7, 3, 4], [5, 1, 2, 3, 9], [9, 8, 7, 6, 5]]))
+
+
+def test_cost_accepts_exactly_the_legal_sequences():
+    """All 6^3 sequences of 3 customers, and all 8^4 of 4, where some pairs fit and others do not."""
+    for demands, capacity in (([0, 4, 5, 6], 10), ([0, 1, 2, 3, 4], 5)):
+        num_customers = len(demands) - 1
+        problem = CVRP(num_customers, [9, 9])
+        coords = torch.linspace(0, 1, 2 * num_customers + 2).view(1, -1, 2)
+        one = Instance(coords, torch.tensor([demands]), torch.tensor([capacity]))
+        for actions in itertools.product(range(2 * num_customers), repeat=num_customers):
+            try:
+                accepted = problem.cost(one, torch.tensor([actions])).isfinite().item()
+            except ValueError:
+                accepted = False
+            assert accepted == plain_is_legal(demands, capacity, actions), actions
+
+
+@settings(deadline=None, max_examples=40, derandomize=True)
+@given(
+    num_customers=st.integers(2, 12),
+    largest=st.integers(1, 50),
+    spare=st.integers(0, 60),
+    seed=st.integers(0, 2**32),
+)
+def test_masks_are_the_rule_and_random_play_is_legal(num_customers, largest, spare, seed):
+    generator = torch.Generator().manual_seed(seed)
+    demands = torch.randint(0, largest + 1, (5, num_customers + 1), generator=generator)
+    demands[:, 0] = 0
+    capacity = demands.amax(dim=1) + torch.randint(0, spare + 1, (5,), generator=generator)
+    instance = Instance(torch.rand(5, num_customers + 1, 2, generator=generator), demands, capacity)
+    problem = CVRP(num_customers, [9, 9])
+    state, actions = problem.reset(instance), torch.empty(5, 0, dtype=torch.int64)
+    for _ in range(num_customers):
+        legal = problem.mask(instance, state)
+        for row, before in enumerate(actions.tolist()):
+            expected = plain_legal_actions(demands[row].tolist(), capacity[row].item(), before)
+            assert set(legal[row].nonzero().flatten().tolist()) == expected and expected
+        actions = torch.cat([actions, torch.multinomial(legal.double(), 1, generator=generator)], dim=1)
+        state = problem.step(instance, state, actions[:, -1])
+    costs = problem.cost(instance, actions).tolist()
+    for row, (cost, chosen) in enumerate(zip(costs, actions.tolist(), strict=True)):
+        assert plain_is_legal(demands[row].tolist(), capacity[row].item(), chosen)
+        length = plain_length(instance.coords[row].double().tolist(), plain_routes(chosen, num_customers))
+        assert cost == pytest.approx(length, rel=1e-5)
+
+
+@pytest.mark.parametrize("nearest", [None, 4])
+def test_replayed_states_equal_stepped_ones(nearest):
+    """For every number of remaining customers from all to none, and they are what the routes say they are."""
+    problem = CVRP(9, [9, 30], nearest=nearest)
+    instance, actions = random_solutions(problem, 50)
+    state = problem.reset(instance)
+    for q in range(10):
+        assert same(replay(problem, instance, actions[:, :q]), state)
+        for row, before in enumerate(actions[:, :q].tolist()):
+            routes = plain_routes(before, 9)
+            visited = list(itertools.chain(*routes))
+            load = plain_load(instance.demands[row].tolist(), routes[-1]) if routes else 0
+            assert state.origin[row].item() == (visited[-1] if visited else 0)
+            assert state.left[row].item() == instance.capacity[row].item() - load
+            assert state.remaining[row].tolist() == sorted(set(range(1, 10)) - set(visited))
+        state = problem.step(instance, state, actions[:, q]) if q < 9 else state
+
+
+# ---- what users see
+
+
+def test_solutions_walk_from_depot_to_depot():
+    problem = CVRP(5, [9, 9])
+    assert problem.solution(torch.tensor([7, 0, 6, 3, 4])) == [0, 3, 1, 0, 2, 4, 5, 0]
+    assert problem.solution(torch.tensor([9, 8, 7, 6, 5])) == [0, 5, 0, 4, 0, 3, 0, 2, 0, 1, 0]
+    assert problem.solution(torch.tensor([5, 1, 2, 3, 4])) == [0, 1, 2, 3, 4, 5, 0]
+    _, actions = random_solutions(CVRP(7, [9, 30]), 20)
+    for row in actions:
+        walk = [0]
+        for route in plain_routes(row.tolist(), 7):
+            walk += [*route, 0]
+        assert problem.solution(row) == walk
+
+
+def test_descriptions_count_the_routes():
+    instance, actions = random_solutions(CVRP(8, [9, 40]), 30)
+    expected = [len(plain_routes(row, 8)) for row in actions.tolist()]
+    assert CVRP(8, [9, 9]).describe(actions)["routes"].tolist() == expected and len(set(expected)) > 2
+    assert CVRP(8, [9, 9]).size(instance) == "8"
+
+
+def test_random_instances_cover_their_ranges():
+    instance = CVRP(6, [12, 15]).generate(2000, torch.Generator().manual_seed(0))
+    assert instance.coords.shape == (2000, 7, 2) and instance.coords.min() >= 0 and instance.coords.max() <= 1
+    assert (instance.demands[:, 0] == 0).all() and instance.demands.dtype == instance.capacity.dtype == torch.int64
+    capacities, demands = Counter(instance.capacity.tolist()), Counter(instance.demands[:, 1:].flatten().tolist())
+    assert sorted(capacities) == [12, 13, 14, 15] and min(capacities.values()) > 400  # 500 expected
+    assert sorted(demands) == [*range(1, 10)] and min(demands.values()) > 1200  # 1333 expected
+    assert set(CVRP(3, [9, 9]).generate(50, torch.Generator()).capacity.tolist()) == {9}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "rule"),
+    [
+        ({"num_customers": 1}, "num_customers must be at least 2, got 1"),
+        ({"capacity": [8, 20]}, r"capacity must be .* at least 9, got \[8, 20\]"),
+        ({"capacity": [20, 19]}, r"got \[20, 19\]"),
+        ({"capacity": [20]}, r"got \[20\]"),
+        ({"capacity": [20, 30, 40]}, r"got \[20, 30, 40\]"),
+        ({"nearest": 0}, "nearest must be at least 1 or null, got 0"),
+    ],
+)
+def test_impossible_problems_are_refused(wrong, rule):
+    with pytest.raises(ValueError, match=rule):
+        CVRP(**{"num_customers": 5, "capacity": [20, 30], **wrong})
+
+
+# ---- search
+
+
+@pytest.mark.parametrize(("num_customers", "capacity"), [(3, 9), (3, 40), (4, 12), (4, 18)])
+def test_exhaustive_sampling_finds_every_solution_and_the_optimum(num_customers, capacity):
+    problem = CVRP(num_customers, [capacity, capacity])
+    instance = problem.generate(3, torch.Generator().manual_seed(5))
+    found = search(problem, FixedPolicy(), instance, methods.wor(16, 20), torch.Generator().manual_seed(0))
+    assert found.stats.exhausted == 3
+    for row in range(3):
+        demands, coords = instance.demands[row].tolist(), instance.coords[row].double().tolist()
+        sequences = itertools.product(range(2 * num_customers), repeat=num_customers)
+        legal = {actions for actions in sequences if plain_is_legal(demands, capacity, actions)}
+        leaves = [tuple(actions) for actions in found.actions[row][found.valid[row]].tolist()]
+        assert len(leaves) == len(set(leaves)) and set(leaves) == legal
+        optimum = min(plain_length(coords, plain_routes(actions, num_customers)) for actions in legal)
+        assert found.best()[1][row].item() == pytest.approx(optimum, rel=1e-6)
+
+
+def test_only_the_nearest_are_looked_at():
+    problem, free = CVRP(10, [15, 30], nearest=3), CVRP(10, [15, 30])
+    instance, actions = random_solutions(problem, 30)
+    for q in range(10):
+        state = problem.replay(instance, actions[:, :q])
+        legal = problem.mask(instance, state).view(30, 2, 10)
+        everything = free.mask(instance, free.replay(instance, actions[:, :q])).view(30, 2, 10)
+        for row in range(30):
+            coords, here = instance.coords[row].tolist(), state.origin[row].item()
+            remaining = state.remaining[row].tolist()
+            by_distance = sorted(remaining, key=lambda node: math.dist(coords[node], coords[here]))
+            assert state.near[row].tolist() == sorted(by_distance[:3])
+            near = torch.zeros(10, dtype=torch.bool)
+            near[state.near[row] - 1] = True
+            assert torch.equal(legal[row], everything[row] & near)
+
+
+@pytest.mark.parametrize("nearest", [8, 9, 250])
+def test_looking_at_all_customers_is_no_restriction(nearest):
+    instance, actions = random_solutions(CVRP(8, [15, 30]), 5)
+    free, wide = CVRP(8, [15, 30]), CVRP(8, [15, 30], nearest=nearest)
+    for q in range(8):
+        assert same(free.replay(instance, actions[:, :q]), wide.replay(instance, actions[:, :q]))
+    config = methods.wor(4, 2)
+    a, b = (search(p, FixedPolicy(), instance, config, torch.Generator().manual_seed(0)) for p in (free, wide))
+    assert torch.equal(a.actions, b.actions) and torch.equal(a.costs, b.costs)
+
+
+# ---- training examples
+
+
+def leftovers(instance, row, routes):
+    """Capacity left over at the end of each route, from the route's own customers."""
+    demands = instance.demands[row].tolist()
+    return [instance.capacity[row].item() - plain_load(demands, route) for route in routes]
+
+
+def as_sets(routes):
+    return sorted(sorted(route) for route in routes)
+
+
+def shortfall(instance, row, route):
+    """Capacity left over at the end of a route, from the route's own customers."""
+    return instance.capacity[row].item() - plain_load(instance.demands[row].tolist(), route)
+
+
+def nearness(instance, row, route):
+    """Minus the distance of the farthest customer of a route from the depot."""
+    coords = instance.coords[row].double()
+    return -max(math.dist(coords[0], coords[customer]) for customer in route)
+
+
+@pytest.mark.parametrize("far_first", [False, True])
+@pytest.mark.parametrize("step", range(10))
+def test_augmented_solutions_are_the_same_routes_in_a_learnable_order(step, far_first):
+    problem, rank = CVRP(10, [12, 25], far_first=far_first), nearness if far_first else shortfall
+    instance, actions = random_solutions(problem, 100, seed=step)
+    other, moved = problem.augment(instance, actions, step, torch.Generator().manual_seed(step))
+    assert torch.equal(other.demands, instance.demands) and torch.equal(other.capacity, instance.capacity)
+    assert other.coords.min() >= -1e-6 and other.coords.max() <= 1 + 1e-6
+    factor = problem.cost(other, moved) / problem.cost(instance, actions)
+    distances = [torch.cdist(coords, coords) for coords in (instance.coords.double(), other.coords.double())]
+    assert torch.allclose(distances[1], distances[0] * factor[:, None, None], atol=1e-5) and factor.std() > 0.01
+    for row in range(100):
+        before, after = (plain_routes(a[row].tolist(), 10) for a in (actions, moved))
+        assert sorted(map(sorted, before)) == sorted(map(sorted, after))
+        both_ways = [*before, *(route[::-1] for route in before)]
+        assert all(route in both_ways for route in after)
+        assert min(shortfall(instance, row, route) for route in after) >= 0
+        # The routes that end in the piece are sorted, and the piece ends with the last of them.
+        ranks, last_of = [rank(instance, row, route) for route in after], list(itertools.accumulate(map(len, after)))
+        piece = [rank for rank, last in zip(ranks, last_of, strict=True) if last > step]
+        assert piece == sorted(piece)
+        turns = sum(a > b for a, b in zip(ranks, ranks[1:], strict=False))
+        assert turns <= (step > 0)  # the prefix is the rest of the sorted solution, which begins anew once
+
+
+def test_far_first_routes_begin_at_their_farther_end():
+    problem = CVRP(10, [12, 25], far_first=True)
+    instance, actions = random_solutions(problem, 100)
+    _, moved = problem.augment(instance, actions, 7, torch.Generator().manual_seed(0))
+    turned = 0
+    for row in range(100):
+        before, after = (plain_routes(a[row].tolist(), 10) for a in (actions, moved))
+        turned += sum(route not in before for route in after)
+        for route in after:
+            assert nearness(instance, row, route[:1]) <= nearness(instance, row, route[-1:])
+    assert turned > 50
+
+
+@pytest.mark.parametrize("step", [0, 4, 9])
+def test_examples_are_decisions_that_the_search_can_meet(step):
+    problem = CVRP(10, [12, 25])
+    instance, actions = random_solutions(problem, 200)
+    other, moved = problem.augment(instance, actions, step, torch.Generator().manual_seed(1))
+    state = problem.reset(other)
+    for action in moved.T:
+        assert problem.mask(other, state).gather(1, action[:, None]).all()
+        state = problem.step(other, state, action)
+
+
+THREE_ROUTES = [10, 1, 2, 3, 14, 5, 6, 17, 8, 9]  # 1 2 3 4 | 5 6 7 | 8 9 10
+
+
+def three_routes(n, demands):
+    coords = torch.rand(1, 11, 2, generator=torch.Generator().manual_seed(0)).expand(n, -1, -1)
+    instance = Instance(coords, torch.tensor([demands]).expand(n, -1), torch.full((n,), 12))
+    return instance, torch.tensor([THREE_ROUTES]).expand(n, -1)
+
+
+@pytest.mark.parametrize("step", range(10))
+def test_every_late_enough_route_is_the_last_equally_often(step):
+    """Leftovers 4, 0 and 2: sorted 5 6 7 | 8 9 10 | 1 2 3 4, whose routes end after 3, 6 and 10 decisions."""
+    instance, actions = three_routes(3000, [0, 2, 2, 2, 2, 4, 4, 4, 3, 3, 4])
+    _, moved = CVRP(10, [12, 12]).augment(instance, actions, step, torch.Generator().manual_seed(step))
+    by_end = {3: (5, 6, 7), 6: (8, 9, 10), 10: (1, 2, 3, 4)}
+    late_enough = {route for end, route in by_end.items() if end >= 10 - step}  # 10 - step decisions fit before it
+    seen = Counter(tuple(sorted(plain_routes(row, 10)[-1])) for row in moved.tolist())
+    assert set(seen) == late_enough
+    assert all(abs(count - 3000 / len(late_enough)) < 150 for count in seen.values())
+
+
+def test_routes_turn_independently_and_ties_come_in_any_order():
+    """All routes leave nothing over: 3! orders times 2^3 directions."""
+    instance, actions = three_routes(4000, [0, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4])
+    _, moved = CVRP(10, [12, 12]).augment(instance, actions, 0, torch.Generator().manual_seed(0))
+    seen = Counter(tuple(row) for row in moved.tolist())
+    assert len(seen) == 48 and min(seen.values()) > 40  # 83 expected
+
+
+def test_augmentation_leaves_its_arguments_alone_and_depends_on_the_generator_alone():
+    problem = CVRP(10, [12, 25])
+    instance, actions = random_solutions(problem, 20)
+    copies = Instance(*(field.clone() for field in instance)), actions.clone()
+    a, b = (problem.augment(instance, actions, 6, torch.Generator().manual_seed(2)) for _ in range(2))
+    assert same(instance, copies[0]) and torch.equal(actions, copies[1])
+    assert same(a[0], b[0]) and torch.equal(a[1], b[1])

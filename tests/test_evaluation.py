@@ -1,0 +1,325 @@
+"""Evaluation: what each method finds, how it is written down, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+import evaluate
+from gumbeldore import checkpoint, results
+from gumbeldore.evaluation import Solved
+from gumbeldore.interfaces import Benchmark
+from models.bq import BQ
+from models.bq_cvrp import BQ as CVRPBQ
+from models.dispatching import RULES
+from models.job_shop import JobShop
+from problems.jssp import JSSP
+from problems.tsp import TSP
+from tests.test_commands import ROOT, compose, typed
+from tests.test_dispatching import sequence_of
+
+DATA = ROOT / "tests" / "data"
+NETWORKS = {"tsp": (BQ, "layers"), "cvrp": (CVRPBQ, "layers"), "jssp": (JobShop, "blocks")}
+
+
+def untrained(folder):
+    """The folder, with checkpoints of untrained policies by problem."""
+    for problem, (network, depth) in NETWORKS.items():
+        torch.manual_seed(0)
+        words = [f"problem={problem}", "debug=fast", "model.width=16", "model.heads=2", f"model.{depth}=1"]
+        cfg = compose("train", *words)
+        policy = network(**{key: value for key, value in cfg.model.items() if key != "_target_"})
+        with torch.no_grad():
+            for parameter in policy.parameters():
+                if parameter.dim() == 0:
+                    parameter.fill_(0.5)  # of a ReZero layer: at 0 it would do nothing
+        content = {"config": OmegaConf.to_container(cfg, resolve=True), "problem": problem}
+        checkpoint.save(folder / f"{problem}.pt", {**content, "weights": policy.state_dict()})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory):
+    return untrained(tmp_path_factory.mktemp("policies"))
+
+
+class Evaluation:
+    """What an evaluation has left behind."""
+
+    def __init__(self, folder: Path, output: str):
+        self.folder = folder
+        self.output = output
+        self.methods = json.loads((folder / "results.json").read_text())["methods"]
+        self.rows = self.table("results.csv")
+
+    def table(self, name: str) -> list[dict[str, str]]:
+        with open(self.folder / name, newline="") as file:
+            return list(csv.DictReader(file))
+
+    def of(self, method: str) -> list[dict[str, str]]:
+        return [row for row in self.rows if row["method"] == method]
+
+
+def evaluated(policy, tmp_path, *words, out="out"):
+    words = [f"checkpoint={policy}", f"out_dir={tmp_path / out}", "workers=0", "solver.workers=0", *words]
+    result = typed(evaluate, *words, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    return Evaluation(tmp_path / out, result.stdout)
+
+
+def test_evaluation_reports_gaps_and_tours(policies, tmp_path):
+    words = ["instances=kool/tsp20", "num_instances=6", "search=[greedy,gumbeldore]", "search.beam_width=4"]
+    found = evaluated(policies / "tsp.pt", tmp_path, *words, "precision=float32")
+    assert list(found.methods) == ["greedy", "gumbeldore"]
+    content = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert {"checkpoint", "instances", "hardware", "command"} <= set(content)
+    columns = ["method", "instance", "cost", "reference", "gap", "kind", "solutions", "solution"]
+    assert list(found.rows[0]) == columns and len(found.rows) == 2 * 6
+    benchmark = TSP(20).load("kool/tsp20", 6)[0]
+    for method, solutions in (("greedy", "1"), ("gumbeldore", "16")):
+        rows = found.of(method)
+        tours = torch.tensor([[int(node) for node in row["solution"].split()] for row in rows])
+        assert (tours[:, 0] == 0).all()
+        costs = benchmark.true_cost(torch.arange(6), tours[:, 1:])
+        assert [float(row["cost"]) for row in rows] == pytest.approx(costs.tolist())
+        assert [float(row["reference"]) for row in rows] == pytest.approx(benchmark.references.tolist())
+        gaps = costs / benchmark.references - 1
+        assert [float(row["gap"]) for row in rows] == pytest.approx(gaps.tolist())
+        assert {row["kind"] for row in rows} == {"LKH"} and {row["solutions"] for row in rows} == {solutions}
+        result = found.methods[method]
+        assert result["mean_cost"] == pytest.approx(costs.mean().item()) and result["num_instances"] == 6
+        assert result["mean_gap"] == pytest.approx(gaps.mean().item())
+        assert result["reference"] == "LKH" and result["seconds"] > 0 and result["solutions"] == 6 * int(solutions)
+        assert f"{result['mean_gap']:.3%}" in found.output
+
+
+def test_one_file_without_a_reference_has_no_gap(policies, tmp_path):
+    file = tmp_path / "mine.tsp"
+    nodes = "\n".join(f"{i + 1} {(37 * i) % 101} {(61 * i) % 97}" for i in range(9))
+    file.write_text(
+        f"NAME: mine\nTYPE: TSP\nDIMENSION: 9\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n{nodes}\nEOF\n"
+    )
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={file}", "search=wor", "search.num_rounds=3")
+    assert found.methods["wor"]["mean_gap"] is None and found.methods["wor"]["reference"] is None
+    (row,) = found.rows
+    assert "no reference costs, so no gap" in found.output and row["instance"] == "mine"
+    assert row["reference"] == row["gap"] == row["kind"] == ""
+    assert float(row["cost"]).is_integer()  # EUC_2D rounds each edge
+
+
+def test_a_folder_of_mixed_sizes(policies, tmp_path):
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={DATA}")
+    names = [row["instance"] for row in found.rows]
+    assert len(names) >= 3 and {"berlin52", "eil51", "kroA100"} <= set(names)
+    assert found.methods["greedy"]["num_instances"] == len(names)
+
+
+def test_more_time_finds_more(policies, tmp_path):
+    words = ["instances=kool/tsp20", "num_instances=2", "search=wor", "search.beam_width=4", "search.num_rounds=1"]
+    found = evaluated(policies / "tsp.pt", tmp_path, *words, "search.time_limit=0.5")
+    assert found.methods["wor"]["solutions"] > 2 * 4
+
+
+@pytest.mark.parametrize(
+    ("problem", "words", "message"),
+    [
+        ("tsp", ["instances=kool/tsp21"], "unknown source 'kool/tsp21'"),
+        ("tsp", ["instances=kool/tsp20", "search.beam_width=4"], "search.beam_width has no effect on greedy"),
+        ("tsp", ["instances=kool/tsp20", "num_instances=20000"], "20000"),
+        ("tsp", ["instances=kool/tsp20", "search=fastest"], "fastest"),
+        ("tsp", ["instances=kool/tsp20", "nearest=5"], "nearest has no effect on tsp"),
+        ("jssp", [f"instances={DATA}/jssp", "nearest=5"], "nearest has no effect on jssp"),
+        ("cvrp", [f"instances={DATA}/cvrplib", "nearest=0"], "nearest must be an integer at least 1 or null"),
+        ("cvrp", ["instances=kool/tsp20"], "unknown source 'kool/tsp20'"),
+    ],
+)
+def test_wrong_evaluations_are_refused(policies, tmp_path, problem, words, message):
+    result = typed(evaluate, f"checkpoint={policies / problem}.pt", *words, cwd=tmp_path)
+    assert result.returncode != 0 and message in result.stderr and "Traceback" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_rules_are_refused_where_there_are_none(policies, tmp_path, problem):
+    instances = {"tsp": DATA / "berlin52.tsp", "cvrp": DATA / "cvrplib" / "A-n32-k5.vrp"}[problem]
+    words = [f"checkpoint={policies / problem}.pt", f"instances={instances}", "search=rules", "workers=0"]
+    result = typed(evaluate, *words, cwd=tmp_path)
+    assert result.returncode == 2 and "rules" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_a_checkpoint_cannot_name_a_function_to_call(policies, tmp_path):
+    content = checkpoint.load(policies / "tsp.pt")
+    content["config"]["model"] = {"_target_": "os.mkdir", "path": str(tmp_path / "trapped")}
+    checkpoint.save(tmp_path / "evil.pt", content)
+    result = typed(evaluate, f"checkpoint={tmp_path / 'evil.pt'}", "instances=kool/tsp20", cwd=tmp_path)
+    assert result.returncode == 2 and "model._target_=os.mkdir is not a class" in result.stderr
+    assert not (tmp_path / "trapped").exists()
+
+
+# ---- the CVRP
+
+
+def sections(path: Path) -> tuple[list[tuple[float, float]], list[int], int]:
+    """Nodes, demands and capacity of a CVRPLIB file."""
+    text = path.read_text()
+    nodes = re.search(r"NODE_COORD_SECTION\s+(.*?)DEMAND_SECTION", text, re.DOTALL).group(1).split()
+    demands = re.search(r"DEMAND_SECTION\s+(.*?)DEPOT_SECTION", text, re.DOTALL).group(1).split()
+    coords = list(zip(map(float, nodes[1::3]), map(float, nodes[2::3]), strict=True))
+    return coords, list(map(int, demands[1::2])), int(re.search(r"CAPACITY\s*:\s*(\d+)", text).group(1))
+
+
+def test_routes_are_legal_and_cost_what_is_written(policies, tmp_path):
+    words = [f"instances={DATA}/cvrplib", "search=[greedy,gumbeldore]", "search.beam_width=2", "search.num_rounds=2"]
+    found = evaluated(policies / "cvrp.pt", tmp_path, *words)
+    columns = ["method", "instance", "cost", "reference", "gap", "kind", "solutions", "routes", "solution"]
+    assert list(found.rows[0]) == columns and len(found.rows) == 2 * 4
+    for row in found.rows:
+        coords, demands, capacity = sections(DATA / "cvrplib" / f"{row['instance']}.vrp")
+        walk = list(map(int, row["solution"].split()))
+        assert walk[0] == walk[-1] == 0
+        assert sorted(node for node in walk if node) == list(range(1, len(coords)))
+        routes = [list(map(int, part.split())) for part in re.split(r"\b0\b", row["solution"]) if part.strip()]
+        assert len(routes) == walk.count(0) - 1 == float(row["routes"])
+        assert all(sum(demands[node] for node in route) <= capacity for route in routes)
+        cost = sum(math.floor(math.dist(coords[a], coords[b]) + 0.5) for a, b in zip(walk, walk[1:], strict=False))
+        assert float(row["cost"]) == cost and float(row["gap"]) == pytest.approx(cost / float(row["reference"]) - 1)
+        stated = (DATA / "cvrplib" / f"{row['instance']}.sol").read_text()
+        assert float(row["reference"]) == float(re.search(r"Cost (\d+)", stated).group(1))
+    for name, content in found.methods.items():
+        rows = found.of(name)
+        assert content["routes"] == pytest.approx(sum(float(row["routes"]) for row in rows) / 4)
+        sizes = {"A-n32-k5": "31", "A-n80-k10": "79", "X-n101-k25": "100", "X-n106-k14": "105"}
+        assert set(content["by_size"]) == set(sizes.values())
+        for row in rows:
+            part = content["by_size"][sizes[row["instance"]]]
+            assert part["num_instances"] == 1 and part["mean_cost"] == float(row["cost"])
+            assert part["mean_gap"] == pytest.approx(float(row["gap"]))
+    assert "by size" in found.output and "routes" in found.output
+
+
+def test_nearest_restricts_where_the_vehicle_goes(policies, tmp_path):
+    file = DATA / "cvrplib" / "A-n32-k5.vrp"
+    coords, *_ = sections(file)
+
+    def ranks(out, *words):
+        """How many remaining customers are nearer than the next one, at every step."""
+        (row,) = evaluated(policies / "cvrp.pt", tmp_path, f"instances={file}", *words, out=out).rows
+        order = [node for node in map(int, row["solution"].split()) if node]
+        return [
+            sum(math.dist(coords[a], coords[c]) < math.dist(coords[a], coords[b]) - 1e-6 for c in order[i:])
+            for i, (a, b) in enumerate(zip([0, *order], order, strict=False))
+        ]
+
+    assert max(ranks("all")) >= 5 and 1 <= max(ranks("five", "nearest=5")) < 5
+    assert max(ranks("one", "nearest=1")) == 0
+
+
+# ---- the JSSP
+
+
+def job_shop(name: str) -> tuple[list[list[int]], list[list[int]]]:
+    """Times and machines, from 0, of a file in the standard format."""
+    lines = [line.split() for line in (DATA / "jssp" / f"{name}.txt").read_text().splitlines()]
+    numbers = [list(map(int, words)) for words in lines if words and all(word.isdigit() for word in words)][1:]
+    return [row[1::2] for row in numbers], [row[::2] for row in numbers]
+
+
+def test_schedules_are_feasible_and_end_at_the_cost(policies, tmp_path):
+    found = evaluated(
+        policies / "jssp.pt", tmp_path, f"instances={DATA}/jssp", "search=[greedy,beam]", "search.beam_width=2"
+    )
+    assert list(found.methods["greedy"]["by_size"]) == ["6x6", "10x5", "10x10", "15x15"]
+    schedules = found.table("schedules.csv")
+    assert list(schedules[0]) == ["method", "instance", "job", "operation", "machine", "start", "end"]
+    assert len(schedules) == 2 * (36 + 50 + 100 + 225) and "schedules.csv" in found.output
+    for row in found.rows:
+        operations = [
+            tuple(int(each[key]) for key in ("job", "operation", "machine", "start", "end"))
+            for each in schedules
+            if (each["method"], each["instance"]) == (row["method"], row["instance"])
+        ]
+        assert max(end for *_, end in operations) == float(row["cost"])
+        for one in operations:
+            assert one[3] >= 0
+            for two in operations:
+                if one[0] == two[0] and one[1] < two[1]:
+                    assert one[4] <= two[3]
+                if one[2] == two[2] and one[0] < two[0]:
+                    assert one[4] <= two[3] or two[4] <= one[3]
+        if row["instance"] != "ta01":  # in the other format
+            times, machines = job_shop(row["instance"])
+            assert {(j, o, m, end - start) for j, o, m, start, end in operations} == {
+                (j, o, machines[j][o], times[j][o]) for j in range(len(times)) for o in range(len(times[0]))
+            }
+
+
+def makespan(times: list[list[int]], machines: list[list[int]], sequence: list[int]) -> int:
+    done, job_free, machine_free = [0] * len(times), [0] * len(times), [0] * len(times[0])
+    for job in sequence:
+        machine = machines[job][done[job]]
+        job_free[job] = machine_free[machine] = max(job_free[job], machine_free[machine]) + times[job][done[job]]
+        done[job] += 1
+    return max(job_free)
+
+
+def test_the_best_of_the_rules_is_shown(policies, tmp_path):
+    for name in ("ft06", "ft10", "la01"):
+        file = DATA / "jssp" / f"{name}.txt"
+        found = evaluated(policies / "jssp.pt", tmp_path, f"instances={file}", "search=[greedy,rules]", out=name)
+        shop = job_shop(name)
+        costs = {f"rules: {rule} ({way})": makespan(*shop, sequence_of(rule, way, *shop)) for rule, way in RULES}
+        greedy, row = found.rows
+        assert greedy["method"] == "greedy" and row["method"] in costs and row["method"] in found.output
+        assert float(row["cost"]) == min(costs.values()) == costs[row["method"]] < max(costs.values())
+
+
+def test_one_rule_is_the_best_of_all_sizes_by_its_gap(policies, tmp_path):
+    found = evaluated(policies / "jssp.pt", tmp_path, f"instances={DATA}/jssp", "search=rules")
+    (method,) = found.methods
+    gaps = {rule: [] for rule in RULES}
+    for benchmark in JSSP([[6, 6]], [6, 6]).load(str(DATA / "jssp")):
+        shop = [values[0].tolist() for values in benchmark.originals]
+        for rule in RULES:
+            gaps[rule].append(makespan(*shop, sequence_of(*rule, *shop)) / benchmark.references.item() - 1)
+    best = min(RULES, key=lambda rule: sum(gaps[rule]))
+    assert method == f"rules: {best[0]} ({best[1]})"
+    assert found.methods[method]["mean_gap"] == pytest.approx(sum(gaps[best]) / 4)
+
+
+# ---- tables
+
+
+def benchmark_of(costs, references, kinds, means):
+    benchmark = Benchmark(
+        [f"n{i}" for i in range(len(costs))], None, None, None, torch.tensor(references).double(), kinds, means
+    )
+    solved = Solved(torch.zeros(len(costs), 3), torch.tensor(costs).double(), torch.ones(len(costs)), 1.0, 1)
+    return benchmark, solved
+
+
+def test_a_reference_known_as_a_mean_has_a_line_of_its_own():
+    known, first = benchmark_of([10.0, 12.0], [10.0, 10.0], ["LKH3", "LKH3"], {"HGS": 10.0})
+    plain, second = benchmark_of([3.0], [2.0], ["optimal"], {})
+    assert results.mean_lines({"greedy": [first, second]}, [known, plain]) == [
+        "gap of the mean cost to HGS (mean 10): greedy 10.000%"
+    ]
+    better = second._replace(costs=torch.tensor([9.5, 9.5]).double())
+    lines = results.mean_lines({"greedy": [first], "beam": [better]}, [known])
+    assert lines == ["gap of the mean cost to HGS (mean 10): greedy 10.000%, beam -5.000%"]
+    assert results.mean_lines({"greedy": [second]}, [plain]) == []
+
+
+def test_kinds_of_references_are_counted():
+    nan = math.nan
+    few, _ = benchmark_of([1.0] * 3, [1.0, nan, 1.0], ["optimal", "", "bound"], {})
+    more, _ = benchmark_of([1.0] * 2, [1.0, 1.0], ["optimal", "optimal"], {})
+    none, _ = benchmark_of([1.0], [nan], [""], {})
+    assert results.reference_of([few, more]) == "optimal (3), bound (1)"
+    assert results.reference_of([none, more]) == "optimal" and results.reference_of([none]) is None

@@ -1,0 +1,368 @@
+"""The network for the JSSP against slow loops, and what must not change its logits."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from gumbeldore.contracts import policy_contract
+from gumbeldore.interfaces import replay
+from models.job_shop import HIDDEN, JobShop
+from problems.jssp import JSSP, State
+from problems.jssp_types import Instance, random_instances
+
+SIZES = [(4, 3), (3, 5), (2, 2), (1, 4), (5, 1)]
+
+
+def jssp(jobs, ops):
+    return JSSP(sizes=[[jobs, ops]], validation_size=[jobs, ops])
+
+
+def job_shop(seed=0, **options):
+    """A small network whose layers matter (ReZero starts them at 0)."""
+    torch.manual_seed(seed)
+    plain = {"width": 16, "blocks": 2, "heads": 2, "feedforward": 32, "lookahead": False, "order_loss": 0.0}
+    policy = JobShop(**{**plain, **options})
+    for layer in (*policy.job_wise, *policy.machine_wise, policy.between_jobs):
+        layer.scale.data.fill_(0.7)
+    return policy.eval()
+
+
+def played(n, jobs, ops, step, seed=0):
+    """Instances, and the state after `step` random decisions."""
+    generator = torch.Generator().manual_seed(seed)
+    instance = random_instances(n, jobs, ops, generator)
+    actions = torch.rand(n, jobs * ops, generator=generator).argsort(dim=1) % jobs
+    return instance, replay(jssp(jobs, ops), instance, actions[:, :step]), actions[:, step:]
+
+
+def steps(jobs, ops):
+    """Every decision that is learnt."""
+    return range(jobs * ops - 1)
+
+
+def logits_of(policy, instance, state):
+    """[R, J], 0 for finished jobs."""
+    finished = state.next_op == instance.times.shape[2]
+    with torch.no_grad():
+        return policy(policy.encode(instance), state).masked_fill(finished, 0.0)
+
+
+OPTIONS = [{}, {"lookahead": True}, {"order_loss": 0.5}, {"lookahead": True, "order_loss": 2.0}]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("size", [size for size in SIZES if size[0] > 1])  # with one job there is nothing to learn
+def test_contract(size, options):
+    policy_contract(job_shop(**options), jssp(*size))
+
+
+# ---- features
+
+
+def slow_features(instance, state, row, lookahead):
+    """{(job, operation): features}, in plain Python [GD, eq. 33]."""
+    times, machines = instance.times[row].tolist(), instance.machines[row].tolist()
+    next_op, job_free, machine_free = (field[row].tolist() for field in state[:3])
+    jobs, ops = range(len(times)), range(len(times[0]))
+    start = {j: max(job_free[j], machine_free[machines[j][next_op[j]]]) for j in jobs if next_op[j] < len(ops)}
+    now = min(start.values())
+    features = {}
+    for job in start:
+        for op in ops[next_op[job] :]:
+            numbers = [times[job][op], start[job] - now]
+            if lookahead:
+                before, after = times[job][next_op[job] : op], times[job][op + 1 :]
+                numbers.append(start[job] - now + sum(before))
+                numbers.append(sum(after))
+                numbers.append(max(0.0, machine_free[machines[job][op]] - now))
+            features[job, op] = [number / 100 for number in numbers]
+    return features
+
+
+def test_features_of_a_state_by_hand():
+    """Job 1 is finished and ended at 20, before any other can start: it must not count as the earliest."""
+    instance = Instance(
+        torch.tensor([[[30.0, 40.0], [5.0, 7.0], [10.0, 60.0]]]), torch.tensor([[[0, 1], [1, 0], [0, 1]]])
+    )
+    state = State(
+        next_op=torch.tensor([[1, 2, 0]]),
+        job_free=torch.tensor([[50.0, 20.0, 0.0]]),
+        machine_free=torch.tensor([[45.0, 13.0]]),
+        remaining=torch.tensor([[1, 4, 5]]),
+    )
+    # Job 0 can start at max(50, 13) = 50, job 2 at max(0, 45) = 45: now is 45.
+    assert job_shop()._features(instance, state)[0].tolist() == [
+        pytest.approx(numbers) for numbers in ([0.4, 0.05], [0.1, 0.0], [0.6, 0.0])
+    ]
+    assert job_shop(lookahead=True)._features(instance, state)[0].tolist() == [
+        pytest.approx([0.4, 0.05, 0.05, 0.0, 0.0]),
+        pytest.approx([0.1, 0.0, 0.0, 0.6, 0.0]),  # 60 of work after it
+        pytest.approx([0.6, 0.0, 0.1, 0.0, 0.0]),  # it can start 10 later than its job's next one
+    ]
+
+
+@pytest.mark.parametrize("lookahead", [False, True])
+@pytest.mark.parametrize(("jobs", "ops"), SIZES)
+def test_features_equal_plain_loops(jobs, ops, lookahead):
+    policy = job_shop(lookahead=lookahead)
+    for step in steps(jobs, ops):
+        instance, state, _ = played(20, jobs, ops, step, seed=step)
+        features = policy._features(instance, state).tolist()
+        for row in range(20):
+            expected = slow_features(instance, state, row, lookahead)
+            assert [job * ops + op for job, op in expected] == state.remaining[row].tolist()
+            assert features[row] == [pytest.approx(numbers, abs=1e-6) for numbers in expected.values()]
+
+
+def test_finished_jobs_would_often_be_the_earliest():
+    """In many late states of random play the rule about finished jobs matters, so the tests above see it."""
+    matters = 0
+    for step in range(8, 14):
+        instance, state, _ = played(50, 5, 3, step, seed=step)
+        machine = instance.machines.gather(2, state.next_op.clamp(max=2)[..., None]).squeeze(2)
+        start = torch.maximum(state.job_free, state.machine_free.gather(1, machine))
+        among_open = start.masked_fill(state.next_op == 3, torch.inf).amin(dim=1)
+        matters += (start.amin(dim=1) < among_open).sum().item()
+    assert matters > 30
+
+
+def test_features_do_not_depend_on_the_time_on_the_clock():
+    """A state whose machines and jobs all are 1000 later is the same, in the last operations as well."""
+    for step in steps(4, 3):
+        instance, state, _ = played(10, 4, 3, step, seed=step)
+        later = state._replace(job_free=state.job_free + 1000, machine_free=state.machine_free + 1000)
+        for lookahead in (False, True):
+            policy = job_shop(lookahead=lookahead)
+            assert torch.allclose(logits_of(policy, instance, later), logits_of(policy, instance, state), atol=1e-5)
+
+
+# ---- the network against loops
+
+
+def slow_layer(layer, tokens, sees, bias=lambda query, key, head: 0.0):
+    """{name: vector} -> {name: vector}: each token attends to those it sees, one head and one key after the other."""
+    parts = {name: layer.qkv(token) for name, token in tokens.items()}
+    width = len(next(iter(tokens.values())))
+    d = width // layer.heads
+    moved = {}
+    for name, token in tokens.items():
+        seen = [other for other in tokens if sees(name, other)]
+        mixed = []
+        for head in range(layer.heads):
+            query, keys, values = (slice(k * width + head * d, k * width + (head + 1) * d) for k in range(3))
+            scores = [parts[name][query] @ parts[key][keys] / math.sqrt(d) + bias(name, key, head) for key in seen]
+            shares = torch.stack(scores).softmax(0)
+            mixed.append(sum(share * parts[key][values] for share, key in zip(shares, seen, strict=True)))
+        token = token + layer.scale * layer.out(torch.cat(mixed))
+        moved[name] = token + layer.scale * layer.narrow(F.gelu(layer.widen(token)))
+    return moved
+
+
+def slow_operations(policy, instance, state, row):
+    """{(job, operation): the transformed operation}; scheduled ones are not there for anyone to see."""
+    machines, tokens = instance.machines[row].tolist(), {}
+    for (job, op), numbers in slow_features(instance, state, row, policy.lookahead).items():
+        token = policy.embed(torch.tensor(numbers))
+        width = len(token)
+        for k in range(width):
+            angle = op / 10_000 ** ((k - k % 2) / width)
+            token = token + torch.eye(width)[k] * (math.cos(angle) if k % 2 else math.sin(angle))
+        tokens[job, op] = token
+    heads = policy.between_jobs.heads
+    for job_wise, machine_wise in zip(policy.job_wise, policy.machine_wise, strict=True):
+        tokens = slow_layer(
+            job_wise,
+            tokens,
+            sees=lambda a, b: a[0] == b[0],
+            bias=lambda query, key, head: 2 ** (-8 * (head + 1) / heads) * (key[1] - query[1]),
+        )
+        tokens = slow_layer(machine_wise, tokens, sees=lambda a, b: machines[a[0]][a[1]] == machines[b[0]][b[1]])
+    return tokens
+
+
+def slow_logits(policy, instance, state, row):
+    """{job: logit} of the jobs that are not finished."""
+    tokens = slow_operations(policy, instance, state, row)
+    following = {}
+    for job, op in tokens:
+        if op == state.next_op[row, job]:
+            following[job] = tokens[job, op]
+    following = slow_layer(policy.between_jobs, following, sees=lambda a, b: True)
+    return {job: policy.head(token).item() for job, token in following.items()}
+
+
+@pytest.mark.parametrize("dense", [0, 1e9])
+@pytest.mark.parametrize("options", [{}, {"lookahead": True, "heads": 4, "width": 24}])
+@pytest.mark.parametrize(("jobs", "ops"), [(4, 3), (3, 5), (1, 4), (5, 1)])
+def test_forward_equals_plain_loops(jobs, ops, options, dense, monkeypatch):
+    monkeypatch.setattr("models.job_shop.DENSE", dense)
+    policy = job_shop(**options)
+    for step in sorted({0, 1, jobs * ops // 2, jobs * ops - 3, jobs * ops - 2} & {*steps(jobs, ops)}):
+        instance, state, _ = played(2, jobs, ops, step, seed=step)
+        with torch.no_grad():
+            logits = policy(instance, state)
+            for row in range(2):
+                for job, logit in slow_logits(policy, instance, state, row).items():
+                    assert logits[row, job].item() == pytest.approx(logit, abs=1e-5), (step, row, job)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize(("jobs", "ops"), [*SIZES, (6, 6)])
+def test_grid_and_full_attention_are_the_same(jobs, ops, options, monkeypatch):
+    """For every number of operations left, logits and loss, from none scheduled to two left."""
+    policy = job_shop(**options)
+    for step in steps(jobs, ops):
+        instance, state, rest = played(16, jobs, ops, step, seed=step)
+        found = []
+        for dense in (0, 1e9):
+            monkeypatch.setattr("models.job_shop.DENSE", dense)
+            _, loss = policy.imitate(instance, state, rest)
+            found.append((logits_of(policy, instance, state), loss))
+        assert torch.allclose(found[0][0], found[1][0], atol=1e-5)
+        assert torch.allclose(found[0][1], found[1][1], atol=1e-5)
+
+
+@pytest.mark.parametrize("dense", [0, 1e9])
+def test_hidden_keys_leave_no_trace(dense, monkeypatch):
+    """Finite logits, loss and gradients where jobs are finished, down to two operations; HIDDEN is never seen."""
+    monkeypatch.setattr("models.job_shop.DENSE", dense)
+    assert math.isfinite(HIDDEN)
+    for jobs, ops in (*SIZES, (6, 2)):
+        policy = job_shop(order_loss=1.0)
+        for step in steps(jobs, ops):
+            instance, state, rest = played(16, jobs, ops, step, seed=step)
+            legal = jssp(jobs, ops).mask(instance, state)
+            logits, loss = policy.imitate(instance, state, rest)
+            assert logits.isfinite().all() and logits[legal].abs().max() < 100 and loss.isfinite()
+            policy.zero_grad()
+            (F.cross_entropy(logits.masked_fill(~legal, -torch.inf), rest[:, 0]) + loss).backward()
+            assert all(p.grad is None or p.grad.isfinite().all() for p in policy.parameters())
+
+
+# ---- what must not matter, and what must
+
+
+@pytest.mark.parametrize("options", OPTIONS[:2])
+@pytest.mark.parametrize("dense", [0, 1e9])
+def test_numbers_of_jobs_do_not_matter(options, dense, monkeypatch):
+    monkeypatch.setattr("models.job_shop.DENSE", dense)
+    policy, renamed = job_shop(**options), torch.tensor([2, 0, 4, 1, 3])  # old job -> new one
+    for step in steps(5, 4):
+        instance, state, _ = played(8, 5, 4, step, seed=step)
+        old = renamed.argsort()
+        other = Instance(instance.times[:, old], instance.machines[:, old])
+        actions = decisions(state)
+        moved = replay(jssp(5, 4), other, renamed[actions])
+        before = replay(jssp(5, 4), instance, actions)
+        a, b = logits_of(policy, instance, before), logits_of(policy, other, moved)
+        assert torch.allclose(b[:, renamed], a, atol=1e-5)
+
+
+def decisions(state):
+    """Some order of decisions that schedules as many operations of each job as the state has: job after job."""
+    return torch.stack([torch.arange(5).repeat_interleave(done) for done in state.next_op])
+
+
+@pytest.mark.parametrize("options", OPTIONS[:2])
+@pytest.mark.parametrize("dense", [0, 1e9])
+def test_numbers_of_machines_do_not_matter(options, dense, monkeypatch):
+    monkeypatch.setattr("models.job_shop.DENSE", dense)
+    policy, renamed = job_shop(**options), torch.tensor([2, 0, 3, 1])
+    for step in steps(5, 4):
+        instance, state, _ = played(8, 5, 4, step, seed=step)
+        other = instance._replace(machines=renamed[instance.machines])
+        moved = state._replace(machine_free=state.machine_free[:, renamed.argsort()])
+        assert torch.allclose(logits_of(policy, other, moved), logits_of(policy, instance, state), atol=1e-5)
+
+
+@pytest.mark.parametrize("dense", [0, 1e9])
+def test_scheduled_operations_do_not_matter_and_others_do(dense, monkeypatch):
+    monkeypatch.setattr("models.job_shop.DENSE", dense)
+    policy = job_shop(lookahead=True)
+    instance, state, _ = played(8, 5, 4, 9)
+    scheduled = torch.ones(8, 20, dtype=torch.bool).scatter(1, state.remaining, False).view(8, 5, 4)
+    before = logits_of(policy, instance, state)
+    other = instance._replace(times=torch.where(scheduled, 77.0, instance.times))
+    assert torch.equal(logits_of(policy, other, state), before)
+    # Any later operation matters to its job, and to another through a machine; so do the times of the state.
+    last = instance.times.clone()
+    last[:, :, 3] = 100 - last[:, :, 3]
+    busy = state.machine_free + torch.tensor([0.0, 30.0, 60.0, 90.0])
+    ready = state.job_free + torch.tensor([0.0, 30.0, 60.0, 90.0, 120.0])
+    swapped = instance.machines.clone()
+    swapped[:, 0] = swapped[:, 0].flip(1)
+    for other, seen in [
+        (instance._replace(times=last), state),
+        (instance._replace(machines=swapped), state),
+        (instance, state._replace(machine_free=busy)),
+        (instance, state._replace(job_free=ready)),
+    ]:
+        assert not torch.allclose(logits_of(policy, other, seen), before, atol=1e-3)
+
+
+# ---- the further loss
+
+
+@pytest.mark.parametrize("dense", [0, 1e9])
+@pytest.mark.parametrize(("jobs", "ops"), [(4, 3), (3, 5), (5, 1)])
+def test_order_loss_equals_plain_loops(jobs, ops, dense, monkeypatch):
+    """Of every two open operations of a machine, the one that the expert schedules first should win."""
+    monkeypatch.setattr("models.job_shop.DENSE", dense)
+    policy = job_shop(order_loss=0.25)
+    for step in (0, jobs * ops // 2):
+        instance, state, rest = played(4, jobs, ops, step)
+        losses = []
+        for row in range(4):
+            tokens, machines = slow_operations(policy, instance, state, row), instance.machines[row].tolist()
+            done, way = state.next_op[row].tolist(), []
+            for job in rest[row].tolist():
+                way.append((job, done[job]))
+                done[job] += 1
+            assert sorted(way) == sorted(tokens)
+            for first, second in itertools.combinations(way, 2):
+                if machines[first[0]][first[1]] == machines[second[0]][second[1]]:
+                    wins = policy.earlier(tokens[first]) @ policy.later(tokens[second])
+                    loses = policy.earlier(tokens[second]) @ policy.later(tokens[first])
+                    losses.append(-F.logsigmoid((wins - loses) / 4.0))  # 4 is the root of the width
+        loss = policy.imitate(instance, state, rest)[1]
+        assert loss.item() == pytest.approx(0.25 * torch.stack(losses).mean().item(), rel=1e-4)
+        assert job_shop().imitate(instance, state, rest)[1] == 0
+
+
+def test_order_loss_without_any_pair_is_zero():
+    """Two operations of one job never are on the same machine."""
+    policy = job_shop(order_loss=1.0)
+    instance, state, rest = played(4, 1, 4, 2)
+    assert policy.imitate(instance, state, rest)[1] == 0
+
+
+def test_order_loss_can_be_learnt():
+    """A few steps on one batch whose experts always take the job with the lowest number."""
+    policy = job_shop(order_loss=1.0).train()
+    instance = random_instances(64, 3, 3, torch.Generator().manual_seed(0))
+    times = torch.tensor([10.0, 40.0, 80.0])[:, None].expand(64, 3, 3)  # by which the jobs are told apart
+    actions = torch.arange(3).repeat_interleave(3).expand(64, -1)
+    instance = instance._replace(times=times)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(40):
+        _, loss = policy.imitate(instance, replay(jssp(3, 3), instance, actions[:, :1]), actions[:, 1:])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.3 * losses[0]
+
+
+IMPOSSIBLE = [({"width": 10, "heads": 4}, "width=10 and heads=4"), ({"order_loss": -1.0}, "at least 0, got -1.0")]
+
+
+@pytest.mark.parametrize(("wrong", "rule"), IMPOSSIBLE)
+def test_impossible_networks_are_refused(wrong, rule):
+    with pytest.raises(ValueError, match=rule):
+        job_shop(**wrong)
