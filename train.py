@@ -125,6 +125,8 @@ def set_up(cfg: DictConfig) -> Setup:
     settings = TrainSettings(**cfg.train)
     device = resolve_device(run.device)
     problem = command.build(cfg.problem, "problem", "reset", "step", "mask", "cost")
+    if getattr(problem, "nearest", None) is not None:
+        raise ValueError("problem.nearest is for evaluation: experts may go to other customers, too")
     with torch.random.fork_rng():
         torch.manual_seed(int(fold(run.seed, "weights")))
         policy = command.build(cfg.model, "model", "encode", "forward").to(device)

@@ -145,11 +145,13 @@ def flat(cfg: DictConfig) -> dict[str, Any]:
 
 
 def check_effect(cfg: DictConfig, words: list[str]) -> None:
-    """Refuse `search` values that none of the chosen methods reads, and those of sampling where nothing is sampled."""
+    """Refuse values that nothing reads: of `search`, of `solver`, of sampling where nothing is sampled (ValueError)."""
     read = set(re.findall(r"\$\{search\.(\w+)\}", str(OmegaConf.to_container(cfg.methods))))
     for word in words:
         group, _, key = word.split("=")[0].partition(".")
         if group == "search" and key and key not in read:
             raise ValueError(f"search.{key} has no effect on {', '.join(cfg.methods)}")
+        if group == "solver" and "solver" not in (*cfg.methods, cfg.references):
+            raise ValueError(f"solver.{key} has no effect without references=solver or search=solver")
         if group == "train" and key in SAMPLING and cfg.train.experts is not None:
             raise ValueError(f"train.{key} has no effect on train=supervised, which samples nothing")

@@ -81,7 +81,9 @@ def _random_solution(problem: Problem, instance: Any, generator: torch.Generator
 
 
 def _check_gradient(policy: Policy, problem: Problem, instance: Any, action: Tensor) -> None:
-    """Imitating an action changes some weights."""
+    """Imitating an action changes some weights, where there is a choice."""
+    if problem.num_actions(instance) == 1:
+        return
     state = problem.reset(instance)
     policy.train()
     policy.zero_grad()

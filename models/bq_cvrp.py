@@ -104,7 +104,7 @@ class BQ(nn.Module):
         scores = (self.query(x) @ self.key(x).mT).float() * x.shape[-1] ** -0.5  # [R, n+2, n+2]
         itself = torch.eye(n + 2, dtype=torch.bool, device=x.device)
         logs = scores.masked_fill(itself, -math.inf).log_softmax(dim=2)
-        backwards = logs[:, :, :].gather(1, place[..., None].expand(-1, -1, n + 2)).gather(2, before[..., None])
+        backwards = logs.gather(1, place[..., None].expand(-1, -1, n + 2)).gather(2, before[..., None])
         forwards = logs.gather(1, tokens[..., None].expand(-1, -1, n + 2)).gather(2, after[..., None])
         return -(backwards.mean() + forwards.mean()) / 2
 

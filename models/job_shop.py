@@ -28,8 +28,9 @@ class JobShop(nn.Module):
         width: of the embeddings; a multiple of heads
         blocks: pairs of a job-wise and a machine-wise layer, followed by one layer over the jobs
         heads, feedforward: of every layer
-        lookahead: give each operation also its earliest possible start and the work that its job has after it. Not
-            in the paper, which gives every operation the earliest start of its job's next one (docs/log.md).
+        lookahead: give each operation also its earliest possible start, the work that its job has after it, and how
+            long its machine stays busy. Not in the paper, which gives every operation the earliest start of its job's
+            next one (docs/log.md).
         order_loss: weight of a further training loss: of every two unscheduled operations of a machine, which is
             first in the expert's schedule. 0 leaves it out, as the paper does.
     """

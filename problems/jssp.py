@@ -112,9 +112,11 @@ class JSSP:
             instance = Instance(*(torch.where(backwards[..., None], field.flip(2), field) for field in instance))
             actions = torch.where(backwards, actions.flip(1), actions)
         if self.chronological:
-            ties = torch.rand(rows, horizon, generator=generator).to(actions.device).argsort(dim=1)
-            starts = schedule(instance.times, instance.machines, actions).flatten(1).gather(1, ties)
-            actions = ties.gather(1, starts.argsort(dim=1, stable=True)) // ops
+            order = torch.rand(rows, horizon, generator=generator).to(actions.device).argsort(dim=1)
+            start = schedule(instance.times, instance.machines, actions)
+            for key in ((instance.times > 0).float(), start):  # by start; of equal ones, those of no time come first
+                order = order.gather(1, key.flatten(1).gather(1, order).argsort(dim=1, stable=True))
+            actions = order // ops
         return instance, actions
 
     def solution(self, actions: Tensor) -> list[int]:
