@@ -42,6 +42,9 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
     if HydraConfig.initialized():
         command.check_effect(cfg, HydraConfig.get().overrides.task)
     methods = command.build_methods(cfg)
+    for name, method in methods.items():
+        if getattr(method, "problem", problem.name) != problem.name:
+            raise ValueError(f"search={name} is not for problem {problem.name}, but for {method.problem}")
     benchmarks = problem.load(run.instances, run.num_instances)
     out_dir = new_directory(run.out_dir)
 

@@ -152,7 +152,7 @@ def set_up(cfg: DictConfig) -> Setup:
         device=device,
         precision=resolve_precision(run.precision, device),
         workers=resolve_workers(run.workers, device, run.worker_threads),
-        experts=read_experts(Path(settings.experts), problem, validation.instances) if given else [],
+        experts=read_experts(Path(settings.experts).expanduser(), problem, validation.instances) if given else [],
     )
 
 
@@ -169,6 +169,7 @@ def start(setup: Setup, directory: RunDirectory) -> tuple[Learner, dict[str, tor
     keep_freed_memory()
     learner = Learner(
         policy=setup.policy,
+        averaged=copy.deepcopy(setup.policy) if setup.settings.averaging else None,
         best=copy.deepcopy(setup.policy),
         optimizer=torch.optim.Adam(setup.policy.parameters(), lr=setup.settings.learning_rate, fused=True),
         dataset=PseudoExperts(directory.dataset, setup.settings.dataset_capacity),

@@ -52,6 +52,7 @@ def fit(
         (loss + further).backward()
         norms.append(nn.utils.clip_grad_norm_(learner.policy.parameters(), settings.gradient_clip))
         learner.optimizer.step()
+        learner.average(settings.averaging, learner.totals["batches"] + index)
         losses.append(loss.detach())
         hits.append((logits.argmax(dim=1) == target).float().mean())
     complete = len(losses) == settings.batches_per_epoch

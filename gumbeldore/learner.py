@@ -17,6 +17,7 @@ class Learner:
     """All that changes during training; `state_dict` and the best weights are everything needed to go on."""
 
     policy: nn.Module  # pi, being trained
+    averaged: nn.Module | None  # running average of its weights, which takes its place outside of training; None: none
     best: nn.Module  # pi_best, the one that samples
     optimizer: torch.optim.Optimizer
     dataset: PseudoExperts
@@ -25,9 +26,26 @@ class Learner:
     best_gap: float = math.nan  # its mean gap, NaN without references
     totals: dict[str, float] = field(default_factory=lambda: {"seconds": 0.0, "batches": 0, "solutions": 0})
 
+    @property
+    def candidate(self) -> nn.Module:
+        """What is validated, and sampled with if it is the best so far."""
+        return self.policy if self.averaged is None else self.averaged
+
+    @torch.no_grad()
+    def average(self, keep: float, step: int) -> None:
+        """Move the running average towards the policy, after its update `step` = 0, 1, ... of the whole training.
+
+        Arguments:
+            keep: share of the old average; less in the first steps, when it is still far off
+        """
+        if self.averaged is not None:
+            weight = 1 - min(keep, (step + 1) / (step + 10))
+            torch._foreach_lerp_(list(self.averaged.parameters()), list(self.policy.parameters()), weight)
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "policy": self.policy.state_dict(),
+            "averaged": None if self.averaged is None else self.averaged.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "dataset": [shard.name for shard in self.dataset.shards],
             "epoch": self.epoch,
@@ -38,6 +56,8 @@ class Learner:
 
     def load_state_dict(self, state: dict[str, Any], best: dict[str, Tensor], instance_type: type) -> None:
         self.policy.load_state_dict(state["policy"])
+        if self.averaged is not None:
+            self.averaged.load_state_dict(state["averaged"])
         self.best.load_state_dict(best)
         self.optimizer.load_state_dict(state["optimizer"])
         self.dataset.restore(state["dataset"], instance_type)

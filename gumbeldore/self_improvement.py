@@ -74,12 +74,12 @@ def self_improvement(
         fitted = fit(problem, learner, settings, draws, device, precision, progress, stop)
         clock.lap("training")
 
-        pool.load(learner.policy.state_dict())
+        pool.load(learner.candidate.state_dict())
         cost, gap = validate(pool, validation, progress)
         clock.lap("validation")
         improved = cost < learner.best_cost
         if improved:
-            learner.best.load_state_dict(learner.policy.state_dict())
+            learner.best.load_state_dict(learner.candidate.state_dict())
             learner.best_cost, learner.best_gap = cost, gap
             if settings.experts is None:
                 learner.dataset.clear()

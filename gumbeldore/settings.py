@@ -61,9 +61,15 @@ class TrainSettings(Checked):
     learning_rate: float = positive()
     final_learning_rate: float = positive()  # reached linearly in the last epoch
     gradient_clip: float = positive()  # largest norm of the gradient
+    averaging: float = at_least(0)  # share of the old in the running average of the weights; 0: no average
     nucleus_after: int = at_least(0)  # epochs before the search's nucleus is used; until then it is 1
     dataset_capacity: int | None = at_least(1, optional=True)  # instances; null: no limit
     validation_instances: int = at_least(1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.averaging >= 1:
+            raise ValueError(f"train.averaging must be below 1, got {self.averaging}")
 
 
 @dataclass(frozen=True)

@@ -81,5 +81,7 @@ def _steps(time: Tensor) -> Tensor:
 class Rules:
     """All dispatching rules, of which an evaluation shows the best."""
 
+    problem = "jssp"
+
     def policies(self) -> dict[str, nn.Module]:
         return {f"{rule} ({generation})": DispatchingRule(rule, generation) for rule, generation in RULES}

@@ -281,6 +281,8 @@ def shortened(script, words):
         short = [word for word in short if word.split("=")[0].removeprefix("train.") not in command.SAMPLING]
     if any(word.startswith("instances=") and (ROOT / word.split("=", 1)[1]).is_file() for word in words):
         short.remove("num_instances=2")
+    if not re.search(r"=\S*\bsolver\b", " ".join(words)):
+        short = [word for word in short if not word.startswith("solver.")]
     taken = {word.split("=")[0] for word in short}
     kept = [word for word in words if word.split("=")[0] not in taken.intersection(REPLACED)]
     given = {word.split("=")[0] for word in kept}
@@ -289,10 +291,10 @@ def shortened(script, words):
 
 def test_shortened_commands_keep_what_they_say():
     assert shortened("evaluate.py", ["instances=tests/data/jssp", "num_instances=9", "search=wor"]) == [
-        *["instances=tests/data/jssp", "search=wor", *SHORT["evaluate.py"]]
+        *["instances=tests/data/jssp", "search=wor", "num_instances=2"]
     ]
-    words = ["instances=tests/data/jssp/ft06.txt", "solver.time_limit=5"]
-    assert shortened("evaluate.py", words) == [words[0], "solver.time_limit=1", "solver.workers=0"]
+    words = ["instances=tests/data/jssp/ft06.txt", "references=solver", "solver.time_limit=5"]
+    assert shortened("evaluate.py", words) == [*words[:2], "solver.time_limit=1", "solver.workers=0"]
     words = shortened("train.py", ["problem=jssp", "train=supervised", "train.experts=x.npz", "train.batch_size=4"])
     assert "model.blocks=1" in words and "train.batch_size=4" in words and "train.batch_size=8" not in words
     assert not any(word.startswith("train.instances_per_epoch") for word in words)

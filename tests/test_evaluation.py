@@ -68,7 +68,8 @@ class Evaluation:
 
 
 def evaluated(policy, tmp_path, *words, out="out"):
-    words = [f"checkpoint={policy}", f"out_dir={tmp_path / out}", "workers=0", "solver.workers=0", *words]
+    solver = ["solver.workers=0"] if "solver" in " ".join(words) else []
+    words = [f"checkpoint={policy}", f"out_dir={tmp_path / out}", "workers=0", *solver, *words]
     result = typed(evaluate, *words, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     return Evaluation(tmp_path / out, result.stdout)
