@@ -17,10 +17,10 @@ class Learner:
     """All that changes during training; `state_dict` and the best weights are everything needed to go on."""
 
     policy: nn.Module  # pi, being trained
-    averaged: nn.Module | None  # running average of its weights, which takes its place outside of training; None: none
     best: nn.Module  # pi_best, the one that samples
     optimizer: torch.optim.Optimizer
     dataset: PseudoExperts
+    averaged: nn.Module | None = None  # running average of pi's weights, which takes its place outside of training
     epoch: int = 0  # finished ones
     best_cost: float = math.inf  # mean greedy cost of pi_best on the validation set
     best_gap: float = math.nan  # its mean gap, NaN without references

@@ -40,6 +40,7 @@ SIZES = {
     "batch_size": 32,
     "learning_rate": 1e-2,
     "final_learning_rate": 1e-3,
+    "averaging": 0.0,
     "gradient_clip": 1.0,
     "nucleus_after": 0,
     "dataset_capacity": None,
