@@ -60,6 +60,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
     with pool, Terminal() as terminal:
         pool.load(saved["weights"])
         benchmarks = add_references(cfg, problem, benchmarks, terminal)
+        out_dir.mkdir(parents=True, exist_ok=True)  # now that nothing of the user's can be wrong any more
         for name, method in methods.items():
             with advancing(terminal, name, benchmarks) as advance:
                 name, solved = run_method(name, method, problem, pool, benchmarks, run, advance)
@@ -144,7 +145,6 @@ def new_directory(asked: str | None) -> Path:
     path = Path(asked or Path("evaluations", datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")))
     if (path / "results.json").exists():
         raise ValueError(f"out_dir={path} holds results already; choose another")
-    path.mkdir(parents=True, exist_ok=True)
     return path
 
 

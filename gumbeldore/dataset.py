@@ -153,6 +153,8 @@ def read_experts(source: Path, problem: Problem, example: Any) -> list[Shard]:
                 f"{path}: actions must be torch.int64, of one solution at least, got {shard.actions.dtype}"
             )
         try:
+            if hasattr(problem, "check"):
+                problem.check(shard.instances)
             costs = problem.cost(shard.instances, shard.actions)
         except (ValueError, RuntimeError) as error:
             raise ValueError(f"{path}: {error}") from None

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
-from problems.cvrp_types import Instance, as_walks, decode, encode, route_loads
+from problems.cvrp_types import Instance, as_walks, check_instance, decode, encode, route_loads
 from problems.plane import move_square
 from problems.plots import plot_routes
 from problems.sets import cvrp as sets
@@ -168,6 +168,10 @@ class CVRP:
     def size(self, instance: Instance) -> str:
         """Customers"""
         return str(instance.coords.shape[1] - 1)
+
+    def check(self, instance: Instance) -> None:
+        """Raises ValueError unless all instances are well-formed."""
+        check_instance(instance)
 
     def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
         """Evaluation sets: a named standard set, a `.npz`, a CVRPLIB file or a folder of them."""

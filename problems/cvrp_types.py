@@ -23,6 +23,22 @@ class Original(NamedTuple):
     metrics: list[str]  # n keys of problems.formats.tsplib.METRICS
 
 
+def check_instance(instance: Instance) -> None:
+    """Raises ValueError unless coordinates are numbers and 0 <= demands <= capacity, with none at the depot."""
+    coords, demands, capacity = instance
+    if coords.shape != (*demands.shape, 2) or capacity.shape != demands.shape[:1]:
+        shapes = ", ".join(str(list(field.shape)) for field in instance)
+        raise ValueError(f"coords, demands and capacity must be [n, N+1, 2], [n, N+1] and [n], got {shapes}")
+    fits = (demands >= 0) & (demands <= capacity[:, None])
+    fits[:, 0] = demands[:, 0] == 0
+    for well, rule in (
+        (coords.isfinite(), "coordinates must be numbers"),
+        (fits, "demands must be within 0..capacity"),
+    ):
+        if not well.all():
+            raise ValueError(f"{rule}; not so in instance {int((~well).nonzero()[0, 0])}")
+
+
 def decode(actions: Tensor, num_customers: int) -> tuple[Tensor, Tensor]:
     """The customers 1..N that actions [...] in 0..2N-1 go to, and whether they go there via the depot."""
     return actions % num_customers + 1, actions >= num_customers

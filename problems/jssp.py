@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
 from problems.gantt import plot_schedules
-from problems.jssp_types import Instance, Original, check_schedule, random_instances, schedule
+from problems.jssp_types import Instance, Original, check_instance, check_schedule, random_instances, schedule
 from problems.sets import jssp as sets
 
 
@@ -135,6 +135,10 @@ class JSSP:
     def size(self, instance: Instance) -> str:
         """jobs x machines"""
         return "x".join(map(str, instance.times.shape[1:]))
+
+    def check(self, instance: Instance) -> None:
+        """Raises ValueError unless all instances are well-formed."""
+        check_instance(instance)
 
     def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
         """Evaluation sets: a named standard set, a `.npz`, a file in the standard or Taillard's format, a folder."""

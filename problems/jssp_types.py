@@ -28,6 +28,19 @@ def random_instances(n: int, jobs: int, machines: int, generator: torch.Generato
     return Instance(times, torch.rand(n, jobs, machines, generator=generator).argsort(dim=2))
 
 
+def check_instance(instance: Instance) -> None:
+    """Raises ValueError unless every job visits each machine once, in times above 0."""
+    if instance.machines.shape != instance.times.shape:
+        shapes = f"{list(instance.times.shape)} and {list(instance.machines.shape)}"
+        raise ValueError(f"times and machines must have the same shape, got {shapes}")
+    expected = torch.arange(instance.times.shape[2])
+    visits = (instance.machines.sort(dim=2).values == expected).flatten(1).all(dim=1)
+    lasts = (instance.times.isfinite() & (instance.times > 0)).flatten(1).all(dim=1)
+    for well, rule in ((visits, "jobs must visit each machine once"), (lasts, "times must be numbers above 0")):
+        if not well.all():
+            raise ValueError(f"{rule}; not so in instance {int((~well).nonzero()[0])}")
+
+
 def schedule(times: Tensor, machines: Tensor, actions: Tensor) -> Tensor:
     """Start times [R, J, M] when operations are started as early as possible, in the order of `actions` [R, J*M].
 

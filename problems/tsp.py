@@ -11,7 +11,7 @@ from gumbeldore.interfaces import Benchmark
 from problems.plane import move_square
 from problems.plots import plot_tours
 from problems.sets import tsp as sets
-from problems.tsp_types import Instance, as_tours
+from problems.tsp_types import Instance, as_tours, check_instance
 
 
 class State(NamedTuple):
@@ -118,6 +118,10 @@ class TSP:
     def size(self, instance: Instance) -> str:
         """Nodes"""
         return str(instance.coords.shape[1])
+
+    def check(self, instance: Instance) -> None:
+        """Raises ValueError unless all instances are well-formed."""
+        check_instance(instance)
 
     def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
         """Evaluation sets: a named standard set, a `.npz`, a TSPLIB file or a folder of them."""

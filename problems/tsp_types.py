@@ -19,6 +19,12 @@ class Original(NamedTuple):
     metrics: list[str]  # n keys of problems.formats.tsplib.METRICS
 
 
+def check_instance(instance: Instance) -> None:
+    """Raises ValueError unless coordinates are numbers [n, N, 2]."""
+    if instance.coords.shape[2] != 2 or not instance.coords.isfinite().all():
+        raise ValueError("coordinates must be finite numbers [n, N, 2]")
+
+
 def as_tours(actions: Tensor, num_nodes: int) -> Tensor:
     """Tours [R, N] starting in node 0 from action sequences [R, N-1]; ValueError unless permutations of 1..N-1."""
     if actions.dim() != 2 or actions.shape[1] != num_nodes - 1:

@@ -155,6 +155,36 @@ def test_every_setting_of_the_training_matters(changes):
     assert not same_weights(weights(), weights(**changes))
 
 
+def test_the_running_average_is_validated_and_samples():
+    """Against an average computed beside it: after update t, share 1 - min(keep, (t + 1) / (t + 10)) is new."""
+    keep, learner = 0.6, new_learner()
+    learner.averaged = copy.deepcopy(learner.policy)
+    expected, step, loaded = [p.detach().clone() for p in learner.policy.parameters()], 0, []
+    original = learner.optimizer.step
+
+    def counted(*arguments, **options):
+        nonlocal step
+        result = original(*arguments, **options)
+        share = 1 - min(keep, (step + 1) / (step + 10))
+        for place, parameter in enumerate(learner.policy.parameters()):
+            expected[place] += share * (parameter.detach() - expected[place])
+        step += 1
+        return result
+
+    class Listening(SearchPool):
+        def load(self, weights):
+            loaded.append({name: tensor.clone() for name, tensor in weights.items()})
+            super().load(weights)
+
+    learner.optimizer.step = counted
+    list(reports_of(learner, Listening(TSP(7), learner.policy), epochs=2, averaging=keep))
+    for parameter, average in zip(expected, learner.averaged.parameters(), strict=True):
+        assert torch.allclose(parameter, average, atol=1e-6)
+    assert not same_weights(learner.policy, learner.averaged)
+    final = learner.averaged.state_dict()
+    assert all(torch.equal(loaded[-1][name], final[name]) for name in final)  # the last to be validated
+
+
 def test_stopping_keeps_what_is_complete():
     """A stop while sampling yields nothing; one while training yields an incomplete report, still validated."""
     for calls, complete in ((2, None), (5, False)):
