@@ -81,7 +81,7 @@ def self_improvement(
         if improved:
             learner.best.load_state_dict(learner.candidate.state_dict())
             learner.best_cost, learner.best_gap = cost, gap
-            if settings.experts is None:
+            if settings.experts is None and settings.forget:
                 learner.dataset.clear()
         learner.epoch += 1
         learner.totals["seconds"] += sum(clock.seconds.values())

@@ -22,10 +22,10 @@ class BQ(nn.Module):
     Arguments:
         width: of the embeddings; a multiple of heads
         layers, heads, feedforward: of the transformer
-        own_frame: express the nodes in the sub-problem's own frame, and give each also its distances from origin and
-            depot, its direction from the depot, and how much more capacity is needed. The policy does not change when
-            the instance is moved, rotated, mirrored or scaled (at the first decision, in the depot: moved or scaled).
-            Not in the paper; it learns from fewer samples (docs/log.md).
+        own_frame: express the nodes as seen from the origin and from the depot, and give how much more than the
+            vehicle has left is demanded and what of it the last vehicle will have to spare. The policy does not change
+            when the instance is moved, rotated, mirrored or scaled (at the first decision, in the depot: moved or
+            scaled). Not in the paper; it learns from fewer samples (docs/log.md).
         neighbour_loss: weight of a further training loss: every node also points at its two neighbours on its route
             of the expert's solution, which teaches far more decisions per example than one. 0 leaves it out, as the
             paper does.
@@ -39,7 +39,7 @@ class BQ(nn.Module):
             raise ValueError(f"neighbour_loss must be at least 0, got {neighbour_loss}")
         self.own_frame = own_frame
         self.neighbour_loss = neighbour_loss
-        self.embed = nn.Linear(11 if own_frame else 4, width)
+        self.embed = nn.Linear(15 if own_frame else 4, width)
         self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
         self.depot = nn.Parameter(torch.randn(width) * width**-0.5)
         self.layers = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(layers)])
@@ -77,7 +77,8 @@ class BQ(nn.Module):
         features = [points, demand, left]
         if self.own_frame:
             ahead = (context.demands.gather(1, state.remaining).sum(dim=1) - state.left)[:, None] / capacity  # [R, 1]
-            features = [in_own_frame(points), demand, left, *relative(in_own_frame(points), ahead)]
+            spare = torch.cat([ahead, ahead.ceil() - ahead], dim=1)[:, None].expand(-1, nodes.shape[1], -1)
+            features = [*in_both_frames(points), demand, left, spare]
         with torch.autocast(points.device.type, enabled=False):  # float32: bf16 would blur neighbours
             x = self.embed(torch.cat(features, dim=2))
         x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.depot], dim=1)
@@ -109,15 +110,15 @@ class BQ(nn.Module):
         return -(backwards.mean() + forwards.mean()) / 2
 
 
-def relative(points: Tensor, ahead: Tensor) -> list[Tensor]:
-    """What points [R, n+2, 2], from the origin to the depot, are to these two, and what is ahead: 7 features.
+def in_both_frames(points: Tensor) -> list[Tensor]:
+    """Points [R, n+2, 2] as seen from the origin, the first, and from the depot, the last: 11 features.
 
-    Arguments:
-        ahead: [R, 1] demand beyond what the vehicle has left, in units of the capacity; its distance to the next
-            whole number is what the last vehicle will have to spare.
+    From either, coordinates in the frame in which the other lies on the x axis, and the distances from both; the
+    direction from the depot; and the distance between the two.
     """
-    away = points - points[:, -1:]
-    distance = away.norm(dim=-1, keepdim=True)  # [R, n+2, 1] from the depot
-    direction = away / distance.where(distance > 0, 1.0)
-    everywhere = torch.stack([distance[:, 0], ahead, ahead.ceil() - ahead], dim=2).expand(-1, points.shape[1], -1)
-    return [points.norm(dim=-1, keepdim=True), distance, direction, everywhere]
+    features = []
+    for seen in (in_own_frame(points), in_own_frame(points.flip(1)).flip(1)):
+        features += [seen, *((seen - end).norm(dim=-1, keepdim=True) for end in (seen[:, :1], seen[:, -1:]))]
+    from_depot, distance = features[3], features[5]  # [R, n+2, 2 and 1]
+    direction = from_depot / distance.where(distance > 0, 1.0)
+    return [*features, direction, features[2][:, :1].expand_as(distance)]

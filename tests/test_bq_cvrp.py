@@ -169,16 +169,22 @@ def slow_tokens(policy, instance, state, row):
     nodes = [state.origin[row].item(), *state.near[row].tolist(), 0]
     capacity, left = instance.capacity[row].item(), state.left[row].item()
     demands, points = instance.demands[row].tolist(), [instance.coords[row, node].tolist() for node in nodes]
-    features = plain_frame(points) if policy.own_frame else points
     ahead = (sum(demands[node] for node in state.remaining[row].tolist()) - left) / capacity
     spare = math.ceil(ahead) - ahead  # in the last vehicle, if the others were filled
+    from_origin, from_depot = plain_frame(points), plain_frame(points[::-1])[::-1]
+    apart = math.dist(from_origin[0], from_origin[-1])
     tokens = []
-    for node, (x, y) in zip(nodes, features, strict=True):
-        numbers = [x, y, demands[node] / capacity, left / capacity]
+    for place, node in enumerate(nodes):
+        numbers = [demands[node] / capacity, left / capacity]
         if policy.own_frame:
-            depot, away = features[-1], math.dist((x, y), features[-1])
-            direction = [(x - depot[0]) / away, (y - depot[1]) / away] if away > 0 else [0.0, 0.0]
-            numbers += [math.hypot(x, y), away, *direction, math.hypot(*depot), ahead, spare]
+            seen = []
+            for frame in (from_origin, from_depot):
+                seen += [*frame[place], math.dist(frame[place], frame[0]), math.dist(frame[place], frame[-1])]
+            away = seen[-1]
+            direction = [x / away for x in from_depot[place]] if away > 0 else [0.0, 0.0]
+            numbers = [*seen, *direction, apart, *numbers, ahead, spare]
+        else:
+            numbers = [*points[place], *numbers]
         tokens.append(policy.embed(torch.tensor(numbers)))
     tokens[0], tokens[-1] = tokens[0] + policy.origin, tokens[-1] + policy.depot
     for layer in policy.layers:

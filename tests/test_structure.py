@@ -98,7 +98,7 @@ problem, policy = TSP(6), BQ(16, 1, 2, 32, own_frame=True, successor_loss=1)
 learner = Learner(policy, copy.deepcopy(policy), torch.optim.Adam(policy.parameters(), lr=1e-2), PseudoExperts())
 settings = TrainSettings(
     experts=None, epochs=3, instances_per_epoch=8, batches_per_epoch=20, batch_size=32, learning_rate=1e-2,
-    final_learning_rate=1e-2, gradient_clip=1.0, averaging=0.9, nucleus_after=0, dataset_capacity=None,
+    final_learning_rate=1e-2, gradient_clip=1.0, averaging=0.9, nucleus_after=0, forget=True, dataset_capacity=None,
     validation_instances=50,
 )
 validation = validation_set(problem, 50, seed=0)

@@ -43,6 +43,7 @@ SIZES = {
     "averaging": 0.0,
     "gradient_clip": 1.0,
     "nucleus_after": 0,
+    "forget": True,
     "dataset_capacity": None,
     "validation_instances": 40,
 }
