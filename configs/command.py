@@ -20,7 +20,12 @@ from omegaconf.errors import OmegaConfBaseException
 from gumbeldore.workers import WorkerError
 
 FOLDER = Path(__file__).parent
-SAMPLING = ("instances_per_epoch", "nucleus_after", "forget", "dataset_capacity")  # of `train`, without effect on given experts
+SAMPLING = (
+    "instances_per_epoch",
+    "nucleus_after",
+    "forget",
+    "dataset_capacity",
+)  # of `train`, for sampled experts only
 
 
 def run(task: Callable[[DictConfig], Any], config_name: str) -> None:

@@ -148,10 +148,10 @@ def read_experts(source: Path, problem: Problem, example: Any) -> list[Shard]:
             if field.dtype != expected.dtype or field.dim() != expected.dim():
                 kind, wanted = f"{field.dtype} of {field.dim()} dimensions", f"{expected.dtype} of {expected.dim()}"
                 raise ValueError(f"{path}: instance.{name} must be {wanted} dimensions, it is {kind}")
-        if shard.actions.dtype != torch.int64 or not len(shard.actions):
-            raise ValueError(
-                f"{path}: actions must be torch.int64, of one solution at least, got {shard.actions.dtype}"
-            )
+        if shard.actions.dtype != torch.int64:
+            raise ValueError(f"{path}: actions must be torch.int64, they are {shard.actions.dtype}")
+        if not len(shard.actions):
+            raise ValueError(f"{path}: there are no solutions in it")
         try:
             if hasattr(problem, "check"):
                 problem.check(shard.instances)

@@ -157,7 +157,7 @@ def test_wrong_values_name_the_key_and_what_is_allowed(override, message):
     ("word", "message"),
     [
         ("problem.num_node=30", "there is no key problem.num_node; problem has num_nodes"),
-        ("train.batchsize=30", "train has batch_size, batches_per_epoch"),
+        ("train.batchsize=30", "train has averaging, batch_size, batches_per_epoch"),
         ("sed=1", "there is no key sed; did you mean seed"),
         ("search.sigma=1", "search has baseline, beam_width"),
         ("+extra=1", "keys can be changed, not added"),
