@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.blocks import Grid, ReZeroLayer
+from models.blocks import Grid, ReZeroLayer, in_parts
 from problems.jssp import State
 from problems.jssp_types import Instance
 
@@ -56,6 +56,11 @@ class JobShop(nn.Module):
 
     def forward(self, context: Instance, state: State) -> Tensor:
         """Logits [R, J]; those of finished jobs mean nothing."""
+        jobs, ops = context.times.shape[1:]
+        scores = self.between_jobs.heads * DENSE * jobs * ops * (jobs + ops)
+        return in_parts(self._forward, context, state, scores_per_row=max(1, int(scores)))
+
+    def _forward(self, context: Instance, state: State) -> Tensor:
         return self._logits(context, state, self._operations(context, state))
 
     def imitate(self, context: Instance, state: State, rest: Tensor) -> tuple[Tensor, Tensor]:
