@@ -267,6 +267,23 @@ def test_impossible_problems_are_refused(wrong, rule):
         CVRP(**{"num_customers": 5, "capacity": [20, 30], **wrong})
 
 
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"demands": torch.tensor([[0, 3, 3, -1, 3, 3]])}, "within 0..capacity; not so in instance 0"),
+        ({"demands": torch.tensor([[0, 3, 3, 10, 3, 3]])}, "within 0..capacity"),
+        ({"demands": torch.tensor([[1, 3, 3, 3, 3, 3]])}, "within 0..capacity"),
+        ({"coords": torch.full((1, 6, 2), math.nan)}, "coordinates must be numbers"),
+        ({"capacity": torch.tensor([9, 9])}, "must be"),
+    ],
+)
+def test_malformed_instances_are_refused(changes, rule):
+    problem = CVRP(5, [9, 9])
+    problem.check(FIVE)
+    with pytest.raises(ValueError, match=rule):
+        problem.check(FIVE._replace(**changes))
+
+
 # ---- search
 
 

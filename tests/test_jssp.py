@@ -166,6 +166,23 @@ def test_an_optimal_schedule_of_ft06_ends_at_55():
     assert jssp(6, 6).cost(instance, in_turn).tolist() == [by_hand] and by_hand > 55
 
 
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"machines": torch.tensor([[[0, 0], [1, 0]]])}, "visit each machine once; not so in instance 0"),
+        ({"machines": torch.tensor([[[1, 2], [2, 1]]])}, "visit each machine once"),
+        ({"times": torch.tensor([[[3.0, 0.0], [4.0, 1.0]]])}, "times must be numbers above 0"),
+        ({"times": torch.tensor([[[3.0, torch.nan], [4.0, 1.0]]])}, "times must be numbers above 0"),
+        ({"times": torch.ones(1, 2, 3)}, "the same shape"),
+    ],
+)
+def test_malformed_instances_are_refused(changes, rule):
+    problem = jssp(2, 2)
+    problem.check(TWO_BY_TWO)
+    with pytest.raises(ValueError, match=rule):
+        problem.check(TWO_BY_TWO._replace(**changes))
+
+
 # ---- the check of schedules
 
 TWO_BY_TWO = Instance(torch.tensor([[[3.0, 2.0], [4.0, 1.0]]]), torch.tensor([[[0, 1], [1, 0]]]))

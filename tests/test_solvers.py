@@ -282,7 +282,7 @@ def test_a_missing_package_is_named(monkeypatch, solver, problem, title):
 
 def test_solvers_can_be_imported_without_their_packages():
     code = "import sys\nfor name in ('pyvrp', 'ortools', 'ray'): sys.modules[name] = None\nimport problems.solvers"
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
 @pytest.mark.parametrize(

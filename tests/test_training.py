@@ -186,6 +186,15 @@ def test_the_running_average_is_validated_and_samples():
     assert all(torch.equal(loaded[-1][name], final[name]) for name in final)  # the last to be validated
 
 
+@pytest.mark.parametrize(("forget", "capacity"), [(True, None), (False, None), (False, 20)])
+def test_experts_of_worse_policies_are_forgotten_or_kept(forget, capacity):
+    """Ten new ones in each of three epochs, some of which improve."""
+    learner = new_learner(capacity=capacity)
+    reports = list(reports_of(learner, SearchPool(TSP(7), learner.policy), forget=forget))
+    last = max(report.epoch for report in reports if report.improved)
+    assert len(learner.dataset) == (10 * (3 - last) if forget else capacity or 30)
+
+
 def test_stopping_keeps_what_is_complete():
     """A stop while sampling yields nothing; one while training yields an incomplete report, still validated."""
     for calls, complete in ((2, None), (5, False)):
