@@ -190,7 +190,7 @@ def test_the_running_average_is_validated_and_samples():
 def test_experts_of_worse_policies_are_forgotten_or_kept(forget, capacity):
     """Ten new ones in each of three epochs, some of which improve."""
     learner = new_learner(capacity=capacity)
-    reports = list(reports_of(learner, SearchPool(TSP(7), learner.policy), forget=forget))
+    reports = list(reports_of(learner, SearchPool(TSP(7), learner.policy), forget=forget, batches_per_epoch=60))
     last = max(report.epoch for report in reports if report.improved)
     assert len(learner.dataset) == (10 * (3 - last) if forget else capacity or 30)
 
