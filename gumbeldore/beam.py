@@ -1,7 +1,8 @@
 """The one beam loop: every decoder of the project is a round of it with other knobs [SBS, algorithm 1].
 
 expand the beam's nodes -> perturb the children's log-probabilities -> keep the best K -> step, T times over.
-Nodes met in earlier rounds come from the trie; only new ones with a real choice go through the network.
+Nodes met in earlier rounds come from the trie; only new ones with a real choice go through the network, and of those
+in the same state, reached by different decisions, only one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import torch
 from torch import Tensor
 
 from gumbeldore import trie as tries
+from gumbeldore.fingerprint import fingerprint
 from gumbeldore.interfaces import Policy, Problem, take
+from gumbeldore.seeding import fold
 from gumbeldore.trie import Trie
 
 # (log-probabilities of the children [B, K, A], perturbed log-probability of their parents [B, K], depth) -> scores
@@ -29,6 +32,7 @@ class Roots(NamedTuple):
     instance: Any  # [B*K, ...] each instance K times
     context: Any  # [B, ...] the policy's view of each instance
     state: Any  # [B*K, ...] before the first decision
+    origin: Tensor  # [B] which instance each is a copy of
     batch: int
     width: int
     horizon: int
@@ -55,6 +59,7 @@ class Count(NamedTuple):
     evaluated: int = 0  # by the network
     forced: int = 0  # not at all: one legal action
     reused: int = 0  # from an earlier round
+    repeated: int = 0  # from another node in the same state
 
 
 def sample_round(
@@ -89,9 +94,9 @@ def sample_round(
     for depth in range(horizon):
         legal = roots.problem.mask(roots.instance, state)  # [B*K, A]
         new = alive & (node >= filled)
-        log_probs, count = evaluate(roots, state, legal, new, alive, trie.log_probs.dtype, count)
+        log_probs, count = evaluate(roots, trie, depth, filled, state, legal, new, count)
+        count = count._replace(reused=count.reused + (alive & ~new).sum())
         broken |= (new & ~log_probs.amax(dim=-1).isfinite()).any(dim=1)
-        tries.write_log_probs(trie, depth, filled, log_probs)
 
         children = tries.read_children(trie, depth, node, filled)
         conditional = nucleus((children.log_mass + children.advantage).log_softmax(dim=-1), top_p)
@@ -125,24 +130,37 @@ def sample_round(
 
 
 def evaluate(
-    roots: Roots, state: Any, legal: Tensor, new: Tensor, alive: Tensor, dtype: torch.dtype, count: Count
+    roots: Roots, trie: Trie, depth: int, filled: int, state: Any, legal: Tensor, new: Tensor, count: Count
 ) -> tuple[Tensor, Count]:
-    """log pi [B, K, A] of the states in `new` [B, K]; other entries mean nothing. The one host sync of a step."""
-    choice = legal.sum(dim=-1) > 1
-    ask = new.flatten() & choice
-    rows = ask.nonzero().squeeze(1)
+    """Store and return log pi [B, K, A] of the nodes in `new` [B, K]; other entries mean nothing.
+
+    Packing the rows that need the network is the one host sync of a step.
+    """
+    batch, width = new.shape
+    choice = (legal.sum(dim=-1) > 1).view(batch, width)
+    ask = new & choice
+    key = fold(roots.origin[:, None], fingerprint(state).view(batch, width)).where(ask, tries.NO_KEY)
+    row, slot = tries.find_states(trie, depth, filled, key)
+    own_row = torch.arange(batch, device=new.device)[:, None]
+    own_slot = filled + torch.arange(width, device=new.device)
+    first = ask & (row == own_row) & (slot == own_slot)
+    rows = first.flatten().nonzero().squeeze(1)
+    dtype = trie.log_probs.dtype
     log_probs = torch.zeros(legal.shape, dtype=dtype, device=legal.device).masked_fill_(~legal, -math.inf)
     if len(rows):
         with torch.profiler.record_function("policy"):
-            logits = roots.policy(take(roots.context, rows // roots.width), take(state, rows))
+            logits = roots.policy(take(roots.context, rows // width), take(state, rows))
         logits = logits.double().masked_fill(~legal[rows], -math.inf)
         log_probs[rows] = logits.log_softmax(dim=-1).to(dtype)
-    count = Count(
-        count.evaluated + len(rows),
-        count.forced + (new.flatten() & ~choice).sum(),
-        count.reused + (alive & ~new).sum(),
+    tries.write_log_probs(trie, depth, filled, log_probs.view(batch, width, -1))
+    log_probs = tries.read_log_probs(trie, depth, row.where(ask, own_row), slot.where(ask, own_slot))
+    tries.write_log_probs(trie, depth, filled, log_probs)
+    count = count._replace(
+        evaluated=count.evaluated + len(rows),
+        forced=count.forced + (new & ~choice).sum(),
+        repeated=count.repeated + ask.sum() - len(rows),
     )
-    return log_probs.view(roots.batch, roots.width, -1), count
+    return log_probs, count
 
 
 def nucleus(log_probs: Tensor, top_p: float) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from gumbeldore.dataset import Example
 from gumbeldore.interfaces import Problem, to
 from gumbeldore.learner import Learner
+from gumbeldore.optimizer import scale_rates
 from gumbeldore.precision import autocast
 from gumbeldore.settings import TrainSettings
 from gumbeldore.stopping import Progress, Stop
@@ -35,8 +36,7 @@ def fit(
 ) -> Fitted:
     """One epoch of imitation, unless stopped before its last batch. Raises ValueError on a NaN loss."""
     rate = learning_rate(settings, learner.epoch)
-    for group in learner.optimizer.param_groups:
-        group["lr"] = rate
+    scale_rates(learner.optimizer, rate / settings.learning_rate)
     learner.policy.train()
     losses, norms, hits = [], [], []
     for index in range(settings.batches_per_epoch):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gumbeldore.dataset import PseudoExperts
+from gumbeldore.optimizer import Optimizers
 
 
 @dataclass
@@ -18,7 +19,7 @@ class Learner:
 
     policy: nn.Module  # pi, being trained
     best: nn.Module  # pi_best, the one that samples
-    optimizer: torch.optim.Optimizer
+    optimizer: Optimizers
     dataset: PseudoExperts
     averaged: nn.Module | None = None  # running average of pi's weights, which takes its place outside of training
     epoch: int = 0  # finished ones

@@ -70,6 +70,7 @@ class SearchStats(NamedTuple):
     evaluations: int  # states the network was asked about
     forced: int  # new states with a single legal action, which need no network
     reused: int  # states whose probabilities an earlier round had left in the trie
+    repeated: int  # new states that another sequence of decisions had reached, too
     rounds: int
     exhausted: int  # instances known to have no further solution when the last round began
 
@@ -142,6 +143,7 @@ def search(
         evaluations=count.evaluated,
         forced=int(count.forced),
         reused=int(count.reused),
+        repeated=int(count.repeated),
         rounds=len(rounds),
         exhausted=int((trie.log_mass[0][:, 0] == -math.inf).sum()),
     )
@@ -153,7 +155,7 @@ def _run_rounds(
 ) -> tuple[list[tuple[Leaves, Tensor]], tries.Trie, Count]:
     """Round after round until the last one, the deadline or the end of all instances."""
     width = 1 if config.replacement else config.beam_width
-    roots = _plant(problem, policy, instances, width)
+    roots = _plant(problem, policy, instances, width, batch_size(instances) // budgets)
     deadline = None if config.time_limit is None else time.monotonic() + budgets * config.time_limit
     slots = config.num_rounds * width
     reread = config.num_rounds > 1 or deadline is not None
@@ -179,7 +181,7 @@ def _run_rounds(
     return rounds, trie, total
 
 
-def _plant(problem: Problem, policy: Policy, instances: Any, width: int) -> Roots:
+def _plant(problem: Problem, policy: Policy, instances: Any, width: int, copies: int = 1) -> Roots:
     batch = batch_size(instances)
     rows = torch.arange(batch, device=instances[0].device).repeat_interleave(width)
     instance = take(instances, rows)
@@ -189,6 +191,7 @@ def _plant(problem: Problem, policy: Policy, instances: Any, width: int) -> Root
         instance=instance,
         context=policy.encode(instances),
         state=problem.reset(instance),
+        origin=torch.arange(batch, device=rows.device) // copies,
         batch=batch,
         width=width,
         horizon=problem.horizon(instances),

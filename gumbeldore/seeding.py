@@ -17,7 +17,7 @@ MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 MIX_2 = 0x94D049BB133111EB - (1 << 64)
 
 
-def _mix(x: Tensor) -> Tensor:
+def mix(x: Tensor) -> Tensor:
     """SplitMix64's output function on int64 tensors (multiplication wraps around)."""
     x = (x ^ _shift_right(x, 30)) * MIX_1
     x = (x ^ _shift_right(x, 27)) * MIX_2
@@ -35,7 +35,7 @@ def fold(key: Tensor | int, *parts: Tensor | int | str) -> Tensor:
     for part in parts:
         part = zlib.crc32(part.encode()) if isinstance(part, str) else part
         part = torch.as_tensor(part, dtype=torch.int64, device=key.device)
-        key = _mix(_mix(key + GOLDEN) + part * GOLDEN)
+        key = mix(mix(key + GOLDEN) + part * GOLDEN)
     return key
 
 
@@ -56,6 +56,6 @@ def gumbel_noise(keys: Tensor, place: int, shape: tuple[int, ...]) -> Tensor:
     for length in shape:
         size *= length
     position = torch.arange(1, size + 1, device=keys.device)
-    bits = _mix(fold(keys, place)[:, None] + position * GOLDEN)  # [B, size]
+    bits = mix(fold(keys, place)[:, None] + position * GOLDEN)  # [B, size]
     uniform = (_shift_right(bits, 12).double() + 0.5) * 2.0**-52  # in the open interval (0, 1)
     return -torch.log(-torch.log(uniform)).reshape(-1, *shape)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 NO_NODE = -1  # parent of an empty slot; child that has not been visited
+NO_KEY = 0
 
 
 class Trie(NamedTuple):
@@ -24,6 +25,7 @@ class Trie(NamedTuple):
     visits: Tensor  # [T+1, B, W]  int64  sampled leaves that passed through the node
     parent: Tensor  # [T+1, B, W]  int64  slot of the parent one level up, or NO_NODE
     action: Tensor  # [T+1, B, W]  int64  action on the edge into the node
+    key: Tensor  # [T or 1, W, B]  int64  fingerprint of the state the network was asked about, or NO_KEY
 
 
 class Children(NamedTuple):
@@ -52,6 +54,7 @@ def create(batch: int, horizon: int, slots: int, actions: int, dtype: torch.dtyp
         visits=scalars(0, torch.int64),
         parent=scalars(NO_NODE, torch.int64),
         action=scalars(0, torch.int64),
+        key=torch.full((horizon if keep else 1, slots, batch), NO_KEY, dtype=torch.int64, device=device),
     )
     return trie
 
@@ -61,13 +64,33 @@ def grow(trie: Trie, slots: int) -> Trie:
     old = trie.parent.shape[2]
     depths, batch, _, actions = trie.log_probs.shape
     new = create(batch, trie.parent.shape[0] - 1, slots, actions, trie.log_probs.dtype, trie.parent.device, depths > 1)
-    for old_field, new_field in zip(trie, new, strict=True):
+    for old_field, new_field in zip(trie[:-1], new[:-1], strict=True):
         new_field[:, :, :old] = old_field
+    new.key[:, :old] = trie.key
     return new
 
 
+def find_states(trie: Trie, depth: int, first: int, key: Tensor) -> tuple[Tensor, Tensor]:
+    """Note the fingerprints [B, K] of new nodes in slots first .. first + K - 1, and who had them first.
+
+    Returns the batch index and the slot [B, K] of the first node of this depth with the same fingerprint, which may be
+    the node itself.
+    """
+    batch, width = key.shape
+    known = trie.key[depth % len(trie.key)][: first + width]  # [slots, B]
+    known[first:] = key.t()
+    ordered, place = known.flatten().sort(stable=True)  # earlier slots come first among equal ones
+    found = place[torch.searchsorted(ordered, key)]
+    return found % batch, found // batch
+
+
+def read_log_probs(trie: Trie, depth: int, row: Tensor, slot: Tensor) -> Tensor:
+    """The stored policy [..., A] of the nodes at these batch indices and slots."""
+    return trie.log_probs[depth % len(trie.log_probs)][row, slot]
+
+
 def write_log_probs(trie: Trie, depth: int, first: int, log_probs: Tensor) -> None:
-    """Store the evaluated policy [B, K, A] of the new nodes in slots first .. first + K - 1."""
+    """Store the policy [B, K, A] of the new nodes in slots first .. first + K - 1."""
     trie.log_probs[depth % len(trie.log_probs)][:, first : first + log_probs.shape[1]] = log_probs
 
 
@@ -91,7 +114,7 @@ def read_children(trie: Trie, depth: int, node: Tensor, filled: int) -> Children
     batch, width = node.shape
     actions = trie.log_probs.shape[-1]
     rows = torch.arange(batch, device=node.device)[:, None]
-    log_probs = trie.log_probs[depth % len(trie.log_probs)][rows, node].double()  # [B, K, A]
+    log_probs = read_log_probs(trie, depth, rows, node).double()  # [B, K, A]
     log_mass = trie.log_prob[depth].gather(1, node)[..., None] + log_probs
     advantage = torch.zeros_like(log_mass)
     slot = torch.full_like(log_mass, NO_NODE, dtype=torch.int64)

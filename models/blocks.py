@@ -46,6 +46,19 @@ class Grid(NamedTuple):
     size: int
 
 
+class Linears(nn.Module):
+    """Several linear maps of one input side by side: one product, but to an optimizer matrices of their own."""
+
+    def __init__(self, count: int, inputs: int, outputs: int):
+        super().__init__()
+        bound = inputs**-0.5  # as nn.Linear
+        self.weight = nn.Parameter(torch.empty(count, outputs, inputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(count * outputs).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight.flatten(0, 1), self.bias)
+
+
 class ReZeroLayer(nn.Module):
     """x + a*attention(x), then x + a*feedforward(x), with one learnt a that starts at 0; no normalisation."""
 
@@ -54,7 +67,7 @@ class ReZeroLayer(nn.Module):
         if width % heads:
             raise ValueError(f"width must be a multiple of heads, got width={width} and heads={heads}")
         self.heads = heads
-        self.qkv = nn.Linear(width, 3 * width)
+        self.qkv = Linears(3, width, width)
         self.out = nn.Linear(width, width)
         self.widen = nn.Linear(width, feedforward)
         self.narrow = nn.Linear(feedforward, width)

@@ -14,8 +14,9 @@ ROOT = Path(__file__).parent.parent
 # Each module may import only modules before it; `{a, b}` on one rung do not know each other.
 LADDER = [
     {"interfaces", "gumbel", "memory", "precision", "files", "settings", "stopping"},
-    {"seeding", "trie", "estimators", "checkpoint", "run_directory"},
-    {"beam", "dataset"},
+    {"seeding", "trie", "estimators", "checkpoint", "run_directory", "optimizer"},
+    {"fingerprint", "dataset"},
+    {"beam"},
     {"updates", "references"},
     {"search"},
     {"methods", "workers", "contracts", "learner"},
@@ -98,7 +99,8 @@ problem, policy = TSP(6), BQ(16, 1, 2, 32, own_frame=True, successor_loss=1)
 learner = Learner(policy, copy.deepcopy(policy), torch.optim.Adam(policy.parameters(), lr=1e-2), PseudoExperts())
 settings = TrainSettings(
     experts=None, epochs=3, instances_per_epoch=8, batches_per_epoch=20, batch_size=32, learning_rate=1e-2,
-    final_learning_rate=1e-2, gradient_clip=1.0, averaging=0.9, nucleus_after=0, forget=True, dataset_capacity=None,
+    final_learning_rate=1e-2, matrix_learning_rate=None, gradient_clip=1.0, averaging=0.9, nucleus_after=0,
+    forget=True, dataset_capacity=None,
     validation_instances=50,
 )
 validation = validation_set(problem, 50, seed=0)

@@ -19,6 +19,7 @@ from gumbeldore import checkpoint, methods
 from gumbeldore.dataset import PseudoExperts
 from gumbeldore.interfaces import take
 from gumbeldore.learner import Learner
+from gumbeldore.optimizer import optimizer_of
 from gumbeldore.run_directory import RunDirectory
 from gumbeldore.search import TopP
 from gumbeldore.self_improvement import self_improvement
@@ -41,6 +42,7 @@ SIZES = {
     "learning_rate": 1e-2,
     "final_learning_rate": 1e-3,
     "averaging": 0.0,
+    "matrix_learning_rate": None,
     "gradient_clip": 1.0,
     "nucleus_after": 0,
     "forget": True,
@@ -53,7 +55,7 @@ SEARCH = methods.gumbeldore(4, 2, 0.3)
 def new_learner(folder=None, capacity=None):
     torch.manual_seed(0)
     policy = BQ(width=16, layers=1, heads=2, feedforward=32, own_frame=False, successor_loss=0)
-    optimizer = torch.optim.Adam(policy.parameters(), lr=1.0)
+    optimizer = optimizer_of(policy, TrainSettings(**SIZES))
     return Learner(policy, copy.deepcopy(policy), optimizer, PseudoExperts(folder, capacity))
 
 

@@ -1,0 +1,110 @@
+"""No state goes through the network twice, and that changes no result."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gumbeldore import beam, methods
+from gumbeldore.fingerprint import fingerprint
+from gumbeldore.search import search
+from models.bq import BQ
+from models.bq_cvrp import BQ as BQforCVRP
+from models.job_shop import JobShop
+from problems.cvrp import CVRP
+from problems.jssp import JSSP
+from problems.tsp import TSP
+
+KEYS = torch.arange(3) + 7
+CASES = {
+    "tsp": (TSP(7), lambda: BQ(16, 1, 2, 32, own_frame=True, successor_loss=0)),
+    "cvrp": (CVRP(6, [12, 14]), lambda: BQforCVRP(16, 1, 2, 32, own_frame=False, neighbour_loss=0)),
+    "jssp": (JSSP([[3, 3]], [3, 3]), lambda: JobShop(16, 1, 2, 32, lookahead=True, order_loss=0)),
+}
+METHODS = {
+    "gumbeldore": methods.gumbeldore(8, 3, step_size=0.3),
+    "wor, one round": methods.wor(16),
+    "sampling": methods.sampling(8, 2),
+    "beam": methods.beam(8),
+}
+
+
+class Recorder(nn.Module):
+    """Remembers every (instance, state) it is asked about."""
+
+    def __init__(self, policy: nn.Module):
+        super().__init__()
+        self.policy, self.asked = policy.double(), []
+
+    def encode(self, instance):
+        return self.policy.encode(instance)
+
+    def forward(self, context, state):
+        for row in range(len(state[0])):
+            self.asked.append(tuple(tuple(field[row].flatten().tolist()) for field in (*context, *state)))
+        return self.policy(context, state)
+
+
+def run(case: str, config) -> tuple[Recorder, object]:
+    problem, network = CASES[case]
+    torch.manual_seed(1)
+    policy = Recorder(network())
+    for name, parameter in policy.named_parameters():
+        if name.endswith("scale"):  # ReZero begins with layers that do nothing
+            torch.nn.init.constant_(parameter, 0.5)
+    instances = problem.generate(len(KEYS), torch.Generator().manual_seed(2))
+    as_double = (f.double() if f.is_floating_point() else f for f in instances)
+    return policy, search(problem, policy, type(instances)(*as_double), config, keys=KEYS)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("case", CASES)
+def test_each_state_is_asked_about_once(case, method, monkeypatch):
+    policy, found = run(case, METHODS[method])
+    assert len(policy.asked) == len(set(policy.asked)) == found.stats.evaluations
+    assert found.stats.repeated > 0
+
+    count = torch.arange(1000 * 256).view(-1, 256)  # every state another number: nothing is shared
+    numbers = iter(count)
+    monkeypatch.setattr(beam, "fingerprint", lambda state: next(numbers)[: len(state[0])])
+    lonely, alone = run(case, METHODS[method])
+    assert set(lonely.asked) == set(policy.asked)
+    assert alone.stats.evaluations == found.stats.evaluations + found.stats.repeated
+    assert alone.stats.repeated == 0 and alone.stats.forced == found.stats.forced
+    assert torch.equal(found.valid, alone.valid)
+    assert torch.equal(found.actions[found.valid], alone.actions[found.valid])
+    assert torch.equal(found.costs[found.valid], alone.costs[found.valid])
+    torch.testing.assert_close(found.log_probs[found.valid], alone.log_probs[found.valid], rtol=1e-12, atol=1e-12)
+
+
+class Sample(NamedTuple):
+    place: Tensor
+    times: Tensor
+    flag: Tensor
+
+
+def test_fingerprints_tell_states_apart():
+    n = 20_000
+    generator = torch.Generator().manual_seed(0)
+    state = Sample(
+        torch.randint(0, 4, (n, 5), generator=generator),
+        torch.randint(0, 3, (n, 4), generator=generator).float(),
+        torch.rand(n, generator=generator) < 0.5,
+    )
+    rows = torch.cat([field.view(n, -1).double() for field in state], dim=1)
+    _, same_row = rows.unique(dim=0, return_inverse=True)
+    _, same_print = fingerprint(state).unique(return_inverse=True)
+    pairs = torch.stack([same_row, same_print]).unique(dim=1)
+    assert pairs.shape[1] == same_row.max() + 1 == same_print.max() + 1  # one to one
+    assert same_row.max() + 1 < n  # and some rows are equal
+
+
+def test_fingerprints_depend_on_the_place_of_a_value():
+    a, b = torch.tensor([[1, 2]]), torch.tensor([[2, 1]])
+    zero = torch.zeros(1, 2)
+    flag = torch.tensor([True])
+    assert fingerprint(Sample(a, zero, flag)) != fingerprint(Sample(b, zero, flag))
+    assert fingerprint(Sample(a, zero, flag)) != fingerprint(Sample(a[:, :1], torch.cat([zero, zero], 1), flag))
