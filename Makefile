@@ -11,7 +11,7 @@ help:
 	@echo "make train [ARGS='...']      train on TSP; ARGS are more settings, e.g. ARGS='seed=1' or ARGS='problem.num_nodes=50'"
 	@echo "make test [ARGS='...']       ruff and the fast tests, as CI does; ARGS go to pytest"
 	@echo "make test-all [ARGS='...']   the same with the slow tests"
-	@echo "make bench [ARGS='...']      run the benchmarks"
+	@echo "make bench [ARGS='...']      sampling and training speed (minutes), or the benchmark that ARGS names"
 	@echo "PYTHON=python3.12 with any of them picks the interpreter (3.10 to 3.13) for a new .venv."
 
 train: .venv/.installed
@@ -32,8 +32,12 @@ lint: .venv/.installed
 	@.venv/bin/ruff format --check .
 
 bench: .venv/.installed
-	@echo "Running the benchmarks"
+ifeq ($(ARGS),)
+	@.venv/bin/python -m benchmarks sampling out=runs/bench/sampling.json
+	@.venv/bin/python -m benchmarks training out=runs/bench/training.json
+else
 	@.venv/bin/python -m benchmarks $(ARGS)
+endif
 
 # Made anew whenever the pins change. The stamp comes last, so that a failed installation is tried again.
 # The two variables also pin setuptools where pip builds a package (the second is for pip 25.3 and later).

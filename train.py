@@ -15,6 +15,7 @@ from configs import command
 from gumbeldore import checkpoint, pictures
 from gumbeldore.dashboard import Dashboard
 from gumbeldore.dataset import PseudoExperts, Shard, read_experts
+from gumbeldore.imitation import fit
 from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.learner import Learner
 from gumbeldore.memory import keep_freed_memory
@@ -27,8 +28,9 @@ from gumbeldore.self_improvement import self_improvement
 from gumbeldore.settings import RunSettings, TrainSettings
 from gumbeldore.stopping import Stopper
 from gumbeldore.terminal import Terminal, hardware
+from gumbeldore.trainers import ALONE, Alone, Task, Trainers
 from gumbeldore.validation import validation_set
-from gumbeldore.workers import SearchPool, resolve_device, resolve_workers
+from gumbeldore.workers import SearchPool, resolve_device, resolve_trainers, resolve_workers
 
 RESUMABLE = ("resume", "time_limit", "workers", "images_every")  # a continued run may change these: no result does
 
@@ -45,6 +47,7 @@ class Setup(NamedTuple):
     device: torch.device
     precision: str
     workers: int
+    trainers: list[str]  # the device of each
     experts: list[Shard]  # given ones; none if they are to be sampled
 
 
@@ -71,7 +74,8 @@ def train(cfg: DictConfig) -> dict[str, float]:
         problem, setup.policy, setup.workers, run.chunk_rows, str(setup.device), setup.precision, run.worker_threads
     )
     metrics: dict[str, float] = {}
-    with pool, Dashboard(directory.tensorboard, learner.epoch) as dashboard, Terminal() as terminal, stopper:
+    trainers = start_trainers(setup, directory)
+    with pool, trainers, Dashboard(directory.tensorboard, learner.epoch) as dashboard, Terminal() as terminal, stopper:
         terminal.say(f"{problem.name} on {hardware(setup.device)}, {setup.precision}, workers={setup.workers}")
         terminal.say(f"writing {directory.path}")
         dashboard.config(config)
@@ -87,6 +91,7 @@ def train(cfg: DictConfig) -> dict[str, float]:
             precision=setup.precision,
             progress=terminal.progress,
             stop=stopper,
+            trainers=trainers,
         ):
             if report.improved:
                 save(directory.best)
@@ -153,6 +158,7 @@ def set_up(cfg: DictConfig) -> Setup:
         device=device,
         precision=resolve_precision(run.precision, device),
         workers=resolve_workers(run.workers, device, run.worker_threads),
+        trainers=resolve_trainers(run.trainers, device),
         experts=read_experts(Path(settings.experts).expanduser(), problem, validation.instances) if given else [],
     )
 
@@ -184,6 +190,15 @@ def start(setup: Setup, directory: RunDirectory) -> tuple[Learner, dict[str, tor
         learner.load_state_dict(saved["learner"], saved["weights"], type(setup.validation.instances))
         directory.forget_metrics_after(learner.epoch)
     return learner, first
+
+
+def start_trainers(setup: Setup, directory: RunDirectory) -> Alone | Trainers:
+    """The processes that train."""
+    if len(setup.trainers) == 1:
+        return ALONE
+    instance_type = type(setup.validation.instances)
+    parts = setup.problem, setup.policy, setup.settings, setup.run.seed, setup.precision
+    return Trainers(Task(*parts, setup.trainers, directory.dataset, instance_type, fit))
 
 
 def main() -> None:

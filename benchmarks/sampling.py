@@ -1,67 +1,164 @@
-"""Where the time of sampling goes: solutions per second and the share outside the network's forward passes.
+"""Solutions per second of every problem and size, where the time goes, and the share of the machine's matrix peak.
 
-An untrained network is the worst case: its samples share no prefixes, so every state is evaluated.
+Untrained networks are the worst case: their samples share no states. `checkpoints=run,run` adds trained ones, on the
+same sizes of their problem. The cases take turns; each figure is the median of its repeats. `out` is written as JSON,
+which `python -m benchmarks compare old=a.json new=b.json` reads.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
-from gumbeldore import methods
+from benchmarks.machine import matrix_peak, sized, trained, untrained
+from gumbeldore import trie
+from gumbeldore.interfaces import Problem, take
 from gumbeldore.memory import keep_freed_memory
-from gumbeldore.precision import autocast, resolve_precision
-from gumbeldore.search import search
+from gumbeldore.methods import gumbeldore
+from gumbeldore.precision import InPrecision, resolve_precision
+from gumbeldore.search import SearchConfig, SearchStats, search
 from gumbeldore.terminal import hardware
-from models.bq import BQ
-from problems.tsp import TSP
 
-DEFAULTS = {"nodes": 100, "instances": 16, "width": 128, "layers": 9, "heads": 8, "beam": 32, "rounds": 4} | {
+DEFAULTS = {"cases": "tsp20,tsp50,tsp100,cvrp20,cvrp50,jssp6x6,jssp10x10", "checkpoints": "", "rows": 1024} | {
+    "beam": 32,
+    "rounds": 4,
     "threads": torch.get_num_threads(),
     "repeats": 3,
     "precision": "auto",
+    "out": "",
 }
+TRIE = ("read_children", "find_states", "read_log_probs", "write_log_probs", "write_nodes")
 
 
-class Timed(torch.nn.Module):
-    """A policy that adds up the seconds of its forward passes."""
+class Case(NamedTuple):
+    name: str
+    problem: Problem
+    policy: nn.Module
+    step_size: float
 
-    def __init__(self, policy: torch.nn.Module):
-        super().__init__()
-        self.policy, self.seconds = policy, 0.0
 
-    def encode(self, instance):
-        return self.policy.encode(instance)
+class Clock:
+    """Seconds spent in named parts, without those of parts within them."""
 
-    def forward(self, context, state):
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._within: list[float] = []
+
+    def timed(self, part: str, function: Callable) -> Callable:
+        def call(*arguments: Any, **options: Any) -> Any:
+            start = time.perf_counter()
+            self._within.append(0.0)
+            result = function(*arguments, **options)
+            took = time.perf_counter() - start
+            self.seconds[part] = self.seconds.get(part, 0.0) + took - self._within.pop()
+            if self._within:
+                self._within[-1] += took
+            return result
+
+        return call
+
+
+class Measured(NamedTuple):
+    solutions: int
+    seconds: float
+    parts: dict[str, float]  # seconds in the network's forward, in the trie, in the problem's states; the rest: beam
+    stats: SearchStats
+
+
+def measure(case: Case, instances: Any, config: SearchConfig, precision: str) -> Measured:
+    """One search, with clocks around the parts."""
+    clock = Clock()
+    problem, policy = case.problem, InPrecision(case.policy, torch.device("cpu"), precision)
+    for name in ("reset", "step", "mask", "cost"):
+        setattr(problem, name, clock.timed("states", getattr(type(problem), name).__get__(problem)))
+    policy.forward = clock.timed("forward", policy.forward)
+    originals = {name: getattr(trie, name) for name in TRIE}
+    for name, function in originals.items():
+        setattr(trie, name, clock.timed("trie", function))
+    config = replace(config, update=clock.timed("trie", config.update))
+    try:
         start = time.perf_counter()
-        logits = self.policy(context, state)
-        self.seconds += time.perf_counter() - start
-        return logits
+        found = search(problem, policy, instances, config, keys=torch.arange(len(instances[0])))
+        seconds = time.perf_counter() - start
+    finally:
+        for name, function in originals.items():
+            setattr(trie, name, function)
+        for name in ("reset", "step", "mask", "cost"):
+            delattr(problem, name)
+    return Measured(int(found.valid.sum()), seconds, clock.seconds, found.stats)
 
 
-def main(nodes, instances, width, layers, heads, beam, rounds, threads, repeats, precision) -> None:
+def summary(
+    case: Case, instances: Any, config: SearchConfig, precision: str, runs: list[Measured], peak: float
+) -> dict[str, float]:
+    """The figures of a case."""
+    one = take(instances, slice(0, 1))
+    slots, actions = config.beam_width * config.num_rounds, case.problem.num_actions(one)
+    tree = trie.create(1, case.problem.horizon(one), slots, actions, torch.float32, "cpu")
+    policy = InPrecision(case.policy, torch.device("cpu"), precision)
+    with FlopCounterMode(display=False) as counter:
+        search(case.problem, policy, instances, config, keys=torch.arange(len(instances[0])))
+    flops = counter.get_total_flops()
+
+    def median(figure: Callable[[Measured], float]) -> float:
+        return statistics.median(figure(run) for run in runs)
+
+    shares = {part: median(lambda run: run.parts[part] / run.seconds) for part in ("forward", "trie", "states")}  # noqa: B023
+    stats = runs[0].stats
+    return {
+        "solutions_per_second": median(lambda run: run.solutions / run.seconds),
+        **shares,
+        "beam": 1 - sum(shares.values()),
+        "gflops": median(lambda run: flops / run.parts["forward"] / 1e9),
+        "of_peak": median(lambda run: flops / run.parts["forward"] / 1e9) / peak,
+        "bytes_per_instance": sum(field.numel() * field.element_size() for field in tree),
+        "evaluations_per_solution": stats.evaluations / runs[0].solutions,
+        "evaluations_saved": (stats.repeated + stats.reused) / (stats.evaluations + stats.repeated + stats.reused),
+    }
+
+
+def main(cases, checkpoints, rows, beam, rounds, threads, repeats, precision, out) -> None:
     keep_freed_memory()
     torch.set_num_threads(threads)
-    device = torch.device("cpu")
-    precision = resolve_precision(precision, device)
-    problem = TSP(nodes)
-    torch.manual_seed(0)
-    policy = Timed(BQ(width, layers, heads, 4 * width, own_frame=False, successor_loss=0))
-    batch = problem.generate(instances, torch.Generator().manual_seed(0))
-    print(f"TSP-{nodes}, {instances} instances, {beam} x {rounds}, width {width}, {layers} layers")
-    print(f"{hardware(device)}, {threads} threads, {precision}; one line per repeat after a warm-up with a small beam")
-    rates, shares = [], []
-    for repeat in range(repeats + 1):
-        config = methods.gumbeldore(beam if repeat else 2, rounds if repeat else 1, step_size=0.3)
-        policy.seconds, start = 0.0, time.perf_counter()
-        with autocast(device, precision):
-            found = search(problem, policy, batch, config, torch.Generator().manual_seed(repeat))
-        seconds = time.perf_counter() - start
-        if repeat:
-            rates.append(int(found.valid.sum()) / seconds)
-            shares.append(1 - policy.seconds / seconds)
-            print(f"{rates[-1]:8.1f} solutions/s   {shares[-1]:6.2%} outside the forward   {found.stats}")
-    print(f"median: {statistics.median(rates):.1f} solutions/s, {statistics.median(shares):.2%} outside the forward")
+    precision = resolve_precision(precision, torch.device("cpu"))
+    found = []
+    for name in filter(None, cases.split(",")):
+        problem, size = sized(name)
+        found.append(Case(f"{name} untrained", problem, untrained(problem.name), size))
+        for path in filter(None, checkpoints.split(",")):
+            policy, of = trained(Path(path))
+            if of == problem.name:
+                found.append(Case(f"{name} {Path(path).name}", problem, policy, size))
+    peak = matrix_peak(precision)
+    print(f"{hardware(torch.device('cpu'))}, {threads} threads, {precision}, one process, {beam} x {rounds}")
+    print(f"matrix peak, 2048 x 2048: {peak:.0f} GFLOPS; {rows} beam rows together; medians of {repeats}, interleaved")
+    searches = []
+    for case in found:
+        batch = case.problem.generate(max(1, rows // beam), torch.Generator().manual_seed(0))
+        searches.append((case, batch, gumbeldore(beam, rounds, case.step_size)))
+        measure(case, batch, gumbeldore(2, 1, case.step_size), precision)  # warm up
+    runs: list[list[Measured]] = [[] for _ in searches]
+    for _ in range(repeats):
+        for (case, batch, config), results in zip(searches, runs, strict=True):
+            results.append(measure(case, batch, config, precision))
+    table = {s[0].name: summary(*s, precision, results, peak) for s, results in zip(searches, runs, strict=True)}
+    print(f"{'':26}{'solutions/s':>12}{'forward':>9}{'beam':>7}{'trie':>7}{'states':>7}{'GFLOPS':>8}{'of peak':>8}"
+          f"{'KiB/inst.':>10}{'evals/sol.':>11}{'saved':>7}")  # fmt: skip
+    for name, row in table.items():
+        print(
+            f"{name:26}{row['solutions_per_second']:12,.1f}{row['forward']:9.1%}{row['beam']:7.1%}{row['trie']:7.1%}"
+            f"{row['states']:7.1%}{row['gflops']:8.0f}{row['of_peak']:8.0%}{row['bytes_per_instance'] / 1024:10,.0f}"
+            f"{row['evaluations_per_solution']:11.1f}{row['evaluations_saved']:7.0%}"
+        )
+    if out:
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        Path(out).write_text(json.dumps({"peak_gflops": peak, "threads": threads, "sampling": table}, indent=1))

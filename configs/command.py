@@ -23,6 +23,7 @@ FOLDER = Path(__file__).parent
 SAMPLING = (
     "instances_per_epoch",
     "nucleus_after",
+    "greedy_too",
     "forget",
     "dataset_capacity",
 )  # of `train`, for sampled experts only

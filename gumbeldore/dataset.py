@@ -78,8 +78,9 @@ class PseudoExperts:
                     path.unlink()
 
     def restore(self, names: list[str], instance_type: type) -> None:
-        """Read back the shards a checkpoint names."""
-        self._keep([read_shard(self.folder / f"{name}.npz", instance_type) for name in names])
+        """Read back the shards a checkpoint names, but those that are here already."""
+        known = {shard.name: shard for shard in self.shards}
+        self._keep([known.get(name) or read_shard(self.folder / f"{name}.npz", instance_type) for name in names])
 
     def batch(self, problem: Problem, size: int, generator: torch.Generator) -> Example:
         """`size` decisions at one step, drawn uniformly: experts of one size, augmented, replayed to the step."""

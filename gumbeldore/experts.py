@@ -22,9 +22,19 @@ class Experts(NamedTuple):
 
 
 def sample_experts(
-    pool: SearchPool, instances: Any, keys: Tensor, search: SearchConfig, progress: Progress, stop: Stop
+    pool: SearchPool,
+    instances: Any,
+    keys: Tensor,
+    search: SearchConfig,
+    greedy_too: bool = False,
+    progress: Progress = lambda phase, done, total: None,
+    stop: Stop = lambda: False,
 ) -> Experts:
-    """The best of the sampled solutions of each instance, and how the sampling went."""
+    """The best of the sampled solutions of each instance, and how the sampling went.
+
+    Arguments:
+        greedy_too: the greedy solution takes part
+    """
     count = batch_size(instances)
     parts: dict[int, dict[str, Tensor]] = {}
     evaluations = done = 0
@@ -36,8 +46,9 @@ def sample_experts(
         done += len(cost)
         progress("sampling", done, count)
     greedy = torch.empty(count, dtype=torch.float64)
+    decisions = torch.empty(count, *solutions.actions.shape[2:], dtype=torch.int64)
     for chunk, solutions in pool.map(instances, keys, methods.greedy(), stop):
-        greedy[chunk] = solutions.costs[:, 0]
+        greedy[chunk], decisions[chunk] = solutions.costs[:, 0], solutions.actions[:, 0]
     # In the order of the instances, whatever order the chunks came back in: sums do not depend on it.
     ordered = [parts[start] for start in sorted(parts)]
     merged = {name: torch.cat([part[name] for part in ordered]) for name in ordered[0]}
@@ -51,7 +62,12 @@ def sample_experts(
         "sampling/solutions": total,
         "sampling/evaluations": evaluations,
     }
-    return Experts(merged["actions"], merged["best"], metrics)
+    actions, costs = merged["actions"], merged["best"]
+    if greedy_too:
+        better = greedy < costs
+        actions, costs = torch.where(better[:, None], decisions, actions), torch.where(better, greedy, costs)
+        metrics["sampling/greedy_is_expert"] = better.double().mean().item()
+    return Experts(actions, costs, metrics)
 
 
 def _per_instance(solutions: Solutions) -> dict[str, Tensor]:

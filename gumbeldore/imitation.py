@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gumbeldore.dataset import Example
-from gumbeldore.interfaces import Problem, to
+from gumbeldore.interfaces import Problem, take, to
 from gumbeldore.learner import Learner
 from gumbeldore.optimizer import scale_rates
 from gumbeldore.precision import autocast
 from gumbeldore.settings import TrainSettings
 from gumbeldore.stopping import Progress, Stop
+from gumbeldore.trainers import ALONE, Alone, Member
 
 
 class Fitted(NamedTuple):
@@ -31,22 +32,26 @@ def fit(
     draws: torch.Generator,
     device: torch.device,
     precision: str,
-    progress: Progress,
-    stop: Stop,
+    progress: Progress = lambda phase, done, total: None,
+    stop: Stop = lambda: False,
+    trainers: Alone | Member = ALONE,
 ) -> Fitted:
     """One epoch of imitation, unless stopped before its last batch. Raises ValueError on a NaN loss."""
     rate = learning_rate(settings, learner.epoch)
     scale_rates(learner.optimizer, rate / settings.learning_rate)
     learner.policy.train()
+    network = trainers.replicate(Imitation(problem, learner.policy, precision))
+    share = trainers.share(settings.batch_size)
     losses, norms, hits = [], [], []
     for index in range(settings.batches_per_epoch):
         progress("training", index, settings.batches_per_epoch)
-        if stop():
+        if trainers.agree(stop()):
             break
         example = learner.dataset.batch(problem, settings.batch_size, draws)
-        example = Example(to(example.instance, device), to(example.state, device), example.rest.to(device))
-        target = example.rest[:, 0]
-        logits, further = imitate(problem, learner.policy, example, precision)
+        instance, state = (to(take(whole, share), device) for whole in (example.instance, example.state))
+        rest = example.rest[share].to(device)
+        target = rest[:, 0]
+        logits, further = network(instance, state, rest)
         loss = F.cross_entropy(logits, target)
         learner.optimizer.zero_grad(set_to_none=True)
         (loss + further).backward()
@@ -56,11 +61,24 @@ def fit(
         losses.append(loss.detach())
         hits.append((logits.argmax(dim=1) == target).float().mean())
     complete = len(losses) == settings.batches_per_epoch
-    means = [torch.stack(values).mean().item() if values else math.nan for values in (losses, norms, hits)]
+    means = [math.nan] * 3
+    if losses:
+        means = trainers.mean(torch.stack([torch.stack(values).mean() for values in (losses, norms, hits)])).tolist()
     if losses and not math.isfinite(means[0]):
         raise ValueError(f"the loss became {means[0]} in epoch {learner.epoch + 1}; the last checkpoint is intact")
     names = ("training/loss", "training/gradient_norm", "training/accuracy")
     return Fitted(complete, len(losses), {**dict(zip(names, means, strict=True)), "training/learning_rate": rate})
+
+
+class Imitation(nn.Module):
+    """`imitate` as a module."""
+
+    def __init__(self, problem: Problem, policy: nn.Module, precision: str):
+        super().__init__()
+        self.problem, self.policy, self.precision = problem, policy, precision
+
+    def forward(self, instance: Any, state: Any, rest: Tensor) -> tuple[Tensor, Tensor | float]:
+        return imitate(self.problem, self.policy, Example(instance, state, rest), self.precision)
 
 
 def imitate(problem: Problem, policy: nn.Module, example: Example, precision: str) -> tuple[Tensor, Tensor | float]:

@@ -34,9 +34,17 @@ def fold(key: Tensor | int, *parts: Tensor | int | str) -> Tensor:
     key = torch.as_tensor(key, dtype=torch.int64)
     for part in parts:
         part = zlib.crc32(part.encode()) if isinstance(part, str) else part
-        part = torch.as_tensor(part, dtype=torch.int64, device=key.device)
-        key = mix(mix(key + GOLDEN) + part * GOLDEN)
+        if isinstance(part, Tensor):
+            step = part.to(dtype=torch.int64, device=key.device) * GOLDEN
+        else:  # a number stays on the host: a copy of it to a GPU would wait for the GPU
+            step = _signed(part * GOLDEN)
+        key = mix(mix(key + GOLDEN) + step)
     return key
+
+
+def _signed(number: int) -> int:
+    """The same 64 bits as a signed integer."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def generator(seed: int, *parts: int | str) -> torch.Generator:

@@ -21,6 +21,7 @@ from gumbeldore.search import SearchConfig, TopP
 from gumbeldore.seeding import fold, generator
 from gumbeldore.settings import TrainSettings
 from gumbeldore.stopping import Progress, Stop, Stopped
+from gumbeldore.trainers import ALONE, Alone, Trainers
 from gumbeldore.validation import validate
 from gumbeldore.workers import SearchPool
 
@@ -47,17 +48,17 @@ def self_improvement(
     precision: str,
     progress: Progress = lambda phase, done, total: None,
     stop: Stop = lambda: False,
+    trainers: Alone | Trainers = ALONE,
 ) -> Iterator[Report]:
     """Train until settings.epochs are done or `stop()` holds; yields a report per epoch.
 
+    The untrained policy is not validated: some decide well by chance, but all sample at random, and a first trained
+    policy that had to beat such a one might never be sampled from.
     With `settings.experts` the dataset is given: it is neither added to nor emptied (supervised training).
     Every random number comes from (seed, purpose, epoch), so a run continued from a checkpoint taken at a complete
     report repeats nothing and skips nothing. The last report is incomplete if the epoch was stopped while training:
     its policy has been validated, but the learner is not to be continued from.
     """
-    if learner.epoch == 0:
-        pool.load(learner.best.state_dict())
-        learner.best_cost, learner.best_gap = validate(pool, validation, progress)
     while learner.epoch < settings.epochs and not stop():
         epoch = learner.epoch
         clock = Clock()
@@ -71,7 +72,8 @@ def self_improvement(
 
         draws = generator(seed, "batches", epoch)
         size = len(learner.dataset)
-        fitted = fit(problem, learner, settings, draws, device, precision, progress, stop)
+        trainers.begin(learner)
+        fitted = fit(problem, learner, settings, draws, device, precision, progress, stop, trainers)
         clock.lap("training")
 
         pool.load(learner.candidate.state_dict())
@@ -112,11 +114,12 @@ def add_experts(
 ) -> dict[str, float]:
     """Sample one epoch's pseudo-experts with the best policy into the dataset; returns how the sampling went."""
     epoch = learner.epoch
-    instances = problem.generate(settings.instances_per_epoch, generator(seed, "instances", epoch))
+    trained = problem.at(epoch / settings.epochs) if hasattr(problem, "at") else problem
+    instances = trained.generate(settings.instances_per_epoch, generator(seed, "instances", epoch))
     keys = fold(seed, "sampling", epoch, torch.arange(settings.instances_per_epoch))
     sampler = search if epoch >= settings.nucleus_after else replace(search, top_p=TopP())
     pool.load(learner.best.state_dict())
-    experts = sample_experts(pool, instances, keys, sampler, progress, stop)
+    experts = sample_experts(pool, instances, keys, sampler, settings.greedy_too, progress, stop)
     learner.dataset.add(f"epoch_{epoch + 1:06d}", instances, experts.actions, experts.costs)
     return experts.metrics
 

@@ -64,14 +64,16 @@ class TrainSettings(Checked):
     gradient_clip: float = positive()  # largest norm of the gradient
     averaging: float = at_least(0)  # share of the old in the running average of the weights; 0: no average
     nucleus_after: int = at_least(0)  # epochs before the search's nucleus is used; until then it is 1
+    greedy_too: bool  # the best policy's greedy solution can be an expert; False: sampled ones alone [GD, algorithm 1]
     forget: bool  # all experts when the best policy has improved [GD, algorithm 1]; False: only those beyond capacity
     dataset_capacity: int | None = at_least(1, optional=True)  # instances; null: no limit
     validation_instances: int = at_least(1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.forget, bool):
-            raise ValueError(f"train.forget must be true or false, got {self.forget!r}")
+        for name in ("forget", "greedy_too"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"train.{name} must be true or false, got {getattr(self, name)!r}")
         if self.averaging >= 1:
             raise ValueError(f"train.averaging must be below 1, got {self.averaging}")
 
@@ -88,6 +90,7 @@ class RunSettings(Checked):
     precision: str
     workers: int | str
     worker_threads: int = at_least(1)
+    trainers: int | str
     chunk_rows: int = at_least(1)
     images_every: int = at_least(1)
 

@@ -170,6 +170,23 @@ def resolve_workers(workers: int | str, device: torch.device, threads: int) -> i
     return workers
 
 
+def resolve_trainers(trainers: int | str, device: torch.device) -> list[str]:
+    """The device of each process that trains; auto: every GPU, or one process on a CPU.
+
+    Raises ValueError for a bad value, or for more processes than GPUs.
+    """
+    gpus = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
+    if trainers == "auto":
+        trainers = gpus
+    if not isinstance(trainers, int) or isinstance(trainers, bool) or trainers < 1:
+        raise ValueError(f"trainers must be 'auto' or an integer of at least 1, got {trainers!r}")
+    if device.type == "cuda" and trainers > gpus:
+        raise ValueError(f"trainers={trainers} need as many GPUs, device={device} are {gpus}")
+    return (
+        [str(device)] if trainers == 1 else [f"cuda:{i}" if device.type == "cuda" else "cpu" for i in range(trainers)]
+    )
+
+
 def available_cores() -> int:
     """CPU cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

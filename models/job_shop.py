@@ -119,7 +119,7 @@ class JobShop(nn.Module):
         scores = scores - scores.mT
         machine = instance.machines.flatten(1).gather(1, state.remaining)
         pairs = (machine[:, :, None] == machine[:, None, :]) & (order[:, :, None] < order[:, None, :])
-        return (F.softplus(-scores) * pairs).sum() / pairs.sum().clamp(min=1)
+        return ((F.softplus(-scores) * pairs).sum(dim=(1, 2)) / pairs.sum(dim=(1, 2)).clamp(min=1)).mean()
 
 
 def hidden(grid: Grid) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
 from problems.cvrp_types import Instance, as_walks, check_instance, decode, encode, route_loads
+from problems.growth import check_growth, size_at
 from problems.plane import move_square
 from problems.plots import plot_routes
 from problems.sets import cvrp as sets
@@ -32,22 +33,37 @@ class CVRP:
         far_first: imitate each expert's routes in the order of their farthest customers, the farthest first, and each
             from the end that is farther from the depot. Not in the paper, which starts with the fullest route and
             draws directions; the policy learns it with less data (docs/log.md).
+        grow: [customers, share]: the first training instances have so many customers, later ones more, up to
+            num_customers after that share of the training (None: num_customers from the start). Not in the paper.
         nearest: only so many remaining customers, the nearest to the current node, can be gone to (None: all)
     """
 
     name = "cvrp"
 
-    def __init__(self, num_customers: int, capacity: list[int], far_first: bool = False, nearest: int | None = None):
+    def __init__(
+        self,
+        num_customers: int,
+        capacity: list[int],
+        far_first: bool = False,
+        grow: list[float] | None = None,
+        nearest: int | None = None,
+    ):
         if num_customers < 2:
             raise ValueError(f"num_customers must be at least 2, got {num_customers}")
         if len(capacity) != 2 or not 9 <= capacity[0] <= capacity[1]:
             raise ValueError(f"capacity must be [lowest, highest] of at least 9, got {list(capacity)}")
+        check_growth(grow, 2)
         if nearest is not None and nearest < 1:
             raise ValueError(f"nearest must be at least 1 or null, got {nearest}")
         self.num_customers = num_customers
         self.capacity = tuple(capacity)
         self.far_first = far_first
+        self.grow = grow
         self.nearest = nearest
+
+    def at(self, progress: float) -> CVRP:
+        """The same problem with as many customers as after a share `progress` of the training."""
+        return CVRP(size_at(self.grow, self.num_customers, progress), self.capacity, self.far_first, None, self.nearest)
 
     def generate(self, n: int, generator: torch.Generator) -> Instance:
         """n instances: nodes uniform in the unit square, demands uniform in 1..9, capacities uniform in their range."""

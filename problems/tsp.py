@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
+from problems.growth import check_growth, size_at
 from problems.plane import move_square
 from problems.plots import plot_tours
 from problems.sets import tsp as sets
@@ -24,15 +25,23 @@ class TSP:
     """An action is the next node (A = N, node 0 never is one); T = N - 1 decisions.
 
     Arguments:
-        num_nodes: N >= 3 of the random training instances; files of any size can be evaluated.
+        num_nodes: N >= 3 of the random training instances; files of any size can be evaluated
+        grow: [nodes, share]: the first training instances have so many nodes, later ones more, up to num_nodes after
+            that share of the training (None: num_nodes from the start). Not in the paper.
     """
 
     name = "tsp"
 
-    def __init__(self, num_nodes: int):
+    def __init__(self, num_nodes: int, grow: list[float] | None = None):
         if num_nodes < 3:
             raise ValueError(f"num_nodes must be at least 3, got {num_nodes}")
+        check_growth(grow, 3)
         self.num_nodes = num_nodes
+        self.grow = grow
+
+    def at(self, progress: float) -> TSP:
+        """The same problem with as many nodes as after a share `progress` of the training."""
+        return TSP(size_at(self.grow, self.num_nodes, progress))
 
     def generate(self, n: int, generator: torch.Generator) -> Instance:
         """n instances with coordinates uniform in the unit square."""

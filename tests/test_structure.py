@@ -20,6 +20,7 @@ LADDER = [
     {"updates", "references"},
     {"search"},
     {"methods", "workers", "contracts", "learner"},
+    {"trainers"},
     {"evaluation", "experts", "imitation", "validation", "pictures"},
     {"self_improvement", "results"},
     {"terminal", "dashboard"},
@@ -100,7 +101,7 @@ learner = Learner(policy, copy.deepcopy(policy), torch.optim.Adam(policy.paramet
 settings = TrainSettings(
     experts=None, epochs=3, instances_per_epoch=8, batches_per_epoch=20, batch_size=32, learning_rate=1e-2,
     final_learning_rate=1e-2, matrix_learning_rate=None, gradient_clip=1.0, averaging=0.9, nucleus_after=0,
-    forget=True, dataset_capacity=None,
+    greedy_too=False, forget=True, dataset_capacity=None,
     validation_instances=50,
 )
 validation = validation_set(problem, 50, seed=0)

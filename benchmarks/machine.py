@@ -1,0 +1,73 @@
+"""Matrix peak of this machine: what the other figures are measured against."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import time
+from pathlib import Path
+
+import hydra
+import torch
+from torch import nn
+
+from configs import command
+from gumbeldore import checkpoint
+from gumbeldore.interfaces import Problem
+from problems.cvrp import CVRP
+from problems.jssp import JSSP
+from problems.tsp import TSP
+
+DEFAULTS = {"threads": torch.get_num_threads()}
+PAPER = {"tsp": "tsp100", "cvrp": "cvrp100", "jssp": "jssp"}  # experiments with the networks of the paper
+
+
+def matrix_peak(precision: str, size: int = 2048, repeats: int = 9) -> float:
+    """GFLOPS of a product of two square matrices, the median."""
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    a, b = torch.randn(2, size, size).to(dtype)
+    seconds = []
+    for _ in range(repeats + 2):
+        start = time.perf_counter()
+        a @ b
+        seconds.append(time.perf_counter() - start)
+    return 2 * size**3 / statistics.median(seconds[2:]) / 1e9
+
+
+def sized(name: str) -> tuple[Problem, float]:
+    """A problem by a name such as tsp100 or jssp10x10, and the step size of its preset."""
+    kind, numbers = re.fullmatch(r"([a-z]+)(\d+(?:x\d+)?)", name).groups()
+    size = [int(number) for number in numbers.split("x")]
+    capacity = {20: 30, 50: 40}.get(size[0], 50)
+    make = {
+        "tsp": lambda: TSP(size[0]),
+        "cvrp": lambda: CVRP(size[0], [capacity, capacity]),
+        "jssp": lambda: JSSP([size], size),
+    }
+    return make[kind](), configuration(f"problem={kind}").search.step_size
+
+
+def configuration(*words: str):
+    """train.py's configuration with these words."""
+    with hydra.initialize_config_dir(str(Path(command.__file__).parent), version_base="1.3"):
+        return hydra.compose("train", list(words))
+
+
+def untrained(problem: str) -> nn.Module:
+    """The paper's network for a problem, with random weights."""
+    torch.manual_seed(0)
+    return command.build(configuration(f"experiment={PAPER[problem]}").model, "model", "encode", "forward").eval()
+
+
+def trained(path: Path) -> tuple[nn.Module, str]:
+    """The policy of a checkpoint or run directory, and its problem."""
+    saved = checkpoint.load(checkpoint.find(path))
+    policy = command.build(saved["config"]["model"], "model", "encode", "forward").eval()
+    policy.load_state_dict(saved["weights"])
+    return policy, saved["problem"]
+
+
+def main(threads) -> None:
+    torch.set_num_threads(threads)
+    for precision in ("float32", "bf16"):
+        print(f"{precision}: {matrix_peak(precision):.0f} GFLOPS on {threads} threads")

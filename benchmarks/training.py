@@ -1,0 +1,89 @@
+"""Training steps of the presets: examples and tokens per second, and seconds per epoch.
+
+The dataset is of random solutions, so the figures are those of the network and the batches alone.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from pathlib import Path
+
+import torch
+
+from benchmarks.machine import configuration
+from configs import command
+from gumbeldore import methods
+from gumbeldore.dataset import PseudoExperts
+from gumbeldore.imitation import fit
+from gumbeldore.learner import Learner
+from gumbeldore.memory import keep_freed_memory
+from gumbeldore.optimizer import optimizer_of
+from gumbeldore.precision import resolve_precision
+from gumbeldore.search import search
+from gumbeldore.settings import TrainSettings
+from gumbeldore.terminal import hardware
+
+DEFAULTS = {"problems": "tsp,cvrp,jssp", "batches": 40, "repeats": 5, "threads": torch.get_num_threads(), "out": ""}
+
+
+class UniformPolicy(torch.nn.Module):
+    """Every action is as likely: random solutions."""
+
+    def encode(self, instance):
+        return instance
+
+    def forward(self, context, state):
+        return self.problem.mask(context, state).float()
+
+
+def learner_of(problem: str, batches: int):
+    """The preset's problem, settings and a learner with random solutions of an epoch's instances."""
+    cfg = configuration(f"problem={problem}", f"train.batches_per_epoch={batches}")
+    made = command.build(cfg.problem, "problem", "reset", "step", "mask", "cost")
+    settings = TrainSettings(**cfg.train)
+    torch.manual_seed(0)
+    policy = command.build(cfg.model, "model", "encode", "forward")
+    learner = Learner(policy, policy, optimizer_of(policy, settings, torch.bfloat16), PseudoExperts())
+    uniform = UniformPolicy()
+    uniform.problem = made
+    instances = made.generate(256, torch.Generator().manual_seed(0))
+    found = search(made, uniform, instances, methods.sampling(1), torch.Generator().manual_seed(1))
+    learner.dataset.add("random", instances, *found.best())
+    return made, settings, learner
+
+
+def main(problems, batches, repeats, threads, out) -> None:
+    keep_freed_memory()
+    torch.set_num_threads(threads)
+    device = torch.device("cpu")
+    precision = resolve_precision("auto", device)
+    cases = {name: learner_of(name, batches) for name in problems.split(",")}
+    seconds: dict[str, list[float]] = {name: [] for name in cases}
+    for repeat in range(repeats + 1):
+        for name, (problem, settings, learner) in cases.items():
+            start = time.perf_counter()
+            fit(problem, learner, settings, torch.Generator().manual_seed(repeat), device, precision)
+            if repeat:
+                seconds[name].append((time.perf_counter() - start) / batches)
+    print(f"{hardware(device)}, {threads} threads, {precision}; medians of {repeats}, interleaved")
+    print(f"{'preset':8}{'batch':>7}{'ms/batch':>10}{'examples/s':>12}{'tokens/s':>12}{'s/epoch (training)':>20}")
+    table = {}
+    for name, (problem, settings, learner) in cases.items():
+        step = statistics.median(seconds[name])
+        example = learner.dataset.shards[0].instances
+        tokens = (problem.last_choice(example) + 2) / 2 + 1  # decisions still to come at a random step
+        per_epoch = configuration(f"problem={name}").train.batches_per_epoch
+        table[name] = {
+            "examples_per_second": settings.batch_size / step,
+            "tokens_per_second": settings.batch_size * tokens / step,
+            "seconds_per_epoch": per_epoch * step,
+        }
+        print(
+            f"{name:8}{settings.batch_size:7}{1e3 * step:10.1f}"
+            + "{:12,.0f}{:12,.0f}{:20.1f}".format(*table[name].values())
+        )
+    if out:
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        Path(out).write_text(json.dumps({"threads": threads, "training": table}, indent=1))

@@ -1,0 +1,179 @@
+"""Data-parallel training: every batch is shared out among processes, and torch's DDP averages their gradients.
+
+All processes draw the same batches and take their own rows of them, so that only gradients travel. This process is
+the first; the others follow it epoch by epoch.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from gumbeldore.dataset import PseudoExperts
+from gumbeldore.interfaces import Problem
+from gumbeldore.learner import Learner
+from gumbeldore.memory import keep_freed_memory
+from gumbeldore.optimizer import optimizer_of
+from gumbeldore.seeding import generator
+from gumbeldore.settings import TrainSettings
+from gumbeldore.workers import WorkerError
+
+Fit = Callable[..., Any]
+
+
+class Alone:
+    """One process trains."""
+
+    def begin(self, learner: Learner) -> None:
+        pass
+
+    def share(self, batch_size: int) -> slice:
+        return slice(0, batch_size)
+
+    def replicate(self, network: nn.Module) -> nn.Module:
+        return network
+
+    def agree(self, stop: bool) -> bool:
+        return stop
+
+    def mean(self, values: Tensor) -> Tensor:
+        return values
+
+    def __enter__(self) -> Alone:
+        return self
+
+    def __exit__(self, *_) -> None:
+        pass
+
+
+ALONE = Alone()
+
+
+class Member:
+    """One of several processes that train together, as it sees the others."""
+
+    def __init__(self, rank: int, size: int, port: int, device: str):
+        backend = "nccl" if device.startswith("cuda") else "gloo"
+        dist.init_process_group(backend, init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
+        if device == "cpu":
+            torch.set_num_threads(max(1, torch.get_num_threads() // size))
+        self.rank, self.size = rank, size
+        self.words = dist.new_group(backend="gloo")  # what the processes tell each other besides gradients
+        self.replica: nn.Module | None = None
+
+    def share(self, batch_size: int) -> slice:
+        part = batch_size // self.size
+        return slice(self.rank * part, (self.rank + 1) * part)
+
+    def replicate(self, network: nn.Module) -> nn.Module:
+        if self.replica is None:
+            self.replica = nn.parallel.DistributedDataParallel(network)
+        return self.replica
+
+    def agree(self, stop: bool) -> bool:
+        word = torch.tensor([stop])
+        dist.broadcast(word, 0, group=self.words)
+        return bool(word)
+
+    def mean(self, values: Tensor) -> Tensor:
+        dist.all_reduce(values)
+        return values / self.size
+
+    def tell(self, message: Any = None) -> Any:
+        """What the first process says, to all of them."""
+        box = [message]
+        dist.broadcast_object_list(box, 0, group=self.words)
+        return box[0]
+
+    def __enter__(self) -> Member:
+        return self
+
+    def __exit__(self, *_) -> None:
+        dist.destroy_process_group()
+
+
+class Task(NamedTuple):
+    """What a further process is started with."""
+
+    problem: Problem
+    policy: nn.Module
+    settings: TrainSettings
+    seed: int
+    precision: str
+    devices: list[str]
+    dataset: Path
+    instance_type: type
+    fit: Fit
+
+
+class Trainers(Member):
+    """The first process, which starts the others and ends them.
+
+    Arguments:
+        task: devices has one entry per process, this one's first
+
+    Raises ValueError if batches cannot be shared out evenly.
+    """
+
+    def __init__(self, task: Task):
+        size, batch_size = len(task.devices), task.settings.batch_size
+        if batch_size % size:
+            raise ValueError(f"train.batch_size={batch_size} cannot be shared out evenly among trainers={size}")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        spawn = torch.multiprocessing.get_context("spawn")
+        others = range(1, size)
+        self.processes = [spawn.Process(target=_follow, args=(rank, port, task), daemon=True) for rank in others]
+        for process in self.processes:
+            process.start()
+        super().__init__(0, size, port, task.devices[0])
+        self.told = False
+
+    def begin(self, learner: Learner) -> None:
+        """Let the others train the learner's next epoch, too; the first time they learn where it stands."""
+        message = {"epoch": learner.epoch, "dataset": [shard.name for shard in learner.dataset.shards]}
+        if not self.told:
+            message |= {"policy": learner.policy.state_dict(), "optimizer": learner.optimizer.state_dict()}
+            self.told = True
+        self.tell(message)
+
+    def __exit__(self, *error) -> None:
+        dead = [rank for rank, process in enumerate(self.processes, 1) if process.exitcode is not None]
+        if error[0] is None:
+            self.tell(None)
+        else:  # the others may be anywhere
+            for process in self.processes:
+                process.terminate()
+        for process in self.processes:
+            process.join()
+        super().__exit__(*error)
+        if dead:
+            raise WorkerError(f"trainer {dead[0]} of {self.size} died; the last checkpoint is intact") from error[1]
+
+
+def _follow(rank: int, port: int, task: Task) -> None:
+    """The life of a further process: the same epochs on its own rows."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which ends the others
+    keep_freed_memory()
+    device = task.devices[rank]
+    policy = task.policy.to(device)
+    dtype = torch.bfloat16 if task.precision == "bf16" else torch.float32
+    optimizer = optimizer_of(policy, task.settings, dtype)
+    learner = Learner(policy, policy, optimizer, PseudoExperts(task.dataset))
+    with Member(rank, len(task.devices), port, device) as member:
+        while (message := member.tell()) is not None:
+            if "policy" in message:
+                learner.policy.load_state_dict(message["policy"])
+                learner.optimizer.load_state_dict(message["optimizer"])
+            learner.epoch = message["epoch"]
+            learner.dataset.restore(message["dataset"], task.instance_type)
+            draws = generator(task.seed, "batches", learner.epoch)
+            task.fit(task.problem, learner, task.settings, draws, torch.device(device), task.precision, trainers=member)

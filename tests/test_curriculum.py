@@ -1,0 +1,79 @@
+"""What training adds to the paper's recipe: instances that grow, and greedy solutions as experts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gumbeldore import methods
+from gumbeldore.experts import sample_experts
+from gumbeldore.workers import SearchPool
+from problems.cvrp import CVRP
+from problems.jssp import JSSP
+from problems.tsp import TSP
+from tests.test_training import new_learner, trained
+from tests.trees import TablePolicy, TreeProblem
+
+PROGRESS = (0.0, 0.125, 0.25, 0.5, 0.9)
+
+
+def test_routing_instances_grow_linearly():
+    tsp, cvrp = TSP(20, grow=[8, 0.5]), CVRP(20, [30, 40], far_first=True, grow=[8, 0.5])
+    assert [tsp.at(progress).num_nodes for progress in PROGRESS] == [8, 11, 14, 20, 20]
+    assert [cvrp.at(progress).num_customers for progress in PROGRESS] == [8, 11, 14, 20, 20]
+    small = cvrp.at(0.25)
+    assert small.capacity == cvrp.capacity and small.far_first
+    assert small.generate(3, torch.Generator()).coords.shape == (3, 15, 2)
+    assert TSP(20).at(0.0).num_nodes == 20 and TSP(5, grow=[8, 0.5]).at(0.0).num_nodes == 5
+
+
+def test_schedules_grow_through_the_list():
+    problem = JSSP([[4, 4], [5, 5], [6, 6]], [6, 6], chronological=True, reversal=True, grow=0.5)
+    assert [problem.at(progress).sizes for progress in PROGRESS] == [[(4, 4)], [(4, 4)], [(5, 5)], [(6, 6)], [(6, 6)]]
+    assert problem.at(0.25).chronological and problem.at(0.25).reversal
+    drawn = JSSP([[4, 4], [5, 5]], [6, 6])
+    assert drawn.at(0.0) is drawn
+
+
+@pytest.mark.parametrize("grow", [[2, 0.5], [8, 0.0], [8, 1.5], [8]])
+def test_impossible_growth_is_refused(grow):
+    with pytest.raises(ValueError, match="grow must be"):
+        TSP(20, grow=grow)
+    with pytest.raises(ValueError, match="grow must be"):
+        CVRP(20, [30, 30], grow=[1, *grow[1:]])
+    with pytest.raises(ValueError, match="grow must be"):
+        JSSP([[4, 4]], [4, 4], grow=2.0)
+
+
+def test_training_asks_for_the_size_of_its_epoch(monkeypatch):
+    seen = []
+
+    def at(self, progress):
+        seen.append(progress)
+        return TSP(5 + len(seen))
+
+    monkeypatch.setattr(TSP, "at", at)
+    learner, _ = trained(epochs=3, forget=False)
+    assert seen == [0.0, 1 / 3, 2 / 3]
+    assert learner.dataset.shards[-1].instances.coords.shape[1] == 8
+
+
+def test_greedy_solutions_compete_if_asked():
+    """One sample per instance is often worse than the greedy solution."""
+    problem, policy = TreeProblem(), TablePolicy()
+    trees, keys = problem.generate(60, torch.Generator().manual_seed(0)), torch.arange(60)
+    with SearchPool(problem, policy) as pool:
+        sampled = sample_experts(pool, trees, keys, methods.wor(1))
+        both = sample_experts(pool, trees, keys, methods.wor(1), greedy_too=True)
+        greedy = next(pool.map(trees, keys, methods.greedy()))[1]
+    assert torch.equal(both.costs, torch.minimum(sampled.costs, greedy.costs[:, 0]))
+    assert torch.equal(problem.cost(trees, both.actions), both.costs)
+    better = greedy.costs[:, 0] < sampled.costs
+    assert 0 < both.metrics["sampling/greedy_is_expert"] == better.double().mean().item() < 1
+    assert torch.equal(both.actions[~better], sampled.actions[~better])
+
+
+def test_the_untrained_policy_does_not_count_as_the_best():
+    learner, reports = trained(epochs=1, batches_per_epoch=1, learning_rate=1e-9, final_learning_rate=1e-9)
+    assert reports[0].improved and learner.best_cost == reports[0].metrics["quality/greedy_cost"]
+    assert new_learner().best_cost == float("inf")
