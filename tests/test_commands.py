@@ -156,7 +156,7 @@ def test_wrong_values_name_the_key_and_what_is_allowed(override, message):
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("problem.num_node=30", "there is no key problem.num_node; problem has num_nodes"),
+        ("problem.num_node=30", "there is no key problem.num_node; problem has grow, num_nodes"),
         ("train.batchsize=30", "train has averaging, batch_size, batches_per_epoch"),
         ("sed=1", "there is no key sed; did you mean seed"),
         ("search.sigma=1", "search has baseline, beam_width"),
