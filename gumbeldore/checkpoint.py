@@ -10,7 +10,7 @@ import torch
 
 from gumbeldore.files import replacing
 
-FORMAT = 1
+FORMAT = 2
 
 
 def save(path: Path, content: dict[str, Any]) -> None:

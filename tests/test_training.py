@@ -295,7 +295,7 @@ def test_checkpoints_are_whole_and_harmless(tmp_path):
     with pytest.raises(ValueError, match="not a readable checkpoint"):
         checkpoint.load(path)
     torch.save({"format": checkpoint.FORMAT + 1}, path)
-    with pytest.raises(ValueError, match="checkpoint format 2"):
+    with pytest.raises(ValueError, match="checkpoint format 3"):
         checkpoint.load(path)
 
     class Trap:
