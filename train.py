@@ -20,7 +20,7 @@ from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.learner import Learner
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.optimizer import optimizer_of
-from gumbeldore.precision import resolve_precision
+from gumbeldore.precision import dtype_of, resolve_precision
 from gumbeldore.run_directory import RunDirectory
 from gumbeldore.search import SearchConfig
 from gumbeldore.seeding import fold
@@ -174,12 +174,11 @@ def open_directory(run: RunSettings, problem: str, config: str) -> RunDirectory:
 def start(setup: Setup, directory: RunDirectory) -> tuple[Learner, dict[str, torch.Tensor]]:
     """The learner, new or as the last checkpoint left it, and the weights training began with."""
     keep_freed_memory()
-    dtype = torch.bfloat16 if setup.precision == "bf16" else torch.float32
     learner = Learner(
         policy=setup.policy,
         averaged=copy.deepcopy(setup.policy) if setup.settings.averaging else None,
         best=copy.deepcopy(setup.policy),
-        optimizer=optimizer_of(setup.policy, setup.settings, dtype),
+        optimizer=optimizer_of(setup.policy, setup.settings, dtype_of(setup.precision)),
         dataset=PseudoExperts(directory.dataset, setup.settings.dataset_capacity),
     )
     first = copy.deepcopy(setup.policy.state_dict())

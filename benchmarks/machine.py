@@ -14,6 +14,7 @@ from torch import nn
 from configs import command
 from gumbeldore import checkpoint
 from gumbeldore.interfaces import Problem
+from gumbeldore.precision import dtype_of
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
@@ -24,8 +25,7 @@ PAPER = {"tsp": "tsp100", "cvrp": "cvrp100", "jssp": "jssp"}  # experiments with
 
 def matrix_peak(precision: str, size: int = 2048, repeats: int = 9) -> float:
     """GFLOPS of a product of two square matrices, the median."""
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    a, b = torch.randn(2, size, size).to(dtype)
+    a, b = torch.randn(2, size, size).to(dtype_of(precision))
     seconds = []
     for _ in range(repeats + 2):
         start = time.perf_counter()

@@ -20,7 +20,7 @@ from gumbeldore.imitation import fit
 from gumbeldore.learner import Learner
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.optimizer import optimizer_of
-from gumbeldore.precision import resolve_precision
+from gumbeldore.precision import dtype_of, resolve_precision
 from gumbeldore.search import search
 from gumbeldore.settings import TrainSettings
 from gumbeldore.terminal import hardware
@@ -38,14 +38,14 @@ class UniformPolicy(torch.nn.Module):
         return self.problem.mask(context, state).float()
 
 
-def learner_of(problem: str, batches: int):
+def learner_of(problem: str, batches: int, precision: str):
     """The preset's problem, settings and a learner with random solutions of an epoch's instances."""
     cfg = configuration(f"problem={problem}", f"train.batches_per_epoch={batches}")
     made = command.build(cfg.problem, "problem", "reset", "step", "mask", "cost")
     settings = TrainSettings(**cfg.train)
     torch.manual_seed(0)
     policy = command.build(cfg.model, "model", "encode", "forward")
-    learner = Learner(policy, policy, optimizer_of(policy, settings, torch.bfloat16), PseudoExperts())
+    learner = Learner(policy, policy, optimizer_of(policy, settings, dtype_of(precision)), PseudoExperts())
     uniform = UniformPolicy()
     uniform.problem = made
     instances = made.generate(256, torch.Generator().manual_seed(0))
@@ -59,7 +59,7 @@ def main(problems, batches, repeats, threads, out) -> None:
     torch.set_num_threads(threads)
     device = torch.device("cpu")
     precision = resolve_precision("auto", device)
-    cases = {name: learner_of(name, batches) for name in problems.split(",")}
+    cases = {name: learner_of(name, batches, precision) for name in problems.split(",")}
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     for repeat in range(repeats + 1):
         for name, (problem, settings, learner) in cases.items():

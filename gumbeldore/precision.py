@@ -32,6 +32,11 @@ def has_bf16(device: torch.device) -> bool:
     return any(getattr(torch.cpu, check, lambda: False)() for check in checks)
 
 
+def dtype_of(precision: str) -> torch.dtype:
+    """The number format of a resolved precision."""
+    return torch.bfloat16 if precision == "bf16" else torch.float32
+
+
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     """The context in which networks run; `precision` is already resolved."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")

@@ -21,6 +21,7 @@ from gumbeldore.interfaces import Problem
 from gumbeldore.learner import Learner
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.optimizer import optimizer_of
+from gumbeldore.precision import dtype_of
 from gumbeldore.seeding import generator
 from gumbeldore.settings import TrainSettings
 from gumbeldore.workers import WorkerError
@@ -165,8 +166,7 @@ def _follow(rank: int, port: int, task: Task) -> None:
     keep_freed_memory()
     device = task.devices[rank]
     policy = task.policy.to(device)
-    dtype = torch.bfloat16 if task.precision == "bf16" else torch.float32
-    optimizer = optimizer_of(policy, task.settings, dtype)
+    optimizer = optimizer_of(policy, task.settings, dtype_of(task.precision))
     learner = Learner(policy, policy, optimizer, PseudoExperts(task.dataset))
     with Member(rank, len(task.devices), port, device) as member:
         while (message := member.tell()) is not None:
