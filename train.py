@@ -107,7 +107,7 @@ def train(cfg: DictConfig) -> dict[str, float]:
                 policies = {"first policy": first, "best policy": learner.best.state_dict()}
                 figure = pictures.solutions_of(problem, pool, validation, policies, setup.search, run.seed)
                 dashboard.figure("validation/solutions", figure, report.epoch)
-        dashboard.hparams(command.flat(cfg), learner.best_cost)
+        dashboard.hparams(command.flat(cfg), learner.outcome())
         terminal.summary(learner, stopper.reason, directory)
     return metrics
 

@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from torch.utils.tensorboard import SummaryWriter
 
+# The page CUSTOM SCALARS: charts by question, each with the tags that answer it together.
+LAYOUT = {
+    "quality": {
+        "optimality gap, greedy, validation": ["Multiline", ["quality/greedy_gap", "quality/best_greedy_gap"]],
+        "cost, greedy, validation": ["Multiline", ["quality/greedy_cost", "quality/best_greedy_cost"]],
+        "improvement of the best sampled over greedy": ["Multiline", ["sampling/improvement_over_greedy"]],
+    },
+    "sampling": {
+        "cost of the training instances": [
+            "Multiline",
+            ["sampling/best_cost", "sampling/mean_cost", "sampling/greedy_cost"],
+        ],
+        "distinct solutions, share": ["Multiline", ["sampling/distinct_share", "sampling/greedy_is_expert"]],
+        "solutions per second": ["Multiline", ["sampling/solutions_per_second"]],
+    },
+    "training": {
+        "loss": ["Multiline", ["training/loss"]],
+        "decisions like the expert's, share": ["Multiline", ["training/accuracy"]],
+        "gradient norm": ["Multiline", ["training/gradient_norm"]],
+        "learning rate": ["Multiline", ["training/learning_rate"]],
+        "experts in the dataset": ["Multiline", ["training/dataset_size"]],
+    },
+    "system": {
+        "seconds per epoch": ["Multiline", ["seconds/sampling", "seconds/training", "seconds/validation"]],
+        "memory of this process, GiB": ["Multiline", ["system/memory_gib", "system/gpu_memory_gib"]],
+        "seconds since the start": ["Multiline", ["totals/seconds"]],
+    },
+}
+
 
 class Dashboard:
-    """Scalars by phase, pictures, the configuration as text and as hyperparameters.
+    """Scalars by phase, charts of them by question, pictures, the configuration as text and as hyperparameters.
 
     Arguments:
         epoch: of the checkpoint the run goes on from; later events of a killed run are hidden
@@ -19,9 +51,10 @@ class Dashboard:
 
     def __init__(self, folder: Path, epoch: int):
         self.writer = SummaryWriter(str(folder), purge_step=epoch + 1 if epoch else None)
+        self.writer.add_custom_scalars(LAYOUT)
 
     def epoch(self, epoch: int, metrics: dict[str, float]) -> None:
-        for tag, value in metrics.items():
+        for tag, value in {**metrics, **_memory()}.items():
             self.writer.add_scalar(tag, value, epoch)
         self.writer.flush()
 
@@ -37,13 +70,22 @@ class Dashboard:
         """The configuration as text."""
         self.writer.add_text("config", "\n".join(f"    {line}" for line in yaml.splitlines()), 0)
 
-    def hparams(self, flat: dict[str, Any], best_cost: float) -> None:
-        """The run as one row of the HPARAMS tab."""
+    def hparams(self, flat: dict[str, Any], outcome: dict[str, float]) -> None:
+        """The run as one row of the HPARAMS tab, with what came out of it."""
         row = {key: value if isinstance(value, bool | int | float | str) else str(value) for key, value in flat.items()}
-        self.writer.add_hparams(row, {"hparam/best_greedy_cost": best_cost}, run_name=".")
+        self.writer.add_hparams(row, {f"hparam/{name}": value for name, value in outcome.items()}, run_name=".")
 
     def __enter__(self) -> Dashboard:
         return self
 
     def __exit__(self, *_) -> None:
         self.writer.close()
+
+
+def _memory() -> dict[str, float]:
+    """The most memory this process has held so far, in GiB, and of its GPU's."""
+    unit = 2**30 if sys.platform == "darwin" else 2**20  # ru_maxrss is in bytes there, in KiB elsewhere
+    found = {"system/memory_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit}
+    if torch.cuda.is_available():
+        found["system/gpu_memory_gib"] = torch.cuda.max_memory_allocated() / 2**30
+    return found

@@ -43,6 +43,11 @@ class Learner:
             weight = 1 - min(keep, (step + 1) / (step + 10))
             torch._foreach_lerp_(list(self.averaged.parameters()), list(self.policy.parameters()), weight)
 
+    def outcome(self) -> dict[str, float]:
+        """What came out so far, as runs are compared; no gap without references."""
+        found = {"best_greedy_cost": self.best_cost, "best_greedy_gap": self.best_gap, **self.totals}
+        return {name: value for name, value in found.items() if not math.isnan(value)}
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "policy": self.policy.state_dict(),

@@ -36,9 +36,10 @@ class Terminal:
             MofNCompleteColumn(),
             Rate(),
             TimeRemainingColumn(),
+            TextColumn("{task.fields[best]}", style="dim"),
         )
         self.bars = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
-        self.task = self.bars.add_task("", visible=False)
+        self.task = self.bars.add_task("", visible=False, best="")
         self.phase = ""
 
     def __enter__(self) -> Terminal:
@@ -59,8 +60,11 @@ class Terminal:
         self.console.print(text, markup=False)
 
     def epoch(self, report: Report, epochs: int) -> None:
-        """One line about a finished epoch."""
+        """One line about a finished epoch; the best policy so far stays beside the progress bar."""
         m = report.metrics
+        best = [f"best greedy {m['quality/best_greedy_cost']:.4f}"]
+        best += [f"gap {m['quality/best_greedy_gap']:.2%}"] if "quality/best_greedy_gap" in m else []
+        self.bars.update(self.task, best=" ".join(best))
         gap = f" gap {m['quality/greedy_gap']:7.2%}" if "quality/greedy_gap" in m else ""
         sampling = ""
         if "sampling/solutions" in m:
