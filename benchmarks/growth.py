@@ -1,6 +1,7 @@
-"""How time and memory of sampling grow with the size of a JSSP: like J * M * (J + M) at most, not (J * M)^2.
+"""How sampling grows with the size of the instances: like the operations of the network, nothing on top.
 
-Each size runs in a process of its own, so that its peak memory is its own.
+Each size runs in a process of its own, so that its peak memory is its own. A problem's sizes are compared
+with its first.
 """
 
 from __future__ import annotations
@@ -8,65 +9,79 @@ from __future__ import annotations
 import multiprocessing
 import resource
 import statistics
-import time
 from typing import NamedTuple
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 import models.blocks
+from benchmarks.machine import sized, untrained
+from benchmarks.sampling import Case, measure
 from gumbeldore import methods
 from gumbeldore.memory import keep_freed_memory
-from gumbeldore.precision import autocast, resolve_precision
+from gumbeldore.precision import InPrecision, resolve_precision
 from gumbeldore.search import search
 from gumbeldore.terminal import hardware
-from models.job_shop import JobShop
-from problems.jssp import JSSP
 
-DEFAULTS = {"sizes": "10x10,15x15,20x20,30x20", "instances": 4, "beam": 8, "rounds": 1, "repeats": 3, "threads": 1}
+DEFAULTS = {"cases": "tsp50,tsp100,tsp200,jssp10x10,jssp20x20,jssp30x30", "instances": 2, "beam": 8, "rounds": 2} | {
+    "repeats": 3,
+    "threads": 1,
+}
 
-ROWS = 512
-
-
-class Measured(NamedTuple):
-    per_step: float  # seconds, the median
-    peak: int  # bytes that one forward pass of ROWS first states takes, all at once
+ROWS = 256
+CPU = torch.device("cpu")
 
 
-def measure(jobs: int, machines: int, instances: int, beam: int, rounds: int, repeats: int, threads: int) -> Measured:
+class Grown(NamedTuple):
+    """What one size takes."""
+
+    decisions: int
+    operations: float  # of the network, in a whole search
+    forward: float  # seconds in the network, the median
+    outside: float  # seconds in everything else, the median
+    memory: float  # bytes that one forward pass of ROWS first states takes, all at once
+
+
+def grown(name: str, instances: int, beam: int, rounds: int, repeats: int, threads: int) -> Grown:
     """Sampling with the network of the paper, untrained."""
     keep_freed_memory()
     models.blocks.ATTENTION_BUDGET = 2**60  # no parts
     torch.set_num_threads(threads)
-    device = torch.device("cpu")
-    problem = JSSP([[jobs, machines]], [jobs, machines])
-    torch.manual_seed(0)
-    policy = JobShop(64, blocks=3, heads=8, feedforward=256, lookahead=False, order_loss=0)
-    small = problem.generate(1, torch.Generator().manual_seed(0))
+    problem, step_size = sized(name)
+    case = Case(name, problem, untrained(problem.name), step_size)
+    precision = resolve_precision("auto", CPU)
+    policy = InPrecision(case.policy, CPU, precision)
     batch = problem.generate(instances, torch.Generator().manual_seed(1))
-    seconds = []
-    with autocast(device, resolve_precision("auto", device)), torch.no_grad():
-        policy(small, problem.reset(small))
+    config = methods.gumbeldore(beam, rounds, step_size)
+    with torch.no_grad():
+        policy(batch, problem.reset(batch))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         many = problem.generate(ROWS, torch.Generator().manual_seed(2))
         policy(many, problem.reset(many))
-        peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-        for _ in range(repeats):
-            start = time.perf_counter()
-            search(problem, policy, batch, methods.gumbeldore(beam, rounds, step_size=0.05), torch.Generator())
-            seconds.append((time.perf_counter() - start) / (rounds * jobs * machines))
-    return Measured(statistics.median(seconds), peak)
+        memory = 1024.0 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    with FlopCounterMode(display=False) as counter:
+        search(problem, policy, batch, config, keys=torch.arange(instances))
+    runs = [measure(case, batch, config, precision) for _ in range(repeats)]
+    return Grown(
+        problem.horizon(batch),
+        counter.get_total_flops(),
+        statistics.median(run.parts["forward"] for run in runs),
+        statistics.median(run.seconds - run.parts["forward"] for run in runs),
+        memory,
+    )
 
 
-def main(sizes, instances, beam, rounds, repeats, threads) -> None:
-    print(f"{instances} instances, {beam} x {rounds}, width 64, 7 layers; {hardware(torch.device('cpu'))}, {threads=}")
-    print("each column after the size: the figure, and its ratio to the first size's")
-    print(f"{'size':>8} {'ms per step':>18} {f'MiB, {ROWS} rows':>16} {'J*M':>14} {'J*M*(J+M)':>16} {'(J*M)^2':>18}")
-    first = None
-    for size in sizes.split(","):
-        jobs, machines = map(int, size.split("x"))
+def main(cases, instances, beam, rounds, repeats, threads) -> None:
+    print(f"{instances} instances, {beam} x {rounds}, networks of the paper; {hardware(CPU)}, {threads=}")
+    print("each figure with its ratio to the problem's first size; memory: of a forward pass of 256 rows")
+    header = ("GFLOP", "s in the forward", "s outside", "decisions", "memory, MiB")
+    print(f"{'':10}" + "".join(f"{title:>24}" for title in header))
+    first: dict[str, list[float]] = {}
+    for name in cases.split(","):
         with multiprocessing.get_context("spawn").Pool(1) as process:
-            found = process.apply(measure, (jobs, machines, instances, beam, rounds, repeats, threads))
-        ops = jobs * machines
-        figures = [1e3 * found.per_step, found.peak / 2**20, ops, ops * (jobs + machines), ops**2]
-        first = first or figures
-        print(f"{size:>8}" + "".join(f" {x:10.1f} {x / y:6.2f}" for x, y in zip(figures, first, strict=True)))
+            found = process.apply(grown, (name, instances, beam, rounds, repeats, threads))
+        figures = [found.operations / 1e9, found.forward, found.outside, found.decisions, found.memory / 2**20]
+        base = first.setdefault(name.rstrip("0123456789x"), figures)
+        print(
+            f"{name:10}" + "".join(f"{x:15.1f} ({x / y:5.2f})" for x, y in zip(figures, base, strict=True)), flush=True
+        )

@@ -12,13 +12,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.blocks import ReZeroLayer, in_parts
+from models.blocks import ReZeroLayer
 from models.frame import in_own_frame
+from models.policy import TokenPolicy
 from problems.tsp import State
 from problems.tsp_types import Instance
 
 
-class BQ(nn.Module):
+class BQ(TokenPolicy):
     """Logits of the next node from [origin, remaining nodes, destination].
 
     Arguments:
@@ -34,11 +35,8 @@ class BQ(nn.Module):
     problem = "tsp"
 
     def __init__(self, width: int, layers: int, heads: int, feedforward: int, own_frame: bool, successor_loss: float):
-        super().__init__()
-        if successor_loss < 0:
-            raise ValueError(f"successor_loss must be at least 0, got {successor_loss}")
+        super().__init__(successor_loss=successor_loss)
         self.own_frame = own_frame
-        self.successor_loss = successor_loss
         self.embed = nn.Linear(2, width)
         self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
         self.destination = nn.Parameter(torch.randn(width) * width**-0.5)
@@ -47,35 +45,10 @@ class BQ(nn.Module):
         if successor_loss:
             self.leave, self.enter = nn.Linear(width, width), nn.Linear(width, width)
 
-    def encode(self, instance: Instance) -> Instance:
-        """Nothing is worth keeping: the embedding of coordinates is cheaper to compute than to gather."""
-        return instance
+    def scores_per_row(self, context: Instance, state: State) -> int:
+        return self.layers[0].heads * (state.remaining.shape[1] + 2) ** 2
 
-    def forward(self, context: Instance, state: State) -> Tensor:
-        """Logits [R, N]; -inf on nodes that are not remaining."""
-        tokens = state.remaining.shape[1] + 2
-        return in_parts(self._forward, context, state, scores_per_row=self.layers[0].heads * tokens**2)
-
-    def _forward(self, context: Instance, state: State) -> Tensor:
-        return self._logits(context, state, self._embed(context, state))
-
-    def imitate(self, context: Instance, state: State, rest: Tensor) -> tuple[Tensor, Tensor]:
-        """The logits, and the weighted successor loss on the expert's way through the remaining nodes, rest [R, n]."""
-        x = self._embed(context, state)
-        loss = x.new_zeros(())
-        if self.successor_loss:
-            # Tokens 0..n (all but the destination) choose among tokens 1..n+1 (all but the origin), not themselves.
-            scores = (self.leave(x[:, :-1]) @ self.enter(x[:, 1:]).transpose(1, 2)).float() * x.shape[-1] ** -0.5
-            itself = torch.ones_like(scores[0], dtype=torch.bool).tril(-1).triu(-1)
-            place = torch.searchsorted(state.remaining.contiguous(), rest.contiguous())  # [R, n]; remaining ascends
-            first, last = torch.zeros_like(place[:, :1]), torch.full_like(place[:, :1], rest.shape[1])
-            successor = torch.empty_like(scores[..., 0], dtype=torch.int64)
-            successor.scatter_(1, torch.cat([first, place + 1], dim=1), torch.cat([place, last], dim=1))
-            scores = scores.masked_fill(itself, -math.inf).flatten(0, 1)
-            loss = self.successor_loss * F.cross_entropy(scores, successor.flatten())
-        return self._logits(context, state, x), loss
-
-    def _embed(self, context: Instance, state: State) -> Tensor:
+    def tokens(self, context: Instance, state: State) -> Tensor:
         """The transformed tokens [R, n+2, width]."""
         nodes = torch.cat([state.origin[:, None], state.remaining, state.destination[:, None]], dim=1)
         points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, n+2, 2]
@@ -88,7 +61,19 @@ class BQ(nn.Module):
             x = layer(x)
         return x
 
-    def _logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
+    def logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
+        """[R, N]; -inf on nodes that are not remaining."""
         logits = self.head(x[:, 1:-1]).squeeze(-1).float()
         everywhere = torch.full(context.coords.shape[:2], -math.inf, device=logits.device)
         return everywhere.scatter(1, state.remaining, logits)
+
+    def further_loss(self, context: Instance, state: State, x: Tensor, rest: Tensor) -> Tensor:
+        """Cross-entropy of each node's successor on the expert's way."""
+        # Tokens 0..n (all but the destination) choose among tokens 1..n+1 (all but the origin), not themselves.
+        scores = (self.leave(x[:, :-1]) @ self.enter(x[:, 1:]).transpose(1, 2)).float() * x.shape[-1] ** -0.5
+        itself = torch.ones_like(scores[0], dtype=torch.bool).tril(-1).triu(-1)
+        place = torch.searchsorted(state.remaining.contiguous(), rest.contiguous())  # [R, n]; remaining ascends
+        first, last = torch.zeros_like(place[:, :1]), torch.full_like(place[:, :1], rest.shape[1])
+        successor = torch.empty_like(scores[..., 0], dtype=torch.int64)
+        successor.scatter_(1, torch.cat([first, place + 1], dim=1), torch.cat([place, last], dim=1))
+        return F.cross_entropy(scores.masked_fill(itself, -math.inf).flatten(0, 1), successor.flatten())

@@ -7,13 +7,14 @@ import math
 import torch
 from torch import Tensor, nn
 
-from models.blocks import ReZeroLayer, in_parts
+from models.blocks import ReZeroLayer
 from models.frame import in_own_frame
+from models.policy import TokenPolicy
 from problems.cvrp import State
 from problems.cvrp_types import Instance, decode
 
 
-class BQ(nn.Module):
+class BQ(TokenPolicy):
     """Logits of the next customer, directly or via the depot, from [origin, remaining customers, depot].
 
     Only the customers looked at (`State.near`) are fed, and there is no positional encoding. Each token knows its
@@ -34,11 +35,8 @@ class BQ(nn.Module):
     problem = "cvrp"
 
     def __init__(self, width: int, layers: int, heads: int, feedforward: int, own_frame: bool, neighbour_loss: float):
-        super().__init__()
-        if neighbour_loss < 0:
-            raise ValueError(f"neighbour_loss must be at least 0, got {neighbour_loss}")
+        super().__init__(neighbour_loss=neighbour_loss)
         self.own_frame = own_frame
-        self.neighbour_loss = neighbour_loss
         self.embed = nn.Linear(15 if own_frame else 4, width)
         self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
         self.depot = nn.Parameter(torch.randn(width) * width**-0.5)
@@ -47,27 +45,10 @@ class BQ(nn.Module):
         if neighbour_loss:
             self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
 
-    def encode(self, instance: Instance) -> Instance:
-        """Nothing is worth keeping: the embedding of a few numbers is cheaper to compute than to gather."""
-        return instance
+    def scores_per_row(self, context: Instance, state: State) -> int:
+        return self.layers[0].heads * (state.near.shape[1] + 2) ** 2
 
-    def forward(self, context: Instance, state: State) -> Tensor:
-        """Logits [R, 2N]; -inf on customers that are not looked at."""
-        tokens = state.near.shape[1] + 2
-        return in_parts(self._forward, context, state, scores_per_row=self.layers[0].heads * tokens**2)
-
-    def _forward(self, context: Instance, state: State) -> Tensor:
-        return self._logits(context, state, self._embed(context, state))
-
-    def imitate(self, context: Instance, state: State, rest: Tensor) -> tuple[Tensor, Tensor]:
-        """The logits, and the weighted neighbour loss on the expert's way through the rest [R, n]."""
-        x = self._embed(context, state)
-        loss = x.new_zeros(())
-        if self.neighbour_loss:
-            loss = self.neighbour_loss * self._neighbour_loss(state, x, rest, context.coords.shape[1] - 1)
-        return self._logits(context, state, x), loss
-
-    def _embed(self, context: Instance, state: State) -> Tensor:
+    def tokens(self, context: Instance, state: State) -> Tensor:
         """The transformed tokens [R, n+2, width]."""
         nodes = torch.cat([state.origin[:, None], state.near, torch.zeros_like(state.origin[:, None])], dim=1)
         points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, n+2, 2]
@@ -86,15 +67,16 @@ class BQ(nn.Module):
             x = layer(x)
         return x
 
-    def _logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
+    def logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
+        """[R, 2N]; -inf on customers that are not looked at."""
         rows, num_nodes = context.demands.shape
         logits = self.head(x[:, 1:-1]).float().mT  # [R, 2, n]
         everywhere = torch.full((rows, 2, num_nodes - 1), -math.inf, device=logits.device)
         return everywhere.scatter(2, (state.near - 1)[:, None].expand_as(logits), logits).flatten(1)
 
-    def _neighbour_loss(self, state: State, x: Tensor, rest: Tensor, num_customers: int) -> Tensor:
+    def further_loss(self, context: Instance, state: State, x: Tensor, rest: Tensor) -> Tensor:
         """Cross-entropy of each customer's two neighbours, and of the origin's successor, half a point each."""
-        customers, via_depot = decode(rest, num_customers)
+        customers, via_depot = decode(rest, context.coords.shape[1] - 1)
         rows, n = customers.shape
         # Tokens 0..n are the origin and the customers, the depot is token n + 1; targets are tokens 1..n+1.
         place = torch.searchsorted(state.near.contiguous(), customers.contiguous()) + 1  # [R, n]; near ascends

@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.blocks import Grid, ReZeroLayer, in_parts
+from models.blocks import Grid, ReZeroLayer
+from models.policy import TokenPolicy
 from problems.jssp import State
 from problems.jssp_types import Instance
 
@@ -15,7 +16,7 @@ DENSE = 2  # full attention costs less up to this many times the scores of the g
 HIDDEN = -1e9  # a score that no softmax sees; finite, since all operations of a job may be hidden
 
 
-class JobShop(nn.Module):
+class JobShop(TokenPolicy):
     """Logits of the next job from all operations that are not scheduled yet.
 
     Every job visits every machine once, so the operations are a grid [J, M], and the operations of a machine are the
@@ -38,11 +39,8 @@ class JobShop(nn.Module):
     problem = "jssp"
 
     def __init__(self, width: int, blocks: int, heads: int, feedforward: int, lookahead: bool, order_loss: float):
-        super().__init__()
-        if order_loss < 0:
-            raise ValueError(f"order_loss must be at least 0, got {order_loss}")
+        super().__init__(order_loss=order_loss)
         self.lookahead = lookahead
-        self.order_loss = order_loss
         self.embed = nn.Linear(5 if lookahead else 2, width)
         self.job_wise = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(blocks)])
         self.machine_wise = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(blocks)])
@@ -51,27 +49,11 @@ class JobShop(nn.Module):
         if order_loss:
             self.earlier, self.later = nn.Linear(width, width), nn.Linear(width, width)
 
-    def encode(self, instance: Instance) -> Instance:
-        return instance
-
-    def forward(self, context: Instance, state: State) -> Tensor:
-        """Logits [R, J]; those of finished jobs mean nothing."""
+    def scores_per_row(self, context: Instance, state: State) -> int:
         jobs, ops = context.times.shape[1:]
-        scores = self.between_jobs.heads * DENSE * jobs * ops * (jobs + ops)
-        return in_parts(self._forward, context, state, scores_per_row=max(1, int(scores)))
+        return max(1, self.between_jobs.heads * DENSE * jobs * ops * (jobs + ops))
 
-    def _forward(self, context: Instance, state: State) -> Tensor:
-        return self._logits(context, state, self._operations(context, state))
-
-    def imitate(self, context: Instance, state: State, rest: Tensor) -> tuple[Tensor, Tensor]:
-        """The logits, and the weighted loss on the order of operations in the expert's `rest` [R, n]."""
-        x = self._operations(context, state)
-        loss = x.new_zeros(())
-        if self.order_loss:
-            loss = self.order_loss * self._order_loss(context, state, x, rest)
-        return self._logits(context, state, x), loss
-
-    def _operations(self, instance: Instance, state: State) -> Tensor:
+    def tokens(self, instance: Instance, state: State) -> Tensor:
         """The transformed operations that remain [R, n, width]."""
         ops = instance.times.shape[2]
         with torch.autocast(instance.times.device.type, enabled=False):
@@ -100,7 +82,8 @@ class JobShop(nn.Module):
             features += [start + before, left.gather(1, job) - before - times, free.clamp(min=0.0)]
         return torch.stack(features, dim=-1) / UNIT
 
-    def _logits(self, instance: Instance, state: State, x: Tensor) -> Tensor:
+    def logits(self, instance: Instance, state: State, x: Tensor) -> Tensor:
+        """[R, J]; those of finished jobs mean nothing."""
         jobs, ops = instance.times.shape[1:]
         left = ops - state.next_op  # [R, J] operations of each job
         first = (left.cumsum(dim=1) - left).clamp(max=x.shape[1] - 1)  # where its next one is; if finished: anywhere
@@ -108,7 +91,7 @@ class JobShop(nn.Module):
         heads = self.between_jobs(heads, torch.where(left == 0, HIDDEN, 0.0)[:, None, None, :])
         return self.head(heads).squeeze(-1).float()
 
-    def _order_loss(self, instance: Instance, state: State, x: Tensor, rest: Tensor) -> Tensor:
+    def further_loss(self, instance: Instance, state: State, x: Tensor, rest: Tensor) -> Tensor:
         """Cross-entropy of which of two operations of a machine the expert schedules first."""
         rows, jobs, ops = instance.times.shape
         # The operation each remaining decision schedules: the k-th time its job occurs, k on from next_op.

@@ -283,8 +283,8 @@ def test_large_batches_in_parts_give_the_same_logits(monkeypatch, budget):
     state = PROBLEM.replay(instance, actions[:, :3])
     whole = legal_logits(policy, instance, state)
     calls = []
-    inner = policy._forward
-    monkeypatch.setattr(policy, "_forward", lambda *args: calls.append(len(args[1].origin)) or inner(*args))
+    inner = policy.tokens
+    monkeypatch.setattr(policy, "tokens", lambda *args: calls.append(len(args[1].origin)) or inner(*args))
     monkeypatch.setattr("models.blocks.ATTENTION_BUDGET", budget)
     assert same(legal_logits(policy, instance, state), whole)
     assert sum(calls) == 50 and len(calls) == (50 if budget == 1 else 9)  # 2 heads of 9^2 scores: 6 rows at once

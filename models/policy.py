@@ -1,0 +1,48 @@
+"""What the policies share: tokens of a state, and the logits read off them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from models.blocks import in_parts
+
+
+class TokenPolicy(nn.Module):
+    """A policy in two halves, of which training reads more off the first than the logits.
+
+    Subclasses define
+        tokens(context, state) -> [R, n, width]             what the transformer makes of the state
+        logits(context, state, x) -> [R, A]                 of its tokens x
+        further_loss(context, state, x, rest) -> []         what else the expert's `rest` [R, n] of the solution teaches
+        scores_per_row(context, state) -> int               attention scores of a row, which take the most memory
+
+    Arguments, by the name of the weight:
+        weight: of the further loss; 0 leaves it out
+    """
+
+    def __init__(self, **weight: float):
+        super().__init__()
+        ((name, self.further_weight),) = weight.items()
+        if self.further_weight < 0:
+            raise ValueError(f"{name} must be at least 0, got {self.further_weight}")
+
+    def encode(self, instance: Any) -> Any:
+        """Nothing is worth keeping: embedding a few numbers is cheaper than gathering their embeddings."""
+        return instance
+
+    def forward(self, context: Any, state: Any) -> Tensor:
+        """Logits [R, A]."""
+        return in_parts(self._whole, context, state, self.scores_per_row(context, state))
+
+    def imitate(self, context: Any, state: Any, rest: Tensor) -> tuple[Tensor, Tensor]:
+        """The logits, and the weighted further loss."""
+        x = self.tokens(context, state)
+        further = x.new_zeros(())
+        if self.further_weight:
+            further = self.further_weight * self.further_loss(context, state, x, rest)
+        return self.logits(context, state, x), further
+
+    def _whole(self, context: Any, state: Any) -> Tensor:
+        return self.logits(context, state, self.tokens(context, state))
