@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -13,7 +15,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from configs import command
-from gumbeldore import checkpoint, results
+from configs.trained import trained
+from gumbeldore import report, results
 from gumbeldore.evaluation import Outcome, Solved, solve, solve_by_best_policy, summarise
 from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.memory import keep_freed_memory
@@ -26,18 +29,14 @@ from gumbeldore.workers import SearchPool, resolve_device, resolve_workers
 
 
 def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
-    """Solve the instances with every method asked for; prints a table, writes results.json and results.csv."""
+    """Solve the instances with every method asked for; prints a table, writes results.json, .csv and report.html."""
     run = EvaluationSettings(**{key: value for key, value in cfg.items() if not OmegaConf.is_config(value)})
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
     keep_freed_memory()
-    path = checkpoint.find(Path(run.checkpoint))
-    saved = checkpoint.load(path)
-    problem = build_problem(saved["config"]["problem"], run.nearest)
-    policy = command.build(saved["config"]["model"], "model", "encode", "forward")
-    policy.load_state_dict(saved["weights"])
+    problem, policy, trained_with, path = trained(run.checkpoint, run.nearest)
     if cfg.search.step_size is None:
-        cfg.search.step_size = saved["config"]["search"]["step_size"]
+        cfg.search.step_size = trained_with["search"]["step_size"]
     cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), threads=1)
     if HydraConfig.initialized():
         command.check_effect(cfg, HydraConfig.get().overrides.task)
@@ -55,10 +54,10 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
         workers = 0  # one chunk: nothing to share out
     pool = SearchPool(problem, policy, workers, run.chunk_rows, str(device), precision, run.worker_threads)
     where = f"{hardware(device)}, {precision}, {workers or 'no'} workers"
-    about = {"checkpoint": str(path), "instances": run.instances, "hardware": where}
+    about = {"checkpoint": str(path), "instances": run.instances, "hardware": where, "precision": precision}
+    about |= {"seed": run.seed, "command": typed()}
     found: results.Results = {}
     with pool, Terminal() as terminal:
-        pool.load(saved["weights"])
         benchmarks = add_references(cfg, problem, benchmarks, terminal)
         out_dir.mkdir(parents=True, exist_ok=True)  # now that nothing of the user's can be wrong any more
         for name, method in methods.items():
@@ -68,21 +67,12 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
             results.write_json(out_dir, found, benchmarks, problem, about)  # after each: a later one may not finish
             results.write_csv(out_dir, found, benchmarks, problem)
         details = results.write_details(out_dir, found, benchmarks, problem)
+        solutions = results.write_solutions(out_dir, found, benchmarks, problem)
+        report.write(out_dir, found, benchmarks, problem, about)
         show(terminal, found, benchmarks, problem, run.instances, where)
-        names = ["results.json", "results.csv", *([details] if details else [])]
-        terminal.say("written: " + ", ".join(f"{out_dir}/{name}" for name in names))
+        names = ["report.html", "results.json", "results.csv", details, solutions]
+        terminal.say("written: " + ", ".join(f"{out_dir}/{name}" for name in names if name))
     return {name: summarise(solved, benchmarks) for name, solved in found.items()}
-
-
-def build_problem(settings: dict[str, Any], nearest: int | None) -> Problem:
-    """The problem of a checkpoint. Raises ValueError if it has no such setting as `nearest`."""
-    required = ("reset", "step", "mask", "cost", "load")
-    problem = command.build(settings, "problem", *required)
-    if nearest is None:
-        return problem
-    if not hasattr(problem, "nearest"):
-        raise ValueError(f"nearest has no effect on {problem.name}")
-    return command.build({**settings, "nearest": nearest}, "problem", *required)
 
 
 def add_references(
@@ -120,8 +110,8 @@ def run_method(
         answers = [method.solve(problem.name, benchmark, advance) for benchmark in benchmarks]
         share = max(1, method.workers)  # the seconds of each instance are known, also of an answer kept from earlier
         return name, [
-            Solved(x.actions, x.costs, torch.ones_like(x.actions[:, 0]), x.seconds.sum().item() / share, 0)
-            for x in answers
+            Solved(x.actions, x.costs, torch.ones_like(x.actions[:, 0]), x.costs[:, None].float(), seconds / share, 0)
+            for x, seconds in ((x, x.seconds.sum().item()) for x in answers)
         ]
     return name, [solve(pool, benchmark, method, run.seed, advance) for benchmark in benchmarks]
 
@@ -148,6 +138,12 @@ def new_directory(asked: str | None) -> Path:
     return path
 
 
+def typed() -> str:
+    """The command as it was typed."""
+    program, *words = sys.argv
+    return shlex.join([*(["python"] if program.endswith(".py") else []), program, *words])
+
+
 def show(
     terminal: Terminal,
     found: results.Results,
@@ -158,12 +154,10 @@ def show(
 ) -> None:
     """The table of methods, and one by size where there are several."""
     count = sum(len(benchmark.names) for benchmark in benchmarks)
-    reference = results.reference_of(benchmarks)
-    known = int(sum((~benchmark.references.isnan()).sum() for benchmark in benchmarks))
-    note = f"gap to: {reference}" if known == count else f"{known} of {count} have a reference, so no gap over all"
-    note = note if known else "no reference costs, so no gap"
     title = f"{instances}: {count} instance{'s' if count > 1 else ''}"
-    terminal.table(title, *results.method_rows(found, benchmarks, problem), "\n".join([note, where]))
+    terminal.table(
+        title, *results.method_rows(found, benchmarks, problem), "\n".join([results.reference_note(benchmarks), where])
+    )
     if len(benchmarks) > 1:
         terminal.table("by size", *results.size_rows(found, benchmarks, problem))
     for line in results.mean_lines(found, benchmarks):

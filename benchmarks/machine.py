@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from configs import command
-from gumbeldore import checkpoint
 from gumbeldore.interfaces import Problem
 from gumbeldore.precision import dtype_of
 from problems.cvrp import CVRP
@@ -57,14 +56,6 @@ def untrained(problem: str) -> nn.Module:
     """The paper's network for a problem, with random weights."""
     torch.manual_seed(0)
     return command.build(configuration(f"experiment={PAPER[problem]}").model, "model", "encode", "forward").eval()
-
-
-def trained(path: Path) -> tuple[nn.Module, str]:
-    """The policy of a checkpoint or run directory, and its problem."""
-    saved = checkpoint.load(checkpoint.find(path))
-    policy = command.build(saved["config"]["model"], "model", "encode", "forward").eval()
-    policy.load_state_dict(saved["weights"])
-    return policy, saved["problem"]
 
 
 def main(threads) -> None:

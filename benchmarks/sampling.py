@@ -19,7 +19,8 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.machine import matrix_peak, sized, trained, untrained
+from benchmarks.machine import matrix_peak, sized, untrained
+from configs.trained import trained
 from gumbeldore import trie
 from gumbeldore.interfaces import Problem, take
 from gumbeldore.memory import keep_freed_memory
@@ -135,9 +136,9 @@ def main(cases, checkpoints, rows, beam, rounds, threads, repeats, precision, ou
         problem, size = sized(name)
         found.append(Case(f"{name} untrained", problem, untrained(problem.name), size))
         for path in filter(None, checkpoints.split(",")):
-            policy, of = trained(Path(path))
-            if of == problem.name:
-                found.append(Case(f"{name} {Path(path).name}", problem, policy, size))
+            known = trained(path)
+            if known.problem.name == problem.name:
+                found.append(Case(f"{name} {Path(path).name}", problem, known.policy, size))
     peak = matrix_peak(precision)
     print(f"{hardware(torch.device('cpu'))}, {threads} threads, {precision}, one process, {beam} x {rounds}")
     print(f"matrix peak, 2048 x 2048: {peak:.0f} GFLOPS; {rows} beam rows together; medians of {repeats}, interleaved")

@@ -23,6 +23,7 @@ class Solved(NamedTuple):
     actions: Tensor  # [n, T]
     costs: Tensor  # [n] float64, true costs
     found: Tensor  # [n] int64 solutions sampled per instance
+    samples: Tensor  # [n, L] float32 true costs of these in the order they were found, then NaN
     seconds: float  # wall-clock, all instances together
     evaluations: int  # of the network
 
@@ -53,7 +54,7 @@ def solve(
     """
     count = len(benchmark.names)
     keys = fold(seed, "evaluation", torch.arange(count))
-    parts: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+    parts: dict[int, tuple[Tensor, Tensor, Tensor, Tensor]] = {}
     evaluations = 0
     start = time.perf_counter()
     for chunk, solutions in pool.map(benchmark.instances, keys, config):
@@ -61,8 +62,8 @@ def solve(
         evaluations += solutions.stats.evaluations
         progress(chunk.stop - chunk.start)
     seconds = time.perf_counter() - start
-    actions, costs, found = (torch.cat(field) for field in zip(*(parts[k] for k in sorted(parts)), strict=True))
-    return Solved(actions, costs, found, seconds, evaluations)
+    *best, samples = zip(*(parts[first] for first in sorted(parts)), strict=True)
+    return Solved(*map(torch.cat, best), _side_by_side(samples), seconds, evaluations)
 
 
 def solve_by_best_policy(
@@ -85,12 +86,23 @@ def solve_by_best_policy(
     return best, found[best]
 
 
-def _best(benchmark: Benchmark, chunk: slice, solutions: Solutions) -> tuple[Tensor, Tensor, Tensor]:
+def _best(benchmark: Benchmark, chunk: slice, solutions: Solutions) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The first four fields of Solved for a chunk."""
     batch, per_instance, horizon = solutions.actions.shape
     index = torch.arange(chunk.start, chunk.stop).repeat_interleave(per_instance)
     costs = benchmark.true_cost(index, solutions.actions.reshape(-1, horizon)).view(batch, per_instance)
     cost, place = costs.masked_fill(~solutions.valid, math.inf).min(dim=1)
-    return solutions.actions[torch.arange(batch), place], cost, solutions.valid.sum(dim=1)
+    found = solutions.valid.sum(dim=1)
+    # Of an instance without further solutions some places of a round are empty: those found move up.
+    order = (~solutions.valid).to(torch.uint8).argsort(dim=1, stable=True)
+    samples = costs.masked_fill(~solutions.valid, math.nan).gather(1, order)[:, : int(found.max())].float()
+    return solutions.actions[torch.arange(batch), place], cost, found, samples
+
+
+def _side_by_side(samples: tuple[Tensor, ...]) -> Tensor:
+    """The samples of all chunks; a search that is limited by time has found more in some of them than in others."""
+    longest = max(part.shape[1] for part in samples)
+    return torch.cat([nn.functional.pad(part, (0, longest - part.shape[1]), value=math.nan) for part in samples])
 
 
 def gaps(solved: Solved, benchmark: Benchmark) -> Tensor:

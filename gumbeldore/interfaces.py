@@ -37,7 +37,9 @@ class Problem(Protocol):
         size(instance) -> str                             the size of its instances as tables show it
         describe(actions [n, T]) -> dict[str, Tensor [n]]   further numbers of solutions, e.g. of routes
         details(originals, index, actions [T]) -> (file, columns, rows)   one solution's rows in a table of them all
-        render(instance, actions [R, T], titles) -> figure      pictures of solutions
+        solution_file(benchmark, index, actions [T], cost) -> (suffix, text) | None   one solution as a file that other
+            programs read; None for an instance that did not come in such a format
+        render(instance, actions [R, T], titles) -> figure      pictures of solutions, also of `originals`
     """
 
     name: str
@@ -97,6 +99,9 @@ class Benchmark(NamedTuple):
     references: Tensor  # [n] float64 cost of the reference solution, NaN where there is none
     kinds: list[str]  # n; how good each reference is, e.g. "optimal (Concorde)"; empty where there is none
     means: dict[str, float] = {}  # further reference by its kind, known only as the mean cost of all n
+    solutions: dict[
+        int, Tensor
+    ] = {}  # by index, the actions [T] of reference solutions, where more than the cost is known
 
 
 def take(tensors: Tensors, rows: Tensor | slice) -> Tensors:

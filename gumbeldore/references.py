@@ -44,11 +44,12 @@ def with_table(benchmarks: list[Benchmark], table: dict[str, tuple[float, str]],
         raise ValueError(f"{source} names none of the instances; the first is {next(iter(benchmarks[0].names))}")
     changed = []
     for benchmark in benchmarks:
-        references, kinds = benchmark.references.clone(), list(benchmark.kinds)
+        references, kinds, solutions = benchmark.references.clone(), list(benchmark.kinds), dict(benchmark.solutions)
         for place, name in enumerate(benchmark.names):
             if name in table:
                 references[place], kinds[place] = table[name]
-        changed.append(benchmark._replace(references=references, kinds=kinds))
+                solutions.pop(place, None)
+        changed.append(benchmark._replace(references=references, kinds=kinds, solutions=solutions))
     return changed
 
 

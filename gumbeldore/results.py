@@ -1,12 +1,11 @@
-"""What an evaluation leaves behind: a table for the eye, results.json and results.csv for programs."""
+"""What an evaluation leaves behind: tables for the eye; results.json, results.csv and solution files for programs."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import shlex
-import sys
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,14 @@ def reference_of(benchmarks: list[Benchmark]) -> str | None:
     if len(kinds) <= 1:
         return next(iter(kinds), None)
     return ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common())
+
+
+def reference_note(benchmarks: list[Benchmark]) -> str:
+    """What gaps are measured against, in words."""
+    known, count = (sum(numbers) for numbers in zip(*((_known(x), len(x.names)) for x in benchmarks), strict=True))
+    if known == count:
+        return f"gap to: {reference_of(benchmarks)}"
+    return f"{known} of {count} have a reference, so no gap over all" if known else "no reference costs, so no gap"
 
 
 def method_rows(results: Results, benchmarks: list[Benchmark], problem: Problem) -> tuple[list[str], list[list[str]]]:
@@ -51,6 +58,32 @@ def size_rows(results: Results, benchmarks: list[Benchmark], problem: Problem) -
     return ["Size", "instances", *results], rows
 
 
+def instance_rows(
+    results: Results, benchmarks: list[Benchmark], problem: Problem, limit: int
+) -> tuple[list[str], list[list[str]]]:
+    """The table of the first instances: size, reference, and of each method the cost and, if there is one, the gap."""
+    known = any(map(_known, benchmarks))
+    rows = []
+    for place, benchmark in enumerate(benchmarks):
+        parts = [solved[place] for solved in results.values()]
+        values = [(part.costs.tolist(), gaps(part, benchmark).tolist()) for part in parts]
+        references = benchmark.references.tolist()
+        for i, name in enumerate(benchmark.names[: limit - len(rows)]):
+            row = [name, _size(problem, benchmark)]
+            for cost, gap in values:
+                row += [number(cost[i]), *([f"{gap[i]:.2%}" if gap[i] == gap[i] else "-"] if known else [])]
+            if known:
+                row += [number(references[i]) if references[i] == references[i] else "-", benchmark.kinds[i] or "-"]
+            rows.append(row)
+    methods = [word for name in results for word in ([name, "gap"] if known else [name])]
+    return ["Instance", "Size", *methods, *(["Reference", "Kind"] if known else [])], rows
+
+
+def number(cost: float) -> str:
+    """A cost as tables show it."""
+    return f"{cost:.0f}" if cost.is_integer() else f"{cost:.4f}"
+
+
 def mean_lines(results: Results, benchmarks: list[Benchmark]) -> list[str]:
     """A line for each reference of which only the mean cost is known."""
     lines = []
@@ -72,7 +105,7 @@ def write_json(out_dir: Path, results: Results, benchmarks: list[Benchmark], pro
             _size(problem, benchmark): summarise([part], [benchmark])._asdict()
             for part, benchmark in zip(solved, benchmarks, strict=True)
         }
-    content = {"methods": methods, **about, "command": shlex.join(sys.argv)}
+    content = {"methods": methods, **about}
     _replace(out_dir / "results.json", json.dumps(content, indent=2) + "\n")
 
 
@@ -114,6 +147,39 @@ def write_details(out_dir: Path, results: Results, benchmarks: list[Benchmark], 
                 writer.writerows([name, instance, *row] for row in rows)
     _replace(out_dir / written, text.getvalue())
     return written
+
+
+def write_solutions(out_dir: Path, results: Results, benchmarks: list[Benchmark], problem: Problem) -> str | None:
+    """The solutions in files for other programs, where the problem has such (`solution_file`), and their folder.
+
+    They are named after method and instance, in letters that are safe in file names.
+    """
+    if not hasattr(problem, "solution_file"):
+        return None
+    written: set[Path] = set()
+    for name, solved in results.items():
+        for part, benchmark in zip(solved, benchmarks, strict=True):
+            for i, instance in enumerate(benchmark.names):
+                file = problem.solution_file(benchmark, i, part.actions[i], part.costs[i].item())
+                if file is None:
+                    continue
+                suffix, text = file
+                path = stem = out_dir / "solutions" / _file_name(name) / _file_name(instance)
+                while path in written:  # two files of a folder may hold instances of the same name
+                    path = stem.with_name(f"{stem.name}-{len(written)}")
+                written.add(path)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _replace(path.with_name(path.name + suffix), text)
+    return "solutions/" if written else None
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", name).strip("._") or "_"
+
+
+def _known(benchmark: Benchmark) -> int:
+    """How many instances have a reference."""
+    return int((~benchmark.references.isnan()).sum())
 
 
 def _further(problem: Problem, solved: list[Solved]) -> dict[str, Tensor]:

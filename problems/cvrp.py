@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
 from problems.cvrp_types import Instance, as_walks, check_instance, decode, encode, route_loads
+from problems.formats.cvrplib import solution_text
 from problems.growth import check_growth, size_at
 from problems.plane import move_square
 from problems.plots import plot_routes
@@ -176,6 +178,14 @@ class CVRP:
         """The nodes from depot (0) to depot."""
         walk = as_walks(actions[None], len(actions))[0]
         return walk[torch.cat([torch.ones_like(walk[:1], dtype=torch.bool), walk[1:] != walk[:-1]])].tolist()
+
+    def solution_file(self, benchmark: Benchmark, index: int, actions: Tensor, cost: float) -> tuple[str, str] | None:
+        """CVRPLIB's `.sol` for an instance that came from such a file."""
+        if benchmark.originals.metrics[index] == "EUCLIDEAN":
+            return None
+        customers, via_depot = (part.tolist() for part in decode(actions, len(actions)))
+        starts = [place for place, via in enumerate(via_depot) if via]
+        return ".sol", solution_text([customers[i:j] for i, j in pairwise([*starts, len(customers)])], cost)
 
     def describe(self, actions: Tensor) -> dict[str, Tensor]:
         """The number of routes [n]."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -14,10 +15,13 @@ PANELS_PER_ROW = 4
 PANEL_INCHES = 5.0  # width
 BAR_INCHES = 0.28  # height of a machine's row
 LABELLED_JOBS = 20  # with more, colours repeat too closely and numbers do not fit
+INK = "#101010"  # on light bars; not black, which a page in dark colours may turn to white
 DIGIT_INCHES = 0.09  # width of a digit in a bar, with some air
 
 
-def plot_schedules(times: Tensor, machines: Tensor, start: Tensor, titles: list[str]) -> Figure:
+def plot_schedules(
+    times: Tensor, machines: Tensor, start: Tensor, titles: list[str], first: Sequence[int] = ()
+) -> Figure:
     """A figure with one Gantt chart per schedule: machines from top to bottom, time from left to right.
 
     Every job has its colour; up to 20 jobs, its number stands in all bars that are wide enough.
@@ -26,6 +30,7 @@ def plot_schedules(times: Tensor, machines: Tensor, start: Tensor, titles: list[
         times, machines, start: [n, J, M] processing time, machine and start of each operation, in any unit of time;
             every panel has its own scale.
         titles: n lines, each written above its panel.
+        first: n numbers of the first machine and the first job; none: 0
     """
     from matplotlib.figure import Figure  # the object interface: no pyplot, no global state, no display
 
@@ -39,13 +44,14 @@ def plot_schedules(times: Tensor, machines: Tensor, start: Tensor, titles: list[
     figure = Figure(figsize=(columns * PANEL_INCHES, rows * height), layout="constrained")
     for place, title in enumerate(titles):
         axes = figure.add_subplot(rows, columns, place + 1)
-        _draw(axes, times[place].cpu(), machines[place].cpu(), start[place].cpu())
+        number = first[place] if first else 0
+        _draw(axes, times[place].cpu(), machines[place].cpu(), start[place].cpu(), number)
         axes.set_title(title)
     return figure
 
 
-def _draw(axes: Axes, times: Tensor, machines: Tensor, start: Tensor) -> None:
-    """One Gantt chart of operations [J, M]."""
+def _draw(axes: Axes, times: Tensor, machines: Tensor, start: Tensor, first: int) -> None:
+    """One Gantt chart of operations [J, M], with the number `first` for the first machine and the first job."""
     num_jobs, num_machines = times.shape
     makespan = max(float((start + times).max()), 1e-9)  # a scale is needed even if nothing takes time
     inch = makespan / (PANEL_INCHES - 0.8)  # in units of time; the rest is the margin with the labels
@@ -56,12 +62,12 @@ def _draw(axes: Axes, times: Tensor, machines: Tensor, start: Tensor) -> None:
             continue
         dark = sum(weight * part for weight, part in zip((0.3, 0.59, 0.11), color, strict=False)) < 0.6
         for begin, time, machine in zip(begins, takes, where, strict=True):
-            if time >= DIGIT_INCHES * len(str(job)) * inch:
+            if time >= DIGIT_INCHES * len(str(job + first)) * inch:
                 centre = (begin + time / 2, machine)
-                axes.text(*centre, job, size=8, color="white" if dark else "black", ha="center", va="center")
+                axes.text(*centre, job + first, size=8, color="white" if dark else INK, ha="center", va="center")
     label = "time (numbers in bars: jobs)" if num_jobs <= LABELLED_JOBS else "time"
     axes.set(xlabel=label, ylabel="machine", xlim=(0, makespan), ylim=(num_machines - 0.5, -0.5))
-    axes.set_yticks(range(num_machines))
+    axes.set_yticks(range(num_machines), [str(machine + first) for machine in range(num_machines)])
 
 
 def _colors(num_jobs: int) -> list[tuple[float, ...]]:

@@ -137,12 +137,16 @@ class JSSP:
         return actions.tolist()
 
     def details(self, originals: Original, index: int, actions: Tensor) -> tuple[str, list[str], list[list[int]]]:
-        """The schedule in the instance's own units: file name, columns and a row per operation, all counted from 0."""
+        """The schedule in the instance's own units: file name, columns and a row per operation.
+
+        Operations are counted from 0, jobs and machines from the number of the first machine in the input.
+        """
         times, machines = originals.times[index, None], originals.machines[index, None]
         start = schedule(times, machines, actions[None])
         check_schedule(times, machines, start)
         job, op = torch.meshgrid(*(torch.arange(n) for n in times.shape[1:]), indexing="ij")
-        rows = torch.stack([job, op, machines[0], start[0], (start + times)[0]], dim=-1).flatten(0, 1)
+        first = originals.first[index]
+        rows = torch.stack([job + first, op, machines[0] + first, start[0], (start + times)[0]], dim=-1).flatten(0, 1)
         return "schedules.csv", ["job", "operation", "machine", "start", "end"], rows.tolist()
 
     def size(self, instance: Instance) -> str:
@@ -161,7 +165,8 @@ class JSSP:
         """n random instances of the validation size, always the same, with references where they are shipped."""
         return sets.validation(*self.validation_size, n)
 
-    def render(self, instance: Instance, actions: Tensor, titles: list[str]):
-        """A figure with one Gantt chart per schedule."""
+    def render(self, instance: Instance | Original, actions: Tensor, titles: list[str]):
+        """A figure with one Gantt chart per schedule, jobs and machines numbered as in the input."""
         start = schedule(instance.times, instance.machines, actions)
-        return plot_schedules(instance.times, instance.machines, start, titles)
+        first = instance.first.tolist() if isinstance(instance, Original) else [0] * len(actions)
+        return plot_schedules(instance.times, instance.machines, start, titles, first)

@@ -20,6 +20,7 @@ class Original(NamedTuple):
 
     times: Tensor  # [n, J, M] int64
     machines: Tensor  # [n, J, M] int64
+    first: Tensor  # [n] int64 the number of the first machine in the input, 1 in Taillard's files
 
 
 def random_instances(n: int, jobs: int, machines: int, generator: torch.Generator) -> Instance:

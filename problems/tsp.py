@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
+from problems.formats.tsplib import tour_text
 from problems.growth import check_growth, size_at
 from problems.plane import move_square
 from problems.plots import plot_tours
@@ -123,6 +124,12 @@ class TSP:
     def solution(self, actions: Tensor) -> list[int]:
         """The tour as node indices from 0, in the order of the input."""
         return [0, *actions.tolist()]
+
+    def solution_file(self, benchmark: Benchmark, index: int, actions: Tensor, cost: float) -> tuple[str, str] | None:
+        """TSPLIB's `.tour` for an instance that came from such a file."""
+        if benchmark.originals.metrics[index] == "EUCLIDEAN":
+            return None
+        return ".tour", tour_text(benchmark.names[index], self.solution(actions), cost)
 
     def size(self, instance: Instance) -> str:
         """Nodes"""

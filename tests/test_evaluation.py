@@ -286,7 +286,7 @@ def test_one_rule_is_the_best_of_all_sizes_by_its_gap(policies, tmp_path):
     (method,) = found.methods
     gaps = {rule: [] for rule in RULES}
     for benchmark in JSSP([[6, 6]], [6, 6]).load(str(DATA / "jssp")):
-        shop = [values[0].tolist() for values in benchmark.originals]
+        shop = [values[0].tolist() for values in benchmark.originals[:2]]
         for rule in RULES:
             gaps[rule].append(makespan(*shop, sequence_of(*rule, *shop)) / benchmark.references.item() - 1)
     best = min(RULES, key=lambda rule: sum(gaps[rule]))
@@ -301,7 +301,14 @@ def benchmark_of(costs, references, kinds, means):
     benchmark = Benchmark(
         [f"n{i}" for i in range(len(costs))], None, None, None, torch.tensor(references).double(), kinds, means
     )
-    solved = Solved(torch.zeros(len(costs), 3), torch.tensor(costs).double(), torch.ones(len(costs)), 1.0, 1)
+    solved = Solved(
+        torch.zeros(len(costs), 3),
+        torch.tensor(costs).double(),
+        torch.ones(len(costs)),
+        torch.tensor(costs)[:, None],
+        1.0,
+        1,
+    )
     return benchmark, solved
 
 

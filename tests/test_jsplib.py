@@ -37,9 +37,9 @@ MACHINES = [[0, 1], [1, 0], [1, 0]]
     ],
 )
 def test_published_instances(name, jobs, machines, total, first_time, first_machine):
-    found, times, orders = read_jssp(DATA / f"{name}.txt")
+    found, times, orders, first = read_jssp(DATA / f"{name}.txt")
     assert (found, times.shape, orders.shape) == (name, (jobs, machines), (jobs, machines))
-    assert times.dtype == orders.dtype == np.int64
+    assert times.dtype == orders.dtype == np.int64 and first == (name == "ta01")
     assert (times[0, 0], orders[0, 0]) == (first_time, first_machine)
     assert total in (0, times.sum())
 
@@ -68,20 +68,20 @@ def test_published_instances(name, jobs, machines, total, first_time, first_mach
 def test_spellings_and_line_ends(tmp_path, data, change):
     path = tmp_path / "Small.v2.txt"
     path.write_bytes(change(data))
-    name, times, machines = read_jssp(path)
+    name, times, machines, _ = read_jssp(path)
     assert (name, times.tolist(), machines.tolist()) == ("Small.v2", TIMES, MACHINES)
 
 
 def test_the_number_of_words_in_a_row_tells_the_formats_apart(tmp_path):
     path = tmp_path / "square.txt"
     path.write_text("1 2\n1 2 0 1\n")  # a standard file of one job ...
-    assert [array.tolist() for array in read_jssp(path)[1:]] == [[[2, 1]], [[1, 0]]]
+    assert [array.tolist() for array in read_jssp(path)[1:3]] == [[[2, 1]], [[1, 0]]]
     path.write_text("1 2\n1 2\n2 1\n")  # ... and one of Taillard's
-    assert [array.tolist() for array in read_jssp(path)[1:]] == [[[1, 2]], [[1, 0]]]
+    assert [array.tolist() for array in read_jssp(path)[1:3]] == [[[1, 2]], [[1, 0]]]
     path.write_text("2 1\n0 1\n0 2\n")
-    assert [array.tolist() for array in read_jssp(path)[1:]] == [[[1], [2]], [[0], [0]]]
+    assert [array.tolist() for array in read_jssp(path)[1:3]] == [[[1], [2]], [[0], [0]]]
     path.write_text("2 1\n0\n2\n1\n1\n")
-    assert [array.tolist() for array in read_jssp(path)[1:]] == [[[0], [2]], [[0], [0]]]
+    assert [array.tolist() for array in read_jssp(path)[1:3]] == [[[0], [2]], [[0], [0]]]
     # la01 with `machines jobs` first has the shape of a file of Taillard's; its content has not.
     path.write_text((DATA / "la01.txt").read_text().replace("10 5\n", "5 10\n", 1))
     with pytest.raises(ValueError, match="line 7: machines are 1..10 here, got '54'"):

@@ -429,12 +429,16 @@ def test_without_the_option_experts_are_imitated_as_they_are():
 def test_details_are_the_schedule_in_the_instances_own_units():
     """Two jobs on two machines: on machine 0 job 0 is first, on machine 1 job 1."""
     originals = Original(
-        torch.tensor([[[9, 9], [9, 9]], [[300, 200], [400, 100]]]), torch.tensor([[[0, 1], [0, 1]], [[0, 1], [1, 0]]])
+        torch.tensor([[[9, 9], [9, 9]], [[300, 200], [400, 100]]]),
+        torch.tensor([[[0, 1], [0, 1]], [[0, 1], [1, 0]]]),
+        first=torch.tensor([1, 0]),
     )
     file, columns, rows = jssp(2, 2).details(originals, 1, torch.tensor([0, 1, 1, 0]))
     assert file == "schedules.csv" and columns == ["job", "operation", "machine", "start", "end"]
     assert sorted(rows) == [[0, 0, 0, 0, 300], [0, 1, 1, 400, 600], [1, 0, 1, 0, 400], [1, 1, 0, 400, 500]]
     assert all(type(number) is int for row in rows for number in row)
+    *_, rows = jssp(2, 2).details(originals, 0, torch.tensor([0, 0, 1, 1]))  # of an input that counts from 1
+    assert sorted(rows) == [[1, 0, 1, 0, 9], [1, 1, 2, 9, 18], [2, 0, 1, 9, 18], [2, 1, 2, 18, 27]]
 
 
 def test_sizes_and_solutions_in_words():

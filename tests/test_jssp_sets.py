@@ -57,13 +57,13 @@ def test_taillard_sets_have_all_references_and_these_fit():
     kinds = [kind for b in whole for kind in b.kinds]
     assert kinds.count("optimal") == 68 and kinds.count(f"best known {DATE}") == 12
     for benchmark in whole:
-        times, machines = benchmark.originals
+        times, machines, _ = benchmark.originals
         bound = trivial_bound(times, machines)
         assert (bound <= benchmark.references).all() and (benchmark.references < 1.4 * bound).all()
         assert ((times >= 1) & (times <= 99)).all()
         assert torch.equal(benchmark.instances.times, times.float())  # the network sees them as they are
         assert torch.equal(benchmark.instances.machines, machines)
-    tight = [int((trivial_bound(*b.originals) == b.references).sum()) for b in whole]
+    tight = [int((trivial_bound(*b.originals[:2]) == b.references).sum()) for b in whole]
     assert tight == [0, 0, 0, 4, 0, 9, 5, 9]  # in most of the large ones a machine never waits
 
 
@@ -114,7 +114,7 @@ def test_l2d_sets_use_optimal_costs_where_they_are_shipped(monkeypatch, tmp_path
 def test_validation_sets_are_prefixes_with_references_where_shipped():
     whole = validation(6, 6, 500)
     assert whole.kinds == ["optimal (CP-SAT)"] * 500
-    bound = trivial_bound(*whole.originals).double()
+    bound = trivial_bound(*whole.originals[:2]).double()
     assert (bound <= whole.references).all() and (whole.references < 1.7 * bound).all()
     # Measured: 0.68 in the order of the instances, -0.03 when shifted by one.
     assert torch.corrcoef(torch.stack([bound, whole.references]))[0, 1] > 0.6
@@ -160,7 +160,7 @@ def test_the_table_is_consistent():
 def test_published_instances_are_recognised_by_content_in_either_format(tmp_path, name, optimum):
     (benchmark,) = load_jssp(str(DATA / f"{name}.txt"))
     assert (benchmark.names, benchmark.references.tolist(), benchmark.kinds) == ([name], [optimum], ["optimal"])
-    times, machines = (array[0].tolist() for array in benchmark.originals)
+    times, machines = (array[0].tolist() for array in benchmark.originals[:2])
     (renamed,) = load_jssp(str(write(tmp_path / "mine.any", times, machines)))
     assert (renamed.names, renamed.references.tolist()) == (["mine"], [optimum])
     times[-1][-1] += 1
@@ -169,7 +169,7 @@ def test_published_instances_are_recognised_by_content_in_either_format(tmp_path
 
 
 def test_the_shape_is_part_of_what_is_recognised():
-    times, machines = taillard_instances()[0][1:]
+    times, machines = taillard_instances()[0][1:3]
     assert best_known(times, machines) == (1231.0, "optimal")
     assert np.isnan(best_known(times[:14], machines[:14])[0])
     assert best_known(times.astype(np.int32), machines.astype(np.int16)) == (1231.0, "optimal")

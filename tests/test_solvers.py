@@ -79,7 +79,7 @@ def jssp(times, machines):
         start = jssp_types.schedule(takes, original.machines[index], actions)
         return (start + takes).amax(dim=(1, 2)).double()
 
-    return unsolved(jssp_types.Original(times, machines), true_cost)
+    return unsolved(jssp_types.Original(times, machines, torch.zeros(len(times), dtype=torch.int64)), true_cost)
 
 
 def ft06():
@@ -195,7 +195,9 @@ def test_operations_that_take_no_time_keep_their_place(seed):
     generator = torch.Generator().manual_seed(seed)
     times = torch.randint(0, 3, (1, 4, 4), generator=generator)
     benchmark = jssp(times, torch.rand(1, 4, 4, generator=generator).argsort(dim=2))
-    answer = solve_jssp(jssp_types.Original(times[0], benchmark.originals.machines[0]), Options(5.0, seed, None))
+    answer = solve_jssp(
+        jssp_types.Original(times[0], benchmark.originals.machines[0], torch.tensor(0)), Options(5.0, seed, None)
+    )
     cost = benchmark.true_cost(torch.zeros(1, dtype=torch.int64), torch.from_numpy(answer.actions)[None])
     assert answer.kind == "optimal (CP-SAT)" and answer.lowest == cost.item() == answer.highest
 

@@ -23,7 +23,8 @@ LADDER = [
     {"trainers"},
     {"evaluation", "experts", "imitation", "validation", "pictures"},
     {"self_improvement", "results"},
-    {"terminal", "dashboard"},
+    {"terminal", "dashboard", "charts"},
+    {"report"},
 ]
 ALLOWED = {
     "gumbeldore": {"gumbeldore"},

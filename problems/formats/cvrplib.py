@@ -1,4 +1,4 @@
-"""Reading CVRPLIB files: instances (`.vrp`) and solutions (`.sol`) of the capacitated vehicle routing problem."""
+"""CVRPLIB files: instances (`.vrp`) and solutions (`.sol`) of the capacitated vehicle routing problem."""
 
 from __future__ import annotations
 
@@ -82,6 +82,12 @@ def read_solution(path: str | Path, num_customers: int) -> tuple[list[list[int]]
         rule = f"the routes visit {len(visited)} of {num_customers} customers, {missing} is the first without a visit"
         raise error(path, None, rule)
     return routes, cost
+
+
+def solution_text(routes: list[list[int]], cost: float) -> str:
+    """A `.sol` file with routes of customers 1..N and their cost, a whole number; `read_solution` reads it back."""
+    lines = [f"Route #{place}: {' '.join(map(str, route))}\n" for place, route in enumerate(routes, start=1)]
+    return "".join(lines) + f"Cost {cost:.0f}\n"
 
 
 def _check_limits(path: Path, header: Header, num_customers: int) -> None:

@@ -21,6 +21,7 @@ class JsspInstance(NamedTuple):
     name: str
     times: np.ndarray  # [J, M] int64 processing times >= 0, in the order of each job's operations
     machines: np.ndarray  # [J, M] int64, a permutation of 0..M-1 for each job
+    first: int = 0  # the number of the first machine in the file
 
 
 def read_jssp(path: str | Path) -> JsspInstance:
@@ -42,11 +43,11 @@ def read_jssp(path: str | Path) -> JsspInstance:
     jobs, ops, extended = _sizes(path, *rows[0])
     body, headed = _without_headings(path, rows[1:], jobs)
     read = _taillard if titles or extended or headed or _has_narrow_rows(path, body, ops) else _standard
-    times, machines = read(path, body, jobs, ops)
+    times, machines, first = read(path, body, jobs, ops)
     total = sum(map(sum, times))  # Python's integers, which cannot overflow
     if total > LARGEST_TOTAL:
         raise error(path, None, f"the times of all operations may add up to {LARGEST_TOTAL:g}, got {total:g}")
-    return JsspInstance(path.stem, np.array(times, dtype=np.int64), np.array(machines, dtype=np.int64))
+    return JsspInstance(path.stem, np.array(times, dtype=np.int64), np.array(machines, dtype=np.int64), first)
 
 
 def _sizes(path: Path, line: int, words: list[str]) -> tuple[int, int, bool]:
@@ -85,21 +86,21 @@ def _has_narrow_rows(path: Path, rows: list[Row], ops: int) -> bool:
     return width == ops
 
 
-def _standard(path: Path, rows: list[Row], jobs: int, ops: int) -> tuple[list[list[int]], list[list[int]]]:
-    """Times and machines of rows of pairs."""
+def _standard(path: Path, rows: list[Row], jobs: int, ops: int) -> tuple[list[list[int]], list[list[int]], int]:
+    """Times, machines of rows of pairs, and the number of the first machine."""
     times, machines = [], []
     for line, words in _checked(path, rows, jobs, 2 * ops, f"{ops} pairs `machine time`"):
         machines.append(_order(path, line, words[0::2], first=0))
         times.append(_times(path, line, words[1::2]))
-    return times, machines
+    return times, machines, 0
 
 
-def _taillard(path: Path, rows: list[Row], jobs: int, ops: int) -> tuple[list[list[int]], list[list[int]]]:
-    """Times and machines of two matrices, one below the other."""
+def _taillard(path: Path, rows: list[Row], jobs: int, ops: int) -> tuple[list[list[int]], list[list[int]], int]:
+    """The same of two matrices, one below the other."""
     rows = _checked(path, rows, 2 * jobs, ops, f"{ops} times, then of {ops} machines")
     times = [_times(path, line, words) for line, words in rows[:jobs]]
     machines = [_order(path, line, words, first=1) for line, words in rows[jobs:]]
-    return times, machines
+    return times, machines, 1
 
 
 def _checked(path: Path, rows: list[Row], count: int, width: int, what: str) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Reading TSPLIB95 files of the symmetric TSP, and tour lengths under its roundings [Reinelt 1995]."""
+"""TSPLIB95 files of the symmetric TSP, and their tour lengths under its roundings [Reinelt 1995]."""
 
 from __future__ import annotations
 
@@ -54,6 +54,12 @@ def read_tour(path: str | Path) -> list[int]:
     if not tour:
         raise error(path, None, "TOUR_SECTION has no nodes")
     return list(tour)
+
+
+def tour_text(name: str, tour: list[int], length: float) -> str:
+    """A file of TYPE TOUR with a tour 0..N-1 of the instance `name`, as `read_tour` and other programs read it."""
+    header = f"NAME : {name}\nCOMMENT : length {length:.0f}\nTYPE : TOUR\nDIMENSION : {len(tour)}\nTOUR_SECTION\n"
+    return header + "".join(f"{node + 1}\n" for node in tour) + "-1\nEOF\n"
 
 
 def edge_lengths(a: Tensor, b: Tensor, metric: str) -> Tensor:

@@ -19,13 +19,21 @@ from problems.formats.tsplib import tour_lengths
 DATA = Path(__file__).parents[1] / "data"
 
 
+class Reference(NamedTuple):
+    """What is known of the best solution of an instance."""
+
+    cost: float = float("nan")  # NaN: nothing
+    kind: str = ""
+    actions: Tensor | None = None  # [T], None where only the cost is known
+
+
 class Library(NamedTuple):
     """A format of benchmark files, one instance in each."""
 
     name: str
     suffix: str
     read: Callable[[Path], Any]  # the instance in a file, a NamedTuple with its `coords`
-    reference: Callable[[Path, Any], tuple[float, str]]  # cost and kind of the best solution known (NaN, "": none)
+    reference: Callable[[Path, Any], Reference]
     benchmark: Callable[[list, np.ndarray, list[str]], Benchmark]  # of n instances of one size, their costs and kinds
 
 
@@ -59,14 +67,17 @@ def _load_files(paths: list[Path], limit: int | None, source: str, library: Libr
     """One Benchmark per size from the first `limit` files."""
     if not paths:
         raise ValueError(f"there are no files {source}")
-    by_size: dict[int, list[tuple[Any, float, str]]] = {}
+    by_size: dict[int, list[tuple[Any, Reference]]] = {}
     for path in paths[: taken(limit, len(paths), source)]:
         instance = library.read(path)
-        by_size.setdefault(len(instance.coords), []).append((instance, *library.reference(path, instance)))
+        by_size.setdefault(len(instance.coords), []).append((instance, library.reference(path, instance)))
     benchmarks = []
     for _, group in sorted(by_size.items()):
-        instances, costs, kinds = zip(*group, strict=True)
-        benchmarks.append(library.benchmark(list(instances), np.array(costs), list(kinds)))
+        instances, references = zip(*group, strict=True)
+        costs, kinds, actions = zip(*references, strict=True)
+        benchmark = library.benchmark(list(instances), np.array(costs), list(kinds))
+        known = {place: each for place, each in enumerate(actions) if each is not None}
+        benchmarks.append(benchmark._replace(solutions=known))
     return benchmarks
 
 

@@ -19,6 +19,7 @@ from problems.plane import into_unit_square
 from problems.sets.common import (
     DATA,
     Library,
+    Reference,
     checked_coordinates,
     load,
     numbered,
@@ -185,20 +186,20 @@ def _from_files(instances: list[CvrplibInstance], costs: np.ndarray, kinds: list
     return _benchmark(list(names), raw, list(metrics), costs, kinds)
 
 
-def _reference(path: Path, instance: CvrplibInstance) -> tuple[float, str]:
-    """Cost and kind of the best solution known of a CVRPLIB file: the `.sol` beside it, else the shipped table."""
+def _reference(path: Path, instance: CvrplibInstance) -> Reference:
+    """The best solution known of a CVRPLIB file: the `.sol` beside it, else the shipped table."""
     key = (instance.name, len(instance.coords) - 1, instance.capacity)
     # All instances of the table are EUC_2D: another metric, size or capacity under the same name is another instance.
     known = _cvrplib_best_known().get(key) if instance.metric == "EUC_2D" else None
     solution = path.with_suffix(".sol")
     if solution.is_file():
-        cost = _solution_cost(solution, instance)
-        return cost, f"{known[1]} (.sol)" if known and known[0] == cost else "solution file (.sol)"
-    return (known[0], f"{known[1]} (CVRPLIB)") if known else (float("nan"), "")
+        cost, actions = _solution(solution, instance)
+        return Reference(cost, f"{known[1]} (.sol)" if known and known[0] == cost else "solution file (.sol)", actions)
+    return Reference(known[0], f"{known[1]} (CVRPLIB)") if known else Reference()
 
 
-def _solution_cost(path: Path, instance: CvrplibInstance) -> float:
-    """The cost of the routes in a `.sol` file, which must be legal and cost what the file says."""
+def _solution(path: Path, instance: CvrplibInstance) -> tuple[float, Tensor]:
+    """Cost and actions [N] of the routes in a `.sol` file, which must be legal and cost what the file says."""
     num_customers = len(instance.coords) - 1
     routes, stated = read_solution(path, num_customers)
     for place, route in enumerate(routes, start=1):
@@ -211,7 +212,7 @@ def _solution_cost(path: Path, instance: CvrplibInstance) -> float:
     cost = float(benchmark.true_cost(torch.tensor([0]), actions))
     if stated is not None and stated != cost:
         raise ValueError(f"{path}: the routes cost {cost:.12g} under {instance.metric}, the file says {stated:.12g}")
-    return cost
+    return cost, actions[0]
 
 
 @cache

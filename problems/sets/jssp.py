@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -137,17 +138,28 @@ def _by_size(instances: list[JsspInstance]) -> list[Benchmark]:
         groups.setdefault((jobs * machines, jobs), []).append(instance)
     benchmarks = []
     for _, group in sorted(groups.items()):
-        names, times, machines = zip(*group, strict=True)
+        names, times, machines, first = zip(*group, strict=True)
         costs, kinds = zip(*map(best_known, times, machines), strict=True)
-        benchmarks.append(_benchmark(list(names), np.stack(times), np.stack(machines), np.array(costs), list(kinds)))
+        parts = np.stack(times), np.stack(machines), np.array(costs), list(kinds)
+        benchmarks.append(_benchmark(list(names), *parts, first))
     return benchmarks
 
 
 def _benchmark(
-    names: list[str], times: np.ndarray, machines: np.ndarray, costs: np.ndarray, kinds: list[str]
+    names: list[str],
+    times: np.ndarray,
+    machines: np.ndarray,
+    costs: np.ndarray,
+    kinds: list[str],
+    first: Sequence[int] = (),
 ) -> Benchmark:
-    """A Benchmark of n instances, times and machines [n, J, M] int64, a reference cost (or NaN) and its kind each."""
-    original = Original(torch.tensor(times), torch.tensor(machines))  # the copies let go of a set cut to n
+    """A Benchmark of n instances, times and machines [n, J, M] int64, a reference cost (or NaN) and its kind each.
+
+    Arguments:
+        first: n numbers of the first machine in the input; none: 0
+    """
+    numbers = torch.tensor(first or [0] * len(names))
+    original = Original(torch.tensor(times), torch.tensor(machines), numbers)  # the copies let go of a set cut to n
     return Benchmark(
         names=names,
         instances=Instance(_for_network(original.times), original.machines),

@@ -18,6 +18,7 @@ from problems.plane import into_unit_square
 from problems.sets.common import (
     DATA,
     Library,
+    Reference,
     checked_coordinates,
     load,
     numbered,
@@ -104,19 +105,20 @@ def _from_files(instances: list[TsplibInstance], costs: np.ndarray, kinds: list[
     return _benchmark(list(names), np.stack(coords), list(metrics), costs, kinds)
 
 
-def _reference(path: Path, instance: TsplibInstance) -> tuple[float, str]:
-    """Cost and origin of the best solution known of a TSPLIB file: the tour beside it, else the shipped table."""
+def _reference(path: Path, instance: TsplibInstance) -> Reference:
+    """The best solution known of a TSPLIB file: the tour beside it, else the shipped table."""
     tour_path = path.with_suffix(".opt.tour")
     num_nodes = len(instance.coords)
     if tour_path.is_file():
         tour = read_tour(tour_path)
         if len(tour) != num_nodes:
             raise ValueError(f"{tour_path}: the tour has {len(tour)} nodes, {path} has {num_nodes}")
-        coords = torch.from_numpy(instance.coords)
-        return float(tour_lengths(coords, torch.tensor([tour]), instance.metric)), "optimal (.opt.tour)"
+        length = float(tour_lengths(torch.from_numpy(instance.coords), torch.tensor([tour]), instance.metric))
+        first = tour.index(0)
+        return Reference(length, "optimal (.opt.tour)", torch.tensor([*tour[first + 1 :], *tour[:first]]))
     # All instances of the table are EUC_2D: another metric or size under the same name is another instance.
     optimum = _tsplib_optima().get((instance.name, num_nodes)) if instance.metric == "EUC_2D" else None
-    return (float("nan"), "") if optimum is None else (optimum, "optimal (TSPLIB)")
+    return Reference() if optimum is None else Reference(optimum, "optimal (TSPLIB)")
 
 
 @cache

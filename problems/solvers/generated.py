@@ -40,5 +40,6 @@ def originals_of(problem: str, instances: Any) -> Any:
     if problem == "cvrp":
         return cvrp_types.Original(instances.coords, instances.demands, instances.capacity, metrics)
     if problem == "jssp":
-        return jssp_types.Original(instances.times.long(), instances.machines)  # drawn as whole numbers
+        first = torch.zeros(batch_size(instances), dtype=torch.int64)
+        return jssp_types.Original(instances.times.long(), instances.machines, first)  # drawn as whole numbers
     raise ValueError(f"there is no solver for problem {problem}")

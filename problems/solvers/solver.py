@@ -139,7 +139,8 @@ def with_references(
     references[missing] = result.costs
     for place, kind in zip(missing, result.kinds, strict=True):
         kinds[place] = kind
-    return benchmark._replace(references=references, kinds=kinds)
+    solutions = {**benchmark.solutions, **dict(zip(missing, result.actions, strict=True))}
+    return benchmark._replace(references=references, kinds=kinds, solutions=solutions)
 
 
 def _check_integer(name: str, value: int, lowest: int, highest: int | None = None) -> None:

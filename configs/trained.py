@@ -1,0 +1,41 @@
+"""A trained policy, with the problem it was trained for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from configs import command
+from gumbeldore import checkpoint
+from gumbeldore.interfaces import Problem
+
+
+class Trained(NamedTuple):
+    problem: Problem
+    policy: nn.Module
+    config: dict[str, Any]  # of the training
+    path: Path  # of the checkpoint
+
+
+def trained(path: str | Path, nearest: int | None = None) -> Trained:
+    """The policy in a checkpoint, or the best one of a run directory.
+
+    Arguments:
+        nearest: of the CVRP, see configs/evaluate.yaml
+
+    Raises ValueError for a checkpoint that cannot be read, and if its problem has no such setting as `nearest`.
+    """
+    path = checkpoint.find(Path(path))
+    saved = checkpoint.load(path)
+    config = saved["config"]
+    required = ("reset", "step", "mask", "cost", "load")
+    problem = command.build(config["problem"], "problem", *required)
+    if nearest is not None:
+        if not hasattr(problem, "nearest"):
+            raise ValueError(f"nearest has no effect on {problem.name}")
+        problem = command.build({**config["problem"], "nearest": nearest}, "problem", *required)
+    policy = command.build(config["model"], "model", "encode", "forward").eval()
+    policy.load_state_dict(saved["weights"])
+    return Trained(problem, policy, config, path)
