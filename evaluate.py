@@ -33,11 +33,12 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
     keep_freed_memory()
     path = checkpoint.find(Path(run.checkpoint))
     saved = checkpoint.load(path)
-    problem = build_problem(saved["config"]["problem"], run.nearest)
-    policy = command.build(saved["config"]["model"], "model", "encode", "forward")
-    policy.load_state_dict(saved["weights"])
-    if cfg.search.step_size is None:
-        cfg.search.step_size = saved["config"]["search"]["step_size"]
+    with checkpoint.blamed(path):
+        problem = build_problem(saved["config"]["problem"], run.nearest)
+        policy = command.build(saved["config"]["model"], "model", "encode", "forward")
+        policy.load_state_dict(saved["weights"])
+        if cfg.search.step_size is None:
+            cfg.search.step_size = saved["config"]["search"]["step_size"]
     cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), threads=1)
     if HydraConfig.initialized():
         command.check_effect(cfg, HydraConfig.get().overrides.task)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 LADDER = [
     {"interfaces", "gumbel", "memory", "precision", "files", "settings", "stopping"},
     {"seeding", "trie", "estimators", "checkpoint", "run_directory", "optimizer"},
-    {"fingerprint", "dataset"},
+    {"fingerprint", "dataset", "faults"},
     {"beam"},
     {"updates", "references"},
     {"search"},
@@ -102,7 +102,7 @@ settings = TrainSettings(
     experts=None, epochs=3, instances_per_epoch=8, batches_per_epoch=20, batch_size=32, learning_rate=1e-2,
     final_learning_rate=1e-2, matrix_learning_rate=None, gradient_clip=1.0, averaging=0.9, nucleus_after=0,
     greedy_too=False, forget=True, dataset_capacity=None,
-    validation_instances=50,
+    validation_instances=50, skip_bad_steps=False,
 )
 validation = validation_set(problem, 50, seed=0)
 with SearchPool(problem, policy) as pool:
