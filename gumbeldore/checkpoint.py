@@ -24,7 +24,7 @@ MARK = b"sha256:"  # between the content and its digest
 TAIL = len(MARK) + hashlib.sha256().digest_size
 CAUSES = (  # what damage, or the content of another program, can raise in zipfile, pickle and torch
     *(RuntimeError, ValueError, TypeError, AttributeError, LookupError, OSError, EOFError, MemoryError, AssertionError),
-    *(pickle.UnpicklingError, zipfile.BadZipFile),
+    zipfile.BadZipFile,
 )
 LONGEST = 300  # characters of a reason
 
@@ -85,14 +85,17 @@ def _unpickled(body: bytes) -> Any:
     with zipfile.ZipFile(io.BytesIO(body)) as records:
         if sum(record.file_size for record in records.infolist()) > len(body):
             raise ValueError("it claims to be larger than its file")
-    return torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
+    try:
+        return torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:  # torch's own text says how to execute it
+        raise ValueError("it holds more than tensors and plain values") from None
 
 
 def _check(content: dict[str, Any]) -> None:
     """Raises ValueError unless there are weights, their configuration, and tensors that are what they claim."""
     for name, value in (("config", content["config"]), ("weights", content["weights"])):
         if not isinstance(value, dict) or not value:
-            raise ValueError(f"its {name} are {type(value).__name__}, not a dictionary")
+            raise ValueError(f"its {name} must be a dictionary, got {type(value).__name__}")
     if not all(isinstance(value, Tensor) for value in content["weights"].values()):
         raise ValueError("its weights are not tensors")
     for name, tensor in _tensors(content, ""):
