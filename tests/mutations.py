@@ -70,7 +70,7 @@ def _block(data: bytes, draw: random.Random) -> bytes:
 
 
 def _word_or_line(data: bytes, draw: random.Random) -> bytes:
-    """A word or a line cut out, doubled, exchanged with its neighbour, or replaced or preceded by another or an oddity."""
+    """A word or a line cut out, doubled, exchanged with the next, replaced or preceded by another."""
     parts = re.split(draw.choice([rb"(?<=\n)", rb"(\s+)"]), data)
     place = draw.randrange(len(parts))
     here = parts[place : place + 1]

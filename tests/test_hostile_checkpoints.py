@@ -1,4 +1,4 @@
-"""Checkpoints that are damaged, of something else or made with ill will: refused in a line, and nothing of them runs."""
+"""Checkpoints that are damaged, of something else or made with ill will: refused in one line, nothing is executed."""
 
 from __future__ import annotations
 
@@ -73,6 +73,7 @@ def same(a, b) -> bool:
 
 def test_what_was_saved_is_read(path):
     checkpoint.save(path, CONTENT)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
     assert same(checkpoint.load(path), {"format": checkpoint.FORMAT, **CONTENT})
     assert same(torch.load(path, weights_only=True)["weights"], CONTENT["weights"])  # by torch alone, too
 
@@ -142,7 +143,7 @@ def test_nothing_in_a_checkpoint_is_executed(path, place):
     body = saved(trap if place == "the file" else {**content, place: trap})
     for data in (body, sealed(body)):
         path.write_bytes(data)
-        with refused(path, "is not a readable checkpoint: Weights only load failed"):
+        with refused(path, "is not a readable checkpoint: it holds more than tensors and plain values"):
             checkpoint.load(path)
     assert not (path.parent / "trapped").exists()
     torch.load(path, weights_only=False)
@@ -151,9 +152,9 @@ def test_nothing_in_a_checkpoint_is_executed(path, place):
 
 TENSOR = torch.ones(2, 3)
 UNUSABLE = {
-    "no weights": ({"weights": None}, "its weights are NoneType, not a dictionary"),
+    "no weights": ({"weights": None}, "its weights must be a dictionary, got NoneType"),
     "weights of another kind": ({"weights": {"a": 1.0}}, "its weights are not tensors"),
-    "no config": ({"config": []}, "its config are list"),
+    "no config": ({"config": []}, "its config must be a dictionary, got list"),
     "nan": ({"weights": {"a": TENSOR, "b": TENSOR * torch.nan}}, "weights.b holds NaN or infinity"),
     "infinity": ({"weights": {"a": TENSOR / 0}}, "weights.a holds NaN or infinity"),
     "nan in the optimizer": ({"learner": {"x": [{"y": TENSOR * torch.nan}]}}, "learner.x.0.y holds NaN or infinity"),
