@@ -57,12 +57,15 @@ class RunDirectory:
         """
         candidate, number = path, 1
         while True:
-            with contextlib.suppress(FileExistsError):
+            try:
                 candidate.mkdir(parents=True)
-            if candidate.is_dir() and not any(candidate.iterdir()):
                 break
-            if not unique:
-                raise ValueError(f"run_dir={path} is not empty; choose another, or continue it with resume={path}")
+            except FileExistsError:
+                if candidate.is_dir() and not any(candidate.iterdir()) and not unique:
+                    break
+                if not unique:
+                    rule = f"run_dir={path} is not empty; choose another, or continue it with resume={path}"
+                    raise ValueError(rule) from None
             number += 1
             candidate = path.with_name(f"{path.name}-{number}")
         run = cls(candidate)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 # Each module may import only modules before it; `{a, b}` on one rung do not know each other.
 LADDER = [
-    {"interfaces", "gumbel", "memory", "precision", "files", "settings", "stopping"},
+    {"interfaces", "gumbel", "memory", "precision", "files", "arrays", "settings", "stopping"},
     {"seeding", "trie", "estimators", "checkpoint", "run_directory", "optimizer"},
     {"fingerprint", "dataset", "faults"},
     {"beam"},
@@ -27,7 +27,7 @@ LADDER = [
 ]
 ALLOWED = {
     "gumbeldore": {"gumbeldore"},
-    "problems": {"problems", "gumbeldore.interfaces"},
+    "problems": {"problems", "gumbeldore.interfaces", "gumbeldore.arrays"},
     "models": {"models", "problems"},
 }
 SOLVERS = {"gumbeldore.files", "gumbeldore.workers.start_ray"}  # problems/solvers may import these, too
