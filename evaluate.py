@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from configs import command
 from configs.trained import trained
-from gumbeldore import report, results
+from gumbeldore import checkpoint, report, results
 from gumbeldore.evaluation import Outcome, Solved, solve, solve_by_best_policy, summarise
 from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.memory import keep_freed_memory
@@ -36,7 +36,8 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
     keep_freed_memory()
     problem, policy, trained_with, path = trained(run.checkpoint, run.nearest)
     if cfg.search.step_size is None:
-        cfg.search.step_size = trained_with["search"]["step_size"]
+        with checkpoint.blamed(path):
+            cfg.search.step_size = trained_with["search"]["step_size"]
     cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), threads=1)
     if HydraConfig.initialized():
         command.check_effect(cfg, HydraConfig.get().overrides.task)

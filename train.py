@@ -32,7 +32,8 @@ from gumbeldore.trainers import ALONE, Alone, Task, Trainers
 from gumbeldore.validation import validation_set
 from gumbeldore.workers import SearchPool, resolve_device, resolve_trainers, resolve_workers
 
-RESUMABLE = ("resume", "time_limit", "workers", "images_every")  # a continued run may change these: no result does
+# A continued run may change these: no result does, but for a run that would have ended at a bad step.
+RESUMABLE = ("resume", "time_limit", "workers", "images_every", "train.skip_bad_steps")
 
 
 class Setup(NamedTuple):
@@ -58,10 +59,15 @@ def train(cfg: DictConfig) -> dict[str, float]:
     elif HydraConfig.initialized():
         command.check_effect(cfg, HydraConfig.get().overrides.task)
     setup = set_up(cfg)
+    config = OmegaConf.to_yaml(cfg, resolve=True)
+    with open_directory(setup.run, setup.problem.name, config) as directory:
+        return train_in(directory, cfg, setup, config)
+
+
+def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str) -> dict[str, float]:
+    """Train in a directory that no other run has."""
     run, problem, validation = setup.run, setup.problem, setup.validation
     stopper = Stopper(run.time_limit)
-    config = OmegaConf.to_yaml(cfg, resolve=True)
-    directory = open_directory(run, problem.name, config)
     learner, first = start(setup, directory)
 
     def save(path: Path, **more) -> None:
@@ -75,7 +81,8 @@ def train(cfg: DictConfig) -> dict[str, float]:
     )
     metrics: dict[str, float] = {}
     trainers = start_trainers(setup, directory)
-    with pool, trainers, Dashboard(directory.tensorboard, learner.epoch) as dashboard, Terminal() as terminal, stopper:
+    board = Dashboard(directory.tensorboard, learner.epoch)
+    with directory.outlives(), pool, trainers, board as dashboard, Terminal() as terminal, stopper:
         terminal.say(f"{problem.name} on {hardware(setup.device)}, {setup.precision}, workers={setup.workers}")
         terminal.say(f"writing {directory.path}")
         dashboard.config(config)
@@ -118,10 +125,14 @@ def continued(cfg: DictConfig) -> DictConfig:
     fixed = [word for word in overrides if word.split("=")[0] not in RESUMABLE]
     if fixed:
         raise ValueError(f"resume continues a run as it was configured; of {', '.join(RESUMABLE)} only, not {fixed[0]}")
-    saved = OmegaConf.load(RunDirectory.open(Path(cfg.resume)).config)
+    with RunDirectory.open(Path(cfg.resume)) as directory:
+        saved = OmegaConf.load(directory.config)
+    unknown = [f"train.{key}" for key in cfg.train if key not in saved.get("train", {})]
+    if unknown:
+        raise ValueError(f"resume={cfg.resume}: another version made this run, {directory.config} lacks {unknown[0]}")
     for word in overrides:
         key = word.split("=")[0]
-        saved[key] = cfg[key]
+        OmegaConf.update(saved, key, OmegaConf.select(cfg, key))
     return saved
 
 
@@ -186,7 +197,8 @@ def start(setup: Setup, directory: RunDirectory) -> tuple[Learner, dict[str, tor
         learner.dataset.add(*shard)
     if setup.run.resume:
         saved = checkpoint.load(directory.last)
-        learner.load_state_dict(saved["learner"], saved["weights"], type(setup.validation.instances))
+        with checkpoint.blamed(directory.last):
+            learner.load_state_dict(saved["learner"], saved["weights"], type(setup.validation.instances))
         directory.forget_metrics_after(learner.epoch)
     return learner, first
 

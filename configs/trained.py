@@ -29,13 +29,14 @@ def trained(path: str | Path, nearest: int | None = None) -> Trained:
     """
     path = checkpoint.find(Path(path))
     saved = checkpoint.load(path)
-    config = saved["config"]
     required = ("reset", "step", "mask", "cost", "load")
-    problem = command.build(config["problem"], "problem", *required)
+    with checkpoint.blamed(path):
+        config = saved["config"]
+        problem = command.build(config["problem"], "problem", *required)
+        policy = command.build(config["model"], "model", "encode", "forward").eval()
+        policy.load_state_dict(saved["weights"])
     if nearest is not None:
         if not hasattr(problem, "nearest"):
             raise ValueError(f"nearest has no effect on {problem.name}")
         problem = command.build({**config["problem"], "nearest": nearest}, "problem", *required)
-    policy = command.build(config["model"], "model", "encode", "forward").eval()
-    policy.load_state_dict(saved["weights"])
     return Trained(problem, policy, config, path)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore import trie as tries
+from gumbeldore.faults import refuse
 from gumbeldore.fingerprint import fingerprint
 from gumbeldore.interfaces import Policy, Problem, take
 from gumbeldore.seeding import fold
@@ -33,6 +34,7 @@ class Roots(NamedTuple):
     context: Any  # [B, ...] the policy's view of each instance
     state: Any  # [B*K, ...] before the first decision
     origin: Tensor  # [B] which instance each is a copy of
+    keys: Tensor  # [b] the random keys these instances came with
     batch: int
     width: int
     horizon: int
@@ -72,7 +74,7 @@ def sample_round(
         root_gumbel: perturbed log-probability [B] of the root
         top_p: nucleus: each node keeps its smallest set of most likely actions with at least this probability
 
-    Raises ValueError if the policy gives no usable probabilities.
+    Raises InstanceError if the policy gives no usable probabilities.
     """
     batch, width, horizon = roots.batch, roots.width, roots.horizon
     device = root_gumbel.device
@@ -120,11 +122,8 @@ def sample_round(
             origin = (row + parent).flatten()
             state = roots.problem.step(roots.instance, take(state, origin), action.flatten())
 
-    if broken.any():
-        raise ValueError(
-            f"instance {int(broken.nonzero()[0])} of the batch: the policy's logits are NaN, +inf or all -inf on the "
-            f"legal actions of a state, or the problem's mask has no legal action there"
-        )
+    rule = "the policy's logits are NaN, +inf or all -inf on the legal actions of a state, or its mask has no legal one"
+    check_instances(roots, broken, rule)
     log_prob = trie.log_prob[horizon].gather(1, node)
     return _trace_back(history, log_prob, phi, gumbel, alive, filled + width), count
 
@@ -161,6 +160,11 @@ def evaluate(
         repeated=count.repeated + ask.sum() - len(rows),
     )
     return log_probs, count
+
+
+def check_instances(roots: Roots, wrong: Tensor, rule: str) -> None:
+    """Raises InstanceError for the first instance of which a copy is `wrong` [B]; a host sync, so once per round."""
+    refuse(wrong.view(len(roots.keys), -1).any(dim=1), roots.keys, rule)
 
 
 def nucleus(log_probs: Tensor, top_p: float) -> Tensor:

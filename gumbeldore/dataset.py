@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gumbeldore.arrays import check_sizes
 from gumbeldore.files import replacing
 from gumbeldore.interfaces import Problem, batch_size, replay, take
 
@@ -120,6 +121,7 @@ def read_shard(path: Path, instance_type: type) -> Shard:
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     try:
+        check_sizes(path)
         with np.load(path, allow_pickle=False) as arrays:
             fields = [torch.from_numpy(arrays[f"instance.{field}"]) for field in instance_type._fields]
             actions, costs = torch.from_numpy(arrays["actions"]), torch.from_numpy(arrays["costs"])

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gumbeldore import methods
+from gumbeldore.faults import check_costs, named
 from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.search import SearchConfig, Solutions
 from gumbeldore.seeding import fold
@@ -51,16 +52,19 @@ def solve(
     Arguments:
         seed: with an instance's place in the benchmark, decides its samples
         progress: called with the number of instances solved since the last call
+
+    Raises ValueError naming an instance that the policy or the problem cannot deal with.
     """
     count = len(benchmark.names)
     keys = fold(seed, "evaluation", torch.arange(count))
     parts: dict[int, tuple[Tensor, Tensor, Tensor, Tensor]] = {}
     evaluations = 0
     start = time.perf_counter()
-    for chunk, solutions in pool.map(benchmark.instances, keys, config):
-        parts[chunk.start] = _best(benchmark, chunk, solutions)
-        evaluations += solutions.stats.evaluations
-        progress(chunk.stop - chunk.start)
+    with named(benchmark, keys):
+        for chunk, solutions in pool.map(benchmark.instances, keys, config):
+            parts[chunk.start] = _best(benchmark, chunk, solutions)
+            evaluations += solutions.stats.evaluations
+            progress(chunk.stop - chunk.start)
     seconds = time.perf_counter() - start
     *best, samples = zip(*(parts[first] for first in sorted(parts)), strict=True)
     return Solved(*map(torch.cat, best), _side_by_side(samples), seconds, evaluations)
@@ -91,6 +95,7 @@ def _best(benchmark: Benchmark, chunk: slice, solutions: Solutions) -> tuple[Ten
     batch, per_instance, horizon = solutions.actions.shape
     index = torch.arange(chunk.start, chunk.stop).repeat_interleave(per_instance)
     costs = benchmark.true_cost(index, solutions.actions.reshape(-1, horizon)).view(batch, per_instance)
+    check_costs(benchmark, chunk.start, costs, solutions.valid)
     cost, place = costs.masked_fill(~solutions.valid, math.inf).min(dim=1)
     found = solutions.valid.sum(dim=1)
     # Of an instance without further solutions some places of a round are empty: those found move up.

@@ -8,13 +8,39 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+SUFFIX = ".tmp"  # of what a killed process may leave behind
+
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A binary file to write to, which takes the name `path` once it is complete and on the disk."""
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    """A binary file to write to, which takes the name `path` once it is complete and on the disk.
+
+    If it cannot be completed, what is there under that name stays, and OSError names the file.
+    """
+    temporary = path.with_name(path.name + SUFFIX)
+    with named(path):
+        try:
+            with open(temporary, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+
+
+@contextlib.contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Errors of the system with the name of the file, which those of a full disk lack."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, f"cannot write: {error.strerror or error}", str(path)) from None
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete what killed processes have left half-written in a folder."""
+    for path in folder.glob(f"*{SUFFIX}"):
+        path.unlink()

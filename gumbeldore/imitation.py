@@ -18,10 +18,12 @@ from gumbeldore.settings import TrainSettings
 from gumbeldore.stopping import Progress, Stop
 from gumbeldore.trainers import ALONE, Alone, Member
 
+CHECK_EVERY = 50  # steps between two looks at the numbers on the device, for each of which the CPU waits
+
 
 class Fitted(NamedTuple):
     complete: bool
-    batches: int
+    batches: int  # skipped ones included
     metrics: dict[str, float]
 
 
@@ -36,13 +38,18 @@ def fit(
     stop: Stop = lambda: False,
     trainers: Alone | Member = ALONE,
 ) -> Fitted:
-    """One epoch of imitation, unless stopped before its last batch. Raises ValueError on a NaN loss."""
+    """One epoch of imitation, unless stopped before its last batch.
+
+    A step is bad if its loss or its gradient is not finite. Raises ValueError with the number of the first one, at most
+    CHECK_EVERY steps later, unless settings.skip_bad_steps; with it, only if there was no other step.
+    """
     rate = learning_rate(settings, learner.epoch)
     scale_rates(learner.optimizer, rate / settings.learning_rate)
     learner.policy.train()
     network = trainers.replicate(Imitation(problem, learner.policy, precision))
     share = trainers.share(settings.batch_size)
     losses, norms, hits = [], [], []
+    done = skipped = 0
     for index in range(settings.batches_per_epoch):
         progress("training", index, settings.batches_per_epoch)
         if trainers.agree(stop()):
@@ -54,20 +61,51 @@ def fit(
         logits, further = network(instance, state, rest)
         loss = F.cross_entropy(logits, target)
         learner.optimizer.zero_grad(set_to_none=True)
-        (loss + further).backward()
-        norms.append(nn.utils.clip_grad_norm_(learner.policy.parameters(), settings.gradient_clip))
+        _spoiled(loss + further).backward()
+        norm = nn.utils.clip_grad_norm_(learner.policy.parameters(), settings.gradient_clip)
+        done += 1
+        if settings.skip_bad_steps and not norm.isfinite():  # a wait for the device, so only on demand
+            skipped += 1
+            continue
         learner.optimizer.step()
         learner.average(settings.averaging, learner.totals["batches"] + index)
+        norms.append(norm)
         losses.append(loss.detach())
         hits.append((logits.argmax(dim=1) == target).float().mean())
-    complete = len(losses) == settings.batches_per_epoch
+        if len(norms) % CHECK_EVERY == 0:
+            _refuse_bad_steps(trainers, learner.epoch, losses, norms, skipped)
+    _refuse_bad_steps(trainers, learner.epoch, losses, norms, skipped)
     means = [math.nan] * 3
     if losses:
         means = trainers.mean(torch.stack([torch.stack(values).mean() for values in (losses, norms, hits)])).tolist()
-    if losses and not math.isfinite(means[0]):
-        raise ValueError(f"the loss became {means[0]} in epoch {learner.epoch + 1}; the last checkpoint is intact")
     names = ("training/loss", "training/gradient_norm", "training/accuracy")
-    return Fitted(complete, len(losses), {**dict(zip(names, means, strict=True)), "training/learning_rate": rate})
+    metrics = {**dict(zip(names, means, strict=True)), "training/learning_rate": rate}
+    if settings.skip_bad_steps:
+        metrics["training/skipped_steps"] = skipped
+    return Fitted(done == settings.batches_per_epoch, done, metrics)
+
+
+def _spoiled(loss: Tensor) -> Tensor:
+    """The loss, but a gradient of NaN if it is not finite: an infinite one may have a finite gradient.
+
+    So the norm of the gradient tells good steps from bad ones, to all processes that average it.
+    """
+    return loss * torch.where(loss.detach().isfinite(), 1.0, math.nan)
+
+
+def _refuse_bad_steps(
+    trainers: Alone | Member, epoch: int, losses: list[Tensor], norms: list[Tensor], skipped: int
+) -> None:
+    """Raises ValueError for the first step whose gradient's norm is not finite, or if all were skipped."""
+    if trainers.rank > 0:
+        return  # the first process speaks for all, and ends the others
+    if skipped and not norms:
+        raise ValueError(f"all {skipped} steps of epoch {epoch + 1} were skipped: no loss and gradient was finite")
+    bad = (~torch.stack(norms).isfinite()).nonzero() if norms else []
+    if len(bad):
+        step = int(bad[0])
+        values = f"the loss is {losses[step].item()}, the norm of its gradient {norms[step].item()}"
+        raise ValueError(f"step {step + 1} of epoch {epoch + 1} cannot be learnt from: {values}")
 
 
 class Imitation(nn.Module):

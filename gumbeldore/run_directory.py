@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gumbeldore.files import replacing
+from gumbeldore.files import named, remove_leftovers, replacing
 
 
 class RunDirectory:
-    """Paths and files of a run; nothing of another run is ever overwritten."""
+    """Paths and files of a run; nothing of another run is ever overwritten.
+
+    Only one process can have it at a time, until the `with` block of the directory ends or the process does.
+    """
 
     def __init__(self, path: Path):
         self.path = path
@@ -20,6 +26,28 @@ class RunDirectory:
         self.tensorboard = path / "tensorboard"
         self.last = path / "checkpoints" / "last.pt"
         self.best = path / "checkpoints" / "best.pt"
+        self._lock = path / "lock"
+        with named(self._lock):
+            self._locked = open(self._lock, "ab")
+        try:
+            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system lets go of it with the process
+        except BlockingIOError:
+            self._locked.close()
+            raise ValueError(f"{path} is in use by another run; wait for its end, or choose another run_dir") from None
+
+    def __enter__(self) -> RunDirectory:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._locked.close()
+
+    @contextlib.contextmanager
+    def outlives(self) -> Iterator[None]:
+        """What ends the training says where it can be continued from."""
+        try:
+            yield
+        except (ValueError, OSError) as error:
+            raise ValueError(f"{error}; {self.last} is intact, resume={self.path} goes on from it") from error
 
     @classmethod
     def create(cls, path: Path, unique: bool, config: str) -> RunDirectory:
@@ -30,34 +58,36 @@ class RunDirectory:
         candidate, number = path, 1
         while True:
             try:
-                candidate.mkdir(parents=True, exist_ok=False)
+                candidate.mkdir(parents=True)
                 break
             except FileExistsError:
-                if candidate.is_dir() and not any(candidate.iterdir()):
+                if candidate.is_dir() and not any(candidate.iterdir()) and not unique:
                     break
                 if not unique:
-                    raise ValueError(
-                        f"run_dir={path} is not empty; choose another, or continue it with resume={path}"
-                    ) from None
-                number += 1
-                candidate = path.with_name(f"{path.name}-{number}")
+                    rule = f"run_dir={path} is not empty; choose another, or continue it with resume={path}"
+                    raise ValueError(rule) from None
+            number += 1
+            candidate = path.with_name(f"{path.name}-{number}")
         run = cls(candidate)
         run.last.parent.mkdir()
-        run.config.write_text(config)
+        with replacing(run.config) as file:
+            file.write(config.encode())
         return run
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
         """The directory of an earlier run. Raises ValueError if there is none to continue."""
-        run = cls(path)
-        for file in (run.config, run.last):
+        for file in (path / "config.yaml", path / "checkpoints" / "last.pt"):
             if not file.is_file():
                 raise ValueError(f"resume={path}: there is no {file}")
+        run = cls(path)
+        for folder in (path, run.last.parent, run.dataset):
+            remove_leftovers(folder)
         return run
 
     def append_metrics(self, values: dict[str, Any]) -> None:
         """One line of metrics.jsonl."""
-        with open(self.metrics, "a") as file:
+        with named(self.metrics), open(self.metrics, "a") as file:
             file.write(json.dumps(values) + "\n")
 
     def forget_metrics_after(self, epoch: int) -> None:

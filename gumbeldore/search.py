@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore import trie as tries
-from gumbeldore.beam import Count, Leaves, Perturb, Roots, sample_round
+from gumbeldore.beam import Count, Leaves, Perturb, Roots, check_instances, sample_round
 from gumbeldore.gumbel import gumbel_with_maximum
 from gumbeldore.interfaces import Policy, Problem, batch_size, take
 from gumbeldore.seeding import fold, gumbel_noise
@@ -112,8 +112,8 @@ def search(
         generator: source of one random key per instance, drawn in their order
         keys: instead of a generator, the keys [B] int64 themselves: an instance's result depends on its own alone
 
-    Raises ValueError without instances, if not exactly one of generator and keys is given to a stochastic search,
-    or if the policy gives no usable probabilities.
+    Raises ValueError without instances, or if not exactly one of generator and keys is given to a stochastic search,
+    and InstanceError if the policy gives no usable probabilities or the problem no finite cost.
     """
     batch = batch_size(instances)
     if batch == 0:
@@ -126,7 +126,7 @@ def search(
         keys = keys if generator is None else keys.random_(generator=generator)
     elif generator is not None:
         raise ValueError("give a generator or keys, not both")
-    keys = keys.to(device)
+    keys = given = keys.to(device)
     copies = config.beam_width if config.replacement else 1  # independent samples are beams of width 1
     if copies > 1:
         rows = torch.arange(batch, device=device).repeat_interleave(copies)
@@ -136,7 +136,7 @@ def search(
     was_training = policy.training
     policy.eval()
     try:
-        rounds, trie, count = _run_rounds(problem, policy, instances, config, keys, batch)
+        rounds, trie, count = _run_rounds(problem, policy, instances, config, keys, given)
     finally:
         policy.train(was_training)
     stats = SearchStats(
@@ -151,12 +151,16 @@ def search(
 
 
 def _run_rounds(
-    problem: Problem, policy: Policy, instances: Any, config: SearchConfig, keys: Tensor, budgets: int
+    problem: Problem, policy: Policy, instances: Any, config: SearchConfig, keys: Tensor, given: Tensor
 ) -> tuple[list[tuple[Leaves, Tensor]], tries.Trie, Count]:
-    """Round after round until the last one, the deadline or the end of all instances."""
+    """Round after round until the last one, the deadline or the end of all instances.
+
+    Arguments:
+        keys, given: of the copies [B] that are searched, and of the instances [b] they are copies of
+    """
     width = 1 if config.replacement else config.beam_width
-    roots = _plant(problem, policy, instances, width, batch_size(instances) // budgets)
-    deadline = None if config.time_limit is None else time.monotonic() + budgets * config.time_limit
+    roots = _plant(problem, policy, instances, width, given)
+    deadline = None if config.time_limit is None else time.monotonic() + len(given) * config.time_limit
     slots = config.num_rounds * width
     reread = config.num_rounds > 1 or deadline is not None
     dtype = _log_prob_dtype(policy)
@@ -170,6 +174,9 @@ def _run_rounds(
         perturb, root_gumbel = _most_likely(keys) if deterministic else _gumbel(keys, round_, config, roots)
         leaves, count = sample_round(roots, trie, round_ * width, perturb, root_gumbel, nucleus_of(config, round_))
         cost = problem.cost(roots.instance, leaves.actions.flatten(0, 1)).double().view(roots.batch, width)
+        check_instances(
+            roots, (leaves.valid & ~cost.isfinite()).any(dim=1), "the cost of a solution is NaN or infinite"
+        )
         rounds.append((leaves, cost))
         total = Count(*(a + b for a, b in zip(total, count, strict=True)))
         if time.monotonic() >= deadline if deadline else round_ + 1 >= config.num_rounds:
@@ -181,7 +188,7 @@ def _run_rounds(
     return rounds, trie, total
 
 
-def _plant(problem: Problem, policy: Policy, instances: Any, width: int, copies: int = 1) -> Roots:
+def _plant(problem: Problem, policy: Policy, instances: Any, width: int, keys: Tensor) -> Roots:
     batch = batch_size(instances)
     rows = torch.arange(batch, device=instances[0].device).repeat_interleave(width)
     instance = take(instances, rows)
@@ -191,7 +198,8 @@ def _plant(problem: Problem, policy: Policy, instances: Any, width: int, copies:
         instance=instance,
         context=policy.encode(instances),
         state=problem.reset(instance),
-        origin=torch.arange(batch, device=rows.device) // copies,
+        origin=torch.arange(batch, device=rows.device) // (batch // len(keys)),
+        keys=keys,
         batch=batch,
         width=width,
         horizon=problem.horizon(instances),

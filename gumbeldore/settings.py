@@ -68,10 +68,11 @@ class TrainSettings(Checked):
     forget: bool  # all experts when the best policy has improved [GD, algorithm 1]; False: only those beyond capacity
     dataset_capacity: int | None = at_least(1, optional=True)  # instances; null: no limit
     validation_instances: int = at_least(1)
+    skip_bad_steps: bool  # whose loss or gradient is not finite; False: the run ends there
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("forget", "greedy_too"):
+        for name in ("forget", "greedy_too", "skip_bad_steps"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"train.{name} must be true or false, got {getattr(self, name)!r}")
         if self.averaging >= 1:

@@ -32,6 +32,8 @@ Fit = Callable[..., Any]
 class Alone:
     """One process trains."""
 
+    rank = 0
+
     def begin(self, learner: Learner) -> None:
         pass
 

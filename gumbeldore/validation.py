@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore import methods
+from gumbeldore.faults import check_costs, named
 from gumbeldore.interfaces import Benchmark, Problem, take
 from gumbeldore.seeding import generator
 from gumbeldore.stopping import Progress
@@ -28,12 +29,18 @@ def validation_set(problem: Problem, n: int, seed: int) -> Benchmark:
 
 
 def validate(pool: SearchPool, validation: Benchmark, progress: Progress) -> tuple[float, float]:
-    """Mean true cost of the pool's policy, greedily, and its mean gap where there are references (or NaN)."""
+    """Mean true cost of the pool's policy, greedily, and its mean gap where there are references (or NaN).
+
+    Raises ValueError naming an instance that the policy or the problem cannot deal with.
+    """
     count = len(validation.names)
+    keys = torch.arange(count)  # a greedy search draws nothing: they only tell instances apart
     costs = torch.empty(count, dtype=torch.float64)
     done = 0
-    for chunk, solutions in pool.map(validation.instances, torch.zeros(count, dtype=torch.int64), methods.greedy()):
-        costs[chunk] = validation.true_cost(torch.arange(chunk.start, chunk.stop), solutions.actions[:, 0])
-        done += chunk.stop - chunk.start
-        progress("validation", done, count)
+    with named(validation, keys):
+        for chunk, solutions in pool.map(validation.instances, keys, methods.greedy()):
+            costs[chunk] = validation.true_cost(torch.arange(chunk.start, chunk.stop), solutions.actions[:, 0])
+            check_costs(validation, chunk.start, costs[chunk, None], solutions.valid)
+            done += chunk.stop - chunk.start
+            progress("validation", done, count)
     return costs.mean().item(), (costs / validation.references - 1).nanmean().item()

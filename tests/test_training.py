@@ -50,6 +50,7 @@ SIZES = {
     "forget": True,
     "dataset_capacity": None,
     "validation_instances": 40,
+    "skip_bad_steps": False,
 }
 SEARCH = methods.gumbeldore(4, 2, 0.3)
 

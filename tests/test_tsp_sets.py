@@ -284,5 +284,5 @@ def test_damaged_npz_are_refused(tmp_path):
             load_tsp(str(path), None)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("coords", b"no array")
-    with pytest.raises(ValueError, match=r"bad\.npz is not a readable .*: it holds something other than arrays"):
+    with pytest.raises(ValueError, match=r"bad\.npz is not a readable .*: the magic string is not correct"):
         load_tsp(str(path), None)

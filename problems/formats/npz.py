@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from gumbeldore.arrays import check_sizes
+
 
 def read_npz(path: Path, required: set[str], optional: set[str]) -> dict[str, np.ndarray]:
     """The arrays of a file that holds all of `required`, any of `optional` and no others.
@@ -13,12 +15,11 @@ def read_npz(path: Path, required: set[str], optional: set[str]) -> dict[str, np
     Raises ValueError that names the file for a damaged archive, pickled objects, and missing or unknown arrays.
     """
     try:
+        check_sizes(path)
         with np.load(path, allow_pickle=False) as file:
             names = set(file.files)
             fits = required <= names <= required | optional
             arrays = {name: file[name] for name in names if fits}  # unknown arrays take no memory
-        if not all(isinstance(array, np.ndarray) for array in arrays.values()):
-            raise ValueError("it holds something other than arrays")  # numpy gives the bytes of other members
     except Exception as error:  # a damaged archive can fail in any part of zipfile, zlib or numpy
         raise ValueError(f"{path} is not a readable .npz file without pickled objects: {error}") from error
     if not fits:

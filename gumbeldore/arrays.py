@@ -1,0 +1,33 @@
+"""Arrays of files that come from anywhere: what they claim is checked before any memory is taken for it."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from pathlib import Path
+
+from numpy.lib import format as npy
+
+SMALL = 2**28  # bytes that any `.npz` may hold ...
+EXPANSION = 20  # ... and larger ones at most so many per byte of the file: whole numbers shrink by 8, zeros by 1000
+
+
+def check_sizes(path: Path) -> None:
+    """Raises ValueError, or what zipfile raises of a damaged archive, unless every array of a `.npz` is as large as
+    its header says, and all together are not much larger than the file.
+    """
+    largest = max(SMALL, EXPANSION * path.stat().st_size)
+    with zipfile.ZipFile(path) as archive:
+        claimed = sum(member.file_size for member in archive.infolist())
+        if claimed > largest:
+            raise ValueError(f"it claims to hold {claimed} bytes, a file of its size may hold {largest}")
+        for member in archive.infolist():
+            with archive.open(member) as file:
+                readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+                version = npy.read_magic(file)
+                if version not in readers:
+                    raise ValueError(f"{member.filename} has the version {version} of .npy, supported are 1.0 and 2.0")
+                shape, _, dtype = readers[version](file)
+                size = member.file_size - file.tell()
+            if math.prod(shape) * dtype.itemsize != size and not dtype.hasobject:  # objects are refused by numpy
+                raise ValueError(f"{member.filename} claims {dtype} {list(shape)}, but holds {size} bytes")

@@ -1,0 +1,57 @@
+"""Instances that cannot be solved: found row by row, reported by their names."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark
+
+
+class InstanceError(ValueError):
+    """What is wrong with one instance of a search.
+
+    Arguments:
+        index: of the instance in the batch that was searched
+        key: its random key, by which whoever gave the keys knows it, however the instances were batched
+        rule: what is wrong
+    """
+
+    def __init__(self, index: int, key: int, rule: str):
+        super().__init__(index, key, rule)
+        self.index, self.key, self.rule = index, key, rule
+
+    def __str__(self) -> str:
+        return f"instance {self.index} of the batch: {self.rule}"
+
+
+def refuse(wrong: Tensor, keys: Tensor, rule: str) -> None:
+    """Raises InstanceError for the first of the instances `wrong` [b], if there is one; waits for the device."""
+    if wrong.any():
+        index = int(wrong.nonzero()[0])
+        raise InstanceError(index, int(keys[index]), rule)
+
+
+@contextlib.contextmanager
+def named(benchmark: Benchmark, keys: Tensor) -> Iterator[None]:
+    """Errors of instances by their names in the benchmark, which were searched with the keys [n]."""
+    try:
+        yield
+    except InstanceError as error:
+        name = benchmark.names[int((keys == error.key).nonzero()[0])]
+        raise ValueError(f"instance {name}: {error.rule}") from None
+
+
+def check_costs(benchmark: Benchmark, first: int, costs: Tensor, valid: Tensor) -> None:
+    """Raises ValueError naming an instance of which a valid solution's true cost is not a number.
+
+    Arguments:
+        first: place of the first of the instances in the benchmark
+        costs, valid: [b, L]
+    """
+    wrong = valid & ~costs.isfinite()
+    if wrong.any():
+        row, place = wrong.nonzero()[0].tolist()
+        raise ValueError(f"instance {benchmark.names[first + row]}: a solution costs {costs[row, place]}")

@@ -1,0 +1,263 @@
+"""NaN and infinity: a bad step of training ends the run or is skipped, a bad instance is named."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from contextlib import nullcontext
+
+import pytest
+import torch
+from torch import nn
+
+import train
+from gumbeldore import imitation, methods
+from gumbeldore.dataset import PseudoExperts
+from gumbeldore.evaluation import solve
+from gumbeldore.faults import InstanceError
+from gumbeldore.imitation import fit
+from gumbeldore.interfaces import Benchmark
+from gumbeldore.learner import Learner
+from gumbeldore.optimizer import optimizer_of
+from gumbeldore.search import search
+from gumbeldore.seeding import generator
+from gumbeldore.settings import TrainSettings
+from gumbeldore.trainers import Task, Trainers
+from gumbeldore.validation import validate, validation_set
+from gumbeldore.workers import SearchPool
+from models.bq import BQ
+from problems.tsp import TSP
+from problems.tsp_types import Instance
+from tests.test_commands import typed
+from tests.test_training import SIZES, experts
+from tests.trees import TablePolicy, TreeProblem
+
+CPU = torch.device("cpu")
+MATRICES = {"matrix_learning_rate": 0.02, "averaging": 0.9}  # Muon, too, and the running average
+
+
+class Faulty(BQ):
+    """A network that is NaN on all rows if one of them is not a number."""
+
+    def forward(self, context, state):
+        poison = torch.where(context.coords.isnan().any(), math.nan, 1.0)
+        return super().forward(context._replace(coords=context.coords.nan_to_num()), state) * poison
+
+
+class Draws(PseudoExperts):
+    """The batches of a dataset, of which those in `bad` are spoiled and those in `left_out` are not drawn at all."""
+
+    bad: tuple[int, ...] = ()
+    left_out: tuple[int, ...] = ()
+
+    def batch(self, problem, size, generator):
+        self.drawn = getattr(self, "drawn", -1) + 1
+        example = super().batch(problem, size, generator)
+        if self.drawn in self.left_out:
+            return self.batch(problem, size, generator)
+        if self.drawn in self.bad:
+            example = spoiled(example)
+        return example
+
+
+def spoiled(example):
+    coords = example.instance.coords.clone()
+    coords[-1] = math.nan  # one row, the last: with two trainers it is the second's
+    return example._replace(instance=Instance(coords))
+
+
+def new_learner(bad=(), left_out=(), folder=None, **sizes):
+    settings = TrainSettings(**{**SIZES, "batches_per_epoch": 12, **MATRICES, **sizes})
+    torch.manual_seed(0)
+    policy = Faulty(width=16, layers=1, heads=2, feedforward=32, own_frame=False, successor_loss=0)
+    dataset = Draws(folder)
+    dataset.bad, dataset.left_out = bad, left_out
+    dataset.add("epoch_1", *experts(10, 6))
+    averaged = copy.deepcopy(policy)
+    return Learner(policy, copy.deepcopy(policy), optimizer_of(policy, settings), dataset, averaged), settings
+
+
+def fitted(learner, settings, trainers=imitation.ALONE):
+    return fit(TSP(6), learner, settings, generator(5, "batches", 0), CPU, "float32", trainers=trainers)
+
+
+def tensors_of(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (dict, list)):
+        return [x for part in (value.values() if isinstance(value, dict) else value) for x in tensors_of(part)]
+    return []
+
+
+@pytest.mark.parametrize("bad", [(3,), (60,), (0, 3)])
+def test_a_bad_step_ends_the_epoch_with_its_number(bad):
+    learner, settings = new_learner(bad, batches_per_epoch=70)
+    with pytest.raises(ValueError, match=f"^step {bad[0] + 1} of epoch 1 cannot be learnt from: the loss is nan"):
+        fitted(learner, settings)
+    assert learner.dataset.drawn < bad[0] + imitation.CHECK_EVERY  # not at the end of the epoch
+
+
+def test_a_skipped_step_leaves_no_trace():
+    """Weights, their average and the optimizers are those of a training that never saw the bad batches."""
+    skipping, settings = new_learner(bad=(2, 7), skip_bad_steps=True)
+    metrics = fitted(skipping, settings)
+    assert (metrics.complete, metrics.batches, metrics.metrics["training/skipped_steps"]) == (True, 12, 2)
+    assert all(math.isfinite(value) for value in metrics.metrics.values())
+    never, settings = new_learner(left_out=(2, 7), batches_per_epoch=10)
+    steps = iter([i for i in range(12) if i not in (2, 7)])  # the average counts the steps of both alike
+    average, never.average = never.average, lambda keep, step: average(keep, next(steps))
+    fitted(never, settings)
+    for name in ("policy", "averaged", "optimizer"):
+        ours, theirs = (tensors_of(learner.state_dict()[name]) for learner in (skipping, never))
+        assert len(ours) == len(theirs) > 5 and all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True)), name
+
+
+def test_an_epoch_of_bad_steps_alone_ends_also_when_they_are_skipped():
+    learner, settings = new_learner(bad=range(12), skip_bad_steps=True)
+    with pytest.raises(ValueError, match="all 12 steps of epoch 1 were skipped"):
+        fitted(learner, settings)
+
+
+def test_an_infinite_loss_with_a_finite_gradient_is_bad():
+    """An expert's decision that the mask forbids: the derivative of its cross-entropy is softmax - 1, the loss inf."""
+
+    class Forbids(TSP):
+        def mask(self, instance, state):
+            return super().mask(instance, state).index_fill(1, torch.tensor([3]), False)
+
+    learner, settings = new_learner()
+    with pytest.raises(ValueError, match="the loss is inf"):
+        fit(Forbids(6), learner, settings, generator(5, "batches", 0), CPU, "float32")
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_processes_that_train_together_agree_on_bad_steps(skip, tmp_path):
+    """The bad row is the second process's; both skip the step, or the first ends both with the cause."""
+    sizes = {"batches_per_epoch": 6, "learning_rate": 1e-9, "final_learning_rate": 1e-9, "matrix_learning_rate": None}
+    learner, settings = new_learner(folder=tmp_path, skip_bad_steps=skip, **sizes)
+    task = Task(TSP(6), learner.policy, settings, 5, "float32", ["cpu", "cpu"], tmp_path, Instance, fit_with_bad_row)
+    ends = nullcontext() if skip else pytest.raises(ValueError, match="step 3 of epoch 1 cannot be learnt from")
+    with ends, Trainers(task) as trainers:
+        trainers.begin(learner)
+        arguments = (TSP(6), learner, settings, generator(5, "batches", 0), CPU, "float32")
+        found = fit_with_bad_row(*arguments, trainers=trainers)
+    if skip:
+        alone = fitted(*new_learner(bad=(2,), skip_bad_steps=True, **sizes))
+        assert found.metrics["training/skipped_steps"] == 1
+        assert found.metrics == pytest.approx(alone.metrics, rel=1e-4)
+
+
+def fit_with_bad_row(problem, learner, *arguments, **options):
+    """In every process: the third batch is spoiled."""
+    original, drawn = learner.dataset.batch, []
+
+    def batch(*given):
+        drawn.append(None)
+        example = original(*given)
+        return spoiled(example) if len(drawn) == 3 else example
+
+    learner.dataset.batch = batch
+    return fit(problem, learner, *arguments, **options)
+
+
+def test_the_run_names_its_checkpoint_and_can_go_on_without_the_step(tmp_path, monkeypatch):
+    words = [
+        "debug=fast",
+        "problem.num_nodes=6",
+        "model.layers=1",
+        "model.width=16",
+        "precision=float32",
+        "run_dir=run",
+    ]
+    original, drawn = PseudoExperts.batch, []
+
+    def batch(self, *arguments):
+        drawn.append(None)
+        example = original(self, *arguments)
+        return spoiled(example) if len(drawn) == 6 else example
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PseudoExperts, "batch", batch)
+        result = typed(train, *words, cwd=tmp_path)
+        assert result.returncode == 2 and len(result.stderr.splitlines()) == 1
+        assert "step 2 of epoch 2 cannot be learnt from: the loss is nan" in result.stderr
+        assert "run/checkpoints/last.pt is intact, resume=run goes on from it" in result.stderr
+        del drawn[4:]  # the second epoch begins again, with the bad batch at the same place
+        resumed = typed(train, "resume=run", "train.skip_bad_steps=true", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [1, 2] and lines[1]["training/skipped_steps"] == 1
+
+
+# ---- instances
+
+
+PROBLEM, POLICY = TreeProblem(), TablePolicy()
+EVERY = [methods.greedy(), methods.sampling(3), methods.wor(2, 2), methods.gumbeldore(2, 2, 1.0)]
+
+
+def trees(n=5):
+    return PROBLEM.generate(n, torch.Generator().manual_seed(1))
+
+
+def damaged(what, instance):
+    """Trees of which one cannot be solved."""
+    found = trees()
+    if what == "logits":
+        found.logits[instance, 0] = math.nan
+    elif what == "all forbidden":
+        found.logits[instance, 0] = -math.inf
+    elif what == "mask":
+        found.legal[instance, 1:] = False
+    else:
+        found.outcome[instance] = {"nan cost": math.nan, "infinite cost": -math.inf}[what]
+    return found
+
+
+WRONG = ["logits", "all forbidden", "mask", "nan cost", "infinite cost"]
+
+
+@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("config", EVERY, ids=["greedy", "sampling", "wor", "gumbeldore"])
+def test_a_search_names_the_instance_it_cannot_solve(what, config):
+    keys = torch.arange(100, 105)
+    rule = "cost of a solution" if "cost" in what else "logits are NaN, .inf or all -inf .* mask"
+    with pytest.raises(InstanceError, match=f"^instance 3 of the batch: .*{rule}") as caught:
+        search(PROBLEM, POLICY, damaged(what, 3), config, keys=keys)
+    assert (caught.value.index, caught.value.key) == (3, 103)
+
+
+def benchmark(instances, factor=1.0):
+    def true_cost(index, actions):
+        return factor * PROBLEM.cost(type(instances)(*(field[index] for field in instances)), actions).double()
+
+    unknown = torch.full((5,), math.nan, dtype=torch.float64)
+    return Benchmark([f"tree-{i}" for i in range(5)], instances, None, true_cost, unknown, [""] * 5)
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_an_evaluation_names_the_instance(what):
+    """In whatever chunk it comes."""
+    pool = SearchPool(PROBLEM, POLICY, chunk_rows=2)
+    with pytest.raises(ValueError, match="^instance tree-3: "):
+        solve(pool, benchmark(damaged(what, 3)), methods.greedy(), seed=0)
+    with pytest.raises(ValueError, match="^instance tree-3: "):
+        validate(pool, benchmark(damaged(what, 3)), lambda *_: None)
+
+
+def test_a_true_cost_that_is_no_number_names_the_instance():
+    whole = benchmark(trees())
+    spoilt = whole._replace(true_cost=lambda i, a: whole.true_cost(i, a).masked_fill(i == 2, math.nan))
+    pool = SearchPool(PROBLEM, POLICY, chunk_rows=2)
+    with pytest.raises(ValueError, match="^instance tree-2: a solution costs nan"):
+        solve(pool, spoilt, methods.wor(2), seed=0)
+    with pytest.raises(ValueError, match="^instance tree-2: a solution costs nan"):
+        validate(pool, spoilt, lambda *_: None)
+
+
+def test_ruined_weights_do_not_pass_validation():
+    policy = BQ(width=16, layers=1, heads=2, feedforward=32, own_frame=False, successor_loss=0)
+    nn.init.constant_(next(policy.parameters()), math.nan)
+    with pytest.raises(ValueError, match="^instance kool/tsp6-val/0: the policy's logits are NaN"):
+        validate(SearchPool(TSP(6), policy), validation_set(TSP(6), 4, seed=0), lambda *_: None)
