@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -30,9 +32,15 @@ from gumbeldore.stopping import Stopper
 from gumbeldore.terminal import Terminal, hardware
 from gumbeldore.trainers import ALONE, Alone, Task, Trainers
 from gumbeldore.validation import validation_set
-from gumbeldore.workers import SearchPool, resolve_device, resolve_trainers, resolve_workers
+from gumbeldore.workers import SearchPool, WorkerError, resolve_device, resolve_trainers, resolve_workers
 
-RESUMABLE = ("resume", "time_limit", "workers", "images_every")  # a continued run may change these: no result does
+RESUMABLE = (
+    "resume",
+    "time_limit",
+    "workers",
+    "images_every",
+    "ray.address",
+)  # a continued run may change these: no result does
 
 
 class Setup(NamedTuple):
@@ -75,7 +83,8 @@ def train(cfg: DictConfig) -> dict[str, float]:
     )
     metrics: dict[str, float] = {}
     trainers = start_trainers(setup, directory)
-    with pool, trainers, Dashboard(directory.tensorboard, learner.epoch) as dashboard, Terminal() as terminal, stopper:
+    dashboard = Dashboard(directory.tensorboard, learner.epoch)
+    with resumable(directory), pool, trainers, dashboard, Terminal() as terminal, stopper:
         terminal.say(f"{problem.name} on {hardware(setup.device)}, {setup.precision}, workers={setup.workers}")
         terminal.say(f"writing {directory.path}")
         dashboard.config(config)
@@ -112,6 +121,16 @@ def train(cfg: DictConfig) -> dict[str, float]:
     return metrics
 
 
+@contextmanager
+def resumable(directory: RunDirectory) -> Iterator[None]:
+    """Errors of workers say what is left of the run."""
+    try:
+        yield
+    except WorkerError as error:
+        how = f"the last checkpoint is intact; to continue: python train.py resume={directory.path}"
+        raise WorkerError(f"{error}\n{how}") from error
+
+
 def continued(cfg: DictConfig) -> DictConfig:
     """The configuration of the run to continue; ValueError if more is asked of it than it can change."""
     overrides = HydraConfig.get().overrides.task
@@ -121,7 +140,7 @@ def continued(cfg: DictConfig) -> DictConfig:
     saved = OmegaConf.load(RunDirectory.open(Path(cfg.resume)).config)
     for word in overrides:
         key = word.split("=")[0]
-        saved[key] = cfg[key]
+        OmegaConf.update(saved, key, OmegaConf.select(cfg, key))
     return saved
 
 
@@ -143,6 +162,7 @@ def set_up(cfg: DictConfig) -> Setup:
     for name, node in cfg.methods.items():
         if not node._target_.startswith("gumbeldore."):
             raise ValueError(f"training samples with a search, not with search={name}")
+    command.join_cluster(cfg, problem, policy)
     methods = command.build_methods(cfg)
     if cfg.search.time_limit is not None:
         raise ValueError("search.time_limit would make training depend on the machine's speed; set search.num_rounds")
