@@ -19,6 +19,22 @@ class WorkerError(RuntimeError):
     """A worker failed; the message holds its error."""
 
 
+class Actor:
+    """One object of a kind, in a process of its own. It is made for the first job, with which its recipe comes."""
+
+    def __init__(self) -> None:
+        self.one: Any = None
+
+    def work(self, recipe: list, *job: Any) -> Any:
+        """`recipe` holds a reference, of which Ray fetches the value only when asked."""
+        import ray
+
+        if self.one is None:
+            kind, arguments = ray.get(recipe[0])
+            self.one = kind(*arguments)
+        return self.one.work(*job)
+
+
 class Actors:
     """So many actors of a kind. Ray starts one that dies anew, where it finds room; its jobs go to any of them.
 
@@ -32,9 +48,10 @@ class Actors:
     def __init__(self, kind: type, arguments: tuple, count: int, advice: str, options: dict[str, Any]):
         import ray
 
-        actor_class = ray.remote(max_restarts=-1, **options)(kind)
+        actor_class = ray.remote(max_restarts=-1, **options)(Actor)
         self.advice = advice
-        self.living = [actor_class.remote(*arguments) for _ in range(count)]
+        self.recipe = ray.put((kind, arguments))
+        self.living = [actor_class.remote() for _ in range(count)]
         self.unsure: dict[ray.ObjectRef, Any] = {}  # actors that may be dead or starting, by their sign of life
 
     def map(self, count: int, job: Callable[[int], tuple], stop: Stop = lambda: False) -> Iterator[tuple[int, Any]]:
@@ -55,7 +72,7 @@ class Actors:
         while todo or running:
             while todo and (actor := self._with_room(running, len(todo))):
                 number = todo.popleft()
-                running[actor.work.remote(*job(number))] = actor, number
+                running[actor.work.remote([self.recipe], *job(number))] = actor, number
             done, _ = ray.wait([*running, *self.unsure], timeout=GLANCE)
             if stop():
                 raise Stopped
