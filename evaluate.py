@@ -38,6 +38,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
     if cfg.search.step_size is None:
         with checkpoint.blamed(path):
             cfg.search.step_size = trained_with["search"]["step_size"]
+    command.join_cluster(cfg, problem, policy)
     cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), threads=1)
     if HydraConfig.initialized():
         command.check_effect(cfg, HydraConfig.get().overrides.task)

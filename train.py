@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -30,10 +32,10 @@ from gumbeldore.stopping import Stopper
 from gumbeldore.terminal import Terminal, hardware
 from gumbeldore.trainers import ALONE, Alone, Task, Trainers
 from gumbeldore.validation import validation_set
-from gumbeldore.workers import SearchPool, resolve_device, resolve_trainers, resolve_workers
+from gumbeldore.workers import SearchPool, WorkerError, resolve_device, resolve_trainers, resolve_workers
 
 # A continued run may change these: no result does, but for a run that would have ended at a bad step.
-RESUMABLE = ("resume", "time_limit", "workers", "images_every", "train.skip_bad_steps")
+RESUMABLE = ("resume", "time_limit", "workers", "images_every", "ray.address", "train.skip_bad_steps")
 
 
 class Setup(NamedTuple):
@@ -81,8 +83,8 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
     )
     metrics: dict[str, float] = {}
     trainers = start_trainers(setup, directory)
-    board = Dashboard(directory.tensorboard, learner.epoch)
-    with directory.outlives(), pool, trainers, board as dashboard, Terminal() as terminal, stopper:
+    dashboard = Dashboard(directory.tensorboard, learner.epoch)
+    with resumable(directory), pool, trainers, dashboard, Terminal() as terminal, stopper:
         terminal.say(f"{problem.name} on {hardware(setup.device)}, {setup.precision}, workers={setup.workers}")
         terminal.say(f"writing {directory.path}")
         dashboard.config(config)
@@ -117,6 +119,16 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
         dashboard.hparams(command.flat(cfg), learner.outcome())
         terminal.summary(learner, stopper.reason, directory)
     return metrics
+
+
+@contextmanager
+def resumable(directory: RunDirectory) -> Iterator[None]:
+    """What ends the training says where it can be continued from."""
+    try:
+        yield
+    except (ValueError, OSError, WorkerError) as error:
+        kind = WorkerError if isinstance(error, WorkerError) else ValueError
+        raise kind(f"{error}; {directory.last} is intact, resume={directory.path} goes on from it") from error
 
 
 def continued(cfg: DictConfig) -> DictConfig:
@@ -154,6 +166,7 @@ def set_up(cfg: DictConfig) -> Setup:
     for name, node in cfg.methods.items():
         if not node._target_.startswith("gumbeldore."):
             raise ValueError(f"training samples with a search, not with search={name}")
+    command.join_cluster(cfg, problem, policy)
     methods = command.build_methods(cfg)
     if cfg.search.time_limit is not None:
         raise ValueError("search.time_limit would make training depend on the machine's speed; set search.num_rounds")

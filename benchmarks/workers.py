@@ -8,9 +8,10 @@ import time
 import torch
 
 from gumbeldore import methods
+from gumbeldore.cluster import available_cores
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.precision import resolve_precision
-from gumbeldore.workers import SearchPool, available_cores
+from gumbeldore.workers import SearchPool
 from models.bq import BQ
 from problems.tsp import TSP
 

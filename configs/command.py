@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from gumbeldore.workers import WorkerError
+from gumbeldore import cluster
+from gumbeldore.actors import WorkerError
 
 FOLDER = Path(__file__).parent
 SAMPLING = (
@@ -136,6 +138,21 @@ def build_methods(cfg: DictConfig) -> dict[str, Any]:
             cause = error.__cause__ or error
             raise ValueError(f"search={name}: {cause}") from None
     return built
+
+
+def join_cluster(cfg: DictConfig, *objects: Any) -> None:
+    """Join the Ray cluster of ray.address, if one is given, and send it what the objects' classes are made of.
+
+    Raises ValueError if that cannot be done, or nothing would run there.
+    """
+    address = cfg.ray.address
+    if address is None:
+        return
+    if not any([cfg.workers, OmegaConf.select(cfg, "solver.workers")]):
+        raise ValueError(f"ray.address={address} has no effect with workers=0")
+    own = {"gumbeldore", "problems", "models"}
+    packages = own | {type(thing).__module__.partition(".")[0] for thing in objects}
+    cluster.join(str(address), [import_module(name) for name in sorted(packages - {"__main__"})])
 
 
 def flat(cfg: DictConfig) -> dict[str, Any]:

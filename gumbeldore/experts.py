@@ -11,7 +11,7 @@ from gumbeldore import methods
 from gumbeldore.interfaces import batch_size
 from gumbeldore.search import SearchConfig, Solutions
 from gumbeldore.seeding import fold
-from gumbeldore.stopping import Progress, Stop
+from gumbeldore.stopping import Progress, Stop, silent
 from gumbeldore.workers import SearchPool
 
 
@@ -27,7 +27,7 @@ def sample_experts(
     keys: Tensor,
     search: SearchConfig,
     greedy_too: bool = False,
-    progress: Progress = lambda phase, done, total: None,
+    progress: Progress = silent,
     stop: Stop = lambda: False,
 ) -> Experts:
     """The best of the sampled solutions of each instance, and how the sampling went.

@@ -15,7 +15,7 @@ from gumbeldore.learner import Learner
 from gumbeldore.optimizer import scale_rates
 from gumbeldore.precision import autocast
 from gumbeldore.settings import TrainSettings
-from gumbeldore.stopping import Progress, Stop
+from gumbeldore.stopping import Progress, Stop, silent
 from gumbeldore.trainers import ALONE, Alone, Member
 
 CHECK_EVERY = 50  # steps between two looks at the numbers on the device, for each of which the CPU waits
@@ -34,7 +34,7 @@ def fit(
     draws: torch.Generator,
     device: torch.device,
     precision: str,
-    progress: Progress = lambda phase, done, total: None,
+    progress: Progress = silent,
     stop: Stop = lambda: False,
     trainers: Alone | Member = ALONE,
 ) -> Fitted:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +38,6 @@ class RunDirectory:
 
     def __exit__(self, *_) -> None:
         self._locked.close()
-
-    @contextlib.contextmanager
-    def outlives(self) -> Iterator[None]:
-        """What ends the training says where it can be continued from."""
-        try:
-            yield
-        except (ValueError, OSError) as error:
-            raise ValueError(f"{error}; {self.last} is intact, resume={self.path} goes on from it") from error
 
     @classmethod
     def create(cls, path: Path, unique: bool, config: str) -> RunDirectory:

@@ -20,7 +20,7 @@ from gumbeldore.learner import Learner
 from gumbeldore.search import SearchConfig, TopP
 from gumbeldore.seeding import fold, generator
 from gumbeldore.settings import TrainSettings
-from gumbeldore.stopping import Progress, Stop, Stopped
+from gumbeldore.stopping import Progress, Stop, Stopped, silent
 from gumbeldore.trainers import ALONE, Alone, Trainers
 from gumbeldore.validation import validate
 from gumbeldore.workers import SearchPool
@@ -46,7 +46,7 @@ def self_improvement(
     seed: int,
     device: torch.device,
     precision: str,
-    progress: Progress = lambda phase, done, total: None,
+    progress: Progress = silent,
     stop: Stop = lambda: False,
     trainers: Alone | Trainers = ALONE,
 ) -> Iterator[Report]:

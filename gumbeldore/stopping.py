@@ -1,4 +1,4 @@
-"""Asking a run to end cleanly: a time limit, Ctrl-C or a termination signal."""
+"""What a run tells while it works, and how it is asked to end: a time limit, Ctrl-C or a termination signal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from collections.abc import Callable
 
 Stop = Callable[[], bool]  # whether the run should end
 Progress = Callable[[str, int, int], None]  # (phase, done, total)
+
+
+def silent(phase: str, done: int, total: int) -> None:
+    """The progress that nobody listens to."""
 
 
 class Stopped(Exception):

@@ -12,10 +12,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
+from gumbeldore.cluster import available_cores
 from gumbeldore.learner import Learner
 from gumbeldore.run_directory import RunDirectory
 from gumbeldore.self_improvement import Report
-from gumbeldore.workers import available_cores
 
 
 class Rate(ProgressColumn):

@@ -159,7 +159,7 @@ class Trainers(Member):
             process.join()
         super().__exit__(*error)
         if dead:
-            raise WorkerError(f"trainer {dead[0]} of {self.size} died; the last checkpoint is intact") from error[1]
+            raise WorkerError(f"trainer {dead[0]} of {self.size} died") from error[1]
 
 
 def _follow(rank: int, port: int, task: Task) -> None:

@@ -10,22 +10,19 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from gumbeldore import cluster
+from gumbeldore.actors import Actors, WorkerError
 from gumbeldore.interfaces import Problem, batch_size, take, to
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.precision import InPrecision
 from gumbeldore.search import SearchConfig, Solutions, search
 from gumbeldore.stopping import Stopped
-
-
-class WorkerError(RuntimeError):
-    """A worker failed; the message holds its error."""
 
 
 class Worker:
@@ -48,10 +45,30 @@ class Worker:
         self.policy.load_state_dict(weights)
 
     def search(self, instances: Any, keys: Tensor, config: SearchConfig) -> Solutions:
-        with _threads(self.threads):
+        """Raises WorkerError if memory does not suffice."""
+        with _threads(self.threads), _advice_on_memory():
             found = search(self.problem, self.asked, to(instances, self.device), config, keys=keys)
         tensors = (field.cpu() if isinstance(field, Tensor) else field for field in found)
         return Solutions(*tensors)
+
+
+class RemoteWorker(Worker):
+    """A worker as a Ray actor. Weights come with every chunk, so that one that was started anew has them, too."""
+
+    def __init__(self, *arguments: Any):
+        keep_freed_memory()
+        super().__init__(*arguments)
+        self.loaded = ""
+
+    def work(self, weights: list, instances: Any, keys: Tensor, config: SearchConfig) -> Solutions:
+        """`weights` holds a reference to them, of which Ray fetches the value only when asked."""
+        import ray
+
+        (stored,) = weights
+        if stored.hex() != self.loaded:
+            self.load(ray.get(stored))
+            self.loaded = stored.hex()
+        return self.search(instances, keys, config)
 
 
 class SearchPool:
@@ -75,26 +92,25 @@ class SearchPool:
         self.chunk_rows = chunk_rows
         arguments = (problem, copy.deepcopy(policy).cpu(), device, precision, threads)
         self.local = Worker(*arguments) if workers == 0 else None
-        self.actors = [] if workers == 0 else _start_actors(workers, arguments)
+        self.actors = None if workers == 0 else _start_actors(workers, arguments)
+        self.load(policy.state_dict())
 
     def load(self, weights: dict[str, Tensor]) -> None:
-        """Give every worker these weights; they are stored once for all."""
+        """Search with these weights from now on; they are stored once for all workers."""
         if self.local:
             self.local.load(weights)
             return
         import ray
 
-        stored = ray.put({name: tensor.cpu() for name, tensor in weights.items()})
-        with _worker_errors():
-            ray.get([actor.load.remote(stored) for actor in self.actors])
+        self.weights = ray.put({name: tensor.cpu() for name, tensor in weights.items()})
 
     def map(
         self, instances: Any, keys: Tensor, config: SearchConfig, stop: Callable[[], bool] = lambda: False
     ) -> Iterator[tuple[slice, Solutions]]:
         """Search all instances; yields (their indices, their solutions) chunk by chunk, in the order they finish.
 
-        Raises WorkerError with the worker's own error text, and Stopped when `stop()` holds between two chunks or,
-        with actors, while waiting for one.
+        Raises WorkerError, with the worker's own error text if it has one, and Stopped when `stop()` holds between two
+        chunks or, with actors, while waiting for one.
         """
         size = max(1, self.chunk_rows // config.beam_width)
         count = batch_size(instances)
@@ -105,34 +121,20 @@ class SearchPool:
                     raise Stopped
                 yield chunk, self.local.search(take(instances, chunk), keys[chunk], config)
             return
-        from ray.util import ActorPool
+        weights = self.weights
 
-        def submit(actor, chunk: slice):
+        def job(number: int) -> tuple:
             # Cloned, or the whole batch's storage would travel with every chunk.
-            part = type(instances)(*(tensor[chunk].clone() for tensor in instances))
-            return actor.search_chunk.remote(chunk, part, keys[chunk].clone(), config)
+            part = type(instances)(*(tensor[chunks[number]].clone() for tensor in instances))
+            return [weights], part, keys[chunks[number]].clone(), config
 
-        pool = ActorPool(self.actors)
-        for chunk in chunks:
-            pool.submit(submit, chunk)
-        while pool.has_next():
-            if stop():
-                raise Stopped
-            with _worker_errors():
-                try:
-                    found = pool.get_next_unordered(timeout=0.5)
-                except TimeoutError:
-                    continue
-            yield found
+        for number, solutions in self.actors.map(len(chunks), job, stop):
+            yield chunks[number], solutions
 
     def close(self) -> None:
         """End the actors."""
         if self.actors:
-            import ray
-
-            for actor in self.actors:
-                ray.kill(actor)
-            self.actors = []
+            self.actors.close()
 
     def __enter__(self) -> SearchPool:
         return self
@@ -154,15 +156,15 @@ def resolve_device(device: str) -> torch.device:
 
 
 def resolve_workers(workers: int | str, device: torch.device, threads: int) -> int:
-    """The number of Ray actors; 'auto' is one per GPU, or as many as keep all cores busy.
+    """The number of Ray actors; 'auto' is one per GPU, or as many as keep all cores busy: of the cluster, if joined.
 
     On CPUs, actors of one thread sample faster than one process of several, most of all on a machine that is busy
     with other things, where threads wait for each other at the end of every operation (measured, see docs/log.md).
     """
     if workers == "auto":
         if device.type == "cuda":
-            return torch.cuda.device_count() if device.index is None else 0
-        return max(1, available_cores() // threads)
+            return cluster.gpus() if device.index is None else 0
+        return cluster.room(threads)
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 0:
         raise ValueError(f"workers must be 'auto' or an integer of at least 0, got {workers!r}")
     if workers and device.index is not None:
@@ -187,50 +189,12 @@ def resolve_trainers(trainers: int | str, device: torch.device) -> list[str]:
     )
 
 
-def available_cores() -> int:
-    """CPU cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def start_ray(num_cpus: int) -> None:
-    """A Ray of this machine, unless this process has one already; several pools share it and it ends with the process.
-
-    Raises ValueError where Ray is not installed.
-    """
-    try:
-        import ray
-    except ImportError:
-        raise ValueError(f"workers={num_cpus} needs the package ray; install it or use workers=0") from None
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its default only earns a warning
-    if not ray.is_initialized():
-        ray.init(
-            address="local",
-            num_cpus=max(num_cpus, available_cores()),
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="error",
-        )
-
-
-def _start_actors(workers: int, arguments: tuple) -> list:
-    start_ray(workers)
-    import ray
-
-    device = arguments[2]
-
-    class RayWorker(Worker):
-        def __init__(self, *arguments: Any):
-            keep_freed_memory()
-            super().__init__(*arguments)
-
-        def search_chunk(self, chunk: slice, instances: Any, keys: Tensor, config: SearchConfig):
-            return chunk, self.search(instances, keys, config)
-
-    on_gpus = device.startswith("cuda")
-    share = 1 / math.ceil(workers / torch.cuda.device_count()) if on_gpus else 0  # whole actors per GPU
-    actor_class = ray.remote(num_cpus=0, num_gpus=share)(RayWorker)  # as many as were asked for, busy machine or not
-    return [actor_class.remote(*arguments) for _ in range(workers)]
+def _start_actors(workers: int, arguments: tuple) -> Actors:
+    cluster.start_ray(workers)
+    device, threads = arguments[2], arguments[4]
+    share = 1 / math.ceil(workers / cluster.gpus()) if device.startswith("cuda") else 0  # whole actors per GPU
+    advice = "if they ran out of memory, lower chunk_rows"
+    return Actors(RemoteWorker, arguments, workers, advice, cluster.placement(threads, share))
 
 
 @contextlib.contextmanager
@@ -244,12 +208,11 @@ def _threads(count: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _worker_errors() -> Iterator[None]:
-    import ray
-
+def _advice_on_memory() -> Iterator[None]:
     try:
         yield
-    except ray.exceptions.RayTaskError as error:
-        raise WorkerError(f"a worker failed: {error.cause!r}\n{error}") from None
-    except ray.exceptions.RayActorError as error:
-        raise WorkerError(f"a worker died: {error}") from None
+    except (MemoryError, RuntimeError) as error:
+        words = ("out of memory", "allocate memory")  # of torch's allocators, which raise RuntimeErrors
+        if isinstance(error, MemoryError) or any(word in str(error) for word in words):
+            raise WorkerError(f"a search ran out of memory; lower chunk_rows ({error!r})".split("\n")[0]) from None
+        raise

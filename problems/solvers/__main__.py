@@ -45,6 +45,7 @@ def experts(cfg: DictConfig) -> Path:
         check_effect(HydraConfig.get().overrides.task)
     problem = command.build(cfg.problem, "problem", "generate", "cost")
     backend_of(problem.name)
+    command.join_cluster(cfg, problem)
     workers = resolve_workers(run.workers, torch.device("cpu"), threads=1)
     solver = Solver(run.time_limit, workers, run.seed, run.patience)
     out = new_file(run.out)

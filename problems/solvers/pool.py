@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gumbeldore.workers import start_ray
+from gumbeldore import cluster
+from gumbeldore.actors import Actors, WorkerError
 from problems.solvers.answer import Answer, Options, SolverError
 from problems.solvers.backends import Backend
 
@@ -59,32 +60,28 @@ def _here(backend: Backend, originals: Any, indices: list[int], options: Options
         yield index, _attempt(backend, row_of(originals, index), options)
 
 
+class RemoteSolver:
+    """A solver as a Ray actor."""
+
+    def __init__(self, backend: Backend, options: Options):
+        torch.set_num_threads(1)
+        import_module(backend.module)  # now, so that the first instance's time does not include it
+        self.backend, self.options = backend, options
+
+    def work(self, row: Any) -> Answer | str:
+        return _attempt(self.backend, row, self.options)
+
+
 def _on_actors(
     backend: Backend, originals: Any, indices: list[int], options: Options, workers: int
 ) -> Iterator[tuple[int, Answer | str]]:
-    start_ray(workers)
-    import ray
-    from ray.util import ActorPool
-
-    class RaySolver:
-        def __init__(self):
-            torch.set_num_threads(1)
-            import_module(backend.module)  # now, so that the first instance's time does not include it
-
-        def solve(self, index: int, row: Any) -> tuple[int, Answer | str]:
-            return index, _attempt(backend, row, options)
-
-    actor_class = ray.remote(num_cpus=0)(RaySolver)  # as many as were asked for, busy machine or not
-    actors = [actor_class.remote() for _ in range(workers)]
-    pool = ActorPool(actors)
+    cluster.start_ray(workers)
+    advice = "if they ran out of memory, lower the number of workers"
+    actors = Actors(RemoteSolver, (backend, options), workers, advice, cluster.placement(threads=1))
     try:
-        for index in indices:
-            pool.submit(lambda actor, index: actor.solve.remote(index, row_of(originals, index)), index)
-        while pool.has_next():
-            try:
-                yield pool.get_next_unordered()
-            except ray.exceptions.RayError as error:
-                raise SolverError(f"a worker died: {error}") from None
+        for number, answer in actors.map(len(indices), lambda number: (row_of(originals, indices[number]),)):
+            yield indices[number], answer
+    except WorkerError as error:
+        raise SolverError(str(error)) from None
     finally:  # also when the one who asked has stopped listening
-        for actor in actors:
-            ray.kill(actor)
+        actors.close()

@@ -1,0 +1,139 @@
+"""The Ray that workers live on: one of this machine alone, or a cluster that this process joins."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+ADDRESS = re.compile(r"(?:ray://)?(?P<host>[^:/\s]+):(?P<port>\d+)")
+SECONDS_TO_CONNECT = 5
+START = "start one with `ray start --head`, or leave ray.address=null for a Ray of this machine"
+
+_joined: str | None = None  # host:port of the head; one per process, as Ray's connection is
+
+
+def start_ray(num_cpus: int) -> None:
+    """A Ray of this machine, unless this process has one already; several pools share it and it ends with the process.
+
+    Raises ValueError where Ray is not installed.
+    """
+    ray = _ray(f"workers={num_cpus}", "use workers=0")
+    if not ray.is_initialized():
+        ray.init(
+            address="local",
+            num_cpus=max(num_cpus, available_cores()),
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="error",
+        )
+
+
+def join(address: str, modules: list[ModuleType]) -> None:
+    """Connect this process to a cluster for as long as it lives, and send the cluster these modules.
+
+    Arguments:
+        address: host:port or ray://host:port of its head, or auto: the one this machine is a node of
+        modules: packages or single files; Ray sends them to every node that works for this process
+
+    Raises ValueError if there is no such cluster, or it is not one for this process.
+    """
+    global _joined
+    place = ADDRESS.fullmatch(address)
+    if address != "auto" and place is None:
+        raise ValueError(f"ray.address must be null, auto, host:port or ray://host:port, got {address}")
+    ray = _ray(f"ray.address={address}", "leave ray.address=null")
+    if place and not _answers(address):  # Ray would try for minutes
+        raise ValueError(f"ray.address={address}: no Ray cluster answers there; {START}")
+    try:
+        ray.init(
+            address=address,
+            runtime_env={"py_modules": [_source(module) for module in modules]},
+            log_to_driver=False,
+            logging_level="error",
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ValueError(f"ray.address={address}: {' '.join(str(error).split())}; {START}") from None
+    _joined = address if place else ray.get_runtime_context().gcs_address
+
+
+def joined() -> bool:
+    """Whether this process works on a cluster that was there before it."""
+    return _joined is not None
+
+
+def room(threads: int) -> int:
+    """How many workers of so many threads the CPUs have room for: the cluster's, or those this process may use.
+
+    Raises ValueError if no node of the cluster has room for any.
+    """
+    if not joined():
+        return max(1, available_cores() // threads)
+    return _needed(sum(cpus // threads for cpus in _on_nodes("CPU")), f"{threads} CPUs")
+
+
+def gpus() -> int:
+    """How many GPUs the cluster or this machine has. Raises ValueError if no node of the cluster has one."""
+    return _needed(sum(_on_nodes("GPU")), "a GPU") if joined() else torch.cuda.device_count()
+
+
+def placement(threads: int, gpus: float = 0) -> dict[str, Any]:
+    """Options of an actor. A cluster places it where it has room; on one machine there are as many as asked for."""
+    if not joined():
+        return {"num_cpus": 0, "num_gpus": gpus}
+    return {"num_cpus": threads, "num_gpus": gpus, "scheduling_strategy": "SPREAD"}
+
+
+def alive() -> bool:
+    """Whether the head of the Ray of this process still answers."""
+    import ray
+
+    return _answers(_joined or ray.get_runtime_context().gcs_address)
+
+
+def available_cores() -> int:
+    """CPU cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _ray(wanted: str, instead: str) -> ModuleType:
+    try:
+        import ray
+    except ImportError:
+        raise ValueError(f"{wanted} needs the package ray; install it or {instead}") from None
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its default only earns a warning
+    # A process whose cluster is gone is to say so itself; Ray would end it after a minute.
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(10**6))
+    return ray
+
+
+def _answers(address: str) -> bool:
+    place = ADDRESS.fullmatch(address)
+    try:
+        socket.create_connection((place["host"], int(place["port"])), SECONDS_TO_CONNECT).close()
+    except (OSError, OverflowError):  # the latter for a port that cannot be
+        return False
+    return True
+
+
+def _on_nodes(resource: str) -> list[int]:
+    import ray
+
+    return [int(node["Resources"].get(resource, 0)) for node in ray.nodes() if node["Alive"]]
+
+
+def _needed(count: int, what: str) -> int:
+    if not count:
+        raise ValueError(f"no node of the Ray cluster has {what}, as each worker needs")
+    return count
+
+
+def _source(module: ModuleType) -> str:
+    """The folder of a package, or the file of a module."""
+    return str(Path(module.__path__[0] if hasattr(module, "__path__") else module.__file__).resolve())

@@ -1,0 +1,85 @@
+"""Sampling on a Ray cluster: two nodes, with resources of their own, find what one process finds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.clusters import TwoNodes
+
+ROOT = Path(__file__).parent.parent
+
+MINE = """
+import os
+from pathlib import Path
+import gumbeldore
+import ray
+from problems.tsp import TSP
+
+class Mine(TSP):
+    def __init__(self, folder):
+        super().__init__(7)
+        self.folder, self.caller = Path(folder), os.getpid()
+
+    def step(self, instance, state, action):
+        file = self.folder / str(os.getpid())
+        if os.getpid() != self.caller and not file.exists():
+            where = ray.get_runtime_context().get_node_id(), __file__, gumbeldore.__file__
+            file.with_suffix(".new").write_text("|".join(where))
+            file.with_suffix(".new").rename(file)
+        return super().step(instance, state, action)
+"""
+
+CALLER = """
+import sys, torch
+from importlib import import_module
+address, folder, elsewhere = sys.argv[1:]
+sys.path.append(elsewhere)
+import mine
+from gumbeldore import cluster, methods
+from gumbeldore.workers import SearchPool, resolve_workers
+from models.bq import BQ
+
+torch.manual_seed(0)
+problem = mine.Mine(folder)
+policy = BQ(width=16, layers=1, heads=2, feedforward=32, own_frame=False, successor_loss=0)
+cluster.join(address, [import_module(name) for name in ("gumbeldore", "models", "problems", "mine")])
+instances, keys = problem.generate(200, torch.Generator().manual_seed(0)), torch.arange(200)
+
+def found_by(workers, told=lambda: None):
+    with SearchPool(problem, policy, workers, chunk_rows=8) as pool:
+        parts = []
+        for part in pool.map(instances, keys, methods.gumbeldore(4, 2, 0.3)):
+            parts.append(part)
+            told()
+    parts.sort(key=lambda part: part[0].start)
+    assert [chunk.start for chunk, _ in parts] == list(range(0, 200, 2))
+    return [torch.cat([getattr(found, field) for _, found in parts]) for field in ("actions", "costs")]
+
+workers = resolve_workers("auto", torch.device("cpu"), 1)
+there, here = found_by(workers, lambda: print("chunk", flush=True)), found_by(0)
+print("workers", workers, "same", all(torch.equal(a, b) for a, b in zip(there, here)))
+"""
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_two_nodes_find_what_one_process_finds(removed, tmp_path):
+    for name in ("elsewhere", "seen"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "elsewhere/mine.py").write_text(MINE)
+    with TwoNodes() as nodes:
+        command = [sys.executable, "-c", CALLER, nodes.address, str(tmp_path / "seen"), str(tmp_path / "elsewhere")]
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        with subprocess.Popen(command, cwd="/", env=env, stdout=subprocess.PIPE, text=True) as caller:
+            for line in caller.stdout:  # noqa: B007
+                seen = [file.read_text().split("|") for file in (tmp_path / "seen").glob("*[0-9]")]
+                if removed and len(seen) == 2:  # both are at work
+                    nodes.say("remove")
+                    removed = False
+    assert not removed and caller.returncode == 0 and line.split() == ["workers", "2", "same", "True"]
+    assert len({node for node, _, _ in seen}) == 2
+    assert all("py_modules" in file for _, *files in seen for file in files)

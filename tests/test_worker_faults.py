@@ -1,0 +1,181 @@
+"""Workers that die, run out of memory or raise: what is searched again, and what ends a run."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from gumbeldore import methods
+from gumbeldore.workers import SearchPool, WorkerError
+from models.bq import BQ
+from problems.tsp import TSP
+
+ROOT = Path(__file__).parent.parent
+SEARCH = methods.gumbeldore(4, 2, 0.3)
+COUNT = 40
+
+
+def network():
+    torch.manual_seed(0)
+    return BQ(width=16, layers=1, heads=2, feedforward=32, own_frame=False, successor_loss=0)
+
+
+def found_by(problem, workers, policy=None, chunk_rows=12):
+    """The solutions of every instance, however the chunks came back; each exactly once."""
+    with SearchPool(problem, policy or network(), workers, chunk_rows) as pool:
+        return of_all(pool)
+
+
+def of_all(pool):
+    instances = TSP(7).generate(COUNT, torch.Generator().manual_seed(0))
+    chunks = dict((chunk.start, (chunk, found)) for chunk, found in pool.map(instances, torch.arange(COUNT), SEARCH))
+    covered = [row for start in sorted(chunks) for row in range(chunks[start][0].start, chunks[start][0].stop)]
+    assert covered == list(range(COUNT))
+    return [torch.cat([getattr(chunks[start][1], field) for start in sorted(chunks)]) for field in ("actions", "costs")]
+
+
+def same(found, others):
+    return all(torch.equal(a, b) for a, b in zip(found, others, strict=True))
+
+
+class Struck(TSP):
+    """Kills its process in the middle of a chunk, as often as there are files in the folder."""
+
+    def __init__(self, folder, kills):
+        super().__init__(7)
+        self.folder, self.caller = folder, os.getpid()
+        for number in range(kills):
+            (folder / str(number)).touch()
+
+    def step(self, instance, state, action):
+        file = next(self.folder.iterdir(), None)
+        if file is not None and os.getpid() != self.caller:
+            file.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(instance, state, action)
+
+
+def test_the_chunk_of_a_killed_worker_is_searched_again(tmp_path):
+    problem = Struck(tmp_path, kills=2)
+    found = found_by(problem, workers=2)
+    assert list(tmp_path.iterdir()) == [] and same(found, found_by(problem, workers=0))
+
+
+class Known(TSP):
+    """Leaves the ids of the processes it works in."""
+
+    def __init__(self, folder):
+        super().__init__(7)
+        self.folder = folder
+
+    def step(self, instance, state, action):
+        (self.folder / str(os.getpid())).touch()
+        return super().step(instance, state, action)
+
+
+def test_a_worker_killed_between_two_searches_comes_back_with_its_weights(tmp_path):
+    policy, other = network(), network()
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(0.1)
+    with SearchPool(Known(tmp_path), policy, workers=1, chunk_rows=12) as pool:
+        pool.load(other.state_dict())
+        before = of_all(pool)
+        (worker,) = (int(file.name) for file in tmp_path.iterdir())
+        os.kill(worker, signal.SIGKILL)
+        assert same(of_all(pool), before)
+        assert len(list(tmp_path.iterdir())) == 2
+    assert same(before, found_by(TSP(7), 0, other)) and not same(before, found_by(TSP(7), 0, policy))
+
+
+def test_a_chunk_that_kills_every_worker_ends_the_run(tmp_path):
+    with pytest.raises(
+        WorkerError, match="3 workers died of the same work; if they ran out of memory, lower chunk_rows"
+    ):
+        found_by(Struck(tmp_path, kills=100), workers=1)
+    assert len(list(tmp_path.iterdir())) == 97
+
+
+class Greedy(TSP):
+    """Takes a gigabyte where there is less."""
+
+    def step(self, instance, state, action):
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        limits = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, limits[1]))
+        try:
+            torch.ones(2**30, dtype=torch.uint8)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, limits)
+        return super().step(instance, state, action)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_memory_that_does_not_suffice_names_the_setting_to_lower(workers):
+    with pytest.raises(WorkerError, match="^a search ran out of memory; lower chunk_rows") as caught:
+        found_by(Greedy(7), workers)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+class Refuses(TSP):
+    def __setstate__(self, state):
+        raise ZeroDivisionError("no bed for me")
+
+
+def test_a_worker_that_cannot_start_ends_the_run_with_its_text():
+    with pytest.raises(WorkerError, match="no bed for me"):
+        found_by(Refuses(7), workers=2)
+
+
+def test_weights_do_not_pile_up_in_the_object_store():
+    import ray
+
+    policy = BQ(width=128, layers=2, heads=4, feedforward=512, own_frame=False, successor_loss=0)
+    size = 4 * sum(parameter.numel() for parameter in policy.parameters())
+    used = []
+    with SearchPool(TSP(5), policy, workers=2) as pool:
+        instances = TSP(5).generate(2, torch.Generator())
+        for _ in range(50):
+            pool.load(policy.state_dict())
+            list(pool.map(instances, torch.arange(2), methods.greedy()))
+            store = "object_store_memory"
+            used.append(ray.cluster_resources()[store] - ray.available_resources()[store])
+    assert size < used[-1] and max(used) < 4 * size  # what actors start with, the last weights, and those before
+
+
+CALLER = """
+import sys, torch
+from gumbeldore import methods
+from tests.test_worker_faults import SearchPool, Known, Path, network
+problem = Known(Path(sys.argv[1]))
+with SearchPool(problem, network(), workers=2, chunk_rows=4) as pool:
+    while True:
+        list(pool.map(problem.generate(16, torch.Generator()), torch.arange(16), methods.greedy()))
+"""
+
+
+def test_workers_end_with_the_process_that_started_them(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", CALLER, str(tmp_path)], cwd=ROOT) as caller:
+        while len(list(tmp_path.iterdir())) < 2:
+            time.sleep(0.1)
+            assert caller.poll() is None
+        caller.kill()
+    workers = [int(file.name) for file in tmp_path.iterdir()]
+    while any(alive(worker) for worker in workers):
+        time.sleep(0.1)
+
+
+def alive(process):
+    """Whether it runs; one that has ended but was not waited for does not."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except FileNotFoundError:
+        return False
