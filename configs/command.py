@@ -150,9 +150,14 @@ def flat(cfg: DictConfig) -> dict[str, Any]:
     return walk(OmegaConf.to_container(cfg, resolve=True), "")
 
 
+def reads(node: DictConfig) -> set[str]:
+    """The keys of `search` that a method, or several, take their values from."""
+    return set(re.findall(r"\$\{search\.(\w+)\}", str(OmegaConf.to_container(node))))
+
+
 def check_effect(cfg: DictConfig, words: list[str]) -> None:
     """Refuse values that nothing reads: of `search`, of `solver`, of sampling where nothing is sampled (ValueError)."""
-    read = set(re.findall(r"\$\{search\.(\w+)\}", str(OmegaConf.to_container(cfg.methods))))
+    read = reads(cfg.methods)
     for word in words:
         group, _, key = word.split("=")[0].partition(".")
         if group == "search" and key and key not in read:
