@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 
+from configs import reference
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 FENCE = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -86,3 +88,14 @@ def random_gap(times: torch.Tensor, optimum: torch.Tensor, orders: int = 1000) -
 def test_links_lead_somewhere(path):
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", path.read_text()):
         assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_the_reference_of_the_keys_is_that_of_the_configurations():
+    assert page("config") == reference.page(), "python -m configs.reference writes the page anew"
+
+
+def test_every_key_is_explained():
+    rows = re.findall(r"^\| `([\w.]+)` \|.*\| (.*)\|$", page("config").partition("## Search methods")[0], re.MULTILINE)
+    explained = {name for name, meaning in rows if meaning.strip()}
+    assert len(explained) > 60
+    assert {name for name, _ in rows} - explained == {"problem._target_", "model._target_"}
