@@ -132,10 +132,10 @@ def advancing(terminal: Terminal, phase: str, benchmarks: list[Benchmark]) -> It
     yield advance
 
 
-def new_directory(asked: str | None) -> Path:
-    """The folder of the results. Raises ValueError if it holds results already."""
+def new_directory(asked: str | None, file: str = "results.json") -> Path:
+    """The folder of the results. Raises ValueError if it holds results already: `file`."""
     path = Path(asked or Path("evaluations", datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")))
-    if (path / "results.json").exists():
+    if (path / file).exists():
         raise ValueError(f"out_dir={path} holds results already; choose another")
     return path
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hydra.utils import get_class, instantiate
@@ -34,7 +35,8 @@ SAMPLING = (
 def run(task: Callable[[DictConfig], Any], config_name: str) -> None:
     """Run `task` on the configuration of the command line; a mistake of the user ends in one line and status 2."""
     try:
-        check_overrides([word for word in sys.argv[1:] if not word.startswith("-")], config_name)
+        typed = get_args_parser().parse_args()
+        check_overrides(typed.overrides, config_name, typed.config_dir)
         hydra.main(version_base="1.3", config_path=str(FOLDER), config_name=config_name)(_user_errors(task))()
     except (ValueError, HydraException, OmegaConfBaseException) as error:
         _fail(error)
@@ -60,12 +62,17 @@ def _fail(error: Exception) -> None:
     sys.exit(2)
 
 
-def check_overrides(words: list[str], config_name: str) -> None:
+def check_overrides(words: list[str], config_name: str, own_configs: str | None = None) -> None:
     """Refuse keys that do not exist, naming those that do.
+
+    Arguments:
+        own_configs: a folder of the user's (--config-dir) whose groups add options to those of this one
 
     Raises ValueError; other mistakes (an unknown option of a group, a malformed word) are left to Hydra, whose
     messages name what is allowed.
     """
+    if own_configs and not Path(own_configs).is_dir():
+        raise ValueError(f"--config-dir: there is no folder {own_configs}")
     overrides = OverridesParser.create().parse_overrides(words)
     for override in overrides:
         if override.is_add() or override.is_delete():
@@ -74,7 +81,8 @@ def check_overrides(words: list[str], config_name: str) -> None:
     if any(override.is_sweep_override() for override in groups):
         return  # each job's own composition is checked by Hydra
     with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):
-        cfg = hydra.compose(config_name, [override.input_line for override in groups])
+        search = [f"hydra.searchpath=['file://{Path(own_configs).resolve()}']"] if own_configs else []
+        cfg = hydra.compose(config_name, [*search, *(override.input_line for override in groups)])
     for override in overrides:
         key = override.key_or_group
         if override not in groups and not key.startswith("hydra") and not _exists(cfg, key):
@@ -167,9 +175,14 @@ def flat(cfg: DictConfig) -> dict[str, Any]:
     return walk(OmegaConf.to_container(cfg, resolve=True), "")
 
 
+def reads(node: DictConfig) -> set[str]:
+    """The keys of `search` that a method, or several, take their values from."""
+    return set(re.findall(r"\$\{search\.(\w+)\}", str(OmegaConf.to_container(node))))
+
+
 def check_effect(cfg: DictConfig, words: list[str]) -> None:
     """Refuse values that nothing reads: of `search`, of `solver`, of sampling where nothing is sampled (ValueError)."""
-    read = set(re.findall(r"\$\{search\.(\w+)\}", str(OmegaConf.to_container(cfg.methods))))
+    read = reads(cfg.methods)
     for word in words:
         group, _, key = word.split("=")[0].partition(".")
         if group == "search" and key and key not in read:

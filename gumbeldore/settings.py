@@ -112,3 +112,10 @@ class EvaluationSettings(Checked):
     workers: int | str
     worker_threads: int = at_least(1)
     chunk_rows: int = at_least(1)
+
+
+@dataclass(frozen=True)
+class StudySettings(EvaluationSettings):
+    """The top-level keys of configs/study.yaml."""
+
+    repetitions: int = at_least(2)

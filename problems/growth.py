@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 
-def check_growth(grow: list[float] | None, lowest: int) -> None:
-    """Raises ValueError unless grow is None or [first size, share of the training until the full one]."""
-    if grow is not None and not (len(grow) == 2 and grow[0] >= lowest and 0 < grow[1] <= 1):
-        raise ValueError(f"grow must be [size of at least {lowest}, share of (0, 1]] or null, got {list(grow)}")
+def check_growth(grow: list | None, lowest: int, dimensions: int = 1) -> None:
+    """Raises ValueError unless grow is None or [first size, share of the training until the full one].
+
+    A size is a number of at least `lowest`, or a list of so many as it has dimensions.
+    """
+    if grow is None:
+        return
+    first = grow[0] if dimensions > 1 else grow[:1]
+    sized = isinstance(first, (list, tuple)) and len(first) == dimensions and all(n >= lowest for n in first)
+    if not (sized and len(grow) == 2 and 0 < grow[1] <= 1):
+        size = f"size of at least {lowest}" if dimensions == 1 else f"[{dimensions} numbers of at least {lowest}]"
+        raise ValueError(f"grow must be [{size}, share of (0, 1]] or null, got {list(grow)}")
 
 
 def size_at(grow: list[float] | None, full: int, progress: float) -> int:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
 from problems.gantt import plot_schedules
+from problems.growth import check_growth, size_at
 from problems.jssp_types import Instance, Original, check_instance, check_schedule, random_instances, schedule
 from problems.sets import jssp as sets
 
@@ -30,8 +31,8 @@ class JSSP:
             the same schedule; this one leaves the policy less to guess. Not in the paper (docs/log.md).
         reversal: imitate half of the experts backwards in time: with the operations of every job in reverse order, the
             reversed schedule is as good. Not in the paper.
-        grow: take the sizes in their order during this share of the training, and the last one from then on (None: draw
-            one for each epoch). Not in the paper.
+        grow: [[jobs, machines], share]: the first training instances have this size, later ones more of both, up to
+            `sizes` after that share of the training (None: `sizes` from the start). Not in the paper.
     """
 
     name = "jssp"
@@ -42,15 +43,14 @@ class JSSP:
         validation_size: list[int],
         chronological: bool = False,
         reversal: bool = False,
-        grow: float | None = None,
+        grow: list | None = None,
     ):
-        for size in [*sizes, validation_size]:
+        check_growth(grow, 1, dimensions=2)
+        for size in [*sizes, validation_size, *(grow or [])[:1]]:
             if len(size) != 2 or not all(isinstance(n, int) and n >= 1 for n in size) or size[0] * size[1] < 2:
                 raise ValueError(f"a size is [jobs, machines] with at least two operations, got {size}")
         if not sizes:
             raise ValueError("sizes must list at least one [jobs, machines]")
-        if grow is not None and not 0 < grow <= 1:
-            raise ValueError(f"grow must be a share of (0, 1] or null, got {grow}")
         self.sizes = [tuple(size) for size in sizes]
         self.validation_size = tuple(validation_size)
         self.chronological = chronological
@@ -58,11 +58,12 @@ class JSSP:
         self.grow = grow
 
     def at(self, progress: float) -> JSSP:
-        """The same problem with the size due after a share `progress` of the training."""
+        """The same problem with the sizes due after a share `progress` of the training."""
         if self.grow is None:
             return self
-        index = min(int(progress / self.grow * (len(self.sizes) - 1)), len(self.sizes) - 1)
-        return JSSP([self.sizes[index]], self.validation_size, self.chronological, self.reversal)
+        first, share = self.grow
+        sizes = [[size_at([n, share], full, progress) for n, full in zip(first, x, strict=True)] for x in self.sizes]
+        return JSSP(sizes, self.validation_size, self.chronological, self.reversal)
 
     def generate(self, n: int, generator: torch.Generator) -> Instance:
         """n instances of one of the sizes: times uniform in 1..99, machines in a random order for each job."""

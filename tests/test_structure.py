@@ -22,7 +22,7 @@ LADDER = [
     {"methods", "workers", "contracts", "learner"},
     {"trainers"},
     {"evaluation", "experts", "imitation", "validation", "pictures"},
-    {"self_improvement", "results"},
+    {"self_improvement", "results", "curves"},
     {"terminal", "dashboard", "charts"},
     {"report"},
 ]

@@ -1,0 +1,119 @@
+"""Writes docs/config.md: every key of the configurations with its values and the comment beside it.
+
+`python -m configs.reference` writes the page anew; a test compares it with the configurations.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+FOLDER = Path(__file__).parent
+PAGE = FOLDER.parent / "docs" / "config.md"
+COMMANDS = {
+    "train": "python train.py",
+    "evaluate": "python evaluate.py",
+    "study": "python study.py",
+    "experts": "python -m problems.solvers",
+}
+INTRODUCTION = """# All keys of the configurations
+
+Written by `python -m configs.reference` from the files in [configs/](../configs); change those, not this page.
+
+Every value can be changed on the command line (`train.epochs=10`), an option of a group chosen (`problem=cvrp`,
+`search=[greedy,wor]`). `???` must be given, `null` means none or the default that the comment names. A key that does
+not exist, or that has no effect on what is asked for, is an error. Options of your own: `--config-dir`, see
+[add-a-problem.md](add-a-problem.md).
+"""
+
+
+GROUPS = {  # heading, where its keys are, how an option is chosen
+    "problem": (
+        "Presets",
+        "",
+        "`problem=...` in training; each also chooses its network, its search and its training.",
+    ),
+    "experiment": (
+        "Recipes of the paper",
+        "",
+        "`experiment=...` in training, for a GPU: what they change of a preset.",
+    ),
+    "model": ("Networks", "model.", "`model=...` in training; a preset chooses its own."),
+    "train": ("Sources of solutions", "train.", "`train=...` in training: which solutions are imitated."),
+    "decoding": ("What search methods share", "search.", "Evaluation starts from the values of training."),
+    "debug": ("Small runs", "", "`debug=...` in training, added to any other choice."),
+}
+
+
+class Key(NamedTuple):
+    name: str  # dotted, as on the command line
+    value: str  # as written
+    comment: str
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [INTRODUCTION]
+    for name, usage in COMMANDS.items():
+        parts.append(
+            section(usage, f"[{name}.yaml](../configs/{name}.yaml)", {"default": read(FOLDER / f"{name}.yaml")})
+        )
+    for group, (heading, prefix, about) in GROUPS.items():
+        parts.append(section(heading, about, {path.stem: read(path, prefix) for path in options(group)}))
+    return "\n".join([*parts, methods()])
+
+
+def options(group: str) -> list[Path]:
+    return sorted((FOLDER / group).glob("*.yaml"))
+
+
+def section(heading: str, about: str, columns: dict[str, list[Key]]) -> str:
+    """A table with a row per key and a column per option."""
+    names = dict.fromkeys(key.name for keys in columns.values() for key in keys)
+    values = {column: {key.name: f"`{key.value}`" for key in keys} for column, keys in columns.items()}
+    rows = []
+    for name in names:
+        comments = dict.fromkeys(key.comment for keys in columns.values() for key in keys if key.name == name)
+        meaning = "; ".join(filter(None, comments)).replace("<", "&lt;")
+        rows.append([f"`{name}`", *(values[column].get(name, "") for column in columns), meaning])
+    return "\n".join([f"## {heading}", "", about, "", *table(["key", *columns, ""], rows)])
+
+
+def methods() -> str:
+    """Which values each search method reads."""
+    reads = {path.stem: re.findall(r"\$\{([\w.]+)\}", path.read_text()) for path in options("search")}
+    names = [key.name for key in read(FOLDER / "decoding" / "training.yaml", "search.")]
+    names += [f"solver.{name}" for name in ("time_limit", "workers")]
+    rows = [[f"`{name}`", *("x" if name in read else "" for read in reads.values())] for name in names]
+    about = "`search=...`: one in training, one or a list in evaluation. What each of them reads:"
+    return "\n".join(["## Search methods", "", about, "", *table(["key", *reads], rows)])
+
+
+def table(header: list[str], rows: list[list[str]]) -> list[str]:
+    lines = ["|".join(["", *(f" {cell} " if cell else " " for cell in row), ""]) for row in [header, *rows]]
+    return [lines[0], "|---" * len(header) + "|", *lines[1:], ""]
+
+
+def read(path: Path, prefix: str = "") -> list[Key]:
+    """The keys of a file, but Hydra's own, with the comments at the ends of their lines."""
+    text = path.read_text()
+    lines = text.splitlines()
+
+    def walk(node: yaml.Node, prefix: str) -> list[Key]:
+        found = []
+        for name, value in node.value:
+            key, line = f"{prefix}{name.value}", lines[value.start_mark.line]
+            if isinstance(value, yaml.MappingNode):
+                found += walk(value, f"{key}.")
+            elif name.value != "defaults":
+                found.append(Key(key, text[value.start_mark.index : value.end_mark.index], line.partition(" # ")[2]))
+        return found
+
+    return [key for key in walk(yaml.compose(text), prefix) if not key.name.startswith("hydra.")]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,96 @@
+"""Quality against samples: `python study.py checkpoint=<run directory> instances=kool/tsp20`; `--help` has the keys."""
+
+from __future__ import annotations
+
+import itertools
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from configs import command
+from configs.trained import trained
+from evaluate import add_references, advancing, new_directory
+from gumbeldore import curves, results
+from gumbeldore.curves import Point
+from gumbeldore.memory import keep_freed_memory
+from gumbeldore.precision import resolve_precision
+from gumbeldore.search import SearchConfig
+from gumbeldore.settings import StudySettings
+from gumbeldore.terminal import Terminal, hardware
+from gumbeldore.workers import SearchPool, resolve_device, resolve_workers
+
+
+def study(cfg: DictConfig) -> list[Point]:
+    """Measure every curve asked for; prints a table, writes study.json, study.csv and study.png."""
+    run = StudySettings(**{key: value for key, value in cfg.items() if not OmegaConf.is_config(value)})
+    device = resolve_device(run.device)
+    precision = resolve_precision(run.precision, device)
+    keep_freed_memory()
+    problem, policy, trained_with, path = trained(run.checkpoint, run.nearest)
+    if cfg.search.step_size is None:
+        cfg.search.step_size = trained_with["search"]["step_size"]
+    if HydraConfig.initialized():
+        command.check_effect(cfg, HydraConfig.get().overrides.task)
+    searches = searches_of(cfg)
+    benchmarks = problem.load(run.instances, run.num_instances)
+    out_dir = new_directory(run.out_dir, "study.json")
+
+    workers = resolve_workers(run.workers, device, run.worker_threads)
+    pool = SearchPool(problem, policy, workers, run.chunk_rows, str(device), precision, run.worker_threads)
+    where = f"{hardware(device)}, {precision}, {workers or 'no'} workers"
+    points: list[Point] = []
+    with pool, Terminal() as terminal:
+        benchmarks = add_references(cfg, problem, benchmarks, terminal)
+        out_dir.mkdir(parents=True, exist_ok=True)
+        gaps, count = curves.have_gaps(benchmarks), sum(len(benchmark.names) for benchmark in benchmarks)
+        about = {"checkpoint": str(path), "instances": run.instances, "num_instances": count, "hardware": where}
+        about |= {"repetitions": run.repetitions, "reference": results.reference_of(benchmarks) if gaps else None}
+        for curve, configs in searches.items():
+            for config in configs:
+                with advancing(terminal, curve, benchmarks * run.repetitions) as advance:
+                    points.append(curves.measure(curve, config, pool, benchmarks, run.repetitions, run.seed, advance))
+            curves.write(out_dir, points, gaps, about)  # after each: a later one may not finish
+        what = f"gap to: {about['reference']}" if gaps else "mean cost, as not all instances have a reference"
+        note = f"{what}; mean and standard error of {run.repetitions} repetitions\n{where}"
+        terminal.table(f"{run.instances}: {count} instances", *curves.rows(points, gaps), note)
+        terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")
+    return points
+
+
+def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig]]:
+    """The searches of each curve, by growing number of rounds.
+
+    A method has a curve for each combination of the values that `search` lists for the settings it reads.
+
+    Raises ValueError for what is no search of a policy, or has a deadline.
+    """
+    if cfg.search.time_limit is not None:
+        raise ValueError("search.time_limit does not fit a study of so many samples; set search.num_rounds")
+    found = {}
+    for name, node in cfg.methods.items():
+        if not node._target_.startswith("gumbeldore."):
+            raise ValueError(f"a study compares searches with the policy; search={name} is none")
+        read = command.reads(node)
+        listed = {key: value for key, value in cfg.search.items() if key in read and OmegaConf.is_list(value)}
+        rounds = sorted(listed.pop("num_rounds", [1]))
+        for values in itertools.product(*listed.values()):
+            chosen = dict(zip(listed, values, strict=True))
+            curve = ", ".join([name, *(f"{key}={value}" for key, value in chosen.items())])
+            found[curve] = [build(cfg, name, {**chosen, "num_rounds": count}) for count in rounds]
+    return found
+
+
+def build(cfg: DictConfig, name: str, chosen: dict) -> SearchConfig:
+    """One method with single values instead of lists."""
+    one = cfg.copy()
+    one.methods = {name: cfg.methods[name]}
+    one.search.update(chosen)
+    return command.build_methods(one)[name]
+
+
+def main() -> None:
+    command.run(study, "study")
+
+
+if __name__ == "__main__":
+    main()

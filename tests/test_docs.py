@@ -1,0 +1,101 @@
+"""The pages of docs/: their code and commands run as they are written there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from configs import reference
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+FENCE = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / f"{name}.md").read_text()
+
+
+def files_of(text: str) -> dict[str, str]:
+    """The code blocks that name their file."""
+    return {file: code for _, file, code in FENCE.findall(text) if file}
+
+
+def commands_of(text: str) -> str:
+    """The commands of a page, one script."""
+    return "".join(code for language, _, code in FENCE.findall(text) if language == "bash")
+
+
+def write(files: dict[str, str], folder: Path) -> None:
+    for name, code in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(code)
+
+
+def run(script: str, folder: Path) -> None:
+    """A shell script in `folder`, where the commands of an installation are those of this checkout."""
+    commands = folder / "bin"
+    commands.mkdir()
+    programs = {f"gumbeldore-{name}": f"{ROOT}/{name}.py" for name in ("train", "evaluate", "study")}
+    for name, program in {**programs, "pytest": "-m pytest", "python": ""}.items():
+        (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {program} "$@"\n')
+        (commands / name).chmod(0o755)
+    env = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    env["OMP_NUM_THREADS"] = "1"  # threads of such small networks only wait for each other
+    done = subprocess.run(["bash", "-ec", script], cwd=folder, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+def test_the_new_problem_works_as_written(tmp_path):
+    """Checked, trained and evaluated by the page's own commands: far better than random, samples near the optimum."""
+    text = page("add-a-problem")
+    files = files_of(text)
+    lines = sum(len(files[name].splitlines()) for name in ("flowshop.py", "problem/flowshop.yaml"))
+    assert lines <= 120 and f"in {lines} lines" in text
+    write(files, tmp_path)
+    run(commands_of(text), tmp_path)
+
+    with np.load(tmp_path / "flowshop.npz") as arrays:
+        times, optimum = torch.from_numpy(arrays["times"]), torch.from_numpy(arrays["cost"])
+    reached = json.loads((tmp_path / "results" / "results.json").read_text())["methods"]
+    random = random_gap(times, optimum)
+    assert 0 <= reached["gumbeldore"]["mean_gap"] < 0.01
+    assert reached["greedy"]["mean_gap"] < random / 2
+    assert f"{random:.0%}" in text
+
+
+def random_gap(times: torch.Tensor, optimum: torch.Tensor, orders: int = 1000) -> float:
+    """How far random orders are above the optimum, by the textbook's recursion."""
+    n, jobs, machines = times.shape
+    order = torch.rand(n, orders, jobs, generator=torch.Generator().manual_seed(0)).argsort(dim=2)
+    ends = torch.zeros(n, orders, machines + 1, dtype=torch.float64)
+    for place in range(jobs):
+        for machine in range(machines):
+            lasts = times[:, :, machine].gather(1, order[..., place])
+            ends[..., machine + 1] = torch.maximum(ends[..., machine], ends[..., machine + 1]) + lasts
+    return (ends[..., -1] / optimum[:, None] - 1).mean().item()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_links_lead_somewhere(path):
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", path.read_text()):
+        assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_the_reference_of_the_keys_is_that_of_the_configurations():
+    assert page("config") == reference.page(), "python -m configs.reference writes the page anew"
+
+
+def test_every_key_is_explained():
+    rows = re.findall(r"^\| `([\w.]+)` \|.*\| (.*)\|$", page("config").partition("## Search methods")[0], re.MULTILINE)
+    explained = {name for name, meaning in rows if meaning.strip()}
+    assert len(explained) > 60
+    assert {name for name, _ in rows} - explained == {"problem._target_", "model._target_"}
