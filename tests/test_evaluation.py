@@ -305,12 +305,11 @@ def test_one_rule_is_the_best_of_all_sizes_by_its_gap(policies, tmp_path):
 # ---- what was sampled
 
 
-@pytest.mark.parametrize("limit", [None, 0.05])
-def test_samples_are_all_costs_in_the_order_they_were_found(limit):
+def test_samples_are_all_costs_in_the_order_they_were_found():
     """Five nodes have 24 tours, so eight rounds of four find them all; chunks of two instances."""
     problem, policy = TSP(5), BQ(16, 1, 2, 32, own_frame=True, successor_loss=0)
     benchmark = problem.validation(5)
-    config = methods.wor(4, 8, time_limit=limit)
+    config = methods.wor(4, 8)
     pool = SearchPool(problem, policy, chunk_rows=8)
     found = evaluation.solve(pool, benchmark, config, seed=3)
     keys = fold(3, "evaluation", torch.arange(5))
