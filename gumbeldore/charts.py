@@ -12,7 +12,7 @@ import matplotlib
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter, ScalarFormatter
+from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
 from gumbeldore.evaluation import Solved
@@ -21,7 +21,7 @@ from gumbeldore.results import Results
 
 COLOURS = ("#2b83ba", "#e08214", "#1b9e77", "#c75a9b", "#6a8fd8", "#d3492f", "#8a8a1e", "#8c6bb1")  # on white and black
 STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none"}
-INCHES = 5.0  # width
+INCHES = 4.4  # width
 BINS = 40
 POINTS = 60  # of a curve
 LARGEST_SVG = 400_000  # characters; a busier picture becomes pixels
@@ -45,11 +45,14 @@ def quality(results: Results, benchmarks: list[Benchmark]) -> Figure | None:
         else:
             axes.plot(counts, means, color=colour, marker="." if len(counts) < 8 else None, label=name)
     axes.set(xscale="log", xlabel="samples per instance", ylabel="mean gap" if relative else "mean cost")
-    axes.xaxis.set_major_formatter(ScalarFormatter())
+    longest = max(map(_longest, results.values()))
+    axes.set_xticks([n * 10**power for power in range(7) for n in (1, 2, 5) if n * 10**power <= longest])
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.minorticks_off()
     if relative:
         axes.yaxis.set_major_formatter(PercentFormatter(1))
     axes.grid(alpha=0.25)
-    figure.legend(loc="outside upper left", ncols=3, frameon=False)
+    figure.legend(loc="outside upper left", ncols=2, frameon=False)
     return figure
 
 
@@ -94,7 +97,7 @@ def distribution(results: Results, benchmarks: list[Benchmark]) -> tuple[Figure,
         return None
     pooled = np.concatenate(list(values.values()))
     edges = np.histogram_bin_edges(pooled, bins=min(BINS, len(np.unique(pooled))))
-    figure, *panels = _axes(0.6 + 0.75 * len(values), len(values))
+    figure, *panels = _axes(0.8 + 0.8 * len(values), len(values))
     for axes, (name, each), colour in zip(panels, values.items(), _colours(results), strict=True):
         share = np.histogram(each, edges)[0] / len(each)
         axes.stairs(share, edges, fill=True, color=colour)
@@ -118,14 +121,14 @@ def markup(figure: Figure) -> str:
     with matplotlib.rc_context(STYLE):
         text = io.StringIO()
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(text, format="svg", transparent=True, metadata=nothing)
+        figure.savefig(text, format="svg", transparent=True, bbox_inches="tight", metadata=nothing)
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :].replace("#000000", "currentColor")
     svg = re.sub(r' id="[A-Za-z0-9.]+_\d+"', "", svg)  # of groups: the same in all figures of a page
     if len(svg) <= LARGEST_SVG:
         return svg
     pixels = io.BytesIO()
-    figure.savefig(pixels, format="png", dpi=150)
+    figure.savefig(pixels, format="png", dpi=150, bbox_inches="tight")
     return f'<img alt="" src="data:image/png;base64,{base64.b64encode(pixels.getvalue()).decode()}">'
 
 

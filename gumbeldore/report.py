@@ -68,7 +68,7 @@ def best_method(found: results.Results, benchmarks: list[Benchmark]) -> str:
 def pictures(solved: list[Solved], benchmarks: list[Benchmark], problem: Problem, method: str) -> list[Picture]:
     """The instances with the lowest, the median and the highest gap (cost where references are missing) of a method.
 
-    Each with the reference solution where it is known. None if the problem cannot draw (`render`).
+    Each with the reference solution where it is known. No pictures if the problem cannot draw (`render`).
     """
     if not hasattr(problem, "render"):
         return []
@@ -77,10 +77,10 @@ def pictures(solved: list[Solved], benchmarks: list[Benchmark], problem: Problem
     by_gap = not gap.isnan().any()
     order = (gap if by_gap else torch.cat([part.costs for part in solved])).argsort(stable=True).tolist()
     what = "gap" if by_gap else "cost"
-    chosen = {order[-1]: f"Highest {what}", order[len(order) // 2]: f"Median {what}", order[0]: f"Lowest {what}"}
+    chosen = {order[len(order) // 2]: f"Median {what}", order[-1]: f"Highest {what}", order[0]: f"Lowest {what}"}
     if len(order) == 1:
         chosen = {0: ""}
-    return [_picture(word, problem, method, *places[place]) for place, word in reversed(chosen.items())]
+    return [_picture(chosen[place], problem, method, *places[place]) for place in sorted(chosen, key=order.index)]
 
 
 def _of(benchmark: Benchmark) -> range:

@@ -44,7 +44,7 @@ def _routes(walk: Tensor) -> list[tuple[tuple[float, float, float], Tensor]]:
     stops = (walk == 0).nonzero().flatten().tolist()
     routes = [walk[start : end + 1] for start, end in pairwise(stops) if end - start > 1]
     hues = [place * 0.618034 % 1 for place in range(len(routes))]  # steps of the golden ratio keep all of them apart
-    return [(colorsys.hsv_to_rgb(hue, 0.9, (0.9, 0.6)[i % 2]), routes[i]) for i, hue in enumerate(hues)]
+    return [(colorsys.hls_to_rgb(hue, (0.55, 0.42)[i % 2], 0.7), routes[i]) for i, hue in enumerate(hues)]
 
 
 def _plot(coords: Tensor, orders: Tensor, titles: list[str], lines: Callable[[Tensor], list[tuple]]) -> Figure:
@@ -65,5 +65,5 @@ def _plot(coords: Tensor, orders: Tensor, titles: list[str], lines: Callable[[Te
             axes.plot(*points[nodes].T.tolist(), color=colour, linewidth=1.0, zorder=1)
         axes.scatter(*points.T.tolist(), s=8, color="black", zorder=2)
         axes.scatter(*points[order[:1]].T.tolist(), s=40, marker="s", color="tab:red", zorder=3)
-        axes.set(title=title, aspect="equal", xticks=[], yticks=[])
+        axes.set(title=title, aspect="equal", xticks=[], yticks=[], frame_on=False)
     return figure

@@ -13,13 +13,21 @@ import torch
 from omegaconf import OmegaConf
 
 import evaluate
-from gumbeldore import checkpoint, results
+from configs.trained import trained
+from gumbeldore import checkpoint, evaluation, methods, results
 from gumbeldore.evaluation import Solved
 from gumbeldore.interfaces import Benchmark
+from gumbeldore.references import with_table
+from gumbeldore.search import search
+from gumbeldore.seeding import fold
+from gumbeldore.workers import SearchPool
 from models.bq import BQ
 from models.bq_cvrp import BQ as CVRPBQ
 from models.dispatching import RULES
 from models.job_shop import JobShop
+from problems.cvrp import CVRP
+from problems.formats.cvrplib import read_solution
+from problems.formats.tsplib import read_tour, read_tsplib, tour_lengths
 from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.test_commands import ROOT, compose, typed
@@ -292,6 +300,103 @@ def test_one_rule_is_the_best_of_all_sizes_by_its_gap(policies, tmp_path):
     best = min(RULES, key=lambda rule: sum(gaps[rule]))
     assert method == f"rules: {best[0]} ({best[1]})"
     assert found.methods[method]["mean_gap"] == pytest.approx(sum(gaps[best]) / 4)
+
+
+# ---- what was sampled
+
+
+def test_samples_are_all_costs_in_the_order_they_were_found():
+    """Five nodes have 24 tours, so eight rounds of four find them all; chunks of two instances."""
+    problem, policy = TSP(5), BQ(16, 1, 2, 32, own_frame=True, successor_loss=0)
+    benchmark = problem.validation(5)
+    config = methods.wor(4, 8)
+    pool = SearchPool(problem, policy, chunk_rows=8)
+    found = evaluation.solve(pool, benchmark, config, seed=3)
+    keys = fold(3, "evaluation", torch.arange(5))
+    alone = search(problem, policy, benchmark.instances, config, keys=keys)
+    costs = benchmark.true_cost(torch.arange(5).repeat_interleave(alone.valid.shape[1]), alone.actions.flatten(0, 1))
+    for i, (valid, cost) in enumerate(zip(alone.valid, costs.view(alone.valid.shape), strict=True)):
+        assert torch.equal(found.samples[i, :24], cost[valid].float()) and found.found[i] == 24
+    assert found.samples.shape == (5, 24) and found.samples.dtype == torch.float32
+    assert torch.equal(found.samples.amin(dim=1), found.costs.float())
+
+
+def test_chunks_that_found_less_end_in_nan():
+    samples = evaluation._side_by_side((torch.ones(2, 3), torch.ones(1, 5)))
+    assert samples.isnan().sum(dim=1).tolist() == [2, 2, 0] and samples.nansum(dim=1).tolist() == [3, 3, 5]
+
+
+# ---- solutions for other programs
+
+
+def test_tours_are_written_as_files_that_are_read_back(policies, tmp_path):
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={DATA}", "num_instances=2", "search=[greedy,beam]")
+    files = sorted(path.relative_to(found.folder / "solutions") for path in found.folder.glob("solutions/**/*.*"))
+    assert [str(file) for file in files] == [f"{m}/{n}.tour" for m in ("beam", "greedy") for n in ("att48", "berlin52")]
+    for row in found.rows:
+        tour = read_tour(found.folder / "solutions" / row["method"] / f"{row['instance']}.tour")
+        assert tour == list(map(int, row["solution"].split()))
+        instance = read_tsplib(DATA / f"{row['instance']}.tsp")
+        length = tour_lengths(torch.from_numpy(instance.coords), torch.tensor([tour]), instance.metric)
+        assert length.item() == float(row["cost"])
+
+
+def test_routes_are_written_as_files_that_are_read_back(policies, tmp_path):
+    """As the reference beside its file, a solution has the gap 0."""
+    file = DATA / "cvrplib" / "A-n32-k5.vrp"
+    found = evaluated(policies / "cvrp.pt", tmp_path, f"instances={file}")
+    (tmp_path / file.name).write_text(file.read_text())
+    written = found.folder / "solutions" / "greedy" / "A-n32-k5.sol"
+    routes, cost = read_solution(written, 31)
+    assert cost == float(found.rows[0]["cost"]) and len(routes) == float(found.rows[0]["routes"])
+    walk = [0, *(node for route in routes for node in (*route, 0))]
+    assert walk == list(map(int, found.rows[0]["solution"].split()))
+    (tmp_path / "A-n32-k5.sol").write_text(written.read_text())
+    again = evaluated(policies / "cvrp.pt", tmp_path, f"instances={tmp_path / file.name}", out="again")
+    assert again.rows[0]["kind"] == "solution file (.sol)" and float(again.rows[0]["gap"]) == 0
+
+
+def test_sets_without_files_get_none(policies, tmp_path):
+    found = evaluated(policies / "tsp.pt", tmp_path, "instances=kool/tsp20", "num_instances=2")
+    assert not (found.folder / "solutions").exists() and "solutions/" not in found.output
+
+
+def test_names_of_instances_do_not_lead_out_of_the_folder(policies, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    text = (DATA / "ulysses16.tsp").read_text()
+    for file in ("a.tsp", "b.tsp"):
+        (folder / file).write_text(text.replace("NAME: ulysses16.tsp", "NAME: ../../../x y/z"))
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={folder}")
+    names = sorted(path.name for path in tmp_path.glob("**/*.tour"))
+    assert names == ["x_y_z-1.tour", "x_y_z.tour"]
+    assert {path.parent for path in tmp_path.glob("**/*.tour")} == {found.folder / "solutions" / "greedy"}
+
+
+def test_reference_solutions_cost_what_the_references_say():
+    for problem, folder in ((TSP(20), DATA), (CVRP(20, [30, 30]), DATA / "cvrplib")):
+        for benchmark in problem.load(str(folder)):
+            assert sorted(benchmark.solutions) == list(range(len(benchmark.names)))
+            for i, actions in benchmark.solutions.items():
+                assert benchmark.true_cost(torch.tensor([i]), actions[None]).item() == benchmark.references[i]
+            (table,) = with_table([benchmark], {benchmark.names[0]: (1.0, "mine")}, "mine.csv")
+            assert 0 not in table.solutions
+
+
+# ---- from Python
+
+
+def test_solving_a_file_from_python(policies):
+    problem, policy, *_ = trained(policies / "cvrp.pt")
+    (benchmark,) = problem.load(str(DATA / "cvrplib" / "A-n32-k5.vrp"))
+    with SearchPool(problem, policy) as pool:
+        found = evaluation.solve(pool, benchmark, methods.gumbeldore(4, 2, step_size=0.3), seed=0)
+    walk = problem.solution(found.actions[0])
+    assert sorted(node for node in walk if node) == list(range(1, 32)) and found.costs[0] > 784
+    assert torch.equal(benchmark.true_cost(torch.tensor([0]), found.actions), found.costs)
+    assert trained(policies / "cvrp.pt", nearest=3).problem.nearest == 3
+    with pytest.raises(ValueError, match="nearest has no effect on tsp"):
+        trained(policies / "tsp.pt", nearest=3)
 
 
 # ---- tables
