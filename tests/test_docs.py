@@ -72,6 +72,15 @@ def test_the_new_problem_works_as_written(tmp_path):
     assert f"{random:.0%}" in text
 
 
+def test_the_new_network_works_as_written(tmp_path):
+    """It is not good after seconds, but far from random tours, which are about 170% longer than the shortest."""
+    text = page("add-a-network")
+    write(files_of(text), tmp_path)
+    run(commands_of(text), tmp_path)
+    reached = json.loads((tmp_path / "results" / "results.json").read_text())["methods"]
+    assert reached["greedy"]["mean_gap"] < 0.6 and reached["gumbeldore"]["mean_gap"] < 0.6
+
+
 def random_gap(times: torch.Tensor, optimum: torch.Tensor, orders: int = 1000) -> float:
     """How far random orders are above the optimum, by the textbook's recursion."""
     n, jobs, machines = times.shape
