@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from configs import reference
+from docs.figures import trie
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -108,3 +109,18 @@ def test_every_key_is_explained():
     explained = {name for name, meaning in rows if meaning.strip()}
     assert len(explained) > 60
     assert {name for name, _ in rows} - explained == {"problem._target_", "model._target_"}
+
+
+def test_the_picture_shows_probabilities_of_a_real_search():
+    picture = trie.picture_of_a_search()
+    for nodes in (picture.before, picture.after):
+        totals = {}
+        for node in nodes:
+            totals[node.prefix[:-1]] = totals.get(node.prefix[:-1], 0.0) + node.probability
+        assert len(totals) == 10  # the root and three paths of three nodes
+        assert all(total == pytest.approx(1) for parent, total in totals.items() if len(parent) < 3)
+    assert [node.probability for node in picture.after if node.leaf is not None] == [0, 0, 0]
+    leaf, *_ = (node for node in picture.before if node.leaf == 2)
+    coords = trie.INSTANCE.coords[0][[0, *leaf.prefix, 0]]
+    assert picture.lengths[2] == pytest.approx((coords[1:] - coords[:-1]).norm(dim=1).sum().item())
+    assert f"{picture.lengths[1]:.2f}" in page("how-it-works")
