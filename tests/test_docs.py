@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from configs import reference
+from configs import command, reference
+from docs.figures import trie
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -72,6 +73,15 @@ def test_the_new_problem_works_as_written(tmp_path):
     assert f"{random:.0%}" in text
 
 
+def test_the_new_network_works_as_written(tmp_path):
+    """It is not good after seconds, but far from random tours, which are about 180% longer than the shortest."""
+    text = page("add-a-network")
+    write(files_of(text), tmp_path)
+    run(commands_of(text), tmp_path)
+    reached = json.loads((tmp_path / "results" / "results.json").read_text())["methods"]
+    assert reached["greedy"]["mean_gap"] < 0.6 and reached["gumbeldore"]["mean_gap"] < 0.6
+
+
 def random_gap(times: torch.Tensor, optimum: torch.Tensor, orders: int = 1000) -> float:
     """How far random orders are above the optimum, by the textbook's recursion."""
     n, jobs, machines = times.shape
@@ -82,6 +92,15 @@ def random_gap(times: torch.Tensor, optimum: torch.Tensor, orders: int = 1000) -
             lasts = times[:, :, machine].gather(1, order[..., place])
             ends[..., machine + 1] = torch.maximum(ends[..., machine], ends[..., machine + 1]) + lasts
     return (ends[..., -1] / optimum[:, None] - 1).mean().item()
+
+
+def test_configs_outside_the_repository_are_checked_too(tmp_path):
+    write({"problem/flowshop.yaml": files_of(page("add-a-problem"))["problem/flowshop.yaml"]}, tmp_path)
+    command.check_overrides(["problem=flowshop", "problem.num_jobs=3", "model.width=4"], "train", str(tmp_path))
+    with pytest.raises(ValueError, match="there is no key problem.num_job; problem has num_jobs, num_machines"):
+        command.check_overrides(["problem=flowshop", "problem.num_job=3"], "train", str(tmp_path))
+    with pytest.raises(ValueError, match="--config-dir: there is no folder nowhere"):
+        command.check_overrides(["problem=flowshop"], "train", "nowhere")
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
@@ -99,3 +118,18 @@ def test_every_key_is_explained():
     explained = {name for name, meaning in rows if meaning.strip()}
     assert len(explained) > 60
     assert {name for name, _ in rows} - explained == {"problem._target_", "model._target_"}
+
+
+def test_the_picture_shows_probabilities_of_a_real_search():
+    picture = trie.picture_of_a_search()
+    for nodes in (picture.before, picture.after):
+        totals = {}
+        for node in nodes:
+            totals[node.prefix[:-1]] = totals.get(node.prefix[:-1], 0.0) + node.probability
+        assert len(totals) == 10  # the root and three paths of three nodes
+        assert all(total == pytest.approx(1) for parent, total in totals.items() if len(parent) < 3)
+    assert [node.probability for node in picture.after if node.leaf is not None] == [0, 0, 0]
+    leaf, *_ = (node for node in picture.before if node.leaf == 2)
+    coords = trie.INSTANCE.coords[0][[0, *leaf.prefix, 0]]
+    assert picture.lengths[2] == pytest.approx((coords[1:] - coords[:-1]).norm(dim=1).sum().item())
+    assert f"{picture.lengths[1]:.2f}" in page("how-it-works")
