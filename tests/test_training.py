@@ -362,24 +362,6 @@ def test_other_problems_improve_and_continue_exactly(words, tmp_path, monkeypatc
     assert metrics_of(tmp_path / "whole")[-1]["quality/best_greedy_cost"] < 0.9 * untrained
 
 
-def test_a_killed_run_continues_exactly(tmp_path):
-    """SIGKILL in the middle of an epoch, then resume: the same weights as a run that was never stopped."""
-    whole = start(*COMMAND[2:], "run_dir=whole", cwd=tmp_path)
-    killed = start(*COMMAND[2:], "run_dir=killed", cwd=tmp_path)
-    while lines_of(tmp_path / "killed" / "metrics.jsonl") < 2:
-        assert killed.poll() is None, killed.communicate()[0].decode()
-        time.sleep(0.005)
-    time.sleep(0.1)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
-    before = checkpoint.load(tmp_path / "killed" / "checkpoints" / "last.pt")
-    assert 2 <= before["epoch"] < 5
-    resumed = start("resume=killed", cwd=tmp_path)
-    assert resumed.wait() == 0, resumed.communicate()[0].decode()
-    assert whole.wait() == 0, whole.communicate()[0].decode()
-    same_runs(tmp_path / "whole", tmp_path / "killed", epochs=5)
-
-
 def test_interrupting_ends_cleanly(tmp_path):
     run = start(*COMMAND[2:], "train.epochs=100000", "run_dir=run", cwd=tmp_path)
     while lines_of(tmp_path / "run" / "metrics.jsonl") < 1:
