@@ -247,9 +247,7 @@ def test_damaged_files_are_refused_or_read_in_full(tmp_path):
         (claimed,) = [row.partition(":")[2] for row in rows if re.match(r"DIMENSION\s*:", row)]
         assert found.coords.shape == (int(claimed), 2) and len(found.coords) >= 3 and np.isfinite(found.coords).all()
         first = next(i for i, row in enumerate(rows) if row.rstrip(": \t") == "NODE_COORD_SECTION")
-        nodes = {
-            int(row.split()[0]): row.split()[1:] for row in rows[first + 1 :] if row and row.rstrip(": \t") != "EOF"
-        }
+        nodes = {int(row.split()[0]): row.split()[1:] for row in rows[first + 1 :]}
         assert [[float(word) for word in nodes[i + 1]] for i in range(len(nodes))] == found.coords.tolist()
         assert found.name and found.metric in METRICS
 

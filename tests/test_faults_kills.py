@@ -1,0 +1,107 @@
+"""Runs that are killed at random moments and resumed end like one that was left alone, bit by bit."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import train
+from gumbeldore import checkpoint
+from tests.test_supervised import metrics_of
+
+WORDS = ["debug=fast", "problem.num_nodes=8", "model.layers=1", "model.width=16", "model.feedforward=32"]
+WORDS += ["precision=float32", "images_every=100", "train.epochs=4", "train.batches_per_epoch=40"]
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([__name__])  # what a start of Python takes is spent once
+
+
+def _train(words: list[str], folder: Path) -> None:
+    os.chdir(folder)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    torch.set_num_threads(1)
+    sys.argv = ["train.py", *words]
+    train.main()
+
+
+def run(words: list[str], folder: Path, seconds: float | None = None) -> int:
+    """The exit status of a run that is killed after so many seconds, if it has not ended before."""
+    process = FORKS.Process(target=_train, args=(words, folder))
+    process.start()
+    process.join(seconds)
+    process.kill()
+    process.join()
+    return process.exitcode
+
+
+def whole_run(folder: Path, *words: str) -> float:
+    """Train in folder/whole; returns the seconds it takes."""
+    start = time.monotonic()
+    assert run([*WORDS, *words, "run_dir=whole"], folder) == 0
+    return time.monotonic() - start
+
+
+def killed_and_resumed(folder: Path, seed: int, seconds: float, *words: str) -> None:
+    """A run of about so many seconds, killed once or twice at random moments and resumed until it ends."""
+    name, draw = f"killed{seed}", random.Random(seed)
+    moments = [draw.uniform(0, seconds) for _ in range(1 + seed % 2)]
+    for moment in [*moments, None]:
+        ready = (folder / name / "checkpoints/last.pt").exists()
+        if not ready:
+            shutil.rmtree(folder / name, ignore_errors=True)  # nothing to go on from yet
+        again = [f"resume={name}"] if ready else [*WORDS, *words, f"run_dir={name}"]
+        status = run(again, folder, moment)
+        assert status in ((0, -9) if moment else (0,))
+
+
+def tensors_of(value) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    return [tensor for part in parts for tensor in tensors_of(part)]
+
+
+def without_times(run: Path) -> list[dict[str, float]]:
+    return [{key: value for key, value in line.items() if "second" not in key} for line in metrics_of(run)]
+
+
+def check_same(one: Path, other: Path) -> None:
+    assert without_times(one) == without_times(other)
+    for file in ("last.pt", "best.pt"):
+        a, b = (checkpoint.load(folder / "checkpoints" / file) for folder in (one, other))
+        assert a["best_cost"] == b["best_cost"]
+        assert file == "best.pt" or a["epoch"] == b["epoch"] == 4  # a resumed run writes its best one again
+        ours, theirs = tensors_of(a), tensors_of(b)
+        assert len(ours) == len(theirs) > 10 and all(torch.equal(x, y) for x, y in zip(ours, theirs, strict=True))
+    assert not list(other.rglob("*.tmp"))
+    shards = [sorted(path.name for path in (folder / "dataset").iterdir()) for folder in (one, other)]
+    assert shards[0] == shards[1]
+
+
+def check_kills(folder: Path, seeds: range, *words: str) -> None:
+    seconds = whole_run(folder, *words)
+    assert len(metrics_of(folder / "whole")) == 4
+    for seed in seeds:
+        killed_and_resumed(folder, seed, seconds, *words)
+        check_same(folder / "whole", folder / f"killed{seed}")
+
+
+def test_killed_runs_end_like_one_left_alone(tmp_path):
+    check_kills(tmp_path, range(2), "workers=0")
+
+
+@pytest.mark.slow
+def test_runs_killed_at_many_moments_end_like_one_left_alone(tmp_path):
+    check_kills(tmp_path, range(2, 22), "workers=0")
+
+
+@pytest.mark.slow
+def test_killed_runs_with_workers_end_like_one_left_alone(tmp_path):
+    check_kills(tmp_path, range(22, 26), "workers=2")
