@@ -11,7 +11,9 @@ from torch import Tensor
 
 from gumbeldore.arrays import check_sizes
 from gumbeldore.files import replacing
-from gumbeldore.interfaces import Problem, batch_size, replay, take
+from gumbeldore.interfaces import Problem, batch_size, replay, take, to
+
+CPU = torch.device("cpu")
 
 
 class Shard(NamedTuple):
@@ -48,7 +50,7 @@ class PseudoExperts:
         self.folder = folder
         self.capacity = capacity
         self.shards: list[Shard] = []
-        self._groups: list[tuple[Any, Tensor]] | None = None
+        self._groups: dict[torch.device, list[tuple[Any, Tensor]]] = {}  # of the same size, on each device that asked
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
 
@@ -83,37 +85,43 @@ class PseudoExperts:
         known = {shard.name: shard for shard in self.shards}
         self._keep([known.get(name) or read_shard(self.folder / f"{name}.npz", instance_type) for name in names])
 
-    def batch(self, problem: Problem, size: int, generator: torch.Generator) -> Example:
-        """`size` decisions at one step, drawn uniformly: experts of one size, augmented, replayed to the step."""
+    def batch(self, problem: Problem, size: int, generator: torch.Generator, device: torch.device = CPU) -> Example:
+        """`size` decisions at one step, drawn uniformly: experts of one size, augmented, replayed to the step.
+
+        Arguments:
+            generator: of the CPU, so that every device sees the same examples
+            device: where the experts are kept and the examples are made
+        """
         if not self.shards:
             raise ValueError("there are no pseudo-experts to learn from")
-        groups = self._by_size()
+        groups = self._by_size(device)
         weights = torch.tensor([float(len(actions)) for _, actions in groups])
         instances, actions = groups[int(torch.multinomial(weights, 1, generator=generator))]
-        rows = torch.randint(len(actions), (size,), generator=generator)
+        rows = torch.randint(len(actions), (size,), generator=generator).to(device)
         instance, actions = take(instances, rows), actions[rows]
         step = int(torch.randint(problem.last_choice(instance) + 1, (), generator=generator))
         if hasattr(problem, "augment"):
             instance, actions = problem.augment(instance, actions, step, generator)
         return Example(instance, replay(problem, instance, actions[:, :step]), actions[:, step:])
 
-    def _by_size(self) -> list[tuple[Any, Tensor]]:
+    def _by_size(self, device: torch.device) -> list[tuple[Any, Tensor]]:
         """Experts of the same size side by side."""
-        if self._groups is None:
+        if device not in self._groups:
             sizes: dict[tuple, list[Shard]] = {}
             for shard in self.shards:
                 sizes.setdefault(tuple(field.shape[1:] for field in shard.instances), []).append(shard)
-            self._groups = [
-                (
-                    type(group[0].instances)(*map(torch.cat, zip(*(shard.instances for shard in group), strict=True))),
-                    torch.cat([shard.actions for shard in group]),
-                )
-                for group in sizes.values()
-            ]
-        return self._groups
+            self._groups[device] = [_together(same, device) for same in sizes.values()]
+        return self._groups[device]
 
     def _keep(self, shards: list[Shard]) -> None:
-        self.shards, self._groups = shards, None
+        self.shards, self._groups = shards, {}
+
+
+def _together(shards: list[Shard], device: torch.device) -> tuple[Any, Tensor]:
+    """Instances and actions of shards of one size."""
+    fields = zip(*(shard.instances for shard in shards), strict=True)
+    instances = type(shards[0].instances)(*map(torch.cat, fields))
+    return to(instances, device), torch.cat([shard.actions for shard in shards]).to(device)
 
 
 def read_shard(path: Path, instance_type: type) -> Shard:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gumbeldore.dataset import Example
-from gumbeldore.interfaces import Problem, take, to
+from gumbeldore.interfaces import Problem, take
 from gumbeldore.learner import Learner
 from gumbeldore.optimizer import scale_rates
 from gumbeldore.precision import autocast
@@ -54,9 +54,8 @@ def fit(
         progress("training", index, settings.batches_per_epoch)
         if trainers.agree(stop()):
             break
-        example = learner.dataset.batch(problem, settings.batch_size, draws)
-        instance, state = (to(take(whole, share), device) for whole in (example.instance, example.state))
-        rest = example.rest[share].to(device)
+        example = learner.dataset.batch(problem, settings.batch_size, draws, device)
+        instance, state, rest = take(example.instance, share), take(example.state, share), example.rest[share]
         target = rest[:, 0]
         logits, further = network(instance, state, rest)
         loss = F.cross_entropy(logits, target)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from gumbeldore import methods
+from gumbeldore.dataset import PseudoExperts
 from gumbeldore.interfaces import to
 from gumbeldore.search import search
 from tests.test_repeated_states import CASES, KEYS
@@ -49,3 +50,18 @@ def test_same_solutions_as_on_the_cpu(case):
     assert torch.equal(there.valid.cpu(), here.valid)
     assert torch.equal(there.actions.cpu()[here.valid], here.actions[here.valid])
     torch.testing.assert_close(there.log_probs.cpu()[here.valid], here.log_probs[here.valid])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_same_examples_as_on_the_cpu(case):
+    problem, network = CASES[case]
+    instances = problem.generate(6, torch.Generator().manual_seed(2))
+    found = search(problem, network(), instances, methods.sampling(1), torch.Generator().manual_seed(3))
+    dataset = PseudoExperts()
+    dataset.add("random", instances, *found.best())
+    here, there = (
+        dataset.batch(problem, 16, torch.Generator().manual_seed(4), torch.device(kind)) for kind in ("cpu", "cuda")
+    )
+    assert there.rest.is_cuda and torch.equal(there.rest.cpu(), here.rest)
+    for ours, theirs in zip((*here.instance, *here.state), (*there.instance, *there.state), strict=True):
+        torch.testing.assert_close(theirs.cpu(), ours)
