@@ -15,6 +15,7 @@ import torch
 
 import train
 from gumbeldore import checkpoint
+from tests.test_commands import ROOT
 from tests.test_supervised import metrics_of
 
 WORDS = ["debug=fast", "problem.num_nodes=8", "model.layers=1", "model.width=16", "model.feedforward=32"]
@@ -25,6 +26,7 @@ FORKS.set_forkserver_preload([__name__])  # what a start of Python takes is spen
 
 def _train(words: list[str], folder: Path) -> None:
     os.chdir(folder)
+    os.environ["PYTHONPATH"] = str(ROOT)  # for Ray's workers
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     torch.set_num_threads(1)
     sys.argv = ["train.py", *words]
