@@ -49,10 +49,17 @@ class Actors:
         import ray
 
         actor_class = ray.remote(max_restarts=-1, **options)(Actor)
-        self.advice = advice
-        self.recipe = ray.put((kind, arguments))
+        self.advice, self.pulse = advice, cluster.pulse()
+        self.recipe = self.store((kind, arguments))
         self.living = [actor_class.remote() for _ in range(count)]
         self.unsure: dict[ray.ObjectRef, Any] = {}  # actors that may be dead or starting, by their sign of life
+
+    def store(self, value: Any) -> Any:
+        """A reference to the value in Ray's object store, which keeps it as long as the reference is kept."""
+        import ray
+
+        self._check_cluster()
+        return ray.put(value)
 
     def map(self, count: int, job: Callable[[int], tuple], stop: Stop = lambda: False) -> Iterator[tuple[int, Any]]:
         """Do jobs 0 to count - 1; yields (its number, its result) in the order they finish.
@@ -70,16 +77,18 @@ class Actors:
         last_sign = time.monotonic()
         self._doubt_all()
         while todo or running:
+            self._check_cluster()
             while todo and (actor := self._with_room(running, len(todo))):
                 number = todo.popleft()
                 running[actor.work.remote([self.recipe], *job(number))] = actor, number
             done, _ = ray.wait([*running, *self.unsure], timeout=GLANCE)
             if stop():
                 raise Stopped
+            self._check_cluster()
             if done or running:
                 last_sign = time.monotonic()
-            else:
-                self._check_hope(last_sign)
+            elif time.monotonic() - last_sign > PATIENCE:
+                raise WorkerError(f"for {PATIENCE} s no node had room for a worker; `ray status` shows the nodes")
             for reference in done:
                 if reference in self.unsure:
                     self._lives(reference)
@@ -134,9 +143,7 @@ class Actors:
             raise WorkerError(f"a worker could not start: {error}") from None
         self.living.append(actor)
 
-    def _check_hope(self, since: float) -> None:
-        """Raises WorkerError if no actor will live, or none has lived for too long."""
-        if not cluster.alive():
+    def _check_cluster(self) -> None:
+        """Raises WorkerError if it is gone; Ray would end this process without a word, at its next big object."""
+        if not all(cluster.answers(address) for address in self.pulse):
             raise WorkerError("the Ray cluster does not answer any more")
-        if time.monotonic() - since > PATIENCE:
-            raise WorkerError(f"for {PATIENCE} s no node had room for a worker; `ray status` shows the nodes")

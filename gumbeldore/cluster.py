@@ -15,7 +15,7 @@ ADDRESS = re.compile(r"(?:ray://)?(?P<host>[^:/\s]+):(?P<port>\d+)")
 SECONDS_TO_CONNECT = 5
 START = "start one with `ray start --head`, or leave ray.address=null for a Ray of this machine"
 
-_joined: str | None = None  # host:port of the head; one per process, as Ray's connection is
+_joined: str | None = None  # the address; one per process, as Ray's connection is
 
 
 def start_ray(num_cpus: int) -> None:
@@ -48,7 +48,7 @@ def join(address: str, modules: list[ModuleType]) -> None:
     if address != "auto" and place is None:
         raise ValueError(f"ray.address must be null, auto, host:port or ray://host:port, got {address}")
     ray = _ray(f"ray.address={address}", "leave ray.address=null")
-    if place and not _answers(address):  # Ray would try for minutes
+    if place and not answers(address):  # Ray would try for minutes
         raise ValueError(f"ray.address={address}: no Ray cluster answers there; {START}")
     try:
         ray.init(
@@ -59,7 +59,7 @@ def join(address: str, modules: list[ModuleType]) -> None:
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ValueError(f"ray.address={address}: {' '.join(str(error).split())}; {START}") from None
-    _joined = address if place else ray.get_runtime_context().gcs_address
+    _joined = address
 
 
 def joined() -> bool:
@@ -89,11 +89,25 @@ def placement(threads: int, gpus: float = 0) -> dict[str, Any]:
     return {"num_cpus": threads, "num_gpus": gpus, "scheduling_strategy": "SPREAD"}
 
 
-def alive() -> bool:
-    """Whether the head of the Ray of this process still answers."""
+def pulse() -> list[str]:
+    """The addresses that answer as long as this process has its Ray: of the head, and of the node it is on."""
     import ray
 
-    return _answers(_joined or ray.get_runtime_context().gcs_address)
+    if _joined and _joined.startswith("ray://"):
+        return [_joined]
+    context = ray.get_runtime_context()
+    here = next(node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
+    return [context.gcs_address, f"{here['NodeManagerAddress']}:{here['NodeManagerPort']}"]
+
+
+def answers(address: str) -> bool:
+    """Whether anybody listens there."""
+    place = ADDRESS.fullmatch(address)
+    try:
+        socket.create_connection((place["host"], int(place["port"])), SECONDS_TO_CONNECT).close()
+    except (OSError, OverflowError):  # the latter for a port that cannot be
+        return False
+    return True
 
 
 def available_cores() -> int:
@@ -111,15 +125,6 @@ def _ray(wanted: str, instead: str) -> ModuleType:
     # A process whose cluster is gone is to say so itself; Ray would end it after a minute.
     os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(10**6))
     return ray
-
-
-def _answers(address: str) -> bool:
-    place = ADDRESS.fullmatch(address)
-    try:
-        socket.create_connection((place["host"], int(place["port"])), SECONDS_TO_CONNECT).close()
-    except (OSError, OverflowError):  # the latter for a port that cannot be
-        return False
-    return True
 
 
 def _on_nodes(resource: str) -> list[int]:

@@ -99,10 +99,8 @@ class SearchPool:
         """Search with these weights from now on; they are stored once for all workers."""
         if self.local:
             self.local.load(weights)
-            return
-        import ray
-
-        self.weights = ray.put({name: tensor.cpu() for name, tensor in weights.items()})
+        else:
+            self.weights = self.actors.store({name: tensor.cpu() for name, tensor in weights.items()})
 
     def map(
         self, instances: Any, keys: Tensor, config: SearchConfig, stop: Callable[[], bool] = lambda: False

@@ -8,8 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+import train
+from gumbeldore import checkpoint
 from tests.clusters import TwoNodes
+from tests.test_commands import compose
 
 ROOT = Path(__file__).parent.parent
 
@@ -66,7 +70,7 @@ print("workers", workers, "same", all(torch.equal(a, b) for a, b in zip(there, h
 """
 
 
-@pytest.mark.parametrize("removed", [False, True])
+@pytest.mark.parametrize("removed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_two_nodes_find_what_one_process_finds(removed, tmp_path):
     for name in ("elsewhere", "seen"):
         (tmp_path / name).mkdir()
@@ -83,3 +87,67 @@ def test_two_nodes_find_what_one_process_finds(removed, tmp_path):
     assert not removed and caller.returncode == 0 and line.split() == ["workers", "2", "same", "True"]
     assert len({node for node, _, _ in seen}) == 2
     assert all("py_modules" in file for _, *files in seen for file in files)
+
+
+SIZES = ["problem.num_nodes=7", "problem.grow=null", "debug=fast", "train.epochs=20", "images_every=100"]
+
+
+def training(folder, *words):
+    command = [sys.executable, str(ROOT / "train.py"), *words]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def trained(folder, *words):
+    with training(folder, *words) as process:
+        out, err = process.communicate()
+    assert process.returncode == 0, out + err
+
+
+def weights(run):
+    return checkpoint.load(run / "checkpoints/last.pt")["learner"]["policy"]
+
+
+def same(some, others):
+    return some.keys() == others.keys() and all(torch.equal(some[name], others[name]) for name in some)
+
+
+@pytest.mark.slow
+def test_training_on_a_cluster_ends_with_the_same_weights_also_when_the_cluster_goes(tmp_path):
+    trained(tmp_path, *SIZES, "run_dir=alone")
+    with TwoNodes() as nodes:
+        there = ["workers=2", f"ray.address={nodes.address}"]
+        trained(tmp_path, *SIZES, *there, "run_dir=there")
+        with training(tmp_path, *SIZES, *there, "run_dir=broken") as broken:
+            while not (tmp_path / "broken/metrics.jsonl").exists():
+                assert broken.poll() is None
+            nodes.say("stop")
+            error = broken.communicate()[1].splitlines()
+    assert same(weights(tmp_path / "alone"), weights(tmp_path / "there"))
+    assert broken.returncode == 2
+    assert error[-2:] == [
+        "error: the Ray cluster does not answer any more",
+        "the last checkpoint is intact; to continue: python train.py resume=broken",
+    ]
+    assert not same(weights(tmp_path / "alone"), weights(tmp_path / "broken"))
+    trained(tmp_path, "resume=broken", "workers=0", "ray.address=null")
+    assert same(weights(tmp_path / "alone"), weights(tmp_path / "broken"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["ray.address=nonsense"], "ray.address must be null, auto, host:port or ray://host:port, got nonsense"),
+        (["ray.address=http://localhost:1"], "ray.address must be null"),
+        (
+            ["ray.address=127.0.0.1:9"],
+            "ray.address=127.0.0.1:9: no Ray cluster answers there; start one with",
+        ),
+        (["ray.address=ray://127.0.0.1:9"], "ray.address=ray://127.0.0.1:9: no Ray cluster answers there"),
+        (["ray.address=127.0.0.1:99999"], "ray.address=127.0.0.1:99999: no Ray cluster answers there"),
+        (["ray.address=auto", "workers=0"], "ray.address=auto has no effect with workers=0"),
+    ],
+)
+def test_addresses_that_lead_nowhere_are_one_line(words, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        train.set_up(compose("train", *words))
+    assert len(str(caught.value).splitlines()) == 1
