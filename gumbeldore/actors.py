@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gumbeldore import cluster
+from gumbeldore.faults import InstanceError
 from gumbeldore.stopping import Stop, Stopped
 
 TRIES = 3  # of a job whose actors die: then it is likely that the job kills them
@@ -67,8 +68,8 @@ class Actors:
         A job's arguments are made when there is an actor with room for it, and its result is gone from Ray's object
         store when it is yielded: the store holds two jobs per actor at most.
 
-        Raises WorkerError if a job raises an error (with its text) or keeps killing its actors, or if there is no
-        living actor any more, and Stopped when `stop()` holds while waiting.
+        Raises an InstanceError of a job, WorkerError if it raises another error (with its text) or keeps killing its
+        actors, or if there is no living actor any more, and Stopped when `stop()` holds while waiting.
         """
         import ray
 
@@ -97,6 +98,8 @@ class Actors:
                 try:
                     result = ray.get(reference)
                 except ray.exceptions.RayTaskError as error:
+                    if isinstance(error.cause, InstanceError):  # whoever knows the instance's name reports it
+                        raise error.cause from None
                     told = isinstance(error.cause, WorkerError)
                     raise WorkerError(error.cause if told else f"a worker failed: {error.cause!r}\n{error}") from None
                 except ray.exceptions.RayError as error:

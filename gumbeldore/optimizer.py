@@ -24,13 +24,19 @@ class Muon(torch.optim.Optimizer):
         lr: length of the update per singular value, for matrices not taller than wide; times the root of
             height / width for taller ones
         momentum: share of the old in the running average of gradients (Nesterov's)
+        weight_decay: share of the weights, times lr, that is lost at every step
         dtype: of the iteration
     """
 
     def __init__(
-        self, params: list[nn.Parameter], lr: float, momentum: float = 0.95, dtype: torch.dtype = torch.float32
+        self,
+        params: list[nn.Parameter],
+        lr: float,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+        dtype: torch.dtype = torch.float32,
     ):
-        super().__init__(params, {"lr": lr, "momentum": momentum})
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
         self.dtype = dtype
 
     @torch.no_grad()
@@ -41,9 +47,9 @@ class Muon(torch.optim.Optimizer):
                 if parameter.grad is not None:
                     shapes.setdefault(tuple(parameter.shape), []).append(parameter)
             for parameters in shapes.values():
-                self._move(parameters, **{key: group[key] for key in ("lr", "momentum")})
+                self._move(parameters, **{key: group[key] for key in ("lr", "momentum", "weight_decay")})
 
-    def _move(self, parameters: list[nn.Parameter], lr: float, momentum: float) -> None:
+    def _move(self, parameters: list[nn.Parameter], lr: float, momentum: float, weight_decay: float) -> None:
         """One update of parameters of the same shape."""
         height, width = parameters[0].shape[-2:]
         gradients = [parameter.grad for parameter in parameters]
@@ -52,6 +58,7 @@ class Muon(torch.optim.Optimizer):
         ahead = torch.stack(torch._foreach_lerp(gradients, averages, momentum)).view(-1, height, width)
         update = orthogonalised(ahead.to(self.dtype)).to(parameters[0].dtype)
         update = update.view(len(parameters), *parameters[0].shape)
+        torch._foreach_mul_(parameters, 1 - lr * weight_decay)
         torch._foreach_add_(parameters, list(update), alpha=-lr * max(1.0, height / width) ** 0.5)
 
 
@@ -101,6 +108,8 @@ def optimizer_of(policy: nn.Module, settings: TrainSettings, dtype: torch.dtype 
     parameters = list(policy.parameters())
     matrices = [p for p in parameters if p.dim() >= 2 and min(p.shape[-2:]) >= SMALLEST]
     if settings.matrix_learning_rate is None:
+        if settings.matrix_weight_decay:
+            raise ValueError("train.matrix_weight_decay has no effect without train.matrix_learning_rate")
         return Optimizers(torch.optim.Adam(parameters, lr=settings.learning_rate, fused=True))
     if not matrices:
         raise ValueError(
@@ -110,7 +119,7 @@ def optimizer_of(policy: nn.Module, settings: TrainSettings, dtype: torch.dtype 
     rest = [p for p in parameters if id(p) not in muons]
     return Optimizers(
         torch.optim.Adam(rest, lr=settings.learning_rate, fused=True),
-        Muon(matrices, lr=settings.matrix_learning_rate, dtype=dtype),
+        Muon(matrices, settings.matrix_learning_rate, weight_decay=settings.matrix_weight_decay, dtype=dtype),
     )
 
 

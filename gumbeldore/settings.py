@@ -61,6 +61,7 @@ class TrainSettings(Checked):
     learning_rate: float = positive()
     final_learning_rate: float = positive()  # reached linearly in the last epoch
     matrix_learning_rate: float | None = positive(optional=True)  # Muon's, which falls alike; null: Adam for all
+    matrix_weight_decay: float = at_least(0)  # Muon's: share of the weights, times the learning rate, lost at a step
     gradient_clip: float = positive()  # largest norm of the gradient
     averaging: float = at_least(0)  # share of the old in the running average of the weights; 0: no average
     nucleus_after: int = at_least(0)  # epochs before the search's nucleus is used; until then it is 1

@@ -246,6 +246,12 @@ def test_an_evaluation_names_the_instance(what):
         validate(pool, benchmark(damaged(what, 3)), lambda *_: None)
 
 
+def test_an_evaluation_with_workers_names_the_instance():
+    with SearchPool(PROBLEM, POLICY, workers=2, chunk_rows=2) as pool:
+        with pytest.raises(ValueError, match="^instance tree-3: "):
+            solve(pool, benchmark(damaged("nan cost", 3)), methods.greedy(), seed=0)
+
+
 def test_a_true_cost_that_is_no_number_names_the_instance():
     whole = benchmark(trees())
     spoilt = whole._replace(true_cost=lambda i, a: whole.true_cost(i, a).masked_fill(i == 2, math.nan))

@@ -37,11 +37,12 @@ def test_orthogonalised_keeps_the_singular_vectors(shape):
         assert (well_conditioned > 0.6).all() and (well_conditioned < 1.3).all()
 
 
-def test_same_update_as_torch_one_matrix_at_a_time():
+@pytest.mark.parametrize("decay", [0.0, 5.0])
+def test_same_update_as_torch_one_matrix_at_a_time(decay):
     ours, theirs = network(), network()
     matrices = lambda policy: [p for p in policy.parameters() if p.dim() == 2 and min(p.shape) >= 32]  # noqa: E731
-    muon = Muon(matrices(ours), lr=0.02, dtype=torch.bfloat16)
-    reference = torch.optim.Muon(matrices(theirs), lr=0.02, weight_decay=0.0)
+    muon = Muon(matrices(ours), lr=0.02, weight_decay=decay, dtype=torch.bfloat16)
+    reference = torch.optim.Muon(matrices(theirs), lr=0.02, weight_decay=decay)
     x = torch.randn(64, 2, generator=torch.Generator().manual_seed(1))
     for _ in range(3):
         for policy, optimizer in ((ours, muon), (theirs, reference)):
@@ -73,7 +74,9 @@ def test_adam_takes_embeddings_heads_and_biases():
     assert len(everything) == 1 and len(everything[0]["params"]) == len(list(policy.parameters()))
 
 
-def test_a_network_without_matrices_is_an_error():
+def test_settings_without_effect_are_errors():
+    with pytest.raises(ValueError, match="matrix_weight_decay has no effect"):
+        optimizer_of(network(), dataclasses.replace(SETTINGS, matrix_learning_rate=None, matrix_weight_decay=0.1))
     with pytest.raises(ValueError, match="matrix_learning_rate has no effect"):
         optimizer_of(nn.Linear(2, 15), SETTINGS)
 

@@ -43,6 +43,7 @@ SIZES = {
     "final_learning_rate": 1e-3,
     "averaging": 0.0,
     "matrix_learning_rate": None,
+    "matrix_weight_decay": 0,
     "gradient_clip": 1.0,
     "nucleus_after": 0,
     "greedy_too": False,
