@@ -125,6 +125,31 @@ def test_memory_that_does_not_suffice_names_the_setting_to_lower(workers):
     assert len(str(caught.value).splitlines()) == 1
 
 
+HOLDING = """
+import sys, time, torch
+from tests.test_worker_faults import TSP, found_by
+
+class Holds(TSP):
+    def step(self, instance, state, action):
+        self.held = torch.ones(2 << 30, dtype=torch.uint8)
+        time.sleep(30)
+
+print("started", flush=True)
+found_by(Holds(7), workers=1)
+"""
+
+
+@pytest.mark.slow
+def test_workers_that_rays_memory_monitor_kills_end_the_run_after_three_tries():
+    memory = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    total, free = (int(memory[name].split()[0]) for name in ("MemTotal", "MemAvailable"))
+    threshold = 1 - free / total + 2**20 / total  # a gigabyte more than now
+    env = {**os.environ, "RAY_memory_usage_threshold": str(threshold), "RAY_memory_monitor_refresh_ms": "100"}
+    done = subprocess.run([sys.executable, "-c", HOLDING], cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.stdout.startswith("started") and done.returncode == 1
+    assert "WorkerError: 3 workers died of the same work; if they ran out of memory, lower chunk_rows" in done.stderr
+
+
 class Refuses(TSP):
     def __setstate__(self, state):
         raise ZeroDivisionError("no bed for me")
