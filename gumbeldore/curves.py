@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import math
 import shlex
@@ -101,23 +102,24 @@ def write(out_dir: Path, points: list[Point], gaps: bool, about: dict[str, Any])
 
 
 def plot(points: list[Point], gaps: bool, title: str) -> Figure:
-    """A line per curve, with its standard errors as bars."""
+    """A line per curve, with its standard errors as bars; a dotted one where there is a single sample."""
     from matplotlib.figure import Figure  # the object interface: no pyplot, no global state, no display
-    from matplotlib.ticker import PercentFormatter, ScalarFormatter
+    from matplotlib.ticker import PercentFormatter
 
     figure = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    for (name, curve), marker in zip(by_curve(points).items(), MARKERS * len(points), strict=False):
+    for (name, curve), marker in zip(by_curve(points).items(), itertools.cycle("os^vDPX*"), strict=False):
         x, y, bars = ([getattr(point, field) for point in curve] for field in ("samples", "quality", "error"))
-        axes.errorbar(x, y, bars, label=name, marker=marker, markersize=5, linewidth=1.2, capsize=2)
+        if x == [1]:
+            axes.axhline(*y, label=name, linestyle=":", color="black")
+        else:
+            axes.errorbar(x, y, bars, label=name, marker=marker, markersize=5, linewidth=1.2, capsize=2)
+    ticks = sorted({point.samples for point in points} - {1})
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.set_xticks(ticks, ticks)
     axes.set(title=title, xlabel="samples per instance", ylabel="mean gap" if gaps else "mean cost")
     if gaps:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize="small")
     return figure
-
-
-MARKERS = ["o", "s", "^", "v", "D", "P", "X", "*"]
