@@ -82,6 +82,22 @@ def test_the_new_network_works_as_written(tmp_path):
     assert reached["greedy"]["mean_gap"] < 0.6 and reached["gumbeldore"]["mean_gap"] < 0.6
 
 
+def test_the_studies_run_as_written(tmp_path):
+    """With smaller numbers: the page's take minutes."""
+    script = commands_of(page("choose-sigma-and-nucleus"))
+    short = "debug=fast train.instances_per_epoch=2 model.layers=1 model.width=16"
+    script = script.replace("time_limit=60", short).replace(
+        "num_instances=20", "num_instances=2 repetitions=2 workers=0"
+    )
+    assert script.count("repetitions=2") == 2 and short in script
+    run(script, tmp_path)
+    studies = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("evaluations/*/study.json"))]
+    assert [sorted({x["curve"].split(",")[0] for x in study["points"]}) for study in studies] == [
+        ["gumbeldore"],
+        ["greedy", "gumbeldore", "sampling", "wor"],
+    ]
+
+
 def random_gap(times: torch.Tensor, optimum: torch.Tensor, orders: int = 1000) -> float:
     """How far random orders are above the optimum, by the textbook's recursion."""
     n, jobs, machines = times.shape
