@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import statistics
 import time
 from pathlib import Path
+from typing import Any
 
 import hydra
 import torch
 from torch import nn
 
 from configs import command
+from gumbeldore.files import replacing
 from gumbeldore.interfaces import Problem
 from gumbeldore.precision import dtype_of
 from problems.cvrp import CVRP
@@ -56,6 +59,13 @@ def untrained(problem: str) -> nn.Module:
     """The paper's network for a problem, with random weights."""
     torch.manual_seed(0)
     return command.build(configuration(f"experiment={PAPER[problem]}").model, "model", "encode", "forward").eval()
+
+
+def write(path: Path, figures: dict[str, Any]) -> None:
+    """Figures for programs, such as `benchmarks compare`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        file.write(json.dumps(figures, indent=1).encode())
 
 
 def main(threads) -> None:

@@ -7,7 +7,6 @@ which `python -m benchmarks compare old=a.json new=b.json` reads.
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -19,7 +18,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.machine import matrix_peak, sized, untrained
+from benchmarks.machine import matrix_peak, sized, untrained, write
 from configs.trained import trained
 from gumbeldore import trie
 from gumbeldore.interfaces import Problem, take
@@ -161,5 +160,4 @@ def main(cases, checkpoints, rows, beam, rounds, threads, repeats, precision, ou
             f"{row['evaluations_per_solution']:11.1f}{row['evaluations_saved']:7.0%}"
         )
     if out:
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
-        Path(out).write_text(json.dumps({"peak_gflops": peak, "threads": threads, "sampling": table}, indent=1))
+        write(Path(out), {"peak_gflops": peak, "threads": threads, "sampling": table})

@@ -5,14 +5,13 @@ The dataset is of random solutions, so the figures are those of the network and 
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from pathlib import Path
 
 import torch
 
-from benchmarks.machine import configuration
+from benchmarks.machine import configuration, write
 from configs import command
 from gumbeldore import methods
 from gumbeldore.dataset import PseudoExperts
@@ -85,5 +84,4 @@ def main(problems, batches, repeats, threads, out) -> None:
             + "{:12,.0f}{:12,.0f}{:20.1f}".format(*table[name].values())
         )
     if out:
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
-        Path(out).write_text(json.dumps({"threads": threads, "training": table}, indent=1))
+        write(Path(out), {"threads": threads, "training": table})

@@ -262,11 +262,12 @@ SHORT = {
 }
 REPLACED = ("num_instances", "solver.time_limit", "time_limit")  # also where the README gives them
 MADE = ("run_dir=", "out=", "out_dir=")
+MAKE_TRAIN = "python train.py problem=tsp "  # what `make train` runs, once it has installed
 
 
 def readme_commands():
     blocks = re.findall(r"```(?:bash|sh)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    lines = "".join(blocks).replace("\\\n", " ").replace("make train ARGS=", MAKE_TRAIN).splitlines()
     return [line.split("#")[0].strip() for line in lines if line.startswith("python ")]
 
 
@@ -308,7 +309,8 @@ def test_readme_commands_run(tmp_path):
     """In their order, copied and shortened, beside the repository's files; solvers only where they are installed."""
     commands = readme_commands()
     assert len(commands) >= 4
-    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    for folder in ("tests", "pretrained"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
     env = {"GUMBELDORE_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
     solvers = all(find_spec(name) for name in ("pyvrp", "ortools"))
     absent = set()  # what the commands that were left out would have made

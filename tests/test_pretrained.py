@@ -1,0 +1,39 @@
+"""The shipped policies load and are as good as their card says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from configs.trained import trained
+from gumbeldore import methods
+from gumbeldore.evaluation import solve, summarise
+from gumbeldore.workers import SearchPool
+
+FOLDER = Path(__file__).parent.parent / "pretrained"
+
+# name -> instances, and a greedy gap that a policy of about the card's quality stays below on the first 50 of them
+SHIPPED = {"tsp20": ("kool/tsp20", 0.015), "cvrp20": ("kool/cvrp20", 0.07), "jssp6x6": ("l2d/6x6", 0.05)}
+
+
+def test_every_shipped_policy_has_a_card_and_is_tested():
+    folders = {path.name for path in FOLDER.iterdir() if path.is_dir()}
+    card = (FOLDER / "README.md").read_text()
+    assert folders == set(SHIPPED) and all(f"`{name}`" in card for name in folders)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_policies_are_as_good_as_their_card_says(name):
+    source, most = SHIPPED[name]
+    problem, policy, *_ = trained(FOLDER / name)
+    (benchmark,) = problem.load(source, 50)
+    with SearchPool(problem, policy) as pool:
+        greedy = solve(pool, benchmark, methods.greedy(), seed=0)
+        sampled = solve(pool, benchmark, methods.gumbeldore(8, 2, step_size=0.3), seed=0)
+    gap, sampled_gap = (summarise([found], [benchmark]).mean_gap for found in (greedy, sampled))
+    assert sampled_gap < gap < most
+
+
+def test_shipped_files_are_small():
+    assert all(path.stat().st_size < 3e6 for path in FOLDER.rglob("*.pt"))
