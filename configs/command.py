@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import os
 import re
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
+from hydra.errors import HydraException, MissingConfigException
 from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -23,6 +24,12 @@ from gumbeldore import cluster
 from gumbeldore.actors import WorkerError
 
 FOLDER = Path(__file__).parent
+KINDS = {
+    "int": (int, "an integer"),
+    "float": ((int, float), "a number"),
+    "bool": (bool, "true or false"),
+    "str": (str, "text"),
+}
 SAMPLING = (
     "instances_per_epoch",
     "nucleus_after",
@@ -57,7 +64,14 @@ def _user_errors(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], An
 def _fail(error: Exception) -> None:
     if os.environ.get("HYDRA_FULL_ERROR") == "1":
         raise error
-    message = str(error) if isinstance(error, (ValueError, WorkerError, OSError)) else str(error).splitlines()[0]
+    if isinstance(error, MissingConfigException):  # an OSError of several lines
+        group, _, option = str(error.missing_cfg_file).partition("/")
+        known = sorted(path.stem for path in (FOLDER / group).glob("*.yaml"))
+        message = f"{group}={option}: there is no such option; ours are {', '.join(known)}"
+    elif isinstance(error, (ValueError, WorkerError, OSError)):
+        message = str(error)
+    else:
+        message = str(error).splitlines()[0]
     print(f"error: {message}", file=sys.stderr)
     sys.exit(2)
 
@@ -68,8 +82,7 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
     Arguments:
         own_configs: a folder of the user's (--config-dir) whose groups add options to those of this one
 
-    Raises ValueError; other mistakes (an unknown option of a group, a malformed word) are left to Hydra, whose
-    messages name what is allowed.
+    Raises ValueError, and Hydra's own errors for other mistakes (an unknown option of a group, a malformed word).
     """
     if own_configs and not Path(own_configs).is_dir():
         raise ValueError(f"--config-dir: there is no folder {own_configs}")
@@ -127,10 +140,22 @@ def build(node: DictConfig | dict, key: str, *required: str) -> Any:
         raise ValueError(f"{key}._target_={target} lacks {', '.join(missing)}")
     if "_target_" in str(values):
         raise ValueError(f"{key} must hold plain values, no targets: {values}")
+    _check_types(cls, key, values)
     try:
         return cls(**values)
     except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise ValueError(f"{key}: {error}") from None
+
+
+def _check_types(cls: type, key: str, values: dict[str, Any]) -> None:
+    """Raises ValueError for a value of another kind than the class says."""
+    for name, parameter in inspect.signature(cls).parameters.items():
+        annotation = getattr(parameter.annotation, "__name__", parameter.annotation)
+        if name in values and annotation in KINDS:
+            kind, words = KINDS[annotation]
+            value = values[name]
+            if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
+                raise ValueError(f"{key}: {name} must be {words}, got {value!r}")
 
 
 def build_methods(cfg: DictConfig) -> dict[str, Any]:
