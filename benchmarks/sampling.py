@@ -1,7 +1,7 @@
 """Solutions per second of every problem and size, where the time goes, and the share of the machine's matrix peak.
 
 Untrained networks are the worst case: their samples share no states. `checkpoints=run,run` adds trained ones, on the
-same sizes of their problem. The cases take turns; each figure is the median of its repeats. `out` is written as JSON,
+same sizes of their problem, `untrained=0` leaves the untrained ones out. The cases take turns; each figure is the median of its repeats. `out` is written as JSON,
 which `python -m benchmarks compare old=a.json new=b.json` reads.
 """
 
@@ -18,7 +18,8 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.machine import matrix_peak, sized, untrained, write
+from benchmarks import machine
+from benchmarks.machine import matrix_peak, sized, write
 from configs.trained import trained
 from gumbeldore import trie
 from gumbeldore.interfaces import Problem, take
@@ -28,7 +29,12 @@ from gumbeldore.precision import InPrecision, resolve_precision
 from gumbeldore.search import SearchConfig, SearchStats, search
 from gumbeldore.terminal import hardware
 
-DEFAULTS = {"cases": "tsp20,tsp50,tsp100,cvrp20,cvrp50,jssp6x6,jssp10x10", "checkpoints": "", "rows": 1024} | {
+DEFAULTS = {
+    "cases": "tsp20,tsp50,tsp100,cvrp20,cvrp50,jssp6x6,jssp10x10",
+    "checkpoints": "",
+    "untrained": 1,
+    "rows": 1024,
+} | {
     "beam": 32,
     "rounds": 4,
     "threads": torch.get_num_threads(),
@@ -126,14 +132,15 @@ def summary(
     }
 
 
-def main(cases, checkpoints, rows, beam, rounds, threads, repeats, precision, out) -> None:
+def main(cases, checkpoints, untrained, rows, beam, rounds, threads, repeats, precision, out) -> None:
     keep_freed_memory()
     torch.set_num_threads(threads)
     precision = resolve_precision(precision, torch.device("cpu"))
     found = []
     for name in filter(None, cases.split(",")):
         problem, size = sized(name)
-        found.append(Case(f"{name} untrained", problem, untrained(problem.name), size))
+        if untrained:
+            found.append(Case(f"{name} untrained", problem, machine.untrained(problem.name), size))
         for path in filter(None, checkpoints.split(",")):
             known = trained(path)
             if known.problem.name == problem.name:
