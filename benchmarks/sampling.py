@@ -1,8 +1,8 @@
 """Solutions per second of every problem and size, where the time goes, and the share of the machine's matrix peak.
 
 Untrained networks are the worst case: their samples share no states. `checkpoints=run,run` adds trained ones, on the
-same sizes of their problem, `untrained=0` leaves the untrained ones out. The cases take turns; each figure is the median of its repeats. `out` is written as JSON,
-which `python -m benchmarks compare old=a.json new=b.json` reads.
+same sizes of their problem; `untrained=0` leaves the untrained ones out. The cases take turns; each figure is the median
+of its repeats. `out` is written as JSON, which `python -m benchmarks compare old=a.json new=b.json` reads.
 """
 
 from __future__ import annotations
