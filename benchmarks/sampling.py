@@ -1,7 +1,7 @@
 """Solutions per second of every problem and size, where the time goes, and the share of the machine's matrix peak.
 
 Untrained networks are the worst case: their samples share no states. `checkpoints=run,run` adds trained ones, on the
-same sizes of their problem; `untrained=0` leaves the untrained ones out. The cases take turns; each figure is the median
+same sizes of their problem; `untrained=0` leaves the untrained ones out. The cases take turns; each figure is a median
 of its repeats. `out` is written as JSON, which `python -m benchmarks compare old=a.json new=b.json` reads.
 """
 
