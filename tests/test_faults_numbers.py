@@ -51,11 +51,11 @@ class Draws(PseudoExperts):
     bad: tuple[int, ...] = ()
     left_out: tuple[int, ...] = ()
 
-    def batch(self, problem, size, generator):
+    def batch(self, problem, size, generator, device):
         self.drawn = getattr(self, "drawn", -1) + 1
-        example = super().batch(problem, size, generator)
+        example = super().batch(problem, size, generator, device)
         if self.drawn in self.left_out:
-            return self.batch(problem, size, generator)
+            return self.batch(problem, size, generator, device)
         if self.drawn in self.bad:
             example = spoiled(example)
         return example
