@@ -87,7 +87,7 @@ class Terminal:
         if not math.isnan(learner.best_gap):
             rows += [["its gap to the reference", f"{learner.best_gap:.2%}"]]
         self.table(reason or "finished", ["", ""], rows)
-        self.say(f"evaluate:    python evaluate.py checkpoint={directory.path}")
+        self.say(f"evaluate:    python evaluate.py checkpoint={directory.path} instances=<set, file or folder>")
         self.say(f"dashboards:  tensorboard --logdir {directory.path}")
         if reason:
             self.say(f"continue:    python train.py resume={directory.path}")
