@@ -96,6 +96,7 @@ class Terminal:
         """A table with its first column to the left and figures to the right."""
         table = Table(*header, title=title, caption=notes, title_justify="left", caption_justify="left")
         table.show_header = any(header)
+        table.columns[0].no_wrap = True  # names in full, also where 80 columns make figures wrap
         for column in table.columns[1:]:
             column.justify = "right"
         for row in rows:
