@@ -15,8 +15,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from configs import command
-from configs.trained import trained
-from gumbeldore import checkpoint, report, results
+from configs.trained import set_step_size, trained
+from gumbeldore import report, results
 from gumbeldore.evaluation import Outcome, Solved, solve, solve_by_best_policy, summarise
 from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.memory import keep_freed_memory
@@ -34,10 +34,8 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
     keep_freed_memory()
-    problem, policy, trained_with, path = trained(run.checkpoint, run.nearest)
-    if cfg.search.step_size is None:
-        with checkpoint.blamed(path):
-            cfg.search.step_size = trained_with["search"]["step_size"]
+    problem, policy, _, path = loaded = trained(run.checkpoint, run.nearest)
+    set_step_size(cfg.search, loaded)
     command.join_cluster(cfg, problem, policy)
     cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), threads=1)
     if HydraConfig.initialized():

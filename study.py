@@ -8,7 +8,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from configs import command
-from configs.trained import trained
+from configs.trained import set_step_size, trained
 from evaluate import add_references, advancing, new_directory
 from gumbeldore import curves, results
 from gumbeldore.curves import Point
@@ -26,9 +26,8 @@ def study(cfg: DictConfig) -> list[Point]:
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
     keep_freed_memory()
-    problem, policy, trained_with, path = trained(run.checkpoint, run.nearest)
-    if cfg.search.step_size is None:
-        cfg.search.step_size = trained_with["search"]["step_size"]
+    problem, policy, _, path = loaded = trained(run.checkpoint, run.nearest)
+    set_step_size(cfg.search, loaded)
     if HydraConfig.initialized():
         command.check_effect(cfg, HydraConfig.get().overrides.task)
     searches = searches_of(cfg)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from omegaconf import DictConfig
 from torch import nn
 
 from configs import command
@@ -40,3 +41,10 @@ def trained(path: str | Path, nearest: int | None = None) -> Trained:
             raise ValueError(f"nearest has no effect on {problem.name}")
         problem = command.build({**config["problem"], "nearest": nearest}, "problem", *required)
     return Trained(problem, policy, config, path)
+
+
+def set_step_size(search: DictConfig, found: Trained) -> None:
+    """The step size of the training run, unless another was asked for. Raises ValueError if the run had none."""
+    if search.step_size is None:
+        with checkpoint.blamed(found.path):
+            search.step_size = found.config["search"]["step_size"]
