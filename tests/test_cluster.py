@@ -79,12 +79,15 @@ def test_two_nodes_find_what_one_process_finds(removed, tmp_path):
         command = [sys.executable, "-c", CALLER, nodes.address, str(tmp_path / "seen"), str(tmp_path / "elsewhere")]
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
         with subprocess.Popen(command, cwd="/", env=env, stdout=subprocess.PIPE, text=True) as caller:
-            for line in caller.stdout:  # noqa: B007
+            said = []
+            for line in caller.stdout:
+                said.append(line.split())
                 seen = [file.read_text().split("|") for file in (tmp_path / "seen").glob("*[0-9]")]
                 if removed and len(seen) == 2:  # both are at work
                     nodes.say("remove")
                     removed = False
-    assert not removed and caller.returncode == 0 and line.split() == ["workers", "2", "same", "True"]
+    # Among its lines, not the last of them: Ray tells of the node it lost when it likes.
+    assert not removed and caller.returncode == 0 and ["workers", "2", "same", "True"] in said
     assert len({node for node, _, _ in seen}) == 2
     assert all("py_modules" in file for _, *files in seen for file in files)
 
@@ -124,10 +127,10 @@ def test_training_on_a_cluster_ends_with_the_same_weights_also_when_the_cluster_
             error = broken.communicate()[1].splitlines()
     assert same(weights(tmp_path / "alone"), weights(tmp_path / "there"))
     assert broken.returncode == 2
-    assert error[-2:] == [
-        "error: the Ray cluster does not answer any more",
-        "the last checkpoint is intact; to continue: python train.py resume=broken",
-    ]
+    assert error[-1] == (
+        "error: the Ray cluster does not answer any more; "
+        "broken/checkpoints/last.pt is intact, resume=broken goes on from it"
+    )
     assert not same(weights(tmp_path / "alone"), weights(tmp_path / "broken"))
     trained(tmp_path, "resume=broken", "workers=0", "ray.address=null")
     assert same(weights(tmp_path / "alone"), weights(tmp_path / "broken"))
