@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import torch
 
 import train
 from gumbeldore import checkpoint
+from gumbeldore.dataset import read_shard
+from problems.tsp_types import Instance
 from tests.clusters import TwoNodes
 from tests.test_commands import compose
 
@@ -134,6 +137,25 @@ def test_training_on_a_cluster_ends_with_the_same_weights_also_when_the_cluster_
     assert not same(weights(tmp_path / "alone"), weights(tmp_path / "broken"))
     trained(tmp_path, "resume=broken", "workers=0", "ray.address=null")
     assert same(weights(tmp_path / "alone"), weights(tmp_path / "broken"))
+
+
+@pytest.mark.slow
+def test_evaluation_and_solvers_work_on_a_cluster_too(tmp_path):
+    def run(*words):
+        env = {**os.environ, "GUMBELDORE_CACHE": str(tmp_path / "cache")}
+        done = subprocess.run([sys.executable, *words], cwd=ROOT, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    words = [f"checkpoint={ROOT / 'pretrained/tsp20'}", "instances=kool/tsp20", "num_instances=40"]
+    words += ["search=[greedy,gumbeldore]", "search.beam_width=8", "search.num_rounds=2", "chunk_rows=32"]
+    run("evaluate.py", *words, "workers=0", f"out_dir={tmp_path / 'alone'}")
+    with TwoNodes() as nodes:
+        run("evaluate.py", *words, f"ray.address={nodes.address}", f"out_dir={tmp_path / 'there'}")
+        experts = [f"out={tmp_path / 'experts.npz'}", "num_instances=4", "time_limit=1"]
+        run("-m", "problems.solvers", "problem=tsp", *experts, f"ray.address={nodes.address}")
+    assert json.loads((tmp_path / "there/results.json").read_text())["hardware"].endswith("2 workers")
+    assert (tmp_path / "there/results.csv").read_text() == (tmp_path / "alone/results.csv").read_text()
+    assert len(read_shard(tmp_path / "experts.npz", Instance).actions) == 4
 
 
 @pytest.mark.parametrize(
