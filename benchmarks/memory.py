@@ -27,6 +27,5 @@ def main(nodes, instances, width, layers, heads, beam, rounds) -> None:
     search(problem, policy, batch, methods.gumbeldore(beam, rounds, step_size=0.3), torch.Generator().manual_seed(0))
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     tree = trie.create(instances, nodes - 1, beam * rounds, nodes, torch.float32, "cpu")
-    size = sum(field.numel() * field.element_size() for field in tree)
-    print(f"TSP-{nodes}, {instances} instances, {beam} x {rounds}: trie {size / 2**30:.2f} GiB")
+    print(f"TSP-{nodes}, {instances} instances, {beam} x {rounds}: trie {trie.memory(tree) / 2**30:.2f} GiB")
     print(f"peak beyond one forward pass: {(after - before) / 2**20:.2f} GiB (the peak before: {before / 2**20:.2f})")

@@ -126,7 +126,7 @@ def summary(
         "beam": 1 - sum(shares.values()),
         "gflops": median(lambda run: flops / run.parts["forward"] / 1e9),
         "of_peak": median(lambda run: flops / run.parts["forward"] / 1e9) / peak,
-        "bytes_per_instance": sum(field.numel() * field.element_size() for field in tree),
+        "bytes_per_instance": trie.memory(tree),
         "evaluations_per_solution": stats.evaluations / runs[0].solutions,
         "evaluations_saved": (stats.repeated + stats.reused) / (stats.evaluations + stats.repeated + stats.reused),
     }

@@ -161,10 +161,7 @@ def _run_rounds(
     width = 1 if config.replacement else config.beam_width
     roots = _plant(problem, policy, instances, width, given)
     deadline = None if config.time_limit is None else time.monotonic() + len(given) * config.time_limit
-    slots = config.num_rounds * width
-    reread = config.num_rounds > 1 or deadline is not None
-    dtype = _log_prob_dtype(policy)
-    trie = tries.create(roots.batch, roots.horizon, slots, roots.actions, dtype, keys.device, keep=reread)
+    trie = _empty_trie(problem, policy, instances, config, roots.batch, keys.device)
 
     rounds, total = [], Count()
     for round_ in itertools.count():
@@ -186,6 +183,22 @@ def _run_rounds(
             if not (trie.log_mass[0][:, 0] > -math.inf).any():
                 break
     return rounds, trie, total
+
+
+def trie_memory(problem: Problem, policy: Policy, instances: Any, config: SearchConfig) -> int:
+    """Bytes that the trie of each of the instances will take."""
+    copies = config.beam_width if config.replacement else 1
+    return tries.memory(_empty_trie(problem, policy, instances, config, copies, "meta"))
+
+
+def _empty_trie(
+    problem: Problem, policy: Policy, instances: Any, config: SearchConfig, batch: int, device
+) -> tries.Trie:
+    """The trie of `batch` beams."""
+    slots = config.num_rounds * (1 if config.replacement else config.beam_width)
+    reread = config.num_rounds > 1 or config.time_limit is not None
+    horizon, actions = problem.horizon(instances), problem.num_actions(instances)
+    return tries.create(batch, horizon, slots, actions, _log_prob_dtype(policy), device, keep=reread)
 
 
 def _plant(problem: Problem, policy: Policy, instances: Any, width: int, keys: Tensor) -> Roots:

@@ -70,6 +70,11 @@ def grow(trie: Trie, slots: int) -> Trie:
     return new
 
 
+def memory(trie: Trie) -> int:
+    """Bytes of a trie."""
+    return sum(field.numel() * field.element_size() for field in trie)
+
+
 def find_states(trie: Trie, depth: int, first: int, key: Tensor) -> tuple[Tensor, Tensor]:
     """Note the fingerprints [B, K] of new nodes in slots first .. first + K - 1, and who had them first.
 

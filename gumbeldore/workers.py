@@ -21,7 +21,7 @@ from gumbeldore.actors import Actors, WorkerError
 from gumbeldore.interfaces import Problem, batch_size, take, to
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.precision import InPrecision
-from gumbeldore.search import SearchConfig, Solutions, search
+from gumbeldore.search import SearchConfig, Solutions, search, trie_memory
 from gumbeldore.stopping import Stopped
 
 
@@ -76,7 +76,8 @@ class SearchPool:
 
     Arguments:
         workers: Ray actors; 0 searches in this process, without Ray
-        chunk_rows: beam rows (instances * beam width) searched together
+        chunk_rows: beam rows (instances * beam width) searched together, but fewer where their trie would outgrow
+            `trie_budget`
     """
 
     def __init__(
@@ -89,7 +90,9 @@ class SearchPool:
         precision: str = "float32",
         threads: int = 1,
     ):
+        self.problem, self.policy = problem, policy
         self.chunk_rows = chunk_rows
+        self.trie_budget = trie_budget(device)
         arguments = (problem, copy.deepcopy(policy).cpu(), device, precision, threads)
         self.local = Worker(*arguments) if workers == 0 else None
         self.actors = None if workers == 0 else _start_actors(workers, arguments)
@@ -110,7 +113,8 @@ class SearchPool:
         Raises WorkerError, with the worker's own error text if it has one, and Stopped when `stop()` holds between two
         chunks or, with actors, while waiting for one.
         """
-        size = max(1, self.chunk_rows // config.beam_width)
+        room = self.trie_budget // trie_memory(self.problem, self.policy, instances, config)
+        size = max(1, min(self.chunk_rows // config.beam_width, room))
         count = batch_size(instances)
         chunks = [slice(first, min(first + size, count)) for first in range(0, count, size)]
         if self.local:
@@ -151,6 +155,15 @@ def resolve_device(device: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device={device} cannot be used: {str(error).splitlines()[0]}") from None
     return resolved
+
+
+def trie_budget(device: str) -> int:
+    """Bytes that the trie of a chunk may take: a quarter of a GPU's memory, 2 GiB per worker on CPUs.
+
+    Not of the memory that happens to be free: the same command cuts the same chunks.
+    """
+    kind = torch.device(device)
+    return torch.cuda.get_device_properties(kind).total_memory // 4 if kind.type == "cuda" else 2**31
 
 
 def resolve_workers(workers: int | str, device: torch.device, threads: int) -> int:

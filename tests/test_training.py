@@ -16,12 +16,13 @@ import torch
 
 import train
 from gumbeldore import checkpoint, methods
+from gumbeldore import trie as tries
 from gumbeldore.dataset import PseudoExperts
-from gumbeldore.interfaces import take
+from gumbeldore.interfaces import batch_size, take
 from gumbeldore.learner import Learner
 from gumbeldore.optimizer import optimizer_of
 from gumbeldore.run_directory import RunDirectory
-from gumbeldore.search import TopP
+from gumbeldore.search import TopP, search
 from gumbeldore.self_improvement import self_improvement
 from gumbeldore.settings import TrainSettings
 from gumbeldore.validation import validate, validation_set
@@ -115,6 +116,23 @@ def test_the_chunk_size_changes_nothing_for_an_exact_policy(chunk_rows):
                     assert all(torch.equal(a, b) for a, b in zip(found[row], values, strict=True))
                 found[row] = values
     assert len(found) == 50
+
+
+@pytest.mark.parametrize("config", [methods.gumbeldore(3, 3, 1.0), methods.sampling(4), methods.greedy()])
+def test_chunks_shrink_to_the_memory_of_their_tries(config, monkeypatch):
+    problem, policy = TreeProblem(), TablePolicy()
+    trees, keys = problem.generate(50, torch.Generator().manual_seed(0)), torch.arange(50)
+    pool, asked = SearchPool(problem, policy), []
+    monkeypatch.setattr(pool.local, "search", lambda part, *_: asked.append(part))
+    created, create = [], tries.create
+    monkeypatch.setattr(tries, "create", lambda *args, **kw: created.append(create(*args, **kw)) or created[-1])
+    search(problem, policy, take(trees, slice(0, 1)), config, keys=keys[:1])
+    (tree,) = created
+    for memory, size in ((7.5, 7), (0.5, 1), (100, 50)):  # never less than one instance
+        pool.trie_budget = int(memory * tries.memory(tree))
+        asked.clear()
+        list(pool.map(trees, keys, config))
+        assert max(map(batch_size, asked)) == size and sum(map(batch_size, asked)) == 50
 
 
 def test_training_improves_and_best_is_strictly_the_best():
