@@ -1,42 +1,57 @@
-"""Threads against workers: solutions per second of the CPU preset's sampling, interleaved."""
+"""Workers against threads, and rows searched together: solutions per second of a trained policy, interleaved.
+
+`workers=auto` and the default of `chunk_rows` are what this found best on the machines it ran on (docs/log.md); a
+machine with larger or smaller caches may want another `chunk_rows`.
+"""
 
 from __future__ import annotations
 
 import statistics
 import time
+from contextlib import ExitStack
 
 import torch
 
+from configs.trained import trained
 from gumbeldore import methods
 from gumbeldore.cluster import available_cores
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.precision import resolve_precision
+from gumbeldore.terminal import hardware
 from gumbeldore.workers import SearchPool
-from models.bq import BQ
-from problems.tsp import TSP
 
-DEFAULTS = {"nodes": 20, "instances": 128, "repeats": 5, "beam": 16, "rounds": 2, "chunk_rows": 1024}
+DEFAULTS = {"checkpoint": "pretrained/tsp20", "instances": 256, "repeats": 5, "beam": 16, "rounds": 4} | {
+    "chunk_rows": "256,512,1024,2048"
+}
 
 
-def main(nodes, instances, repeats, beam, rounds, chunk_rows) -> None:
+def main(checkpoint, instances, repeats, beam, rounds, chunk_rows) -> None:
     keep_freed_memory()
-    cores = available_cores()
-    problem, policy = TSP(nodes), BQ(width=64, layers=4, heads=4, feedforward=256, own_frame=True, successor_loss=0)
-    precision = resolve_precision("auto", torch.device("cpu"))
-    batch, keys = problem.generate(instances, torch.Generator().manual_seed(0)), torch.arange(instances)
-    config = methods.gumbeldore(beam, rounds, step_size=0.3)
-    layouts = {(0, 1): [], (0, cores): [], (cores, 1): [], (1, cores): []}
-    pools = {
-        layout: SearchPool(problem, policy, layout[0], chunk_rows, "cpu", precision, layout[1]) for layout in layouts
-    }
-    for repeat in range(repeats + 1):
-        for layout, rates in layouts.items():
-            pools[layout].load(policy.state_dict())
-            start = time.perf_counter()
-            count = sum(int(solutions.valid.sum()) for _, solutions in pools[layout].map(batch, keys, config))
-            if repeat:
-                rates.append(count / (time.perf_counter() - start))
-    for pool in pools.values():
-        pool.close()
-    for (workers, threads), rates in layouts.items():
-        print(f"workers={workers} worker_threads={threads}: median {statistics.median(rates):,.0f} solutions/s")
+    cores, cpu = available_cores(), torch.device("cpu")
+    known = trained(checkpoint)
+    precision = resolve_precision("auto", cpu)
+    batch = known.problem.generate(instances, torch.Generator().manual_seed(0))
+    config = methods.gumbeldore(beam, rounds, known.config["search"]["step_size"])
+    layouts = dict.fromkeys([(0, 1), (0, cores), (cores, 1), (1, cores)])
+    with ExitStack() as stack:
+        pools = {
+            (workers, threads): stack.enter_context(
+                SearchPool(known.problem, known.policy, workers, 1, "cpu", precision, threads)
+            )
+            for workers, threads in layouts
+        }
+        rates = {(layout, int(rows)): [] for layout in layouts for rows in chunk_rows.split(",")}
+        for repeat in range(repeats + 1):
+            for (layout, rows), found in rates.items():
+                pools[layout].chunk_rows = rows
+                start = time.perf_counter()
+                count = sum(
+                    int(part.valid.sum()) for _, part in pools[layout].map(batch, torch.arange(instances), config)
+                )
+                if repeat:  # the first warms up
+                    found.append(count / (time.perf_counter() - start))
+    print(f"{checkpoint}, {instances} instances, {beam} x {rounds}; {hardware(cpu)}, {precision}; medians of {repeats}")
+    for ((workers, threads), rows), found in rates.items():
+        print(
+            f"workers={workers} worker_threads={threads} chunk_rows={rows}: {statistics.median(found):,.0f} solutions/s"
+        )
