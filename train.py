@@ -34,8 +34,9 @@ from gumbeldore.trainers import ALONE, Alone, Task, Trainers
 from gumbeldore.validation import validation_set
 from gumbeldore.workers import SearchPool, WorkerError, resolve_device, resolve_trainers, resolve_workers
 
-# A continued run may change these: no result does, but for a run that would have ended at a bad step.
-RESUMABLE = ("resume", "time_limit", "workers", "images_every", "ray.address", "train.skip_bad_steps")
+# A continued run may change these: no result does, but for a run that would have ended at a bad step, and the last bits
+# of matrix products by chunk_rows.
+RESUMABLE = ("resume", "time_limit", "workers", "chunk_rows", "images_every", "ray.address", "train.skip_bad_steps")
 
 
 class Setup(NamedTuple):

@@ -25,7 +25,7 @@ Written by `python -m configs.reference` from the files in [configs/](../configs
 
 Every value can be changed on the command line (`train.epochs=10`), an option of a group chosen (`problem=cvrp`,
 `search=[greedy,wor]`). `???` must be given, `null` means none or the default that the comment names. A key that does
-not exist, or that has no effect on what is asked for, is an error. Options of your own: `--config-dir`, see
+not exist, or of `search` and `solver` one that nothing reads, is an error. Options of your own: `--config-dir`, see
 [add-a-problem.md](add-a-problem.md).
 """
 
@@ -39,11 +39,11 @@ GROUPS = {  # heading, where its keys are, how an option is chosen
     "experiment": (
         "Recipes of the paper",
         "",
-        "`experiment=...` in training, for a GPU: what they change of a preset.",
+        "`experiment=...` in training, for a GPU: what they change of a preset, besides its network, which is the paper's.",
     ),
     "model": ("Networks", "model.", "`model=...` in training; a preset chooses its own."),
     "train": ("Sources of solutions", "train.", "`train=...` in training: which solutions are imitated."),
-    "decoding": ("What search methods share", "search.", "Evaluation starts from the values of training."),
+    "decoding": ("What search methods share", "search.", "Evaluation takes the step size from the checkpoint's run, and otherwise these values, not the run's."),
     "debug": ("Small runs", "", "`debug=...` in training, added to any other choice."),
 }
 

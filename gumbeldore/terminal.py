@@ -90,7 +90,7 @@ class Terminal:
         self.say(f"evaluate:    python evaluate.py checkpoint={directory.path} instances=<set, file or folder>")
         self.say(f"dashboards:  tensorboard --logdir {directory.path}")
         if reason:
-            self.say(f"continue:    python train.py resume={directory.path}")
+            self.say(f"continue:    python train.py resume={directory.path} time_limit=null")
 
     def table(self, title: str, header: list[str], rows: list[list[str]], notes: str = "") -> None:
         """A table with its first column to the left and figures to the right."""

@@ -246,11 +246,10 @@ def test_mistakes_end_in_one_line_before_anything_starts(program, words, message
 @pytest.mark.parametrize("script", ["train.py", "evaluate.py"])
 def test_help_reads_well(script, tmp_path):
     result = run(str(ROOT / script), "--help", cwd=tmp_path)
-    assert result.returncode == 0
-    assert (
-        f"python {script} " in result.stdout
-        and "search: beam, greedy, gumbeldore, rules, sampling, solver, theory, wor" in result.stdout
-    )
+    assert result.returncode == 0 and f"python {script} " in result.stdout
+    options = {path.stem for path in (ROOT / "configs/search").glob("*.yaml")}
+    (listed,) = (line for line in result.stdout.splitlines() if line.lower().startswith("search") and "beam, " in line)
+    assert options <= set(re.findall(r"\w+", listed))
     assert "hydra:" not in result.stdout and list(tmp_path.iterdir()) == []
 
 
