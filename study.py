@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from configs import command
 from configs.trained import set_step_size, trained
-from evaluate import add_references, advancing, new_directory
+from evaluate import add_references, advancing, new_directory, typed
 from gumbeldore import curves, results
 from gumbeldore.curves import Point
 from gumbeldore.memory import keep_freed_memory
@@ -43,7 +43,11 @@ def study(cfg: DictConfig) -> list[Point]:
         out_dir.mkdir(parents=True, exist_ok=True)
         gaps, count = curves.have_gaps(benchmarks), sum(len(benchmark.names) for benchmark in benchmarks)
         about = {"checkpoint": str(path), "instances": run.instances, "num_instances": count, "hardware": where}
-        about |= {"repetitions": run.repetitions, "reference": results.reference_of(benchmarks) if gaps else None}
+        about |= {
+            "command": typed(),
+            "repetitions": run.repetitions,
+            "reference": results.reference_of(benchmarks) if gaps else None,
+        }
         for curve, configs in searches.items():
             for config in configs:
                 with advancing(terminal, curve, benchmarks * run.repetitions) as advance:
@@ -71,7 +75,7 @@ def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig]]:
             raise ValueError(f"a study compares searches with the policy; search={name} is none")
         read = command.reads(node)
         listed = {key: value for key, value in cfg.search.items() if key in read and OmegaConf.is_list(value)}
-        rounds = sorted(listed.pop("num_rounds", [1]))
+        rounds = sorted(listed.pop("num_rounds", [cfg.search.num_rounds if "num_rounds" in read else 1]))
         for values in itertools.product(*listed.values()):
             chosen = dict(zip(listed, values, strict=True))
             curve = ", ".join([name, *(f"{key}={value}" for key, value in chosen.items())])

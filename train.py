@@ -21,7 +21,7 @@ from gumbeldore.imitation import fit
 from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.learner import Learner
 from gumbeldore.memory import keep_freed_memory
-from gumbeldore.optimizer import optimizer_of
+from gumbeldore.optimizer import Optimizers, optimizer_of
 from gumbeldore.precision import dtype_of, resolve_precision
 from gumbeldore.run_directory import RunDirectory
 from gumbeldore.search import SearchConfig
@@ -52,6 +52,7 @@ class Setup(NamedTuple):
     precision: str
     workers: int
     trainers: list[str]  # the device of each
+    optimizer: Optimizers
     experts: list[Shard]  # given ones; none if they are to be sampled
 
 
@@ -62,6 +63,7 @@ def train(cfg: DictConfig) -> dict[str, float]:
     elif HydraConfig.initialized():
         command.check_effect(cfg, HydraConfig.get().overrides.task)
     setup = set_up(cfg)
+    cfg.precision, cfg.trainers = setup.precision, len(setup.trainers)  # a continued run decides no more of what counts
     config = OmegaConf.to_yaml(cfg, resolve=True)
     with open_directory(setup.run, setup.problem.name, config) as directory:
         return train_in(directory, cfg, setup, config)
@@ -140,7 +142,8 @@ def continued(cfg: DictConfig) -> DictConfig:
         raise ValueError(f"resume continues a run as it was configured; of {', '.join(RESUMABLE)} only, not {fixed[0]}")
     with RunDirectory.open(Path(cfg.resume)) as directory:
         saved = OmegaConf.load(directory.config)
-    unknown = [f"train.{key}" for key in cfg.train if key not in saved.get("train", {})]
+    unknown = [key for key in cfg if key not in saved]
+    unknown += [f"train.{key}" for key in cfg.train if key not in saved.get("train", {})]
     if unknown:
         raise ValueError(f"resume={cfg.resume}: another version made this run, {directory.config} lacks {unknown[0]}")
     for word in overrides:
@@ -154,6 +157,7 @@ def set_up(cfg: DictConfig) -> Setup:
     run = RunSettings(**{key: value for key, value in cfg.items() if not OmegaConf.is_config(value)})
     settings = TrainSettings(**cfg.train)
     device = resolve_device(run.device)
+    precision = resolve_precision(run.precision, device)
     problem = command.build(cfg.problem, "problem", "reset", "step", "mask", "cost")
     if getattr(problem, "nearest", None) is not None:
         raise ValueError("problem.nearest is for evaluation: experts may go to other customers, too")
@@ -181,9 +185,10 @@ def set_up(cfg: DictConfig) -> Setup:
         search=next(iter(methods.values())),
         validation=validation,
         device=device,
-        precision=resolve_precision(run.precision, device),
+        precision=precision,
         workers=resolve_workers(run.workers, device, run.worker_threads),
-        trainers=resolve_trainers(run.trainers, device),
+        trainers=resolve_trainers(run.trainers, device, settings.batch_size),
+        optimizer=optimizer_of(policy, settings, dtype_of(precision)),
         experts=read_experts(Path(settings.experts).expanduser(), problem, validation.instances) if given else [],
     )
 
@@ -199,12 +204,13 @@ def open_directory(run: RunSettings, problem: str, config: str) -> RunDirectory:
 def start(setup: Setup, directory: RunDirectory) -> tuple[Learner, dict[str, torch.Tensor]]:
     """The learner, new or as the last checkpoint left it, and the weights training began with."""
     keep_freed_memory()
+    capacity = setup.settings.dataset_capacity if setup.settings.experts is None else None  # given ones are all kept
     learner = Learner(
         policy=setup.policy,
         averaged=copy.deepcopy(setup.policy) if setup.settings.averaging else None,
         best=copy.deepcopy(setup.policy),
-        optimizer=optimizer_of(setup.policy, setup.settings, dtype_of(setup.precision)),
-        dataset=PseudoExperts(directory.dataset, setup.settings.dataset_capacity),
+        optimizer=setup.optimizer,
+        dataset=PseudoExperts(directory.dataset, capacity),
     )
     first = copy.deepcopy(setup.policy.state_dict())
     for shard in setup.experts:  # kept in the run directory: a continued run does not need the file again

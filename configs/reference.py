@@ -39,11 +39,15 @@ GROUPS = {  # heading, where its keys are, how an option is chosen
     "experiment": (
         "Recipes of the paper",
         "",
-        "`experiment=...` in training, for a GPU: what they change of a preset, besides its network, which is the paper's.",
+        "`experiment=...` in training, for a GPU: what they change of a preset, but for its network, the paper's.",
     ),
     "model": ("Networks", "model.", "`model=...` in training; a preset chooses its own."),
     "train": ("Sources of solutions", "train.", "`train=...` in training: which solutions are imitated."),
-    "decoding": ("What search methods share", "search.", "Evaluation takes the step size from the checkpoint's run, and otherwise these values, not the run's."),
+    "decoding": (
+        "What search methods share",
+        "search.",
+        "Evaluation takes the step size from the checkpoint's run, the others from here.",
+    ),
     "debug": ("Small runs", "", "`debug=...` in training, added to any other choice."),
 }
 

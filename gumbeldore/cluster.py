@@ -44,6 +44,8 @@ def join(address: str, modules: list[ModuleType]) -> None:
     Raises ValueError if there is no such cluster, or it is not one for this process.
     """
     global _joined
+    if address == _joined:  # by an earlier run of a sweep
+        return
     place = ADDRESS.fullmatch(address)
     if address != "auto" and place is None:
         raise ValueError(f"ray.address must be null, auto, host:port or ray://host:port, got {address}")

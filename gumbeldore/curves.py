@@ -7,9 +7,7 @@ import io
 import itertools
 import json
 import math
-import shlex
 import statistics
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -89,7 +87,7 @@ def rows(points: list[Point], gaps: bool) -> tuple[list[str], list[list[str]]]:
 
 def write(out_dir: Path, points: list[Point], gaps: bool, about: dict[str, Any]) -> None:
     """study.json, study.csv and study.png."""
-    content = {"quality": "mean gap" if gaps else "mean cost", **about, "command": shlex.join(sys.argv)}
+    content = {"quality": "mean gap" if gaps else "mean cost", **about}
     content["points"] = [point._asdict() for point in points]
     text = io.StringIO()
     csv.writer(text).writerows([Point._fields, *points])

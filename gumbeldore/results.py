@@ -165,8 +165,10 @@ def write_solutions(out_dir: Path, results: Results, benchmarks: list[Benchmark]
                     continue
                 suffix, text = file
                 path = stem = out_dir / "solutions" / _file_name(name) / _file_name(instance)
+                number = 1
                 while path in written:  # two files of a folder may hold instances of the same name
-                    path = stem.with_name(f"{stem.name}-{len(written)}")
+                    number += 1
+                    path = stem.with_name(f"{stem.name}-{number}")
                 written.add(path)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _replace(path.with_name(path.name + suffix), text)

@@ -16,6 +16,7 @@ from gumbeldore.beam import Count, Leaves, Perturb, Roots, check_instances, samp
 from gumbeldore.gumbel import gumbel_with_maximum
 from gumbeldore.interfaces import Policy, Problem, batch_size, take
 from gumbeldore.seeding import fold, gumbel_noise
+from gumbeldore.settings import check_switches
 from gumbeldore.updates import Update
 
 
@@ -39,7 +40,7 @@ class SearchConfig:
         top_p: growing nucleus; each node keeps its smallest set of most likely actions of that probability
         first_round_deterministic: round 1 is a plain beam search
         sampled_root: draw the root's Gumbel, which makes the unnormalised estimator unbiased; False fixes it to 0
-        time_limit: seconds per instance; rounds go on beyond num_rounds until it has passed
+        time_limit: seconds per instance; then rounds go on, whatever num_rounds is, until it has passed
     """
 
     beam_width: int
@@ -56,6 +57,7 @@ class SearchConfig:
         for name in ("beam_width", "num_rounds"):
             if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
                 raise ValueError(f"{name} must be an integer of at least 1, got {getattr(self, name)!r}")
+        check_switches(self, "stochastic", "replacement", "first_round_deterministic", "sampled_root")
         if not (len(self.top_p) == 2 and all(0 < p <= 1 for p in self.top_p)):
             raise ValueError(f"top_p must be two probabilities (start, end) in (0, 1], got {self.top_p}")
         if self.time_limit is not None and not self.time_limit > 0:
@@ -72,7 +74,7 @@ class SearchStats(NamedTuple):
     reused: int  # states whose probabilities an earlier round had left in the trie
     repeated: int  # new states that another sequence of decisions had reached, too
     rounds: int
-    exhausted: int  # instances known to have no further solution when the last round began
+    exhausted: int  # beams (with replacement: samples) known to have no further solution at the end
 
 
 class Solutions(NamedTuple):
@@ -102,6 +104,7 @@ def search(
     generator: torch.Generator | None = None,
     *,
     keys: Tensor | None = None,
+    memory: int | None = None,
 ) -> Solutions:
     """Sample or search solutions of a batch of instances of one size.
 
@@ -111,6 +114,7 @@ def search(
         config: the method
         generator: source of one random key per instance, drawn in their order
         keys: instead of a generator, the keys [B] int64 themselves: an instance's result depends on its own alone
+        memory: bytes that the trie must not outgrow; a search with a time limit ends where it would
 
     Raises ValueError without instances, or if not exactly one of generator and keys is given to a stochastic search,
     and InstanceError if the policy gives no usable probabilities or the problem no finite cost.
@@ -136,7 +140,7 @@ def search(
     was_training = policy.training
     policy.eval()
     try:
-        rounds, trie, count = _run_rounds(problem, policy, instances, config, keys, given)
+        rounds, trie, count = _run_rounds(problem, policy, instances, config, keys, given, memory)
     finally:
         policy.train(was_training)
     stats = SearchStats(
@@ -151,9 +155,15 @@ def search(
 
 
 def _run_rounds(
-    problem: Problem, policy: Policy, instances: Any, config: SearchConfig, keys: Tensor, given: Tensor
+    problem: Problem,
+    policy: Policy,
+    instances: Any,
+    config: SearchConfig,
+    keys: Tensor,
+    given: Tensor,
+    memory: int | None,
 ) -> tuple[list[tuple[Leaves, Tensor]], tries.Trie, Count]:
-    """Round after round until the last one, the deadline or the end of all instances.
+    """Round after round until the last one, the deadline, the end of all instances or of the memory.
 
     Arguments:
         keys, given: of the copies [B] that are searched, and of the instances [b] they are copies of
@@ -166,6 +176,8 @@ def _run_rounds(
     rounds, total = [], Count()
     for round_ in itertools.count():
         if (round_ + 1) * width > trie.parent.shape[2]:
+            if memory is not None and 2 * tries.memory(trie) > memory:
+                break
             trie = tries.grow(trie, 2 * trie.parent.shape[2])
         deterministic = not config.stochastic or (config.first_round_deterministic and round_ == 0)
         perturb, root_gumbel = _most_likely(keys) if deterministic else _gumbel(keys, round_, config, roots)

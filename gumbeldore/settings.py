@@ -47,6 +47,13 @@ def _check(key: str, value: Any, spec: dataclasses.Field) -> None:
         raise ValueError(f"{key} must be {allowed}, got {value!r}")
 
 
+def check_switches(settings: Any, *names: str, prefix: str = "") -> None:
+    """Raises ValueError for what is neither True nor False: `no` and `off` are texts, and texts count as true."""
+    for name in names:
+        if not isinstance(getattr(settings, name), bool):
+            raise ValueError(f"{prefix}{name} must be true or false, got {getattr(settings, name)!r}")
+
+
 @dataclass(frozen=True)
 class TrainSettings(Checked):
     """Sizes of self-improvement training [GD, algorithm 1]; the presets are in configs/."""
@@ -73,9 +80,7 @@ class TrainSettings(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("forget", "greedy_too", "skip_bad_steps"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"train.{name} must be true or false, got {getattr(self, name)!r}")
+        check_switches(self, "forget", "greedy_too", "skip_bad_steps", prefix=self.prefix)
         if self.averaging >= 1:
             raise ValueError(f"train.averaging must be below 1, got {self.averaging}")
 

@@ -6,9 +6,13 @@ the first; the others follow it epoch by epoch.
 
 from __future__ import annotations
 
+import copy
 import signal
 import socket
+import traceback
 from collections.abc import Callable
+from datetime import timedelta
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +31,9 @@ from gumbeldore.settings import TrainSettings
 from gumbeldore.workers import WorkerError
 
 Fit = Callable[..., Any]
+TO_MEET = timedelta(minutes=5)  # until all processes have started
+TO_SAMPLE = timedelta(days=365)  # the others wait while the first one samples and validates; a death ends that at once
+SECONDS_TO_DIE = 5  # between a connection that closes and the end of the process that closed it
 
 
 class Alone:
@@ -64,11 +71,12 @@ class Member:
 
     def __init__(self, rank: int, size: int, port: int, device: str):
         backend = "nccl" if device.startswith("cuda") else "gloo"
-        dist.init_process_group(backend, init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
+        place = {"init_method": f"tcp://127.0.0.1:{port}", "rank": rank, "world_size": size}
+        dist.init_process_group(backend, timeout=TO_MEET, **place)
         if device == "cpu":
             torch.set_num_threads(max(1, torch.get_num_threads() // size))
         self.rank, self.size = rank, size
-        self.words = dist.new_group(backend="gloo")  # what the processes tell each other besides gradients
+        self.words = dist.new_group(backend="gloo", timeout=TO_SAMPLE)  # what they tell each other besides gradients
         self.replica: nn.Module | None = None
 
     def share(self, batch_size: int) -> slice:
@@ -120,24 +128,30 @@ class Trainers(Member):
     """The first process, which starts the others and ends them.
 
     Arguments:
-        task: devices has one entry per process, this one's first
+        task: devices has one entry per process, this one's first; the batch size is a multiple of their number
 
-    Raises ValueError if batches cannot be shared out evenly.
+    Raises WorkerError, also when it ends, if another process failed.
     """
 
     def __init__(self, task: Task):
-        size, batch_size = len(task.devices), task.settings.batch_size
-        if batch_size % size:
-            raise ValueError(f"train.batch_size={batch_size} cannot be shared out evenly among trainers={size}")
+        size = len(task.devices)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         spawn = torch.multiprocessing.get_context("spawn")
-        others = range(1, size)
-        self.processes = [spawn.Process(target=_follow, args=(rank, port, task), daemon=True) for rank in others]
-        for process in self.processes:
+        self.processes, self.reports = [], []
+        for rank in range(1, size):
+            report, to_report = spawn.Pipe(duplex=False)
+            process = spawn.Process(target=_follow, args=(rank, port, task, to_report), daemon=True)
             process.start()
-        super().__init__(0, size, port, task.devices[0])
+            to_report.close()
+            self.processes.append(process)
+            self.reports.append(report)
+        try:
+            super().__init__(0, size, port, task.devices[0])
+        except RuntimeError as error:
+            self._end(error)
+            raise WorkerError(f"the {size} trainers did not start: {error}") from error
         self.told = False
 
     def begin(self, learner: Learner) -> None:
@@ -149,25 +163,61 @@ class Trainers(Member):
         self.tell(message)
 
     def __exit__(self, *error) -> None:
-        dead = [rank for rank, process in enumerate(self.processes, 1) if process.exitcode is not None]
-        if error[0] is None:
-            self.tell(None)
-        else:  # the others may be anywhere
+        reason = error[1]
+        if reason is None:
+            try:
+                self.tell(None)
+            except RuntimeError as lost:
+                reason = lost
+        try:
+            self._end(reason)
+        finally:
+            super().__exit__(*error)
+
+    def _end(self, reason: BaseException | None) -> None:
+        """See the others off, which were told to end unless there is a reason; WorkerError if one of them failed."""
+        if isinstance(reason, RuntimeError):  # of a connection, perhaps: whoever closed it is about to die
+            wait(self.reports, SECONDS_TO_DIE)
+        if reason is not None:
+            failed = self._failed()
             for process in self.processes:
                 process.terminate()
         for process in self.processes:
             process.join()
-        super().__exit__(*error)
-        if dead:
-            raise WorkerError(f"trainer {dead[0]} of {self.size} died") from error[1]
+        if reason is None:
+            failed = self._failed()
+        if failed:
+            raise WorkerError(f"trainer {failed[0]}") from reason
+
+    def _failed(self) -> list[str]:
+        """Which of the others have ended otherwise than asked to, and how: they have reported, or can no longer."""
+        found = []
+        for rank, (process, report) in enumerate(zip(self.processes, self.reports, strict=True), 1):
+            if process.exitcode != 0 and report.poll():
+                try:
+                    how = f"failed: {report.recv()}"
+                except EOFError:
+                    how = "died"
+                found.append(f"{rank} of {self.size} {how}")
+        return found
 
 
-def _follow(rank: int, port: int, task: Task) -> None:
-    """The life of a further process: the same epochs on its own rows."""
+def _follow(rank: int, port: int, task: Task, report: Connection) -> None:
+    """The life of a further process; what ends it too early is printed, and its last line reported."""
+    try:
+        _train_along(rank, port, task)
+    except Exception as error:
+        traceback.print_exc()
+        report.send(f"{type(error).__name__}: {error}".splitlines()[0])
+        raise SystemExit(1) from None
+
+
+def _train_along(rank: int, port: int, task: Task) -> None:
+    """The same epochs on its own rows."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which ends the others
     keep_freed_memory()
     device = task.devices[rank]
-    policy = task.policy.to(device)
+    policy = copy.deepcopy(task.policy).to(device)  # torch sends CPU tensors as memory that both processes share
     optimizer = optimizer_of(policy, task.settings, dtype_of(task.precision))
     learner = Learner(policy, policy, optimizer, PseudoExperts(task.dataset))
     with Member(rank, len(task.devices), port, device) as member:

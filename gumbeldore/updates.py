@@ -16,6 +16,7 @@ from torch import Tensor
 from gumbeldore import trie as tries
 from gumbeldore.beam import Leaves
 from gumbeldore.estimators import estimate_expectation, importance_log_weights
+from gumbeldore.settings import check_switches
 from gumbeldore.trie import Trie
 
 Update = Callable[[Trie, Leaves, Tensor, int], None]
@@ -63,6 +64,7 @@ class Gumbeldore:
             raise ValueError(f"step_size must be finite and at least 0, got {self.step_size}")
         if self.baseline not in BASELINES:
             raise ValueError(f"baseline must be one of {sorted(BASELINES)}, got {self.baseline!r}")
+        check_switches(self, "min_max", "divide_by_visits", "skip_first")
 
     def __call__(self, trie: Trie, leaves: Leaves, objective: Tensor, round_: int) -> None:
         without_replacement(trie, leaves, objective, round_)

@@ -36,6 +36,7 @@ class Worker:
 
     def __init__(self, problem: Problem, policy: nn.Module, device: str, precision: str, threads: int):
         self.problem = problem
+        self.memory = trie_budget(device)
         self.device = torch.device(device)
         self.threads = threads
         self.policy = policy.to(self.device).eval()
@@ -47,7 +48,7 @@ class Worker:
     def search(self, instances: Any, keys: Tensor, config: SearchConfig) -> Solutions:
         """Raises WorkerError if memory does not suffice."""
         with _threads(self.threads), _advice_on_memory():
-            found = search(self.problem, self.asked, to(instances, self.device), config, keys=keys)
+            found = search(self.problem, self.asked, to(instances, self.device), config, keys=keys, memory=self.memory)
         tensors = (field.cpu() if isinstance(field, Tensor) else field for field in found)
         return Solutions(*tensors)
 
@@ -183,18 +184,20 @@ def resolve_workers(workers: int | str, device: torch.device, threads: int) -> i
     return workers
 
 
-def resolve_trainers(trainers: int | str, device: torch.device) -> list[str]:
-    """The device of each process that trains; auto: every GPU, or one process on a CPU.
+def resolve_trainers(trainers: int | str, device: torch.device, batch_size: int) -> list[str]:
+    """The device of each process that trains; auto: as many GPUs as share out a batch evenly, or one process on a CPU.
 
-    Raises ValueError for a bad value, or for more processes than GPUs.
+    Raises ValueError for a bad value, for more processes than GPUs, or if batches cannot be shared out evenly.
     """
     gpus = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
     if trainers == "auto":
-        trainers = gpus
+        trainers = max(n for n in range(1, max(1, gpus) + 1) if batch_size % n == 0)
     if not isinstance(trainers, int) or isinstance(trainers, bool) or trainers < 1:
         raise ValueError(f"trainers must be 'auto' or an integer of at least 1, got {trainers!r}")
     if device.type == "cuda" and trainers > gpus:
         raise ValueError(f"trainers={trainers} need as many GPUs, device={device} are {gpus}")
+    if batch_size % trainers:
+        raise ValueError(f"train.batch_size={batch_size} cannot be shared out evenly among trainers={trainers}")
     return (
         [str(device)] if trainers == 1 else [f"cuda:{i}" if device.type == "cuda" else "cpu" for i in range(trainers)]
     )

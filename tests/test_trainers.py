@@ -37,10 +37,10 @@ NETWORKS = {
 }
 
 
-def gradients(case, batches, trainers, folder):
-    """Of the last of so many batches, at a learning rate that changes next to nothing."""
+def trained(case, batches, trainers, folder, rate):
+    """Metrics, last gradients and weights after so many batches."""
     problem, network = NETWORKS[case]
-    settings = TrainSettings(**{**SIZES, "batches_per_epoch": batches, "learning_rate": 1e-9})
+    settings = TrainSettings(**{**SIZES, "batches_per_epoch": batches, "learning_rate": rate})
     torch.manual_seed(0)
     policy = network()
     for name, parameter in policy.named_parameters():
@@ -58,18 +58,27 @@ def gradients(case, batches, trainers, folder):
         with Trainers(Task(problem, policy, settings, 5, "float32", devices, folder, type(instances), fit)) as together:
             together.begin(learner)
             fitted = fit(*arguments, trainers=together)
-    return fitted.metrics, {name: parameter.grad for name, parameter in policy.named_parameters()}
+    return fitted.metrics, {name: parameter.grad for name, parameter in policy.named_parameters()}, policy.state_dict()
 
 
 @pytest.mark.parametrize("case", NETWORKS)
 def test_shared_batches_have_the_gradients_of_whole_ones(case, tmp_path):
     for batches in (1, 4):
-        (alone, whole), (together, shared) = (gradients(case, batches, n, tmp_path / f"{batches}{n}") for n in (1, 2))
+        results = (trained(case, batches, n, tmp_path / f"{batches}{n}", rate=1e-9) for n in (1, 2))
+        (alone, whole, _), (together, shared, _) = results
         assert sum(gradient.abs().max() > 1e-4 for gradient in whole.values()) > 12
         for name, gradient in whole.items():
             torch.testing.assert_close(shared[name], gradient, rtol=1e-4, atol=1e-6)
         for name, value in alone.items():
             assert together[name] == pytest.approx(value, rel=1e-4), name
+
+
+def test_shared_batches_move_the_weights_as_whole_ones(tmp_path):
+    (_, _, whole), (_, _, shared) = (trained("tsp", 3, n, tmp_path / str(n), rate=1e-3) for n in (1, 2))
+    apart = torch.cat([(shared[name] - weight).abs().flatten() for name, weight in whole.items()])
+    assert (
+        apart < 2e-4
+    ).double().mean() > 0.99  # of the 3e-3 that three steps of Adam move, whatever a gradient's size
 
 
 def test_the_command_trains_with_two_processes(tmp_path):
@@ -116,22 +125,42 @@ def test_a_trainer_that_dies_ends_the_run_with_a_clear_error(tmp_path):
         fit(TSP(6), learner, settings, draws, torch.device("cpu"), "float32", trainers=trainers)
 
 
-def test_what_cannot_be_shared_out_is_an_error(tmp_path):
+def fails_in_the_other(problem, learner, *_, trainers, **__):
+    if trainers.rank:
+        raise ValueError("there is no such shard")
+    trainers.agree(False)
+    trainers.agree(False)
+
+
+def test_the_error_of_another_trainer_is_told(tmp_path, capfd):
+    learner, _, task = learner_and_trainers(tmp_path)
+    with (
+        pytest.raises(WorkerError, match="trainer 1 of 2 failed: ValueError: there is no such shard"),
+        Trainers(task._replace(fit=fails_in_the_other)) as trainers,
+    ):
+        trainers.begin(learner)
+        trainers.mean(torch.ones(1))
+    assert "Traceback" in capfd.readouterr().err
+
+
+def test_a_trainer_that_dies_after_its_work_is_noticed_at_the_end(tmp_path):
+    _, _, task = learner_and_trainers(tmp_path)
+    with pytest.raises(WorkerError, match="trainer 1 of 2 died"), Trainers(task) as trainers:
+        os.kill(trainers.processes[0].pid, signal.SIGKILL)
+        trainers.processes[0].join()
+
+
+def test_how_many_trainers(monkeypatch):
+    cpu = torch.device("cpu")
     with pytest.raises(ValueError, match="train.batch_size=31 cannot be shared out evenly among trainers=2"):
-        learner_and_trainers(tmp_path, batch_size=31)
-        Trainers(
-            Task(
-                None,
-                nn.Identity(),
-                TrainSettings(**{**SIZES, "batch_size": 31}),
-                0,
-                "float32",
-                ["cpu"] * 2,
-                *[None] * 3,
-            )
-        )
+        resolve_trainers(2, cpu, 31)
     for wrong in (0, -1, True, 1.5, "many"):
         with pytest.raises(ValueError, match="trainers must be 'auto' or an integer of at least 1"):
-            resolve_trainers(wrong, torch.device("cpu"))
-    assert resolve_trainers("auto", torch.device("cpu")) == ["cpu"]
-    assert resolve_trainers(3, torch.device("cpu")) == ["cpu"] * 3
+            resolve_trainers(wrong, cpu, 128)
+    assert resolve_trainers("auto", cpu, 128) == ["cpu"]
+    assert resolve_trainers(2, cpu, 128) == ["cpu"] * 2
+    for gpus, used in ((1, 1), (2, 2), (3, 2), (4, 4), (7, 4), (8, 8)):  # the most that share out 128 evenly
+        monkeypatch.setattr(torch.cuda, "device_count", lambda gpus=gpus: gpus)
+        assert resolve_trainers("auto", torch.device("cuda"), 128) == (
+            ["cuda"] if used == 1 else [f"cuda:{i}" for i in range(used)]
+        )
