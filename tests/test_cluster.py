@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import train
-from gumbeldore import checkpoint
+from gumbeldore import checkpoint, cluster
 from gumbeldore.dataset import read_shard
 from problems.tsp_types import Instance
 from tests.clusters import TwoNodes
@@ -156,6 +156,12 @@ def test_evaluation_and_solvers_work_on_a_cluster_too(tmp_path):
     assert json.loads((tmp_path / "there/results.json").read_text())["hardware"].endswith("2 workers")
     assert (tmp_path / "there/results.csv").read_text() == (tmp_path / "alone/results.csv").read_text()
     assert len(read_shard(tmp_path / "experts.npz", Instance).actions) == 4
+
+
+def test_the_runs_of_a_sweep_share_their_cluster(monkeypatch):
+    monkeypatch.setattr(cluster, "_joined", "auto")
+    monkeypatch.setattr(cluster, "_ray", lambda *_: pytest.fail("this process has joined it"))
+    cluster.join("auto", [])
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,10 @@ def typed(program, *words, cwd):
     [
         (train, ["problem.num_node=3"], "there is no key problem.num_node"),
         (train, ["train.batch_size=0"], "train.batch_size must be"),
+        (train, ["trainers=3"], "train.batch_size=128 cannot be shared out evenly among trainers=3"),
+        (train, ["train.matrix_learning_rate=null", "train.matrix_weight_decay=1"], "train.matrix_weight_decay has no"),
+        (train, ["search.min_max=no"], "min_max must be true or false, got 'no'"),
+        (train, ["search.sampled_root=off"], "sampled_root must be true or false, got 'off'"),
         (train, ["resume=nowhere"], "resume=nowhere: there is no"),
         (train, ["problem=chess"], "problem=chess: there is no such option; ours are cvrp, jssp, tsp"),
         (train, ["train=supervised"], "Missing mandatory value: train.experts"),

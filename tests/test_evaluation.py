@@ -365,11 +365,11 @@ def test_names_of_instances_do_not_lead_out_of_the_folder(policies, tmp_path):
     folder = tmp_path / "mine"
     folder.mkdir()
     text = (DATA / "ulysses16.tsp").read_text()
-    for file in ("a.tsp", "b.tsp"):
-        (folder / file).write_text(text.replace("NAME: ulysses16.tsp", "NAME: ../../../x y/z"))
+    for file, name in (("a.tsp", "../../../x y/z"), ("b.tsp", "x_y_z-2"), ("c.tsp", "x y/z")):
+        (folder / file).write_text(text.replace("NAME: ulysses16.tsp", f"NAME: {name}"))
     found = evaluated(policies / "tsp.pt", tmp_path, f"instances={folder}")
     names = sorted(path.name for path in tmp_path.glob("**/*.tour"))
-    assert names == ["x_y_z-1.tour", "x_y_z.tour"]
+    assert names == ["x_y_z-2.tour", "x_y_z-3.tour", "x_y_z.tour"]
     assert {path.parent for path in tmp_path.glob("**/*.tour")} == {found.folder / "solutions" / "greedy"}
 
 

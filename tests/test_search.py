@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ import torch
 from gumbeldore import methods
 from gumbeldore.gumbel import gumbel_with_maximum, log1mexp, log_survival
 from gumbeldore.interfaces import take
-from gumbeldore.search import SearchConfig, TopP, nucleus_of, search
+from gumbeldore.search import SearchConfig, TopP, nucleus_of, search, trie_memory
 from gumbeldore.updates import Gumbeldore, Theory
 from tests.reference import Reference
 from tests.trees import TablePolicy, TreeProblem, enumerate_leaves
@@ -309,6 +310,14 @@ def test_best_is_the_cheapest_valid_solution():
 def test_wrong_settings_are_refused(changes, rule):
     with pytest.raises(ValueError, match=rule):
         SearchConfig(**{"beam_width": 2, **changes})
+
+
+def test_a_search_for_a_time_ends_where_its_memory_does():
+    config = replace(methods.sampling(2, 3), time_limit=1000.0)
+    room = trie_memory(PROBLEM, POLICY, TREES, config) * len(KEYS)
+    for memory, rounds in ((room, 3), (2.5 * room, 6), (4 * room, 12)):
+        found = search(PROBLEM, POLICY, TREES, config, keys=KEYS, memory=int(memory))
+        assert found.stats.rounds == rounds and found.valid.all()
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

@@ -73,6 +73,12 @@ def test_a_method_has_a_curve_for_each_value_it_reads():
     assert last == [methods.gumbeldore(8, rounds, 0.3, TopP(0.8, 1.0)) for rounds in (1, 4)]
 
 
+def test_a_single_number_of_rounds_is_one_point():
+    found = study.searches_of(compose("study", *WORDS, "search=[greedy,wor]", "search.num_rounds=3"))
+    assert found["greedy"] == [methods.greedy()]
+    assert found["wor, top_p_start=1.0"] == [methods.wor(32, 3, TopP())]
+
+
 def test_the_usual_study_has_the_curves_of_the_paper():
     found = study.searches_of(compose("study", *WORDS, "search.step_size=0.3"))
     names = [f"{name}, top_p_start={p}" for name in ("wor", "gumbeldore", "theory") for p in (1.0, 0.8)]

@@ -146,11 +146,11 @@ def test_a_run_that_died_continues_exactly_without_the_file(batches, tmp_path, m
 def test_a_folder_may_hold_several_sizes(tmp_path):
     folder = tmp_path / "folder"
     for file, size in (("b", [3, 2]), ("a", [2, 3]), ("c", [3, 2])):
-        experts(folder, "jssp", file, JSSP([size], size), n=10)
+        experts(folder, "jssp", file, JSSP([size], size), n=300)  # together more than sampled ones may be
     (folder / "README").write_text("not a dataset")
     result = supervised("jssp", folder, "run_dir=run", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    assert metrics_of(tmp_path / "run")[-1]["training/dataset_size"] == 30
+    assert metrics_of(tmp_path / "run")[-1]["training/dataset_size"] == 900
     assert sorted(path.name for path in (tmp_path / "run" / "dataset").iterdir()) == ["a.npz", "b.npz", "c.npz"]
 
 

@@ -7,6 +7,7 @@ import signal
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch import nn
 
 import train
@@ -15,6 +16,7 @@ from gumbeldore.dataset import PseudoExperts
 from gumbeldore.imitation import fit
 from gumbeldore.learner import Learner
 from gumbeldore.optimizer import optimizer_of
+from gumbeldore.precision import resolve_precision
 from gumbeldore.search import search
 from gumbeldore.seeding import generator
 from gumbeldore.settings import TrainSettings
@@ -86,6 +88,8 @@ def test_the_command_trains_with_two_processes(tmp_path):
     done = typed(train, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len((tmp_path / "run/metrics.jsonl").read_text().splitlines()) == 2
+    config = OmegaConf.load(tmp_path / "run/config.yaml")  # what a continued run must not decide anew
+    assert (config.trainers, config.precision) == (2, resolve_precision("auto", torch.device("cpu")))
 
 
 def learner_and_trainers(tmp_path, **sizes):
