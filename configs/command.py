@@ -178,7 +178,7 @@ def join_cluster(cfg: DictConfig, *objects: Any) -> None:
 
     Raises ValueError if that cannot be done, or nothing would run there.
     """
-    address = OmegaConf.select(cfg, "ray.address")  # runs of earlier versions, which are continued, have no such key
+    address = cfg.ray.address
     if address is None:
         return
     if not any([cfg.workers, OmegaConf.select(cfg, "solver.workers")]):

@@ -198,7 +198,7 @@ class Trainers(Member):
                     how = f"failed: {report.recv()}"
                 except EOFError:
                     how = "died"
-                found.append(f"{rank} of {self.size} {how}")
+                found.append(f"{rank} of {1 + len(self.processes)} {how}")
         return found
 
 
