@@ -6,8 +6,8 @@ import resource
 
 import torch
 
-from gumbeldore import methods, trie
-from gumbeldore.search import search
+from gumbeldore import methods
+from gumbeldore.search import search, trie_memory
 from models.bq import BQ
 from problems.tsp import TSP
 
@@ -24,8 +24,9 @@ def main(nodes, instances, width, layers, heads, beam, rounds) -> None:
         rows = problem.generate(instances * beam, torch.Generator())
         policy(rows, problem.reset(rows))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    search(problem, policy, batch, methods.gumbeldore(beam, rounds, step_size=0.3), torch.Generator().manual_seed(0))
+    config = methods.gumbeldore(beam, rounds, step_size=0.3)
+    search(problem, policy, batch, config, torch.Generator().manual_seed(0))
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    tree = trie.create(instances, nodes - 1, beam * rounds, nodes, torch.float32, "cpu")
-    print(f"TSP-{nodes}, {instances} instances, {beam} x {rounds}: trie {trie.memory(tree) / 2**30:.2f} GiB")
+    size = instances * trie_memory(problem, policy, batch, config)
+    print(f"TSP-{nodes}, {instances} instances, {beam} x {rounds}: trie {size / 2**30:.2f} GiB")
     print(f"peak beyond one forward pass: {(after - before) / 2**20:.2f} GiB (the peak before: {before / 2**20:.2f})")

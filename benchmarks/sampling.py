@@ -22,11 +22,11 @@ from benchmarks import machine
 from benchmarks.machine import matrix_peak, sized, write
 from configs.trained import trained
 from gumbeldore import trie
-from gumbeldore.interfaces import Problem, take
+from gumbeldore.interfaces import Problem
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.methods import gumbeldore
 from gumbeldore.precision import InPrecision, resolve_precision
-from gumbeldore.search import SearchConfig, SearchStats, search
+from gumbeldore.search import SearchConfig, SearchStats, search, trie_memory
 from gumbeldore.terminal import hardware
 
 DEFAULTS = {
@@ -107,9 +107,6 @@ def summary(
     case: Case, instances: Any, config: SearchConfig, precision: str, runs: list[Measured], peak: float
 ) -> dict[str, float]:
     """The figures of a case."""
-    one = take(instances, slice(0, 1))
-    slots, actions = config.beam_width * config.num_rounds, case.problem.num_actions(one)
-    tree = trie.create(1, case.problem.horizon(one), slots, actions, torch.float32, "cpu")
     policy = InPrecision(case.policy, torch.device("cpu"), precision)
     with FlopCounterMode(display=False) as counter:
         search(case.problem, policy, instances, config, keys=torch.arange(len(instances[0])))
@@ -126,7 +123,7 @@ def summary(
         "beam": 1 - sum(shares.values()),
         "gflops": median(lambda run: flops / run.parts["forward"] / 1e9),
         "of_peak": median(lambda run: flops / run.parts["forward"] / 1e9) / peak,
-        "bytes_per_instance": trie.memory(tree),
+        "bytes_per_instance": trie_memory(case.problem, case.policy, instances, config),
         "evaluations_per_solution": stats.evaluations / runs[0].solutions,
         "evaluations_saved": (stats.repeated + stats.reused) / (stats.evaluations + stats.repeated + stats.reused),
     }

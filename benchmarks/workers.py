@@ -1,7 +1,7 @@
 """Workers against threads, and rows searched together: solutions per second of a trained policy, interleaved.
 
-`workers=auto` and the default of `chunk_rows` are what this found best on the machines it ran on (docs/log.md); a
-machine with larger or smaller caches may want another `chunk_rows`.
+`workers=auto` and the default of `chunk_rows` follow earlier measurements (docs/log.md); a machine with larger or
+smaller caches may want another `chunk_rows`.
 """
 
 from __future__ import annotations
