@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -56,10 +57,10 @@ class Struck(TSP):
             (folder / str(number)).touch()
 
     def step(self, instance, state, action):
-        file = next(self.folder.iterdir(), None)
-        if file is not None and os.getpid() != self.caller:
-            file.unlink()
-            os.kill(os.getpid(), signal.SIGKILL)
+        for file in self.folder.iterdir() if os.getpid() != self.caller else ():
+            with contextlib.suppress(FileNotFoundError):  # the other worker took it
+                file.unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
         return super().step(instance, state, action)
 
 
