@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from configs import command
 from gumbeldore import checkpoint, pictures
+from gumbeldore.compiling import compile_layers
 from gumbeldore.dashboard import Dashboard
 from gumbeldore.dataset import PseudoExperts, Shard, read_experts
 from gumbeldore.imitation import fit
@@ -81,9 +82,8 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
 
     save(directory.best)  # also of a continued run: an epoch that was cut short may have left a better one
     save(directory.last, learner=learner.state_dict())
-    pool = SearchPool(
-        problem, setup.policy, setup.workers, run.chunk_rows, str(setup.device), setup.precision, run.worker_threads
-    )
+    place = str(setup.device), setup.precision, run.worker_threads, run.compile
+    pool = SearchPool(problem, setup.policy, setup.workers, run.chunk_rows, *place)
     metrics: dict[str, float] = {}
     trainers = start_trainers(setup, directory)
     dashboard = Dashboard(directory.tensorboard, learner.epoch)
@@ -164,6 +164,8 @@ def set_up(cfg: DictConfig) -> Setup:
     with torch.random.fork_rng():
         torch.manual_seed(int(fold(run.seed, "weights")))
         policy = command.build(cfg.model, "model", "encode", "forward").to(device)
+    if run.compile:
+        compile_layers(policy)
     if getattr(policy, "problem", problem.name) != problem.name:
         raise ValueError(f"model {cfg.model._target_} is not for problem {problem.name}, but for {policy.problem}")
     if len(cfg.methods) != 1:
@@ -228,7 +230,7 @@ def start_trainers(setup: Setup, directory: RunDirectory) -> Alone | Trainers:
     if len(setup.trainers) == 1:
         return ALONE
     instance_type = type(setup.validation.instances)
-    parts = setup.problem, setup.policy, setup.settings, setup.run.seed, setup.precision
+    parts = setup.problem, setup.policy, setup.settings, setup.run.seed, setup.precision, setup.run.compile
     return Trainers(Task(*parts, setup.trainers, directory.dataset, instance_type, fit))
 
 

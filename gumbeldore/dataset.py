@@ -97,7 +97,7 @@ class PseudoExperts:
         groups = self._by_size(device)
         weights = torch.tensor([float(len(actions)) for _, actions in groups])
         instances, actions = groups[int(torch.multinomial(weights, 1, generator=generator))]
-        rows = torch.randint(len(actions), (size,), generator=generator).to(device)
+        rows = torch.randint(len(actions), (size,), generator=generator).to(device, non_blocking=True)
         instance, actions = take(instances, rows), actions[rows]
         step = int(torch.randint(problem.last_choice(instance) + 1, (), generator=generator))
         if hasattr(problem, "augment"):

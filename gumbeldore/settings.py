@@ -95,11 +95,16 @@ class RunSettings(Checked):
     time_limit: float | None = positive(optional=True)
     device: str
     precision: str
+    compile: bool
     workers: int | str
     worker_threads: int = at_least(1)
     trainers: int | str
     chunk_rows: int = at_least(1)
     images_every: int = at_least(1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_switches(self, "compile")
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from gumbeldore.compiling import compile_layers
 from gumbeldore.dataset import PseudoExperts
 from gumbeldore.interfaces import Problem
 from gumbeldore.learner import Learner
@@ -118,6 +119,7 @@ class Task(NamedTuple):
     settings: TrainSettings
     seed: int
     precision: str
+    compiled: bool
     devices: list[str]
     dataset: Path
     instance_type: type
@@ -218,6 +220,8 @@ def _train_along(rank: int, port: int, task: Task) -> None:
     keep_freed_memory()
     device = task.devices[rank]
     policy = copy.deepcopy(task.policy).to(device)  # torch sends CPU tensors as memory that both processes share
+    if task.compiled:
+        compile_layers(policy)
     optimizer = optimizer_of(policy, task.settings, dtype_of(task.precision))
     learner = Learner(policy, policy, optimizer, PseudoExperts(task.dataset))
     with Member(rank, len(task.devices), port, device) as member:

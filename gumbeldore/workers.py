@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from gumbeldore import cluster
 from gumbeldore.actors import Actors, WorkerError
+from gumbeldore.compiling import compile_layers
 from gumbeldore.interfaces import Problem, batch_size, take, to
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.precision import InPrecision
@@ -32,14 +33,19 @@ class Worker:
         policy: becomes the worker's own
         device, precision: where and how the network runs (precision resolved)
         threads: of CPU work per chunk
+        compiled: torch.compile the network's layers
     """
 
-    def __init__(self, problem: Problem, policy: nn.Module, device: str, precision: str, threads: int):
+    def __init__(
+        self, problem: Problem, policy: nn.Module, device: str, precision: str, threads: int, compiled: bool = False
+    ):
         self.problem = problem
         self.memory = trie_budget(device)
         self.device = torch.device(device)
         self.threads = threads
         self.policy = policy.to(self.device).eval()
+        if compiled:
+            compile_layers(self.policy)
         self.asked = InPrecision(self.policy, self.device, precision)
 
     def load(self, weights: dict[str, Tensor]) -> None:
@@ -90,11 +96,12 @@ class SearchPool:
         device: str = "cpu",
         precision: str = "float32",
         threads: int = 1,
+        compiled: bool = False,
     ):
         self.problem, self.policy = problem, policy
         self.chunk_rows = chunk_rows
         self.trie_budget = trie_budget(device)
-        arguments = (problem, copy.deepcopy(policy).cpu(), device, precision, threads)
+        arguments = (problem, copy.deepcopy(policy).cpu(), device, precision, threads, compiled)
         self.local = Worker(*arguments) if workers == 0 else None
         self.actors = None if workers == 0 else _start_actors(workers, arguments)
         self.load(policy.state_dict())
@@ -170,12 +177,17 @@ def trie_budget(device: str) -> int:
 def resolve_workers(workers: int | str, device: torch.device, threads: int) -> int:
     """The number of Ray actors; 'auto' is one per GPU, or as many as keep all cores busy: of the cluster, if joined.
 
+    With one GPU this process searches itself: what it samples and trains with shares the card's memory.
+
     On CPUs, actors of one thread sample faster than one process of several, most of all on a machine that is busy
     with other things, where threads wait for each other at the end of every operation (measured, see docs/log.md).
     """
     if workers == "auto":
         if device.type == "cuda":
-            return cluster.gpus() if device.index is None else 0
+            if device.index is not None:
+                return 0
+            gpus = cluster.gpus()
+            return gpus if gpus > 1 or cluster.joined() else 0
         return cluster.room(threads)
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 0:
         raise ValueError(f"workers must be 'auto' or an integer of at least 0, got {workers!r}")

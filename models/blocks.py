@@ -82,7 +82,7 @@ class ReZeroLayer(nn.Module):
         qkv = self.qkv(x)
         if grid is not None:
             empty = qkv.new_zeros(grid.lines * grid.size, qkv.shape[-1])
-            qkv = empty.index_copy(0, grid.place, qkv.flatten(0, 1)).view(grid.lines, grid.size, -1)
+            qkv = empty.index_copy_(0, grid.place, qkv.flatten(0, 1)).view(grid.lines, grid.size, -1)
         lines, size, _ = qkv.shape
         query, key, value = qkv.view(lines, size, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         mixed = attention(query, key, value, bias).transpose(1, 2).reshape(lines, size, x.shape[-1])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
-from problems.cvrp_types import Instance, as_walks, check_instance, decode, encode, route_loads
+from problems.cvrp_types import Instance, as_walks, check_instance, check_routes, decode, encode, routes_of
 from problems.formats.cvrplib import solution_text
 from problems.growth import check_growth, size_at
 from problems.plane import move_square
@@ -135,7 +135,7 @@ class CVRP:
 
     def cost(self, instance: Instance, actions: Tensor) -> Tensor:
         """Total length [R] of the routes that actions [R, N] stand for."""
-        route_loads(instance, actions)
+        check_routes(instance, actions)
         walks = as_walks(actions, instance.coords.shape[1] - 1)  # [R, 2N+1]
         points = instance.coords.gather(1, walks[..., None].expand(-1, -1, 2))
         return (points[:, 1:] - points[:, :-1]).norm(dim=-1).sum(dim=1)
@@ -151,10 +151,10 @@ class CVRP:
         """
         rows, num_customers = actions.shape
         device = actions.device
-        draw = torch.rand(rows, 4, generator=generator).to(device)
-        per_route = torch.rand(rows, 3, num_customers, generator=generator).to(device)
+        draw = torch.rand(rows, 4, generator=generator).to(device, non_blocking=True)
+        per_route = torch.rand(rows, 3, num_customers, generator=generator).to(device, non_blocking=True)
         customers, _ = decode(actions, num_customers)
-        route, loads = route_loads(instance, actions)
+        route, loads = routes_of(instance, actions)
 
         if self.far_first:
             rank, forwards = _far_first(instance, customers, route)

@@ -49,10 +49,17 @@ def encode(customers: Tensor, via_depot: Tensor, num_customers: int) -> Tensor:
     return customers - 1 + num_customers * via_depot
 
 
-def route_loads(instance: Instance, actions: Tensor) -> tuple[Tensor, Tensor]:
-    """The route 0, 1, ... that each decision [R, N] belongs to, and the load of each route [R, N] (0: no such route).
+def routes_of(instance: Instance, actions: Tensor) -> tuple[Tensor, Tensor]:
+    """The route 0, 1, ... of each decision [R, N], and the load of each route [R, N] (0: there is no such route)."""
+    customers, via_depot = decode(actions, actions.shape[1])
+    route = via_depot.long().cumsum(dim=1) - 1
+    return route, torch.zeros_like(actions).scatter_add_(1, route, instance.demands.gather(1, customers))
 
-    Raises ValueError unless the routes visit every customer once, from the depot, and no load exceeds the capacity.
+
+def check_routes(instance: Instance, actions: Tensor) -> None:
+    """Raises ValueError unless the routes visit every customer once, from the depot, and none loads too much.
+
+    Waits for the device.
     """
     num_customers = instance.coords.shape[1] - 1
     if actions.dim() != 2 or actions.shape[1] != num_customers:
@@ -63,10 +70,8 @@ def route_loads(instance: Instance, actions: Tensor) -> tuple[Tensor, Tensor]:
     expected = torch.arange(1, num_customers + 1, device=actions.device)
     _refuse((customers.sort(dim=1).values != expected).any(dim=1), "does not visit every customer once", actions)
     _refuse(~via_depot[:, 0], "leaves the depot without coming from it", actions)
-    route = via_depot.long().cumsum(dim=1) - 1
-    loads = torch.zeros_like(actions).scatter_add_(1, route, instance.demands.gather(1, customers))
+    _, loads = routes_of(instance, actions)
     _refuse((loads > instance.capacity[:, None]).any(dim=1), "loads more than the capacity", actions)
-    return route, loads
 
 
 def as_walks(actions: Tensor, num_customers: int) -> Tensor:

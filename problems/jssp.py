@@ -10,7 +10,7 @@ from torch import Tensor
 from gumbeldore.interfaces import Benchmark
 from problems.gantt import plot_schedules
 from problems.growth import check_growth, size_at
-from problems.jssp_types import Instance, Original, check_instance, check_schedule, random_instances, schedule
+from problems.jssp_types import Instance, Original, check_instance, check_schedule, random_instances, schedule, timeline
 from problems.sets import jssp as sets
 
 
@@ -105,6 +105,18 @@ class JSSP:
             remaining=state.remaining.gather(1, kept + (kept >= place)),
         )
 
+    def replay(self, instance: Instance, actions: Tensor) -> State:
+        """The state after `actions` [R, q] without the tensors of the q states before it."""
+        if actions.shape[1] == 0:
+            return self.reset(instance)
+        rows, jobs, ops = instance.times.shape
+        done = timeline(*instance, actions)
+        scheduled = torch.zeros(rows, jobs * ops, dtype=torch.uint8, device=actions.device)
+        scheduled.scatter_(1, done.operations, 1)
+        # A stable sort of the flags lists the operations to come first, ascending.
+        remaining = scheduled.argsort(dim=1, stable=True)[:, : jobs * ops - actions.shape[1]]
+        return State(scheduled.view(rows, jobs, ops).sum(dim=2), done.job_free, done.machine_free, remaining)
+
     def mask(self, instance: Instance, state: State) -> Tensor:
         legal = state.next_op < instance.times.shape[2]
         done = ~legal.any(dim=1, keepdim=True)  # a finished row is absorbing
@@ -120,17 +132,17 @@ class JSSP:
     ) -> tuple[Instance, Tensor]:
         """Schedules as good, their decisions in the order of the starts if `chronological`; ties at random."""
         rows, horizon = actions.shape
-        ops = instance.times.shape[2]
         if self.reversal:
-            backwards = (torch.rand(rows, 1, generator=generator) < 0.5).to(actions.device)
+            backwards = (torch.rand(rows, 1, generator=generator) < 0.5).to(actions.device, non_blocking=True)
             instance = Instance(*(torch.where(backwards[..., None], field.flip(2), field) for field in instance))
             actions = torch.where(backwards, actions.flip(1), actions)
         if self.chronological:
-            order = torch.rand(rows, horizon, generator=generator).to(actions.device).argsort(dim=1)
-            start = schedule(instance.times, instance.machines, actions)
-            for key in ((instance.times > 0).float(), start):  # by start; of equal ones, those of no time come first
-                order = order.gather(1, key.flatten(1).gather(1, order).argsort(dim=1, stable=True))
-            actions = order // ops
+            order = torch.rand(rows, horizon, generator=generator).to(actions.device, non_blocking=True).argsort(dim=1)
+            operations, starts, *_ = timeline(*instance, actions)
+            lasts = instance.times.flatten(1).gather(1, operations) > 0
+            for key in (lasts.byte(), starts):  # by start; of equal ones, those of no time come first
+                order = order.gather(1, key.gather(1, order).argsort(dim=1, stable=True))
+            actions = actions.gather(1, order)
         return instance, actions
 
     def solution(self, actions: Tensor) -> list[int]:

@@ -42,6 +42,36 @@ def check_instance(instance: Instance) -> None:
             raise ValueError(f"{rule}; not so in instance {int((~well).nonzero()[0])}")
 
 
+class Timeline(NamedTuple):
+    """What a sequence of q decisions does, each operation started as early as possible."""
+
+    operations: Tensor  # [R, q] int64 scheduled by each decision; operation o of job j is j * M + o
+    starts: Tensor  # [R, q] of them
+    job_free: Tensor  # [R, J] end of the job's last one
+    machine_free: Tensor  # [R, M] end of the machine's last one
+
+
+def timeline(times: Tensor, machines: Tensor, actions: Tensor) -> Timeline:
+    """The timeline of `actions` [R, q], q >= 1: the job whose next operation comes next, none more than M times."""
+    rows, jobs, ops = times.shape
+    # Sorted by job, the first decision of each job stands where the earlier jobs' end: its operation 0.
+    place = actions.argsort(dim=1, stable=True).argsort(dim=1)
+    count = torch.zeros(rows, jobs, dtype=torch.int64, device=actions.device)
+    count.scatter_add_(1, actions, torch.ones_like(actions))
+    operations = actions * ops + place - (count.cumsum(dim=1) - count).gather(1, actions)
+    duration = times.flatten(1).gather(1, operations)
+    machine = machines.flatten(1).gather(1, operations)
+    # Jobs and machines side by side: few kernels in the loop, which is all that cannot be done at once.
+    free = times.new_zeros(rows, jobs + ops)
+    starts = []
+    pairs = torch.stack([actions, jobs + machine], dim=2)  # [R, q, 2]
+    for needed, takes in zip(pairs.unbind(1), duration.split(1, 1), strict=True):
+        start = free.gather(1, needed).amax(dim=1, keepdim=True)  # [R, 1]
+        starts.append(start)
+        free.scatter_(1, needed, (start + takes).expand(-1, 2))
+    return Timeline(operations, torch.cat(starts, dim=1), free[:, :jobs], free[:, jobs:])
+
+
 def schedule(times: Tensor, machines: Tensor, actions: Tensor) -> Tensor:
     """Start times [R, J, M] when operations are started as early as possible, in the order of `actions` [R, J*M].
 
@@ -55,20 +85,8 @@ def schedule(times: Tensor, machines: Tensor, actions: Tensor) -> Tensor:
     if wrong.any():
         row = int(wrong.nonzero()[0])
         raise ValueError(f"row {row} does not schedule each job 0..{jobs - 1} {ops} times: {actions[row].tolist()}")
-    # The decisions as operations: the k-th occurrence of job j is its operation k.
-    order = actions.argsort(dim=1, stable=True).argsort(dim=1)  # [R, T] index into the flat operations
-    duration = times.flatten(1).gather(1, order)
-    machine = machines.flatten(1).gather(1, order)
-    job_free = times.new_zeros(rows, jobs)
-    machine_free = times.new_zeros(rows, ops)
-    begins = []
-    for job, where, takes in zip(actions.split(1, 1), machine.split(1, 1), duration.split(1, 1), strict=True):
-        begin = torch.maximum(job_free.gather(1, job), machine_free.gather(1, where))  # [R, 1]
-        begins.append(begin)
-        job_free.scatter_(1, job, begin + takes)
-        machine_free.scatter_(1, where, begin + takes)
-    begins = torch.cat(begins, dim=1)
-    return torch.empty_like(begins).scatter_(1, order, begins).view(rows, jobs, ops)
+    operations, starts, *_ = timeline(times, machines, actions)
+    return torch.empty_like(starts).scatter_(1, operations, starts).view(rows, jobs, ops)
 
 
 def check_schedule(times: Tensor, machines: Tensor, start: Tensor) -> None:

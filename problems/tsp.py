@@ -13,7 +13,7 @@ from problems.growth import check_growth, size_at
 from problems.plane import move_square
 from problems.plots import plot_tours
 from problems.sets import tsp as sets
-from problems.tsp_types import Instance, as_tours, check_instance
+from problems.tsp_types import Instance, as_tours, check_instance, check_tours
 
 
 class State(NamedTuple):
@@ -91,7 +91,8 @@ class TSP:
 
     def cost(self, instance: Instance, actions: Tensor) -> Tensor:
         """Length [R] of the closed tours 0, actions [R, N-1], back to 0."""
-        tours = as_tours(actions, instance.coords.shape[1])  # [R, N]
+        check_tours(actions, instance.coords.shape[1])
+        tours = as_tours(actions)  # [R, N]
         points = instance.coords.gather(1, tours[..., None].expand(-1, -1, 2))
         return (points - points.roll(-1, dims=1)).norm(dim=-1).sum(dim=-1)
 
@@ -104,9 +105,10 @@ class TSP:
         angle, then scaled down where it left the unit square [GD, appendix D.2]. A new start node takes the
         label 0, so a piece of the tour that ends in node 0 can be any piece of it.
         """
-        tours = as_tours(actions, instance.coords.shape[1])
+        tours = as_tours(actions)
         rows, num_nodes = tours.shape
-        draw = torch.rand(rows, 6, generator=generator).to(tours.device)  # one column per decision below
+        draw = torch.rand(rows, 6, generator=generator)  # one column per decision below
+        draw = draw.to(tours.device, non_blocking=True)
 
         shift = (draw[:, 0] * num_nodes).long()[:, None] + torch.arange(num_nodes, device=tours.device)
         tours = tours.gather(1, shift % num_nodes)
@@ -149,4 +151,4 @@ class TSP:
 
     def render(self, instance: Instance, actions: Tensor, titles: list[str]):
         """A figure with one panel per tour."""
-        return plot_tours(instance.coords, as_tours(actions, instance.coords.shape[1]), titles)
+        return plot_tours(instance.coords, as_tours(actions), titles)

@@ -25,8 +25,8 @@ def check_instance(instance: Instance) -> None:
         raise ValueError("coordinates must be finite numbers [n, N, 2]")
 
 
-def as_tours(actions: Tensor, num_nodes: int) -> Tensor:
-    """Tours [R, N] starting in node 0 from action sequences [R, N-1]; ValueError unless permutations of 1..N-1."""
+def check_tours(actions: Tensor, num_nodes: int) -> None:
+    """Raises ValueError unless the action sequences [R, N-1] are permutations of 1..N-1; waits for the device."""
     if actions.dim() != 2 or actions.shape[1] != num_nodes - 1:
         raise ValueError(f"a tour of {num_nodes} nodes has {num_nodes - 1} actions, got shape {tuple(actions.shape)}")
     expected = torch.arange(1, num_nodes, device=actions.device)
@@ -34,4 +34,8 @@ def as_tours(actions: Tensor, num_nodes: int) -> Tensor:
     if wrong.any():
         row = int(wrong.nonzero()[0])
         raise ValueError(f"row {row} does not visit each of the nodes 1..{num_nodes - 1} once: {actions[row].tolist()}")
+
+
+def as_tours(actions: Tensor) -> Tensor:
+    """Tours [R, N] starting in node 0 from action sequences [R, N-1]."""
     return torch.cat([torch.zeros_like(actions[:, :1]), actions], dim=1)

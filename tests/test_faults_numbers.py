@@ -136,7 +136,8 @@ def test_processes_that_train_together_agree_on_bad_steps(skip, tmp_path):
     """The bad row is the second process's; both skip the step, or the first ends both with the cause."""
     sizes = {"batches_per_epoch": 6, "learning_rate": 1e-9, "final_learning_rate": 1e-9, "matrix_learning_rate": None}
     learner, settings = new_learner(folder=tmp_path, skip_bad_steps=skip, **sizes)
-    task = Task(TSP(6), learner.policy, settings, 5, "float32", ["cpu", "cpu"], tmp_path, Instance, fit_with_bad_row)
+    parts = TSP(6), learner.policy, settings, 5, "float32", False
+    task = Task(*parts, ["cpu", "cpu"], tmp_path, Instance, fit_with_bad_row)
     ends = nullcontext() if skip else pytest.raises(ValueError, match="step 3 of epoch 1 cannot be learnt from")
     with ends, Trainers(task) as trainers:
         trainers.begin(learner)

@@ -54,7 +54,8 @@ def unsolved(originals, true_cost):
 
 def tsp(coords, metrics):
     def true_cost(original, index, actions):
-        tours = tsp_types.as_tours(actions, original.coords.shape[1])
+        tsp_types.check_tours(actions, original.coords.shape[1])
+        tours = tsp_types.as_tours(actions)
         columns = zip(index.tolist(), tours, strict=True)
         return torch.cat([tour_lengths(original.coords[i], tour[None], original.metrics[i]) for i, tour in columns])
 
@@ -64,7 +65,7 @@ def tsp(coords, metrics):
 def cvrp(coords, demands, capacity, metrics):
     def true_cost(original, index, actions):
         instance = cvrp_types.Instance(original.coords[index], original.demands[index], original.capacity[index])
-        cvrp_types.route_loads(instance, actions)
+        cvrp_types.check_routes(instance, actions)
         walks = cvrp_types.as_walks(actions, actions.shape[1])
         points = instance.coords.gather(1, walks[..., None].expand(-1, -1, 2))
         columns = zip(index.tolist(), points, strict=True)

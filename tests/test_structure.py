@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 # Each module may import only modules before it; `{a, b}` on one rung do not know each other.
 LADDER = [
-    {"interfaces", "gumbel", "memory", "precision", "files", "arrays", "settings", "stopping", "cluster"},
+    {"interfaces", "gumbel", "memory", "precision", "files", "arrays", "settings", "stopping", "cluster", "compiling"},
     {"seeding", "trie", "estimators", "checkpoint", "run_directory", "optimizer", "faults"},
     {"fingerprint", "dataset", "actors"},
     {"beam"},

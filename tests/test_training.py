@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import train
-from gumbeldore import checkpoint, methods
+from gumbeldore import checkpoint, cluster, methods
 from gumbeldore import trie as tries
 from gumbeldore.dataset import PseudoExperts
 from gumbeldore.interfaces import batch_size, take
@@ -254,6 +254,15 @@ def test_workers_auto_and_wrong():
     for wrong in (-1, 1.5, "many", True):
         with pytest.raises(ValueError, match="workers must be"):
             resolve_workers(wrong, cpu, 1)
+
+
+def test_one_gpu_needs_no_actor(monkeypatch):
+    gpu = torch.device("cuda")
+    for gpus, joined, expected in ((1, False, 0), (2, False, 2), (1, True, 1)):
+        monkeypatch.setattr(cluster, "gpus", lambda gpus=gpus: gpus)
+        monkeypatch.setattr(cluster, "joined", lambda joined=joined: joined)
+        assert resolve_workers("auto", gpu, 1) == expected
+        assert resolve_workers("auto", torch.device("cuda:0"), 1) == 0
 
 
 # ---- the dataset

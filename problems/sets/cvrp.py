@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
-from problems.cvrp_types import Instance, Original, as_walks, encode, route_loads
+from problems.cvrp_types import Instance, Original, as_walks, check_routes, encode
 from problems.formats.cvrplib import LARGEST_DEMAND, CvrplibInstance, read_cvrplib, read_solution
 from problems.formats.npz import costs_of, read_npz
 from problems.plane import into_unit_square
@@ -243,6 +243,6 @@ def _true_cost(original: Original, index: Tensor, actions: Tensor) -> Tensor:
     """Costs [m] of the routes that actions [m, N] stand for in the instances `index` [m], on the CPU."""
     index, actions = index.cpu(), actions.cpu()
     coords, demands, capacity, metrics = original
-    route_loads(Instance(coords[index], demands[index], capacity[index]), actions)
+    check_routes(Instance(coords[index], demands[index], capacity[index]), actions)
     # A walk repeats nodes where it does not pass the depot; such a step has the length 0 in every metric of the CVRP.
     return walk_lengths(coords, metrics, index, as_walks(actions, coords.shape[1] - 1))

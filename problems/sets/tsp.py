@@ -27,7 +27,7 @@ from problems.sets.common import (
     verify,
     walk_lengths,
 )
-from problems.tsp_types import Instance, Original, as_tours
+from problems.tsp_types import Instance, Original, as_tours, check_tours
 
 
 class Recipe(NamedTuple):
@@ -144,5 +144,6 @@ def _benchmark(
 
 def _true_cost(original: Original, index: Tensor, actions: Tensor) -> Tensor:
     """Lengths [m] of the tours 0, actions [m, N-1], of the instances `index` [m], on the CPU, which has float64."""
-    tours = as_tours(actions.cpu(), original.coords.shape[1])
-    return walk_lengths(*original, index.cpu(), tours)
+    actions = actions.cpu()
+    check_tours(actions, original.coords.shape[1])
+    return walk_lengths(*original, index.cpu(), as_tours(actions))

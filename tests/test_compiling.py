@@ -1,0 +1,81 @@
+"""Compiled layers compute what they compute uncompiled, and whoever asks for them gets them."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from gumbeldore import methods
+from gumbeldore.compiling import compile_layers
+from gumbeldore.workers import SearchPool
+from models.bq import BQ
+from models.job_shop import JobShop
+from problems.jssp import JSSP
+from problems.tsp import TSP
+
+needs_a_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+
+
+def awake(network: nn.Module) -> nn.Module:
+    """ReZero begins with layers that do nothing."""
+    for name, parameter in network.named_parameters():
+        if name.endswith("scale"):
+            nn.init.constant_(parameter, 0.5)
+    return network.double()
+
+
+def compiled(network: nn.Module) -> list[str]:
+    return [name for name, module in network.named_modules() if module._compiled_call_impl is not None]
+
+
+def test_layers_are_compiled_copies_are_not():
+    network = JobShop(16, 2, 2, 32, lookahead=True, order_loss=1)
+    compile_layers(network)
+    assert compiled(network) == ["job_wise.0", "job_wise.1", "machine_wise.0", "machine_wise.1"]
+    assert compiled(copy.deepcopy(network)) == []
+    with pytest.raises(ValueError, match="compile has no effect on Linear: it has no nn.ModuleList of layers"):
+        compile_layers(nn.Linear(2, 2))
+
+
+@pytest.mark.slow
+@needs_a_compiler
+def test_same_gradients():
+    torch.manual_seed(0)
+    problem, network = TSP(8), awake(BQ(16, 2, 2, 32, own_frame=True, successor_loss=1))
+    other = copy.deepcopy(network)
+    compile_layers(other)
+    instance = problem.generate(5, torch.Generator().manual_seed(0))
+    instance = instance._replace(coords=instance.coords.double())
+    state, rest = problem.reset(instance), torch.arange(1, 8).expand(5, -1)
+    for step in range(5):
+        losses = []
+        for policy in (network, other):
+            policy.zero_grad()
+            logits, further = policy.imitate(policy.encode(instance), state, rest[:, step:])
+            losses.append(F.cross_entropy(logits, rest[:, step]) + further)
+            losses[-1].backward()
+        torch.testing.assert_close(*losses)
+        for ours, theirs in zip(network.parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(theirs.grad, ours.grad)
+        state = problem.step(instance, state, rest[:, step])
+
+
+@pytest.mark.slow
+@needs_a_compiler
+def test_a_pool_searches_with_compiled_layers():
+    torch.manual_seed(0)
+    problem, network = JSSP([[3, 3]], [3, 3]), JobShop(16, 1, 2, 32, lookahead=True, order_loss=0)
+    instances = problem.generate(4, torch.Generator().manual_seed(0))
+    found = []
+    for asked in (False, True):
+        with SearchPool(problem, awake(network).float(), compiled=asked) as pool:
+            assert bool(compiled(pool.local.policy)) == asked
+            ((_, solutions),) = pool.map(instances, torch.arange(4), methods.gumbeldore(4, 2, 0.05))
+            found.append(solutions)
+    torch.testing.assert_close(found[1].log_probs, found[0].log_probs)
+    assert torch.equal(found[1].actions, found[0].actions)
