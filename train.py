@@ -82,8 +82,9 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
 
     save(directory.best)  # also of a continued run: an epoch that was cut short may have left a better one
     save(directory.last, learner=learner.state_dict())
-    place = str(setup.device), setup.precision, run.worker_threads, run.compile
-    pool = SearchPool(problem, setup.policy, setup.workers, run.chunk_rows, *place)
+    pool = SearchPool(
+        problem, setup.policy, setup.workers, run.chunk_rows, str(setup.device), setup.precision, run.worker_threads
+    )
     metrics: dict[str, float] = {}
     trainers = start_trainers(setup, directory)
     dashboard = Dashboard(directory.tensorboard, learner.epoch)

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from gumbeldore import cluster
 from gumbeldore.actors import Actors, WorkerError
-from gumbeldore.compiling import compile_layers
 from gumbeldore.interfaces import Problem, batch_size, take, to
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.precision import InPrecision
@@ -33,19 +32,14 @@ class Worker:
         policy: becomes the worker's own
         device, precision: where and how the network runs (precision resolved)
         threads: of CPU work per chunk
-        compiled: torch.compile the network's layers
     """
 
-    def __init__(
-        self, problem: Problem, policy: nn.Module, device: str, precision: str, threads: int, compiled: bool = False
-    ):
+    def __init__(self, problem: Problem, policy: nn.Module, device: str, precision: str, threads: int):
         self.problem = problem
         self.memory = trie_budget(device)
         self.device = torch.device(device)
         self.threads = threads
         self.policy = policy.to(self.device).eval()
-        if compiled:
-            compile_layers(self.policy)
         self.asked = InPrecision(self.policy, self.device, precision)
 
     def load(self, weights: dict[str, Tensor]) -> None:
@@ -96,12 +90,11 @@ class SearchPool:
         device: str = "cpu",
         precision: str = "float32",
         threads: int = 1,
-        compiled: bool = False,
     ):
         self.problem, self.policy = problem, policy
         self.chunk_rows = chunk_rows
         self.trie_budget = trie_budget(device)
-        arguments = (problem, copy.deepcopy(policy).cpu(), device, precision, threads, compiled)
+        arguments = (problem, copy.deepcopy(policy).cpu(), device, precision, threads)
         self.local = Worker(*arguments) if workers == 0 else None
         self.actors = None if workers == 0 else _start_actors(workers, arguments)
         self.load(policy.state_dict())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import shutil
 
 import pytest
@@ -10,13 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from gumbeldore import methods
+import train
 from gumbeldore.compiling import compile_layers
-from gumbeldore.workers import SearchPool
 from models.bq import BQ
 from models.job_shop import JobShop
-from problems.jssp import JSSP
 from problems.tsp import TSP
+from tests.test_commands import typed
 
 needs_a_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 
@@ -67,15 +67,12 @@ def test_same_gradients():
 
 @pytest.mark.slow
 @needs_a_compiler
-def test_a_pool_searches_with_compiled_layers():
-    torch.manual_seed(0)
-    problem, network = JSSP([[3, 3]], [3, 3]), JobShop(16, 1, 2, 32, lookahead=True, order_loss=0)
-    instances = problem.generate(4, torch.Generator().manual_seed(0))
-    found = []
-    for asked in (False, True):
-        with SearchPool(problem, awake(network).float(), compiled=asked) as pool:
-            assert bool(compiled(pool.local.policy)) == asked
-            ((_, solutions),) = pool.map(instances, torch.arange(4), methods.gumbeldore(4, 2, 0.05))
-            found.append(solutions)
-    torch.testing.assert_close(found[1].log_probs, found[0].log_probs)
-    assert torch.equal(found[1].actions, found[0].actions)
+def test_the_command_trains_with_compiled_layers(tmp_path):
+    losses = []
+    same = ["problem.num_nodes=7", "debug=fast", "precision=float32"]
+    for number, words in enumerate((["compile=false"], ["compile=true"], ["compile=true", "trainers=2"])):
+        run = f"run{number}"
+        done = typed(train, *same, f"run_dir={run}", *words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        losses.append(json.loads((tmp_path / run / "metrics.jsonl").read_text().splitlines()[0])["training/loss"])
+    assert losses == [pytest.approx(losses[0], rel=1e-3)] * 3
