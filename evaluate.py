@@ -85,8 +85,7 @@ def add_references(
         return with_table(benchmarks, read_table(Path(cfg.references).expanduser()), cfg.references)
     from problems.solvers import Solver, with_references
 
-    workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), threads=1)
-    solver = Solver(cfg.solver.time_limit, workers, cfg.seed)
+    solver = Solver(cfg.solver.time_limit, cfg.solver.workers, cfg.seed)
     with advancing(terminal, "references", benchmarks) as advance:
         return [with_references(problem.name, benchmark, solver, advance) for benchmark in benchmarks]
 

@@ -138,7 +138,8 @@ def evaluate(
     batch, width = new.shape
     choice = (legal.sum(dim=-1) > 1).view(batch, width)
     ask = new & choice
-    key = fold(roots.origin[:, None], fingerprint(state).view(batch, width)).where(ask, tries.NO_KEY)
+    seen = roots.policy.seen(roots.instance, state) if hasattr(roots.policy, "seen") else state
+    key = fold(roots.origin[:, None], fingerprint(seen).view(batch, width)).where(ask, tries.NO_KEY)
     row, slot = tries.find_states(trie, depth, filled, key)
     own_row = torch.arange(batch, device=new.device)[:, None]
     own_slot = filled + torch.arange(width, device=new.device)

@@ -62,6 +62,9 @@ def policy_contract(policy: Policy, problem: Problem, n: int = 6, seed: int = 0)
             shuffled = policy(policy.encode(take(instance, order)), take(state, order))
         close = torch.allclose(shuffled[legal[order]], logits[order][legal[order]], rtol=1e-4, atol=1e-4)
         assert close, f"rows must not depend on each other (step {step})"
+        if hasattr(policy, "seen"):
+            same = policy(policy.encode(instance), policy.seen(instance, state))
+            assert torch.equal(same[legal], logits[legal]), "a state and what is seen of it must have the same logits"
         if hasattr(policy, "imitate"):
             again, loss = policy.imitate(policy.encode(instance), state, actions[:, step:])
             assert torch.equal(again[legal], logits[legal]), "imitate must give the logits of forward"

@@ -15,8 +15,9 @@ AS_INTEGERS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.bfl
 def fingerprint(state: Any) -> Tensor:
     """A hash [R] int64 of every bit of a state, a NamedTuple of [R, ...].
 
-    A policy sees the instance and the state alone, so states of one instance with equal fingerprints have the same
-    logits, by whatever decisions they were reached. Two different ones agree with a probability of 2^-64.
+    A policy sees the instance and the state alone (or less of it, see `Policy.seen`), so states of one instance with
+    equal fingerprints have the same logits, by whatever decisions they were reached. Two different ones agree with a
+    probability of 2^-64.
     """
     total, place = torch.zeros((), dtype=torch.int64, device=state[0].device), 1
     for field in state:

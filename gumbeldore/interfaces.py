@@ -78,6 +78,8 @@ class Policy(Protocol):
 
     Optional, used when present:
         problem: str              the name of the only problem it is for
+        seen(instance, state) -> State    the state without what makes no difference to the logits; states alike in it
+            are evaluated once
         imitate(context, state, rest [R, T - q]) -> (logits [R, A], loss [])   forward, and a further loss that the
             expert's whole `rest` of the solution teaches, not only its next decision rest[:, 0]
     """

@@ -48,6 +48,8 @@ class InPrecision(nn.Module):
     def __init__(self, policy: nn.Module, device: torch.device, precision: str):
         super().__init__()
         self.policy, self.device, self.precision = policy, device, precision
+        if hasattr(policy, "seen"):
+            self.seen = policy.seen
 
     def encode(self, instance: Any) -> Any:
         with autocast(self.device, self.precision):

@@ -64,22 +64,37 @@ class JobShop(TokenPolicy):
             x = machine_wise(job_wise(x, *along), *across)
         return x
 
-    def _features(self, instance: Instance, state: State) -> Tensor:
-        """[R, n, 2]: processing times, and the earliest start of the job's next operation [GD, eq. 33]."""
+    def seen(self, instance: Instance, state: State) -> State:
+        """The state as the network sees it: times count from the first moment at which an operation can start.
+
+        A job is free when its next operation can start; a machine no operation is left for, or of which the network
+        is not told how long it stays busy, is free at once.
+        """
         ops = instance.times.shape[2]
         next_op = state.next_op.clamp(max=ops - 1)[..., None]  # of a finished job: any, it is not used
         machine = instance.machines.gather(2, next_op).squeeze(2)
+        finished = state.next_op == ops
         start = torch.maximum(state.job_free, state.machine_free.gather(1, machine))  # [R, J]
-        now = start.masked_fill(state.next_op == ops, torch.inf).amin(dim=1, keepdim=True)
-        job = state.remaining // ops
-        times, start = instance.times.flatten(1).gather(1, state.remaining), (start - now).gather(1, job)
+        now = start.masked_fill(finished, torch.inf).amin(dim=1, keepdim=True)
+        busy = torch.zeros_like(state.machine_free)  # [R, M]
+        if self.lookahead:
+            needed = torch.zeros_like(busy, dtype=torch.bool)
+            needed.scatter_(1, instance.machines.flatten(1).gather(1, state.remaining), True)
+            busy = (state.machine_free - now).clamp(min=0.0).masked_fill(~needed, 0.0)
+        return state._replace(job_free=(start - now).masked_fill(finished, 0.0), machine_free=busy)
+
+    def _features(self, instance: Instance, state: State) -> Tensor:
+        """[R, n, 2]: processing times, and the earliest start of the job's next operation [GD, eq. 33]."""
+        state = self.seen(instance, state)
+        job = state.remaining // instance.times.shape[2]
+        times, start = instance.times.flatten(1).gather(1, state.remaining), state.job_free.gather(1, job)
         features = [times, start]
         if self.lookahead:
             through = times.cumsum(dim=1)  # within a job, differences of it are the work in between
             left = torch.zeros_like(state.job_free).scatter_add_(1, job, times)  # [R, J]
             before = through - times - (left.cumsum(dim=1) - left).gather(1, job)
-            free = (state.machine_free - now).gather(1, instance.machines.flatten(1).gather(1, state.remaining))
-            features += [start + before, left.gather(1, job) - before - times, free.clamp(min=0.0)]
+            busy = state.machine_free.gather(1, instance.machines.flatten(1).gather(1, state.remaining))
+            features += [start + before, left.gather(1, job) - before - times, busy]
         return torch.stack(features, dim=-1) / UNIT
 
     def logits(self, instance: Instance, state: State, x: Tensor) -> Tensor:

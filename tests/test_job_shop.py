@@ -141,6 +141,33 @@ def test_features_do_not_depend_on_the_time_on_the_clock():
             assert torch.allclose(logits_of(policy, instance, later), logits_of(policy, instance, state), atol=1e-5)
 
 
+def test_the_network_sees_less_than_the_state():
+    """What the clock shows, when a job waiting for its machine was done, and machines without operations to come."""
+    instance = Instance(torch.tensor([[[30.0, 40.0, 5.0], [5.0, 7.0, 5.0]]]), torch.tensor([[[0, 1, 2], [2, 1, 0]]]))
+    # Job 0 starts on machine 1 at 60; job 1 waits for it, too. Machine 2 is busy until 70, machine 0 until 65.
+    state = State(
+        next_op=torch.tensor([[1, 1]]),
+        job_free=torch.tensor([[50.0, 20.0]]),
+        machine_free=torch.tensor([[65.0, 60.0, 70.0]]),
+        remaining=torch.tensor([[1, 2, 4, 5]]),
+    )
+    policy = job_shop(lookahead=True)
+    seen = policy.seen(instance, state)
+    assert seen.job_free.tolist() == [[0.0, 0.0]] and seen.machine_free.tolist() == [[5.0, 0.0, 10.0]]
+    for same in (
+        state._replace(job_free=torch.tensor([[60.0, 5.0]])),
+        state._replace(job_free=state.job_free + 100, machine_free=state.machine_free + 100),
+    ):
+        assert all(torch.equal(a, b) for a, b in zip(policy.seen(instance, same), seen, strict=True))
+    without = job_shop(lookahead=False).seen(instance, state)
+    assert without.job_free.tolist() == [[0.0, 0.0]] and without.machine_free.tolist() == [[0.0, 0.0, 0.0]]
+    last = State(
+        torch.tensor([[3, 2]]), torch.tensor([[90.0, 80.0]]), torch.tensor([[85.0, 90.0, 95.0]]), torch.tensor([[5]])
+    )
+    seen = policy.seen(instance, last)  # job 0 has ended, and only machine 0 is needed
+    assert seen.job_free.tolist() == [[0.0, 0.0]] and seen.machine_free.tolist() == [[0.0, 0.0, 0.0]]
+
+
 # ---- the network against loops
 
 

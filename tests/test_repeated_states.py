@@ -22,7 +22,8 @@ KEYS = torch.arange(3) + 7
 CASES = {
     "tsp": (TSP(7), lambda: BQ(16, 1, 2, 32, own_frame=True, successor_loss=0)),
     "cvrp": (CVRP(6, [12, 14]), lambda: BQforCVRP(16, 1, 2, 32, own_frame=False, neighbour_loss=0)),
-    "jssp": (JSSP([[3, 3]], [3, 3]), lambda: JobShop(16, 1, 2, 32, lookahead=True, order_loss=0)),
+    "jssp": (JSSP([[3, 3]], [3, 3]), lambda: JobShop(16, 1, 2, 32, lookahead=False, order_loss=0)),
+    "jssp, lookahead": (JSSP([[3, 3]], [3, 3]), lambda: JobShop(16, 1, 2, 32, lookahead=True, order_loss=0)),
 }
 METHODS = {
     "gumbeldore": methods.gumbeldore(8, 3, step_size=0.3),
@@ -38,13 +39,15 @@ class Recorder(nn.Module):
     def __init__(self, policy: nn.Module):
         super().__init__()
         self.policy, self.asked = policy.double(), []
+        self.seen = getattr(policy, "seen", lambda instance, state: state)
 
     def encode(self, instance):
         return self.policy.encode(instance)
 
     def forward(self, context, state):
-        for row in range(len(state[0])):
-            self.asked.append(tuple(tuple(field[row].flatten().tolist()) for field in (*context, *state)))
+        seen = self.seen(context, state)
+        for row in range(len(seen[0])):
+            self.asked.append(tuple(tuple(field[row].flatten().tolist()) for field in (*context, *seen)))
         return self.policy(context, state)
 
 
