@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import inspect
+import io
 import os
 import re
 import sys
@@ -44,7 +46,8 @@ def run(task: Callable[[DictConfig], Any], config_name: str) -> None:
     try:
         typed = get_args_parser().parse_args()
         check_overrides(typed.overrides, config_name, typed.config_dir)
-        hydra.main(version_base="1.3", config_path=str(FOLDER), config_name=config_name)(_user_errors(task))()
+        command = hydra.main(version_base="1.3", config_path=str(FOLDER), config_name=config_name)(_user_errors(task))
+        _print_help(command) if typed.help else command()
     except (ValueError, HydraException, OmegaConfBaseException) as error:
         _fail(error)
 
@@ -59,6 +62,17 @@ def _user_errors(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], An
             _fail(error)
 
     return checked
+
+
+def _print_help(command: Callable[[], None]) -> None:
+    """Hydra's help, of which a reader may want the beginning alone: `--help | head`."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
+        command()
+    try:
+        print(text.getvalue(), end="", flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is written there at the exit
 
 
 def _fail(error: Exception) -> None:

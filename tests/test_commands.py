@@ -247,6 +247,13 @@ def test_mistakes_end_in_one_line_before_anything_starts(program, words, message
     assert list(tmp_path.iterdir()) == []
 
 
+def test_help_need_not_be_read_to_the_end():
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, "train.py", "--help"], cwd=ROOT, text=True, **pipes)
+    process.stdout.close()
+    assert process.stderr.read() == "" and process.wait() == 0
+
+
 @pytest.mark.parametrize("script", ["train.py", "evaluate.py"])
 def test_help_reads_well(script, tmp_path):
     result = run(str(ROOT / script), "--help", cwd=tmp_path)
