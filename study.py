@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
@@ -28,6 +29,7 @@ def study(cfg: DictConfig) -> list[Point]:
     keep_freed_memory()
     problem, policy, _, path = loaded = trained(run.checkpoint, run.nearest)
     set_step_size(cfg.search, loaded)
+    cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), threads=1)
     if HydraConfig.initialized():
         command.check_effect(cfg, HydraConfig.get().overrides.task)
     searches = searches_of(cfg)

@@ -7,6 +7,7 @@ import json
 import math
 from dataclasses import fields
 
+import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
@@ -18,7 +19,8 @@ from gumbeldore.search import TopP, search
 from gumbeldore.seeding import fold
 from gumbeldore.validation import validation_set
 from gumbeldore.workers import SearchPool
-from tests.test_commands import compose, typed
+from problems.tsp import TSP
+from tests.test_commands import ROOT, compose, typed
 from tests.test_evaluation import untrained
 from tests.trees import TablePolicy, TreeProblem, enumerate_leaves
 
@@ -124,6 +126,19 @@ def test_a_study_leaves_a_table_for_programs_and_a_picture(policy, tmp_path):
 
     again = studied(policy, out, *words)
     assert again.returncode == 2 and "holds results already" in again.stderr
+
+
+def test_a_solver_gives_the_references_that_are_missing(policy, tmp_path, monkeypatch):
+    pytest.importorskip("pyvrp")
+    monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))
+    coords = TSP(20).generate(2, torch.Generator().manual_seed(0)).coords
+    np.savez(tmp_path / "own.npz", coords=coords.numpy())
+    words = ["instances=" + str(tmp_path / "own.npz"), "num_instances=2", "repetitions=2", "search=[greedy]"]
+    words += ["workers=0", "references=solver", "solver.time_limit=0.1"]  # and solver.workers=auto
+    result = typed(study, f"checkpoint={policy}", f"out_dir={tmp_path / 'out'}", *words, cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+    content = json.loads((tmp_path / "out/study.json").read_text())
+    assert content["quality"] == "mean gap" and content["reference"].startswith("PyVRP")
 
 
 def test_costs_are_shown_where_references_are_missing():
