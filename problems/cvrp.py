@@ -14,6 +14,7 @@ from problems.formats.cvrplib import solution_text
 from problems.growth import check_growth, size_at
 from problems.plane import move_square
 from problems.plots import plot_routes
+from problems.remaining import unmarked, without
 from problems.sets import cvrp as sets
 
 
@@ -94,10 +95,7 @@ class CVRP:
         customer, via_depot = decode(action, instance.coords.shape[1] - 1)
         demand = instance.demands.gather(1, customer[:, None]).squeeze(1)
         left = torch.where(via_depot, instance.capacity, state.left) - demand
-        # The remaining customers ascend, so those from the visited one on move up by one place.
-        place = (state.remaining < customer[:, None]).sum(dim=1, keepdim=True)  # [R, 1]
-        kept = torch.arange(state.remaining.shape[1] - 1, device=action.device)
-        return self._state(instance, customer, left, state.remaining.gather(1, kept + (kept >= place)))
+        return self._state(instance, customer, left, without(state.remaining, customer[:, None]))
 
     def replay(self, instance: Instance, actions: Tensor) -> State:
         """The state after `actions` [R, q] without walking through the q states before it."""
@@ -105,14 +103,12 @@ class CVRP:
         if actions.shape[1] == 0:
             return self.reset(instance)
         customers, via_depot = decode(actions, num_nodes - 1)
-        unvisited = torch.ones(rows, num_nodes, dtype=torch.bool, device=actions.device)
-        unvisited[:, 0] = False
-        unvisited.scatter_(1, customers, False)
-        # A stable sort of the flags lists the unvisited customers first, ascending.
-        order = (~unvisited).to(torch.uint8).argsort(dim=1, stable=True)  # [R, N+1]
+        visited = torch.zeros(rows, num_nodes, dtype=torch.bool, device=actions.device)
+        visited[:, 0] = True
+        visited.scatter_(1, customers, True)
         route = via_depot.long().cumsum(dim=1)
         load = (instance.demands.gather(1, customers) * (route == route[:, -1:])).sum(dim=1)  # of the last route
-        remaining = order[:, : num_nodes - 1 - actions.shape[1]]
+        remaining = unmarked(visited, num_nodes - 1 - actions.shape[1])
         return self._state(instance, customers[:, -1], instance.capacity - load, remaining)
 
     def _state(self, instance: Instance, origin: Tensor, left: Tensor, remaining: Tensor) -> State:

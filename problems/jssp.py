@@ -11,6 +11,7 @@ from gumbeldore.interfaces import Benchmark
 from problems.gantt import plot_schedules
 from problems.growth import check_growth, size_at
 from problems.jssp_types import Instance, Original, check_instance, check_schedule, random_instances, schedule, timeline
+from problems.remaining import unmarked, without
 from problems.sets import jssp as sets
 
 
@@ -95,14 +96,11 @@ class JSSP:
         machine = instance.machines.flatten(1).gather(1, flat)
         begin = torch.maximum(state.job_free.gather(1, job), state.machine_free.gather(1, machine))
         end = begin + instance.times.flatten(1).gather(1, flat)  # both become z [GD, eq. 31-32]
-        # The remaining operations ascend, so those from this one on move up by one place.
-        place = (state.remaining < flat).sum(dim=1, keepdim=True)
-        kept = torch.arange(state.remaining.shape[1] - 1, device=action.device)
         return State(
             next_op=state.next_op.scatter(1, job, op + 1),
             job_free=state.job_free.scatter(1, job, end),
             machine_free=state.machine_free.scatter(1, machine, end),
-            remaining=state.remaining.gather(1, kept + (kept >= place)),
+            remaining=without(state.remaining, flat),
         )
 
     def replay(self, instance: Instance, actions: Tensor) -> State:
@@ -111,10 +109,9 @@ class JSSP:
             return self.reset(instance)
         rows, jobs, ops = instance.times.shape
         done = timeline(*instance, actions)
-        scheduled = torch.zeros(rows, jobs * ops, dtype=torch.uint8, device=actions.device)
-        scheduled.scatter_(1, done.operations, 1)
-        # A stable sort of the flags lists the operations to come first, ascending.
-        remaining = scheduled.argsort(dim=1, stable=True)[:, : jobs * ops - actions.shape[1]]
+        scheduled = torch.zeros(rows, jobs * ops, dtype=torch.bool, device=actions.device)
+        scheduled.scatter_(1, done.operations, True)
+        remaining = unmarked(scheduled, jobs * ops - actions.shape[1])
         return State(scheduled.view(rows, jobs, ops).sum(dim=2), done.job_free, done.machine_free, remaining)
 
     def mask(self, instance: Instance, state: State) -> Tensor:

@@ -12,6 +12,7 @@ from problems.formats.tsplib import tour_text
 from problems.growth import check_growth, size_at
 from problems.plane import move_square
 from problems.plots import plot_tours
+from problems.remaining import unmarked, without
 from problems.sets import tsp as sets
 from problems.tsp_types import Instance, as_tours, check_instance, check_tours
 
@@ -65,24 +66,17 @@ class TSP:
         return State(origin=start, destination=start, remaining=remaining)
 
     def step(self, instance: Instance, state: State, action: Tensor) -> State:
-        n = state.remaining.shape[1]
-        # The remaining nodes ascend, so those from the visited one on move up by one place.
-        place = (state.remaining < action[:, None]).sum(dim=1, keepdim=True)  # [R, 1]
-        kept = torch.arange(n - 1, device=action.device)
-        remaining = state.remaining.gather(1, kept + (kept >= place))  # [R, n-1]
-        return State(origin=action, destination=state.destination, remaining=remaining)
+        return State(action, state.destination, without(state.remaining, action[:, None]))
 
     def replay(self, instance: Instance, actions: Tensor) -> State:
         """The state after `actions` [R, q] without walking through the q states before it."""
         rows, num_nodes, _ = instance.coords.shape
-        unvisited = torch.ones(rows, num_nodes, dtype=torch.bool, device=actions.device)
-        unvisited[:, 0] = False
-        unvisited.scatter_(1, actions, False)
-        # A stable sort of the flags lists the unvisited nodes first, ascending.
-        order = (~unvisited).to(torch.uint8).argsort(dim=1, stable=True)  # [R, N]
+        visited = torch.zeros(rows, num_nodes, dtype=torch.bool, device=actions.device)
+        visited[:, 0] = True
+        visited.scatter_(1, actions, True)
         start = torch.zeros(rows, dtype=torch.int64, device=actions.device)
         origin = actions[:, -1] if actions.shape[1] else start
-        return State(origin=origin, destination=start, remaining=order[:, : num_nodes - 1 - actions.shape[1]])
+        return State(origin=origin, destination=start, remaining=unmarked(visited, num_nodes - 1 - actions.shape[1]))
 
     def mask(self, instance: Instance, state: State) -> Tensor:
         rows, num_nodes, _ = instance.coords.shape
