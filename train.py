@@ -33,7 +33,15 @@ from gumbeldore.stopping import Stopper
 from gumbeldore.terminal import Terminal, hardware
 from gumbeldore.trainers import ALONE, Alone, Task, Trainers
 from gumbeldore.validation import validation_set
-from gumbeldore.workers import SearchPool, WorkerError, resolve_device, resolve_trainers, resolve_workers
+from gumbeldore.workers import (
+    SearchPool,
+    WorkerError,
+    cpu_threads,
+    resolve_device,
+    resolve_threads,
+    resolve_trainers,
+    resolve_workers,
+)
 
 # A continued run may change these: no result does, but for a run that would have ended at a bad step, and the last bits
 # of matrix products by chunk_rows.
@@ -53,6 +61,7 @@ class Setup(NamedTuple):
     precision: str
     workers: int
     trainers: list[str]  # the device of each
+    threads: int  # of each trainer
     optimizer: Optimizers
     experts: list[Shard]  # given ones; none if they are to be sampled
 
@@ -64,7 +73,8 @@ def train(cfg: DictConfig) -> dict[str, float]:
     elif HydraConfig.initialized():
         command.check_effect(cfg, HydraConfig.get().overrides.task)
     setup = set_up(cfg)
-    cfg.precision, cfg.trainers = setup.precision, len(setup.trainers)  # a continued run decides no more of what counts
+    # A continued run decides no more of what counts.
+    cfg.precision, cfg.trainers, cfg.trainer_threads = setup.precision, len(setup.trainers), setup.threads
     config = OmegaConf.to_yaml(cfg, resolve=True)
     with open_directory(setup.run, setup.problem.name, config) as directory:
         return train_in(directory, cfg, setup, config)
@@ -88,7 +98,7 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
     metrics: dict[str, float] = {}
     trainers = start_trainers(setup, directory)
     dashboard = Dashboard(directory.tensorboard, learner.epoch)
-    with resumable(directory), pool, trainers, dashboard, Terminal() as terminal, stopper:
+    with resumable(directory), pool, trainers, dashboard, Terminal() as terminal, stopper, cpu_threads(setup.threads):
         terminal.say(f"{problem.name} on {hardware(setup.device)}, {setup.precision}, workers={setup.workers}")
         terminal.say(f"writing {directory.path}")
         dashboard.config(config)
@@ -169,6 +179,8 @@ def set_up(cfg: DictConfig) -> Setup:
         compile_layers(policy)
     if getattr(policy, "problem", problem.name) != problem.name:
         raise ValueError(f"model {cfg.model._target_} is not for problem {problem.name}, but for {policy.problem}")
+    if settings.reorder_until < 1 and not hasattr(problem, "reorder"):
+        raise ValueError(f"train.reorder_until must be 1: {problem.name} puts no decisions in another order")
     if len(cfg.methods) != 1:
         raise ValueError(f"training samples with one search method, got search={list(cfg.methods)}")
     for name, node in cfg.methods.items():
@@ -179,6 +191,9 @@ def set_up(cfg: DictConfig) -> Setup:
     if cfg.search.time_limit is not None:
         raise ValueError("search.time_limit would make training depend on the machine's speed; set search.num_rounds")
     validation = validation_set(problem, settings.validation_instances, run.seed)
+    trainers = resolve_trainers(run.trainers, device, settings.batch_size)
+    threads = resolve_threads(run.trainer_threads, len(trainers), settings.samples_ahead)
+    taken = len(trainers) * threads if settings.samples_ahead else 0
     given = settings.experts is not None and not run.resume
     return Setup(
         run=run,
@@ -189,8 +204,9 @@ def set_up(cfg: DictConfig) -> Setup:
         validation=validation,
         device=device,
         precision=precision,
-        workers=resolve_workers(run.workers, device, run.worker_threads),
-        trainers=resolve_trainers(run.trainers, device, settings.batch_size),
+        workers=resolve_workers(run.workers, device, run.worker_threads, taken),
+        trainers=trainers,
+        threads=threads,
         optimizer=optimizer_of(policy, settings, dtype_of(precision)),
         experts=read_experts(Path(settings.experts).expanduser(), problem, validation.instances) if given else [],
     )
@@ -207,7 +223,7 @@ def open_directory(run: RunSettings, problem: str, config: str) -> RunDirectory:
 def start(setup: Setup, directory: RunDirectory) -> tuple[Learner, dict[str, torch.Tensor]]:
     """The learner, new or as the last checkpoint left it, and the weights training began with."""
     keep_freed_memory()
-    capacity = setup.settings.dataset_capacity if setup.settings.experts is None else None  # given ones are all kept
+    capacity = setup.settings.dataset_capacity if setup.settings.samples else None  # given ones are all kept
     learner = Learner(
         policy=setup.policy,
         averaged=copy.deepcopy(setup.policy) if setup.settings.averaging else None,
@@ -232,7 +248,7 @@ def start_trainers(setup: Setup, directory: RunDirectory) -> Alone | Trainers:
         return ALONE
     instance_type = type(setup.validation.instances)
     parts = setup.problem, setup.policy, setup.settings, setup.run.seed, setup.precision, setup.run.compile
-    return Trainers(Task(*parts, setup.trainers, directory.dataset, instance_type, fit))
+    return Trainers(Task(*parts, setup.trainers, setup.threads, directory.dataset, instance_type, fit))
 
 
 def main() -> None:

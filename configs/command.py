@@ -34,6 +34,8 @@ KINDS = {
 }
 SAMPLING = (
     "instances_per_epoch",
+    "sample_ahead",
+    "reorder_until",
     "nucleus_after",
     "greedy_too",
     "forget",

@@ -40,6 +40,10 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
         other, moved = problem.augment(instance, solution, 0, generator)
         assert moved.shape == solution.shape, "augment must keep the number of decisions"
         assert problem.cost(other, moved).isfinite().all()  # and they must be legal
+    if hasattr(problem, "reorder"):
+        turned = problem.reorder(instance, solution, 0, generator)
+        assert turned.shape == solution.shape, "reorder must keep the number of decisions"
+        assert torch.allclose(problem.cost(instance, turned), cost), "reorder must keep the cost"
 
 
 def policy_contract(policy: Policy, problem: Problem, n: int = 6, seed: int = 0) -> None:

@@ -85,12 +85,20 @@ class PseudoExperts:
         known = {shard.name: shard for shard in self.shards}
         self._keep([known.get(name) or read_shard(self.folder / f"{name}.npz", instance_type) for name in names])
 
-    def batch(self, problem: Problem, size: int, generator: torch.Generator, device: torch.device = CPU) -> Example:
+    def batch(
+        self,
+        problem: Problem,
+        size: int,
+        generator: torch.Generator,
+        device: torch.device = CPU,
+        reorder: bool = True,
+    ) -> Example:
         """`size` decisions at one step, drawn uniformly: experts of one size, augmented, replayed to the step.
 
         Arguments:
             generator: of the CPU, so that every device sees the same examples
             device: where the experts are kept and the examples are made
+            reorder: in the order of decisions that the problem prefers, instead of the order in which they were made
         """
         if not self.shards:
             raise ValueError("there are no pseudo-experts to learn from")
@@ -102,6 +110,8 @@ class PseudoExperts:
         step = int(torch.randint(problem.last_choice(instance) + 1, (), generator=generator))
         if hasattr(problem, "augment"):
             instance, actions = problem.augment(instance, actions, step, generator)
+        if reorder and hasattr(problem, "reorder"):
+            actions = problem.reorder(instance, actions, step, generator)
         return Example(instance, replay(problem, instance, actions[:, :step]), actions[:, step:])
 
     def _by_size(self, device: torch.device) -> list[tuple[Any, Tensor]]:

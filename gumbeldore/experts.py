@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 import torch
@@ -35,6 +36,7 @@ def sample_experts(
     Arguments:
         greedy_too: the greedy solution takes part
     """
+    start = time.perf_counter()
     count = batch_size(instances)
     parts: dict[int, dict[str, Tensor]] = {}
     evaluations = done = 0
@@ -50,7 +52,7 @@ def sample_experts(
     for chunk, solutions in pool.map(instances, keys, methods.greedy(), stop):
         greedy[chunk], decisions[chunk] = solutions.costs[:, 0], solutions.actions[:, 0]
     # In the order of the instances, whatever order the chunks came back in: sums do not depend on it.
-    ordered = [parts[start] for start in sorted(parts)]
+    ordered = [parts[first] for first in sorted(parts)]
     merged = {name: torch.cat([part[name] for part in ordered]) for name in ordered[0]}
     total = merged["samples"].sum().item()
     metrics = {
@@ -60,6 +62,7 @@ def sample_experts(
         "sampling/improvement_over_greedy": 1 - (merged["best"] / greedy).mean().item(),
         "sampling/distinct_share": merged["distinct"].sum().item() / total,
         "sampling/solutions": total,
+        "sampling/solutions_per_second": total / (time.perf_counter() - start),
         "sampling/evaluations": evaluations,
     }
     actions, costs = merged["actions"], merged["best"]

@@ -43,6 +43,7 @@ def fit(
     A step is bad if its loss or its gradient is not finite. Raises ValueError with the number of the first one, at most
     CHECK_EVERY steps later, unless settings.skip_bad_steps; with it, only if there was no other step.
     """
+    reorder = not settings.samples or learner.epoch < settings.reorder_until * settings.epochs
     rate = learning_rate(settings, learner.epoch)
     scale_rates(learner.optimizer, rate / settings.learning_rate)
     learner.policy.train()
@@ -54,7 +55,7 @@ def fit(
         progress("training", index, settings.batches_per_epoch)
         if trainers.agree(stop()):
             break
-        example = learner.dataset.batch(problem, settings.batch_size, draws, device)
+        example = learner.dataset.batch(problem, settings.batch_size, draws, device, reorder)
         instance, state, rest = take(example.instance, share), take(example.state, share), example.rest[share]
         target = rest[:, 0]
         logits, further = network(instance, state, rest)

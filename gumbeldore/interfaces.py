@@ -29,6 +29,7 @@ class Problem(Protocol):
         replay(instance, actions [R, q]) -> State         the state after q decisions, faster than q steps
         augment(instance, actions, step, generator) -> (instance, actions)   an equivalent solved instance, of which the
             decisions from `step` on will be imitated
+        reorder(instance, actions, step, generator) -> actions   likewise: the solution by decisions in another order
         at(progress) -> Problem                           what to train on after a share `progress` of the epochs
         check(instance) -> None                           raises ValueError unless all instances are well-formed
         load(source, limit) -> list[Benchmark]            evaluation sets by name or file

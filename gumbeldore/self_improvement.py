@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from typing import NamedTuple
 
 import torch
 
+from gumbeldore.ahead import Ahead
+from gumbeldore.dataset import Shard
 from gumbeldore.experts import sample_experts
 from gumbeldore.imitation import fit
 from gumbeldore.interfaces import Benchmark, Problem
@@ -55,26 +58,39 @@ def self_improvement(
     The untrained policy is not validated: some decide well by chance, but all sample at random, and a first trained
     policy that had to beat such a one might never be sampled from.
     With `settings.experts` the dataset is given: it is neither added to nor emptied (supervised training).
+    With `settings.sample_ahead` an epoch's experts are sampled while the epoch before is learnt from, by the best
+    policy there was then (those of the first two epochs by the untrained one).
     Every random number comes from (seed, purpose, epoch), so a run continued from a checkpoint taken at a complete
     report repeats nothing and skips nothing. The last report is incomplete if the epoch was stopped while training:
     its policy has been validated, but the learner is not to be continued from.
     """
+    sample = functools.partial(sample_epoch, problem, settings, search, pool, seed)
     while learner.epoch < settings.epochs and not stop():
         epoch = learner.epoch
         clock = Clock()
         sampled: dict[str, float] = {}
-        if settings.experts is None:
+        pool.load(learner.best.state_dict())
+        if settings.samples and learner.sampled == epoch:
             try:
-                sampled = add_experts(problem, learner, settings, search, pool, seed, progress, stop)
+                sampled = add_experts(learner, *sample(epoch, progress, stop))
             except Stopped:
                 return
         clock.lap("sampling")
 
-        draws = generator(seed, "batches", epoch)
-        size = len(learner.dataset)
-        trainers.begin(learner)
-        fitted = fit(problem, learner, settings, draws, device, precision, progress, stop, trainers)
-        clock.lap("training")
+        going_on = settings.samples_ahead and learner.sampled < settings.epochs
+        with Ahead(functools.partial(sample, epoch + 1) if going_on else None, pool.elsewhere, progress, stop) as ahead:
+            draws = generator(seed, "batches", epoch)
+            size = len(learner.dataset)
+            trainers.begin(learner)
+            fitted = fit(problem, learner, settings, draws, device, precision, progress, stop, trainers)
+            clock.lap("training")
+            complete, following = fitted.complete, None
+            if complete:
+                try:
+                    following = ahead.result()
+                except Stopped:
+                    complete = False
+            clock.lap("sampling")
 
         pool.load(learner.candidate.state_dict())
         cost, gap = validate(pool, validation, progress)
@@ -83,45 +99,51 @@ def self_improvement(
         if improved:
             learner.best.load_state_dict(learner.candidate.state_dict())
             learner.best_cost, learner.best_gap = cost, gap
-            if settings.experts is None and settings.forget:
+            if settings.samples and settings.forget:
                 learner.dataset.clear()
+        if following:
+            sampled = add_experts(learner, *following)
         learner.epoch += 1
         learner.totals["seconds"] += sum(clock.seconds.values())
         learner.totals["batches"] += fitted.batches
-        learner.totals["solutions"] += sampled.get("sampling/solutions", 0)
         metrics = {
             **sampled,
             **fitted.metrics,
             **quality(cost, gap, learner),
             "training/dataset_size": size,
-            **clock.metrics(sampled.get("sampling/solutions")),
+            **{f"seconds/{phase}": seconds for phase, seconds in clock.seconds.items()},
             **{f"totals/{name}": value for name, value in learner.totals.items()},
         }
-        yield Report(learner.epoch, metrics, improved, fitted.complete)
-        if not fitted.complete:
+        yield Report(learner.epoch, metrics, improved, complete)
+        if not complete:
             return
 
 
-def add_experts(
+def sample_epoch(
     problem: Problem,
-    learner: Learner,
     settings: TrainSettings,
     search: SearchConfig,
     pool: SearchPool,
     seed: int,
+    epoch: int,
     progress: Progress,
     stop: Stop,
-) -> dict[str, float]:
-    """Sample one epoch's pseudo-experts with the best policy into the dataset; returns how the sampling went."""
-    epoch = learner.epoch
+) -> tuple[Shard, dict[str, float]]:
+    """Sample one epoch's pseudo-experts with the policy that the pool has; returns them and how the sampling went."""
     trained = problem.at(epoch / settings.epochs) if hasattr(problem, "at") else problem
     instances = trained.generate(settings.instances_per_epoch, generator(seed, "instances", epoch))
     keys = fold(seed, "sampling", epoch, torch.arange(settings.instances_per_epoch))
     sampler = search if epoch >= settings.nucleus_after else replace(search, top_p=TopP())
-    pool.load(learner.best.state_dict())
     experts = sample_experts(pool, instances, keys, sampler, settings.greedy_too, progress, stop)
-    learner.dataset.add(f"epoch_{epoch + 1:06d}", instances, experts.actions, experts.costs)
-    return experts.metrics
+    return Shard(f"epoch_{epoch + 1:06d}", instances, experts.actions, experts.costs), experts.metrics
+
+
+def add_experts(learner: Learner, shard: Shard, metrics: dict[str, float]) -> dict[str, float]:
+    """The next epoch's pseudo-experts into the dataset."""
+    learner.dataset.add(*shard)
+    learner.sampled += 1
+    learner.totals["solutions"] += metrics["sampling/solutions"]
+    return metrics
 
 
 def quality(cost: float, gap: float, learner: Learner) -> dict[str, float]:
@@ -140,14 +162,5 @@ class Clock:
 
     def lap(self, phase: str) -> None:
         now = time.perf_counter()
-        self.seconds[phase] = now - self._last
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self._last
         self._last = now
-
-    def metrics(self, solutions: float | None) -> dict[str, float]:
-        """Seconds per phase, and the rate at which solutions were sampled, if any were."""
-        seconds = {f"seconds/{phase}": seconds for phase, seconds in self.seconds.items()}
-        return (
-            seconds
-            if solutions is None
-            else {**seconds, "sampling/solutions_per_second": solutions / self.seconds["sampling"]}
-        )

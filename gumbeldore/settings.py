@@ -71,6 +71,8 @@ class TrainSettings(Checked):
     matrix_weight_decay: float = at_least(0)  # Muon's: share of the weights, times the learning rate, lost at a step
     gradient_clip: float = positive()  # largest norm of the gradient
     averaging: float = at_least(0)  # share of the old in the running average of the weights; 0: no average
+    sample_ahead: bool  # an epoch's experts while the epoch before is learnt from; False: before it [GD, algorithm 1]
+    reorder_until: float = at_least(0)  # share of the epochs in which decisions to be imitated are put in another order
     nucleus_after: int = at_least(0)  # epochs before the search's nucleus is used; until then it is 1
     greedy_too: bool  # the best policy's greedy solution can be an expert; False: sampled ones alone [GD, algorithm 1]
     forget: bool  # all experts when the best policy has improved [GD, algorithm 1]; False: only those beyond capacity
@@ -80,9 +82,21 @@ class TrainSettings(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_switches(self, "forget", "greedy_too", "skip_bad_steps", prefix=self.prefix)
+        check_switches(self, "sample_ahead", "forget", "greedy_too", "skip_bad_steps", prefix=self.prefix)
+        if self.reorder_until > 1:
+            raise ValueError(f"train.reorder_until must be at most 1, got {self.reorder_until}")
         if self.averaging >= 1:
             raise ValueError(f"train.averaging must be below 1, got {self.averaging}")
+
+    @property
+    def samples(self) -> bool:
+        """Whether every epoch samples its own experts; otherwise they are given."""
+        return self.experts is None
+
+    @property
+    def samples_ahead(self) -> bool:
+        """Whether sampling and training go on at the same time."""
+        return self.samples and self.sample_ahead
 
 
 @dataclass(frozen=True)
@@ -99,6 +113,7 @@ class RunSettings(Checked):
     workers: int | str
     worker_threads: int = at_least(1)
     trainers: int | str
+    trainer_threads: int | str
     chunk_rows: int = at_least(1)
     images_every: int = at_least(1)
 

@@ -70,12 +70,11 @@ ALONE = Alone()
 class Member:
     """One of several processes that train together, as it sees the others."""
 
-    def __init__(self, rank: int, size: int, port: int, device: str):
+    def __init__(self, rank: int, size: int, port: int, device: str, threads: int):
         backend = "nccl" if device.startswith("cuda") else "gloo"
         place = {"init_method": f"tcp://127.0.0.1:{port}", "rank": rank, "world_size": size}
         dist.init_process_group(backend, timeout=TO_MEET, **place)
-        if device == "cpu":
-            torch.set_num_threads(max(1, torch.get_num_threads() // size))
+        torch.set_num_threads(threads)
         self.rank, self.size = rank, size
         self.words = dist.new_group(backend="gloo", timeout=TO_SAMPLE)  # what they tell each other besides gradients
         self.replica: nn.Module | None = None
@@ -121,6 +120,7 @@ class Task(NamedTuple):
     precision: str
     compiled: bool
     devices: list[str]
+    threads: int  # of each process
     dataset: Path
     instance_type: type
     fit: Fit
@@ -150,7 +150,7 @@ class Trainers(Member):
             self.processes.append(process)
             self.reports.append(report)
         try:
-            super().__init__(0, size, port, task.devices[0])
+            super().__init__(0, size, port, task.devices[0], task.threads)
         except RuntimeError as error:
             self._end(error)
             raise WorkerError(f"the {size} trainers did not start: {error}") from error
@@ -224,7 +224,7 @@ def _train_along(rank: int, port: int, task: Task) -> None:
         compile_layers(policy)
     optimizer = optimizer_of(policy, task.settings, dtype_of(task.precision))
     learner = Learner(policy, policy, optimizer, PseudoExperts(task.dataset))
-    with Member(rank, len(task.devices), port, device) as member:
+    with Member(rank, len(task.devices), port, device, task.threads) as member:
         while (message := member.tell()) is not None:
             if "policy" in message:
                 learner.policy.load_state_dict(message["policy"])

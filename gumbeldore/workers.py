@@ -47,7 +47,7 @@ class Worker:
 
     def search(self, instances: Any, keys: Tensor, config: SearchConfig) -> Solutions:
         """Raises WorkerError if memory does not suffice."""
-        with _threads(self.threads), _advice_on_memory():
+        with cpu_threads(self.threads), _advice_on_memory():
             found = search(self.problem, self.asked, to(instances, self.device), config, keys=keys, memory=self.memory)
         tensors = (field.cpu() if isinstance(field, Tensor) else field for field in found)
         return Solutions(*tensors)
@@ -98,6 +98,11 @@ class SearchPool:
         self.local = Worker(*arguments) if workers == 0 else None
         self.actors = None if workers == 0 else _start_actors(workers, arguments)
         self.load(policy.state_dict())
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether other processes search."""
+        return self.actors is not None
 
     def load(self, weights: dict[str, Tensor]) -> None:
         """Search with these weights from now on; they are stored once for all workers."""
@@ -167,13 +172,16 @@ def trie_budget(device: str) -> int:
     return torch.cuda.get_device_properties(kind).total_memory // 4 if kind.type == "cuda" else 2**31
 
 
-def resolve_workers(workers: int | str, device: torch.device, threads: int) -> int:
+def resolve_workers(workers: int | str, device: torch.device, threads: int, taken: int = 0) -> int:
     """The number of Ray actors; 'auto' is one per GPU, or as many as keep all cores busy: of the cluster, if joined.
 
     With one GPU this process searches itself: what it samples and trains with shares the card's memory.
 
     On CPUs, actors of one thread sample faster than one process of several, most of all on a machine that is busy
     with other things, where threads wait for each other at the end of every operation (measured, see docs/log.md).
+
+    Arguments:
+        taken: CPU cores of this machine that others work on at the same time
     """
     if workers == "auto":
         if device.type == "cuda":
@@ -181,7 +189,7 @@ def resolve_workers(workers: int | str, device: torch.device, threads: int) -> i
                 return 0
             gpus = cluster.gpus()
             return gpus if gpus > 1 or cluster.joined() else 0
-        return cluster.room(threads)
+        return cluster.room(threads, taken)
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 0:
         raise ValueError(f"workers must be 'auto' or an integer of at least 0, got {workers!r}")
     if workers and device.index is not None:
@@ -208,6 +216,15 @@ def resolve_trainers(trainers: int | str, device: torch.device, batch_size: int)
     )
 
 
+def resolve_threads(threads: int | str, trainers: int, samples_ahead: bool) -> int:
+    """CPU threads of each process that trains; auto: all together one per core, or one each while others sample."""
+    if threads == "auto":
+        return 1 if samples_ahead else max(1, torch.get_num_threads() // trainers)
+    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
+        raise ValueError(f"trainer_threads must be 'auto' or an integer of at least 1, got {threads!r}")
+    return threads
+
+
 def _start_actors(workers: int, arguments: tuple) -> Actors:
     cluster.start_ray(workers)
     device, threads = arguments[2], arguments[4]
@@ -217,7 +234,8 @@ def _start_actors(workers: int, arguments: tuple) -> Actors:
 
 
 @contextlib.contextmanager
-def _threads(count: int) -> Iterator[None]:
+def cpu_threads(count: int) -> Iterator[None]:
+    """Let torch use so many threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -139,7 +139,12 @@ class CVRP:
     def augment(
         self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator
     ) -> tuple[Instance, Tensor]:
-        """The same routes in an order that can be learnt, in a randomly moved square.
+        """The same routes in randomly moved squares."""
+        draw = torch.rand(len(actions), 4, generator=generator).to(actions.device, non_blocking=True)
+        return instance._replace(coords=move_square(instance.coords, draw)), actions
+
+    def reorder(self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator) -> Tensor:
+        """The same routes in an order that can be learnt.
 
         The routes are sorted by the capacity left over at their end, the fullest first, each in a random direction
         (or as `far_first` says). Then they are rotated so that the decisions from `step` on end with a route, any
@@ -147,7 +152,6 @@ class CVRP:
         """
         rows, num_customers = actions.shape
         device = actions.device
-        draw = torch.rand(rows, 4, generator=generator).to(device, non_blocking=True)
         per_route = torch.rand(rows, 3, num_customers, generator=generator).to(device, non_blocking=True)
         customers, _ = decode(actions, num_customers)
         route, loads = routes_of(instance, actions)
@@ -167,8 +171,7 @@ class CVRP:
         ends = via_depot.roll(-1, dims=1) & (place >= num_customers - step - 1)  # the last place always is one
         end = per_route[:, 2].masked_fill(~ends, -1.0).argmax(dim=1, keepdim=True)
         turned = (place + end + 1) % num_customers
-        actions = encode(customers.gather(1, turned), via_depot.gather(1, turned), num_customers)
-        return instance._replace(coords=move_square(instance.coords, draw)), actions
+        return encode(customers.gather(1, turned), via_depot.gather(1, turned), num_customers)
 
     def solution(self, actions: Tensor) -> list[int]:
         """The nodes from depot (0) to depot."""

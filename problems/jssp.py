@@ -127,20 +127,24 @@ class JSSP:
     def augment(
         self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator
     ) -> tuple[Instance, Tensor]:
-        """Schedules as good, their decisions in the order of the starts if `chronological`; ties at random."""
-        rows, horizon = actions.shape
+        """Schedules as good: half of them backwards in time, if `reversal`."""
         if self.reversal:
-            backwards = (torch.rand(rows, 1, generator=generator) < 0.5).to(actions.device, non_blocking=True)
+            backwards = (torch.rand(len(actions), 1, generator=generator) < 0.5).to(actions.device, non_blocking=True)
             instance = Instance(*(torch.where(backwards[..., None], field.flip(2), field) for field in instance))
             actions = torch.where(backwards, actions.flip(1), actions)
+        return instance, actions
+
+    def reorder(self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator) -> Tensor:
+        """The same schedules, their decisions in the order of the starts if `chronological`; ties at random."""
         if self.chronological:
+            rows, horizon = actions.shape
             order = torch.rand(rows, horizon, generator=generator).to(actions.device, non_blocking=True).argsort(dim=1)
             operations, starts, *_ = timeline(*instance, actions)
             lasts = instance.times.flatten(1).gather(1, operations) > 0
             for key in (lasts.byte(), starts):  # by start; of equal ones, those of no time come first
                 order = order.gather(1, key.gather(1, order).argsort(dim=1, stable=True))
             actions = actions.gather(1, order)
-        return instance, actions
+        return actions
 
     def solution(self, actions: Tensor) -> list[int]:
         """The jobs, from 0, in the order in which their operations are scheduled."""

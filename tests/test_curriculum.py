@@ -1,16 +1,21 @@
-"""What training adds to the paper's recipe: instances that grow, and greedy solutions as experts."""
+"""What training adds to the paper's recipe: instances that grow, orders of decisions, greedy experts."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
+import train
 from gumbeldore import methods
+from gumbeldore.dataset import PseudoExperts
 from gumbeldore.experts import sample_experts
 from gumbeldore.workers import SearchPool
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
+from tests.test_commands import typed
+from tests.test_cvrp import plain_routes, random_solutions
+from tests.test_supervised import experts, supervised
 from tests.test_training import new_learner, trained
 from tests.trees import TablePolicy, TreeProblem
 
@@ -87,3 +92,63 @@ def test_the_untrained_policy_does_not_count_as_the_best():
     learner, reports = trained(epochs=1, batches_per_epoch=1, learning_rate=1e-9, final_learning_rate=1e-9)
     assert reports[0].improved and learner.best_cost == reports[0].metrics["quality/greedy_cost"]
     assert new_learner().best_cost == float("inf")
+
+
+# ---- the order of decisions
+
+
+def test_an_example_is_in_the_problems_order_or_in_the_experts_own():
+    """Routes of random solutions: by their farthest customers, or as they are."""
+    problem, dataset = CVRP(8, [12, 14], far_first=True), PseudoExperts()
+    instances, actions = random_solutions(problem, 50)
+    dataset.add("random", instances, actions, problem.cost(instances, actions))
+    own = {tuple(row) for row in actions.tolist()}
+    for reorder in (True, False):
+        steps = set()
+        for seed in range(40):
+            rest = dataset.batch(problem, 20, torch.Generator().manual_seed(seed), reorder=reorder).rest
+            steps.add(rest.shape[1])
+            ends = {row[-rest.shape[1] :] for row in own}
+            same = [tuple(row) in ends for row in rest.tolist()]
+            assert reorder or all(same)
+            if reorder and rest.shape[1] > 4:
+                assert not all(same)
+        assert steps == set(range(1, 9))
+    farthest = dataset.batch(problem, 200, torch.Generator().manual_seed(3))
+    assert all(plain_routes([row[0] % 8 + 8, *row[1:]], 8) for row in farthest.rest.tolist())
+
+
+@pytest.mark.parametrize(
+    ("until", "expected"), [(1, [1, 1, 1, 1]), (0.5, [1, 1, 0, 0]), (0.3, [1, 1, 0, 0]), (0, [0] * 4)]
+)
+def test_experts_are_reordered_for_a_share_of_the_epochs(until, expected, monkeypatch):
+    seen, draw = [], PseudoExperts.batch
+
+    def batch(self, problem, size, draws, device, reorder):
+        seen.append(reorder)
+        return draw(self, problem, size, draws, device, reorder)
+
+    monkeypatch.setattr(PseudoExperts, "batch", batch)
+    trained(epochs=4, batches_per_epoch=2, reorder_until=until)
+    assert seen == [flag for flag in expected for _ in range(2)]
+
+
+def test_given_solutions_are_always_reordered(tmp_path, monkeypatch):
+    """A solver's order means nothing, though the preset would soon imitate it."""
+    seen, draw = [], PseudoExperts.batch
+    monkeypatch.setattr(PseudoExperts, "batch", lambda self, *args: seen.append(args[-1]) or draw(self, *args))
+    result = supervised("cvrp", experts(tmp_path, "cvrp"), cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert len(seen) == 90 and all(seen)
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        (["problem=cvrp", "train.reorder_until=1.5"], "train.reorder_until must be at most 1, got 1.5"),
+        (["problem=tsp", "train.reorder_until=0.5"], "train.reorder_until must be 1: tsp puts no decisions"),
+    ],
+)
+def test_shares_that_mean_nothing_are_refused(words, rule, tmp_path):
+    result = typed(train, *words, "debug=fast", cwd=tmp_path)
+    assert result.returncode and rule in result.stderr

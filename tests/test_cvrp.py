@@ -355,12 +355,18 @@ def nearness(instance, row, route):
     return -max(math.dist(coords[0], coords[customer]) for customer in route)
 
 
+def imitated(problem, instance, actions, step, generator):
+    """The example that training makes of a solution."""
+    instance, actions = problem.augment(instance, actions, step, generator)
+    return instance, problem.reorder(instance, actions, step, generator)
+
+
 @pytest.mark.parametrize("far_first", [False, True])
 @pytest.mark.parametrize("step", range(10))
 def test_augmented_solutions_are_the_same_routes_in_a_learnable_order(step, far_first):
     problem, rank = CVRP(10, [12, 25], far_first=far_first), nearness if far_first else shortfall
     instance, actions = random_solutions(problem, 100, seed=step)
-    other, moved = problem.augment(instance, actions, step, torch.Generator().manual_seed(step))
+    other, moved = imitated(problem, instance, actions, step, torch.Generator().manual_seed(step))
     assert torch.equal(other.demands, instance.demands) and torch.equal(other.capacity, instance.capacity)
     assert other.coords.min() >= -1e-6 and other.coords.max() <= 1 + 1e-6
     factor = problem.cost(other, moved) / problem.cost(instance, actions)
@@ -383,7 +389,7 @@ def test_augmented_solutions_are_the_same_routes_in_a_learnable_order(step, far_
 def test_far_first_routes_begin_at_their_farther_end():
     problem = CVRP(10, [12, 25], far_first=True)
     instance, actions = random_solutions(problem, 100)
-    _, moved = problem.augment(instance, actions, 7, torch.Generator().manual_seed(0))
+    _, moved = imitated(problem, instance, actions, 7, torch.Generator().manual_seed(0))
     turned = 0
     for row in range(100):
         before, after = (plain_routes(a[row].tolist(), 10) for a in (actions, moved))
@@ -397,7 +403,7 @@ def test_far_first_routes_begin_at_their_farther_end():
 def test_examples_are_decisions_that_the_search_can_meet(step):
     problem = CVRP(10, [12, 25])
     instance, actions = random_solutions(problem, 200)
-    other, moved = problem.augment(instance, actions, step, torch.Generator().manual_seed(1))
+    other, moved = imitated(problem, instance, actions, step, torch.Generator().manual_seed(1))
     state = problem.reset(other)
     for action in moved.T:
         assert problem.mask(other, state).gather(1, action[:, None]).all()
@@ -417,7 +423,7 @@ def three_routes(n, demands):
 def test_every_late_enough_route_is_the_last_equally_often(step):
     """Leftovers 4, 0 and 2: sorted 5 6 7 | 8 9 10 | 1 2 3 4, whose routes end after 3, 6 and 10 decisions."""
     instance, actions = three_routes(3000, [0, 2, 2, 2, 2, 4, 4, 4, 3, 3, 4])
-    _, moved = CVRP(10, [12, 12]).augment(instance, actions, step, torch.Generator().manual_seed(step))
+    _, moved = imitated(CVRP(10, [12, 12]), instance, actions, step, torch.Generator().manual_seed(step))
     by_end = {3: (5, 6, 7), 6: (8, 9, 10), 10: (1, 2, 3, 4)}
     late_enough = {route for end, route in by_end.items() if end >= 10 - step}  # 10 - step decisions fit before it
     seen = Counter(tuple(sorted(plain_routes(row, 10)[-1])) for row in moved.tolist())
@@ -428,7 +434,7 @@ def test_every_late_enough_route_is_the_last_equally_often(step):
 def test_routes_turn_independently_and_ties_come_in_any_order():
     """All routes leave nothing over: 3! orders times 2^3 directions."""
     instance, actions = three_routes(4000, [0, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4])
-    _, moved = CVRP(10, [12, 12]).augment(instance, actions, 0, torch.Generator().manual_seed(0))
+    _, moved = imitated(CVRP(10, [12, 12]), instance, actions, 0, torch.Generator().manual_seed(0))
     seen = Counter(tuple(row) for row in moved.tolist())
     assert len(seen) == 48 and min(seen.values()) > 40  # 83 expected
 
@@ -437,6 +443,6 @@ def test_augmentation_leaves_its_arguments_alone_and_depends_on_the_generator_al
     problem = CVRP(10, [12, 25])
     instance, actions = random_solutions(problem, 20)
     copies = Instance(*(field.clone() for field in instance)), actions.clone()
-    a, b = (problem.augment(instance, actions, 6, torch.Generator().manual_seed(2)) for _ in range(2))
+    a, b = (imitated(problem, instance, actions, 6, torch.Generator().manual_seed(2)) for _ in range(2))
     assert same(instance, copies[0]) and torch.equal(actions, copies[1])
     assert same(a[0], b[0]) and torch.equal(a[1], b[1])

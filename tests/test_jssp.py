@@ -391,8 +391,8 @@ def test_generated_times_are_uniform_and_machines_permutations():
 def test_chronological_experts_keep_their_schedule():
     instance, actions = random_sequences(60, 5, 4)
     problem = jssp(5, 4, chronological=True)
-    same_instance, ordered = problem.augment(instance, actions, 3, torch.Generator().manual_seed(0))
-    assert same(instance, same_instance) and not torch.equal(actions, ordered)
+    ordered = problem.reorder(instance, actions, 3, torch.Generator().manual_seed(0))
+    assert not torch.equal(actions, ordered)
     assert torch.equal(schedule(*instance, ordered), schedule(*instance, actions))
     for row in range(60):
         start = plain_schedule(instance.times[row].tolist(), instance.machines[row].tolist(), ordered[row].tolist())
@@ -411,7 +411,7 @@ def test_ties_of_starts_come_in_any_order():
     together = [[job for (job, _), begin in start.items() if begin == time] for time in sorted(set(start.values()))]
     expected = {sum(parts, ()) for parts in itertools.product(*map(itertools.permutations, together))}
     many = Instance(*(field.expand(3000, -1, -1) for field in instance)), actions.expand(3000, -1)
-    _, ordered = jssp(3, 3, chronological=True).augment(*many, 0, torch.Generator().manual_seed(0))
+    ordered = jssp(3, 3, chronological=True).reorder(*many, 0, torch.Generator().manual_seed(0))
     seen = Counter(map(tuple, ordered.tolist()))
     assert set(seen) == expected and len(expected) == 6 * 2 * 2
     assert min(seen.values()) > 70  # 125 expected
@@ -421,6 +421,7 @@ def test_without_the_option_experts_are_imitated_as_they_are():
     instance, actions = random_sequences(6, 3, 4)
     other, unchanged = jssp(3, 4).augment(instance, actions, 3, torch.Generator().manual_seed(0))
     assert same(instance, other) and torch.equal(actions, unchanged)
+    assert torch.equal(actions, jssp(3, 4).reorder(instance, actions, 3, torch.Generator().manual_seed(0)))
 
 
 # ---- what users see

@@ -47,6 +47,8 @@ SIZES = {
     "matrix_weight_decay": 0,
     "gradient_clip": 1.0,
     "nucleus_after": 0,
+    "sample_ahead": False,
+    "reorder_until": 1,
     "greedy_too": False,
     "forget": True,
     "dataset_capacity": None,
