@@ -73,7 +73,7 @@ def room(threads: int, taken: int = 0) -> int:
     """How many workers of so many threads the CPUs have room for: the cluster's, or those this process may use.
 
     Arguments:
-        taken: cores of this machine that are to be left to others
+        taken: cores of this machine that are to be left to others, unless a cluster was joined
 
     Raises ValueError if no node of the cluster has room for any.
     """
