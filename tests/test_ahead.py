@@ -18,7 +18,7 @@ from gumbeldore.stopping import Stopped
 from gumbeldore.workers import SearchPool, WorkerError, resolve_threads, resolve_workers
 from problems.tsp import TSP
 from tests.test_commands import compose, typed
-from tests.test_supervised import Killed, dies_after, experts, metrics_of, same_runs, supervised
+from tests.test_supervised import NETWORK, WORDS, Killed, dies_after, experts, metrics_of, same_runs
 from tests.test_training import SEARCH, SIZES, new_learner, reports_of, same_weights
 
 
@@ -183,19 +183,19 @@ def test_sampling_that_fails_ends_the_run():
 # ---- the command
 
 
-WORDS = ["problem=tsp", "problem.num_nodes=6", "model.layers=1", "model.width=16", "model.heads=2", "debug=fast"]
-WORDS += ["precision=float32", "images_every=100", "train.epochs=4", "train.batches_per_epoch=30"]
-WORDS += ["train.sample_ahead=true", "train.forget=true"]
+COMMAND = ["problem=tsp", "problem.num_nodes=6", "model.layers=1", "model.width=16", "model.heads=2", "debug=fast"]
+COMMAND += ["precision=float32", "images_every=100", "train.epochs=4", "train.batches_per_epoch=30"]
+COMMAND += ["train.sample_ahead=true", "train.forget=true"]
 
 
 @pytest.mark.parametrize(("batches", "complete"), [(10, 0), (75, 2)], ids=["first epoch", "third"])
 def test_a_run_that_died_continues_exactly(batches, complete, tmp_path, monkeypatch):
     """What was sampled ahead is in the checkpoint's dataset; what the death cut off is sampled again."""
-    whole = typed(train, *WORDS, "run_dir=whole", cwd=tmp_path)
+    whole = typed(train, *COMMAND, "run_dir=whole", cwd=tmp_path)
     assert whole.returncode == 0, whole.stderr
     with monkeypatch.context() as patch, pytest.raises(Killed):
         dies_after(patch, batches)
-        typed(train, *WORDS, "run_dir=died", "workers=1", cwd=tmp_path)
+        typed(train, *COMMAND, "run_dir=died", "workers=1", cwd=tmp_path)
     assert len(metrics_of(tmp_path / "died")) == complete
     resumed = typed(train, "resume=died", "workers=0", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
@@ -203,14 +203,12 @@ def test_a_run_that_died_continues_exactly(batches, complete, tmp_path, monkeypa
 
 
 def test_given_experts_are_all_there_is(tmp_path):
-    """A preset's switch does nothing then: nothing is sampled, and training has all cores."""
-    cfg = compose("train", "problem=cvrp", "train=supervised", f"train.experts={experts(tmp_path, 'cvrp')}")
-    assert cfg.train.sample_ahead
+    """The switch, of a preset, say, does nothing then: nothing is sampled, and training has all cores."""
+    words = [*WORDS["cvrp"], "debug=fast", "train=supervised", f"train.experts={experts(tmp_path, 'cvrp')}"]
+    cfg = compose("train", *words, *NETWORK, f"run_dir={tmp_path / 'run'}", "train.sample_ahead=true", "workers=0")
     setup = train.set_up(cfg)
     assert not setup.settings.samples_ahead and setup.threads == torch.get_num_threads()
-    result = supervised("cvrp", cfg.train.experts, "run_dir=run", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert all(line["totals/solutions"] == 0 for line in metrics_of(tmp_path / "run"))
+    assert train.train(cfg)["totals/solutions"] == 0
 
 
 def test_cores_are_shared_between_sampling_and_training(monkeypatch):
