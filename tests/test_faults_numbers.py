@@ -51,11 +51,11 @@ class Draws(PseudoExperts):
     bad: tuple[int, ...] = ()
     left_out: tuple[int, ...] = ()
 
-    def batch(self, problem, size, generator, device):
+    def batch(self, *arguments):
         self.drawn = getattr(self, "drawn", -1) + 1
-        example = super().batch(problem, size, generator, device)
+        example = super().batch(*arguments)
         if self.drawn in self.left_out:
-            return self.batch(problem, size, generator, device)
+            return self.batch(*arguments)
         if self.drawn in self.bad:
             example = spoiled(example)
         return example
@@ -137,7 +137,7 @@ def test_processes_that_train_together_agree_on_bad_steps(skip, tmp_path):
     sizes = {"batches_per_epoch": 6, "learning_rate": 1e-9, "final_learning_rate": 1e-9, "matrix_learning_rate": None}
     learner, settings = new_learner(folder=tmp_path, skip_bad_steps=skip, **sizes)
     parts = TSP(6), learner.policy, settings, 5, "float32", False
-    task = Task(*parts, ["cpu", "cpu"], tmp_path, Instance, fit_with_bad_row)
+    task = Task(*parts, ["cpu", "cpu"], 1, tmp_path, Instance, fit_with_bad_row)
     ends = nullcontext() if skip else pytest.raises(ValueError, match="step 3 of epoch 1 cannot be learnt from")
     with ends, Trainers(task) as trainers:
         trainers.begin(learner)

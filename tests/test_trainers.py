@@ -58,7 +58,7 @@ def trained(case, batches, trainers, folder, rate):
     else:
         devices = ["cpu"] * trainers
         parts = problem, policy, settings, 5, "float32", False
-        with Trainers(Task(*parts, devices, folder, type(instances), fit)) as together:
+        with Trainers(Task(*parts, devices, 1, folder, type(instances), fit)) as together:
             together.begin(learner)
             fitted = fit(*arguments, trainers=together)
     return fitted.metrics, {name: parameter.grad for name, parameter in policy.named_parameters()}, policy.state_dict()
@@ -98,7 +98,7 @@ def learner_and_trainers(tmp_path, **sizes):
     policy = BQ(width=16, layers=1, heads=2, feedforward=32, own_frame=False, successor_loss=0)
     learner = Learner(policy, policy, optimizer_of(policy, settings), PseudoExperts(tmp_path))
     learner.dataset.add("epoch_1", *experts(10, 6))
-    task = Task(TSP(6), policy, settings, 5, "float32", False, ["cpu", "cpu"], tmp_path, Instance, fit)
+    task = Task(TSP(6), policy, settings, 5, "float32", False, ["cpu", "cpu"], 1, tmp_path, Instance, fit)
     return learner, settings, task
 
 
