@@ -194,7 +194,7 @@ def set_up(cfg: DictConfig) -> Setup:
     trainers = resolve_trainers(run.trainers, device, settings.batch_size)
     threads = resolve_threads(run.trainer_threads, len(trainers), settings.samples_ahead)
     taken = len(trainers) * threads if settings.samples_ahead else 0
-    given = settings.experts is not None and not run.resume
+    given = not settings.samples and not run.resume
     return Setup(
         run=run,
         settings=settings,

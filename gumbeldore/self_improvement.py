@@ -61,15 +61,16 @@ def self_improvement(
     With `settings.sample_ahead` an epoch's experts are sampled while the epoch before is learnt from, by the best
     policy there was then (those of the first two epochs by the untrained one).
     Every random number comes from (seed, purpose, epoch), so a run continued from a checkpoint taken at a complete
-    report repeats nothing and skips nothing. The last report is incomplete if the epoch was stopped while training:
-    its policy has been validated, but the learner is not to be continued from.
+    report repeats nothing and skips nothing. The last report is incomplete if the epoch was stopped while training, or
+    waiting for what is sampled ahead: its policy has been validated, but the learner is not to be continued from.
     """
     sample = functools.partial(sample_epoch, problem, settings, search, pool, seed)
     while learner.epoch < settings.epochs and not stop():
         epoch = learner.epoch
         clock = Clock()
         sampled: dict[str, float] = {}
-        pool.load(learner.best.state_dict())
+        if settings.samples:
+            pool.load(learner.best.state_dict())
         if settings.samples and learner.sampled == epoch:
             try:
                 sampled = add_experts(learner, *sample(epoch, progress, stop))
@@ -95,12 +96,9 @@ def self_improvement(
         pool.load(learner.candidate.state_dict())
         cost, gap = validate(pool, validation, progress)
         clock.lap("validation")
-        improved = cost < learner.best_cost
-        if improved:
-            learner.best.load_state_dict(learner.candidate.state_dict())
-            learner.best_cost, learner.best_gap = cost, gap
-            if settings.samples and settings.forget:
-                learner.dataset.clear()
+        improved = accept(learner, cost, gap)
+        if improved and settings.samples and settings.forget:
+            learner.dataset.clear()
         if following:
             sampled = add_experts(learner, *following)
         learner.epoch += 1
@@ -144,6 +142,15 @@ def add_experts(learner: Learner, shard: Shard, metrics: dict[str, float]) -> di
     learner.sampled += 1
     learner.totals["solutions"] += metrics["sampling/solutions"]
     return metrics
+
+
+def accept(learner: Learner, cost: float, gap: float) -> bool:
+    """Whether the candidate, of this greedy cost and gap, is better than the best policy, which it then becomes."""
+    improved = cost < learner.best_cost
+    if improved:
+        learner.best.load_state_dict(learner.candidate.state_dict())
+        learner.best_cost, learner.best_gap = cost, gap
+    return improved
 
 
 def quality(cost: float, gap: float, learner: Learner) -> dict[str, float]:

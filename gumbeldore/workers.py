@@ -190,8 +190,7 @@ def resolve_workers(workers: int | str, device: torch.device, threads: int, take
             gpus = cluster.gpus()
             return gpus if gpus > 1 or cluster.joined() else 0
         return cluster.room(threads, taken)
-    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 0:
-        raise ValueError(f"workers must be 'auto' or an integer of at least 0, got {workers!r}")
+    _check_count("workers", workers, 0)
     if workers and device.index is not None:
         raise ValueError(f"device={device} is one GPU, which this process uses itself: workers=0, or device=cuda")
     return workers
@@ -205,8 +204,7 @@ def resolve_trainers(trainers: int | str, device: torch.device, batch_size: int)
     gpus = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
     if trainers == "auto":
         trainers = max(n for n in range(1, max(1, gpus) + 1) if batch_size % n == 0)
-    if not isinstance(trainers, int) or isinstance(trainers, bool) or trainers < 1:
-        raise ValueError(f"trainers must be 'auto' or an integer of at least 1, got {trainers!r}")
+    _check_count("trainers", trainers, 1)
     if device.type == "cuda" and trainers > gpus:
         raise ValueError(f"trainers={trainers} need as many GPUs, device={device} are {gpus}")
     if batch_size % trainers:
@@ -220,9 +218,13 @@ def resolve_threads(threads: int | str, trainers: int, samples_ahead: bool) -> i
     """CPU threads of each process that trains; auto: all together one per core, or one each while others sample."""
     if threads == "auto":
         return 1 if samples_ahead else max(1, torch.get_num_threads() // trainers)
-    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
-        raise ValueError(f"trainer_threads must be 'auto' or an integer of at least 1, got {threads!r}")
+    _check_count("trainer_threads", threads, 1)
     return threads
+
+
+def _check_count(key: str, value: int | str, lowest: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
+        raise ValueError(f"{key} must be 'auto' or an integer of at least {lowest}, got {value!r}")
 
 
 def _start_actors(workers: int, arguments: tuple) -> Actors:
