@@ -25,7 +25,7 @@ from gumbeldore.references import read_table, with_table
 from gumbeldore.search import SearchConfig
 from gumbeldore.settings import EvaluationSettings
 from gumbeldore.terminal import Terminal, hardware
-from gumbeldore.workers import SearchPool, resolve_device, resolve_workers
+from gumbeldore.workers import SearchPool, resolve_device, resolve_rows, resolve_workers
 
 
 def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
@@ -50,9 +50,10 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
     searches = [method for method in methods.values() if isinstance(method, SearchConfig)]
     rows = sum(len(benchmark.names) for benchmark in benchmarks) * max((x.beam_width for x in searches), default=0)
     workers = resolve_workers(run.workers, device, run.worker_threads)
-    if run.workers == "auto" and rows <= run.chunk_rows:
+    chunk_rows = resolve_rows(run.chunk_rows, device)
+    if run.workers == "auto" and rows <= chunk_rows:
         workers = 0  # one chunk: nothing to share out
-    pool = SearchPool(problem, policy, workers, run.chunk_rows, str(device), precision, run.worker_threads)
+    pool = SearchPool(problem, policy, workers, chunk_rows, str(device), precision, run.worker_threads)
     where = f"{hardware(device)}, {precision}, {workers or 'no'} workers"
     about = {"checkpoint": str(path), "instances": run.instances, "hardware": where, "precision": precision}
     about |= {"seed": run.seed, "command": typed()}
@@ -62,7 +63,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
         out_dir.mkdir(parents=True, exist_ok=True)  # now that nothing of the user's can be wrong any more
         for name, method in methods.items():
             with advancing(terminal, name, benchmarks) as advance:
-                name, solved = run_method(name, method, problem, pool, benchmarks, run, advance)
+                name, solved = run_method(name, method, problem, pool, benchmarks, run.seed, advance)
             found[name] = solved
             results.write_json(out_dir, found, benchmarks, problem, about)  # after each: a later one may not finish
             results.write_csv(out_dir, found, benchmarks, problem)
@@ -96,7 +97,7 @@ def run_method(
     problem: Problem,
     pool: SearchPool,
     benchmarks: list[Benchmark],
-    run: EvaluationSettings,
+    seed: int,
     advance: Callable[[int], None],
 ) -> tuple[str, list[Solved]]:
     """The solutions of one method for each benchmark, and the name to show.
@@ -104,7 +105,7 @@ def run_method(
     A method is a search with the policy, a set of rules (the best of which is shown), or a solver.
     """
     if hasattr(method, "policies"):
-        best, solved = solve_by_best_policy(problem, method.policies(), benchmarks, run.chunk_rows)
+        best, solved = solve_by_best_policy(problem, method.policies(), benchmarks)
         return f"{name}: {best}", solved
     if hasattr(method, "solve"):
         answers = [method.solve(problem.name, benchmark, advance) for benchmark in benchmarks]
@@ -113,7 +114,7 @@ def run_method(
             Solved(x.actions, x.costs, torch.ones_like(x.actions[:, 0]), x.costs[:, None].float(), seconds / share, 0)
             for x, seconds in ((x, x.seconds.sum().item()) for x in answers)
         ]
-    return name, [solve(pool, benchmark, method, run.seed, advance) for benchmark in benchmarks]
+    return name, [solve(pool, benchmark, method, seed, advance) for benchmark in benchmarks]
 
 
 @contextmanager

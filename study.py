@@ -18,7 +18,7 @@ from gumbeldore.precision import resolve_precision
 from gumbeldore.search import SearchConfig
 from gumbeldore.settings import StudySettings
 from gumbeldore.terminal import Terminal, hardware
-from gumbeldore.workers import SearchPool, resolve_device, resolve_workers
+from gumbeldore.workers import SearchPool, resolve_device, resolve_rows, resolve_workers
 
 
 def study(cfg: DictConfig) -> list[Point]:
@@ -37,7 +37,8 @@ def study(cfg: DictConfig) -> list[Point]:
     out_dir = new_directory(run.out_dir, "study.json")
 
     workers = resolve_workers(run.workers, device, run.worker_threads)
-    pool = SearchPool(problem, policy, workers, run.chunk_rows, str(device), precision, run.worker_threads)
+    chunk_rows = resolve_rows(run.chunk_rows, device)
+    pool = SearchPool(problem, policy, workers, chunk_rows, str(device), precision, run.worker_threads)
     where = f"{hardware(device)}, {precision}, {workers or 'no'} workers"
     points: list[Point] = []
     with pool, Terminal() as terminal:

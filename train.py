@@ -38,6 +38,7 @@ from gumbeldore.workers import (
     WorkerError,
     cpu_threads,
     resolve_device,
+    resolve_rows,
     resolve_threads,
     resolve_trainers,
     resolve_workers,
@@ -60,6 +61,7 @@ class Setup(NamedTuple):
     device: torch.device
     precision: str
     workers: int
+    chunk_rows: int
     trainers: list[str]  # the device of each
     threads: int  # of each trainer
     optimizer: Optimizers
@@ -75,6 +77,7 @@ def train(cfg: DictConfig) -> dict[str, float]:
     setup = set_up(cfg)
     # A continued run decides no more of what counts.
     cfg.precision, cfg.trainers, cfg.trainer_threads = setup.precision, len(setup.trainers), setup.threads
+    cfg.chunk_rows = setup.chunk_rows
     config = OmegaConf.to_yaml(cfg, resolve=True)
     with open_directory(setup.run, setup.problem.name, config) as directory:
         return train_in(directory, cfg, setup, config)
@@ -93,7 +96,14 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
     save(directory.best)  # also of a continued run: an epoch that was cut short may have left a better one
     save(directory.last, learner=learner.state_dict())
     pool = SearchPool(
-        problem, setup.policy, setup.workers, run.chunk_rows, str(setup.device), setup.precision, run.worker_threads
+        problem,
+        setup.policy,
+        setup.workers,
+        setup.chunk_rows,
+        str(setup.device),
+        setup.precision,
+        run.worker_threads,
+        compiled=run.compile and setup.device.type == "cuda",  # on CPUs compiled layers sample more slowly
     )
     metrics: dict[str, float] = {}
     trainers = start_trainers(setup, directory)
@@ -205,6 +215,7 @@ def set_up(cfg: DictConfig) -> Setup:
         device=device,
         precision=precision,
         workers=resolve_workers(run.workers, device, run.worker_threads, taken),
+        chunk_rows=resolve_rows(run.chunk_rows, device),
         trainers=trainers,
         threads=threads,
         optimizer=optimizer_of(policy, settings, dtype_of(precision)),

@@ -21,18 +21,27 @@ from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
 
+CPU = torch.device("cpu")
 DEFAULTS = {"threads": torch.get_num_threads()}
 PAPER = {"tsp": "tsp100", "cvrp": "cvrp100", "jssp": "jssp"}  # experiments with the networks of the paper
 
 
-def matrix_peak(precision: str, size: int = 2048, repeats: int = 9) -> float:
+def seconds_at(device: torch.device) -> float:
+    """The time when all that was asked of a device is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def matrix_peak(precision: str, device: torch.device = CPU, repeats: int = 9) -> float:
     """GFLOPS of a product of two square matrices, the median."""
-    a, b = torch.randn(2, size, size).to(dtype_of(precision))
+    size = 8192 if device.type == "cuda" else 2048
+    a, b = torch.randn(2, size, size, device=device).to(dtype_of(precision))
     seconds = []
     for _ in range(repeats + 2):
-        start = time.perf_counter()
+        start = seconds_at(device)
         a @ b
-        seconds.append(time.perf_counter() - start)
+        seconds.append(seconds_at(device) - start)
     return 2 * size**3 / statistics.median(seconds[2:]) / 1e9
 
 

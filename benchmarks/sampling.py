@@ -2,13 +2,14 @@
 
 Untrained networks are the worst case: their samples share no states. `checkpoints=run,run` adds trained ones, on the
 same sizes of their problem; `untrained=0` leaves the untrained ones out. The cases take turns; each figure is a median
-of its repeats. `out` is written as JSON, which `python -m benchmarks compare old=a.json new=b.json` reads.
+of its repeats. On a GPU (`device=cuda`) the clocks wait for it at both ends of every part: their shares are right, the
+whole takes longer than without them. `out` is written as JSON, which `python -m benchmarks compare old=a.json
+new=b.json` reads.
 """
 
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,15 +20,16 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import machine
-from benchmarks.machine import matrix_peak, sized, write
+from benchmarks.machine import matrix_peak, seconds_at, sized, write
 from configs.trained import trained
 from gumbeldore import trie
-from gumbeldore.interfaces import Problem
+from gumbeldore.interfaces import Problem, to
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.methods import gumbeldore
 from gumbeldore.precision import InPrecision, resolve_precision
 from gumbeldore.search import SearchConfig, SearchStats, search, trie_memory
 from gumbeldore.terminal import hardware
+from gumbeldore.workers import resolve_device
 
 DEFAULTS = {
     "cases": "tsp20,tsp50,tsp100,cvrp20,cvrp50,jssp6x6,jssp10x10",
@@ -39,6 +41,7 @@ DEFAULTS = {
     "rounds": 4,
     "threads": torch.get_num_threads(),
     "repeats": 3,
+    "device": "cpu",
     "precision": "auto",
     "out": "",
 }
@@ -55,16 +58,17 @@ class Case(NamedTuple):
 class Clock:
     """Seconds spent in named parts, without those of parts within them."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
         self.seconds: dict[str, float] = {}
         self._within: list[float] = []
 
     def timed(self, part: str, function: Callable) -> Callable:
         def call(*arguments: Any, **options: Any) -> Any:
-            start = time.perf_counter()
+            start = seconds_at(self.device)
             self._within.append(0.0)
             result = function(*arguments, **options)
-            took = time.perf_counter() - start
+            took = seconds_at(self.device) - start
             self.seconds[part] = self.seconds.get(part, 0.0) + took - self._within.pop()
             if self._within:
                 self._within[-1] += took
@@ -82,8 +86,9 @@ class Measured(NamedTuple):
 
 def measure(case: Case, instances: Any, config: SearchConfig, precision: str) -> Measured:
     """One search, with clocks around the parts."""
-    clock = Clock()
-    problem, policy = case.problem, InPrecision(case.policy, torch.device("cpu"), precision)
+    device = instances[0].device
+    clock = Clock(device)
+    problem, policy = case.problem, InPrecision(case.policy, device, precision)
     for name in ("reset", "step", "mask", "cost"):
         setattr(problem, name, clock.timed("states", getattr(type(problem), name).__get__(problem)))
     policy.forward = clock.timed("forward", policy.forward)
@@ -92,9 +97,9 @@ def measure(case: Case, instances: Any, config: SearchConfig, precision: str) ->
         setattr(trie, name, clock.timed("trie", function))
     config = replace(config, update=clock.timed("trie", config.update))
     try:
-        start = time.perf_counter()
+        start = seconds_at(device)
         found = search(problem, policy, instances, config, keys=torch.arange(len(instances[0])))
-        seconds = time.perf_counter() - start
+        seconds = seconds_at(device) - start
     finally:
         for name, function in originals.items():
             setattr(trie, name, function)
@@ -107,7 +112,7 @@ def summary(
     case: Case, instances: Any, config: SearchConfig, precision: str, runs: list[Measured], peak: float
 ) -> dict[str, float]:
     """The figures of a case."""
-    policy = InPrecision(case.policy, torch.device("cpu"), precision)
+    policy = InPrecision(case.policy, instances[0].device, precision)
     with FlopCounterMode(display=False) as counter:
         search(case.problem, policy, instances, config, keys=torch.arange(len(instances[0])))
     flops = counter.get_total_flops()
@@ -129,10 +134,11 @@ def summary(
     }
 
 
-def main(cases, checkpoints, untrained, rows, beam, rounds, threads, repeats, precision, out) -> None:
+def main(cases, checkpoints, untrained, rows, beam, rounds, threads, repeats, device, precision, out) -> None:
     keep_freed_memory()
     torch.set_num_threads(threads)
-    precision = resolve_precision(precision, torch.device("cpu"))
+    device = resolve_device(device)
+    precision = resolve_precision(precision, device)
     found = []
     for name in filter(None, cases.split(",")):
         problem, size = sized(name)
@@ -142,10 +148,12 @@ def main(cases, checkpoints, untrained, rows, beam, rounds, threads, repeats, pr
             known = trained(path)
             if known.problem.name == problem.name:
                 found.append(Case(f"{name} {Path(path).name}", problem, known.policy, size))
-    print(f"{hardware(torch.device('cpu'))}, {threads} threads, {precision}, one process, {beam} x {rounds}")
+    print(f"{hardware(device)}, {threads} threads, {precision}, one process, {beam} x {rounds}")
     searches = []
     for case in found:
         batch = case.problem.generate(max(1, rows // beam), torch.Generator().manual_seed(0))
+        batch = to(batch, device)
+        case.policy.to(device)
         searches.append((case, batch, gumbeldore(beam, rounds, case.step_size)))
         measure(case, batch, gumbeldore(2, 1, case.step_size), precision)  # warm up
     runs: list[list[Measured]] = [[] for _ in searches]
@@ -153,11 +161,11 @@ def main(cases, checkpoints, untrained, rows, beam, rounds, threads, repeats, pr
     for _ in range(repeats):
         for (case, batch, config), results in zip(searches, runs, strict=True):
             for kind, measured in peaks.items():
-                measured.append(matrix_peak(kind))
+                measured.append(matrix_peak(kind, device))
             results.append(measure(case, batch, config, precision))
     for kind, measured in peaks.items():
         between = f"median {statistics.median(measured):.0f}, {min(measured):.0f} to {max(measured):.0f}"
-        print(f"matrix peak, 2048 x 2048, {kind}: {between} GFLOPS")
+        print(f"matrix peak, {kind}: {between} GFLOPS")
     print(f"{rows} beam rows together; medians of {repeats}, interleaved")
     peak = {kind: statistics.median(measured) for kind, measured in peaks.items()}
     table = {s[0].name: summary(*s, precision, each, peak[precision]) for s, each in zip(searches, runs, strict=True)}

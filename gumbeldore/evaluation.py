@@ -71,7 +71,7 @@ def solve(
 
 
 def solve_by_best_policy(
-    problem: Problem, policies: dict[str, nn.Module], benchmarks: list[Benchmark], chunk_rows: int
+    problem: Problem, policies: dict[str, nn.Module], benchmarks: list[Benchmark]
 ) -> tuple[str, list[Solved]]:
     """The policy without weights that is best on all benchmarks together, greedily, with its name.
 
@@ -79,7 +79,7 @@ def solve_by_best_policy(
     """
     found = {}
     for name, policy in policies.items():
-        pool = SearchPool(problem, policy, 0, chunk_rows)
+        pool = SearchPool(problem, policy)
         found[name] = [solve(pool, benchmark, methods.greedy(), 0) for benchmark in benchmarks]
 
     def merit(name: str) -> float:

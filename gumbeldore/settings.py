@@ -114,7 +114,7 @@ class RunSettings(Checked):
     worker_threads: int = at_least(1)
     trainers: int | str
     trainer_threads: int | str
-    chunk_rows: int = at_least(1)
+    chunk_rows: int | str
     images_every: int = at_least(1)
 
     def __post_init__(self) -> None:
@@ -137,7 +137,7 @@ class EvaluationSettings(Checked):
     precision: str
     workers: int | str
     worker_threads: int = at_least(1)
-    chunk_rows: int = at_least(1)
+    chunk_rows: int | str
 
 
 @dataclass(frozen=True)

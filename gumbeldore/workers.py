@@ -18,11 +18,15 @@ from torch import Tensor, nn
 
 from gumbeldore import cluster
 from gumbeldore.actors import Actors, WorkerError
+from gumbeldore.compiling import compile_layers
 from gumbeldore.interfaces import Problem, batch_size, take, to
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.precision import InPrecision
 from gumbeldore.search import SearchConfig, Solutions, search, trie_memory
 from gumbeldore.stopping import Stopped
+
+CPU_ROWS = 1024  # fastest of those measured, see docs/log.md
+GPU_ROWS = 16384  # not measured: enough for every layer to fill a large GPU
 
 
 class Worker:
@@ -32,14 +36,17 @@ class Worker:
         policy: becomes the worker's own
         device, precision: where and how the network runs (precision resolved)
         threads: of CPU work per chunk
+        compiled: whether the network's layers are, see `gumbeldore.compiling`
     """
 
-    def __init__(self, problem: Problem, policy: nn.Module, device: str, precision: str, threads: int):
+    def __init__(self, problem: Problem, policy: nn.Module, device: str, precision: str, threads: int, compiled: bool):
         self.problem = problem
         self.memory = trie_budget(device)
         self.device = torch.device(device)
         self.threads = threads
         self.policy = policy.to(self.device).eval()
+        if compiled:
+            compile_layers(self.policy)
         self.asked = InPrecision(self.policy, self.device, precision)
 
     def load(self, weights: dict[str, Tensor]) -> None:
@@ -86,15 +93,16 @@ class SearchPool:
         problem: Problem,
         policy: nn.Module,
         workers: int = 0,
-        chunk_rows: int = 1024,
+        chunk_rows: int = CPU_ROWS,
         device: str = "cpu",
         precision: str = "float32",
         threads: int = 1,
+        compiled: bool = False,
     ):
         self.problem, self.policy = problem, policy
         self.chunk_rows = chunk_rows
         self.trie_budget = trie_budget(device)
-        arguments = (problem, copy.deepcopy(policy).cpu(), device, precision, threads)
+        arguments = (problem, copy.deepcopy(policy).cpu(), device, precision, threads, compiled)
         self.local = Worker(*arguments) if workers == 0 else None
         self.actors = None if workers == 0 else _start_actors(workers, arguments)
         self.load(policy.state_dict())
@@ -194,6 +202,14 @@ def resolve_workers(workers: int | str, device: torch.device, threads: int, take
     if workers and device.index is not None:
         raise ValueError(f"device={device} is one GPU, which this process uses itself: workers=0, or device=cuda")
     return workers
+
+
+def resolve_rows(rows: int | str, device: torch.device) -> int:
+    """Beam rows searched together; 'auto' depends on the kind of device. Raises ValueError for a bad value."""
+    if rows == "auto":
+        return GPU_ROWS if device.type == "cuda" else CPU_ROWS
+    _check_count("chunk_rows", rows, 1)
+    return rows
 
 
 def resolve_trainers(trainers: int | str, device: torch.device, batch_size: int) -> list[str]:

@@ -141,7 +141,7 @@ def test_paper_recipe_of_the_jssp():
         ("model.heads=5", "model: width must be a multiple of heads"),
         ("seed=-1", "seed must be an integer at least 0"),
         ("seed=true", "seed must be an integer"),
-        ("chunk_rows=0", "chunk_rows must be an integer at least 1"),
+        ("chunk_rows=0", "chunk_rows must be 'auto' or an integer of at least 1, got 0"),
         ("worker_threads=0", "worker_threads must be an integer at least 1"),
         ("images_every=0", "images_every must be an integer at least 1"),
         ("workers=-2", "workers must be 'auto' or an integer"),

@@ -13,20 +13,15 @@ from torch import nn
 
 import train
 from gumbeldore.compiling import compile_layers
+from gumbeldore.methods import gumbeldore
+from gumbeldore.workers import SearchPool
 from models.bq import BQ
 from models.job_shop import JobShop
 from problems.tsp import TSP
+from tests.networks import awake
 from tests.test_commands import typed
 
 needs_a_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
-
-
-def awake(network: nn.Module) -> nn.Module:
-    """ReZero begins with layers that do nothing."""
-    for name, parameter in network.named_parameters():
-        if name.endswith("scale"):
-            nn.init.constant_(parameter, 0.5)
-    return network.double()
 
 
 def compiled(network: nn.Module) -> list[str]:
@@ -46,7 +41,7 @@ def test_layers_are_compiled_copies_are_not():
 @needs_a_compiler
 def test_same_gradients():
     torch.manual_seed(0)
-    problem, network = TSP(8), awake(BQ(16, 2, 2, 32, own_frame=True, successor_loss=1))
+    problem, network = TSP(8), awake(BQ(16, 2, 2, 32, own_frame=True, successor_loss=1)).double()
     other = copy.deepcopy(network)
     compile_layers(other)
     instance = problem.generate(5, torch.Generator().manual_seed(0))
@@ -63,6 +58,29 @@ def test_same_gradients():
         for ours, theirs in zip(network.parameters(), other.parameters(), strict=True):
             torch.testing.assert_close(theirs.grad, ours.grad)
         state = problem.step(instance, state, rest[:, step])
+
+
+@pytest.mark.slow
+@needs_a_compiler
+def test_same_solutions():
+    torch.manual_seed(0)
+    problem, network = TSP(8), awake(BQ(16, 2, 2, 32, own_frame=True, successor_loss=0)).double()
+    instances = problem.generate(6, torch.Generator().manual_seed(0))
+    instances = instances._replace(coords=instances.coords.double())
+    found = []
+    for wanted in (False, True):
+        with SearchPool(problem, network, chunk_rows=12, compiled=wanted) as pool:
+            found += [[s for _, s in pool.map(instances, torch.arange(6), gumbeldore(4, 2, 0.3))]]
+    for plain, fast in zip(*found, strict=True):
+        assert torch.equal(plain.actions, fast.actions)
+        torch.testing.assert_close(plain.log_probs, fast.log_probs)
+
+
+def test_sampling_is_compiled_if_asked_for():
+    network = BQ(16, 2, 2, 32, own_frame=True, successor_loss=0)
+    for wanted in (False, True):
+        with SearchPool(TSP(8), network, compiled=wanted) as pool:
+            assert bool(compiled(pool.local.policy)) == wanted and not compiled(network)
 
 
 @pytest.mark.slow

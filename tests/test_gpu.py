@@ -11,6 +11,7 @@ from gumbeldore import methods
 from gumbeldore.dataset import PseudoExperts
 from gumbeldore.interfaces import to
 from gumbeldore.search import search
+from tests.networks import awake
 from tests.test_repeated_states import CASES, KEYS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
@@ -19,7 +20,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 def run(case: str, device: str, config):
     problem, network = CASES[case]
     torch.manual_seed(1)
-    policy = network().double().to(device)
+    policy = awake(network()).double().to(device)
     instances = problem.generate(len(KEYS), torch.Generator().manual_seed(2))
     as_double = (f.double() if f.is_floating_point() else f for f in instances)
     instances = to(type(instances)(*as_double), device)

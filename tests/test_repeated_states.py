@@ -17,6 +17,7 @@ from models.job_shop import JobShop
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
+from tests.networks import awake
 
 KEYS = torch.arange(3) + 7
 CASES = {
@@ -54,10 +55,7 @@ class Recorder(nn.Module):
 def run(case: str, config) -> tuple[Recorder, object]:
     problem, network = CASES[case]
     torch.manual_seed(1)
-    policy = Recorder(network())
-    for name, parameter in policy.named_parameters():
-        if name.endswith("scale"):  # ReZero begins with layers that do nothing
-            torch.nn.init.constant_(parameter, 0.5)
+    policy = Recorder(awake(network()))
     instances = problem.generate(len(KEYS), torch.Generator().manual_seed(2))
     as_double = (f.double() if f.is_floating_point() else f for f in instances)
     return policy, search(problem, policy, type(instances)(*as_double), config, keys=KEYS)

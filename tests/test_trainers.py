@@ -8,7 +8,6 @@ import signal
 import pytest
 import torch
 from omegaconf import OmegaConf
-from torch import nn
 
 import train
 from gumbeldore import methods
@@ -29,6 +28,7 @@ from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
 from problems.tsp_types import Instance
+from tests.networks import awake
 from tests.test_commands import typed
 from tests.test_training import SIZES, experts
 
@@ -44,10 +44,7 @@ def trained(case, batches, trainers, folder, rate):
     problem, network = NETWORKS[case]
     settings = TrainSettings(**{**SIZES, "batches_per_epoch": batches, "learning_rate": rate})
     torch.manual_seed(0)
-    policy = network()
-    for name, parameter in policy.named_parameters():
-        if name.endswith("scale"):  # ReZero begins with layers that do nothing
-            nn.init.constant_(parameter, 0.5)
+    policy = awake(network())
     learner = Learner(policy, policy, optimizer_of(policy, settings), PseudoExperts(folder))
     instances = problem.generate(20, torch.Generator().manual_seed(0))
     found = search(problem, policy, instances, methods.sampling(1), torch.Generator().manual_seed(1))

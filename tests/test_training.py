@@ -26,7 +26,7 @@ from gumbeldore.search import TopP, search
 from gumbeldore.self_improvement import self_improvement
 from gumbeldore.settings import TrainSettings
 from gumbeldore.validation import validate, validation_set
-from gumbeldore.workers import SearchPool, WorkerError, resolve_workers
+from gumbeldore.workers import CPU_ROWS, SearchPool, WorkerError, resolve_rows, resolve_workers
 from models.bq import BQ
 from problems.tsp import TSP, Instance
 from tests.test_commands import compose, typed
@@ -256,6 +256,15 @@ def test_workers_auto_and_wrong():
     for wrong in (-1, 1.5, "many", True):
         with pytest.raises(ValueError, match="workers must be"):
             resolve_workers(wrong, cpu, 1)
+
+
+def test_chunk_rows_auto_and_wrong():
+    cpu = torch.device("cpu")
+    assert resolve_rows("auto", cpu) == CPU_ROWS < resolve_rows("auto", torch.device("cuda:0"))
+    assert resolve_rows(7, cpu) == 7
+    for wrong in (0, 1.5, "many", True):
+        with pytest.raises(ValueError, match="chunk_rows must be 'auto' or an integer of at least 1"):
+            resolve_rows(wrong, cpu)
 
 
 def test_one_gpu_needs_no_actor(monkeypatch):

@@ -1,0 +1,57 @@
+"""The benchmarks run, and write figures that can be compared."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def benchmark(*words):
+    done = subprocess.run([sys.executable, "-m", "benchmarks", *words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_list_and_a_wrong_word():
+    listed = benchmark()
+    for path in (ROOT / "benchmarks").glob("[!_]*.py"):
+        assert f"python -m benchmarks {path.stem}" in listed
+    wrong = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "sampling", "case=tsp20"], cwd=ROOT, capture_output=True
+    )
+    assert wrong.returncode == 1 and b"there is no case; sampling has cases" in wrong.stderr
+
+
+def test_sampling(tmp_path):
+    out = tmp_path / "sampling.json"
+    words = ["cases=tsp20,jssp6x6", "rows=4", "beam=2", "rounds=2", "repeats=1", "threads=1"]
+    printed = benchmark("sampling", *words, f"out={out}")
+    figures = json.loads(out.read_text())["sampling"]
+    assert list(figures) == ["tsp20 untrained", "jssp6x6 untrained"]
+    for name, row in figures.items():
+        assert name in printed and row["solutions_per_second"] > 0
+        assert sum(row[part] for part in ("forward", "trie", "states", "beam")) == pytest.approx(1)
+        assert 0 < row["gflops"] and 1 < row["evaluations_per_solution"] < 40
+    assert "tsp20 untrained" in benchmark("compare", f"old={out}", f"new={out}")
+
+
+def test_training(tmp_path):
+    out = tmp_path / "training.json"
+    benchmark("training", "problems=tsp,jssp", "batches=2", "repeats=1", "threads=1", f"out={out}")
+    for row in json.loads(out.read_text())["training"].values():
+        assert row["tokens_per_second"] > row["examples_per_second"] > 0 and row["seconds_per_epoch"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("experiment", ["tsp100", "jssp"])
+def test_an_epoch_of_the_paper(experiment, tmp_path):
+    out = tmp_path / "epoch.json"
+    benchmark("epoch", f"experiment={experiment}", "epochs=1", "share=0.002", f"out={out}")
+    figures = json.loads(out.read_text())
+    assert figures["seconds/sampling"] > 0 and figures["seconds/training"] > 0
