@@ -101,6 +101,7 @@ def test_paper_recipe_of_the_cvrp():
     assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
     assert setup.settings.learning_rate == setup.settings.final_learning_rate == 2e-4
     assert setup.problem.num_customers == 100 and setup.problem.capacity == (40, 100)
+    assert not setup.problem.far_first and setup.settings.reorder_until == 1
 
 
 def test_paper_recipe_of_the_jssp():
