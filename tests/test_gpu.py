@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from gumbeldore import methods
+from gumbeldore.compiling import compile_layers
 from gumbeldore.dataset import PseudoExperts
 from gumbeldore.interfaces import to
 from gumbeldore.search import search
@@ -17,10 +18,12 @@ from tests.test_repeated_states import CASES, KEYS
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
 
-def run(case: str, device: str, config):
+def run(case: str, device: str, config, compiled: bool = False):
     problem, network = CASES[case]
     torch.manual_seed(1)
     policy = awake(network()).double().to(device)
+    if compiled:
+        compile_layers(policy)
     instances = problem.generate(len(KEYS), torch.Generator().manual_seed(2))
     as_double = (f.double() if f.is_floating_point() else f for f in instances)
     instances = to(type(instances)(*as_double), device)
@@ -51,6 +54,15 @@ def test_same_solutions_as_on_the_cpu(case):
     assert torch.equal(there.valid.cpu(), here.valid)
     assert torch.equal(there.actions.cpu()[here.valid], here.actions[here.valid])
     torch.testing.assert_close(there.log_probs.cpu()[here.valid], here.log_probs[here.valid])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_compiled_layers_find_the_same_solutions(case):
+    config = methods.gumbeldore(8, 3, step_size=0.3)
+    plain, compiled = (run(case, "cuda", config, compiled)[1]() for compiled in (False, True))
+    assert torch.equal(plain.valid, compiled.valid)
+    assert torch.equal(plain.actions[plain.valid], compiled.actions[plain.valid])
+    torch.testing.assert_close(plain.log_probs[plain.valid], compiled.log_probs[plain.valid])
 
 
 @pytest.mark.parametrize("case", CASES)
