@@ -48,10 +48,10 @@ def test_training(tmp_path):
         assert row["tokens_per_second"] > row["examples_per_second"] > 0 and row["seconds_per_epoch"] > 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("experiment", ["tsp100", "jssp"])
+@pytest.mark.parametrize("experiment", ["tsp100", pytest.param("jssp", marks=pytest.mark.slow)])
 def test_an_epoch_of_the_paper(experiment, tmp_path):
     out = tmp_path / "epoch.json"
-    benchmark("epoch", f"experiment={experiment}", "epochs=1", "share=0.002", f"out={out}")
+    words = "words=search.beam_width=2 search.num_rounds=1 train.batch_size=8 workers=0"
+    benchmark("epoch", f"experiment={experiment}", "epochs=1", "share=0.0001", words, f"out={out}")
     figures = json.loads(out.read_text())
     assert figures["seconds/sampling"] > 0 and figures["seconds/training"] > 0
