@@ -13,9 +13,8 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.machine import configuration, write
+from benchmarks.machine import ROOT, configuration, write
 
-ROOT = Path(__file__).parent.parent
 DEFAULTS = {"experiment": "tsp100", "epochs": 3, "share": 1.0, "words": "", "out": ""}
 SIZES = ("instances_per_epoch", "batches_per_epoch", "validation_instances")
 

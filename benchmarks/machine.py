@@ -21,6 +21,7 @@ from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
 
+ROOT = Path(__file__).parent.parent
 CPU = torch.device("cpu")
 DEFAULTS = {"threads": torch.get_num_threads()}
 PAPER = {"tsp": "tsp100", "cvrp": "cvrp100", "jssp": "jssp"}  # experiments with the networks of the paper

@@ -6,9 +6,9 @@ import json
 import statistics
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from benchmarks.machine import ROOT
+
 DEFAULTS = {"problem": "tsp", "seconds": 600, "seeds": "0,1,2", "experts": "", "out": ""}
 HELD_OUT = {
     "tsp": ["instances=kool/tsp20", "num_instances=1000", "search=[greedy,gumbeldore]"],

@@ -151,8 +151,7 @@ def main(cases, checkpoints, untrained, rows, beam, rounds, threads, repeats, de
     print(f"{hardware(device)}, {threads} threads, {precision}, one process, {beam} x {rounds}")
     searches = []
     for case in found:
-        batch = case.problem.generate(max(1, rows // beam), torch.Generator().manual_seed(0))
-        batch = to(batch, device)
+        batch = to(case.problem.generate(max(1, rows // beam), torch.Generator().manual_seed(0)), device)
         case.policy.to(device)
         searches.append((case, batch, gumbeldore(beam, rounds, case.step_size)))
         measure(case, batch, gumbeldore(2, 1, case.step_size), precision)  # warm up
