@@ -1,10 +1,11 @@
 """Solutions per second of every problem and size, where the time goes, and the share of the machine's matrix peak.
 
 Untrained networks are the worst case: their samples share no states. `checkpoints=run,run` adds trained ones, on the
-same sizes of their problem; `untrained=0` leaves the untrained ones out. The cases take turns; each figure is a median
-of its repeats. On a GPU (`device=cuda`) the clocks wait for it at both ends of every part: their shares are right, the
-whole takes longer than without them. `out` is written as JSON, which `python -m benchmarks compare old=a.json
-new=b.json` reads.
+same sizes of their problem; `untrained=0` leaves the untrained ones out. The cases take turns, every time with other
+instances, since kernels compiled for the numbers of rows of one search are of little use to the next; each figure is
+a median of its repeats. On a GPU (`device=cuda`) the clocks wait for it at both ends of every part: their shares are
+right, the whole takes longer than without them. `out` is written as JSON, which `python -m benchmarks compare
+old=a.json new=b.json` reads.
 """
 
 from __future__ import annotations
@@ -109,26 +110,26 @@ def measure(case: Case, instances: Any, config: SearchConfig, precision: str) ->
 
 
 def summary(
-    case: Case, instances: Any, config: SearchConfig, precision: str, runs: list[Measured], peak: float
+    case: Case, batches: list[Any], config: SearchConfig, runs: list[Measured], peak: float
 ) -> dict[str, float]:
-    """The figures of a case."""
-    policy = InPrecision(case.policy, instances[0].device, precision)
+    """The figures of a case; operations of the network are counted on its first batch, per evaluation."""
     with FlopCounterMode(display=False) as counter:
-        search(case.problem, policy, instances, config, keys=torch.arange(len(instances[0])))
-    flops = counter.get_total_flops()
+        counted = search(case.problem, case.policy, batches[0], config, keys=torch.arange(len(batches[0][0])))
+    flops = counter.get_total_flops() / counted.stats.evaluations
 
     def median(figure: Callable[[Measured], float]) -> float:
         return statistics.median(figure(run) for run in runs)
 
     shares = {part: median(lambda run: run.parts[part] / run.seconds) for part in ("forward", "trie", "states")}  # noqa: B023
+    gflops = median(lambda run: flops * run.stats.evaluations / run.parts["forward"] / 1e9)
     stats = runs[0].stats
     return {
         "solutions_per_second": median(lambda run: run.solutions / run.seconds),
         **shares,
         "beam": 1 - sum(shares.values()),
-        "gflops": median(lambda run: flops / run.parts["forward"] / 1e9),
-        "of_peak": median(lambda run: flops / run.parts["forward"] / 1e9) / peak,
-        "bytes_per_instance": trie_memory(case.problem, case.policy, instances, config),
+        "gflops": gflops,
+        "of_peak": gflops / peak,
+        "bytes_per_instance": trie_memory(case.problem, case.policy, batches[0], config),
         "evaluations_per_solution": stats.evaluations / runs[0].solutions,
         "evaluations_saved": (stats.repeated + stats.reused) / (stats.evaluations + stats.repeated + stats.reused),
     }
@@ -151,23 +152,24 @@ def main(cases, checkpoints, untrained, rows, beam, rounds, threads, repeats, de
     print(f"{hardware(device)}, {threads} threads, {precision}, one process, {beam} x {rounds}")
     searches = []
     for case in found:
-        batch = to(case.problem.generate(max(1, rows // beam), torch.Generator().manual_seed(0)), device)
+        generator = torch.Generator().manual_seed(0)
+        batches = [to(case.problem.generate(max(1, rows // beam), generator), device) for _ in range(repeats)]
         case.policy.to(device)
-        searches.append((case, batch, gumbeldore(beam, rounds, case.step_size)))
-        measure(case, batch, gumbeldore(2, 1, case.step_size), precision)  # warm up
+        searches.append((case, batches, gumbeldore(beam, rounds, case.step_size)))
+        measure(case, batches[0], gumbeldore(2, 1, case.step_size), precision)  # warm up
     runs: list[list[Measured]] = [[] for _ in searches]
     peaks: dict[str, list[float]] = {kind: [] for kind in dict.fromkeys((precision, "float32"))}
-    for _ in range(repeats):
-        for (case, batch, config), results in zip(searches, runs, strict=True):
+    for repeat in range(repeats):
+        for (case, batches, config), results in zip(searches, runs, strict=True):
             for kind, measured in peaks.items():
                 measured.append(matrix_peak(kind, device))
-            results.append(measure(case, batch, config, precision))
+            results.append(measure(case, batches[repeat], config, precision))
     for kind, measured in peaks.items():
         between = f"median {statistics.median(measured):.0f}, {min(measured):.0f} to {max(measured):.0f}"
         print(f"matrix peak, {kind}: {between} GFLOPS")
     print(f"{rows} beam rows together; medians of {repeats}, interleaved")
     peak = {kind: statistics.median(measured) for kind, measured in peaks.items()}
-    table = {s[0].name: summary(*s, precision, each, peak[precision]) for s, each in zip(searches, runs, strict=True)}
+    table = {s[0].name: summary(*s, each, peak[precision]) for s, each in zip(searches, runs, strict=True)}
     print(f"{'':26}{'solutions/s':>12}{'forward':>9}{'beam':>7}{'trie':>7}{'states':>7}{'GFLOPS':>8}{'of peak':>8}"
           f"{'KiB/inst.':>10}{'evals/sol.':>11}{'saved':>7}")  # fmt: skip
     for name, row in table.items():

@@ -13,8 +13,8 @@ ROOT = Path(__file__).parent.parent
 
 # Each module may import only modules before it; `{a, b}` on one rung do not know each other.
 LADDER = [
-    {"interfaces", "gumbel", "memory", "precision", "files", "arrays", "settings", "stopping", "cluster", "compiling"},
-    {"ahead", "seeding", "trie", "estimators", "checkpoint", "run_directory", "optimizer", "faults"},
+    {"interfaces", "gumbel", "memory", "files", "arrays", "settings", "stopping", "cluster", "compiling"},
+    {"precision", "ahead", "seeding", "trie", "estimators", "checkpoint", "run_directory", "optimizer", "faults"},
     {"fingerprint", "dataset", "actors"},
     {"beam"},
     {"updates", "references"},
