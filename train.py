@@ -234,13 +234,12 @@ def open_directory(run: RunSettings, problem: str, config: str) -> RunDirectory:
 def start(setup: Setup, directory: RunDirectory) -> tuple[Learner, dict[str, torch.Tensor]]:
     """The learner, new or as the last checkpoint left it, and the weights training began with."""
     keep_freed_memory()
-    capacity = setup.settings.dataset_capacity if setup.settings.samples else None  # given ones are all kept
     learner = Learner(
         policy=setup.policy,
         averaged=copy.deepcopy(setup.policy) if setup.settings.averaging else None,
         best=copy.deepcopy(setup.policy),
         optimizer=setup.optimizer,
-        dataset=PseudoExperts(directory.dataset, capacity),
+        dataset=PseudoExperts(directory.dataset),
     )
     first = copy.deepcopy(setup.policy.state_dict())
     for shard in setup.experts:  # kept in the run directory: a continued run does not need the file again

@@ -40,6 +40,7 @@ SAMPLING = (
     "greedy_too",
     "forget",
     "dataset_capacity",
+    "late",
 )  # of `train`, for sampled experts only
 
 
@@ -230,5 +231,5 @@ def check_effect(cfg: DictConfig, words: list[str]) -> None:
             raise ValueError(f"search.{key} has no effect on {', '.join(cfg.methods)}")
         if group == "solver" and "solver" not in (*cfg.methods, cfg.references):
             raise ValueError(f"solver.{key} has no effect without references=solver or search=solver")
-        if group == "train" and key in SAMPLING and cfg.train.experts is not None:
+        if group == "train" and key.split(".")[0] in SAMPLING and cfg.train.experts is not None:
             raise ValueError(f"train.{key} has no effect on train=supervised, which samples nothing")

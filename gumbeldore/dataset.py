@@ -92,13 +92,15 @@ class PseudoExperts:
         generator: torch.Generator,
         device: torch.device = CPU,
         reorder: bool = True,
+        early_steps: float = 1.0,
     ) -> Example:
-        """`size` decisions at one step, drawn uniformly: experts of one size, augmented, replayed to the step.
+        """`size` decisions at one step: experts of one size, drawn uniformly, augmented, replayed to the step.
 
         Arguments:
             generator: of the CPU, so that every device sees the same examples
             device: where the experts are kept and the examples are made
             reorder: in the order of decisions that the problem prefers, instead of the order in which they were made
+            early_steps: at least 1; the step is u^early_steps of all, u uniform, so above 1 an early one more often
         """
         if not self.shards:
             raise ValueError("there are no pseudo-experts to learn from")
@@ -107,7 +109,8 @@ class PseudoExperts:
         instances, actions = groups[int(torch.multinomial(weights, 1, generator=generator))]
         rows = torch.randint(len(actions), (size,), generator=generator).to(device, non_blocking=True)
         instance, actions = take(instances, rows), actions[rows]
-        step = int(torch.randint(problem.last_choice(instance) + 1, (), generator=generator))
+        share = torch.rand((), dtype=torch.float64, generator=generator) ** early_steps
+        step = int(share * (problem.last_choice(instance) + 1))
         if hasattr(problem, "augment"):
             instance, actions = problem.augment(instance, actions, step, generator)
         if reorder and hasattr(problem, "reorder"):

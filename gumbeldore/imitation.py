@@ -55,7 +55,7 @@ def fit(
         progress("training", index, settings.batches_per_epoch)
         if trainers.agree(stop()):
             break
-        example = learner.dataset.batch(problem, settings.batch_size, draws, device, reorder)
+        example = learner.dataset.batch(problem, settings.batch_size, draws, device, reorder, settings.early_steps)
         instance, state, rest = take(example.instance, share), take(example.state, share), example.rest[share]
         target = rest[:, 0]
         logits, further = network(instance, state, rest)

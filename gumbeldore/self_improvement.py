@@ -22,7 +22,7 @@ from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.learner import Learner
 from gumbeldore.search import SearchConfig, TopP
 from gumbeldore.seeding import fold, generator
-from gumbeldore.settings import TrainSettings
+from gumbeldore.settings import TrainSettings, times
 from gumbeldore.stopping import Progress, Stop, Stopped, silent
 from gumbeldore.trainers import ALONE, Alone, Trainers
 from gumbeldore.validation import validate
@@ -73,7 +73,7 @@ def self_improvement(
             pool.load(learner.best.state_dict())
         if settings.samples and learner.sampled == epoch:
             try:
-                sampled = add_experts(learner, *sample(epoch, progress, stop))
+                sampled = add_experts(learner, settings, *sample(epoch, progress, stop))
             except Stopped:
                 return
         clock.lap("sampling")
@@ -100,7 +100,7 @@ def self_improvement(
         if improved and settings.samples and settings.forget:
             learner.dataset.clear()
         if following:
-            sampled = add_experts(learner, *following)
+            sampled = add_experts(learner, settings, *following)
         learner.epoch += 1
         learner.totals["seconds"] += sum(clock.seconds.values())
         learner.totals["batches"] += fitted.batches
@@ -129,15 +129,25 @@ def sample_epoch(
 ) -> tuple[Shard, dict[str, float]]:
     """Sample one epoch's pseudo-experts with the policy that the pool has; returns them and how the sampling went."""
     trained = problem.at(epoch / settings.epochs) if hasattr(problem, "at") else problem
-    instances = trained.generate(settings.instances_per_epoch, generator(seed, "instances", epoch))
-    keys = fold(seed, "sampling", epoch, torch.arange(settings.instances_per_epoch))
-    sampler = search if epoch >= settings.nucleus_after else replace(search, top_p=TopP())
+    count, sampler = plan(settings, search, epoch)
+    instances = trained.generate(count, generator(seed, "instances", epoch))
+    keys = fold(seed, "sampling", epoch, torch.arange(count))
     experts = sample_experts(pool, instances, keys, sampler, settings.greedy_too, progress, stop)
     return Shard(f"epoch_{epoch + 1:06d}", instances, experts.actions, experts.costs), experts.metrics
 
 
-def add_experts(learner: Learner, shard: Shard, metrics: dict[str, float]) -> dict[str, float]:
+def plan(settings: TrainSettings, search: SearchConfig, epoch: int) -> tuple[int, SearchConfig]:
+    """How many instances an epoch samples, and how."""
+    count = settings.instances_per_epoch
+    if late := settings.late_in(epoch):
+        count = times(count, late.instances)
+        search = replace(search, beam_width=times(search.beam_width, late.beam_width))
+    return count, search if epoch >= settings.nucleus_after else replace(search, top_p=TopP())
+
+
+def add_experts(learner: Learner, settings: TrainSettings, shard: Shard, metrics: dict[str, float]) -> dict[str, float]:
     """The next epoch's pseudo-experts into the dataset."""
+    learner.dataset.capacity = settings.capacity_in(learner.sampled)
     learner.dataset.add(*shard)
     learner.sampled += 1
     learner.totals["solutions"] += metrics["sampling/solutions"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +55,39 @@ def check_switches(settings: Any, *names: str, prefix: str = "") -> None:
             raise ValueError(f"{prefix}{name} must be true or false, got {getattr(settings, name)!r}")
 
 
+def times(number: int, factor: float) -> int:
+    """A multiple of a number of things, at least one."""
+    return max(1, round(number * factor))
+
+
+@dataclass(frozen=True)
+class Late(Checked):
+    """What is sampled late in a training, in multiples of what was before.
+
+    A good policy finds good solutions in a few samples; what it can still learn from is more instances (docs/log.md).
+    """
+
+    prefix = "train.late."
+
+    after: float = at_least(0)  # share of the epochs
+    instances: float = positive()  # of an epoch
+    beam_width: float = positive()
+    capacity: float = positive()  # of the dataset
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> Late:
+        """Raises ValueError unless the values are those of the fields."""
+        names = [spec.name for spec in dataclasses.fields(cls)]
+        if sorted(values) != sorted(names):
+            raise ValueError(f"train.late must have {', '.join(names)}, or be null; got {dict(values)}")
+        return cls(**values)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.after > 1:
+            raise ValueError(f"train.late.after must be at most 1, got {self.after}")
+
+
 @dataclass(frozen=True)
 class TrainSettings(Checked):
     """Sizes of self-improvement training [GD, algorithm 1]; the presets are in configs/."""
@@ -71,6 +105,8 @@ class TrainSettings(Checked):
     matrix_weight_decay: float = at_least(0)  # Muon's: share of the weights, times the learning rate, lost at a step
     gradient_clip: float = positive()  # largest norm of the gradient
     averaging: float = at_least(0)  # share of the old in the running average of the weights; 0: no average
+    early_steps: float = at_least(1)  # decision u^early_steps * T is imitated, u uniform; 1: all alike
+    late: Late | None  # what is sampled late in the training; None: the same as before
     sample_ahead: bool  # an epoch's experts while the epoch before is learnt from; False: before it [GD, algorithm 1]
     reorder_until: float = at_least(0)  # share of the epochs in which decisions to be imitated are put in another order
     nucleus_after: int = at_least(0)  # epochs before the search's nucleus is used; until then it is 1
@@ -87,6 +123,12 @@ class TrainSettings(Checked):
             raise ValueError(f"train.reorder_until must be at most 1, got {self.reorder_until}")
         if self.averaging >= 1:
             raise ValueError(f"train.averaging must be below 1, got {self.averaging}")
+        if isinstance(self.late, Mapping):
+            object.__setattr__(self, "late", Late.read(self.late))
+        elif self.late is not None and not isinstance(self.late, Late):
+            raise ValueError(f"train.late must be a mapping or null, got {self.late!r}")
+        if self.late and self.late.capacity != 1 and self.dataset_capacity is None:
+            raise ValueError("train.late.capacity must be 1 without train.dataset_capacity")
 
     @property
     def samples(self) -> bool:
@@ -97,6 +139,15 @@ class TrainSettings(Checked):
     def samples_ahead(self) -> bool:
         """Whether sampling and training go on at the same time."""
         return self.samples and self.sample_ahead
+
+    def late_in(self, epoch: int) -> Late | None:
+        """What is different in this epoch, if it is a late one."""
+        return self.late if self.late and epoch >= self.late.after * self.epochs else None
+
+    def capacity_in(self, epoch: int) -> int | None:
+        """Of the dataset once the experts of this epoch are in it."""
+        late = self.late_in(epoch)
+        return times(self.dataset_capacity, late.capacity) if late and self.dataset_capacity else self.dataset_capacity
 
 
 @dataclass(frozen=True)

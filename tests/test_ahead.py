@@ -88,7 +88,8 @@ def test_progress_is_told_while_somebody_waits():
 
 
 def ahead_of(workers, **sizes):
-    learner = new_learner(capacity=20)
+    learner = new_learner()
+    sizes = {"dataset_capacity": 20, **sizes}
     with SearchPool(TSP(7), learner.policy, workers, chunk_rows=12) as pool:
         return learner, list(reports_of(learner, pool, sample_ahead=True, forget=False, **sizes))
 

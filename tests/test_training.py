@@ -53,17 +53,19 @@ SIZES = {
     "greedy_too": False,
     "forget": True,
     "dataset_capacity": None,
+    "early_steps": 1,
+    "late": None,
     "validation_instances": 40,
     "skip_bad_steps": False,
 }
 SEARCH = methods.gumbeldore(4, 2, 0.3)
 
 
-def new_learner(folder=None, capacity=None):
+def new_learner(folder=None):
     torch.manual_seed(0)
     policy = BQ(width=16, layers=1, heads=2, feedforward=32, own_frame=False, successor_loss=0)
     optimizer = optimizer_of(policy, TrainSettings(**SIZES))
-    return Learner(policy, copy.deepcopy(policy), optimizer, PseudoExperts(folder, capacity))
+    return Learner(policy, copy.deepcopy(policy), optimizer, PseudoExperts(folder))
 
 
 def reports_of(learner, pool, search=SEARCH, stop=lambda: False, **sizes):
@@ -225,8 +227,9 @@ def test_the_running_average_is_validated_and_samples():
 @pytest.mark.parametrize(("forget", "capacity"), [(True, None), (False, None), (False, 20)])
 def test_experts_of_worse_policies_are_forgotten_or_kept(forget, capacity):
     """Ten new ones in each of three epochs, some of which improve."""
-    learner = new_learner(capacity=capacity)
-    reports = list(reports_of(learner, SearchPool(TSP(7), learner.policy), forget=forget, batches_per_epoch=60))
+    learner = new_learner()
+    sizes = {"forget": forget, "dataset_capacity": capacity, "batches_per_epoch": 60}
+    reports = list(reports_of(learner, SearchPool(TSP(7), learner.policy), **sizes))
     last = max(report.epoch for report in reports if report.improved)
     assert len(learner.dataset) == (10 * (3 - last) if forget else capacity or 30)
 
