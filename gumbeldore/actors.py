@@ -123,12 +123,14 @@ class Actors:
     def _with_room(self, running: dict, left: int) -> Any:
         """The least busy living actor, unless it is busy enough.
 
-        A second job waits at an actor while it works on the first, so that it need not wait for this process; the last
-        jobs go to those that are free first.
+        A second job waits at an actor while it works on the first, so that it need not wait for this process; but not
+        before all have given a sign of life, or the first to do so would get two. The last jobs go to those that are
+        free first.
         """
         busy = Counter(actor for actor, _ in running.values())
         actor = min(self.living, key=busy.__getitem__, default=None)
-        return actor if busy[actor] < (2 if left > len(self.living) else 1) else None
+        most = 2 if left > len(self.living) and not self.unsure else 1
+        return actor if busy[actor] < most else None
 
     def _doubt_all(self) -> None:
         """Wait for a sign of life: where one actor died its whole node may have, and the others' jobs be lost, too."""

@@ -38,39 +38,41 @@ def sample_experts(
     """
     start = time.perf_counter()
     count = batch_size(instances)
-    parts: dict[int, dict[str, Tensor]] = {}
+    parts: tuple[dict[int, dict[str, Tensor]], ...] = ({}, {})  # of the search, and greedy ones
     evaluations = done = 0
     progress("sampling", 0, count)
-    for chunk, solutions in pool.map(instances, keys, search, stop):
-        actions, cost = solutions.best()
-        parts[chunk.start] = {"actions": actions, "best": cost, **_per_instance(solutions)}
-        evaluations += solutions.stats.evaluations
-        done += len(cost)
-        progress("sampling", done, count)
-    greedy = torch.empty(count, dtype=torch.float64)
-    decisions = torch.empty(count, *solutions.actions.shape[2:], dtype=torch.int64)
-    for chunk, solutions in pool.map(instances, keys, methods.greedy(), stop):
-        greedy[chunk], decisions[chunk] = solutions.costs[:, 0], solutions.actions[:, 0]
-    # In the order of the instances, whatever order the chunks came back in: sums do not depend on it.
-    ordered = [parts[first] for first in sorted(parts)]
-    merged = {name: torch.cat([part[name] for part in ordered]) for name in ordered[0]}
-    total = merged["samples"].sum().item()
+    for which, chunk, solutions in pool.map_all(instances, keys, (search, methods.greedy()), stop):
+        actions, costs = solutions.best()
+        parts[which][chunk.start] = {"actions": actions, "costs": costs, **_per_instance(solutions)}
+        if which == 0:
+            evaluations += solutions.stats.evaluations
+            done += len(costs)
+            progress("sampling", done, count)
+    sampled, greedy = (_in_order(found) for found in parts)
+    total = sampled["samples"].sum().item()
+    actions, costs = sampled["actions"], sampled["costs"]
     metrics = {
-        "sampling/best_cost": merged["best"].mean().item(),
-        "sampling/mean_cost": (merged["cost_sum"].sum() / total).item(),
-        "sampling/greedy_cost": greedy.mean().item(),
-        "sampling/improvement_over_greedy": 1 - (merged["best"] / greedy).mean().item(),
-        "sampling/distinct_share": merged["distinct"].sum().item() / total,
+        "sampling/best_cost": costs.mean().item(),
+        "sampling/mean_cost": (sampled["cost_sum"].sum() / total).item(),
+        "sampling/greedy_cost": greedy["costs"].mean().item(),
+        "sampling/improvement_over_greedy": 1 - (costs / greedy["costs"]).mean().item(),
+        "sampling/distinct_share": sampled["distinct"].sum().item() / total,
         "sampling/solutions": total,
         "sampling/solutions_per_second": total / (time.perf_counter() - start),
         "sampling/evaluations": evaluations,
     }
-    actions, costs = merged["actions"], merged["best"]
     if greedy_too:
-        better = greedy < costs
-        actions, costs = torch.where(better[:, None], decisions, actions), torch.where(better, greedy, costs)
+        better = greedy["costs"] < costs
+        actions = torch.where(better[:, None], greedy["actions"], actions)
+        costs = torch.where(better, greedy["costs"], costs)
         metrics["sampling/greedy_is_expert"] = better.double().mean().item()
     return Experts(actions, costs, metrics)
+
+
+def _in_order(parts: dict[int, dict[str, Tensor]]) -> dict[str, Tensor]:
+    """In the order of the instances, whatever order their chunks came back in: sums do not depend on it."""
+    ordered = [parts[first] for first in sorted(parts)]
+    return {name: torch.cat([part[name] for part in ordered]) for name in ordered[0]}
 
 
 def _per_instance(solutions: Solutions) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ from gumbeldore.search import SearchConfig, Solutions, search, trie_memory
 from gumbeldore.stopping import Stopped
 
 CPU_ROWS = 1024  # fastest of those measured, see docs/log.md
+WORTH = 8  # a search of few instances is cut in two for two workers to share where each has this part of the rows
 GPU_ROWS = 16384  # not measured: enough for every layer to fill a large GPU
 
 
@@ -127,25 +128,38 @@ class SearchPool:
         Raises WorkerError, with the worker's own error text if it has one, and Stopped when `stop()` holds between two
         chunks or, with actors, while waiting for one.
         """
-        room = self.trie_budget // trie_memory(self.problem, self.policy, instances, config)
-        size = max(1, min(self.chunk_rows // config.beam_width, room))
-        count = batch_size(instances)
-        chunks = [slice(first, min(first + size, count)) for first in range(0, count, size)]
+        return ((chunk, solutions) for _, chunk, solutions in self.map_all(instances, keys, [config], stop))
+
+    def map_all(
+        self, instances: Any, keys: Tensor, configs: Sequence[SearchConfig], stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[tuple[int, slice, Solutions]]:
+        """`map` with several searches, none of which waits for the others; yields also which one it was."""
+        jobs = [(which, chunk) for which, x in enumerate(configs) for chunk in self._chunks(instances, x)]
         if self.local:
-            for chunk in chunks:
+            for which, chunk in jobs:
                 if stop():
                     raise Stopped
-                yield chunk, self.local.search(take(instances, chunk), keys[chunk], config)
+                yield which, chunk, self.local.search(take(instances, chunk), keys[chunk], configs[which])
             return
         weights = self.weights
 
         def job(number: int) -> tuple:
+            which, chunk = jobs[number]
             # Cloned, or the whole batch's storage would travel with every chunk.
-            part = type(instances)(*(tensor[chunks[number]].clone() for tensor in instances))
-            return [weights], part, keys[chunks[number]].clone(), config
+            part = type(instances)(*(tensor[chunk].clone() for tensor in instances))
+            return [weights], part, keys[chunk].clone(), configs[which]
 
-        for number, solutions in self.actors.map(len(chunks), job, stop):
-            yield chunks[number], solutions
+        for number, solutions in self.actors.map(len(jobs), job, stop):
+            yield *jobs[number], solutions
+
+    def _chunks(self, instances: Any, config: SearchConfig) -> list[slice]:
+        """Which instances are searched together: parts as equal as can be, so that no worker waits for another."""
+        count = batch_size(instances)
+        room = self.trie_budget // trie_memory(self.problem, self.policy, instances, config)
+        size = max(1, min(self.chunk_rows // config.beam_width, room))
+        worth = min(2, count * config.beam_width * WORTH // self.chunk_rows)
+        parts = max(1, worth, -(-count // size))
+        return [slice(count * i // parts, count * (i + 1) // parts) for i in range(parts)]
 
     def close(self) -> None:
         """End the actors."""

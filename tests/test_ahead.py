@@ -142,14 +142,14 @@ def test_forgetting_spares_what_was_sampled_meanwhile():
 def test_a_stop_while_waiting_for_samples_leaves_the_epoch_incomplete(workers):
     learner, stopped = new_learner(), threading.Event()
     with SearchPool(TSP(7), learner.policy, workers, chunk_rows=12) as pool:
-        search = pool.map
+        search = pool.map_all
 
-        def map_(instances, keys, config, stop=lambda: False):
+        def map_all(instances, keys, configs, stop=lambda: False):
             if learner.sampled == 1 and len(keys) == SIZES["instances_per_epoch"]:
                 stopped.set()  # while the second epoch's experts are sampled
-            return search(instances, keys, config, stop)
+            return search(instances, keys, configs, stop)
 
-        pool.map = map_
+        pool.map_all = map_all
         reports = list(reports_of(learner, pool, sample_ahead=True, stop=stopped.is_set))
     assert [report.complete for report in reports] == [False] and learner.sampled == 1
 
