@@ -157,7 +157,7 @@ class SearchPool:
         count = batch_size(instances)
         room = self.trie_budget // trie_memory(self.problem, self.policy, instances, config)
         size = max(1, min(self.chunk_rows // config.beam_width, room))
-        worth = min(2, count * config.beam_width * WORTH // self.chunk_rows)
+        worth = min(2, count, count * config.beam_width * WORTH // self.chunk_rows)
         parts = max(1, worth, -(-count // size))
         return [slice(count * i // parts, count * (i + 1) // parts) for i in range(parts)]
 

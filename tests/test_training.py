@@ -123,6 +123,40 @@ def test_the_chunk_size_changes_nothing_for_an_exact_policy(chunk_rows):
     assert len(found) == 50
 
 
+@pytest.mark.parametrize(
+    ("count", "chunk_rows", "config", "sizes"),
+    [
+        (10, 12, SEARCH, [2, 3, 2, 3]),  # three instances fill the rows, and none is left over alone
+        (6, 12, SEARCH, [3, 3]),
+        (3, 100, SEARCH, [3]),
+        (7, 100, SEARCH, [3, 4]),  # one chunk would do, but two workers can share these
+        (24, 100, methods.greedy(), [24]),
+        (25, 100, methods.greedy(), [12, 13]),
+        (1, 8, SEARCH, [1]),
+    ],
+)
+def test_chunks_are_as_equal_as_can_be(count, chunk_rows, config, sizes):
+    problem, policy = TSP(7), new_learner().policy
+    instances = problem.generate(count, torch.Generator().manual_seed(0))
+    chunks = [
+        chunk for chunk, _ in SearchPool(problem, policy, 0, chunk_rows).map(instances, torch.arange(count), config)
+    ]
+    assert [chunk.stop - chunk.start for chunk in chunks] == sizes
+    assert [row for chunk in chunks for row in range(chunk.start, chunk.stop)] == list(range(count))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_several_searches_at_once_are_those_one_after_another(workers):
+    problem, policy = TSP(7), new_learner().policy
+    instances, keys = problem.generate(10, torch.Generator().manual_seed(0)), torch.arange(10)
+    configs = (SEARCH, methods.greedy())
+    with SearchPool(problem, policy, workers, chunk_rows=12) as pool:
+        found = {(which, chunk.start): x.actions for which, chunk, x in pool.map_all(instances, keys, configs)}
+        apart = {(i, chunk.start): x.actions for i in (0, 1) for chunk, x in pool.map(instances, keys, configs[i])}
+    assert found.keys() == apart.keys() and all(torch.equal(found[part], apart[part]) for part in found)
+    assert {which for which, _ in found} == {0, 1}
+
+
 @pytest.mark.parametrize("config", [methods.gumbeldore(3, 3, 1.0), methods.sampling(4), methods.greedy()])
 def test_chunks_shrink_to_the_memory_of_their_tries(config, monkeypatch):
     problem, policy = TreeProblem(), TablePolicy()

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from gumbeldore import methods
+from gumbeldore.actors import Actors
 from gumbeldore.workers import SearchPool, WorkerError
 from models.bq import BQ
 from problems.tsp import TSP
@@ -45,6 +46,19 @@ def of_all(pool):
 
 def same(found, others):
     return all(torch.equal(a, b) for a, b in zip(found, others, strict=True))
+
+
+def test_no_worker_gets_a_second_job_before_all_have_given_a_sign_of_life():
+    """Or the first one up would work off two jobs while the others have nothing to do."""
+    actors = object.__new__(Actors)
+    actors.living, actors.unsure = ["a"], {"sign of b": "b"}
+    assert actors._with_room({}, left=3) == "a"
+    assert actors._with_room({"job 0": ("a", 0)}, left=2) is None
+    actors.living, actors.unsure = ["a", "b"], {}
+    assert actors._with_room({"job 0": ("a", 0)}, left=2) == "b"
+    both = {"job 0": ("a", 0), "job 1": ("b", 1)}
+    assert actors._with_room(both, left=1) is None  # the last one goes to whoever is free first
+    assert actors._with_room(both, left=3) == "a"  # where many are left, one waits at each
 
 
 class Struck(TSP):
