@@ -78,7 +78,7 @@ class Late(Checked):
     def read(cls, values: Mapping[str, Any]) -> Late:
         """Raises ValueError unless the values are those of the fields."""
         names = [spec.name for spec in dataclasses.fields(cls)]
-        if sorted(values) != sorted(names):
+        if set(values) != set(names):
             raise ValueError(f"train.late must have {', '.join(names)}, or be null; got {dict(values)}")
         return cls(**values)
 
