@@ -41,14 +41,13 @@ class PseudoExperts:
 
     Arguments:
         folder: where the shards are written; None keeps them in memory alone
-        capacity: instances kept at most, but always the newest shard; the oldest are forgotten first (None: no limit)
     """
 
-    def __init__(self, folder: Path | None = None, capacity: int | None = None):
-        if capacity is not None and capacity < 1:
-            raise ValueError(f"capacity must be at least 1, got {capacity}")
+    # Instances kept at most, but always the newest shard; the oldest are forgotten first (None: no limit).
+    capacity: int | None = None
+
+    def __init__(self, folder: Path | None = None):
         self.folder = folder
-        self.capacity = capacity
         self.shards: list[Shard] = []
         self._groups: dict[torch.device, list[tuple[Any, Tensor]]] = {}  # of the same size, on each device that asked
         if folder is not None:

@@ -26,8 +26,8 @@ from gumbeldore.search import SearchConfig, Solutions, search, trie_memory
 from gumbeldore.stopping import Stopped
 
 CPU_ROWS = 1024  # fastest of those measured, see docs/log.md
-WORTH = 8  # a search of few instances is cut in two for two workers to share where each has this part of the rows
 GPU_ROWS = 16384  # not measured: enough for every layer to fill a large GPU
+WORTH = 8  # a search of few instances is cut in two for two workers to share where each has this part of the rows
 
 
 class Worker:
@@ -158,7 +158,7 @@ class SearchPool:
         room = self.trie_budget // trie_memory(self.problem, self.policy, instances, config)
         size = max(1, min(self.chunk_rows // config.beam_width, room))
         worth = min(2, count, count * config.beam_width * WORTH // self.chunk_rows)
-        parts = max(1, worth, -(-count // size))
+        parts = max(worth, -(-count // size))
         return [slice(count * i // parts, count * (i + 1) // parts) for i in range(parts)]
 
     def close(self) -> None:
