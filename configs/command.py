@@ -130,9 +130,13 @@ def _exists(cfg: DictConfig, key: str) -> bool:
 
 def _alternatives(cfg: DictConfig, key: str) -> str:
     parent, _, name = key.rpartition(".")
-    siblings = OmegaConf.select(cfg, parent) if parent and _exists(cfg, parent) else None
-    if OmegaConf.is_dict(siblings):
-        return f"{parent} has {', '.join(sorted(k for k in siblings if k != '_target_'))}"
+    if parent and _exists(cfg, parent):
+        siblings = OmegaConf.select(cfg, parent)
+        if OmegaConf.is_dict(siblings):
+            return f"{parent} has {', '.join(sorted(k for k in siblings if k != '_target_'))}"
+        return (
+            f"{parent} is {'null' if siblings is None else siblings}, give the whole of it: '{parent}={{{name}: ...}}'"
+        )
     names = sorted(str(k) for k in cfg)
     close = difflib.get_close_matches(parent or name, names, n=1)
     return (f"did you mean {close[0]}? " if close else "") + f"The keys are {', '.join(names)}"

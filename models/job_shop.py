@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.blocks import Grid, ReZeroLayer
+from models.lookahead import FEATURES, lookahead
 from models.policy import TokenPolicy
 from problems.jssp import State
 from problems.jssp_types import Instance
@@ -29,9 +30,10 @@ class JobShop(TokenPolicy):
         width: of the embeddings; a multiple of heads
         blocks: pairs of a job-wise and a machine-wise layer, followed by one layer over the jobs
         heads, feedforward: of every layer
-        lookahead: give each operation also its earliest possible start, the work that its job has after it, and how
-            long its machine stays busy. Not in the paper, which gives every operation the earliest start of its job's
-            next one (docs/log.md).
+        lookahead: give each operation also its earliest possible start, the work that its job has after it, how long
+            its machine stays busy, and lower bounds on the makespan, all relative to the instance's, and not its index
+            in its job: a policy trained on small instances then decides well in large ones. Not in the paper, which
+            gives the index and the earliest start of the job's next operation (docs/log.md).
         order_loss: weight of a further training loss: of every two unscheduled operations of a machine, which is
             first in the expert's schedule. 0 leaves it out, as the paper does.
     """
@@ -41,7 +43,7 @@ class JobShop(TokenPolicy):
     def __init__(self, width: int, blocks: int, heads: int, feedforward: int, lookahead: bool, order_loss: float):
         super().__init__(order_loss=order_loss)
         self.lookahead = lookahead
-        self.embed = nn.Linear(5 if lookahead else 2, width)
+        self.embed = nn.Linear(1 + FEATURES if lookahead else 2, width)
         self.job_wise = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(blocks)])
         self.machine_wise = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(blocks)])
         self.between_jobs = ReZeroLayer(width, heads, feedforward)
@@ -58,7 +60,8 @@ class JobShop(TokenPolicy):
         ops = instance.times.shape[2]
         with torch.autocast(instance.times.device.type, enabled=False):
             x = self.embed(self._features(instance, state))
-            x = x + positions(ops, x.shape[-1], x.device)[state.remaining % ops]
+            if not self.lookahead:
+                x = x + positions(ops, x.shape[-1], x.device)[state.remaining % ops]
         along, across = neighbourhoods(instance, state, self.between_jobs.heads)
         for job_wise, machine_wise in zip(self.job_wise, self.machine_wise, strict=True):
             x = machine_wise(job_wise(x, *along), *across)
@@ -84,18 +87,17 @@ class JobShop(TokenPolicy):
         return state._replace(job_free=(start - now).masked_fill(finished, 0.0), machine_free=busy)
 
     def _features(self, instance: Instance, state: State) -> Tensor:
-        """[R, n, 2]: processing times, and the earliest start of the job's next operation [GD, eq. 33]."""
+        """[R, n, 2]: processing times, and the earliest start of the job's next operation [GD, eq. 33].
+
+        With lookahead [R, n, 9]: processing times, and what is looked ahead to.
+        """
         state = self.seen(instance, state)
-        job = state.remaining // instance.times.shape[2]
-        times, start = instance.times.flatten(1).gather(1, state.remaining), state.job_free.gather(1, job)
-        features = [times, start]
+        features = [instance.times.flatten(1).gather(1, state.remaining) / UNIT]
         if self.lookahead:
-            through = times.cumsum(dim=1)  # within a job, differences of it are the work in between
-            left = torch.zeros_like(state.job_free).scatter_add_(1, job, times)  # [R, J]
-            before = through - times - (left.cumsum(dim=1) - left).gather(1, job)
-            busy = state.machine_free.gather(1, instance.machines.flatten(1).gather(1, state.remaining))
-            features += [start + before, left.gather(1, job) - before - times, busy]
-        return torch.stack(features, dim=-1) / UNIT
+            features += lookahead(instance, state)
+        else:
+            features.append(state.job_free.gather(1, state.remaining // instance.times.shape[2]) / UNIT)
+        return torch.stack(features, dim=-1)
 
     def logits(self, instance: Instance, state: State, x: Tensor) -> Tensor:
         """[R, J]; those of finished jobs mean nothing."""

@@ -165,6 +165,7 @@ def test_wrong_values_name_the_key_and_what_is_allowed(override, message):
         ("train.batchsize=30", "train has averaging, batch_size, batches_per_epoch"),
         ("sed=1", "there is no key sed; did you mean seed"),
         ("search.sigma=1", "search has baseline, beam_width"),
+        ("train.late.after=0.5", "train.late is null, give the whole of it: 'train.late={after: ...}'"),
         ("+extra=1", "keys can be changed, not added"),
         ("~seed", "keys can be changed, not added"),
     ],

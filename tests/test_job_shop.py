@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from gumbeldore.contracts import policy_contract
 from gumbeldore.interfaces import replay
 from models.job_shop import HIDDEN, JobShop
+from models.lookahead import bound_of
+from models.lookahead import lookahead as looked_ahead
 from problems.jssp import JSSP, State
 from problems.jssp_types import Instance, random_instances
 
@@ -71,17 +73,83 @@ def slow_features(instance, state, row, lookahead):
     jobs, ops = range(len(times)), range(len(times[0]))
     start = {j: max(job_free[j], machine_free[machines[j][next_op[j]]]) for j in jobs if next_op[j] < len(ops)}
     now = min(start.values())
+    bounds = slow_bounds(instance, state, row)
+    largest = max(max(chain, relaxed) for chain, relaxed, *_ in bounds.values())
+    work = [sum(numbers) for numbers in times]
+    work += [sum(times[j][o] for j in jobs for o in ops if machines[j][o] == machine) for machine in ops]
+    unit = max(work) / 4 if lookahead else 100
     features = {}
     for job in start:
         for op in ops[next_op[job] :]:
-            numbers = [times[job][op], start[job] - now]
+            numbers = [start[job] - now]
             if lookahead:
                 before, after = times[job][next_op[job] : op], times[job][op + 1 :]
                 numbers.append(start[job] - now + sum(before))
                 numbers.append(sum(after))
                 numbers.append(max(0.0, machine_free[machines[job][op]] - now))
-            features[job, op] = [number / 100 for number in numbers]
+                numbers += [bound - largest for bound in bounds[job, op]]
+            features[job, op] = [times[job][op] / 100, *(number / unit for number in numbers)]
     return features
+
+
+def slow_bounds(instance, state, row):
+    """{(job, operation): lower bounds on the makespan}, in plain Python.
+
+    By its job, by its machine, and by its machine if the operation is the first, and if it is the last there.
+    """
+    times, machines = instance.times[row].tolist(), instance.machines[row].tolist()
+    next_op, job_free, machine_free = (field[row].tolist() for field in state[:3])
+    head, tail, on = {}, {}, {}
+    for job, first in enumerate(next_op):
+        for op in range(first, len(times[job])):
+            free = max(job_free[job], machine_free[machines[job][first]])
+            head[job, op] = max(free + sum(times[job][first:op]), machine_free[machines[job][op]])
+            tail[job, op] = sum(times[job][op + 1 :])
+            on.setdefault(machines[job][op], []).append((job, op))
+    bounds = {}
+    for job, op in head:
+        there = on[machines[job][op]]
+        work, earliest, shortest = (
+            sum(times[j][o] for j, o in there),
+            min(head[other] for other in there),
+            min(tail[other] for other in there),
+        )
+        bounds[job, op] = [
+            head[job, op] + times[job][op] + tail[job, op],
+            earliest + work + shortest,
+            head[job, op] + work + shortest,
+            earliest + work + tail[job, op],
+        ]
+    return bounds
+
+
+def test_bounds_are_below_every_schedule():
+    """And each kind on some of them: bounds too low to say anything would be below, too."""
+    met = [0, 0, 0, 0]
+    for step in range(4):
+        instance, state, _ = played(1, 3, 2, step, seed=step)
+        bounds = slow_bounds(instance, state, 0)
+        for makespan, on in schedules_after(instance, state):
+            for operation, place, count in on:
+                holds = True, True, place == 0, place == count - 1
+                for kind, bound in enumerate(bounds[operation]):
+                    assert not holds[kind] or bound <= makespan
+                    met[kind] += holds[kind] and bound == makespan
+    assert all(met)
+
+
+def schedules_after(instance, state):
+    """Of every way to go on from the state, the makespan and (operation, its place, number of places) by machine."""
+    problem, ops = jssp(*instance.times.shape[1:]), instance.times.shape[2]
+    left = [job for job, op in enumerate(state.next_op[0].tolist()) for _ in range(op, ops)]
+    for jobs in sorted(set(itertools.permutations(left))):
+        after, on = state, {}
+        for job in jobs:
+            op = after.next_op[0, job].item()
+            on.setdefault(instance.machines[0, job, op].item(), []).append((job, op))
+            after = problem.step(instance, after, torch.tensor([job]))
+        places = [(operation, place, len(there)) for there in on.values() for place, operation in enumerate(there)]
+        yield after.job_free.max().item(), places
 
 
 def test_features_of_a_state_by_hand():
@@ -100,9 +168,10 @@ def test_features_of_a_state_by_hand():
         pytest.approx(numbers) for numbers in ([0.4, 0.05], [0.1, 0.0], [0.6, 0.0])
     ]
     assert job_shop(lookahead=True)._features(instance, state)[0].tolist() == [
-        pytest.approx([0.4, 0.05, 0.05, 0.0, 0.0]),
-        pytest.approx([0.1, 0.0, 0.0, 0.6, 0.0]),  # 60 of work after it
-        pytest.approx([0.6, 0.0, 0.1, 0.0, 0.0]),  # it can start 10 later than its job's next one
+        # Machine 1 has 105 of work, the most. Its 40 and 60 from 5 on end at 105, job 2's 70 end 35 before that.
+        pytest.approx([0.4, *(number * 4 / 105 for number in (5, 5, 0, 0, -60, 0, 0, 0))]),
+        pytest.approx([0.1, *(number * 4 / 105 for number in (0, 0, 60, 0, -35, -35, -35, -35))]),  # 60 after it
+        pytest.approx([0.6, *(number * 4 / 105 for number in (0, 10, 0, 0, -35, 0, 5, 0))]),  # after 10 of its job
     ]
 
 
@@ -139,6 +208,18 @@ def test_features_do_not_depend_on_the_time_on_the_clock():
         for lookahead in (False, True):
             policy = job_shop(lookahead=lookahead)
             assert torch.allclose(logits_of(policy, instance, later), logits_of(policy, instance, state), atol=1e-5)
+
+
+def test_looking_ahead_has_no_unit():
+    """An instance whose times are all three times as long looks the same, but for the processing times themselves."""
+    for step in steps(4, 3):
+        instance, state, _ = played(10, 4, 3, step, seed=step)
+        longer = instance._replace(times=3 * instance.times)
+        then = state._replace(job_free=3 * state.job_free, machine_free=3 * state.machine_free)
+        for now, later in zip(looked_ahead(instance, state), looked_ahead(longer, then), strict=True):
+            assert torch.allclose(now, later, atol=1e-5) and now.isfinite().all()
+    nothing = Instance(torch.zeros(1, 2, 2), torch.tensor([[[0, 1], [1, 0]]]))
+    assert all((feature == 0).all() for feature in looked_ahead(nothing, jssp(2, 2).reset(nothing)))
 
 
 def test_the_network_sees_less_than_the_state():
@@ -196,7 +277,7 @@ def slow_operations(policy, instance, state, row):
     for (job, op), numbers in slow_features(instance, state, row, policy.lookahead).items():
         token = policy.embed(torch.tensor(numbers))
         width = len(token)
-        for k in range(width):
+        for k in range(0 if policy.lookahead else width):
             angle = op / 10_000 ** ((k - k % 2) / width)
             token = token + torch.eye(width)[k] * (math.cos(angle) if k % 2 else math.sin(angle))
         tokens[job, op] = token
@@ -309,13 +390,15 @@ def test_numbers_of_machines_do_not_matter(options, dense, monkeypatch):
 
 @pytest.mark.parametrize("dense", [0, 1e9])
 def test_scheduled_operations_do_not_matter_and_others_do(dense, monkeypatch):
+    """Looking ahead, scheduled ones count in the instance's lower bound, which is the unit, and in nothing else."""
     monkeypatch.setattr("models.job_shop.DENSE", dense)
-    policy = job_shop(lookahead=True)
     instance, state, _ = played(8, 5, 4, 9)
     scheduled = torch.ones(8, 20, dtype=torch.bool).scatter(1, state.remaining, False).view(8, 5, 4)
-    before = logits_of(policy, instance, state)
-    other = instance._replace(times=torch.where(scheduled, 77.0, instance.times))
-    assert torch.equal(logits_of(policy, other, state), before)
+    other, bound = instance._replace(times=torch.where(scheduled, 77.0, instance.times)), bound_of(instance)
+    monkeypatch.setattr("models.lookahead.bound_of", lambda instance: bound)
+    for policy in (job_shop(), job_shop(lookahead=True)):
+        before = logits_of(policy, instance, state)
+        assert torch.equal(logits_of(policy, other, state), before)
     # Any later operation matters to its job, and to another through a machine; so do the times of the state.
     last = instance.times.clone()
     last[:, :, 3] = 100 - last[:, :, 3]
