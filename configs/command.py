@@ -134,9 +134,8 @@ def _alternatives(cfg: DictConfig, key: str) -> str:
         siblings = OmegaConf.select(cfg, parent)
         if OmegaConf.is_dict(siblings):
             return f"{parent} has {', '.join(sorted(k for k in siblings if k != '_target_'))}"
-        return (
-            f"{parent} is {'null' if siblings is None else siblings}, give the whole of it: '{parent}={{{name}: ...}}'"
-        )
+        value = "null" if siblings is None else siblings
+        return f"{parent} is {value}, give the whole of it: '{parent}={{{name}: ...}}'"
     names = sorted(str(k) for k in cfg)
     close = difflib.get_close_matches(parent or name, names, n=1)
     return (f"did you mean {close[0]}? " if close else "") + f"The keys are {', '.join(names)}"
