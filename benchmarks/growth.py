@@ -45,7 +45,7 @@ class Grown(NamedTuple):
 def grown(name: str, instances: int, beam: int, rounds: int, repeats: int, threads: int) -> Grown:
     """Sampling with the network of the paper, untrained."""
     keep_freed_memory()
-    models.blocks.ATTENTION_BUDGET = 2**60  # no parts
+    models.blocks.SCORES_AT_ONCE = models.blocks.NUMBERS_AT_ONCE = 2**60  # no parts
     torch.set_num_threads(threads)
     problem, step_size = sized(name)
     case = Case(name, problem, untrained(problem.name), step_size)

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Files that are either whole or not there, and where those are that can be made again."""
 
 from __future__ import annotations
 
@@ -38,6 +38,13 @@ def named(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(error.errno, f"cannot write: {error.strerror or error}", str(path)) from None
+
+
+def cache_folder(name: str) -> Path:
+    """`name` in $GUMBELDORE_CACHE, else in `gumbeldore` in the user's cache folder."""
+    if own := os.environ.get("GUMBELDORE_CACHE"):
+        return Path(own) / name
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gumbeldore" / name
 
 
 def remove_leftovers(folder: Path) -> None:

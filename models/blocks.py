@@ -9,7 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-ATTENTION_BUDGET = 2**27  # attention scores held at once while sampling; larger batches go through in parts
+from models import fused
+
+SCORES_AT_ONCE = 2**27  # attention scores held at once while sampling, where they are held at all
+NUMBERS_AT_ONCE = 2**20  # of all tokens; where attention is fused, more do not fit the cache (see docs/log.md)
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -42,8 +45,28 @@ class Grid(NamedTuple):
     """Where the tokens of all rows lie on lines within which they attend; places without a token hold zeros."""
 
     place: Tensor  # [R * n] int64 in 0..lines*size-1, line by line
-    lines: int
-    size: int
+    token: Tensor  # [lines, size] int64, the other way round; -1: none
+
+    @classmethod
+    def of(cls, place: Tensor, lines: int, size: int) -> Grid:
+        token = torch.full((lines * size,), -1, device=place.device)
+        return cls(place, token.index_copy_(0, place, torch.arange(len(place), device=place.device)).view(lines, size))
+
+
+def mix(qkv: Tensor, heads: int, bias: Tensor | None, grid: Grid | None) -> Tensor:
+    """Attention: queries, keys and values [R, n, 3 * width] of all heads to [R, n, width]."""
+    rows, count, _ = qkv.shape
+    if fused.applies(qkv.device) and fused.fits(qkv, bias):
+        token = torch.arange(rows * count).view(rows, count) if grid is None else grid.token
+        return fused.attention(qkv.flatten(0, 1), heads, bias, token).view(rows, count, -1)
+    if grid is not None:
+        empty = qkv.new_zeros(grid.token.numel(), qkv.shape[-1])
+        qkv = empty.index_copy_(0, grid.place, qkv.flatten(0, 1)).view(*grid.token.shape, -1)
+    query, key, value = qkv.view(*qkv.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
+    mixed = attention(query, key, value, bias).transpose(1, 2).flatten(2)
+    if grid is not None:
+        mixed = mixed.flatten(0, 1).index_select(0, grid.place).view(rows, count, -1)
+    return mixed
 
 
 class Linears(nn.Module):
@@ -79,23 +102,25 @@ class ReZeroLayer(nn.Module):
         Tokens attend to all of their row, or with `grid` to those in their line of it. `bias` expands to the scores,
         [R, heads, n, n] or [lines, heads, size, size].
         """
-        qkv = self.qkv(x)
-        if grid is not None:
-            empty = qkv.new_zeros(grid.lines * grid.size, qkv.shape[-1])
-            qkv = empty.index_copy_(0, grid.place, qkv.flatten(0, 1)).view(grid.lines, grid.size, -1)
-        lines, size, _ = qkv.shape
-        query, key, value = qkv.view(lines, size, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = attention(query, key, value, bias).transpose(1, 2).reshape(lines, size, x.shape[-1])
-        if grid is not None:
-            mixed = mixed.flatten(0, 1).index_select(0, grid.place).view_as(x)
-        x = x + self.scale * self.out(mixed)
+        x = x + self.scale * self.out(mix(self.qkv(x), self.heads, bias, grid))
         return x + self.scale * self.narrow(F.gelu(self.widen(x)))
 
 
-def in_parts(network: Callable[[Any, Any], Tensor], context: Any, state: Any, scores_per_row: int) -> Tensor:
-    """network(context, state), both NamedTuples of [R, ...]; without gradients in parts that fit ATTENTION_BUDGET."""
-    rows, part = state[0].shape[0], max(1, ATTENTION_BUDGET // scores_per_row)
-    if rows <= part or torch.is_grad_enabled():
+def in_parts(network: Callable[[Any, Any], Tensor], context: Any, state: Any, scores: int, numbers: int) -> Tensor:
+    """network(context, state), both NamedTuples of [R, ...]; without gradients in equal parts of what fits at once.
+
+    `scores` and `numbers` are those of a row: of attention in each layer, and of its tokens together. The batch is
+    halved until it fits, so that of whatever size it is, the parts have few sizes.
+    """
+    rows = part = state[0].shape[0]
+    fused_here = fused.applies(state[0].device)
+    while (
+        not torch.is_grad_enabled()
+        and part > 1
+        and (part * numbers > NUMBERS_AT_ONCE if fused_here else part * scores > SCORES_AT_ONCE)
+    ):
+        part = -(-part // 2)
+    if part == rows:
         return network(context, state)
 
     def piece(tensors: Any, first: int) -> Any:

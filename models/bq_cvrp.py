@@ -45,8 +45,9 @@ class BQ(TokenPolicy):
         if neighbour_loss:
             self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
 
-    def scores_per_row(self, context: Instance, state: State) -> int:
-        return self.layers[0].heads * (state.near.shape[1] + 2) ** 2
+    def row_size(self, context: Instance, state: State) -> tuple[int, int]:
+        tokens = state.near.shape[1] + 2
+        return self.layers[0].heads * tokens**2, tokens * len(self.origin)
 
     def tokens(self, context: Instance, state: State) -> Tensor:
         """The transformed tokens [R, n+2, width]."""

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from models import fused
 from models.blocks import Grid, ReZeroLayer
 from models.lookahead import FEATURES, lookahead
 from models.policy import TokenPolicy
@@ -51,9 +52,10 @@ class JobShop(TokenPolicy):
         if order_loss:
             self.earlier, self.later = nn.Linear(width, width), nn.Linear(width, width)
 
-    def scores_per_row(self, context: Instance, state: State) -> int:
+    def row_size(self, context: Instance, state: State) -> tuple[int, int]:
         jobs, ops = context.times.shape[1:]
-        return max(1, self.between_jobs.heads * DENSE * jobs * ops * (jobs + ops))
+        scores = self.between_jobs.heads * DENSE * jobs * ops * (jobs + ops)
+        return scores, state.remaining.shape[1] * self.embed.out_features
 
     def tokens(self, instance: Instance, state: State) -> Tensor:
         """The transformed operations that remain [R, n, width]."""
@@ -124,8 +126,8 @@ class JobShop(TokenPolicy):
 
 def hidden(grid: Grid) -> Tensor:
     """Bias [lines, 1, 1, size] that hides the places without a token."""
-    bias = torch.full((grid.lines * grid.size,), HIDDEN, device=grid.place.device)
-    return bias.index_fill(0, grid.place, 0.0).view(grid.lines, 1, 1, grid.size)
+    bias = torch.full((grid.token.numel(),), HIDDEN, device=grid.place.device)
+    return bias.index_fill(0, grid.place, 0.0).view(len(grid.token), 1, 1, -1)
 
 
 def neighbourhoods(instance: Instance, state: State, heads: int) -> list[tuple[Tensor, Grid | None]]:
@@ -138,12 +140,13 @@ def neighbourhoods(instance: Instance, state: State, heads: int) -> list[tuple[T
     job, index = state.remaining // ops, state.remaining % ops
     machine = instance.machines.flatten(1).gather(1, state.remaining)
     slope = 2.0 ** (-8.0 / heads * torch.arange(1, heads + 1, device=job.device))
-    if state.remaining.shape[1] ** 2 <= DENSE * jobs * ops * (jobs + ops):
+    few = state.remaining.shape[1] ** 2 <= DENSE * jobs * ops * (jobs + ops)
+    if few and not fused.applies(job.device):
         apart = [torch.where(group[:, :, None] == group[:, None, :], 0.0, HIDDEN)[:, None] for group in (job, machine)]
         return [(apart[0] + slope[:, None, None] * index[:, None, None, :], None), (apart[1], None)]
     row = torch.arange(rows, device=job.device)[:, None] * (jobs * ops)
-    lines = Grid((row + state.remaining).flatten(), rows * jobs, ops)
-    columns = Grid((row + machine * jobs + job).flatten(), rows * ops, jobs)
+    lines = Grid.of((row + state.remaining).flatten(), rows * jobs, ops)
+    columns = Grid.of((row + machine * jobs + job).flatten(), rows * ops, jobs)
     later = slope[:, None, None] * torch.arange(ops, device=job.device)
     return [(hidden(lines) + later, lines), (hidden(columns), columns)]
 

@@ -16,7 +16,7 @@ class TokenPolicy(nn.Module):
         tokens(context, state) -> [R, n, width]             what the transformer makes of the state
         logits(context, state, x) -> [R, A]                 of its tokens x
         further_loss(context, state, x, rest) -> []         what else the expert's `rest` [R, n] of the solution teaches
-        scores_per_row(context, state) -> int               attention scores of a row, which take the most memory
+        row_size(context, state) -> (int, int)              attention scores of a layer, and numbers of all tokens
 
     Arguments, by the name of the weight:
         weight: of the further loss; 0 leaves it out
@@ -34,7 +34,7 @@ class TokenPolicy(nn.Module):
 
     def forward(self, context: Any, state: Any) -> Tensor:
         """Logits [R, A]."""
-        return in_parts(self._whole, context, state, self.scores_per_row(context, state))
+        return in_parts(self._whole, context, state, *self.row_size(context, state))
 
     def imitate(self, context: Any, state: Any, rest: Tensor) -> tuple[Tensor, Tensor]:
         """The logits, and the weighted further loss."""

@@ -12,6 +12,7 @@ from gumbeldore.contracts import policy_contract
 from models.bq_cvrp import BQ
 from problems.cvrp import CVRP, State
 from problems.cvrp_types import Instance
+from tests.networks import attend_by
 from tests.test_cvrp import random_solutions
 
 PROBLEM = CVRP(10, [15, 30])
@@ -276,8 +277,12 @@ def test_neighbour_loss_can_be_learnt():
 # ---- options
 
 
-@pytest.mark.parametrize("budget", [1, 1000])
-def test_large_batches_in_parts_give_the_same_logits(monkeypatch, budget):
+@pytest.mark.parametrize(
+    ("way", "budget", "parts"), [("grid", 1, 50), ("grid", 1000, 13), ("fused", 1000, 13), ("fused", 1, 50)]
+)
+def test_large_batches_in_parts_give_the_same_logits(way, budget, parts, monkeypatch):
+    """Halved until they fit: 2 heads of 9^2 scores, or 9 tokens of 16 numbers, are 4 rows of the budget of 1,000."""
+    attend_by(way, monkeypatch)
     policy = bq(own_frame=True)
     instance, actions = random_solutions(PROBLEM, 50)
     state = PROBLEM.replay(instance, actions[:, :3])
@@ -285,9 +290,9 @@ def test_large_batches_in_parts_give_the_same_logits(monkeypatch, budget):
     calls = []
     inner = policy.tokens
     monkeypatch.setattr(policy, "tokens", lambda *args: calls.append(len(args[1].origin)) or inner(*args))
-    monkeypatch.setattr("models.blocks.ATTENTION_BUDGET", budget)
+    monkeypatch.setattr(f"models.blocks.{'NUMBERS' if way == 'fused' else 'SCORES'}_AT_ONCE", budget)
     assert same(legal_logits(policy, instance, state), whole)
-    assert sum(calls) == 50 and len(calls) == (50 if budget == 1 else 9)  # 2 heads of 9^2 scores: 6 rows at once
+    assert sum(calls) == 50 and len(calls) == parts
 
 
 IMPOSSIBLE = [({"width": 10, "heads": 4}, "width=10 and heads=4"), ({"neighbour_loss": -1.0}, "at least 0, got -1.0")]

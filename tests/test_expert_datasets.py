@@ -15,11 +15,11 @@ import torch
 
 from configs import command
 from gumbeldore.dataset import PseudoExperts
+from gumbeldore.files import cache_folder
 from problems import tsp_types
 from problems.solvers import Solver
 from problems.solvers import __main__ as program
 from problems.solvers import backends as registry
-from problems.solvers.cache import default_folder
 from problems.solvers.generated import as_benchmark
 from problems.tsp import TSP
 
@@ -61,10 +61,12 @@ def test_experts_can_be_learnt_from(tmp_path):
 
     again = experts(*words, cwd=tmp_path)
     assert again.returncode == 2 and again.stderr == "error: out=data.npz exists already; choose another\n"
-    kept = sorted(default_folder().glob("*/*.npz"))
+    kept = sorted(cache_folder("solvers").glob("*/*.npz"))
     assert len(kept) == 6
     elsewhere = experts(*words[:-1], "out=other.npz", cwd=tmp_path)
-    assert elsewhere.returncode == 0 and sorted(default_folder().glob("*/*.npz")) == kept  # nothing is solved anew
+    assert (
+        elsewhere.returncode == 0 and sorted(cache_folder("solvers").glob("*/*.npz")) == kept
+    )  # nothing is solved anew
     with np.load(tmp_path / "data.npz") as first, np.load(tmp_path / "other.npz") as second:
         assert all((first[name] == second[name]).all() for name in ("instance.coords", "actions", "costs"))
 

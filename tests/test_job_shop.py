@@ -15,6 +15,7 @@ from models.job_shop import HIDDEN, JobShop
 from models.lookahead import lookahead as looked_ahead
 from problems.jssp import JSSP, State
 from problems.jssp_types import Instance, random_instances
+from tests.networks import WAYS, attend_by
 
 SIZES = [(4, 3), (3, 5), (2, 2), (1, 4), (5, 1)]
 
@@ -303,11 +304,11 @@ def slow_logits(policy, instance, state, row):
     return {job: policy.head(token).item() for job, token in following.items()}
 
 
-@pytest.mark.parametrize("dense", [0, 1e9])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("options", [{}, {"lookahead": True, "heads": 4, "width": 24}])
 @pytest.mark.parametrize(("jobs", "ops"), [(4, 3), (3, 5), (1, 4), (5, 1)])
-def test_forward_equals_plain_loops(jobs, ops, options, dense, monkeypatch):
-    monkeypatch.setattr("models.job_shop.DENSE", dense)
+def test_forward_equals_plain_loops(jobs, ops, options, way, monkeypatch):
+    attend_by(way, monkeypatch)
     policy = job_shop(**options)
     for step in sorted({0, 1, jobs * ops // 2, jobs * ops - 3, jobs * ops - 2} & {*steps(jobs, ops)}):
         instance, state, _ = played(2, jobs, ops, step, seed=step)
@@ -320,24 +321,25 @@ def test_forward_equals_plain_loops(jobs, ops, options, dense, monkeypatch):
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize(("jobs", "ops"), [*SIZES, (6, 6)])
-def test_grid_and_full_attention_are_the_same(jobs, ops, options, monkeypatch):
+def test_all_ways_of_attention_are_the_same(jobs, ops, options, monkeypatch):
     """For every number of operations left, logits and loss, from none scheduled to two left."""
     policy = job_shop(**options)
     for step in steps(jobs, ops):
         instance, state, rest = played(16, jobs, ops, step, seed=step)
         found = []
-        for dense in (0, 1e9):
-            monkeypatch.setattr("models.job_shop.DENSE", dense)
+        for way in WAYS:
+            attend_by(way, monkeypatch)
             _, loss = policy.imitate(instance, state, rest)
             found.append((logits_of(policy, instance, state), loss))
-        assert torch.allclose(found[0][0], found[1][0], atol=1e-5)
-        assert torch.allclose(found[0][1], found[1][1], atol=1e-5)
+        for logits, loss in found[1:]:
+            assert torch.allclose(found[0][0], logits, atol=1e-5)
+            assert torch.allclose(found[0][1], loss, atol=1e-5)
 
 
-@pytest.mark.parametrize("dense", [0, 1e9])
-def test_hidden_keys_leave_no_trace(dense, monkeypatch):
+@pytest.mark.parametrize("way", WAYS)
+def test_hidden_keys_leave_no_trace(way, monkeypatch):
     """Finite logits, loss and gradients where jobs are finished, down to two operations; HIDDEN is never seen."""
-    monkeypatch.setattr("models.job_shop.DENSE", dense)
+    attend_by(way, monkeypatch)
     assert math.isfinite(HIDDEN)
     for jobs, ops in (*SIZES, (6, 2)):
         policy = job_shop(order_loss=1.0)
@@ -355,9 +357,9 @@ def test_hidden_keys_leave_no_trace(dense, monkeypatch):
 
 
 @pytest.mark.parametrize("options", OPTIONS[:2])
-@pytest.mark.parametrize("dense", [0, 1e9])
-def test_numbers_of_jobs_do_not_matter(options, dense, monkeypatch):
-    monkeypatch.setattr("models.job_shop.DENSE", dense)
+@pytest.mark.parametrize("way", WAYS)
+def test_numbers_of_jobs_do_not_matter(options, way, monkeypatch):
+    attend_by(way, monkeypatch)
     policy, renamed = job_shop(**options), torch.tensor([2, 0, 4, 1, 3])  # old job -> new one
     for step in steps(5, 4):
         instance, state, _ = played(8, 5, 4, step, seed=step)
@@ -376,9 +378,9 @@ def decisions(state):
 
 
 @pytest.mark.parametrize("options", OPTIONS[:2])
-@pytest.mark.parametrize("dense", [0, 1e9])
-def test_numbers_of_machines_do_not_matter(options, dense, monkeypatch):
-    monkeypatch.setattr("models.job_shop.DENSE", dense)
+@pytest.mark.parametrize("way", WAYS)
+def test_numbers_of_machines_do_not_matter(options, way, monkeypatch):
+    attend_by(way, monkeypatch)
     policy, renamed = job_shop(**options), torch.tensor([2, 0, 3, 1])
     for step in steps(5, 4):
         instance, state, _ = played(8, 5, 4, step, seed=step)
@@ -387,10 +389,10 @@ def test_numbers_of_machines_do_not_matter(options, dense, monkeypatch):
         assert torch.allclose(logits_of(policy, other, moved), logits_of(policy, instance, state), atol=1e-5)
 
 
-@pytest.mark.parametrize("dense", [0, 1e9])
-def test_scheduled_operations_do_not_matter_and_others_do(dense, monkeypatch):
+@pytest.mark.parametrize("way", WAYS)
+def test_scheduled_operations_do_not_matter_and_others_do(way, monkeypatch):
     """Looking ahead, scheduled ones count in the instance's lower bound, which is the unit, and in nothing else."""
-    monkeypatch.setattr("models.job_shop.DENSE", dense)
+    attend_by(way, monkeypatch)
     instance, state, _ = played(8, 5, 4, 9)
     scheduled = torch.ones(8, 20, dtype=torch.bool).scatter(1, state.remaining, False).view(8, 5, 4)
     other = instance._replace(times=torch.where(scheduled, 77.0, instance.times))
@@ -417,11 +419,11 @@ def test_scheduled_operations_do_not_matter_and_others_do(dense, monkeypatch):
 # ---- the further loss
 
 
-@pytest.mark.parametrize("dense", [0, 1e9])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("jobs", "ops"), [(4, 3), (3, 5), (5, 1)])
-def test_order_loss_equals_plain_loops(jobs, ops, dense, monkeypatch):
+def test_order_loss_equals_plain_loops(jobs, ops, way, monkeypatch):
     """Of every two open operations of a machine, the one that the expert schedules first should win."""
-    monkeypatch.setattr("models.job_shop.DENSE", dense)
+    attend_by(way, monkeypatch)
     policy = job_shop(order_loss=0.25)
     for step in (0, jobs * ops // 2):
         instance, state, rest = played(4, jobs, ops, step)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from gumbeldore.files import cache_folder
 from problems.solvers import Solver
 from problems.solvers import backends as registry
 from problems.solvers.answer import Options
-from problems.solvers.cache import default_folder, key_of
+from problems.solvers.cache import key_of
 from problems.solvers.generated import as_benchmark
 from problems.solvers.pool import row_of
 from problems.tsp import TSP
@@ -79,7 +80,7 @@ def test_keys_tell_everything_apart_that_decides_the_answer():
 def test_damaged_files_are_written_anew(counted, solver, damage):
     benchmark = random_set(1, 9)
     before = solver.solve("tsp", benchmark)
-    (path,) = default_folder().glob("*/*.npz")
+    (path,) = cache_folder("solvers").glob("*/*.npz")
     content = path.read_bytes()
     with np.load(path) as file:
         arrays = dict(file)
@@ -96,12 +97,12 @@ def test_damaged_files_are_written_anew(counted, solver, damage):
 
 
 def test_where_answers_are_kept(monkeypatch, tmp_path):
-    assert default_folder() == tmp_path / "cache" / "solvers"
+    assert cache_folder("solvers") == tmp_path / "cache" / "solvers"
     monkeypatch.delenv("GUMBELDORE_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert default_folder() == tmp_path / "xdg" / "gumbeldore" / "solvers"
+    assert cache_folder("solvers") == tmp_path / "xdg" / "gumbeldore" / "solvers"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert default_folder() == Path.home() / ".cache" / "gumbeldore" / "solvers"
+    assert cache_folder("solvers") == Path.home() / ".cache" / "gumbeldore" / "solvers"
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="set GUMBELDORE_CACHE to another folder"):
         Solver(1, folder=tmp_path / "file" / "below")

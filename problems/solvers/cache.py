@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,6 @@ from problems.solvers.answer import Answer, Options
 from problems.solvers.backends import Backend
 
 FORMAT = "1"  # counts the changes to what this package asks a solver or keeps of its answer
-
-
-def default_folder() -> Path:
-    """`solvers` in $GUMBELDORE_CACHE, else in `gumbeldore` in the user's cache folder."""
-    if own := os.environ.get("GUMBELDORE_CACHE"):
-        return Path(own) / "solvers"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gumbeldore" / "solvers"
 
 
 def key_of(problem: str, row: Any, backend: Backend, options: Options) -> str:

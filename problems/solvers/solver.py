@@ -10,10 +10,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gumbeldore.files import cache_folder
 from gumbeldore.interfaces import Benchmark
 from problems.solvers.answer import Answer, Options, SolverError
 from problems.solvers.backends import Backend, backend_of
-from problems.solvers.cache import Cache, default_folder, key_of
+from problems.solvers.cache import Cache, key_of
 from problems.solvers.pool import row_of, solve_all
 
 LARGEST_SEED = 2**31 - 1  # CP-SAT's
@@ -57,7 +58,7 @@ class Solver:
             _check_integer("patience", patience, 1)
         self.options = Options(float(time_limit), seed, patience)
         self.workers = workers
-        self.cache = Cache(folder or default_folder())
+        self.cache = Cache(folder or cache_folder("solvers"))
 
     def solve(
         self,
