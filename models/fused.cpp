@@ -139,7 +139,7 @@ INLINE void add_up(const floats *weights, const Rows &rows, int64_t n, floats by
 struct Lines {
     const int64_t *tokens;  // [lines, size]; -1: none
     const float *bias;      // by line, head and place; or null
-    int64_t of_line, of_head, of_place, lines, size, heads;
+    int64_t of_line, of_head, of_place, lines, size, heads, threads;
 };
 
 // A line's tokens, and the numbers of one head after the other; the scratch of a thread.
@@ -228,7 +228,7 @@ struct Line {
 };
 
 extern "C" void forth(const Lines *all, const Number *qkv, Number *out, float *sums) {
-#pragma omp parallel
+#pragma omp parallel num_threads(all->threads)
     {
         Line line{*all};
 #pragma omp for
@@ -241,7 +241,7 @@ extern "C" void forth(const Lines *all, const Number *qkv, Number *out, float *s
 
 extern "C" void back(const Lines *all, const Number *qkv, const Number *out, const float *sums, const Number *gradient,
                      Number *to) {
-#pragma omp parallel
+#pragma omp parallel num_threads(all->threads)
     {
         Line line{*all};
 #pragma omp for

@@ -38,7 +38,7 @@ def applies(device: torch.device) -> bool:
 
 def fits(qkv: Tensor, bias: Tensor | None) -> bool:
     """Whether `attention` knows the format of the numbers, and all queries have the same bias."""
-    return qkv.dtype in NUMBERS and (bias is None or bias.shape[-2] == 1)
+    return qkv.dtype in NUMBERS and (bias is None or bias.dim() == 1 or bias.shape[-2] == 1)
 
 
 @functools.cache
@@ -125,7 +125,7 @@ class Lines(ctypes.Structure):
     """As in fused.cpp."""
 
     _fields_ = [(name, ctypes.c_void_p) for name in ("tokens", "bias")] + [
-        (name, ctypes.c_int64) for name in ("of_line", "of_head", "of_place", "lines", "size", "heads")
+        (name, ctypes.c_int64) for name in ("of_line", "of_head", "of_place", "lines", "size", "heads", "threads")
     ]
 
 
@@ -133,7 +133,7 @@ def call(name: str, heads: int, bias: Tensor | None, token: Tensor, qkv: Tensor,
     """A function of fused.cpp."""
     function = getattr(library(qkv.dtype, qkv.shape[1] // 3 // heads), name)
     address, strides = (None, (0, 0, 0, 0)) if bias is None else (bias.data_ptr(), bias.stride())
-    lines = Lines(token.data_ptr(), address, *strides[:2], strides[3], *token.shape, heads)
+    lines = Lines(token.data_ptr(), address, *strides[:2], strides[3], *token.shape, heads, torch.get_num_threads())
     function(ctypes.byref(lines), *(ctypes.c_void_p(tensor.data_ptr()) for tensor in (qkv, *others)))
 
 

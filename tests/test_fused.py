@@ -144,7 +144,10 @@ def test_it_is_used_where_it_applies(monkeypatch):
     with torch.no_grad():
         mix(qkv, 2, torch.randn(5, 5), None)  # a bias of its own for every query
         mix(qkv.double(), 2, None, None)
-    assert calls == ["forth", "back"]
+        assert calls == ["forth", "back"]
+        mix(qkv, 2, torch.randn(5), None)
+        mix(qkv, 2, torch.randn(1, 5), None)
+    assert calls == ["forth", "back", "forth", "forth"]
     assert not fused.applies(torch.device("cuda"))
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     assert not fused.applies(torch.device("cpu"))
