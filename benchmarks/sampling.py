@@ -110,11 +110,12 @@ def measure(case: Case, instances: Any, config: SearchConfig, precision: str) ->
 
 
 def summary(
-    case: Case, batches: list[Any], config: SearchConfig, runs: list[Measured], peak: float
+    case: Case, batches: list[Any], config: SearchConfig, precision: str, runs: list[Measured], peak: float
 ) -> dict[str, float]:
     """The figures of a case; operations of the network are counted on its first batch, per evaluation."""
+    policy = InPrecision(case.policy, batches[0][0].device, precision)
     with FlopCounterMode(display=False) as counter:
-        counted = search(case.problem, case.policy, batches[0], config, keys=torch.arange(len(batches[0][0])))
+        counted = search(case.problem, policy, batches[0], config, keys=torch.arange(len(batches[0][0])))
     flops = counter.get_total_flops() / counted.stats.evaluations
 
     def median(figure: Callable[[Measured], float]) -> float:
@@ -169,7 +170,7 @@ def main(cases, checkpoints, untrained, rows, beam, rounds, threads, repeats, de
         print(f"matrix peak, {kind}: {between} GFLOPS")
     print(f"{rows} beam rows together; medians of {repeats}, interleaved")
     peak = {kind: statistics.median(measured) for kind, measured in peaks.items()}
-    table = {s[0].name: summary(*s, each, peak[precision]) for s, each in zip(searches, runs, strict=True)}
+    table = {s[0].name: summary(*s, precision, each, peak[precision]) for s, each in zip(searches, runs, strict=True)}
     print(f"{'':26}{'solutions/s':>12}{'forward':>9}{'beam':>7}{'trie':>7}{'states':>7}{'GFLOPS':>8}{'of peak':>8}"
           f"{'KiB/inst.':>10}{'evals/sol.':>11}{'saved':>7}")  # fmt: skip
     for name, row in table.items():

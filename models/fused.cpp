@@ -16,7 +16,7 @@ typedef NUMBER Number;
 constexpr int D = SIZE;
 constexpr int LANES = 16;  // the compiler maps them to the vectors of the machine
 constexpr int PARTS = (D + LANES - 1) / LANES, LAST = D - (PARTS - 1) * LANES;  // vectors of a row, lanes of the last
-constexpr float SCALE = 1 / __builtin_sqrtf(D);
+const float SCALE = 1 / __builtin_sqrtf(D);
 
 typedef float floats __attribute__((vector_size(4 * LANES)));
 typedef int32_t integers __attribute__((vector_size(4 * LANES)));

@@ -72,7 +72,8 @@ def library(number: torch.dtype, head_size: int) -> ctypes.CDLL:
         target = Path(folder) / path.name
         result = subprocess.run([*command, "-o", target, SOURCE], capture_output=True, text=True)
         if result.returncode:
-            reason = (result.stderr.strip().splitlines() or [f"exit status {result.returncode}"])[0]
+            said = [line for line in result.stderr.splitlines() if "error" in line] or result.stderr.split("\n")
+            reason = said[0].strip() or f"exit status {result.returncode}"
             raise RuntimeError(f"{compiler} cannot compile {SOURCE.name} ({reason})")
         loaded = ctypes.CDLL(str(target))
         with contextlib.suppress(OSError):

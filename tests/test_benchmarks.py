@@ -41,6 +41,12 @@ def test_sampling(tmp_path):
     assert "tsp20 untrained" in benchmark("compare", f"old={out}", f"new={out}")
 
 
+def test_attention():
+    printed = benchmark("attention", "shapes=2x5x2x8,3x4x1x16", "threads=1", "repeats=2").splitlines()
+    assert printed[2].split()[0] == "2x5x2x8" and printed[3].split()[0] == "3x4x1x16"
+    assert all(float(word.rstrip("x")) > 0 for line in printed[2:] for word in line.split()[1:])
+
+
 def test_training(tmp_path):
     out = tmp_path / "training.json"
     benchmark("training", "problems=tsp,jssp", "batches=2", "repeats=1", "threads=1", f"out={out}")
