@@ -1,8 +1,8 @@
 """Attention in one piece on CPUs, forwards and backwards, compiled from fused.cpp at its first use.
 
 In separate torch operations, scores, softmax and the copies that put heads in order go through memory again and again,
-which costs more than the matrix products themselves; in one piece attention takes a third of the time, and is exact
-to float32 where those round scores to bf16 (measured; see docs/log.md).
+which costs more than the matrix products themselves. In one piece, as on GPUs [Dao et al. 2022], attention takes a
+third of the time forwards (measured; see docs/log.md), and scores and softmax are in float32 where those round to bf16.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def compiles() -> bool:
 
 @functools.cache
 def library(number: torch.dtype, head_size: int) -> ctypes.CDLL:
-    """The compiled fused.cpp, kept in the user's cache folder; RuntimeError if it cannot be compiled."""
+    """The compiled fused.cpp, kept in the user's cache folder; RuntimeError if there cannot be one."""
     compiler = shutil.which(os.environ.get("CXX", "c++"))
     if compiler is None:
         raise RuntimeError(f"no C++ compiler {os.environ.get('CXX', 'c++')!r} to compile {SOURCE.name} with")
     command = [compiler, *OPTIONS, f"-DNUMBER={NUMBERS[number]}", f"-DSIZE={head_size}"]
     version = hashlib.sha256(f"{command} {processor()}".encode() + SOURCE.read_bytes()).hexdigest()[:16]
     path = cache_folder("kernels") / f"attention-{version}.so"
-    if path.exists():
+    with contextlib.suppress(OSError):  # not there, or damaged
         return ctypes.CDLL(str(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,10 @@ def library(number: torch.dtype, head_size: int) -> ctypes.CDLL:
             said = [line for line in result.stderr.splitlines() if "error" in line] or result.stderr.split("\n")
             reason = said[0].strip() or f"exit status {result.returncode}"
             raise RuntimeError(f"{compiler} cannot compile {SOURCE.name} ({reason})")
-        loaded = ctypes.CDLL(str(target))
+        try:
+            loaded = ctypes.CDLL(str(target))
+        except OSError as error:
+            raise RuntimeError(f"the compiled {SOURCE.name} cannot be loaded ({error})") from None
         with contextlib.suppress(OSError):
             os.replace(target, path)
         return loaded

@@ -183,23 +183,30 @@ def trains(**env):
 
 
 def test_without_a_compiler_attention_works_and_says_so_once(tmp_path):
-    broken = tmp_path / "compiler"
-    broken.write_text("#!/bin/sh\necho this machine is unknown >&2\nexit 3\n")
-    broken.chmod(0o755)
+    broken, lying = tmp_path / "broken", tmp_path / "lying"
+    broken.write_text("#!/bin/sh\necho fused.cpp: a note >&2\necho error: what machine is this >&2\nexit 3\n")
+    lying.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho nothing > "$2"\n')
+    for each in (broken, lying):
+        each.chmod(0o755)
     for compiler, reason in [
         ("no-such-compiler", "no C++ compiler 'no-such-compiler' to compile fused.cpp with"),
-        (str(broken), f"{broken} cannot compile fused.cpp (this machine is unknown)"),
+        (str(broken), f"{broken} cannot compile fused.cpp (error: what machine is this)"),
+        (str(lying), "the compiled fused.cpp cannot be loaded ("),
     ]:
         said = trains(CXX=compiler, GUMBELDORE_CACHE=str(tmp_path / "cache"))
         assert said.startswith("False") and said.count("attention takes") == 1 and reason in said
 
 
-def test_what_is_compiled_is_kept_and_a_folder_that_cannot_be_is_no_obstacle(tmp_path):
+def test_what_is_compiled_is_kept_and_neither_damage_nor_a_folder_that_cannot_be_is_an_obstacle(tmp_path):
     folder = tmp_path / "cache" / "kernels"
     assert trains(GUMBELDORE_CACHE=str(tmp_path / "cache")) == "True []\n"
     kept = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     assert len(kept) == 2 and all(path.suffix == ".so" for path in kept)  # heads of 16, for asking, and of 8
     assert trains(GUMBELDORE_CACHE=str(tmp_path / "cache")) == "True []\n"
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == kept
+    damaged = min(folder.iterdir())
+    damaged.write_text("not a library")
+    assert trains(GUMBELDORE_CACHE=str(tmp_path / "cache")) == "True []\n"
+    assert damaged.stat().st_size > 1000  # compiled again
     (tmp_path / "file").touch()
     assert trains(GUMBELDORE_CACHE=str(tmp_path / "file")) == "True []\n"
