@@ -18,8 +18,8 @@ NUMBERS_AT_ONCE = 2**20  # of all tokens; where attention is fused, more do not 
 def attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None) -> Tensor:
     """Softmax attention over [R, heads, n, d]; `bias`, which expands to [R, heads, n, n], is added to the scores.
 
-    On CPUs explicit matrix products beat the fused kernel 1.3 to 4 times on the short sequences of this field
-    (measured; see docs/log.md), and only they train fast in bf16.
+    On CPUs, where `fused` does not apply, explicit matrix products beat torch's fused kernel 1.3 to 4 times on the
+    short sequences of this field (measured; see docs/log.md), and only they train fast in bf16.
     """
     if query.is_cuda:
         return F.scaled_dot_product_attention(query, key, value, None if bias is None else bias.to(query.dtype))
@@ -112,13 +112,9 @@ def in_parts(network: Callable[[Any, Any], Tensor], context: Any, state: Any, sc
     `scores` and `numbers` are those of a row: of attention in each layer, and of its tokens together. The batch is
     halved until it fits, so that of whatever size it is, the parts have few sizes.
     """
+    size, limit = (numbers, NUMBERS_AT_ONCE) if fused.applies(state[0].device) else (scores, SCORES_AT_ONCE)
     rows = part = state[0].shape[0]
-    fused_here = fused.applies(state[0].device)
-    while (
-        not torch.is_grad_enabled()
-        and part > 1
-        and (part * numbers > NUMBERS_AT_ONCE if fused_here else part * scores > SCORES_AT_ONCE)
-    ):
+    while part > 1 and part * size > limit and not torch.is_grad_enabled():
         part = -(-part // 2)
     if part == rows:
         return network(context, state)

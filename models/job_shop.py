@@ -14,7 +14,7 @@ from problems.jssp import State
 from problems.jssp_types import Instance
 
 UNIT = 100.0  # times are divided by it [GD, eq. 33]
-DENSE = 2  # full attention costs less up to this many times the scores of the grid (measured; see docs/log.md)
+DENSE = 2  # by torch, full attention costs less up to this many times the scores of the grid (see docs/log.md)
 HIDDEN = -1e9  # a score that no softmax sees; finite, since all operations of a job may be hidden
 
 
@@ -134,7 +134,8 @@ def neighbourhoods(instance: Instance, state: State, heads: int) -> list[tuple[T
     """Bias and grid of attention within jobs and within machines, for the operations that remain.
 
     On a grid of one line per job (or machine) that is J * M * (J + M) scores in all. Where few operations remain, the
-    scores of all pairs, with those apart hidden, are as many and need no grid: the result is the same.
+    scores of all pairs, with those apart hidden, are as many, and torch needs no copies to a grid: the result is the
+    same.
     """
     rows, jobs, ops = instance.times.shape
     job, index = state.remaining // ops, state.remaining % ops
