@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import statistics
 import sys
-import time
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from benchmarks.machine import CPU
+from benchmarks.machine import CPU, seconds_at
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.precision import dtype_of, resolve_precision
 from models import fused
@@ -28,14 +27,14 @@ DEFAULTS = {
 }
 
 
-def seconds(function: Callable[[], Tensor]) -> tuple[float, Tensor]:
-    start = time.perf_counter()
-    result = function()
-    return time.perf_counter() - start, result
+def seconds(function: Callable[[], object]) -> float:
+    start = seconds_at(CPU)
+    function()
+    return seconds_at(CPU) - start
 
 
 def measure(qkv: Tensor, heads: int, repeats: int) -> dict[str, list[float]]:
-    """Medians of seconds, by torch and in one piece, of each way."""
+    """Medians of seconds forwards and backwards, by torch and in one piece."""
     ways = {"torch": lambda device: False, "one piece": fused.applies}
     times: dict[str, list[list[float]]] = {way: [[], []] for way in ways}
     for _ in range(repeats):
@@ -43,10 +42,10 @@ def measure(qkv: Tensor, heads: int, repeats: int) -> dict[str, list[float]]:
             original, fused.applies = fused.applies, applies
             try:
                 with torch.no_grad():
-                    forth, _ = seconds(lambda: mix(qkv, heads, None, None))
+                    forth = seconds(lambda: mix(qkv, heads, None, None))
                 given = qkv.clone().requires_grad_()
                 out = mix(given, heads, None, None)
-                back, _ = seconds(lambda: torch.autograd.grad(out, given, torch.ones_like(out)))  # noqa: B023
+                back = seconds(lambda: torch.autograd.grad(out, given, torch.ones_like(out)))  # noqa: B023
             finally:
                 fused.applies = original
             times[way][0].append(forth)

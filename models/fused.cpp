@@ -227,27 +227,23 @@ struct Line {
     }
 };
 
-extern "C" void forth(const Lines *all, const Number *qkv, Number *out, float *sums) {
-#pragma omp parallel num_threads(all->threads)
+template <typename Work> void each_head(const Lines &all, Work work) {
+#pragma omp parallel num_threads(all.threads)
     {
-        Line line{*all};
+        Line line{all};
 #pragma omp for
-        for (int64_t l = 0; l < all->lines; l++) {
+        for (int64_t l = 0; l < all.lines; l++) {
             line.find(l);
-            for (int64_t head = 0; head < all->heads; head++) line.forth(head, qkv, out, sums);
+            for (int64_t head = 0; head < all.heads; head++) work(line, head);
         }
     }
 }
 
+extern "C" void forth(const Lines *all, const Number *qkv, Number *out, float *sums) {
+    each_head(*all, [=](Line &line, int64_t head) { line.forth(head, qkv, out, sums); });
+}
+
 extern "C" void back(const Lines *all, const Number *qkv, const Number *out, const float *sums, const Number *gradient,
                      Number *to) {
-#pragma omp parallel num_threads(all->threads)
-    {
-        Line line{*all};
-#pragma omp for
-        for (int64_t l = 0; l < all->lines; l++) {
-            line.find(l);
-            for (int64_t head = 0; head < all->heads; head++) line.back(head, qkv, out, sums, gradient, to);
-        }
-    }
+    each_head(*all, [=](Line &line, int64_t head) { line.back(head, qkv, out, sums, gradient, to); });
 }
