@@ -16,8 +16,8 @@ from torch import Tensor
 from benchmarks.machine import CPU, seconds_at
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.precision import dtype_of, resolve_precision
-from models import fused
-from models.blocks import mix
+from models.blocks import Product, mix
+from models.kernels import compiler
 
 DEFAULTS = {
     "shapes": "128x102x8x16,128x52x12x16,1024x22x12x16,6000x6x8x8,1280x10x8x8,128x22x4x16",
@@ -35,19 +35,19 @@ def seconds(function: Callable[[], object]) -> float:
 
 def measure(qkv: Tensor, heads: int, repeats: int) -> dict[str, list[float]]:
     """Medians of seconds forwards and backwards, by torch and in one piece."""
-    ways = {"torch": lambda device: False, "one piece": fused.applies}
+    ways = {"torch": lambda device: False, "one piece": compiler.applies}
     times: dict[str, list[list[float]]] = {way: [[], []] for way in ways}
     for _ in range(repeats):
         for way, applies in ways.items():
-            original, fused.applies = fused.applies, applies
+            original, compiler.applies = compiler.applies, applies
             try:
                 with torch.no_grad():
-                    forth = seconds(lambda: mix(qkv, heads, None, None))
+                    forth = seconds(lambda: mix(Product(qkv, None), heads, None, None))
                 given = qkv.clone().requires_grad_()
-                out = mix(given, heads, None, None)
+                out = mix(Product(given, None), heads, None, None)
                 back = seconds(lambda: torch.autograd.grad(out, given, torch.ones_like(out)))  # noqa: B023
             finally:
-                fused.applies = original
+                compiler.applies = original
             times[way][0].append(forth)
             times[way][1].append(back)
     return {way: [statistics.median(each) for each in both] for way, both in times.items()}
@@ -57,7 +57,7 @@ def main(shapes, threads, repeats, precision) -> None:
     keep_freed_memory()
     torch.set_num_threads(threads)
     precision = resolve_precision(precision, CPU)
-    if not fused.applies(CPU):
+    if not compiler.applies(CPU):
         sys.exit("error: attention in one piece needs a C++ compiler")
     print(f"{threads} threads, {precision}, medians of {repeats}")
     print(f"{'':20}{'forwards: torch':>16}{'one piece':>11}{'':8}{'backwards: torch':>18}{'one piece':>11}")

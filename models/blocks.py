@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models import fused
+from models.kernels import attention as fused
+from models.kernels import compiler, pointwise
 
 SCORES_AT_ONCE = 2**27  # attention scores held at once while sampling, where they are held at all
 NUMBERS_AT_ONCE = 2**20  # of all tokens; where attention is fused, more do not fit the cache (see docs/log.md)
@@ -53,20 +54,14 @@ class Grid(NamedTuple):
         return cls(place, token.index_copy_(0, place, torch.arange(len(place), device=place.device)).view(lines, size))
 
 
-def mix(qkv: Tensor, heads: int, bias: Tensor | None, grid: Grid | None) -> Tensor:
-    """Attention: queries, keys and values [R, n, 3 * width] of all heads to [R, n, width]."""
-    rows, count, _ = qkv.shape
-    if fused.applies(qkv.device) and fused.fits(qkv, bias):
-        token = torch.arange(rows * count).view(rows, count) if grid is None else grid.token
-        return fused.attention(qkv.flatten(0, 1), heads, bias, token).view(rows, count, -1)
-    if grid is not None:
-        empty = qkv.new_zeros(grid.token.numel(), qkv.shape[-1])
-        qkv = empty.index_copy_(0, grid.place, qkv.flatten(0, 1)).view(*grid.token.shape, -1)
-    query, key, value = qkv.view(*qkv.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
-    mixed = attention(query, key, value, bias).transpose(1, 2).flatten(2)
-    if grid is not None:
-        mixed = mixed.flatten(0, 1).index_select(0, grid.place).view(rows, count, -1)
-    return mixed
+class Product(NamedTuple):
+    """What a linear map makes. Where it leaves a bias, whoever reads it adds that, which saves a pass over memory."""
+
+    numbers: Tensor
+    bias: Tensor | None
+
+    def whole(self) -> Tensor:
+        return self.numbers if self.bias is None else self.numbers + self.bias.to(self.numbers.dtype)
 
 
 class Linears(nn.Module):
@@ -80,6 +75,52 @@ class Linears(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight.flatten(0, 1), self.bias)
+
+
+def product(linear: nn.Linear | Linears, x: Tensor) -> Product:
+    weight, bias = linear.weight.flatten(0, -2), linear.bias
+    if compiler.in_one_pass(x.device) and weight.dtype == torch.float32:
+        return Product(F.linear(x, weight), bias)
+    return Product(F.linear(x, weight, bias), None)
+
+
+def mix(qkv: Product, heads: int, bias: Tensor | None, grid: Grid | None) -> Tensor:
+    """Attention: queries, keys and values [R, n, 3 * width] of all heads to [R, n, width]."""
+    rows, count, _ = qkv.numbers.shape
+    if compiler.applies(qkv.numbers.device) and fused.fits(qkv.numbers, bias):
+        token = torch.arange(rows * count).view(rows, count) if grid is None else grid.token
+        return fused.attention(qkv.numbers.flatten(0, 1), qkv.bias, heads, bias, token).view(rows, count, -1)
+    together = qkv.whole()
+    if grid is not None:
+        empty = together.new_zeros(grid.token.numel(), together.shape[-1])
+        together = empty.index_copy_(0, grid.place, together.flatten(0, 1)).view(*grid.token.shape, -1)
+    query, key, value = together.view(*together.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
+    mixed = attention(query, key, value, bias).transpose(1, 2).flatten(2)
+    if grid is not None:
+        mixed = mixed.flatten(0, 1).index_select(0, grid.place).view(rows, count, -1)
+    return mixed
+
+
+def gelu(x: Product) -> Tensor:
+    """GELU, as exact as the format of the numbers."""
+    return F.gelu(x.numbers) if x.bias is None else pointwise.gelu(*x)
+
+
+class Residual(NamedTuple):
+    """The sum over the layers so far, and the same as their linear maps read it, which may be in bf16."""
+
+    total: Tensor
+    rounded: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor) -> Residual:
+        return cls(x, x)
+
+    def plus(self, scale: Tensor, y: Product) -> Residual:
+        """The sum and scale * y; the scale is one number."""
+        if y.bias is None:
+            return Residual.of(self.total + scale * y.numbers)
+        return Residual(*pointwise.add(self.total, scale, *y))
 
 
 class ReZeroLayer(nn.Module):
@@ -96,14 +137,29 @@ class ReZeroLayer(nn.Module):
         self.narrow = nn.Linear(feedforward, width)
         self.scale = nn.Parameter(torch.zeros(()))
 
-    def forward(self, x: Tensor, bias: Tensor | None = None, grid: Grid | None = None) -> Tensor:
+    def forward(self, x: Residual, bias: Tensor | None = None, grid: Grid | None = None) -> Residual:
         """[R, n, width] -> [R, n, width]
 
         Tokens attend to all of their row, or with `grid` to those in their line of it. `bias` expands to the scores,
         [R, heads, n, n] or [lines, heads, size, size].
         """
-        x = x + self.scale * self.out(mix(self.qkv(x), self.heads, bias, grid))
-        return x + self.scale * self.narrow(F.gelu(self.widen(x)))
+        mixed = mix(product(self.qkv, x.rounded), self.heads, bias, grid)
+        x = x.plus(self.scale, product(self.out, mixed))
+        wide = gelu(product(self.widen, x.rounded))
+        return x.plus(self.scale, product(self.narrow, wide))
+
+
+class ReZeroLayers(nn.ModuleList):
+    """Layers one after the other, [R, n, width] -> [R, n, width]; all tokens of a row attend to each other."""
+
+    def __init__(self, layers: int, width: int, heads: int, feedforward: int):
+        super().__init__([ReZeroLayer(width, heads, feedforward) for _ in range(layers)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = Residual.of(x)
+        for layer in self:
+            x = layer(x)
+        return x.total
 
 
 def in_parts(network: Callable[[Any, Any], Tensor], context: Any, state: Any, scores: int, numbers: int) -> Tensor:
@@ -112,7 +168,7 @@ def in_parts(network: Callable[[Any, Any], Tensor], context: Any, state: Any, sc
     `scores` and `numbers` are those of a row: of attention in each layer, and of its tokens together. The batch is
     halved until it fits, so that of whatever size it is, the parts have few sizes.
     """
-    size, limit = (numbers, NUMBERS_AT_ONCE) if fused.applies(state[0].device) else (scores, SCORES_AT_ONCE)
+    size, limit = (numbers, NUMBERS_AT_ONCE) if compiler.applies(state[0].device) else (scores, SCORES_AT_ONCE)
     rows = part = state[0].shape[0]
     while part > 1 and part * size > limit and not torch.is_grad_enabled():
         part = -(-part // 2)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.blocks import ReZeroLayer
+from models.blocks import ReZeroLayers
 from models.frame import in_own_frame
 from models.policy import TokenPolicy
 from problems.tsp import State
@@ -40,7 +40,7 @@ class BQ(TokenPolicy):
         self.embed = nn.Linear(2, width)
         self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
         self.destination = nn.Parameter(torch.randn(width) * width**-0.5)
-        self.layers = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(layers)])
+        self.layers = ReZeroLayers(layers, width, heads, feedforward)
         self.head = nn.Linear(width, 1)
         if successor_loss:
             self.leave, self.enter = nn.Linear(width, width), nn.Linear(width, width)
@@ -58,9 +58,7 @@ class BQ(TokenPolicy):
         with torch.autocast(points.device.type, enabled=False):
             x = self.embed(points)  # float32: bf16 coordinates would blur neighbours
         x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.destination], dim=1)
-        for layer in self.layers:
-            x = layer(x)
-        return x
+        return self.layers(x)
 
     def logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
         """[R, N]; -inf on nodes that are not remaining."""

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from models.blocks import ReZeroLayer
+from models.blocks import ReZeroLayers
 from models.frame import in_own_frame
 from models.policy import TokenPolicy
 from problems.cvrp import State
@@ -40,7 +40,7 @@ class BQ(TokenPolicy):
         self.embed = nn.Linear(15 if own_frame else 4, width)
         self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
         self.depot = nn.Parameter(torch.randn(width) * width**-0.5)
-        self.layers = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(layers)])
+        self.layers = ReZeroLayers(layers, width, heads, feedforward)
         self.head = nn.Linear(width, 2)
         if neighbour_loss:
             self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
@@ -64,9 +64,7 @@ class BQ(TokenPolicy):
         with torch.autocast(points.device.type, enabled=False):  # float32: bf16 would blur neighbours
             x = self.embed(torch.cat(features, dim=2))
         x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.depot], dim=1)
-        for layer in self.layers:
-            x = layer(x)
-        return x
+        return self.layers(x)
 
     def logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
         """[R, 2N]; -inf on customers that are not looked at."""

@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch import nn
 
-from models import fused
+from models.kernels import compiler
 
 WAYS = ("fused", "grid", "dense")  # of attention within jobs and within machines; networks without a grid know two
 
 
 def attend_by(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attention in one piece, or by torch's operations on the grid, or by them over all pairs."""
-    if way == "fused" and not fused.compiles():
+    if way == "fused" and not compiler.compiles():
         pytest.skip("no C++ compiler")
-    monkeypatch.setattr(fused, "applies", lambda device: way == "fused" and device == torch.device("cpu"))
+    monkeypatch.setattr(compiler, "applies", lambda device: way == "fused" and device == torch.device("cpu"))
     monkeypatch.setattr("models.job_shop.DENSE", {"grid": 0, "dense": 1e9}.get(way, 2))
 
 

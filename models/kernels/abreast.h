@@ -1,0 +1,157 @@
+// Sixteen lines side by side, one a lane, for short ones: no lane is left empty by lines of less than sixteen tokens.
+
+#pragma once
+#include <algorithm>
+
+#include "lines.h"
+
+constexpr int BUNDLE = LANES % D ? 1 : LANES / D;  // heads at once, so that their numbers fill a vector
+constexpr int WIDE = BUNDLE * D;
+
+// One row times each of n others, and times of those behind up to a multiple of four; done(j, product) takes them.
+template <typename Done> INLINE void products(const floats *row, const floats *others, int64_t n, Done done) {
+    floats mine[D];
+    memcpy(mine, row, sizeof mine);
+    for (int64_t j = 0; j < n; j += 4) {
+        floats product[4] = {};
+#pragma GCC unroll 16
+        for (int c = 0; c < D; c++)
+#pragma GCC unroll 4
+            for (int k = 0; k < 4; k++) product[k] += mine[c] * others[(j + k) * WIDE + c];
+        for (int k = 0; k < 4; k++) done(j + k, product[k]);
+    }
+}
+
+// The sum of n rows of a head, of which number j counts weights[j * stride] times, times `by`.
+INLINE void add_up(const floats *weights, int64_t stride, const floats *rows, int64_t n, floats by, floats *to) {
+    floats sum[D] = {};
+    for (int64_t j = 0; j < n; j++)
+        for (int c = 0; c < D; c++) sum[c] += weights[j * stride] * rows[j * WIDE + c];
+    for (int c = 0; c < D; c++) to[c] = sum[c] * by;
+}
+
+// [n, WIDE], by place and number; the scratch of a thread.
+struct Abreast {
+    const Lines &all;
+    int64_t n = 0, heads = 0, width = all.heads * D;     // places of the longest line, heads of this bundle
+    int64_t line[LANES] = {};                            // -1: none
+    std::vector<int64_t> token = {}, place = {};         // [n, 16] of each line; -1: none
+    std::vector<floats> query = {}, key = {}, value = {}, change = {}, moved = {};  // [n, WIDE]
+    std::vector<floats> bias = {}, shares = {}, changes = {};                       // [n], [n, n]
+
+    void find(const int64_t *lines, int64_t some) {
+        std::fill(token.begin(), token.end(), -1);
+        token.resize(all.size * LANES, -1), place.resize(all.size * LANES);
+        n = 0;
+        for (int64_t lane = 0; lane < LANES; lane++) {
+            line[lane] = lane < some ? lines[lane] : -1;
+            int64_t count = 0;
+            for (int64_t i = 0; i < all.size && lane < some; i++) {
+                int64_t t = all.token(line[lane], i);
+                if (t >= 0) token[count * LANES + lane] = t, place[count++ * LANES + lane] = i;
+            }
+            n = std::max(n, count);
+        }
+        for (auto each : {&query, &key, &value, &change, &moved}) each->resize(whole(n) * WIDE);
+        bias.resize(whole(n)), shares.resize(n * whole(n)), changes.resize(n * whole(n));
+    }
+
+    void load(const Number *from, int64_t stride, const float *plus, std::vector<floats> &to) {
+        static const Number nothing[LANES] = {};
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t c = 0; c < heads * D; c += LANES) {
+                const int64_t some = std::min<int64_t>(LANES, heads * D - c);
+                floats tile[LANES], added = take(plus + c, some);
+#pragma GCC unroll 16
+                for (int64_t lane = 0; lane < LANES; lane++) {
+                    const int64_t t = token[i * LANES + lane];
+                    const Number *row = t < 0 ? nothing : from + t * stride + c;
+                    tile[lane] = added + (some == LANES ? take(row, All()) : take(row, some));
+                }
+                transpose(tile);
+                memcpy(&to[i * WIDE + c], tile, some * sizeof(floats));
+            }
+        for (int64_t i = n * WIDE; i < whole(n) * WIDE; i++) to[i] = floats{};
+    }
+
+    void store(const std::vector<floats> &from, Number *to, int64_t stride) const {
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t c = 0; c < heads * D; c += LANES) {
+                const int64_t some = std::min<int64_t>(LANES, heads * D - c);
+                floats tile[LANES] = {};
+                memcpy(tile, &from[i * WIDE + c], some * sizeof(floats));
+                transpose(tile);
+#pragma GCC unroll 16
+                for (int64_t lane = 0; lane < LANES; lane++) {
+                    const int64_t t = token[i * LANES + lane];
+                    Number *row = to + t * stride + c;
+                    if (t >= 0) some == LANES ? put(tile[lane], row, All()) : put(tile[lane], row, some);
+                }
+            }
+    }
+
+    void load(int64_t head, const Number *qkv) {
+        heads = std::min<int64_t>(BUNDLE, all.heads - head);
+        int64_t at = head * D;
+        for (auto each : {&query, &key, &value}) {
+            load(qkv + at, 3 * width, all.qkv_added(at), *each);
+            at += width;
+        }
+    }
+
+    void load_bias(int64_t head) {
+        for (int64_t j = 0; j < whole(n); j++)
+            for (int64_t lane = 0; lane < LANES; lane++) {
+                bool there = j < n && token[j * LANES + lane] >= 0;
+                lanes(&bias[j])[lane] = there ? all.added(line[lane], head, place[j * LANES + lane]) : NOTHING;
+            }
+    }
+
+    // The shares of all keys for a query, so far not divided by their sum, which is returned.
+    floats share(const floats *query, int of, floats *shares) const {
+        const floats *bias = this->bias.data();
+        products(query, &key[of * D], n, [=](int64_t j, floats product) { shares[j] = product * UNIT + bias[j]; });
+        floats most = fold(n, floats{} + NOTHING, [=](int64_t j) { return shares[j]; }, larger);
+        return fold(n, floats{}, [=](int64_t j) { return shares[j] = power_of_two(shares[j] - most); }, plus);
+    }
+
+    void forth(int64_t head, const Number *qkv, Number *out) {
+        load(head, qkv);
+        for (int of = 0; of < heads; of++) {
+            load_bias(head + of);
+            for (int64_t i = 0; i < n; i++) {
+                floats *mine = &query[i * WIDE + of * D];
+                floats sum = share(mine, of, shares.data());
+                add_up(shares.data(), 1, &value[of * D], n, 1 / sum, mine);
+            }
+        }
+        store(query, out + head * D, width);
+    }
+
+    // From change, the gradient of the result, that of queries, keys and values.
+    void back(int64_t head, const Number *qkv, const Number *gradient, Number *to) {
+        static const float none[WIDE + LANES] = {};
+        load(head, qkv);
+        load(gradient + head * D, width, none, change);
+        const int64_t stride = whole(n);
+        for (int of = 0; of < heads; of++) {
+            load_bias(head + of);
+            for (int64_t i = 0; i < n; i++) {
+                const floats *mine = &query[i * WIDE + of * D], *wanted = &change[i * WIDE + of * D];
+                floats *share_of = &shares[i * stride], *change_of = &changes[i * stride];
+                floats part = 1 / share(mine, of, share_of);
+                products(wanted, &value[of * D], n, [=](int64_t j, floats product) { change_of[j] = product; });
+                floats inner = fold(n, floats{}, [=](int64_t j) { return (share_of[j] *= part) * change_of[j]; }, plus);
+                for (int64_t j = 0; j < n; j++) change_of[j] = share_of[j] * (change_of[j] - inner);
+                add_up(change_of, 1, &key[of * D], n, floats{} + SCALE, &moved[i * WIDE + of * D]);
+            }
+            for (int64_t j = 0; j < n; j++) {
+                add_up(&changes[j], stride, &query[of * D], n, floats{} + SCALE, &key[j * WIDE + of * D]);
+                add_up(&shares[j], stride, &change[of * D], n, floats{} + 1, &value[j * WIDE + of * D]);
+            }
+        }
+        store(moved, to + head * D, 3 * width);
+        store(key, to + width + head * D, 3 * width);
+        store(value, to + 2 * width + head * D, 3 * width);
+    }
+};

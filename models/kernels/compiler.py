@@ -1,0 +1,87 @@
+"""Compiles the C++ files of this folder for this machine and keeps the result in the user's cache folder."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import warnings
+from pathlib import Path
+
+import torch
+
+from gumbeldore.files import cache_folder
+
+FOLDER = Path(__file__).parent
+OPTIONS = ["-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"]
+NUMBERS = {torch.float32: "float", torch.bfloat16: "uint16_t"}
+
+
+def applies(device: torch.device) -> bool:
+    """Whether kernels are used there: on a CPU with a C++ compiler, unless torch compiles the network itself."""
+    return device.type == "cpu" and not torch.compiler.is_compiling() and compiles()
+
+
+def in_one_pass(device: torch.device) -> bool:
+    """Whether what is between matrix products is in one pass there: under autocast to bf16, where `applies`."""
+    bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+    return bf16 and applies(device)
+
+
+@functools.cache
+def compiles() -> bool:
+    """Whether there is a compiler that works; a warning says why not."""
+    try:
+        library("pointwise", torch.bfloat16)
+    except RuntimeError as error:
+        warnings.warn(f"{error}; networks take about twice as long without it", stacklevel=2)
+        return False
+    return True
+
+
+@functools.cache
+def library(name: str, number: torch.dtype, *macros: str) -> ctypes.CDLL:
+    """The compiled `name`.cpp for a format of numbers; RuntimeError if there cannot be one."""
+    source = FOLDER / f"{name}.cpp"
+    compiler = shutil.which(os.environ.get("CXX", "c++"))
+    if compiler is None:
+        raise RuntimeError(f"no C++ compiler {os.environ.get('CXX', 'c++')!r} to compile {source.name} with")
+    command = [compiler, *OPTIONS, *(f"-D{macro}" for macro in (f"NUMBER={NUMBERS[number]}", *macros))]
+    text = b"".join(path.read_bytes() for path in [source, *sorted(FOLDER.glob("*.h"))])
+    version = hashlib.sha256(f"{command} {processor()}".encode() + text).hexdigest()[:16]
+    path = cache_folder("kernels") / f"{name}-{version}.so"
+    with contextlib.suppress(OSError):  # not there, or damaged
+        return ctypes.CDLL(str(path))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = tempfile.TemporaryDirectory(dir=path.parent)
+    except OSError:  # a folder that cannot be written: it is compiled at every start
+        scratch = tempfile.TemporaryDirectory()
+    with scratch as folder:
+        target = Path(folder) / path.name
+        result = subprocess.run([*command, "-o", target, source], capture_output=True, text=True)
+        if result.returncode:
+            said = [line for line in result.stderr.splitlines() if "error" in line] or result.stderr.split("\n")
+            reason = said[0].strip() or f"exit status {result.returncode}"
+            raise RuntimeError(f"{compiler} cannot compile {source.name} ({reason})")
+        try:
+            loaded = ctypes.CDLL(str(target))
+        except OSError as error:
+            raise RuntimeError(f"the compiled {source.name} cannot be loaded ({error})") from None
+        with contextlib.suppress(OSError):
+            os.replace(target, path)
+        return loaded
+
+
+def processor() -> str:
+    """What -march=native depends on: another machine that shares the cache folder compiles its own."""
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo") as file:
+            return next((line for line in file if line.startswith(("flags", "Features"))), platform.machine())
+    return platform.machine() + platform.processor()

@@ -1,0 +1,157 @@
+// One line at a time: sixteen queries share a vector, one a lane; for the gradients of keys and values sixteen keys do.
+// Then all sums run over whole vectors.
+
+#pragma once
+#include "lines.h"
+
+constexpr int PARTS = (D + LANES - 1) / LANES, LAST = D - (PARTS - 1) * LANES;  // vectors of a row, lanes of the last
+
+// [n, D], one row for each of a line's tokens, plus a bias, with zeros up to a multiple of the lanes.
+struct Rows {
+    std::vector<floats> numbers;
+
+    void load(const Number *from, int64_t stride, const std::vector<int64_t> &token, const float *plus) {
+        numbers.resize((token.size() + LANES) * PARTS);
+        for (size_t j = 0; j < token.size(); j++) {
+            const Number *row = from + token[j] * stride;
+            floats *vectors = &numbers[j * PARTS];
+            for (int part = 0; part < PARTS; part++) {
+                const int64_t at = part * LANES;
+                if (part < PARTS - 1 || LAST == LANES) vectors[part] = take(row + at, All()) + take(plus + at, All());
+                else read<LAST>(row + at, plus + at, lanes(vectors + part));
+            }
+        }
+        for (size_t j = token.size() * PARTS; j < numbers.size(); j++) numbers[j] = floats{};
+    }
+
+    const float *operator[](int64_t j) const { return lanes(&numbers[j * PARTS]); }
+};
+
+// What sixteen rows, one a lane, give when each is multiplied with each of n others.
+INLINE void products(const Rows &rows, int64_t first, const Rows &others, int64_t n, floats *to) {
+    floats mine[PARTS * LANES];
+    for (int part = 0; part < PARTS; part++) {
+        floats tile[LANES];
+#pragma GCC unroll 16
+        for (int i = 0; i < LANES; i++) tile[i] = rows.numbers[(first + i) * PARTS + part];
+        transpose(tile);
+        memcpy(mine + part * LANES, tile, sizeof tile);
+    }
+    for (int64_t j = 0; j < n; j++) {
+        floats product = {};
+        for (int c = 0; c < D; c++) product += mine[c] * others[j][c];
+        to[j] = product;
+    }
+}
+
+// Sixteen sums of n rows; weights [n], one a lane.
+INLINE void sums(const floats *weights, const Rows &rows, int64_t n, floats *to) {
+    for (int c = 0; c < D; c++) to[c] = floats{};
+    for (int64_t j = 0; j < n; j++)
+        for (int c = 0; c < D; c++) to[c] += weights[j] * rows[j][c];
+}
+
+// Sixteen sums of n rows, times `by`, to the tokens from `first` on; weights [n], one a lane.
+INLINE void add_up(const floats *weights, const Rows &rows, int64_t n, floats by, const std::vector<int64_t> &token,
+                   int64_t first, Number *to, int64_t stride) {
+    floats added[PARTS * LANES];
+    sums(weights, rows, n, added);
+    for (int part = 0; part < PARTS; part++) {
+        floats tile[LANES];
+#pragma GCC unroll 16
+        for (int c = 0; c < LANES; c++) tile[c] = added[part * LANES + c] * by;
+        transpose(tile);
+        for (int64_t i = 0; i < LANES && first + i < n; i++) {
+            Number *row = to + token[first + i] * stride + part * LANES;
+            part < PARTS - 1 ? write<LANES>(lanes(&tile[i]), row) : write<LAST>(lanes(&tile[i]), row);
+        }
+    }
+}
+
+// A line's tokens, and the numbers of one head after the other; the scratch of a thread.
+struct Line {
+    const Lines &all;
+    int64_t line = 0, n = 0, width = all.heads * D;
+    std::vector<int64_t> token = {}, place = {};  // [n] where its tokens are among all, and in the line
+    Rows query = {}, key = {}, value = {}, change = {};
+    std::vector<float> bias = {}, top = {}, part = {}, inner = {};  // [n], see below
+    std::vector<floats> shares = {}, changes = {};                  // [n], of sixteen queries or keys
+
+    void find(int64_t at) {
+        line = at;
+        token.clear(), place.clear();
+        for (int64_t i = 0; i < all.size; i++) {
+            int64_t t = all.token(line, i);
+            if (t >= 0) token.push_back(t), place.push_back(i);
+        }
+        n = token.size();
+        shares.resize(whole(n)), changes.resize(whole(n));
+    }
+
+    void load(int64_t head, const Number *qkv) {
+        Rows *rows[] = {&query, &key, &value};
+        for (int64_t k = 0; k < 3; k++) {
+            const int64_t at = k * width + head * D;
+            rows[k]->load(qkv + at, 3 * width, token, all.qkv_added(at));
+        }
+        bias.assign(n + LANES, NOTHING);
+        for (int64_t j = 0; j < n; j++) bias[j] = all.added(line, head, place[j]);
+    }
+
+    // result, the share of value j in which is 2^(score - top) * part; `kept` [T, heads, 2] holds top and part.
+    void forth(int64_t head, const Number *qkv, Number *out, float *kept) {
+        load(head, qkv);
+        for (int64_t first = 0; first < n; first += LANES) {
+            products(query, first, key, whole(n), shares.data());
+            floats most = fold(
+                n, floats{} + NOTHING, [&](int64_t j) { return shares[j] = shares[j] * UNIT + bias[j]; },
+                larger);
+            floats sum = fold(
+                n, floats{}, [&](int64_t j) { return shares[j] = power_of_two(shares[j] - most); },
+                plus);
+            add_up(shares.data(), value, n, 1 / sum, token, first, out + head * D, width);
+            for (int64_t i = 0; i < LANES && first + i < n; i++) {
+                float *of_query = kept + (token[first + i] * all.heads + head) * 2;
+                of_query[0] = most[i], of_query[1] = 1 / sum[i];
+            }
+        }
+    }
+
+    // From change, the gradient of the result, that of queries, keys and values.
+    void back(int64_t head, const Number *qkv, const Number *out, const float *kept, const Number *gradient, Number *to) {
+        static const float none[D] = {};
+        load(head, qkv);
+        change.load(gradient + head * D, width, token, none);
+        for (auto each : {&top, &part, &inner}) each->assign(n + LANES, 0);
+        for (int64_t i = 0; i < n; i++) {
+            const float *of_query = kept + (token[i] * all.heads + head) * 2;
+            top[i] = of_query[0], part[i] = of_query[1];
+            const int64_t at = token[i] * width + head * D;
+            for (int c = 0; c < D; c++) inner[i] += as_float(out[at + c]) * as_float(gradient[at + c]);
+        }
+        Number *of_queries = to + head * D, *of_keys = of_queries + width, *of_values = of_keys + width;
+        floats one = floats{} + 1;
+        for (int64_t first = 0; first < n; first += LANES) {
+            products(query, first, key, n, shares.data()), products(change, first, value, n, changes.data());
+            for (int64_t j = 0; j < n; j++) differentiate(j, bias[j] * one, here(top, first), here(part, first), here(inner, first));
+            add_up(changes.data(), key, n, SCALE * one, token, first, of_queries, 3 * width);
+
+            products(key, first, query, n, shares.data()), products(value, first, change, n, changes.data());
+            for (int64_t j = 0; j < n; j++) differentiate(j, here(bias, first), top[j] * one, part[j] * one, inner[j] * one);
+            add_up(changes.data(), query, n, SCALE * one, token, first, of_keys, 3 * width);
+            add_up(shares.data(), change, n, one, token, first, of_values, 3 * width);
+        }
+    }
+
+    static floats here(const std::vector<float> &x, int64_t first) {
+        floats y;
+        memcpy(&y, &x[first], sizeof y);
+        return y;
+    }
+
+    // From query * key the share, and from value * change the gradient of the score; inner: result * change.
+    void differentiate(int64_t j, floats bias, floats top, floats part, floats inner) {
+        shares[j] = power_of_two(shares[j] * UNIT + bias - top) * part;
+        changes[j] = shares[j] * (changes[j] - inner);
+    }
+};

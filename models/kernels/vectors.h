@@ -1,0 +1,150 @@
+// Vectors of sixteen float32 numbers, and rows of Number (float, or uint16_t, which is bf16) that are read into them.
+
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
+#define INLINE static inline __attribute__((always_inline))  // else sums would be kept in memory, not in registers
+
+typedef NUMBER Number;
+constexpr int LANES = 16;  // the compiler maps them to the vectors of the machine
+
+typedef float floats __attribute__((vector_size(4 * LANES)));
+typedef int32_t integers __attribute__((vector_size(4 * LANES)));
+
+INLINE float *lanes(floats *x) { return reinterpret_cast<float *>(x); }
+
+INLINE const float *lanes(const floats *x) { return reinterpret_cast<const float *>(x); }
+
+INLINE float as_float(float x) { return x; }
+
+INLINE float as_float(uint16_t x) {
+    uint32_t bits = uint32_t(x) << 16;
+    float y;
+    memcpy(&y, &bits, sizeof y);
+    return y;
+}
+
+INLINE floats vector(const float *x) {
+    floats y;
+    memcpy(&y, x, sizeof y);
+    return y;
+}
+
+INLINE floats vector(const uint16_t *x) {
+#ifdef __AVX512F__
+    integers bits = reinterpret_cast<integers>(_mm512_maskz_cvtepu16_epi32(0xffff, _mm256_loadu_si256((const __m256i *)x)));
+#else
+    typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
+    halves y;
+    memcpy(&y, x, sizeof y);
+    integers bits = __builtin_convertvector(y, integers);
+#endif
+    return reinterpret_cast<floats>(bits << 16);
+}
+
+template <int N, typename T> INLINE void read(const T *__restrict from, const float *__restrict plus, float *__restrict to) {
+    for (int i = 0; i < N; i++) to[i] = as_float(from[i]) + plus[i];
+}
+
+template <int N> INLINE void write(const float *__restrict from, float *__restrict to) { memcpy(to, from, N * sizeof *to); }
+
+template <int N> INLINE void write(const float *__restrict from, uint16_t *__restrict to) {
+#ifdef __AVX512BF16__
+    if constexpr (N == LANES) {
+        __m256bh rounded = _mm512_cvtneps_pbh(_mm512_loadu_ps(from));
+        memcpy(to, &rounded, sizeof rounded);
+        return;
+    }
+#endif
+    for (int i = 0; i < N; i++) {  // to the nearest, ties to even
+        uint32_t bits;
+        memcpy(&bits, &from[i], sizeof bits);
+        bool number = (bits & 0x7fffffff) <= 0x7f800000;
+        to[i] = number ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : 0x7fc0;
+    }
+}
+
+typedef std::integral_constant<int64_t, LANES> All;  // numbers of a vector
+
+template <typename T> INLINE floats take(const T *x, All) { return vector(x); }
+
+template <typename T> INLINE floats take(const T *x, int64_t n) {  // n numbers, with zeros behind
+    T y[LANES] = {};
+    memcpy(y, x, n * sizeof(T));
+    return vector(y);
+}
+
+template <typename T> INLINE void put(floats x, T *to, All) { write<LANES>(lanes(&x), to); }
+
+template <typename T> INLINE void put(floats x, T *to, int64_t n) {
+    T y[LANES];
+    write<LANES>(lanes(&x), y);
+    memcpy(to, y, n * sizeof(T));
+}
+
+INLINE floats larger(floats x, floats y) {  // y, if x is not a number
+#ifdef __AVX512F__
+    return _mm512_max_ps(x, y);
+#else
+    return x > y ? x : y;
+#endif
+}
+
+INLINE floats smaller(floats x, floats y) {  // y, if x is not a number
+#ifdef __AVX512F__
+    return _mm512_min_ps(x, y);
+#else
+    return x < y ? x : y;
+#endif
+}
+
+#ifdef __AVX512DQ__
+INLINE floats fraction(floats x) { return _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+
+INLINE floats times_power_of_two(floats x, floats whole) { return _mm512_scalef_ps(x, whole); }
+#else
+INLINE floats fraction(floats x) { return x - ((x + 12582912.0f) - 12582912.0f); }  // 1.5 * 2^23: its unit is 1
+
+INLINE floats times_power_of_two(floats x, floats whole) {  // adds to the exponent, down to the smallest one
+    whole = whole < -126.0f ? floats{} - 126.0f : whole;
+    integers bits = __builtin_convertvector(whole, integers) << 23;
+    return reinterpret_cast<floats>(reinterpret_cast<integers>(x) + bits);
+}
+#endif
+
+// 2^x for x < 127, to 2e-7 of it; below -126 at most 1e-38.
+INLINE floats power_of_two(floats x) {
+    floats r = fraction(x);
+    floats series =  // the closest to 2^r of degree five in |r| <= 1/2
+        1.00000012f +
+        r * (0.693146944f + r * (0.240221202f + r * (0.0555071309f + r * (0.00967554096f + r * 0.00132764725f))));
+    return times_power_of_two(series, x - r);
+}
+
+template <typename Vector> INLINE Vector picked(Vector a, Vector b, integers from) {  // lanes of the two side by side
+#ifdef __clang__
+    Vector x;
+    for (int i = 0; i < LANES; i++) x[i] = from[i] < LANES ? a[from[i]] : b[from[i] - LANES];
+    return x;
+#else
+    return __builtin_shuffle(a, b, from);
+#endif
+}
+
+// Rows become columns: halves change places, then quarters within them, and so on.
+template <int STEP = LANES / 2, typename Vector> INLINE void transpose(Vector (&x)[LANES]) {
+    constexpr integers lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    constexpr integers low = (lane & STEP) ? lane - STEP + LANES : lane, high = (lane & STEP) ? lane + LANES : lane + STEP;
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++)
+        if (!(i & STEP)) {
+            Vector a = x[i], b = x[i + STEP];
+            x[i] = picked(a, b, low), x[i + STEP] = picked(a, b, high);
+        }
+    if constexpr (STEP > 1) transpose<STEP / 2>(x);
+}
