@@ -6,10 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.blocks import Grid, Residual, ReZeroLayer
+from models.attention import Grid
+from models.blocks import ReZeroLayer
 from models.kernels import compiler
 from models.lookahead import FEATURES, lookahead
 from models.policy import TokenPolicy
+from models.products import Residual
 from problems.jssp import State
 from problems.jssp_types import Instance
 

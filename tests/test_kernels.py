@@ -10,16 +10,19 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from models.blocks import Grid, Product, Residual, ReZeroLayer, gelu, mix, product
+from models.attention import Grid, mix
+from models.blocks import ReZeroLayer
 from models.kernels import attention as fused
 from models.kernels import compiler, pointwise
+from models.products import Product, Residual, gelu, product
 from tests.networks import attend_by, awake
 
 if not compiler.compiles():
     pytest.skip("no C++ compiler", allow_module_level=True)
 
-# Lines and places: one line at a time, then sixteen side by side.
-SHAPES = [(7, 1), (5, 5), (3, 16), (3, 17), (2, 37), (1, 70), (16, 1), (16, 2), (33, 3), (40, 5), (20, 10), (18, 20)]
+# Lines and places: one line at a time, also on tiles where there are some, then sixteen side by side.
+SHAPES = [(7, 1), (5, 5), (3, 16), (3, 17), (2, 37), (1, 70), (3, 45), (2, 65)]
+SHAPES += [(16, 1), (16, 2), (33, 3), (40, 5), (20, 10), (18, 20)]
 HEADS = [(3, 8), (2, 16), (4, 12), (1, 1), (2, 24), (1, 64)]  # number, size
 
 
@@ -122,11 +125,12 @@ def test_layers_are_the_same_in_one_piece_and_by_torch(precision, monkeypatch):
     """Forwards and backwards, over whole rows and within the lines of a grid."""
     torch.manual_seed(0)
     layer = awake(ReZeroLayer(24, 3, 32))
-    x, change = torch.randn(2, 6, 9, 24)
     place = torch.cat([row * 12 + torch.randperm(12)[:9] for row in range(6)])
     grid, slope = Grid.of(place, 18, 4), torch.randn(3, 1, 4)
     empty = torch.ones(72).index_fill(0, place, 0).view(18, 1, 1, 4) * -1e9
-    for options in ({}, {"bias": torch.randn(6, 1, 1, 9)}, {"bias": empty + slope, "grid": grid}):
+    on_grid = {"bias": empty + slope, "grid": grid}
+    for tokens, options in ((9, {}), (9, {"bias": torch.randn(6, 1, 1, 9)}), (9, on_grid), (50, {})):
+        x, change = torch.randn(2, 6, tokens, 24)
         found = []
         for way in ("fused", "grid"):
             attend_by(way, monkeypatch)
@@ -136,6 +140,23 @@ def test_layers_are_the_same_in_one_piece_and_by_torch(precision, monkeypatch):
         error = 1e-5 if precision == torch.float32 else 5e-2
         for one, other in zip(*found, strict=True):
             assert (one - other).abs().max() <= error * max(1, other.abs().max())
+
+
+def test_long_lines_are_on_tiles_where_the_machine_has_them(monkeypatch):
+    token = torch.arange(120).view(2, 60)
+    qkv, change = torch.randn(120, 96).bfloat16().requires_grad_(), torch.randn(120, 32).bfloat16()
+    found = []
+    for flags in (compiler.processor(), ""):
+        monkeypatch.setattr(fused, "processor", lambda: flags)  # noqa: B023
+        fused.kernel.cache_clear()
+        out = fused.attention(qkv, None, 2, None, token)
+        found.append((out, *torch.autograd.grad(out, qkv, change)))
+        tiles = fused.kernel(torch.bfloat16, 16, True) is not fused.kernel(torch.bfloat16, 16, False)
+        assert tiles == ("amx_bf16" in flags and torch.cpu._init_amx())
+        assert fused.kernel(torch.float32, 16, True) is fused.kernel(torch.float32, 16, False)
+    fused.kernel.cache_clear()
+    for one, other in zip(*found, strict=True):
+        assert (one - other).abs().max() <= 1.5e-2 * other.abs().max()
 
 
 def test_it_is_used_where_it_applies(monkeypatch):
@@ -250,7 +271,8 @@ import warnings
 import torch
 from models.kernels import attention as fused
 from models.kernels import compiler, pointwise
-from models.blocks import Residual, ReZeroLayer
+from models.blocks import ReZeroLayer
+from models.products import Residual
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     for _ in range(2):

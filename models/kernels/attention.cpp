@@ -26,11 +26,13 @@ template <typename Work> void each_line(const Lines &all, Work work) {
 #pragma omp parallel num_threads(all.threads)
     {
         Line line{all};
+        start();
 #pragma omp for
         for (int64_t l = 0; l < all.lines; l++) {
             line.find(l);
             for (int64_t head = 0; head < all.heads; head++) work(line, head);
         }
+        finish();
     }
 }
 
@@ -61,4 +63,11 @@ extern "C" void back(const Lines *all, const Number *qkv, const Number *out, con
         each_sixteen(*all, [=](Abreast &lines, int64_t head) { lines.back(head, qkv, gradient, to); });
     else
         each_line(*all, [=](Line &line, int64_t head) { line.back(head, qkv, out, kept, gradient, to); });
+}
+
+// Whether the system lets it run.
+extern "C" bool ready() {
+    bool yes = start();
+    if (yes) finish();
+    return yes;
 }

@@ -7,15 +7,19 @@ third of the time forwards (measured; see docs/log.md), and scores and softmax a
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import functools
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
-from models.kernels.compiler import NUMBERS, library
+from models.kernels.compiler import NUMBERS, library, processor
 from models.kernels.pointwise import over_rows
+
+LONG = 40  # places of a line from which on tiles are faster (measured; see docs/log.md)
 
 
 def fits(qkv: Tensor, bias: Tensor | None) -> bool:
@@ -70,11 +74,23 @@ class Lines(ctypes.Structure):
     ]
 
 
+@functools.cache
+def kernel(number: torch.dtype, head_size: int, long: bool) -> ctypes.CDLL:
+    """The compiled attention.cpp; for long lines of bf16 with products on tiles, where the machine has them."""
+    if long and number == torch.bfloat16 and "amx_bf16" in processor():
+        with contextlib.suppress(RuntimeError):  # a compiler that does not know them
+            tiles = library("attention", number, f"SIZE={head_size}", "TILES")
+            tiles.ready.restype = ctypes.c_bool
+            if tiles.ready():  # the system may forbid them
+                return tiles
+    return library("attention", number, f"SIZE={head_size}")
+
+
 def call(
     name: str, heads: int, qkv_bias: Tensor | None, bias: Tensor | None, token: Tensor, qkv: Tensor, *others: Tensor
 ) -> None:
     """A function of attention.cpp."""
-    function = getattr(library("attention", qkv.dtype, f"SIZE={qkv.shape[1] // 3 // heads}"), name)
+    function = getattr(kernel(qkv.dtype, qkv.shape[1] // 3 // heads, token.shape[1] >= LONG), name)
     addresses = (None if tensor is None else tensor.data_ptr() for tensor in (token, qkv_bias, bias))
     strides = (0, 0, 0, 0) if bias is None else bias.stride()
     lines = Lines(*addresses, *strides[:2], strides[3], *token.shape, heads, torch.get_num_threads())

@@ -2,57 +2,15 @@
 // Then all sums run over whole vectors.
 
 #pragma once
-#include "lines.h"
 
-constexpr int PARTS = (D + LANES - 1) / LANES, LAST = D - (PARTS - 1) * LANES;  // vectors of a row, lanes of the last
+#ifdef TILES
+#include "tiles.h"
+#else
+#include "rows.h"
+#endif
 
-// [n, D], one row for each of a line's tokens, plus a bias, with zeros up to a multiple of the lanes.
-struct Rows {
-    std::vector<floats> numbers;
-
-    void load(const Number *from, int64_t stride, const std::vector<int64_t> &token, const float *plus) {
-        numbers.resize((token.size() + LANES) * PARTS);
-        for (size_t j = 0; j < token.size(); j++) {
-            const Number *row = from + token[j] * stride;
-            floats *vectors = &numbers[j * PARTS];
-            for (int part = 0; part < PARTS; part++) {
-                const int64_t at = part * LANES;
-                if (part < PARTS - 1 || LAST == LANES) vectors[part] = take(row + at, All()) + take(plus + at, All());
-                else read<LAST>(row + at, plus + at, lanes(vectors + part));
-            }
-        }
-        for (size_t j = token.size() * PARTS; j < numbers.size(); j++) numbers[j] = floats{};
-    }
-
-    const float *operator[](int64_t j) const { return lanes(&numbers[j * PARTS]); }
-};
-
-// What sixteen rows, one a lane, give when each is multiplied with each of n others.
-INLINE void products(const Rows &rows, int64_t first, const Rows &others, int64_t n, floats *to) {
-    floats mine[PARTS * LANES];
-    for (int part = 0; part < PARTS; part++) {
-        floats tile[LANES];
-#pragma GCC unroll 16
-        for (int i = 0; i < LANES; i++) tile[i] = rows.numbers[(first + i) * PARTS + part];
-        transpose(tile);
-        memcpy(mine + part * LANES, tile, sizeof tile);
-    }
-    for (int64_t j = 0; j < n; j++) {
-        floats product = {};
-        for (int c = 0; c < D; c++) product += mine[c] * others[j][c];
-        to[j] = product;
-    }
-}
-
-// Sixteen sums of n rows; weights [n], one a lane.
-INLINE void sums(const floats *weights, const Rows &rows, int64_t n, floats *to) {
-    for (int c = 0; c < D; c++) to[c] = floats{};
-    for (int64_t j = 0; j < n; j++)
-        for (int c = 0; c < D; c++) to[c] += weights[j] * rows[j][c];
-}
-
-// Sixteen sums of n rows, times `by`, to the tokens from `first` on; weights [n], one a lane.
-INLINE void add_up(const floats *weights, const Rows &rows, int64_t n, floats by, const std::vector<int64_t> &token,
+// Sixteen sums of n rows, times `by`, to the tokens from `first` on; weights [n], one a lane, which may be used up.
+INLINE void add_up(floats *weights, const Rows &rows, int64_t n, floats by, const std::vector<int64_t> &token,
                    int64_t first, Number *to, int64_t stride) {
     floats added[PARTS * LANES];
     sums(weights, rows, n, added);
@@ -85,7 +43,7 @@ struct Line {
             if (t >= 0) token.push_back(t), place.push_back(i);
         }
         n = token.size();
-        shares.resize(whole(n)), changes.resize(whole(n));
+        shares.resize(n + 2 * LANES), changes.resize(n + 2 * LANES);  // whole tiles
     }
 
     void load(int64_t head, const Number *qkv) {
@@ -101,6 +59,7 @@ struct Line {
     // result, the share of value j in which is 2^(score - top) * part; `kept` [T, heads, 2] holds top and part.
     void forth(int64_t head, const Number *qkv, Number *out, float *kept) {
         load(head, qkv);
+        value.turn();
         for (int64_t first = 0; first < n; first += LANES) {
             products(query, first, key, whole(n), shares.data());
             floats most = fold(
@@ -122,6 +81,7 @@ struct Line {
         static const float none[D] = {};
         load(head, qkv);
         change.load(gradient + head * D, width, token, none);
+        query.turn(), key.turn(), change.turn();
         for (auto each : {&top, &part, &inner}) each->assign(n + LANES, 0);
         for (int64_t i = 0; i < n; i++) {
             const float *of_query = kept + (token[i] * all.heads + head) * 2;

@@ -138,8 +138,8 @@ template <typename Vector> INLINE Vector picked(Vector a, Vector b, integers fro
 
 // Rows become columns: halves change places, then quarters within them, and so on.
 template <int STEP = LANES / 2, typename Vector> INLINE void transpose(Vector (&x)[LANES]) {
-    constexpr integers lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    constexpr integers low = (lane & STEP) ? lane - STEP + LANES : lane, high = (lane & STEP) ? lane + LANES : lane + STEP;
+    const integers lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const integers low = (lane & STEP) ? lane - STEP + LANES : lane, high = (lane & STEP) ? lane + LANES : lane + STEP;
 #pragma GCC unroll 16
     for (int i = 0; i < LANES; i++)
         if (!(i & STEP)) {

@@ -1,0 +1,68 @@
+"""Softmax attention of tokens within their rows, or within lines of a grid."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from models.kernels import attention as fused
+from models.kernels import compiler
+from models.products import Product
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Softmax attention over [R, heads, n, d]; `bias`, which expands to [R, heads, n, n], is added to the scores.
+
+    On CPUs without a compiler explicit matrix products beat torch's fused kernel 1.3 to 4 times on the
+    short sequences of this field (measured; see docs/log.md), and only they train fast in bf16.
+    """
+    if query.is_cuda:
+        return F.scaled_dot_product_attention(query, key, value, None if bias is None else bias.to(query.dtype))
+    scores = query @ (key * key.shape[-1] ** -0.5).transpose(-1, -2)
+    if bias is not None:
+        scores = scores + bias
+    return _softmax(scores).to(value.dtype) @ value
+
+
+def _softmax(scores: Tensor) -> Tensor:
+    """Softmax over the last dimension.
+
+    Where that is shorter than the 16 lanes of AVX-512, torch's own does not use them and takes about 8 times as long;
+    over the first dimension of a transposed copy it does (measured; see docs/log.md).
+    """
+    keys = scores.shape[-1]
+    if keys >= 16:
+        return scores.softmax(dim=-1)
+    return scores.reshape(-1, keys).t().contiguous().softmax(dim=0).t().reshape(scores.shape)
+
+
+class Grid(NamedTuple):
+    """Where the tokens of all rows lie on lines within which they attend; places without a token hold zeros."""
+
+    place: Tensor  # [R * n] int64 in 0..lines*size-1, line by line
+    token: Tensor  # [lines, size] int64, the other way round; -1: none
+
+    @classmethod
+    def of(cls, place: Tensor, lines: int, size: int) -> Grid:
+        token = torch.full((lines * size,), -1, device=place.device)
+        return cls(place, token.index_copy_(0, place, torch.arange(len(place), device=place.device)).view(lines, size))
+
+
+def mix(qkv: Product, heads: int, bias: Tensor | None, grid: Grid | None) -> Tensor:
+    """Attention: queries, keys and values [R, n, 3 * width] of all heads to [R, n, width]."""
+    rows, count, _ = qkv.numbers.shape
+    if compiler.applies(qkv.numbers.device) and fused.fits(qkv.numbers, bias):
+        token = torch.arange(rows * count).view(rows, count) if grid is None else grid.token
+        return fused.attention(qkv.numbers.flatten(0, 1), qkv.bias, heads, bias, token).view(rows, count, -1)
+    together = qkv.whole()
+    if grid is not None:
+        empty = together.new_zeros(grid.token.numel(), together.shape[-1])
+        together = empty.index_copy_(0, grid.place, together.flatten(0, 1)).view(*grid.token.shape, -1)
+    query, key, value = together.view(*together.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
+    mixed = attention(query, key, value, bias).transpose(1, 2).flatten(2)
+    if grid is not None:
+        mixed = mixed.flatten(0, 1).index_select(0, grid.place).view(rows, count, -1)
+    return mixed
