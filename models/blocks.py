@@ -13,7 +13,7 @@ from models.kernels import compiler
 from models.products import Linears, Residual, gelu, product
 
 SCORES_AT_ONCE = 2**27  # attention scores held at once while sampling, where they are held at all
-NUMBERS_AT_ONCE = 5 * 2**18  # of all tokens; where attention is in one piece, more do not fit the cache (see docs/log.md)
+NUMBERS_AT_ONCE = 5 * 2**18  # of all tokens; where attention is in one piece, more do not fit the cache (docs/log.md)
 
 
 class ReZeroLayer(nn.Module):
