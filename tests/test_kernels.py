@@ -102,6 +102,23 @@ def test_large_scores_do_not_overflow_and_what_is_not_a_number_stays_in_its_line
         assert torch.equal(damaged[[*range(5), *range(10, 20)]], found[[*range(5), *range(10, 20)]])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("lines", "size"), [(2, 7), (20, 7), (2, 45)])
+@pytest.mark.parametrize("hidden", [-1e9, torch.finfo(torch.float32).min, -torch.inf])
+def test_hidden_keys_count_nothing(hidden, lines, size, dtype):
+    token = torch.arange(lines * size).view(lines, size)
+    qkv = torch.randn(lines * size, 48).to(dtype)
+    bias = torch.zeros(size).index_fill(0, torch.tensor([1, 4]), hidden)
+    seen = [place for place in range(size) if place not in (1, 4)]
+    given = qkv.clone().requires_grad_()
+    found = fused.attention(given, None, 2, bias, token)
+    (gradient,) = torch.autograd.grad(found[token[:, seen].flatten()].sum(), given)
+    kept = qkv[token[:, seen].flatten()]
+    wanted = fused.attention(kept, None, 2, None, torch.arange(len(kept)).view(lines, -1))
+    assert torch.allclose(found[token[:, seen].flatten()].float(), wanted.float(), atol=2e-2, rtol=0)
+    assert gradient.isfinite().all() and (gradient[token[:, [1, 4]].flatten()].abs() < 1e-30).all()
+
+
 def test_any_layout_and_any_number_of_threads_give_the_same():
     torch.manual_seed(0)
     token = scattered(40, 11)

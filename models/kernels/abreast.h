@@ -52,8 +52,8 @@ struct Abreast {
             }
             n = std::max(n, count);
         }
-        for (auto each : {&query, &key, &value, &change, &moved}) each->resize(whole(n) * WIDE);
-        bias.resize(whole(n)), shares.resize(n * whole(n)), changes.resize(n * whole(n));
+        for (auto each : {&query, &key, &value}) each->resize(whole(n) * WIDE);
+        bias.resize(whole(n)), shares.resize(whole(n));
     }
 
     void load(const Number *from, int64_t stride, const float *plus, std::vector<floats> &to) {
@@ -132,8 +132,9 @@ struct Abreast {
     void back(int64_t head, const Number *qkv, const Number *gradient, Number *to) {
         static const float none[WIDE + LANES] = {};
         load(head, qkv);
-        load(gradient + head * D, width, none, change);
         const int64_t stride = whole(n);
+        change.resize(stride * WIDE), moved.resize(n * WIDE), shares.resize(n * stride), changes.resize(n * stride);
+        load(gradient + head * D, width, none, change);
         for (int of = 0; of < heads; of++) {
             load_bias(head + of);
             for (int64_t i = 0; i < n; i++) {

@@ -2,7 +2,8 @@
 
 In separate torch operations, scores, softmax and the copies that put heads in order go through memory again and again,
 which costs more than the matrix products themselves. In one piece, as on GPUs [Dao et al. 2022], attention takes a
-third of the time forwards (measured; see docs/log.md), and scores and softmax are in float32 where those round to bf16.
+third of the time forwards (measured; see docs/log.md), and scores and softmax are in float32 where those round to bf16
+(on AMX tiles, shares are rounded before they mix the values).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
-from models.kernels.compiler import NUMBERS, library, processor
+from models.kernels.compiler import NUMBERS, library, processor, register
 from models.kernels.pointwise import over_rows
 
 LONG = 40  # places of a line from which on tiles are faster (measured; see docs/log.md)
@@ -123,11 +124,7 @@ def attend_back(
     return result
 
 
-# As operators of torch, so that its profiler and its counter of operations see them.
-OPERATORS = torch.library.Library("gumbeldore", "FRAGMENT")
-for function in (attend, attend_back):
-    OPERATORS.define(function.__name__ + torch.library.infer_schema(function, mutates_args=()))
-    OPERATORS.impl(function.__name__, function, "CPU")
+register(attend, attend_back)
 
 
 @register_flop_formula(torch.ops.gumbeldore.attend)

@@ -6,11 +6,13 @@
 #include "vectors.h"
 
 constexpr int D = SIZE;
+constexpr int PARTS = (D + LANES - 1) / LANES, LAST = D - (PARTS - 1) * LANES;  // vectors of a row, lanes of the last
 
 const float SCALE = 1 / __builtin_sqrtf(D);
 const float OF_TWO = 1.44269504f;   // e^x = 2^(x * OF_TWO)
 const float UNIT = SCALE * OF_TWO;  // of scores, from products
 const float NOTHING = -3e38f;       // the score of places without a key
+const float HIDDEN = -1e38f;        // the lowest bias of a key, so that those of -inf or nearly stay apart from NOTHING
 
 // Where the tokens of each line are, and what is added.
 struct Lines {
@@ -22,7 +24,8 @@ struct Lines {
     int64_t token(int64_t line, int64_t place) const { return tokens[line * size + place]; }
 
     float added(int64_t line, int64_t head, int64_t place) const {
-        return bias ? bias[line * of_line + head * of_head + place * of_place] * OF_TWO : 0;
+        float x = bias ? bias[line * of_line + head * of_head + place * of_place] * OF_TWO : 0;
+        return x < HIDDEN ? HIDDEN : x;
     }
 
     const float *qkv_added(int64_t column) const {

@@ -3,8 +3,6 @@
 #pragma once
 #include "lines.h"
 
-constexpr int PARTS = (D + LANES - 1) / LANES, LAST = D - (PARTS - 1) * LANES;  // vectors of a row, lanes of the last
-
 INLINE bool start() { return true; }
 
 INLINE void finish() {}

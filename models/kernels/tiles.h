@@ -9,7 +9,6 @@
 
 #include "lines.h"
 
-constexpr int PARTS = (D + LANES - 1) / LANES, LAST = D - (PARTS - 1) * LANES;  // vectors of a row, lanes of the last
 constexpr int PAIRS = 2 * LANES;                                                // numbers in a row of a tile
 constexpr int TILES_OF_ROW = (D + PAIRS - 1) / PAIRS;
 
