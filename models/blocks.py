@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from models.attention import Grid, mix
 from models.kernels import compiler
+from models.kernels import layer as fused
 from models.products import Linears, Residual, gelu, product
 
 SCORES_AT_ONCE = 2**27  # attention scores held at once while sampling, where they are held at all
@@ -37,6 +38,9 @@ class ReZeroLayer(nn.Module):
         [R, heads, n, n] or [lines, heads, size, size].
         """
         mixed = mix(product(self.qkv, x.rounded), self.heads, bias, grid)
+        maps = self.out, self.widen, self.narrow
+        if fused.applies(mixed.device, *(each.weight for each in maps)):
+            return Residual(*fused.rest(mixed, x.total, self.scale, *maps))
         x = x.plus(self.scale, product(self.out, mixed))
         wide = gelu(product(self.widen, x.rounded))
         return x.plus(self.scale, product(self.narrow, wide))

@@ -64,10 +64,3 @@ extern "C" void back(const Lines *all, const Number *qkv, const Number *out, con
     else
         each_line(*all, [=](Line &line, int64_t head) { line.back(head, qkv, out, kept, gradient, to); });
 }
-
-// Whether the system lets it run.
-extern "C" bool ready() {
-    bool yes = start();
-    if (yes) finish();
-    return yes;
-}

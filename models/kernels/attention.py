@@ -8,7 +8,6 @@ third of the time forwards (measured; see docs/log.md), and scores and softmax a
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 from typing import Any
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
-from models.kernels.compiler import NUMBERS, library, processor, register
+from models.kernels import compiler
 from models.kernels.pointwise import over_rows
 
 LONG = 40  # places of a line from which on tiles are faster (measured; see docs/log.md)
@@ -25,7 +24,7 @@ LONG = 40  # places of a line from which on tiles are faster (measured; see docs
 
 def fits(qkv: Tensor, bias: Tensor | None) -> bool:
     """Whether `attention` knows the format of the numbers, and all queries have the same bias."""
-    return qkv.dtype in NUMBERS and (bias is None or bias.dim() == 1 or bias.shape[-2] == 1)
+    return qkv.dtype in compiler.NUMBERS and (bias is None or bias.dim() == 1 or bias.shape[-2] == 1)
 
 
 def attention(qkv: Tensor, qkv_bias: Tensor | None, heads: int, bias: Tensor | None, token: Tensor) -> Tensor:
@@ -77,14 +76,10 @@ class Lines(ctypes.Structure):
 
 @functools.cache
 def kernel(number: torch.dtype, head_size: int, long: bool) -> ctypes.CDLL:
-    """The compiled attention.cpp; for long lines of bf16 with products on tiles, where the machine has them."""
-    if long and number == torch.bfloat16 and "amx_bf16" in processor():
-        with contextlib.suppress(RuntimeError):  # a compiler that does not know them
-            tiles = library("attention", number, f"SIZE={head_size}", "TILES")
-            tiles.ready.restype = ctypes.c_bool
-            if tiles.ready():  # the system may forbid them
-                return tiles
-    return library("attention", number, f"SIZE={head_size}")
+    """The compiled attention.cpp; for long lines of bf16 with products on tiles, where there are some."""
+    size = f"SIZE={head_size}"
+    tiles = compiler.on_tiles("attention", size, "TILES") if long and number == torch.bfloat16 else None
+    return tiles or compiler.library("attention", number, size)
 
 
 def call(
@@ -124,7 +119,7 @@ def attend_back(
     return result
 
 
-register(attend, attend_back)
+compiler.register(attend, attend_back)
 
 
 @register_flop_formula(torch.ops.gumbeldore.attend)

@@ -82,6 +82,18 @@ def library(name: str, number: torch.dtype, *macros: str) -> ctypes.CDLL:
         return loaded
 
 
+@functools.cache
+def on_tiles(name: str, *macros: str) -> ctypes.CDLL | None:
+    """The compiled `name`.cpp for bf16 on the tiles of AMX (amx.h), where machine, compiler and system have them."""
+    if "amx_bf16" in processor():
+        with contextlib.suppress(RuntimeError):
+            tiles = library(name, torch.bfloat16, *macros)
+            tiles.ready.restype = ctypes.c_bool
+            if tiles.ready():
+                return tiles
+    return None
+
+
 def register(*functions: Callable[..., Any]) -> None:
     """As operators of torch, gumbeldore::<name>, so that its profiler and its counter of operations see them."""
     for function in functions:

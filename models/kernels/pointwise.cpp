@@ -1,7 +1,7 @@
 // GELU, and the residual sum in float32 with its rounding for the next matrix product, on CPUs: each in one pass that also
 // adds the bias of the matrix product before, forwards and backwards; compiled and called by pointwise.py.
 
-#include "vectors.h"
+#include "gelu.h"
 
 struct Size {
     int64_t rows, width, threads;
@@ -19,29 +19,10 @@ template <typename Work> INLINE void for_rows(const Size &size, Work work) {
     for (int64_t row = 0; row < size.rows; row++) work(row, row * size.width);
 }
 
-const float END = 4.6f;  // beyond, the normal distribution is 0 or 1, to 2e-6
-
-// Of the polynomial with these coefficients at x * x, mapped from 0..END^2 to -1..1; times x.
-template <size_t N> INLINE floats odd(floats x, const float (&coefficients)[N]) {
-    floats at = x * x * (2 / END / END) - 1, y = floats{} + coefficients[N - 1];
-    for (int k = int(N) - 2; k >= 0; k--) y = y * at + coefficients[k];
-    return y * x;
-}
-
-// Normal(x) - 1/2, to 2e-5, and to 1e-5 when multiplied with x.
-const float NORMAL[] = {0.153543547f,  -0.0757574514f, 0.0541316085f,   -0.0405855998f,  0.029564701f,
-                        -0.0191555358f, 0.0108712139f, -0.00762455212f, 0.00566916121f, -0.00196235138f};
-// The derivative of x * Normal(x), less 1/2, to 2e-5.
-const float SLOPE[] = {0.155556262f,  -0.08645951f,   0.0822212771f, -0.0888969004f, 0.0953665972f, -0.0962320939f,
-                       0.0730647594f, -0.0363038294f, 0.0316149145f, -0.0366536714f, 0.015431026f};
-
-// x * Normal(x)
 extern "C" void gelu(const Size *size, const Number *x, const float *bias, Number *to) {
     for_rows(*size, [=](int64_t, int64_t at) {
         for_vectors(size->width, [=](int64_t c, auto n) {
-            floats y = take(x + at + c, n) + take(bias + c, n);
-            y = larger(floats{} - END, y);  // not a number stays so
-            put(y * (odd(smaller(floats{} + END, y), NORMAL) + 0.5f), to + at + c, n);
+            put(gelu(take(x + at + c, n) + take(bias + c, n)), to + at + c, n);
         });
     });
 }
@@ -49,9 +30,7 @@ extern "C" void gelu(const Size *size, const Number *x, const float *bias, Numbe
 extern "C" void gelu_back(const Size *size, const Number *change, const Number *x, const float *bias, Number *to) {
     for_rows(*size, [=](int64_t, int64_t at) {
         for_vectors(size->width, [=](int64_t c, auto n) {
-            floats y = take(x + at + c, n) + take(bias + c, n);
-            y = smaller(floats{} + END, larger(floats{} - END, y));
-            put(take(change + at + c, n) * (odd(y, SLOPE) + 0.5f), to + at + c, n);
+            put(take(change + at + c, n) * gelu_slope(take(x + at + c, n) + take(bias + c, n)), to + at + c, n);
         });
     });
 }

@@ -3,7 +3,7 @@
 #pragma once
 #include "lines.h"
 
-INLINE bool start() { return true; }
+INLINE void start() {}
 
 INLINE void finish() {}
 

@@ -2,32 +2,13 @@
 // lanes, in which two numbers side by side share a lane. Sums are in float32, weights are rounded to bf16.
 
 #pragma once
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 
+#include "amx.h"
 #include "lines.h"
 
 constexpr int PAIRS = 2 * LANES;                                                // numbers in a row of a tile
 constexpr int TILES_OF_ROW = (D + PAIRS - 1) / PAIRS;
-
-INLINE void in_memory() { asm volatile("" ::: "memory"); }  // GCC's loads of tiles do not say what they read
-
-// Asks the system for tiles and makes all of them whole; whether it may use them.
-INLINE bool start() {
-    static const bool allowed = !syscall(SYS_arch_prctl, 0x1023, 18);  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-    struct {
-        uint8_t palette = 1, start = 0, unused[14] = {};
-        uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-        uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    } shapes;
-    in_memory();
-    if (allowed) _tile_loadconfig(&shapes);
-    return allowed;
-}
-
-INLINE void finish() { _tile_release(); }
 
 // [n, D], one row for each of a line's tokens, plus a bias, with zeros up to whole tiles; on request also by columns.
 struct Rows {

@@ -103,6 +103,19 @@ INLINE floats smaller(floats x, floats y) {  // y, if x is not a number
 #endif
 }
 
+INLINE floats absolute(floats x) { return reinterpret_cast<floats>(reinterpret_cast<integers>(x) & 0x7fffffff); }
+
+// table[i modulo 32]
+INLINE floats looked_up(const float (&table)[2 * LANES], integers i) {
+#ifdef __AVX512F__
+    return _mm512_permutex2var_ps(_mm512_loadu_ps(table), reinterpret_cast<__m512i>(i), _mm512_loadu_ps(table + LANES));
+#else
+    floats y;
+    for (int lane = 0; lane < LANES; lane++) y[lane] = table[i[lane] & (2 * LANES - 1)];
+    return y;
+#endif
+}
+
 #ifdef __AVX512DQ__
 INLINE floats fraction(floats x) { return _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 

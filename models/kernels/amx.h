@@ -1,0 +1,29 @@
+// Intel's AMX: eight registers of sixteen rows, tiles, each row sixteen lanes, in which two numbers of bf16 side by side share
+// a lane. A product takes one with rows of numbers, one with pairs of rows, and adds to one of float32.
+
+#pragma once
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "vectors.h"
+
+INLINE void in_memory() { asm volatile("" ::: "memory"); }  // GCC's loads of tiles do not say what they read
+
+// Whether the system gives them to this process, which has to ask.
+extern "C" bool ready() {
+    static const bool allowed = !syscall(SYS_arch_prctl, 0x1023, 18);  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    return allowed;
+}
+
+// Makes all of them whole, for this thread.
+INLINE void start() {
+    struct {
+        uint8_t palette = 1, start = 0, unused[14] = {};
+        uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+        uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+    } shapes;
+    in_memory();
+    _tile_loadconfig(&shapes);
+}
+
+INLINE void finish() { _tile_release(); }

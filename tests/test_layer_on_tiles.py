@@ -1,0 +1,133 @@
+"""The products of a layer on AMX tiles: the same as the formulas, whatever the sizes, and only where they apply."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from models.blocks import ReZeroLayer
+from models.kernels import compiler
+from models.kernels import layer as fused
+from models.products import Residual, product
+from tests.networks import awake
+
+TILES = compiler.compiles() and compiler.on_tiles("layer") is not None
+needs_tiles = pytest.mark.skipif(not TILES, reason="no AMX tiles")
+SIZES = [(16, 16), (48, 80), (64, 32), (128, 512)]  # width, feedforward
+
+
+def rounded(x):
+    return x.bfloat16().double()
+
+
+@needs_tiles
+@pytest.mark.parametrize("rows", [(1,), (2, 7), (32,), (3, 11), (130,)])
+@pytest.mark.parametrize(("inputs", "outputs"), [*SIZES, (512, 128), (80, 48)])
+def test_products_equal_the_formula(inputs, outputs, rows):
+    torch.manual_seed(0)
+    x, weight = torch.randn(*rows, inputs).bfloat16(), torch.randn(outputs, inputs) * inputs**-0.5
+    wanted = x.double() @ rounded(weight).t()
+    found = fused.linear(x, weight)
+    assert found.dtype == torch.bfloat16 and found.shape == wanted.shape
+    assert ((found - wanted).abs() <= 2**-8 * wanted.abs() + 1e-5).all()  # of one rounding
+
+
+@needs_tiles
+@pytest.mark.parametrize("rows", [(1,), (2, 7), (32,), (3, 11), (130,)])
+@pytest.mark.parametrize(("width", "feedforward"), SIZES)
+def test_the_rest_of_a_layer_equals_the_formula(width, feedforward, rows):
+    torch.manual_seed(0)
+    mixed, x, scale = torch.randn(*rows, width).bfloat16(), torch.randn(*rows, width), torch.tensor(-0.7)
+    maps = nn.Linear(width, width), nn.Linear(width, feedforward), nn.Linear(feedforward, width)
+    total, low = fused.rest(mixed, x, scale, *maps)
+    out, widen, narrow = (lambda x, of=each: x @ rounded(of.weight).t() + of.bias.double() for each in maps)
+    wanted = x.double() + scale.double() * out(mixed.double())
+    wide = F.gelu(widen(rounded(wanted)))
+    wanted = wanted + scale.double() * narrow(rounded(wide))
+    # Sums that round to another neighbour, and GELU to 3e-5, are less than its half of a bf16 away each.
+    assert total.dtype == torch.float32 and (total - wanted).abs().max() <= 2e-3
+    assert torch.equal(low, total.bfloat16())
+
+
+@needs_tiles
+def test_neither_other_rows_nor_threads_change_a_row():
+    torch.manual_seed(0)
+    layer = awake(ReZeroLayer(48, 4, 96))
+    x, threads = torch.randn(77, 5, 48), torch.get_num_threads()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        try:
+            torch.set_num_threads(1)
+            whole = layer(Residual.of(x))
+            torch.set_num_threads(2)
+            for rows in (slice(0, 77), slice(3, 4), slice(20, 61)):
+                part = layer(Residual.of(x[rows]))
+                assert torch.equal(part.total, whole.total[rows]) and torch.equal(part.rounded, whole.rounded[rows])
+        finally:
+            torch.set_num_threads(threads)
+        x[0, 0, 0] = torch.nan
+        damaged = layer(Residual.of(x)).total
+        assert damaged[0].isnan().any() and torch.equal(damaged[1:], whole.total[1:])
+
+
+@needs_tiles
+@pytest.mark.parametrize("size", [(48, 4, 96), (40, 4, 96), (48, 4, 100)])
+def test_layers_are_the_same_with_and_without_gradients(size, monkeypatch):
+    """The last two sizes are not multiples of a vector: torch's products do them."""
+    torch.manual_seed(0)
+    layer, x, calls = awake(ReZeroLayer(*size)), torch.randn(6, 9, size[0]), []
+    inner = fused.call
+    monkeypatch.setattr(fused, "call", lambda name, *rest: calls.append(name) or inner(name, *rest))
+    found = {}
+    for grad in (True, False):
+        for precision in (torch.bfloat16, torch.float32):
+            with torch.set_grad_enabled(grad), torch.autocast("cpu", precision, enabled=precision != torch.float32):
+                out = layer(Residual.of(x)).total
+                assert out.requires_grad == grad
+            found[grad, precision] = out.detach()
+    assert calls == {(48, 4, 96): ["linear", "rest"], (48, 4, 100): ["linear", "linear"]}.get(size, [])
+    exact = found[True, torch.float32]
+    for grad in (True, False):
+        assert (found[grad, torch.bfloat16] - exact).abs().max() <= 2e-2 * exact.abs().max()
+
+
+@needs_tiles
+def test_operations_are_counted_as_torch_counts_its_own(monkeypatch):
+    layer, x, counts = ReZeroLayer(16, 2, 32), torch.randn(3, 7, 16), []
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        for tiles in (True, False):
+            if not tiles:
+                monkeypatch.setattr(compiler, "on_tiles", lambda *_: None)
+            with FlopCounterMode(display=False) as counter:
+                layer(Residual.of(x))
+            counts.append(counter.get_total_flops())
+    assert counts[0] == counts[1] > 0
+
+
+def test_there_are_tiles_where_machine_and_compiler_have_them(monkeypatch):
+    device, weight = torch.device("cpu"), torch.randn(16, 16)
+    monkeypatch.setattr(compiler, "on_tiles", lambda *_: object())  # as if
+    monkeypatch.setattr(compiler, "applies", lambda device: True)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert fused.applies(device, weight, torch.randn(3, 16, 32))
+        assert not fused.applies(device, weight, torch.randn(16, 24)) and not fused.applies(device, weight.bfloat16())
+        with torch.enable_grad():
+            assert not fused.applies(device, weight)
+        monkeypatch.setattr(compiler, "on_tiles", lambda *_: None)
+        assert not fused.applies(device, weight)
+        assert product(nn.Linear(16, 16), torch.randn(2, 16)).numbers.shape == (2, 16)
+    monkeypatch.undo()
+    with torch.no_grad():
+        assert not fused.applies(device, weight)  # float32
+
+    if compiler.compiles():
+        compiler.on_tiles.cache_clear()
+        assert (compiler.on_tiles("layer") is not None) == (
+            "amx_bf16" in compiler.processor() and torch.cpu._init_amx()
+        )
+        compiler.on_tiles.cache_clear()
+        monkeypatch.setattr(compiler, "processor", lambda: "flags: none")
+        assert compiler.on_tiles("layer") is None
+        compiler.on_tiles.cache_clear()
