@@ -81,6 +81,8 @@ class Policy(Protocol):
         problem: str              the name of the only problem it is for
         seen(instance, state) -> State    the state without what makes no difference to the logits; states alike in it
             are evaluated once
+        any_rows: bool            whether bf16 on a CPU is as fast for new numbers of rows; if not, batches have
+            one of a few sizes
         imitate(context, state, rest [R, T - q]) -> (logits [R, A], loss [])   forward, and a further loss that the
             expert's whole `rest` of the solution teaches, not only its next decision rest[:, 0]
     """

@@ -55,7 +55,7 @@ class InPrecision(nn.Module):
 
     For bf16 on a CPU, torch has oneDNN compile a kernel for every new shape, about 12 ms for all of a network's, and
     a search has other numbers of rows at every step. Repeating the last row up to one of a few sizes costs 8% more
-    rows and saves more than that (measured; see docs/log.md).
+    rows and saves more than that (measured; see docs/log.md). Policies whose `any_rows` is true need no such thing.
     """
 
     def __init__(self, policy: nn.Module, device: torch.device, precision: str):
@@ -63,6 +63,7 @@ class InPrecision(nn.Module):
         self.policy, self.device, self.precision = policy, device, precision
         if hasattr(policy, "seen"):
             self.seen = policy.seen
+        self.pads = precision == "bf16" and device.type == "cpu" and not getattr(policy, "any_rows", False)
 
     def encode(self, instance: Any) -> Any:
         with autocast(self.device, self.precision):
@@ -70,7 +71,7 @@ class InPrecision(nn.Module):
 
     def forward(self, context: Any, state: Any) -> Tensor:
         rows = batch_size(state)
-        if self.precision == "bf16" and self.device.type == "cpu" and few_sizes(rows) > rows:
+        if self.pads and few_sizes(rows) > rows:
             repeated = torch.arange(few_sizes(rows)).clamp_(max=rows - 1)
             context, state = take(context, repeated), take(state, repeated)
         with autocast(self.device, self.precision):

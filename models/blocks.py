@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from models.attention import Grid, mix
 from models.kernels import compiler
 from models.kernels import layer as fused
-from models.products import Linears, Residual, gelu, product
+from models.products import Linears, Product, Residual, gelu, product
 
 SCORES_AT_ONCE = 2**27  # attention scores held at once while sampling, where they are held at all
 NUMBERS_AT_ONCE = 5 * 2**18  # of all tokens; where attention is in one piece, more do not fit the cache (docs/log.md)
@@ -37,13 +37,17 @@ class ReZeroLayer(nn.Module):
         Tokens attend to all of their row, or with `grid` to those in their line of it. `bias` expands to the scores,
         [R, heads, n, n] or [lines, heads, size, size].
         """
+        if fused.applies(x.total.device, *self.weights()):
+            qkv = fused.linear(x.rounded, self.qkv.weight.flatten(0, 1), self.qkv.bias)
+            mixed = mix(Product(qkv, None), self.heads, bias, grid)
+            return Residual(*fused.rest(mixed, x.total, self.scale, self.out, self.widen, self.narrow))
         mixed = mix(product(self.qkv, x.rounded), self.heads, bias, grid)
-        maps = self.out, self.widen, self.narrow
-        if fused.applies(mixed.device, *(each.weight for each in maps)):
-            return Residual(*fused.rest(mixed, x.total, self.scale, *maps))
         x = x.plus(self.scale, product(self.out, mixed))
         wide = gelu(product(self.widen, x.rounded))
         return x.plus(self.scale, product(self.narrow, wide))
+
+    def weights(self) -> list[Tensor]:
+        return [each.weight for each in (self.qkv, self.out, self.widen, self.narrow)]
 
 
 class ReZeroLayers(nn.ModuleList):

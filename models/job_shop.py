@@ -65,7 +65,7 @@ class JobShop(TokenPolicy):
         with torch.autocast(instance.times.device.type, enabled=False):
             x = self.embed(self._features(instance, state))
             if not self.lookahead:
-                x = x + positions(ops, x.shape[-1], x.device)[state.remaining % ops]
+                x += F.embedding(state.remaining % ops, positions(ops, x.shape[-1], x.device))
         along, across = neighbourhoods(instance, state, self.between_jobs.heads)
         x = Residual.of(x)
         for job_wise, machine_wise in zip(self.job_wise, self.machine_wise, strict=True):

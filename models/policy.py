@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from models.blocks import in_parts
+from models.blocks import ReZeroLayer, in_parts
+from models.kernels import layer as fused
 
 
 class TokenPolicy(nn.Module):
@@ -27,6 +28,11 @@ class TokenPolicy(nn.Module):
         ((name, self.further_weight),) = weight.items()
         if self.further_weight < 0:
             raise ValueError(f"{name} must be at least 0, got {self.further_weight}")
+
+    @property
+    def any_rows(self) -> bool:
+        """Whether tiles multiply in all layers; torch's products are compiled for each number of rows."""
+        return all(fused.fits(*layer.weights()) for layer in self.modules() if isinstance(layer, ReZeroLayer))
 
     def encode(self, instance: Any) -> Any:
         """Nothing is worth keeping: embedding a few numbers is cheaper than gathering their embeddings."""

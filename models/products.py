@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.kernels import compiler, pointwise
-from models.kernels import layer as fused
 
 
 class Product(NamedTuple):
@@ -37,8 +36,6 @@ class Linears(nn.Module):
 
 def product(linear: nn.Linear | Linears, x: Tensor) -> Product:
     weight, bias = linear.weight.flatten(0, -2), linear.bias
-    if fused.applies(x.device, weight):
-        return Product(fused.linear(x, weight), bias)
     if compiler.in_one_pass(x.device) and weight.dtype == torch.float32:
         return Product(F.linear(x, weight), bias)
     return Product(F.linear(x, weight, bias), None)

@@ -56,22 +56,44 @@ struct Abreast {
         bias.resize(whole(n)), shares.resize(whole(n));
     }
 
-    void load(const Number *from, int64_t stride, const float *plus, std::vector<floats> &to) {
+    const Number *row(const Number *from, int64_t stride, int64_t i, int64_t lane) const {
         static const Number nothing[LANES] = {};
+        const int64_t t = i < n ? token[i * LANES + lane] : -1;
+        return t < 0 ? nothing : from + t * stride;
+    }
+
+    void load(const Number *from, int64_t stride, const float *plus, std::vector<floats> &to) {
+        if (sizeof(Number) == 2 && heads * D == LANES) return load_pairs(from, stride, plus, to);
         for (int64_t i = 0; i < n; i++)
             for (int64_t c = 0; c < heads * D; c += LANES) {
                 const int64_t some = std::min<int64_t>(LANES, heads * D - c);
                 floats tile[LANES], added = take(plus + c, some);
 #pragma GCC unroll 16
                 for (int64_t lane = 0; lane < LANES; lane++) {
-                    const int64_t t = token[i * LANES + lane];
-                    const Number *row = t < 0 ? nothing : from + t * stride + c;
-                    tile[lane] = added + (some == LANES ? take(row, All()) : take(row, some));
+                    const Number *here = row(from + c, stride, i, lane);
+                    tile[lane] = added + (some == LANES ? take(here, All()) : take(here, some));
                 }
                 transpose(tile);
                 memcpy(&to[i * WIDE + c], tile, some * sizeof(floats));
             }
         for (int64_t i = n * WIDE; i < whole(n) * WIDE; i++) to[i] = floats{};
+    }
+
+    // Rows of sixteen numbers of bf16, two to a vector, of which each lane has two numbers side by side.
+    void load_pairs(const Number *from, int64_t stride, const float *plus, std::vector<floats> &to) {
+        for (int64_t i = 0; i < whole(n); i += 2) {
+            integers tile[LANES];
+#pragma GCC unroll 16
+            for (int64_t lane = 0; lane < LANES; lane++)
+                tile[lane] = after_each_other(row(from, stride, i, lane), row(from, stride, i + 1, lane));
+            transpose(tile);
+#pragma GCC unroll 16
+            for (int64_t k = 0; k < LANES; k++) {
+                floats *const pair = &to[i * WIDE + 2 * k];
+                pair[0] = plus[2 * k % LANES] + reinterpret_cast<floats>(tile[k] << 16);
+                pair[1] = plus[2 * k % LANES + 1] + reinterpret_cast<floats>(tile[k] & int32_t(0xffff0000));
+            }
+        }
     }
 
     void store(const std::vector<floats> &from, Number *to, int64_t stride) const {

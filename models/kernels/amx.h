@@ -27,3 +27,8 @@ INLINE void start() {
 }
 
 INLINE void finish() { _tile_release(); }
+
+// Two vectors after each other in bf16.
+INLINE integers side_by_side(floats low, floats high) {
+    return reinterpret_cast<integers>(_mm512_cvtne2ps_pbh(high, low));
+}

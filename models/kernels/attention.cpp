@@ -9,6 +9,13 @@
 #include "abreast.h"
 #include "line.h"
 
+#ifdef TILES
+#include "long.h"
+typedef Long Forwards;
+#else
+typedef Line Forwards;
+#endif
+
 // Up to here sixteen lines side by side are faster than one (measured; see docs/log.md).
 INLINE bool abreast(const Lines &all) { return all.size * D <= 160 && all.lines >= LANES; }
 
@@ -22,15 +29,15 @@ INLINE std::vector<int64_t> by_length(const Lines &all) {
     return order;
 }
 
-template <typename Work> void each_line(const Lines &all, Work work) {
+template <typename OneLine, typename Work> void each_line(const Lines &all, Work work) {
 #pragma omp parallel num_threads(all.threads)
     {
-        Line line{all};
+        OneLine line(all);
         start();
 #pragma omp for
         for (int64_t l = 0; l < all.lines; l++) {
             line.find(l);
-            for (int64_t head = 0; head < all.heads; head++) work(line, head);
+            for (int64_t head = 0; head < all.heads; head += OneLine::BUNDLE) work(line, head);
         }
         finish();
     }
@@ -54,7 +61,7 @@ extern "C" void forth(const Lines *all, const Number *qkv, Number *out, float *k
     if (abreast(*all))
         each_sixteen(*all, [=](Abreast &lines, int64_t head) { lines.forth(head, qkv, out); });
     else
-        each_line(*all, [=](Line &line, int64_t head) { line.forth(head, qkv, out, kept); });
+        each_line<Forwards>(*all, [=](Forwards &line, int64_t head) { line.forth(head, qkv, out, kept); });
 }
 
 extern "C" void back(const Lines *all, const Number *qkv, const Number *out, const float *kept, const Number *gradient,
@@ -62,5 +69,5 @@ extern "C" void back(const Lines *all, const Number *qkv, const Number *out, con
     if (abreast(*all))
         each_sixteen(*all, [=](Abreast &lines, int64_t head) { lines.back(head, qkv, gradient, to); });
     else
-        each_line(*all, [=](Line &line, int64_t head) { line.back(head, qkv, out, kept, gradient, to); });
+        each_line<Line>(*all, [=](Line &line, int64_t head) { line.back(head, qkv, out, kept, gradient, to); });
 }

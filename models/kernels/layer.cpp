@@ -33,41 +33,46 @@ struct Block {
     }
 };
 
-// The weights of a map in bf16, 32 outputs after the other: of each 32 inputs two tiles, each of sixteen outputs.
+// The weights of a map in bf16, 32 outputs after the other: of each 32 inputs two tiles, each of sixteen outputs. Every thread
+// has its own, since it costs more to fetch them from another's cache than to order them again.
 struct Weights {
-    const Map map;
+    int64_t columns, steps;
+    std::vector<floats> bias;
     std::vector<integers> tiles;
 
-    explicit Weights(const Map *map) : map(*map), tiles(sides(map->outputs) * sides(map->inputs) * SIDE) {}
-
-    void load() {  // by all threads together
-#pragma omp for
+    explicit Weights(const Map &map)
+        : columns(map.outputs), steps(sides(map.inputs)), bias(2 * sides(columns)), tiles(sides(columns) * steps * SIDE) {
+        if (map.bias) memcpy(bias.data(), map.bias, columns * sizeof(float));
         for (int64_t output = 0; output < map.outputs; output += LANES)
-            for (int64_t input = 0; input < map.inputs; input += SIDE) {
-                integers tile[LANES] = {};
-                for (int i = 0; i < LANES; i++)
-                    for (int64_t c = input; c < std::min(input + SIDE, map.inputs); c += LANES)
-                        put(vector(map.weight + (output + i) * map.inputs + c), (Number *)&tile[i] + (c - input), All());
+            for (int64_t step = 0; step < steps; step++) {
+                const float *from = map.weight + output * map.inputs + step * SIDE;
+                const bool whole = (step + 1) * SIDE <= map.inputs;
+                integers tile[LANES];
+#pragma GCC unroll 16
+                for (int i = 0; i < LANES; i++, from += map.inputs)
+                    tile[i] = side_by_side(vector(from), whole ? vector(from + LANES) : floats{});
                 transpose(tile);
-                const int64_t block = output / SIDE * sides(map.inputs) + input / SIDE;
-                memcpy(&tiles[block * SIDE + output % SIDE], tile, sizeof tile);
+                memcpy(&tiles[(output / SIDE * steps + step) * SIDE + output % SIDE], tile, sizeof tile);
             }
     }
 };
 
-// A map of 32 rows without its bias; done(i, c, what makes columns c to c + 15 of row i) is called for 32 columns while the
-// next ones are multiplied, since tiles and vectors are apart in the processor.
+// A map of 32 rows; done(i, c, columns c to c + 15 and the next sixteen of row i) is called while the next are multiplied.
 template <typename Done> INLINE void apply(const Weights &weights, const Block &rows, Done done) {
     floats sums[2][SIDE][2];
-    const int64_t columns = weights.map.outputs, steps = sides(weights.map.inputs);
+    const int64_t columns = weights.columns, steps = weights.steps;
     const integers *weight = weights.tiles.data();
     for (int64_t last = -SIDE; last < columns; last += SIDE) {
         const bool next = last + SIDE < columns;
         floats(&now)[SIDE][2] = sums[last / SIDE & 1], (&before)[SIDE][2] = sums[last / SIDE & 1 ^ 1];
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
+        if (next) {
+            const floats *bias = &weights.bias[(last + SIDE) / LANES];
+            in_memory();
+            _tile_loadd(0, bias, 0);
+            _tile_loadd(1, bias + 1, 0);
+            _tile_loadd(2, bias, 0);
+            _tile_loadd(3, bias + 1, 0);
+        }
         for (int64_t step = 0; step < steps; step++) {
             if (next) {
                 const integers *row = &rows.numbers[step * SIDE];
@@ -82,9 +87,8 @@ template <typename Done> INLINE void apply(const Weights &weights, const Block &
                 _tile_dpbf16ps(3, 5, 7);
                 weight += SIDE;
             }
-            if (last >= 0)
-                for (int64_t i = step * SIDE / steps; i < (step + 1) * SIDE / steps; i++)
-                    for (int64_t k = 0; k < 2 && last + k * LANES < columns; k++) done(i, last + k * LANES, before[i][k]);
+            const int64_t end = last < 0 ? 0 : (step + 1) * SIDE / steps;
+            for (int64_t i = step * SIDE / steps; i < end; i++) done(i, last, before[i][0], before[i][1]);
         }
         if (next) {
             _tile_stored(0, &now[0][0], sizeof *now);
@@ -105,20 +109,21 @@ template <typename Work> INLINE void each_block(int64_t rows, Work work) {
     for (int64_t first = 0; first < rows; first += SIDE) work(first, std::min(SIDE, rows - first));
 }
 
-// x [rows, inputs] times the map's weights.
+// The map of x [rows, inputs].
 extern "C" void linear(const Size *size, const Map *map, const Number *x, Number *to) {
     const int64_t inputs = map->inputs, outputs = map->outputs;
-    Weights weights(map);
 #pragma omp parallel num_threads(size->threads)
     {
         start();
-        weights.load();
+        Weights weights(*map);
         Block mine(inputs);
         each_block(size->rows, [&](int64_t first, int64_t rows) {
             Number *here = to + first * outputs;
             mine.load(x + first * inputs, inputs, rows);
-            apply(weights, mine, [=](int64_t i, int64_t c, floats sum) {
-                if (i < rows) put(sum, here + i * outputs + c, All());
+            apply(weights, mine, [=](int64_t i, int64_t c, floats left, floats right) {
+                if (i >= rows) return;
+                put(left, here + i * outputs + c, All());
+                if (c + LANES < outputs) put(right, here + i * outputs + c + LANES, All());
             });
         });
         finish();
@@ -129,33 +134,42 @@ extern "C" void linear(const Size *size, const Map *map, const Number *x, Number
 extern "C" void rest(const Size *size, const Map *out, const Map *widen, const Map *narrow, const Number *mixed,
                      const float *x, const float *scale, float *total, Number *rounded) {
     const int64_t width = out->outputs;
-    const float by = *scale, *out_bias = out->bias, *widen_bias = widen->bias, *narrow_bias = narrow->bias;
-    Weights outs(out), widens(widen), narrows(narrow);
+    const float by = *scale;
 #pragma omp parallel num_threads(size->threads)
     {
         start();
-        outs.load(), widens.load(), narrows.load();
+        Weights outs(*out), widens(*widen), narrows(*narrow);
         Block mixture(width), sum(width), wide(widen->outputs);
-        Block *const to_sum = &sum, *const to_wide = &wide;  // what is called for vectors keeps values, not references
+        const Parabolas table = GELU;
+        integers *const to_sum = sum.numbers.data(), *const to_wide = wide.numbers.data();
         each_block(size->rows, [&](int64_t first, int64_t rows) {
             const float *old = x + first * width;
             float *here = total + first * width;
             Number *low = rounded + first * width;
             mixture.load(mixed + first * width, width, rows);
-            apply(outs, mixture, [=](int64_t i, int64_t c, floats more) {
+            apply(outs, mixture, [=](int64_t i, int64_t c, floats left, floats right) {
                 if (i >= rows) return;
                 const int64_t at = i * width + c;
-                floats y = vector(old + at) + by * (more + vector(out_bias + c));
-                put(y, here + at, All()), put(y, to_sum->at(i, c), All());
+                left = vector(old + at) + by * left;
+                put(left, here + at, All());
+                if (c + LANES < width) {
+                    right = vector(old + at + LANES) + by * right;
+                    put(right, here + at + LANES, All());
+                }
+                to_sum[c + i] = side_by_side(left, right);
             });
-            apply(widens, sum, [=](int64_t i, int64_t c, floats x) {
-                put(gelu(x + vector(widen_bias + c)), to_wide->at(i, c), All());
+            apply(widens, sum, [=](int64_t i, int64_t c, floats left, floats right) {
+                to_wide[c + i] = side_by_side(gelu(table, left), gelu(table, right));
             });
-            apply(narrows, wide, [=](int64_t i, int64_t c, floats more) {
+            apply(narrows, wide, [=](int64_t i, int64_t c, floats left, floats right) {
                 if (i >= rows) return;
                 const int64_t at = i * width + c;
-                floats y = vector(here + at) + by * (more + vector(narrow_bias + c));
-                put(y, here + at, All()), put(y, low + at, All());
+                left = vector(here + at) + by * left;
+                put(left, here + at, All()), put(left, low + at, All());
+                if (c + LANES < width) {
+                    right = vector(here + at + LANES) + by * right;
+                    put(right, here + at + LANES, All()), put(right, low + at + LANES, All());
+                }
             });
         });
         finish();

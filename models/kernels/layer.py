@@ -18,18 +18,24 @@ from models.kernels import compiler
 MULTIPLE = 16  # of it are the numbers of inputs and outputs
 
 
+def fits(*weights: Tensor) -> bool:
+    """Whether products with these weights [..., outputs, inputs] can be on tiles here."""
+    for weight in weights:
+        inputs = weight.shape[-1]
+        if weight.dtype != torch.float32 or inputs % MULTIPLE or weight.numel() // inputs % MULTIPLE:
+            return False
+    return compiler.on_tiles("layer") is not None
+
+
 def applies(device: torch.device, *weights: Tensor) -> bool:
-    """Whether products with these weights [..., outputs, inputs] can be computed here: no gradient is asked for."""
-    if torch.is_grad_enabled() or not compiler.in_one_pass(device):
-        return False
-    sizes = [size for weight in weights for size in (weight.shape[-1], weight.shape[:-1].numel())]
-    known = all(weight.dtype == torch.float32 for weight in weights) and not any(size % MULTIPLE for size in sizes)
-    return known and compiler.on_tiles("layer") is not None
+    """Whether they are: no gradient is asked for."""
+    return not torch.is_grad_enabled() and compiler.in_one_pass(device) and fits(*weights)
 
 
-def linear(x: Tensor, weight: Tensor) -> Tensor:
-    """x [..., inputs] times weight [outputs, inputs], in bf16."""
-    return torch.ops.gumbeldore.linear(x.bfloat16().contiguous(), weight.contiguous())
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """As torch's, in bf16: x [..., inputs], weight [outputs, inputs], bias [outputs]."""
+    bias = None if bias is None else bias.float().contiguous()
+    return torch.ops.gumbeldore.linear(x.bfloat16().contiguous(), weight.contiguous(), bias)
 
 
 def rest(mixed: Tensor, x: Tensor, scale: Tensor, *maps: nn.Linear) -> tuple[Tensor, Tensor]:
@@ -46,7 +52,7 @@ class Map(ctypes.Structure):
     _fields_ += [("weight", ctypes.c_void_p), ("bias", ctypes.c_void_p)]
 
     @classmethod
-    def of(cls, weight: Tensor, bias: Tensor | None = None) -> Map:
+    def of(cls, weight: Tensor, bias: Tensor | None) -> Map:
         return cls(*weight.shape, weight.data_ptr(), None if bias is None else bias.data_ptr())
 
 
@@ -63,9 +69,9 @@ def call(function: str, maps: list[Map], *tensors: Tensor) -> None:
     getattr(compiler.on_tiles("layer"), function)(ctypes.byref(size), *map(ctypes.byref, maps), *addresses)
 
 
-def _linear(x: Tensor, weight: Tensor) -> Tensor:
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     result = x.new_empty(*x.shape[:-1], len(weight))
-    call("linear", [Map.of(weight)], x, result)
+    call("linear", [Map.of(weight, bias)], x, result)
     return result
 
 
@@ -90,7 +96,7 @@ compiler.register(_linear, _rest)
 
 
 @register_flop_formula(torch.ops.gumbeldore.linear)
-def flops(x: list[int], weight: list[int], **_: Any) -> int:
+def flops(x: list[int], weight: list[int], *_: Any, **__: Any) -> int:
     return 2 * torch.Size(x).numel() * weight[0]
 
 

@@ -26,23 +26,18 @@ INLINE void add_up(floats *weights, const Rows &rows, int64_t n, floats by, cons
     }
 }
 
-// A line's tokens, and the numbers of one head after the other; the scratch of a thread.
-struct Line {
-    const Lines &all;
-    int64_t line = 0, n = 0, width = all.heads * D;
-    std::vector<int64_t> token = {}, place = {};  // [n] where its tokens are among all, and in the line
-    Rows query = {}, key = {}, value = {}, change = {};
+// The scratch of a thread, for one line and one of its heads.
+struct Line : Tokens {
+    static constexpr int BUNDLE = 1;
+    const int64_t width = all.heads * D;
+    Rows query = {}, key = {}, value = {}, change = {};             // [n]
     std::vector<float> bias = {}, top = {}, part = {}, inner = {};  // [n], see below
     std::vector<floats> shares = {}, changes = {};                  // [n], of sixteen queries or keys
 
-    void find(int64_t at) {
-        line = at;
-        token.clear(), place.clear();
-        for (int64_t i = 0; i < all.size; i++) {
-            int64_t t = all.token(line, i);
-            if (t >= 0) token.push_back(t), place.push_back(i);
-        }
-        n = token.size();
+    explicit Line(const Lines &all) : Tokens{all} {}
+
+    void find(int64_t line) {
+        Tokens::find(line);
         shares.resize(n + 2 * LANES), changes.resize(n + 2 * LANES);  // whole tiles
     }
 
@@ -50,7 +45,7 @@ struct Line {
         Rows *rows[] = {&query, &key, &value};
         for (int64_t k = 0; k < 3; k++) {
             const int64_t at = k * width + head * D;
-            rows[k]->load(qkv + at, 3 * width, token, all.qkv_added(at));
+            rows[k]->load(qkv + at, 3 * width, token, all.qkv_added(at), k ? 1 : UNIT);
         }
         bias.assign(n + LANES, NOTHING);
         for (int64_t j = 0; j < n; j++) bias[j] = all.added(line, head, place[j]);
@@ -59,11 +54,10 @@ struct Line {
     // result, the share of value j in which is 2^(score - top) * part; `kept` [T, heads, 2] holds top and part.
     void forth(int64_t head, const Number *qkv, Number *out, float *kept) {
         load(head, qkv);
-        value.turn();
         for (int64_t first = 0; first < n; first += LANES) {
             products(query, first, key, whole(n), shares.data());
             floats most = fold(
-                n, floats{} + NOTHING, [&](int64_t j) { return shares[j] = shares[j] * UNIT + bias[j]; },
+                n, floats{} + NOTHING, [&](int64_t j) { return shares[j] += bias[j]; },
                 larger);
             floats sum = fold(
                 n, floats{}, [&](int64_t j) { return shares[j] = power_of_two(shares[j] - most); },
@@ -80,7 +74,7 @@ struct Line {
     void back(int64_t head, const Number *qkv, const Number *out, const float *kept, const Number *gradient, Number *to) {
         static const float none[D] = {};
         load(head, qkv);
-        change.load(gradient + head * D, width, token, none);
+        change.load(gradient + head * D, width, token, none, 1);
         query.turn(), key.turn(), change.turn();
         for (auto each : {&top, &part, &inner}) each->assign(n + LANES, 0);
         for (int64_t i = 0; i < n; i++) {
@@ -93,12 +87,13 @@ struct Line {
         floats one = floats{} + 1;
         for (int64_t first = 0; first < n; first += LANES) {
             products(query, first, key, n, shares.data()), products(change, first, value, n, changes.data());
-            for (int64_t j = 0; j < n; j++) differentiate(j, bias[j] * one, here(top, first), here(part, first), here(inner, first));
+            for (int64_t j = 0; j < n; j++)
+                differentiate(j, bias[j] * one, here(top, first), here(part, first), here(inner, first));
             add_up(changes.data(), key, n, SCALE * one, token, first, of_queries, 3 * width);
 
             products(key, first, query, n, shares.data()), products(value, first, change, n, changes.data());
             for (int64_t j = 0; j < n; j++) differentiate(j, here(bias, first), top[j] * one, part[j] * one, inner[j] * one);
-            add_up(changes.data(), query, n, SCALE * one, token, first, of_keys, 3 * width);
+            add_up(changes.data(), query, n, SCALE / UNIT * one, token, first, of_keys, 3 * width);
             add_up(shares.data(), change, n, one, token, first, of_values, 3 * width);
         }
     }
@@ -111,7 +106,7 @@ struct Line {
 
     // From query * key the share, and from value * change the gradient of the score; inner: result * change.
     void differentiate(int64_t j, floats bias, floats top, floats part, floats inner) {
-        shares[j] = power_of_two(shares[j] * UNIT + bias - top) * part;
+        shares[j] = power_of_two(shares[j] + bias - top) * part;
         changes[j] = shares[j] * (changes[j] - inner);
     }
 };

@@ -34,6 +34,23 @@ struct Lines {
     }
 };
 
+// The tokens of a line.
+struct Tokens {
+    const Lines &all;
+    int64_t line = 0, n = 0;
+    std::vector<int64_t> token = {}, place = {};  // [n] where they are among all, and in the line
+
+    void find(int64_t at) {
+        line = at;
+        token.clear(), place.clear();
+        for (int64_t i = 0; i < all.size; i++) {
+            int64_t t = all.token(line, i);
+            if (t >= 0) token.push_back(t), place.push_back(i);
+        }
+        n = token.size();
+    }
+};
+
 INLINE int64_t whole(int64_t n) { return (n + 3) / 4 * 4; }
 
 // What each(0), each(1) and so on make together, of 0..n-1 and those behind up to a multiple of four: four at a time,

@@ -21,16 +21,18 @@ template <typename Work> INLINE void for_rows(const Size &size, Work work) {
 
 extern "C" void gelu(const Size *size, const Number *x, const float *bias, Number *to) {
     for_rows(*size, [=](int64_t, int64_t at) {
+        const Parabolas table = GELU;
         for_vectors(size->width, [=](int64_t c, auto n) {
-            put(gelu(take(x + at + c, n) + take(bias + c, n)), to + at + c, n);
+            put(gelu(table, take(x + at + c, n) + take(bias + c, n)), to + at + c, n);
         });
     });
 }
 
 extern "C" void gelu_back(const Size *size, const Number *change, const Number *x, const float *bias, Number *to) {
     for_rows(*size, [=](int64_t, int64_t at) {
+        const Parabolas table = SLOPE;
         for_vectors(size->width, [=](int64_t c, auto n) {
-            put(take(change + at + c, n) * gelu_slope(take(x + at + c, n) + take(bias + c, n)), to + at + c, n);
+            put(take(change + at + c, n) * gelu_slope(table, take(x + at + c, n) + take(bias + c, n)), to + at + c, n);
         });
     });
 }

@@ -7,19 +7,19 @@ INLINE void start() {}
 
 INLINE void finish() {}
 
-// [n, D], one row for each of a line's tokens, plus a bias, with zeros up to a multiple of the lanes.
+// [n, D], one row for each of a line's tokens, plus a bias and times a number, with zeros up to a multiple of the lanes.
 struct Rows {
     std::vector<floats> numbers;
 
-    void load(const Number *from, int64_t stride, const std::vector<int64_t> &token, const float *plus) {
+    void load(const Number *from, int64_t stride, const std::vector<int64_t> &token, const float *plus, float times) {
         numbers.resize((token.size() + LANES) * PARTS);
         for (size_t j = 0; j < token.size(); j++) {
             const Number *row = from + token[j] * stride;
             floats *vectors = &numbers[j * PARTS];
             for (int part = 0; part < PARTS; part++) {
                 const int64_t at = part * LANES;
-                if (part < PARTS - 1 || LAST == LANES) vectors[part] = take(row + at, All()) + take(plus + at, All());
-                else read<LAST>(row + at, plus + at, lanes(vectors + part));
+                if (part < PARTS - 1 || LAST == LANES) vectors[part] = (take(row + at, All()) + take(plus + at, All())) * times;
+                else read<LAST>(row + at, plus + at, times, lanes(vectors + part));
             }
         }
         for (size_t j = token.size() * PARTS; j < numbers.size(); j++) numbers[j] = floats{};

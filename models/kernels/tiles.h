@@ -7,25 +7,28 @@
 #include "amx.h"
 #include "lines.h"
 
-constexpr int PAIRS = 2 * LANES;                                                // numbers in a row of a tile
+constexpr int PAIRS = 2 * LANES;  // numbers in a row of a tile
 constexpr int TILES_OF_ROW = (D + PAIRS - 1) / PAIRS;
 
-// [n, D], one row for each of a line's tokens, plus a bias, with zeros up to whole tiles; on request also by columns.
+// [n, D], one row for each of a line's tokens, plus a bias and times a number, with zeros up to whole tiles; on request also
+// by columns.
 struct Rows {
     std::vector<integers> numbers, columns;
     int64_t n = 0;
 
     Number *row(int64_t j) { return reinterpret_cast<Number *>(&numbers[j * TILES_OF_ROW]); }
 
-    void load(const Number *from, int64_t stride, const std::vector<int64_t> &token, const float *plus) {
+    void load(const Number *from, int64_t stride, const std::vector<int64_t> &token, const float *plus, float times) {
         n = token.size();
         numbers.resize(std::max<size_t>(numbers.size(), (n + PAIRS) * TILES_OF_ROW));
         for (int64_t j = 0; j < n; j++) {
             const Number *one = from + token[j] * stride;
-            for (int64_t c = 0; c < D - LAST; c += LANES) put(take(one + c, All()) + take(plus + c, All()), row(j) + c, All());
-            const int64_t c = D - LAST;
-            if (LAST == LANES) put(take(one + c, All()) + take(plus + c, All()), row(j) + c, All());
-            else put(take(one + c, LAST) + take(plus + c, LAST), row(j) + c, LAST);
+            const auto load = [=](int64_t c, auto some) {
+                put((take(one + c, some) + take(plus + c, some)) * times, row(j) + c, some);
+            };
+            for (int64_t c = 0; c < D - LAST; c += LANES) load(c, All());
+            if (LAST == LANES) load(D - LAST, All());
+            else load(D - LAST, LAST);
         }
         for (int64_t j = n; j < n + PAIRS; j++) memset(row(j), 0, D * sizeof(Number));
     }
@@ -51,6 +54,15 @@ struct Rows {
         return (low >> 16 & 0xffff) | (high & int32_t(0xffff0000));
     }
 };
+
+// Of each of the first or last sixteen columns the numbers of two rows side by side.
+INLINE integers woven(integers above, integers below, bool last) {
+    const int from = last ? LANES : 0;
+    alignas(64) Number order[PAIRS];
+    for (int i = 0; i < PAIRS; i++) order[i] = from + i / 2 + i % 2 * PAIRS;
+    const auto as = [](integers x) { return reinterpret_cast<__m512i>(x); };
+    return reinterpret_cast<integers>(_mm512_permutex2var_epi16(as(above), _mm512_load_si512(order), as(below)));
+}
 
 // What sixteen rows, one a lane, give when each is multiplied with each of n others.
 INLINE void products(const Rows &rows, int64_t first, const Rows &others, int64_t n, floats *to) {

@@ -47,8 +47,21 @@ INLINE floats vector(const uint16_t *x) {
     return reinterpret_cast<floats>(bits << 16);
 }
 
-template <int N, typename T> INLINE void read(const T *__restrict from, const float *__restrict plus, float *__restrict to) {
-    for (int i = 0; i < N; i++) to[i] = as_float(from[i]) + plus[i];
+// Half a vector and another half.
+INLINE integers after_each_other(const void *low, const void *high) {
+    integers y;
+#ifdef __AVX512F__
+    __m512i x = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)low));
+    y = reinterpret_cast<integers>(_mm512_inserti64x4(x, _mm256_loadu_si256((const __m256i *)high), 1));
+#else
+    memcpy(&y, low, sizeof y / 2), memcpy((char *)&y + sizeof y / 2, high, sizeof y / 2);
+#endif
+    return y;
+}
+
+template <int N, typename T>
+INLINE void read(const T *__restrict from, const float *__restrict plus, float times, float *__restrict to) {
+    for (int i = 0; i < N; i++) to[i] = (as_float(from[i]) + plus[i]) * times;
 }
 
 template <int N> INLINE void write(const float *__restrict from, float *__restrict to) { memcpy(to, from, N * sizeof *to); }
@@ -103,40 +116,58 @@ INLINE floats smaller(floats x, floats y) {  // y, if x is not a number
 #endif
 }
 
-INLINE floats absolute(floats x) { return reinterpret_cast<floats>(reinterpret_cast<integers>(x) & 0x7fffffff); }
+// The smaller of |x| and limit, or of what is a number of them.
+INLINE floats up_to(floats limit, floats x) {
+#ifdef __AVX512DQ__
+    return _mm512_range_ps(x, limit, 0b1010);
+#else
+    x = reinterpret_cast<floats>(reinterpret_cast<integers>(x) & 0x7fffffff);
+    return x < limit ? x : limit;
+#endif
+}
 
-// table[i modulo 32]
-INLINE floats looked_up(const float (&table)[2 * LANES], integers i) {
+// Number i modulo 32 of two vectors.
+INLINE floats looked_up(const floats (&table)[2], integers i) {
 #ifdef __AVX512F__
-    return _mm512_permutex2var_ps(_mm512_loadu_ps(table), reinterpret_cast<__m512i>(i), _mm512_loadu_ps(table + LANES));
+    return _mm512_permutex2var_ps(table[0], reinterpret_cast<__m512i>(i), table[1]);
 #else
     floats y;
-    for (int lane = 0; lane < LANES; lane++) y[lane] = table[i[lane] & (2 * LANES - 1)];
+    for (int lane = 0; lane < LANES; lane++) y[lane] = lanes(table)[i[lane] & (2 * LANES - 1)];
     return y;
 #endif
 }
 
+// x less the whole number below it.
+INLINE floats fraction(floats x) {
 #ifdef __AVX512DQ__
-INLINE floats fraction(floats x) { return _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-
-INLINE floats times_power_of_two(floats x, floats whole) { return _mm512_scalef_ps(x, whole); }
+    return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
 #else
-INLINE floats fraction(floats x) { return x - ((x + 12582912.0f) - 12582912.0f); }  // 1.5 * 2^23: its unit is 1
-
-INLINE floats times_power_of_two(floats x, floats whole) {  // adds to the exponent, down to the smallest one
-    whole = whole < -126.0f ? floats{} - 126.0f : whole;
-    integers bits = __builtin_convertvector(whole, integers) << 23;
-    return reinterpret_cast<floats>(reinterpret_cast<integers>(x) + bits);
-}
+    floats rest = x - ((x + 12582912.0f) - 12582912.0f);  // 1.5 * 2^23: its unit is 1
+    return rest < 0 ? rest + 1.0f : rest;
 #endif
+}
 
-// 2^x for x < 127, to 2e-7 of it; below -126 at most 1e-38.
+// x * 2^(the whole number below y), down to 2^-126.
+INLINE floats times_power_of_two(floats x, floats y) {
+#ifdef __AVX512F__
+    return _mm512_scalef_ps(x, y);
+#else
+    y = y < -126.0f ? floats{} - 126.0f : y;
+    integers bits = __builtin_convertvector(y - fraction(y), integers) << 23;
+    return reinterpret_cast<floats>(reinterpret_cast<integers>(x) + bits);
+#endif
+}
+
+// 2^x for x < 127, to 2e-7 of it, or a twentieth of what bf16 resolves; below -126 at most 1e-38.
 INLINE floats power_of_two(floats x) {
-    floats r = fraction(x);
-    floats series =  // the closest to 2^r of degree five in |r| <= 1/2
-        1.00000012f +
-        r * (0.693146944f + r * (0.240221202f + r * (0.0555071309f + r * (0.00967554096f + r * 0.00132764725f))));
-    return times_power_of_two(series, x - r);
+    floats r = fraction(x), series;  // the closest to 2^r of their degrees in 0 <= r <= 1
+    if constexpr (std::is_same_v<Number, float>)
+        series =
+            0.99999994f +
+            r * (0.6931531f + r * (0.24015361f + r * (0.055826318f + r * (0.008989341f + r * 0.0018775768f))));
+    else
+        series = 0.9999252f + r * (0.6958335f + r * (0.22606717f + r * 0.07802454f));
+    return times_power_of_two(series, x);
 }
 
 template <typename Vector> INLINE Vector picked(Vector a, Vector b, integers from) {  // lanes of the two side by side
@@ -147,6 +178,14 @@ template <typename Vector> INLINE Vector picked(Vector a, Vector b, integers fro
 #else
     return __builtin_shuffle(a, b, from);
 #endif
+}
+
+// In all lanes the largest of them.
+template <int STEP = LANES / 2> INLINE floats largest(floats x) {
+    const integers lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    x = larger(x, picked(x, x, lane ^ STEP));
+    if constexpr (STEP > 1) return largest<STEP / 2>(x);
+    return x;
 }
 
 // Rows become columns: halves change places, then quarters within them, and so on.
