@@ -32,7 +32,8 @@ class TokenPolicy(nn.Module):
     @property
     def any_rows(self) -> bool:
         """Whether tiles multiply in all layers; torch's products are compiled for each number of rows."""
-        return all(fused.fits(*layer.weights()) for layer in self.modules() if isinstance(layer, ReZeroLayer))
+        layers = [layer for layer in self.modules() if isinstance(layer, ReZeroLayer)]
+        return bool(layers) and all(fused.fits(*layer.weights()) for layer in layers)
 
     def encode(self, instance: Any) -> Any:
         """Nothing is worth keeping: embedding a few numbers is cheaper than gathering their embeddings."""

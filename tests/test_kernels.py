@@ -103,6 +103,26 @@ def test_large_scores_do_not_overflow_and_what_is_not_a_number_stays_in_its_line
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_no_bias_is_a_bias_of_zero_whatever_size_of_heads_was_used_before(dtype):
+    torch.manual_seed(0)
+    for d in (8, 16, 64, 12, 1, 24, 16, 8):
+        for heads in (1, 4, 7):
+            for lines, size in ((2, 45), (3, 20), (17, 5)):
+                qkv, token = torch.randn(lines * size, 3 * heads * d).to(dtype), torch.arange(lines * size)
+                given = qkv, None, heads, None, token.view(lines, size)
+                zero = qkv, torch.zeros(3 * heads * d), heads, None, token.view(lines, size)
+                assert torch.equal(fused.attention(*given), fused.attention(*zero)), (d, heads, lines, size)
+
+
+@pytest.mark.parametrize("size", [7, 45])
+def test_lines_with_hidden_keys_only_have_gradients(size):
+    qkv = (20 * torch.randn(size, 48)).bfloat16().requires_grad_()
+    out = fused.attention(qkv, None, 2, torch.full((size,), -1e9), torch.arange(size).view(1, size))
+    (gradient,) = torch.autograd.grad(out.sum(), qkv)
+    assert out.isfinite().all() and gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("lines", "size"), [(2, 7), (20, 7), (2, 45)])
 @pytest.mark.parametrize("hidden", [-1e9, torch.finfo(torch.float32).min, -torch.inf])
 def test_hidden_keys_count_nothing(hidden, lines, size, dtype):

@@ -30,6 +30,8 @@ INLINE void add_up(const floats *weights, int64_t stride, const floats *rows, in
     for (int c = 0; c < D; c++) to[c] = sum[c] * by;
 }
 
+static const Number NOWHERE[LANES] = {};  // the row of a lane without a token
+
 // [n, WIDE], by place and number; the scratch of a thread.
 struct Abreast {
     const Lines &all;
@@ -57,9 +59,8 @@ struct Abreast {
     }
 
     const Number *row(const Number *from, int64_t stride, int64_t i, int64_t lane) const {
-        static const Number nothing[LANES] = {};
         const int64_t t = i < n ? token[i * LANES + lane] : -1;
-        return t < 0 ? nothing : from + t * stride;
+        return t < 0 ? NOWHERE : from + t * stride;
     }
 
     void load(const Number *from, int64_t stride, const float *plus, std::vector<floats> &to) {
@@ -152,11 +153,10 @@ struct Abreast {
 
     // From change, the gradient of the result, that of queries, keys and values.
     void back(int64_t head, const Number *qkv, const Number *gradient, Number *to) {
-        static const float none[WIDE + LANES] = {};
         load(head, qkv);
         const int64_t stride = whole(n);
         change.resize(stride * WIDE), moved.resize(n * WIDE), shares.resize(n * stride), changes.resize(n * stride);
-        load(gradient + head * D, width, none, change);
+        load(gradient + head * D, width, NONE, change);
         for (int of = 0; of < heads; of++) {
             load_bias(head + of);
             for (int64_t i = 0; i < n; i++) {

@@ -54,6 +54,7 @@ struct Line : Tokens {
     // result, the share of value j in which is 2^(score - top) * part; `kept` [T, heads, 2] holds top and part.
     void forth(int64_t head, const Number *qkv, Number *out, float *kept) {
         load(head, qkv);
+        value.turn();
         for (int64_t first = 0; first < n; first += LANES) {
             products(query, first, key, whole(n), shares.data());
             floats most = fold(
@@ -72,9 +73,8 @@ struct Line : Tokens {
 
     // From change, the gradient of the result, that of queries, keys and values.
     void back(int64_t head, const Number *qkv, const Number *out, const float *kept, const Number *gradient, Number *to) {
-        static const float none[D] = {};
         load(head, qkv);
-        change.load(gradient + head * D, width, token, none, 1);
+        change.load(gradient + head * D, width, token, NONE, 1);
         query.turn(), key.turn(), change.turn();
         for (auto each : {&top, &part, &inner}) each->assign(n + LANES, 0);
         for (int64_t i = 0; i < n; i++) {
@@ -106,7 +106,7 @@ struct Line : Tokens {
 
     // From query * key the share, and from value * change the gradient of the score; inner: result * change.
     void differentiate(int64_t j, floats bias, floats top, floats part, floats inner) {
-        shares[j] = power_of_two(shares[j] + bias - top) * part;
+        shares[j] = power_of_two(smaller(floats{}, shares[j] + bias - top)) * part;
         changes[j] = shares[j] * (changes[j] - inner);
     }
 };

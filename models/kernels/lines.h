@@ -14,6 +14,10 @@ const float UNIT = SCALE * OF_TWO;  // of scores, from products
 const float NOTHING = -3e38f;       // the score of places without a key
 const float HIDDEN = -1e38f;        // the lowest bias of a key, so that those of -inf or nearly stay apart from NOTHING
 
+// No bias, for as many numbers as are read at once. Not in a function: compilers keep one of those for the whole process, of
+// the size that the first library of its name has.
+static const float NONE[D + 3 * LANES] = {};
+
 // Where the tokens of each line are, and what is added.
 struct Lines {
     const int64_t *tokens;  // [lines, size]; -1: none
@@ -28,10 +32,7 @@ struct Lines {
         return x < HIDDEN ? HIDDEN : x;
     }
 
-    const float *qkv_added(int64_t column) const {
-        static const float none[D + LANES] = {};
-        return qkv_bias ? qkv_bias + column : none;
-    }
+    const float *qkv_added(int64_t column) const { return qkv_bias ? qkv_bias + column : NONE; }
 };
 
 // The tokens of a line.

@@ -4,6 +4,8 @@
 #pragma once
 #include "tiles.h"
 
+static const integers ONES = integers{} + 0x3f803f80;  // of bf16
+
 // The scratch of a thread, for one line and a bundle of its heads.
 struct Long : Tokens {
     static constexpr int BUNDLE = PAIRS % D ? 1 : PAIRS / D;         // heads that share a row
@@ -125,10 +127,9 @@ struct Long : Tokens {
 
     // The values they have a share in, and, by values of one, the sums of their shares.
     void mix(int64_t of, int64_t first) {
-        static const integers ones = integers{} + 0x3f803f80;
         floats(&to)[PARTS + 1][LANES] = mixed[first / LANES % 2];
         in_memory();
-        _tile_loadd(3, &ones, 0);
+        _tile_loadd(3, &ONES, 0);
         for (int part = 0; part < PARTS; part++) {
             _tile_zero(0);
             _tile_zero(1);

@@ -142,6 +142,7 @@ INLINE floats fraction(floats x) {
 #ifdef __AVX512DQ__
     return _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
 #else
+    x = x < -126.0f ? floats{} - 126.0f : x;  // as far as it matters here
     floats rest = x - ((x + 12582912.0f) - 12582912.0f);  // 1.5 * 2^23: its unit is 1
     return rest < 0 ? rest + 1.0f : rest;
 #endif
@@ -158,7 +159,7 @@ INLINE floats times_power_of_two(floats x, floats y) {
 #endif
 }
 
-// 2^x for x < 127, to 2e-7 of it, or a twentieth of what bf16 resolves; below -126 at most 1e-38.
+// 2^x for x < 127, to 2e-7 of it, or a twentieth of what bf16 resolves; below -126 at most 3e-38.
 INLINE floats power_of_two(floats x) {
     floats r = fraction(x), series;  // the closest to 2^r of their degrees in 0 <= r <= 1
     if constexpr (std::is_same_v<Number, float>)
