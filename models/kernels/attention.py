@@ -87,11 +87,11 @@ def call(
     name: str, heads: int, qkv_bias: Tensor | None, bias: Tensor | None, token: Tensor, qkv: Tensor, *others: Tensor
 ) -> None:
     """A function of attention.cpp."""
-    function = getattr(kernel(qkv.dtype, qkv.shape[1] // 3 // heads, token.shape[1] >= LONG), name)
+    kernels = kernel(qkv.dtype, qkv.shape[1] // 3 // heads, token.shape[1] >= LONG)
     addresses = (None if tensor is None else tensor.data_ptr() for tensor in (token, qkv_bias, bias))
     strides = (0, 0, 0, 0) if bias is None else bias.stride()
     lines = Lines(*addresses, *strides[:2], strides[3], *token.shape, heads, torch.get_num_threads())
-    function(ctypes.byref(lines), *(ctypes.c_void_p(tensor.data_ptr()) for tensor in (qkv, *others)))
+    compiler.call(kernels, name, lines, qkv, *others)
 
 
 def attend(

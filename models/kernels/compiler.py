@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from gumbeldore.files import cache_folder
 
@@ -92,6 +93,12 @@ def on_tiles(name: str, *macros: str) -> ctypes.CDLL | None:
             if tiles.ready():
                 return tiles
     return None
+
+
+def call(kernels: ctypes.CDLL, function: str, *arguments: ctypes.Structure | Tensor) -> None:
+    """A C++ function of pointers to these structures and to the numbers of these tensors."""
+    pointers = (ctypes.c_void_p(x.data_ptr()) if isinstance(x, Tensor) else ctypes.byref(x) for x in arguments)
+    getattr(kernels, function)(*pointers)
 
 
 def register(*functions: Callable[..., Any]) -> None:

@@ -100,6 +100,12 @@ template <typename Done> INLINE void apply(const Weights &weights, const Block &
     }
 }
 
+// work(c, sixteen numbers from column c on) for those of the two vectors that are not behind the last column.
+template <typename Work> INLINE void for_both(int64_t columns, int64_t c, floats &left, floats &right, Work work) {
+    work(c, left);
+    if (c + LANES < columns) work(c + LANES, right);
+}
+
 struct Size {
     int64_t rows, threads;
 };
@@ -122,8 +128,7 @@ extern "C" void linear(const Size *size, const Map *map, const Number *x, Number
             mine.load(x + first * inputs, inputs, rows);
             apply(weights, mine, [=](int64_t i, int64_t c, floats left, floats right) {
                 if (i >= rows) return;
-                put(left, here + i * outputs + c, All());
-                if (c + LANES < outputs) put(right, here + i * outputs + c + LANES, All());
+                for_both(outputs, c, left, right, [=](int64_t c, floats y) { put(y, here + i * outputs + c, All()); });
             });
         });
         finish();
@@ -149,13 +154,10 @@ extern "C" void rest(const Size *size, const Map *out, const Map *widen, const M
             mixture.load(mixed + first * width, width, rows);
             apply(outs, mixture, [=](int64_t i, int64_t c, floats left, floats right) {
                 if (i >= rows) return;
-                const int64_t at = i * width + c;
-                left = vector(old + at) + by * left;
-                put(left, here + at, All());
-                if (c + LANES < width) {
-                    right = vector(old + at + LANES) + by * right;
-                    put(right, here + at + LANES, All());
-                }
+                for_both(width, c, left, right, [=](int64_t c, floats &y) {
+                    y = vector(old + i * width + c) + by * y;
+                    put(y, here + i * width + c, All());
+                });
                 to_sum[c + i] = side_by_side(left, right);
             });
             apply(widens, sum, [=](int64_t i, int64_t c, floats left, floats right) {
@@ -163,13 +165,10 @@ extern "C" void rest(const Size *size, const Map *out, const Map *widen, const M
             });
             apply(narrows, wide, [=](int64_t i, int64_t c, floats left, floats right) {
                 if (i >= rows) return;
-                const int64_t at = i * width + c;
-                left = vector(here + at) + by * left;
-                put(left, here + at, All()), put(left, low + at, All());
-                if (c + LANES < width) {
-                    right = vector(here + at + LANES) + by * right;
-                    put(right, here + at + LANES, All()), put(right, low + at + LANES, All());
-                }
+                for_both(width, c, left, right, [=](int64_t c, floats y) {
+                    y = vector(here + i * width + c) + by * y;
+                    put(y, here + i * width + c, All()), put(y, low + i * width + c, All());
+                });
             });
         });
         finish();

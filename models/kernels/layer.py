@@ -65,8 +65,7 @@ class Size(ctypes.Structure):
 def call(function: str, maps: list[Map], *tensors: Tensor) -> None:
     """A function of layer.cpp; the first tensor is [..., inputs of the first map]."""
     size = Size(tensors[0].numel() // maps[0].inputs, torch.get_num_threads())
-    addresses = (ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors)
-    getattr(compiler.on_tiles("layer"), function)(ctypes.byref(size), *map(ctypes.byref, maps), *addresses)
+    compiler.call(compiler.on_tiles("layer"), function, size, *maps, *tensors)
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

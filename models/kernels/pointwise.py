@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.kernels.compiler import library, register
+from models.kernels import compiler
 
 
 def gelu(x: Tensor, bias: Tensor) -> Tensor:
@@ -67,8 +67,7 @@ def call(function: str, *tensors: Tensor) -> None:
     """A function of pointwise.cpp; the first tensor is [..., width]."""
     width = tensors[0].shape[-1]
     size = Size(tensors[0].numel() // width, width, torch.get_num_threads())
-    addresses = (ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors)
-    getattr(library("pointwise", torch.bfloat16), function)(ctypes.byref(size), *addresses)
+    compiler.call(compiler.library("pointwise", torch.bfloat16), function, size, *tensors)
 
 
 def _gelu(x: Tensor, bias: Tensor) -> Tensor:
@@ -97,4 +96,4 @@ def _add_back(
     return of_x, of_scale.sum(), of_y
 
 
-register(_gelu, _gelu_back, _add, _add_back)
+compiler.register(_gelu, _gelu_back, _add, _add_back)

@@ -1,5 +1,4 @@
-// Products of the rows of a line, D numbers of bf16 each, on the tiles of Intel's AMX: registers of sixteen rows of sixteen
-// lanes, in which two numbers side by side share a lane. Sums are in float32, weights are rounded to bf16.
+// Products of the rows of a line, D numbers of bf16 each, on tiles (amx.h); weights are rounded to bf16.
 
 #pragma once
 #include <algorithm>
