@@ -17,8 +17,8 @@ STEPS = 5
 class Muon(torch.optim.Optimizer):
     """Moves every matrix by its momentum with all singular values set to about 1.
 
-    What torch.optim.Muon does matrix by matrix, for all of one shape at once: with the small networks of this field
-    that is half of a training step. A parameter of more than two dimensions is a stack of matrices.
+    What torch.optim.Muon does matrix by matrix, for all of the same two sides at once: one by one takes half of a
+    training step with the small networks of this field. A parameter of more than two dimensions is a stack of matrices.
 
     Arguments:
         lr: length of the update per singular value, for matrices not taller than wide; times the root of
@@ -42,24 +42,32 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
         for group in self.param_groups:
-            shapes: dict[tuple[int, ...], list[nn.Parameter]] = {}
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    shapes.setdefault(tuple(parameter.shape), []).append(parameter)
-            for parameters in shapes.values():
-                self._move(parameters, **{key: group[key] for key in ("lr", "momentum", "weight_decay")})
+            parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+            if not parameters:
+                continue
+            lr, momentum = group["lr"], group["momentum"]
+            gradients = [parameter.grad for parameter in parameters]
+            averages = [self.state[p].setdefault("average", torch.zeros_like(p)) for p in parameters]
+            torch._foreach_lerp_(averages, gradients, 1 - momentum)
+            updates = self._orthogonalised(torch._foreach_lerp(gradients, averages, momentum))
+            torch._foreach_mul_(updates, [-lr * max(1.0, p.shape[-2] / p.shape[-1]) ** 0.5 for p in parameters])
+            torch._foreach_mul_(parameters, 1 - lr * group["weight_decay"])
+            torch._foreach_add_(parameters, updates)
 
-    def _move(self, parameters: list[nn.Parameter], lr: float, momentum: float, weight_decay: float) -> None:
-        """One update of parameters of the same shape."""
-        height, width = parameters[0].shape[-2:]
-        gradients = [parameter.grad for parameter in parameters]
-        averages = [self.state[p].setdefault("average", torch.zeros_like(p)) for p in parameters]
-        torch._foreach_lerp_(averages, gradients, 1 - momentum)
-        ahead = torch.stack(torch._foreach_lerp(gradients, averages, momentum)).view(-1, height, width)
-        update = orthogonalised(ahead.to(self.dtype)).to(parameters[0].dtype)
-        update = update.view(len(parameters), *parameters[0].shape)
-        torch._foreach_mul_(parameters, 1 - lr * weight_decay)
-        torch._foreach_add_(parameters, list(update), alpha=-lr * max(1.0, height / width) ** 0.5)
+    def _orthogonalised(self, matrices: list[Tensor]) -> list[Tensor]:
+        """Each of these stacks of matrices so; all that have the same two sides at once."""
+        stacks = [x.flatten(0, -3) if x.dim() > 2 else x[None] for x in matrices]
+        lying = [x if x.shape[1] <= x.shape[2] else x.mT for x in stacks]
+        same: dict[tuple[int, ...], list[int]] = {}
+        for index, x in enumerate(lying):
+            same.setdefault(tuple(x.shape[1:]), []).append(index)
+        found = list(matrices)
+        for members in same.values():
+            result = orthogonalised(torch.cat([lying[i] for i in members]).to(self.dtype))
+            for i, x in zip(members, result.split([len(lying[i]) for i in members]), strict=True):
+                x = x if lying[i] is stacks[i] else x.mT
+                found[i] = x.to(matrices[i].dtype).reshape(matrices[i].shape)
+        return found
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:

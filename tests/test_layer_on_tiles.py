@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -54,6 +56,106 @@ def test_the_rest_of_a_layer_equals_the_formula(width, feedforward, rows):
     assert torch.equal(low, total.bfloat16())
 
 
+def away(found, wanted):
+    """Length of the difference, in that of what is wanted."""
+    return (found.double() - wanted.double()).norm() / wanted.double().norm()
+
+
+@needs_tiles
+@pytest.mark.parametrize("rows", [(1,), (2, 7), (32,), (300,)])
+@pytest.mark.parametrize(("inputs", "outputs"), [*SIZES, (512, 128), (80, 48)])
+def test_gradients_of_products_equal_the_formula(inputs, outputs, rows):
+    torch.manual_seed(0)
+    x, change = torch.randn(*rows, inputs).bfloat16(), torch.randn(*rows, outputs).bfloat16()
+    given = (
+        x.requires_grad_(),
+        torch.randn(outputs, inputs, requires_grad=True),
+        torch.randn(outputs, requires_grad=True),
+    )
+    of_x, of_weight, of_bias = torch.autograd.grad(fused.linear(*given), given, change)
+    change, x = change.double(), x.detach().double()
+    assert of_x.dtype == torch.bfloat16 and away(of_x, change @ rounded(given[1].detach())) <= 2**-8
+    assert away(of_weight, change.flatten(0, -2).T @ x.flatten(0, -2)) <= 1e-5  # nothing to round
+    assert away(of_bias, change.flatten(0, -2).sum(dim=0)) <= 1e-5
+    x = given[0].detach().requires_grad_()
+    assert torch.equal(torch.autograd.grad(fused.linear(x, given[1].detach(), None), x, change.bfloat16())[0], of_x)
+
+
+def rest_and_gradients(mixed, x, scale, maps, changes):
+    """What `rest` gives, and by the same formulas in float64: gradients of mixed, x, scale, weights and biases."""
+    found = []
+    for exact in (False, True):
+        number = (lambda t: t.detach().double()) if exact else torch.Tensor.detach
+        given = [number(t).requires_grad_() for t in (mixed, x, scale)]
+        linears = [copy.deepcopy(each).to(torch.float64 if exact else torch.float32) for each in maps]
+        if exact:
+            total = given[1] + given[2] * linears[0](given[0])
+            total = total + given[2] * linears[2](F.gelu(linears[1](total)))
+            results = total, total
+        else:
+            results = fused.rest(*given, *linears)
+        wanted = [*given, *(each for linear in linears for each in (linear.weight, linear.bias))]
+        found.append(
+            torch.autograd.grad(
+                results, wanted, [change.to(t.dtype) for change, t in zip(changes, results, strict=True)]
+            )
+        )
+    return found
+
+
+@needs_tiles
+@pytest.mark.parametrize("rows", [(1,), (2, 7), (32,), (300,)])
+@pytest.mark.parametrize("scale", [-0.7, 0.0])
+@pytest.mark.parametrize(("width", "feedforward"), [*SIZES, (80, 48)])
+def test_gradients_of_the_rest_of_a_layer_equal_the_formula(width, feedforward, scale, rows):
+    torch.manual_seed(0)
+    mixed, x, scale = torch.randn(*rows, width).bfloat16(), torch.randn(*rows, width), torch.tensor(scale)
+    maps = nn.Linear(width, width), nn.Linear(width, feedforward), nn.Linear(feedforward, width)
+    changes = torch.randn(*rows, width), torch.randn(*rows, width).bfloat16()
+    found, wanted = rest_and_gradients(mixed, x, scale, maps, changes)
+    for i, (a, b) in enumerate(zip(found, wanted, strict=True)):
+        assert a.shape == b.shape
+        if i == 2:  # a sum of as many numbers of either sign
+            assert (a - b).abs() <= 6e-3 * 2 * changes[0].norm() * (x.norm() + mixed.float().norm())
+        elif b.any():
+            assert away(a, b) <= 2**-7  # of two roundings
+        else:
+            assert not a.any()
+
+
+@needs_tiles
+def test_gradients_do_not_depend_on_chance_other_rows_or_what_is_not_used():
+    torch.manual_seed(0)
+    layer, threads = awake(ReZeroLayer(48, 4, 96)), torch.get_num_threads()
+    x, change = torch.randn(77, 5, 48), torch.randn(77, 5, 48)
+
+    def gradients(x, change):
+        x = x.clone().requires_grad_()
+        layer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            layer(Residual.of(x)).total.backward(change)
+        return x.grad, [each.grad.clone() for each in layer.parameters()]
+
+    try:
+        torch.set_num_threads(1)
+        alone = gradients(x, change)
+        torch.set_num_threads(3)  # more than some rows have blocks
+        of_x, of_parameters = gradients(x, change)
+        again = gradients(x, change)
+        few, _ = gradients(x[:32], change[:32])
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(of_x, alone[0]) and torch.equal(of_x[:32], few)
+    assert torch.equal(of_x, again[0])
+    for one, two, three in zip(alone[1], of_parameters, again[1], strict=True):
+        assert torch.equal(two, three) and one.any()
+        assert (one - two).abs().max() <= 1e-5 * one.abs().max()  # sums in another order
+    change[4, 2, 7] = torch.nan
+    of_x, of_parameters = gradients(x, change)
+    assert of_x[4].isnan().any() and torch.equal(of_x[5:], alone[0][5:])
+    assert all(each.isnan().any() for each in of_parameters)
+
+
 @needs_tiles
 def test_neither_other_rows_nor_threads_change_a_row():
     torch.manual_seed(0)
@@ -89,7 +191,7 @@ def test_layers_are_the_same_with_and_without_gradients(size, monkeypatch):
                 out = layer(Residual.of(x)).total
                 assert out.requires_grad == grad
             found[grad, precision] = out.detach()
-    assert calls == (["linear", "rest"] if size == (48, 4, 96) else [])
+    assert calls == (["linear", "rest"] * 2 if size == (48, 4, 96) else [])
     exact = found[True, torch.float32]
     for grad in (True, False):
         assert (found[grad, torch.bfloat16] - exact).abs().max() <= 2e-2 * exact.abs().max()
@@ -102,14 +204,17 @@ def test_networks_take_any_number_of_rows_where_tiles_do_all_of_their_layers():
 
 
 @needs_tiles
-def test_operations_are_counted_as_torch_counts_its_own(monkeypatch):
-    layer, x, counts = ReZeroLayer(16, 2, 32), torch.randn(3, 7, 16), []
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+@pytest.mark.parametrize("grad", [False, True])
+def test_operations_are_counted_as_torch_counts_its_own(grad, monkeypatch):
+    layer, x, counts = ReZeroLayer(16, 2, 32), torch.randn(3, 7, 16, requires_grad=grad), []
+    with torch.set_grad_enabled(grad), torch.autocast("cpu", torch.bfloat16):
         for tiles in (True, False):
             if not tiles:
                 monkeypatch.setattr(compiler, "on_tiles", lambda *_: None)
             with FlopCounterMode(display=False) as counter:
-                layer(Residual.of(x))
+                out = layer(Residual.of(x)).total
+                if grad:
+                    out.sum().backward()
             counts.append(counter.get_total_flops())
     assert counts[0] == counts[1] > 0
 
@@ -122,7 +227,7 @@ def test_there_are_tiles_where_machine_and_compiler_have_them(monkeypatch):
         assert fused.applies(device, weight, torch.randn(3, 16, 32))
         assert not fused.applies(device, weight, torch.randn(16, 24)) and not fused.applies(device, weight.bfloat16())
         with torch.enable_grad():
-            assert not fused.applies(device, weight)
+            assert fused.applies(device, weight)
         monkeypatch.setattr(compiler, "on_tiles", lambda *_: None)
         assert not fused.applies(device, weight)
         assert ReZeroLayer(16, 2, 32)(Residual.of(torch.randn(2, 5, 16))).total.shape == (2, 5, 16)

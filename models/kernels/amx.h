@@ -32,3 +32,12 @@ INLINE void finish() { _tile_release(); }
 INLINE integers side_by_side(floats low, floats high) {
     return reinterpret_cast<integers>(_mm512_cvtne2ps_pbh(high, low));
 }
+
+// Of each of the first or last sixteen columns the numbers of two rows side by side.
+INLINE integers woven(integers above, integers below, bool last) {
+    const int from = last ? LANES : 0;
+    alignas(64) Number order[2 * LANES];
+    for (int i = 0; i < 2 * LANES; i++) order[i] = from + i / 2 + i % 2 * 2 * LANES;
+    const auto as = [](integers x) { return reinterpret_cast<__m512i>(x); };
+    return reinterpret_cast<integers>(_mm512_permutex2var_epi16(as(above), _mm512_load_si512(order), as(below)));
+}

@@ -1,110 +1,8 @@
-// The matrix products of a transformer layer and what is between them but for attention, without gradients, on AMX tiles:
-// blocks of 32 rows stay in the cache on their way through all of it; compiled and called by layer.py.
+// What a transformer layer computes beside attention, forwards and backwards, on AMX tiles: blocks of 32 rows stay in the cache
+// on their way through all of it; compiled and called by layer.py.
 
-#include <algorithm>
-#include <vector>
-
-#include "amx.h"
 #include "gelu.h"
-
-constexpr int64_t SIDE = 2 * LANES;  // rows, and columns, of two tiles side by side
-
-INLINE int64_t sides(int64_t n) { return (n + SIDE - 1) / SIDE; }
-
-// A linear map of rows; both sizes are multiples of LANES.
-struct Map {
-    int64_t outputs, inputs;
-    const float *weight, *bias;  // [outputs, inputs], [outputs]
-};
-
-// 32 rows of bf16, [columns / 32, 32, 32], with zeros behind the last column.
-struct Block {
-    std::vector<integers> numbers;
-
-    explicit Block(int64_t columns) : numbers(sides(columns) * SIDE) {}
-
-    Number *at(int64_t row, int64_t column) const {
-        return (Number *)&numbers[column / SIDE * SIDE + row] + column % SIDE;
-    }
-
-    void load(const Number *from, int64_t columns, int64_t rows) {
-        for (int64_t i = 0; i < rows; i++)
-            for (int64_t c = 0; c < columns; c += LANES) memcpy(at(i, c), from + i * columns + c, LANES * sizeof(Number));
-    }
-};
-
-// The weights of a map in bf16, 32 outputs after the other: of each 32 inputs two tiles, each of sixteen outputs. Every thread
-// has its own, since it costs more to fetch them from another's cache than to order them again.
-struct Weights {
-    int64_t columns, steps;
-    std::vector<floats> bias;
-    std::vector<integers> tiles;
-
-    explicit Weights(const Map &map)
-        : columns(map.outputs), steps(sides(map.inputs)), bias(2 * sides(columns)), tiles(sides(columns) * steps * SIDE) {
-        if (map.bias) memcpy(bias.data(), map.bias, columns * sizeof(float));
-        for (int64_t output = 0; output < map.outputs; output += LANES)
-            for (int64_t step = 0; step < steps; step++) {
-                const float *from = map.weight + output * map.inputs + step * SIDE;
-                const bool whole = (step + 1) * SIDE <= map.inputs;
-                integers tile[LANES];
-#pragma GCC unroll 16
-                for (int i = 0; i < LANES; i++, from += map.inputs)
-                    tile[i] = side_by_side(vector(from), whole ? vector(from + LANES) : floats{});
-                transpose(tile);
-                memcpy(&tiles[(output / SIDE * steps + step) * SIDE + output % SIDE], tile, sizeof tile);
-            }
-    }
-};
-
-// A map of 32 rows; done(i, c, columns c to c + 15 and the next sixteen of row i) is called while the next are multiplied.
-template <typename Done> INLINE void apply(const Weights &weights, const Block &rows, Done done) {
-    floats sums[2][SIDE][2];
-    const int64_t columns = weights.columns, steps = weights.steps;
-    const integers *weight = weights.tiles.data();
-    for (int64_t last = -SIDE; last < columns; last += SIDE) {
-        const bool next = last + SIDE < columns;
-        floats(&now)[SIDE][2] = sums[last / SIDE & 1], (&before)[SIDE][2] = sums[last / SIDE & 1 ^ 1];
-        if (next) {
-            const floats *bias = &weights.bias[(last + SIDE) / LANES];
-            in_memory();
-            _tile_loadd(0, bias, 0);
-            _tile_loadd(1, bias + 1, 0);
-            _tile_loadd(2, bias, 0);
-            _tile_loadd(3, bias + 1, 0);
-        }
-        for (int64_t step = 0; step < steps; step++) {
-            if (next) {
-                const integers *row = &rows.numbers[step * SIDE];
-                in_memory();
-                _tile_loadd(4, row, sizeof *row);
-                _tile_loadd(5, row + LANES, sizeof *row);
-                _tile_loadd(6, weight, sizeof *weight);
-                _tile_loadd(7, weight + LANES, sizeof *weight);
-                _tile_dpbf16ps(0, 4, 6);
-                _tile_dpbf16ps(1, 4, 7);
-                _tile_dpbf16ps(2, 5, 6);
-                _tile_dpbf16ps(3, 5, 7);
-                weight += SIDE;
-            }
-            const int64_t end = last < 0 ? 0 : (step + 1) * SIDE / steps;
-            for (int64_t i = step * SIDE / steps; i < end; i++) done(i, last, before[i][0], before[i][1]);
-        }
-        if (next) {
-            _tile_stored(0, &now[0][0], sizeof *now);
-            _tile_stored(1, &now[0][1], sizeof *now);
-            _tile_stored(2, &now[LANES][0], sizeof *now);
-            _tile_stored(3, &now[LANES][1], sizeof *now);
-            in_memory();
-        }
-    }
-}
-
-// work(c, sixteen numbers from column c on) for those of the two vectors that are not behind the last column.
-template <typename Work> INLINE void for_both(int64_t columns, int64_t c, floats &left, floats &right, Work work) {
-    work(c, left);
-    if (c + LANES < columns) work(c + LANES, right);
-}
+#include "gradients.h"
 
 struct Size {
     int64_t rows, threads;
@@ -135,10 +33,11 @@ extern "C" void linear(const Size *size, const Map *map, const Number *x, Number
     }
 }
 
-// x + scale * out(mixed), and with it x + scale * narrow(GELU(widen(x))), in float32 and rounded.
+// x + scale * out(mixed), and with it x + scale * narrow(GELU(widen(x))), in float32 and rounded; for the gradient, if asked
+// for, also the sum and what GELU was applied to.
 extern "C" void rest(const Size *size, const Map *out, const Map *widen, const Map *narrow, const Number *mixed,
-                     const float *x, const float *scale, float *total, Number *rounded) {
-    const int64_t width = out->outputs;
+                     const float *x, const float *scale, float *total, Number *rounded, Number *sums, Number *hidden) {
+    const int64_t width = out->outputs, feedforward = widen->outputs;
     const float by = *scale;
 #pragma omp parallel num_threads(size->threads)
     {
@@ -157,10 +56,15 @@ extern "C" void rest(const Size *size, const Map *out, const Map *widen, const M
                 for_both(width, c, left, right, [=](int64_t c, floats &y) {
                     y = vector(old + i * width + c) + by * y;
                     put(y, here + i * width + c, All());
+                    if (sums) put(y, sums + (first + i) * width + c, All());
                 });
                 to_sum[c + i] = side_by_side(left, right);
             });
             apply(widens, sum, [=](int64_t i, int64_t c, floats left, floats right) {
+                if (hidden && i < rows)
+                    for_both(feedforward, c, left, right, [=](int64_t c, floats y) {
+                        put(y, hidden + (first + i) * feedforward + c, All());
+                    });
                 to_wide[c + i] = side_by_side(gelu(table, left), gelu(table, right));
             });
             apply(narrows, wide, [=](int64_t i, int64_t c, floats left, floats right) {
@@ -171,6 +75,105 @@ extern "C" void rest(const Size *size, const Map *out, const Map *widen, const M
                 });
             });
         });
+        finish();
+    }
+}
+
+// The gradients of what `linear` gets from that of what it returns.
+extern "C" void linear_back(const Size *size, const Map *map, const Number *x, const Number *of_y, Number *of_x,
+                            float *of_weight, float *of_bias) {
+    const int64_t inputs = map->inputs, outputs = map->outputs;
+    std::vector<const Gradient *> all(size->threads);
+#pragma omp parallel num_threads(size->threads)
+    {
+        start();
+        const Weights weights = Weights::back(*map);
+        Blocks mine(DEPTH, Block(inputs)), change(DEPTH, Block(outputs));
+        Gradient gradient(*map);
+        each_blocks(size->rows, [&](int64_t first, int64_t blocks) {
+            for (int64_t b = 0; b < blocks; b++) {
+                const int64_t start = first + b * SIDE, rows = std::min(SIDE, size->rows - start);
+                mine[b].load(x + start * inputs, inputs, rows);
+                change[b].load(of_y + start * outputs, outputs, rows);
+                apply(weights, change[b], [=](int64_t i, int64_t c, floats left, floats right) {
+                    if (i >= rows) return;
+                    for_both(inputs, c, left, right, [=](int64_t c, floats y) {
+                        put(y, of_x + (start + i) * inputs + c, All());
+                    });
+                });
+            }
+            gradient.add(mine, change, blocks);
+        });
+        gradient.write(all, of_weight, of_bias);
+        finish();
+    }
+}
+
+// The gradients of what `rest` gets from those of what it returns and what it kept; of the parameters of out and narrow, those
+// of their products with the scale.
+extern "C" void rest_back(const Size *size, const Map *out, const Map *widen, const Map *narrow, const Number *mixed,
+                          const Number *sums, const Number *hidden, const float *scale, const float *of_total,
+                          const Number *of_rounded, Number *of_mixed, float *of_x, float *of_out, float *of_out_bias,
+                          float *of_widen, float *of_widen_bias, float *of_narrow, float *of_narrow_bias) {
+    const int64_t width = out->outputs, feedforward = widen->outputs;
+    const float by = *scale;
+    std::vector<const Gradient *> all_outs(size->threads), all_widens(size->threads), all_narrows(size->threads);
+#pragma omp parallel num_threads(size->threads)
+    {
+        start();
+        const Weights outs = Weights::back(*out), widens = Weights::back(*widen), narrows = Weights::back(*narrow);
+        Blocks mixture(DEPTH, Block(width)), sum(DEPTH, Block(width)), wide(DEPTH, Block(feedforward));
+        Blocks of_sum(DEPTH, Block(width)), of_hidden(DEPTH, Block(feedforward)), of_end(DEPTH, Block(width));
+        Gradient out_gradient(*out), widen_gradient(*widen), narrow_gradient(*narrow);
+        const Parabolas table = GELU, slope = SLOPE;
+        each_blocks(size->rows, [&](int64_t first, int64_t blocks) {
+            for (int64_t b = 0; b < blocks; b++) {
+                const int64_t start = first + b * SIDE, rows = std::min(SIDE, size->rows - start);
+                float *here = of_x + start * width;
+                mixture[b].load(mixed + start * width, width, rows);
+                sum[b].load(sums + start * width, width, rows);
+                wide[b].load(hidden + start * feedforward, feedforward, rows);
+                for (int64_t i = 0; i < SIDE; i++)
+                    for (int64_t c = 0; c < width; c += SIDE) {
+                        floats left = {}, right = {};
+                        if (i < rows)
+                            for_both(width, c, left, right, [=](int64_t c, floats &y) {
+                                const int64_t at = (start + i) * width + c;
+                                y = vector(of_total + at) + vector(of_rounded + at);
+                                put(y, of_x + at, All());
+                            });
+                        of_end[b].numbers[c + i] = side_by_side(left, right);
+                    }
+                integers *const to_wide = wide[b].numbers.data(), *const to_hidden = of_hidden[b].numbers.data();
+                integers *const to_sum = of_sum[b].numbers.data();
+                apply(narrows, of_end[b], [=](int64_t i, int64_t c, floats left, floats right) {
+                    const Number *before = reinterpret_cast<Number *>(to_wide + c + i);
+                    const floats x = vector(before), y = vector(before + LANES);
+                    to_wide[c + i] = side_by_side(gelu(table, x), gelu(table, y));
+                    to_hidden[c + i] = side_by_side(by * left * gelu_slope(slope, x), by * right * gelu_slope(slope, y));
+                });
+                apply(widens, of_hidden[b], [=](int64_t i, int64_t c, floats left, floats right) {
+                    if (i < rows)
+                        for_both(width, c, left, right, [=](int64_t c, floats &y) {
+                            y += vector(here + i * width + c);
+                            put(y, here + i * width + c, All());
+                        });
+                    to_sum[c + i] = side_by_side(left, right);
+                });
+                apply(outs, of_sum[b], [=](int64_t i, int64_t c, floats left, floats right) {
+                    if (i >= rows) return;
+                    for_both(width, c, left, right, [=](int64_t c, floats y) {
+                        put(by * y, of_mixed + (start + i) * width + c, All());
+                    });
+                });
+            }
+            narrow_gradient.add(wide, of_end, blocks);
+            widen_gradient.add(sum, of_hidden, blocks);
+            out_gradient.add(mixture, of_sum, blocks);
+        });
+        narrow_gradient.write(all_narrows, of_narrow, of_narrow_bias);
+        widen_gradient.write(all_widens, of_widen, of_widen_bias);
+        out_gradient.write(all_outs, of_out, of_out_bias);
         finish();
     }
 }

@@ -54,15 +54,6 @@ struct Rows {
     }
 };
 
-// Of each of the first or last sixteen columns the numbers of two rows side by side.
-INLINE integers woven(integers above, integers below, bool last) {
-    const int from = last ? LANES : 0;
-    alignas(64) Number order[PAIRS];
-    for (int i = 0; i < PAIRS; i++) order[i] = from + i / 2 + i % 2 * PAIRS;
-    const auto as = [](integers x) { return reinterpret_cast<__m512i>(x); };
-    return reinterpret_cast<integers>(_mm512_permutex2var_epi16(as(above), _mm512_load_si512(order), as(below)));
-}
-
 // What sixteen rows, one a lane, give when each is multiplied with each of n others.
 INLINE void products(const Rows &rows, int64_t first, const Rows &others, int64_t n, floats *to) {
     integers mine[TILES_OF_ROW][LANES];
