@@ -278,7 +278,9 @@ SHORT = {
 }
 REPLACED = ("num_instances", "solver.time_limit", "time_limit")  # also where the README gives them
 MADE = ("run_dir=", "out=", "out_dir=")
-MAKE_TRAIN = "python train.py problem=tsp "  # what `make train` runs, once it has installed
+MAKE_TRAIN = (
+    "python train.py problem=tsp "  # what `make train` runs, once it has installed, but for its number of epochs
+)
 
 
 def readme_commands():

@@ -37,25 +37,26 @@ struct Abreast {
     const Lines &all;
     int64_t n = 0, heads = 0, width = all.heads * D;     // places of the longest line, heads of this bundle
     int64_t line[LANES] = {};                            // -1: none
-    std::vector<int64_t> token = {}, place = {};         // [n, 16] of each line; -1: none
+    std::vector<int64_t> token = {}, added = {};         // [n, 16] of each line, -1: none; where its bias is
     std::vector<floats> query = {}, key = {}, value = {}, change = {}, moved = {};  // [n, WIDE]
-    std::vector<floats> bias = {}, shares = {}, changes = {};                       // [n], [n, n]
+    std::vector<floats> nothing = {}, bias = {}, shares = {}, changes = {};         // [n], [n], [n, n], [n, n]
 
     void find(const int64_t *lines, int64_t some) {
-        std::fill(token.begin(), token.end(), -1);
-        token.resize(all.size * LANES, -1), place.resize(all.size * LANES);
+        token.assign(all.size * LANES, -1), added.assign(all.size * LANES, 0), nothing.assign(all.size + 4, floats{} + NOTHING);
         n = 0;
         for (int64_t lane = 0; lane < LANES; lane++) {
             line[lane] = lane < some ? lines[lane] : -1;
             int64_t count = 0;
             for (int64_t i = 0; i < all.size && lane < some; i++) {
                 int64_t t = all.token(line[lane], i);
-                if (t >= 0) token[count * LANES + lane] = t, place[count++ * LANES + lane] = i;
+                if (t < 0) continue;
+                token[count * LANES + lane] = t, added[count * LANES + lane] = line[lane] * all.of_line + i * all.of_place;
+                lanes(&nothing[count++])[lane] = 0;
             }
             n = std::max(n, count);
         }
         for (auto each : {&query, &key, &value}) each->resize(whole(n) * WIDE);
-        bias.resize(whole(n)), shares.resize(whole(n));
+        bias = nothing, shares.resize(whole(n));
     }
 
     const Number *row(const Number *from, int64_t stride, int64_t i, int64_t lane) const {
@@ -98,6 +99,9 @@ struct Abreast {
     }
 
     void store(const std::vector<floats> &from, Number *to, int64_t stride) const {
+#ifdef __AVX512BF16__
+        if (sizeof(Number) == 2 && heads * D == LANES) return store_pairs(from, to, stride);
+#endif
         for (int64_t i = 0; i < n; i++)
             for (int64_t c = 0; c < heads * D; c += LANES) {
                 const int64_t some = std::min<int64_t>(LANES, heads * D - c);
@@ -113,6 +117,23 @@ struct Abreast {
             }
     }
 
+#ifdef __AVX512BF16__
+    void store_pairs(const std::vector<floats> &from, Number *to, int64_t stride) const {
+        for (int64_t i = 0; i < n; i += 2) {
+            integers tile[LANES];
+#pragma GCC unroll 16
+            for (int64_t k = 0; k < LANES; k++) tile[k] = paired(from[i * WIDE + 2 * k], from[i * WIDE + 2 * k + 1]);
+            transpose(tile);
+#pragma GCC unroll 16
+            for (int64_t lane = 0; lane < LANES; lane++) {
+                const int64_t first = token[i * LANES + lane], next = i + 1 < n ? token[(i + 1) * LANES + lane] : -1;
+                if (first >= 0) memcpy(to + first * stride, &tile[lane], sizeof *tile / 2);
+                if (next >= 0) memcpy(to + next * stride, (char *)&tile[lane] + sizeof *tile / 2, sizeof *tile / 2);
+            }
+        }
+    }
+#endif
+
     void load(int64_t head, const Number *qkv) {
         heads = std::min<int64_t>(BUNDLE, all.heads - head);
         int64_t at = head * D;
@@ -123,11 +144,14 @@ struct Abreast {
     }
 
     void load_bias(int64_t head) {
-        for (int64_t j = 0; j < whole(n); j++)
-            for (int64_t lane = 0; lane < LANES; lane++) {
-                bool there = j < n && token[j * LANES + lane] >= 0;
-                lanes(&bias[j])[lane] = there ? all.added(line[lane], head, place[j * LANES + lane]) : NOTHING;
-            }
+        if (!all.bias || (head && !all.of_head)) return;  // as it is
+        for (int64_t j = 0; j < n; j++) {
+            floats x;
+            for (int64_t lane = 0; lane < LANES; lane++)
+                lanes(&x)[lane] = all.bias[head * all.of_head + added[j * LANES + lane]];
+            x *= OF_TWO, x = x < HIDDEN ? floats{} + HIDDEN : x;
+            bias[j] = nothing[j] < 0 ? nothing[j] : x;
+        }
     }
 
     // The shares of all keys for a query, so far not divided by their sum, which is returned.
@@ -155,7 +179,7 @@ struct Abreast {
     void back(int64_t head, const Number *qkv, const Number *gradient, Number *to) {
         load(head, qkv);
         const int64_t stride = whole(n);
-        change.resize(stride * WIDE), moved.resize(n * WIDE), shares.resize(n * stride), changes.resize(n * stride);
+        change.resize(stride * WIDE), moved.resize(stride * WIDE), shares.resize(n * stride), changes.resize(n * stride);
         load(gradient + head * D, width, NONE, change);
         for (int of = 0; of < heads; of++) {
             load_bias(head + of);

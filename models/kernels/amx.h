@@ -28,6 +28,18 @@ INLINE void start() {
 
 INLINE void finish() { _tile_release(); }
 
+// Adds to the 32 x 32 sums of tiles 0 to 3 what 32 rows and 32 columns give, each in two tiles after each other.
+INLINE void multiply(const integers *rows, const integers *columns) {
+    _tile_loadd(4, rows, sizeof *rows);
+    _tile_loadd(5, rows + LANES, sizeof *rows);
+    _tile_loadd(6, columns, sizeof *columns);
+    _tile_loadd(7, columns + LANES, sizeof *columns);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+}
+
 // Two vectors after each other in bf16.
 INLINE integers side_by_side(floats low, floats high) {
     return reinterpret_cast<integers>(_mm512_cvtne2ps_pbh(high, low));

@@ -3,7 +3,6 @@
 //
 // Scores never leave the cache. In between, numbers are float32.
 
-#include <algorithm>
 #include <numeric>
 
 #include "abreast.h"
@@ -21,11 +20,13 @@ INLINE bool abreast(const Lines &all) { return all.size * D <= 160 && all.lines 
 
 // Lines of like numbers of tokens side by side leave few lanes empty.
 INLINE std::vector<int64_t> by_length(const Lines &all) {
-    std::vector<int64_t> length(all.lines), order(all.lines);
-    for (int64_t line = 0; line < all.lines; line++)
+    std::vector<int64_t> length(all.lines), next(all.size + 2), order(all.lines);
+    for (int64_t line = 0; line < all.lines; line++) {
         for (int64_t i = 0; i < all.size; i++) length[line] += all.token(line, i) >= 0;
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return length[a] < length[b]; });
+        next[length[line] + 1]++;
+    }
+    std::partial_sum(next.begin(), next.end(), next.begin());
+    for (int64_t line = 0; line < all.lines; line++) order[next[length[line]]++] = line;
     return order;
 }
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.utils.flop_counter import register_flop_formula
 
 from models.kernels import compiler
@@ -60,6 +61,7 @@ class Attention(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         qkv, qkv_bias, bias, token, out, sums = ctx.saved_tensors
         back = torch.ops.gumbeldore.attend_back

@@ -62,16 +62,7 @@ class Gradient {
                 _tile_loadd(1, sum + LANES, sizeof *sum);
                 _tile_loadd(2, sum + 2 * LANES, sizeof *sum);
                 _tile_loadd(3, sum + 3 * LANES, sizeof *sum);
-                for (int64_t k = 0; k < count; k++, a += SIDE, b += SIDE) {
-                    _tile_loadd(4, a, sizeof *a);
-                    _tile_loadd(5, a + LANES, sizeof *a);
-                    _tile_loadd(6, b, sizeof *b);
-                    _tile_loadd(7, b + LANES, sizeof *b);
-                    _tile_dpbf16ps(0, 4, 6);
-                    _tile_dpbf16ps(1, 4, 7);
-                    _tile_dpbf16ps(2, 5, 6);
-                    _tile_dpbf16ps(3, 5, 7);
-                }
+                for (int64_t k = 0; k < count; k++) multiply(a + k * SIDE, b + k * SIDE);
                 _tile_stored(0, sum, sizeof *sum);
                 _tile_stored(1, sum + LANES, sizeof *sum);
                 _tile_stored(2, sum + 2 * LANES, sizeof *sum);

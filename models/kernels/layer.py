@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.utils.flop_counter import register_flop_formula
 
 from models.kernels import compiler
@@ -47,6 +48,7 @@ class Linear(torch.autograd.Function):
         return torch.ops.gumbeldore.linear(x, weight, bias)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, of_y: Tensor) -> tuple[Tensor | None, ...]:
         of_x, of_weight, of_bias = torch.ops.gumbeldore.linear_back(*ctx.saved_tensors, of_y.contiguous())
         return of_x, of_weight, of_bias if ctx.needs_input_grad[2] else None
@@ -70,6 +72,7 @@ class Rest(torch.autograd.Function):
         return total, rounded
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, of_total: Tensor, of_rounded: Tensor) -> tuple[Tensor, ...]:
         *kept, scale, out, out_bias, widen, _, narrow, narrow_bias = ctx.saved_tensors
         given = of_total.contiguous(), of_rounded.contiguous(), *kept, scale, out, widen, narrow

@@ -91,16 +91,8 @@ template <typename Done> INLINE void apply(const Weights &weights, const Block &
         }
         for (int64_t step = 0; step < steps; step++) {
             if (next) {
-                const integers *row = &rows.numbers[step * SIDE];
                 in_memory();
-                _tile_loadd(4, row, sizeof *row);
-                _tile_loadd(5, row + LANES, sizeof *row);
-                _tile_loadd(6, weight, sizeof *weight);
-                _tile_loadd(7, weight + LANES, sizeof *weight);
-                _tile_dpbf16ps(0, 4, 6);
-                _tile_dpbf16ps(1, 4, 7);
-                _tile_dpbf16ps(2, 5, 6);
-                _tile_dpbf16ps(3, 5, 7);
+                multiply(&rows.numbers[step * SIDE], weight);
                 weight += SIDE;
             }
             const int64_t end = last < 0 ? 0 : (step + 1) * SIDE / steps;

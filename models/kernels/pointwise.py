@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from models.kernels import compiler
 
@@ -28,6 +29,7 @@ class Gelu(torch.autograd.Function):
         return torch.ops.gumbeldore.gelu(x, bias)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, change: Tensor) -> tuple[Tensor, Tensor]:
         of_x = torch.ops.gumbeldore.gelu_back(change.contiguous(), *ctx.saved_tensors)
         return of_x, over_rows(of_x)
@@ -46,6 +48,7 @@ class Add(torch.autograd.Function):
         return torch.ops.gumbeldore.add(x, scale, y, bias)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, of_sum: Tensor, of_rounded: Tensor) -> tuple[Tensor, ...]:
         back = torch.ops.gumbeldore.add_back
         of_x, of_scale, of_y = back(of_sum.contiguous(), of_rounded.contiguous(), *ctx.saved_tensors)

@@ -59,6 +59,16 @@ INLINE integers after_each_other(const void *low, const void *high) {
     return y;
 }
 
+#ifdef __AVX512BF16__
+// Two vectors in bf16, of which each lane has two numbers side by side.
+INLINE integers paired(floats low, floats high) {
+    alignas(64) uint16_t order[2 * LANES];
+    for (int i = 0; i < 2 * LANES; i++) order[i] = i / 2 + i % 2 * LANES;
+    const __m512i halves = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    return reinterpret_cast<integers>(_mm512_permutexvar_epi16(_mm512_load_si512(order), halves));
+}
+#endif
+
 template <int N, typename T>
 INLINE void read(const T *__restrict from, const float *__restrict plus, float times, float *__restrict to) {
     for (int i = 0; i < N; i++) to[i] = (as_float(from[i]) + plus[i]) * times;
@@ -99,6 +109,17 @@ template <typename T> INLINE void put(floats x, T *to, int64_t n) {
     write<LANES>(lanes(&x), y);
     memcpy(to, y, n * sizeof(T));
 }
+
+#if defined __AVX512BF16__ && defined __AVX512VL__
+INLINE floats take(const uint16_t *x, int64_t n) {
+    integers bits = reinterpret_cast<integers>(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16((1 << n) - 1, x)));
+    return reinterpret_cast<floats>(bits << 16);
+}
+
+INLINE void put(floats x, uint16_t *to, int64_t n) {
+    _mm256_mask_storeu_epi16(to, (1 << n) - 1, (__m256i)_mm512_cvtneps_pbh(x));
+}
+#endif
 
 INLINE floats larger(floats x, floats y) {  // y, if x is not a number
 #ifdef __AVX512F__
