@@ -18,7 +18,8 @@ template <typename Work> INLINE void each_blocks(int64_t rows, Work work) {
 
 // Of a map's weights and bias, from the rows of one thread.
 class Gradient {
-    const int64_t inputs, outputs;
+    const Map &map;
+    const int64_t inputs = map.inputs, outputs = map.outputs;
     std::vector<floats> sums, bias;  // [inputs / 32, outputs / 32], four tiles each of sixteen inputs; [outputs / 16]
     std::vector<integers> left, right;
 
@@ -39,8 +40,8 @@ class Gradient {
 
   public:
     explicit Gradient(const Map &map)
-        : inputs(map.inputs), outputs(map.outputs), sums(sides(inputs) * sides(outputs) * 4 * LANES),
-          bias(sides(outputs) * 2), left(sides(inputs) * SIDE * DEPTH), right(sides(outputs) * SIDE * DEPTH) {}
+        : map(map), sums(sides(inputs) * sides(outputs) * 4 * LANES), bias(sides(outputs) * 2),
+          left(sides(inputs) * SIDE * DEPTH), right(sides(outputs) * SIDE * DEPTH) {}
 
     // The map's input, and the gradient of its output, of as many blocks of rows.
     void add(const Blocks &x, const Blocks &of_y, int64_t count) {
@@ -50,7 +51,7 @@ class Gradient {
             floats sum[4] = {};                             // that do not wait for each other
 #pragma GCC unroll 16
             for (int i = 0; i < LANES; i++)
-                sum[i % 4] = _mm512_dpbf16_ps(sum[i % 4], reinterpret_cast<__m512bh>(tile[i]), reinterpret_cast<__m512bh>(ones));
+                sum[i % 4] = _mm512_dpbf16_ps(sum[i % 4], (__m512bh)tile[i], (__m512bh)ones);
             bias[part] += (sum[0] + sum[1]) + (sum[2] + sum[3]);
         });
         floats *sum = sums.data();
@@ -71,9 +72,8 @@ class Gradient {
             }
     }
 
-    // Writes what all threads have added, [outputs, inputs] and [outputs]; called by all of them, with the same array of as
-    // many as there are.
-    void write(std::vector<const Gradient *> &all, float *of_weight, float *of_bias) const {
+    // Writes what all threads have added; called by all of them, with the same array of as many as there are.
+    void write(std::vector<const Gradient *> &all) const {
         const int threads = omp_get_num_threads();
         all[omp_get_thread_num()] = this;
 #pragma omp barrier
@@ -87,13 +87,13 @@ class Gradient {
             for (int t = 0; t < threads; t++)
                 for (int i = 0; i < LANES; i++) tile[i] += all[t]->sums[at + i];
             transpose(tile);
-            for (int i = 0; i < LANES; i++) put(tile[i], of_weight + (output + i) * inputs + input, All());
+            for (int i = 0; i < LANES; i++) put(tile[i], map.of_weight + (output + i) * inputs + input, All());
         }
 #pragma omp for
         for (int64_t c = 0; c < outputs; c += LANES) {
             floats total = {};
             for (int t = 0; t < threads; t++) total += all[t]->bias[c / LANES];
-            put(total, of_bias + c, All());
+            put(total, map.of_bias + c, All());
         }
     }
 };

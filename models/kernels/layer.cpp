@@ -80,8 +80,7 @@ extern "C" void rest(const Size *size, const Map *out, const Map *widen, const M
 }
 
 // The gradients of what `linear` gets from that of what it returns.
-extern "C" void linear_back(const Size *size, const Map *map, const Number *x, const Number *of_y, Number *of_x,
-                            float *of_weight, float *of_bias) {
+extern "C" void linear_back(const Size *size, const Map *map, const Number *x, const Number *of_y, Number *of_x) {
     const int64_t inputs = map->inputs, outputs = map->outputs;
     std::vector<const Gradient *> all(size->threads);
 #pragma omp parallel num_threads(size->threads)
@@ -104,7 +103,7 @@ extern "C" void linear_back(const Size *size, const Map *map, const Number *x, c
             }
             gradient.add(mine, change, blocks);
         });
-        gradient.write(all, of_weight, of_bias);
+        gradient.write(all);
         finish();
     }
 }
@@ -113,8 +112,7 @@ extern "C" void linear_back(const Size *size, const Map *map, const Number *x, c
 // of their products with the scale.
 extern "C" void rest_back(const Size *size, const Map *out, const Map *widen, const Map *narrow, const Number *mixed,
                           const Number *sums, const Number *hidden, const float *scale, const float *of_total,
-                          const Number *of_rounded, Number *of_mixed, float *of_x, float *of_out, float *of_out_bias,
-                          float *of_widen, float *of_widen_bias, float *of_narrow, float *of_narrow_bias) {
+                          const Number *of_rounded, Number *of_mixed, float *of_x) {
     const int64_t width = out->outputs, feedforward = widen->outputs;
     const float by = *scale;
     std::vector<const Gradient *> all_outs(size->threads), all_widens(size->threads), all_narrows(size->threads);
@@ -171,9 +169,7 @@ extern "C" void rest_back(const Size *size, const Map *out, const Map *widen, co
             widen_gradient.add(sum, of_hidden, blocks);
             out_gradient.add(mixture, of_sum, blocks);
         });
-        narrow_gradient.write(all_narrows, of_narrow, of_narrow_bias);
-        widen_gradient.write(all_widens, of_widen, of_widen_bias);
-        out_gradient.write(all_outs, of_out, of_out_bias);
+        narrow_gradient.write(all_narrows), widen_gradient.write(all_widens), out_gradient.write(all_outs);
         finish();
     }
 }

@@ -86,14 +86,16 @@ class Rest(torch.autograd.Function):
 
 
 class Map(ctypes.Structure):
-    """As in layer.cpp."""
+    """As in maps.h."""
 
     _fields_ = [("outputs", ctypes.c_int64), ("inputs", ctypes.c_int64)]
-    _fields_ += [("weight", ctypes.c_void_p), ("bias", ctypes.c_void_p)]
+    _fields_ += [(name, ctypes.c_void_p) for name in ("weight", "bias", "of_weight", "of_bias")]
 
     @classmethod
-    def of(cls, weight: Tensor, bias: Tensor | None = None) -> Map:
-        return cls(*weight.shape, weight.data_ptr(), None if bias is None else bias.data_ptr())
+    def of(cls, weight: Tensor, *others: Tensor | None) -> Map:
+        """Of a weight, its bias, and where the gradients of the two are written."""
+        addresses = (None if tensor is None else tensor.data_ptr() for tensor in (weight, *others))
+        return cls(*weight.shape, *addresses)
 
 
 class Size(ctypes.Structure):
@@ -117,7 +119,7 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 def _linear_back(x: Tensor, weight: Tensor, of_y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of x, weight and bias."""
     of_x, of_weight, of_bias = torch.empty_like(x), torch.empty_like(weight), weight.new_empty(len(weight))
-    call("linear_back", [Map.of(weight)], x, of_y, of_x, of_weight, of_bias)
+    call("linear_back", [Map.of(weight, None, of_weight, of_bias)], x, of_y, of_x)
     return of_x, of_weight, of_bias
 
 
@@ -153,11 +155,11 @@ def _rest_back(
     narrow: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The gradients of mixed, x and the parameters; of those of out and narrow, of their products with the scale."""
-    of_mixed, of_x, maps = torch.empty_like(mixed), torch.empty_like(of_total), (out, widen, narrow)
-    parameters = [each for weight in maps for each in (torch.empty_like(weight), weight.new_empty(len(weight)))]
-    given = mixed, middle, hidden, scale, of_total, of_rounded
-    call("rest_back", [Map.of(weight) for weight in maps], *given, of_mixed, of_x, *parameters)
-    return of_mixed, of_x, *parameters
+    of_mixed, of_x, weights = torch.empty_like(mixed), torch.empty_like(of_total), (out, widen, narrow)
+    of_maps = [(torch.empty_like(weight), weight.new_empty(len(weight))) for weight in weights]
+    maps = [Map.of(weight, None, *gradients) for weight, gradients in zip(weights, of_maps, strict=True)]
+    call("rest_back", maps, mixed, middle, hidden, scale, of_total, of_rounded, of_mixed, of_x)
+    return of_mixed, of_x, *of_maps[0], *of_maps[1], *of_maps[2]
 
 
 compiler.register(_linear, _linear_back, _rest, _rest_back)

@@ -13,7 +13,8 @@ INLINE int64_t sides(int64_t n) { return (n + SIDE - 1) / SIDE; }
 // A linear map of rows; both sizes are multiples of LANES.
 struct Map {
     int64_t outputs, inputs;
-    const float *weight, *bias;  // [outputs, inputs], [outputs]
+    const float *weight, *bias;   // [outputs, inputs], [outputs]
+    float *of_weight, *of_bias;   // their gradients
 
     // The weights of an output for 32 inputs in bf16, with zeros behind the last.
     integers row(int64_t output, int64_t input) const {
