@@ -36,7 +36,6 @@ static const Number NOWHERE[LANES] = {};  // the row of a lane without a token
 struct Abreast {
     const Lines &all;
     int64_t n = 0, heads = 0, width = all.heads * D;     // places of the longest line, heads of this bundle
-    int64_t line[LANES] = {};                            // -1: none
     std::vector<int64_t> token = {}, added = {};         // [n, 16] of each line, -1: none; where its bias is
     std::vector<floats> query = {}, key = {}, value = {}, change = {}, moved = {};  // [n, WIDE]
     std::vector<floats> nothing = {}, bias = {}, shares = {}, changes = {};         // [n], [n], [n, n], [n, n]
@@ -45,12 +44,11 @@ struct Abreast {
         token.assign(all.size * LANES, -1), added.assign(all.size * LANES, 0), nothing.assign(all.size + 4, floats{} + NOTHING);
         n = 0;
         for (int64_t lane = 0; lane < LANES; lane++) {
-            line[lane] = lane < some ? lines[lane] : -1;
             int64_t count = 0;
             for (int64_t i = 0; i < all.size && lane < some; i++) {
-                int64_t t = all.token(line[lane], i);
+                int64_t t = all.token(lines[lane], i);
                 if (t < 0) continue;
-                token[count * LANES + lane] = t, added[count * LANES + lane] = line[lane] * all.of_line + i * all.of_place;
+                token[count * LANES + lane] = t, added[count * LANES + lane] = lines[lane] * all.of_line + i * all.of_place;
                 lanes(&nothing[count++])[lane] = 0;
             }
             n = std::max(n, count);
