@@ -18,7 +18,6 @@ from gumbeldore import trie as tries
 from gumbeldore.faults import refuse
 from gumbeldore.fingerprint import fingerprint
 from gumbeldore.interfaces import Policy, Problem, take
-from gumbeldore.seeding import fold
 from gumbeldore.trie import Trie
 
 # (log-probabilities of the children [B, K, A], perturbed log-probability of their parents [B, K], depth) -> scores
@@ -33,7 +32,6 @@ class Roots(NamedTuple):
     instance: Any  # [B*K, ...] each instance K times
     context: Any  # [B, ...] the policy's view of each instance
     state: Any  # [B*K, ...] before the first decision
-    origin: Tensor  # [B] which instance each is a copy of
     keys: Tensor  # [b] the random keys these instances came with
     batch: int
     width: int
@@ -101,7 +99,7 @@ def sample_round(
         broken |= (new & ~log_probs.amax(dim=-1).isfinite()).any(dim=1)
 
         children = tries.read_children(trie, depth, node, filled)
-        conditional = nucleus((children.log_mass + children.advantage).log_softmax(dim=-1), top_p)
+        conditional = nucleus(normalised(children.log_mass + children.advantage), top_p)
         child_phi = phi[..., None] + conditional  # [B, K, A]
         score = perturb(child_phi, gumbel, depth).masked_fill(~alive[..., None], -math.inf)
 
@@ -139,22 +137,19 @@ def evaluate(
     choice = (legal.sum(dim=-1) > 1).view(batch, width)
     ask = new & choice
     seen = roots.policy.seen(roots.instance, state) if hasattr(roots.policy, "seen") else state
-    key = fold(roots.origin[:, None], fingerprint(seen).view(batch, width)).where(ask, tries.NO_KEY)
-    row, slot = tries.find_states(trie, depth, filled, key)
-    own_row = torch.arange(batch, device=new.device)[:, None]
-    own_slot = filled + torch.arange(width, device=new.device)
-    first = ask & (row == own_row) & (slot == own_slot)
-    rows = first.flatten().nonzero().squeeze(1)
+    key = fingerprint(seen).view(batch, width).where(ask, tries.NO_KEY)
+    known = tries.find_states(trie, depth, filled, key)
+    own = tries.places(trie, filled + torch.arange(width, device=new.device))
+    rows = (ask & (known == own)).flatten().nonzero().squeeze(1)
     dtype = trie.log_probs.dtype
-    log_probs = torch.zeros(legal.shape, dtype=dtype, device=legal.device).masked_fill_(~legal, -math.inf)
     if len(rows):
         with torch.profiler.record_function("policy"):
             logits = roots.policy(take(roots.context, rows // width), take(state, rows))
-        logits = logits.double().masked_fill(~legal[rows], -math.inf)
-        log_probs[rows] = logits.log_softmax(dim=-1).to(dtype)
-    tries.write_log_probs(trie, depth, filled, log_probs.view(batch, width, -1))
-    log_probs = tries.read_log_probs(trie, depth, row.where(ask, own_row), slot.where(ask, own_slot))
-    tries.write_log_probs(trie, depth, filled, log_probs)
+        logits = logits.double().masked_fill(~legal.index_select(0, rows), -math.inf)
+        tries.write_log_probs(trie, depth, own.flatten().index_select(0, rows), normalised(logits).to(dtype))
+    certain = torch.zeros_like(legal, dtype=dtype).masked_fill_(~legal, -math.inf).view(batch, width, -1)
+    log_probs = tries.read_log_probs(trie, depth, known).where(ask[..., None], certain)
+    tries.write_log_probs(trie, depth, own, log_probs)
     count = count._replace(
         evaluated=count.evaluated + len(rows),
         forced=count.forced + (new & ~choice).sum(),
@@ -173,9 +168,15 @@ def nucleus(log_probs: Tensor, top_p: float) -> Tensor:
     if top_p >= 1:
         return log_probs
     ordered, order = log_probs.sort(dim=-1, descending=True)
-    before = ordered.exp().cumsum(dim=-1) - ordered.exp()  # probability of the more likely ones
+    probabilities = ordered.exp_()
+    before = probabilities.cumsum(dim=-1) - probabilities  # of the more likely ones
     kept = torch.zeros_like(log_probs, dtype=torch.bool).scatter_(-1, order, before < top_p)
-    return log_probs.masked_fill(~kept, -math.inf).log_softmax(dim=-1)
+    return normalised(log_probs.masked_fill(~kept, -math.inf))
+
+
+def normalised(log_probs: Tensor) -> Tensor:
+    """log_softmax, which takes torch twice as long for rows that do not fill many vectors."""
+    return log_probs - log_probs.logsumexp(dim=-1, keepdim=True)
 
 
 def _trace_back(history: list, log_prob: Tensor, phi: Tensor, gumbel: Tensor, valid: Tensor, filled: int) -> Leaves:

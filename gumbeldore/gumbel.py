@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 
 def log1mexp(x: Tensor) -> Tensor:
@@ -30,8 +31,10 @@ def gumbel_with_maximum(phi: Tensor, maximum: Tensor, noise: Tensor) -> Tensor:
     g = phi + noise
     z = g.amax(dim=-1, keepdim=True)
     maximum = maximum[..., None]
-    v = maximum - g + log1mexp(z - g)
-    perturbed = maximum - v.clamp(min=0) - torch.log1p(torch.exp(-v.abs()))
+    # log1mexp(z - g) by the branch for small arguments alone: for large ones its relative error grows, but not its
+    # absolute one, and it is a summand here.
+    v = maximum - g + (g - z).expm1_().neg_().log_()
+    perturbed = maximum - softplus(v, threshold=40)  # beyond the threshold softplus(v) is v to the last bit
     return perturbed.masked_fill(phi == -math.inf, -math.inf)  # also where nothing is possible
 
 

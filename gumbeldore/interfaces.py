@@ -111,7 +111,9 @@ class Benchmark(NamedTuple):
 
 def take(tensors: Tensors, rows: Tensor | slice) -> Tensors:
     """The given rows of every tensor of a NamedTuple."""
-    return type(tensors)(*(tensor[rows] for tensor in tensors))
+    if isinstance(rows, slice):
+        return type(tensors)(*(tensor[rows] for tensor in tensors))
+    return type(tensors)(*(tensor.index_select(0, rows) for tensor in tensors))  # several times as fast as tensor[rows]
 
 
 def to(tensors: Tensors, device: torch.device | str) -> Tensors:

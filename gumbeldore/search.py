@@ -171,7 +171,7 @@ def _run_rounds(
     width = 1 if config.replacement else config.beam_width
     roots = _plant(problem, policy, instances, width, given)
     deadline = None if config.time_limit is None else time.monotonic() + len(given) * config.time_limit
-    trie = _empty_trie(problem, policy, instances, config, roots.batch, keys.device)
+    trie = _empty_trie(problem, policy, instances, config, len(given), keys.device)
 
     rounds, total = [], Count()
     for round_ in itertools.count():
@@ -199,18 +199,19 @@ def _run_rounds(
 
 def trie_memory(problem: Problem, policy: Policy, instances: Any, config: SearchConfig) -> int:
     """Bytes that the trie of each of the instances will take."""
-    copies = config.beam_width if config.replacement else 1
-    return tries.memory(_empty_trie(problem, policy, instances, config, copies, "meta"))
+    return tries.memory(_empty_trie(problem, policy, instances, config, 1, "meta"))
 
 
 def _empty_trie(
-    problem: Problem, policy: Policy, instances: Any, config: SearchConfig, batch: int, device
+    problem: Problem, policy: Policy, instances: Any, config: SearchConfig, count: int, device
 ) -> tries.Trie:
-    """The trie of `batch` beams."""
-    slots = config.num_rounds * (1 if config.replacement else config.beam_width)
+    """The trie of `count` instances."""
+    copies, width = (config.beam_width, 1) if config.replacement else (1, config.beam_width)
+    slots = config.num_rounds * width
     reread = config.num_rounds > 1 or config.time_limit is not None
     horizon, actions = problem.horizon(instances), problem.num_actions(instances)
-    return tries.create(batch, horizon, slots, actions, _log_prob_dtype(policy), device, keep=reread)
+    dtype = _log_prob_dtype(policy)
+    return tries.create(count * copies, horizon, slots, actions, dtype, device, keep=reread, copies=copies)
 
 
 def _plant(problem: Problem, policy: Policy, instances: Any, width: int, keys: Tensor) -> Roots:
@@ -223,7 +224,6 @@ def _plant(problem: Problem, policy: Policy, instances: Any, width: int, keys: T
         instance=instance,
         context=policy.encode(instances),
         state=problem.reset(instance),
-        origin=torch.arange(batch, device=rows.device) // (batch // len(keys)),
         keys=keys,
         batch=batch,
         width=width,

@@ -19,14 +19,19 @@ MIX_2 = 0x94D049BB133111EB - (1 << 64)
 
 def mix(x: Tensor) -> Tensor:
     """SplitMix64's output function on int64 tensors (multiplication wraps around)."""
-    x = (x ^ _shift_right(x, 30)) * MIX_1
-    x = (x ^ _shift_right(x, 27)) * MIX_2
-    return x ^ _shift_right(x, 31)
+    x = xor_shifted(x, 30).mul_(MIX_1)
+    x = xor_shifted(x, 27).mul_(MIX_2)
+    return xor_shifted(x, 31)
+
+
+def xor_shifted(x: Tensor, bits: int) -> Tensor:
+    """x ^ (x >> bits), which can be undone."""
+    return _shift_right(x, bits).bitwise_xor_(x)
 
 
 def _shift_right(x: Tensor, bits: int) -> Tensor:
     """Logical shift right; torch's `>>` copies the sign."""
-    return (x >> bits) & ((1 << (64 - bits)) - 1)
+    return (x >> bits).bitwise_and_((1 << (64 - bits)) - 1)
 
 
 def fold(key: Tensor | int, *parts: Tensor | int | str) -> Tensor:
@@ -65,5 +70,5 @@ def gumbel_noise(keys: Tensor, place: int, shape: tuple[int, ...]) -> Tensor:
         size *= length
     position = torch.arange(1, size + 1, device=keys.device)
     bits = mix(fold(keys, place)[:, None] + position * GOLDEN)  # [B, size]
-    uniform = (_shift_right(bits, 12).double() + 0.5) * 2.0**-52  # in the open interval (0, 1)
-    return -torch.log(-torch.log(uniform)).reshape(-1, *shape)
+    uniform = _shift_right(bits, 12).double().add_(0.5).mul_(2.0**-52)  # in the open interval (0, 1)
+    return uniform.log_().neg_().log_().neg_().view(-1, *shape)

@@ -25,7 +25,7 @@ class Trie(NamedTuple):
     visits: Tensor  # [T+1, B, W]  int64  sampled leaves that passed through the node
     parent: Tensor  # [T+1, B, W]  int64  slot of the parent one level up, or NO_NODE
     action: Tensor  # [T+1, B, W]  int64  action on the edge into the node
-    key: Tensor  # [T or 1, W, B]  int64  fingerprint of the state the network was asked about, or NO_KEY
+    key: Tensor  # [T or 1, b, W, B/b]  int64  fingerprint of the state the network was asked about, or NO_KEY
 
 
 class Children(NamedTuple):
@@ -34,18 +34,29 @@ class Children(NamedTuple):
     slot: Tensor  # [B, K, A]  the child's slot at the next depth, or NO_NODE
 
 
-def create(batch: int, horizon: int, slots: int, actions: int, dtype: torch.dtype, device, keep: bool = True) -> Trie:
+def create(
+    batch: int,
+    horizon: int,
+    slots: int,
+    actions: int,
+    dtype: torch.dtype,
+    device,
+    keep: bool = True,
+    copies: int = 1,
+) -> Trie:
     """An empty trie for `slots` nodes per depth.
 
     Arguments:
+        batch: B, beams
         dtype: of the stored policy log-probabilities
         keep: False if no later round will read them back: one depth's worth of memory then serves all
+        copies: B/b, so many beams one after the other have the same instance, and its states in common
     """
 
     def scalars(fill, dtype):
         return torch.full((horizon + 1, batch, slots), fill, dtype=dtype, device=device)
 
-    trie = Trie(
+    return Trie(
         # Not initialised: memory that is never visited is never touched.
         log_probs=torch.empty(horizon if keep else 1, batch, slots, actions, dtype=dtype, device=device),
         log_prob=scalars(0.0, torch.float64),
@@ -54,19 +65,20 @@ def create(batch: int, horizon: int, slots: int, actions: int, dtype: torch.dtyp
         visits=scalars(0, torch.int64),
         parent=scalars(NO_NODE, torch.int64),
         action=scalars(0, torch.int64),
-        key=torch.full((horizon if keep else 1, slots, batch), NO_KEY, dtype=torch.int64, device=device),
+        key=torch.full(
+            (horizon if keep else 1, batch // copies, slots, copies), NO_KEY, dtype=torch.int64, device=device
+        ),
     )
-    return trie
 
 
 def grow(trie: Trie, slots: int) -> Trie:
     """The same trie with room for `slots` nodes per depth."""
     old = trie.parent.shape[2]
     depths, batch, _, actions = trie.log_probs.shape
-    new = create(batch, trie.parent.shape[0] - 1, slots, actions, trie.log_probs.dtype, trie.parent.device, depths > 1)
-    for old_field, new_field in zip(trie[:-1], new[:-1], strict=True):
+    horizon, copies = len(trie.parent) - 1, trie.key.shape[3]
+    new = create(batch, horizon, slots, actions, trie.log_probs.dtype, trie.parent.device, depths > 1, copies)
+    for old_field, new_field in zip(trie, new, strict=True):
         new_field[:, :, :old] = old_field
-    new.key[:, :old] = trie.key
     return new
 
 
@@ -75,28 +87,41 @@ def memory(trie: Trie) -> int:
     return sum(field.numel() * field.element_size() for field in trie)
 
 
-def find_states(trie: Trie, depth: int, first: int, key: Tensor) -> tuple[Tensor, Tensor]:
+def places(trie: Trie, slot: Tensor) -> Tensor:
+    """Where the nodes in these slots [B, K] are among all B * W of a depth."""
+    batch, slots = trie.parent.shape[1:]
+    return slots * torch.arange(batch, device=slot.device)[:, None] + slot
+
+
+def find_states(trie: Trie, depth: int, first: int, key: Tensor) -> Tensor:
     """Note the fingerprints [B, K] of new nodes in slots first .. first + K - 1, and who had them first.
 
-    Returns the batch index and the slot [B, K] of the first node of this depth with the same fingerprint, which may be
-    the node itself.
+    Returns the place [B, K] of the first node of this depth and instance with the same fingerprint, which may be the
+    node itself.
     """
     batch, width = key.shape
-    known = trie.key[depth % len(trie.key)][: first + width]  # [slots, B]
-    known[first:] = key.t()
-    ordered, place = known.flatten().sort(stable=True)  # earlier slots come first among equal ones
-    found = place[torch.searchsorted(ordered, key)]
-    return found % batch, found // batch
+    copies, slots = trie.key.shape[3], trie.parent.shape[2]
+    known = trie.key[depth % len(trie.key)][:, : first + width]  # [b, slots, copies]
+    asked = key.view(-1, copies, width).mT
+    known[:, first:] = asked
+    ordered, order = known.flatten(1).sort(dim=1, stable=True)  # earlier slots come first among equal ones
+    found = order.gather(1, torch.searchsorted(ordered, asked.flatten(1)))
+    slot, copy = found // copies, found % copies
+    instance = torch.arange(len(known), device=key.device)[:, None]
+    place = (instance * copies + copy) * slots + slot
+    return place.view(-1, width, copies).mT.reshape(batch, width)
 
 
-def read_log_probs(trie: Trie, depth: int, row: Tensor, slot: Tensor) -> Tensor:
-    """The stored policy [..., A] of the nodes at these batch indices and slots."""
-    return trie.log_probs[depth % len(trie.log_probs)][row, slot]
+def read_log_probs(trie: Trie, depth: int, place: Tensor) -> Tensor:
+    """The stored policy [..., A] of the nodes at these places."""
+    log_probs = trie.log_probs[depth % len(trie.log_probs)].flatten(0, 1)
+    return log_probs.index_select(0, place.flatten()).view(*place.shape, -1)
 
 
-def write_log_probs(trie: Trie, depth: int, first: int, log_probs: Tensor) -> None:
-    """Store the policy [B, K, A] of the new nodes in slots first .. first + K - 1."""
-    trie.log_probs[depth % len(trie.log_probs)][:, first : first + log_probs.shape[1]] = log_probs
+def write_log_probs(trie: Trie, depth: int, place: Tensor, log_probs: Tensor) -> None:
+    """Store the policy [..., A] of the nodes at these places."""
+    stored = trie.log_probs[depth % len(trie.log_probs)].flatten(0, 1)
+    stored.index_copy_(0, place.flatten(), log_probs.view(-1, stored.shape[1]))
 
 
 def write_nodes(trie: Trie, depth: int, first: int, new: Tensor, parent: Tensor, action: Tensor, mass: Tensor) -> None:
@@ -111,35 +136,45 @@ def write_nodes(trie: Trie, depth: int, first: int, new: Tensor, parent: Tensor,
 def read_children(trie: Trie, depth: int, node: Tensor, filled: int) -> Children:
     """Masses, advantages and slots of the children of `node` [B, K] (distinct slots).
 
-    A child that was never visited has the mass the policy gives it; a visited one keeps its own account.
-
     Arguments:
         filled: slots used so far at the next depth
     """
+    visited = _visited(trie, depth, node, filled)
+    log_mass = _log_mass(trie, depth, node, visited)
+    slot = torch.arange(filled, device=node.device).expand(len(node), -1)
+    return Children(
+        log_mass,
+        _overlaid(torch.zeros_like(log_mass), visited, trie.advantage[depth + 1]),
+        _overlaid(torch.full_like(log_mass, NO_NODE, dtype=torch.int64), visited, slot),
+    )
+
+
+def read_log_mass(trie: Trie, depth: int, node: Tensor, filled: int) -> Tensor:
+    """`read_children(...).log_mass` alone."""
+    return _log_mass(trie, depth, node, _visited(trie, depth, node, filled))
+
+
+def _log_mass(trie: Trie, depth: int, node: Tensor, visited: Tensor) -> Tensor:
+    """A child that was never visited has the mass the policy gives it; a visited one keeps its own account."""
+    log_probs = read_log_probs(trie, depth, places(trie, node))  # [B, K, A]
+    unvisited = trie.log_prob[depth].gather(1, node)[..., None] + log_probs
+    return _overlaid(unvisited, visited, trie.log_mass[depth + 1])
+
+
+def _visited(trie: Trie, depth: int, node: Tensor, filled: int) -> Tensor:
+    """Which of the K * A children of `node` each node [B, filled] one level deeper is; K * A: none of them."""
     batch, width = node.shape
     actions = trie.log_probs.shape[-1]
-    rows = torch.arange(batch, device=node.device)[:, None]
-    log_probs = read_log_probs(trie, depth, rows, node).double()  # [B, K, A]
-    log_mass = trie.log_prob[depth].gather(1, node)[..., None] + log_probs
-    advantage = torch.zeros_like(log_mass)
-    slot = torch.full_like(log_mass, NO_NODE, dtype=torch.int64)
-    if filled == 0:
-        return Children(log_mass, advantage, slot)
-
-    # Which beam position holds the parent of each visited child; width where none does.
-    parent = trie.parent[depth + 1][:, :filled]  # [B, filled]
+    parent = trie.parent[depth + 1][:, :filled]
     position = torch.full((batch, trie.parent.shape[2]), width, dtype=torch.int64, device=node.device)
     position.scatter_(1, node, torch.arange(width, device=node.device).expand(batch, -1))
     holder = position.gather(1, parent.clamp(min=0)).where(parent != NO_NODE, width)
-    target = holder * actions + trie.action[depth + 1][:, :filled].where(holder < width, 0)
+    return holder * actions + trie.action[depth + 1][:, :filled].where(holder < width, 0)
 
-    def overlay(values: Tensor, visited: Tensor) -> Tensor:
-        """`values` with the visited children's own written over them; one spare column takes the rest."""
-        padded = torch.cat([values.flatten(1), values.new_zeros(batch, 1)], dim=1)
-        return padded.scatter_(1, target, visited)[:, :-1].view(batch, width, actions)
 
-    return Children(
-        overlay(log_mass, trie.log_mass[depth + 1][:, :filled]),
-        overlay(advantage, trie.advantage[depth + 1][:, :filled]),
-        overlay(slot, torch.arange(filled, device=node.device).expand(batch, -1)),
-    )
+def _overlaid(values: Tensor, visited: Tensor, own: Tensor) -> Tensor:
+    """`values` [B, K, A] with the visited children's own [B, >= filled] written over them."""
+    if visited.shape[1] == 0:
+        return values
+    padded = torch.nn.functional.pad(values.flatten(1), (0, 1))  # one spare column takes those of other nodes
+    return padded.scatter_(1, visited, own)[:, :-1].view(values.shape)

@@ -29,12 +29,12 @@ def without_replacement(trie: Trie, leaves: Leaves, objective: Tensor, round_: i
     and an exhausted subtree has exactly no mass left.
     """
     horizon = len(leaves.path) - 1
+    passed = _per_beam_node(leaves, leaves.valid.long()) > 0
     trie.log_mass[horizon].scatter_(1, leaves.node[-1], _leaf_mass(trie, leaves))
     for depth in range(horizon - 1, -1, -1):
         node = leaves.node[depth]
-        children = tries.read_children(trie, depth, node, leaves.filled)
-        passed = _per_beam_node(leaves, depth, leaves.valid.long()) > 0
-        mass = children.log_mass.logsumexp(dim=-1).where(passed, trie.log_mass[depth].gather(1, node))
+        children = tries.read_log_mass(trie, depth, node, leaves.filled)
+        mass = children.logsumexp(dim=-1).where(passed[depth], trie.log_mass[depth].gather(1, node))
         trie.log_mass[depth].scatter_(1, node, mass)
 
 
@@ -74,18 +74,17 @@ class Gumbeldore:
         advantage = advantage.masked_fill(~leaves.valid, 0.0)
         if self.min_max:
             advantage = _min_max(advantage)
-        for depth in range(1, len(leaves.path)):
-            node = leaves.node[depth]
-            added = _per_beam_node(leaves, depth, self.step_size * advantage)
-            visits = _per_beam_node(leaves, depth, leaves.valid.long())
-            before = trie.visits[depth].gather(1, node)
-            edge = trie.advantage[depth].gather(1, node)
-            if self.divide_by_visits:
-                edge = (edge * before + added) / (before + visits).clamp(min=1)
-            else:
-                edge = edge + added
-            trie.advantage[depth].scatter_(1, node, edge)
-            trie.visits[depth].scatter_(1, node, before + visits)
+        node = leaves.node[1:]  # [T, B, K]; no edge leads into the root
+        added = _per_beam_node(leaves, self.step_size * advantage)[1:]
+        visits = _per_beam_node(leaves, leaves.valid.long())[1:]
+        before = trie.visits[1:].gather(2, node)
+        edge = trie.advantage[1:].gather(2, node)
+        if self.divide_by_visits:
+            edge = (edge * before + added) / (before + visits).clamp(min=1)
+        else:
+            edge = edge + added
+        trie.advantage[1:].scatter_(2, node, edge)
+        trie.visits[1:].scatter_(2, node, before + visits)
 
 
 @dataclass(frozen=True)
@@ -105,15 +104,12 @@ class Theory:
     def __call__(self, trie: Trie, leaves: Leaves, objective: Tensor, round_: int) -> None:
         without_replacement(trie, leaves, objective, round_)
         log_weights = importance_log_weights(leaves.phi, leaves.gumbel, leaves.valid)
-        above = _expectation_per_node(leaves, 0, log_weights, objective)
-        for depth in range(1, len(leaves.path)):
-            here = _expectation_per_node(leaves, depth, log_weights, objective)
-            parent = leaves.parent[depth]
-            parent_leaves = _per_beam_node(leaves, depth - 1, leaves.valid.long()).gather(1, parent)
-            passed = _per_beam_node(leaves, depth, leaves.valid.long()) > 0
-            gain = (here - above.gather(1, parent)).where(passed & (parent_leaves >= 2), 0.0)
-            trie.advantage[depth].scatter_add_(1, leaves.node[depth], self.step_size * gain)
-            above = here
+        expected = _expectation_per_beam_node(leaves, log_weights, objective)
+        passed = _per_beam_node(leaves, leaves.valid.long())
+        parent = leaves.parent[1:]  # [T, B, K]
+        gain = expected[1:] - expected[:-1].gather(2, parent)
+        gain = gain.where((passed[1:] > 0) & (passed[:-1].gather(2, parent) >= 2), 0.0)
+        trie.advantage[1:].scatter_add_(2, leaves.node[1:], self.step_size * gain)
 
 
 def _estimated(objective: Tensor, leaves: Leaves) -> Tensor:
@@ -135,20 +131,19 @@ def _leaf_mass(trie: Trie, leaves: Leaves) -> Tensor:
     return trie.log_mass[-1].gather(1, leaves.node[-1]).masked_fill(leaves.valid, -math.inf)
 
 
-def _per_beam_node(leaves: Leaves, depth: int, values: Tensor) -> Tensor:
-    """Sum [B, K] over the leaves through each beam position of this depth."""
-    values = values.masked_fill(~leaves.valid, 0)
-    return torch.zeros_like(values).scatter_add_(1, leaves.path[depth], values)
+def _per_beam_node(leaves: Leaves, values: Tensor) -> Tensor:
+    """Sum [T+1, B, K] of the leaves' values [B, K], or [T+1, B, K], over those through each beam position."""
+    values = values.masked_fill(~leaves.valid, 0).expand_as(leaves.path)
+    return torch.zeros_like(leaves.path, dtype=values.dtype).scatter_add_(2, leaves.path, values)
 
 
-def _expectation_per_node(leaves: Leaves, depth: int, log_weights: Tensor, objective: Tensor) -> Tensor:
-    """Weighted mean [B, K] of the objective of the leaves through each beam position, NaN where there are none."""
-    path = leaves.path[depth]
-    largest = torch.full_like(log_weights, -math.inf).scatter_reduce_(1, path, log_weights, "amax")
-    largest = largest.gather(1, path)  # of the leaf's node; -inf if only the threshold leaf went through it
-    weights = (log_weights - largest).exp().where(largest > -math.inf, 1.0).masked_fill(~leaves.valid, 0.0)
-    total = _per_beam_node(leaves, depth, weights)
-    return _per_beam_node(leaves, depth, weights * objective) / total
+def _expectation_per_beam_node(leaves: Leaves, log_weights: Tensor, objective: Tensor) -> Tensor:
+    """Weighted mean [T+1, B, K] of the objective of the leaves through each beam position, NaN where there are none."""
+    log_weights = log_weights.expand_as(leaves.path)
+    largest = log_weights.new_full(leaves.path.shape, -math.inf).scatter_reduce_(2, leaves.path, log_weights, "amax")
+    largest = largest.gather(2, leaves.path)  # of the leaf's node; -inf if only the threshold leaf went through it
+    weights = (log_weights - largest).exp().where(largest > -math.inf, 1.0)
+    return _per_beam_node(leaves, weights * objective) / _per_beam_node(leaves, weights)
 
 
 def _min_max(advantage: Tensor) -> Tensor:

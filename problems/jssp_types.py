@@ -55,7 +55,9 @@ def timeline(times: Tensor, machines: Tensor, actions: Tensor) -> Timeline:
     """The timeline of `actions` [R, q], q >= 1: the job whose next operation comes next, none more than M times."""
     rows, jobs, ops = times.shape
     # Sorted by job, the first decision of each job stands where the earlier jobs' end: its operation 0.
-    place = actions.argsort(dim=1, stable=True).argsort(dim=1)
+    order = actions.argsort(dim=1, stable=True)
+    count_up = torch.arange(order.shape[1], device=order.device).expand_as(order)
+    place = torch.empty_like(order).scatter_(1, order, count_up)
     count = torch.zeros(rows, jobs, dtype=torch.int64, device=actions.device)
     count.scatter_add_(1, actions, torch.ones_like(actions))
     operations = actions * ops + place - (count.cumsum(dim=1) - count).gather(1, actions)

@@ -8,9 +8,8 @@ from torch import Tensor
 
 def without(remaining: Tensor, done: Tensor) -> Tensor:
     """remaining [R, n] without the one number done [R, 1] of each row: [R, n-1]."""
-    place = (remaining < done).sum(dim=1, keepdim=True)  # those from here on move up by one place
-    kept = torch.arange(remaining.shape[1] - 1, device=done.device)
-    return remaining.gather(1, kept + (kept >= place))
+    here, next_one = remaining[:, :-1], remaining[:, 1:]
+    return torch.where(here < done, here, next_one)  # from its place on everything moves up
 
 
 def unmarked(marked: Tensor, count: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import pytest
@@ -101,6 +102,16 @@ def test_fingerprints_tell_states_apart():
     pairs = torch.stack([same_row, same_print]).unique(dim=1)
     assert pairs.shape[1] == same_row.max() + 1 == same_print.max() + 1  # one to one
     assert same_row.max() + 1 < n  # and some rows are equal
+
+
+def test_no_two_of_a_million_regular_states_have_the_same_fingerprint():
+    """Differences that a sum of multiples could lose: sets of numbers, and floats that differ in high bits only."""
+    sets = torch.tensor(list(itertools.combinations(range(20), 10)))  # [184756, 10]
+    digits = torch.arange(10).float()
+    counts = torch.cartesian_prod(*[digits] * 6)  # [1000000, 6]
+    for field in (sets, counts, counts * 2.0**60, counts.to(torch.bfloat16), counts.double()):
+        state = Sample(field[:, :2], field[:, 2:], torch.zeros(len(field)))
+        assert len(fingerprint(state).unique()) == len(field)
 
 
 def test_fingerprints_depend_on_the_place_of_a_value():

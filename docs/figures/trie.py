@@ -87,7 +87,7 @@ def nodes_of(trie: Trie, leaves: Leaves) -> list[Node]:
 
 
 def legal_actions(trie: Trie, depth: int, slot: int) -> list[int]:
-    log_probs = tries.read_log_probs(trie, depth, torch.tensor(0), torch.tensor(slot))
+    log_probs = tries.read_log_probs(trie, depth, tries.places(trie, torch.tensor([[slot]]))[0, 0])
     return (log_probs > -math.inf).nonzero().flatten().tolist()
 
 
