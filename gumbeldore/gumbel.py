@@ -6,7 +6,6 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 
 def log1mexp(x: Tensor) -> Tensor:
@@ -34,7 +33,7 @@ def gumbel_with_maximum(phi: Tensor, maximum: Tensor, noise: Tensor) -> Tensor:
     # log1mexp(z - g) by the branch for small arguments alone: for large ones its relative error grows, but not its
     # absolute one, and it is a summand here.
     v = maximum - g + (g - z).expm1_().neg_().log_()
-    perturbed = maximum - softplus(v, threshold=40)  # beyond the threshold softplus(v) is v to the last bit
+    perturbed = maximum - v.clamp(min=0) - v.abs_().neg_().exp_().log1p_()
     return perturbed.masked_fill(phi == -math.inf, -math.inf)  # also where nothing is possible
 
 
