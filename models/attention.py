@@ -39,8 +39,11 @@ def _softmax(scores: Tensor) -> Tensor:
     return scores.reshape(-1, keys).t().contiguous().softmax(dim=0).t().reshape(scores.shape)
 
 
+HIDDEN = -1e9  # a score that no softmax sees; finite, since all keys of a query may be hidden
+
+
 class Grid(NamedTuple):
-    """Where the tokens of all rows lie on lines within which they attend; places without a token hold zeros."""
+    """Where the tokens of all rows lie on lines within which they attend; nothing attends to places without one."""
 
     place: Tensor  # [R * n] int64 in 0..lines*size-1, line by line
     token: Tensor  # [lines, size] int64, the other way round; -1: none
@@ -52,7 +55,10 @@ class Grid(NamedTuple):
 
 
 def mix(qkv: Product, heads: int, bias: Tensor | None, grid: Grid | None) -> Tensor:
-    """Attention: queries, keys and values [R, n, 3 * width] of all heads to [R, n, width]."""
+    """Attention: queries, keys and values [R, n, 3 * width] of all heads to [R, n, width].
+
+    `bias` is added to the scores: it expands to [R, heads, n, n], or with a grid to [lines, heads, size, size].
+    """
     rows, count, _ = qkv.numbers.shape
     if compiler.applies(qkv.numbers.device) and fused.fits(qkv.numbers, bias):
         token = torch.arange(rows * count).view(rows, count) if grid is None else grid.token
@@ -61,6 +67,8 @@ def mix(qkv: Product, heads: int, bias: Tensor | None, grid: Grid | None) -> Ten
     if grid is not None:
         empty = together.new_zeros(grid.token.numel(), together.shape[-1])
         together = empty.index_copy_(0, grid.place, together.flatten(0, 1)).view(*grid.token.shape, -1)
+        hidden = torch.where(grid.token < 0, HIDDEN, 0.0)[:, None, None, :]
+        bias = hidden if bias is None else hidden + bias
     query, key, value = together.view(*together.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
     mixed = attention(query, key, value, bias).transpose(1, 2).flatten(2)
     if grid is not None:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.attention import Grid
+from models.attention import HIDDEN, Grid
 from models.blocks import ReZeroLayer
 from models.kernels import compiler
 from models.lookahead import FEATURES, lookahead
@@ -17,7 +17,6 @@ from problems.jssp_types import Instance
 
 UNIT = 100.0  # times are divided by it [GD, eq. 33]
 DENSE = 2  # by torch, full attention costs less up to this many times the scores of the grid (see docs/log.md)
-HIDDEN = -1e9  # a score that no softmax sees; finite, since all operations of a job may be hidden
 
 
 class JobShop(TokenPolicy):
@@ -127,13 +126,7 @@ class JobShop(TokenPolicy):
         return ((F.softplus(-scores) * pairs).sum(dim=(1, 2)) / pairs.sum(dim=(1, 2)).clamp(min=1)).mean()
 
 
-def hidden(grid: Grid) -> Tensor:
-    """Bias [lines, 1, 1, size] that hides the places without a token."""
-    bias = torch.full((grid.token.numel(),), HIDDEN, device=grid.place.device)
-    return bias.index_fill(0, grid.place, 0.0).view(len(grid.token), 1, 1, -1)
-
-
-def neighbourhoods(instance: Instance, state: State, heads: int) -> list[tuple[Tensor, Grid | None]]:
+def neighbourhoods(instance: Instance, state: State, heads: int) -> list[tuple[Tensor | None, Grid | None]]:
     """Bias and grid of attention within jobs and within machines, for the operations that remain.
 
     On a grid of one line per job (or machine) that is J * M * (J + M) scores in all. Where few operations remain, the
@@ -152,7 +145,7 @@ def neighbourhoods(instance: Instance, state: State, heads: int) -> list[tuple[T
     lines = Grid.of((row + state.remaining).flatten(), rows * jobs, ops)
     columns = Grid.of((row + machine * jobs + job).flatten(), rows * ops, jobs)
     later = slope[:, None, None] * torch.arange(ops, device=job.device)
-    return [(hidden(lines) + later, lines), (hidden(columns), columns)]
+    return [(later, lines), (None, columns)]
 
 
 def positions(count: int, width: int, device: torch.device) -> Tensor:
