@@ -175,7 +175,10 @@ def nucleus(log_probs: Tensor, top_p: float) -> Tensor:
 
 
 def normalised(log_probs: Tensor) -> Tensor:
-    """log_softmax, which takes torch twice as long for rows that do not fill many vectors."""
+    """Log-probabilities [..., A] that sum to one: log_softmax, in half of its time where A is small.
+
+    Its rounding is relative to the largest of them, which torch's first subtracts: 1e-13 for masses of e^-700.
+    """
     return log_probs - log_probs.logsumexp(dim=-1, keepdim=True)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gumbeldore.seeding import GOLDEN, mix, xor_shifted
 
-AS_INTEGERS = {torch.float64: torch.int32, torch.float32: torch.int32, torch.bfloat16: torch.int16}  # float64: two
+AS_INTEGERS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.bfloat16: torch.int16}
 
 
 def fingerprint(state: Any) -> Tensor:
@@ -22,12 +22,16 @@ def fingerprint(state: Any) -> Tensor:
     """
     numbers = torch.cat([_as_integers(field.reshape(len(field), -1)) for field in state], dim=1).long()
     before, after = _multipliers(numbers.shape[1], numbers.device)
-    # The shift brings differences in high bits, all that some floating-point numbers have, to the low ones.
-    return mix(xor_shifted(numbers.mul_(before), 32).mul_(after).sum(dim=1))
+    # The shift brings differences in high bits, all that some numbers have, to the low ones.
+    total = xor_shifted(numbers.mul_(before), 32).mul_(after).sum(dim=1)
+    return mix(total + GOLDEN)  # mix(0) is 0, which stands for no state (trie.NO_KEY)
 
 
 def _as_integers(field: Tensor) -> Tensor:
-    return field.contiguous().view(AS_INTEGERS[field.dtype]) if field.is_floating_point() else field
+    if not field.is_floating_point():
+        return field
+    bits = field.view(AS_INTEGERS[field.dtype])
+    return xor_shifted(bits, 32) if bits.dtype == torch.int64 else bits  # most doubles have no low bits to multiply
 
 
 @cache

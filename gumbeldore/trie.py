@@ -25,7 +25,9 @@ class Trie(NamedTuple):
     visits: Tensor  # [T+1, B, W]  int64  sampled leaves that passed through the node
     parent: Tensor  # [T+1, B, W]  int64  slot of the parent one level up, or NO_NODE
     action: Tensor  # [T+1, B, W]  int64  action on the edge into the node
-    key: Tensor  # [T or 1, b, W, B/b]  int64  fingerprint of the state the network was asked about, or NO_KEY
+    # [T or 1, b, W, B/b]  int64  fingerprint of the state the network was asked about, or NO_KEY; of b instances, whose
+    # beams come last, so that of all of them together those of earlier rounds are first
+    key: Tensor
 
 
 class Children(NamedTuple):
@@ -88,7 +90,7 @@ def memory(trie: Trie) -> int:
 
 
 def places(trie: Trie, slot: Tensor) -> Tensor:
-    """Where the nodes in these slots [B, K] are among all B * W of a depth."""
+    """Where the nodes in these slots, [B, K] or the same [K] of all, are among all B * W of a depth: [B, K]."""
     batch, slots = trie.parent.shape[1:]
     return slots * torch.arange(batch, device=slot.device)[:, None] + slot
 
@@ -96,8 +98,8 @@ def places(trie: Trie, slot: Tensor) -> Tensor:
 def find_states(trie: Trie, depth: int, first: int, key: Tensor) -> Tensor:
     """Note the fingerprints [B, K] of new nodes in slots first .. first + K - 1, and who had them first.
 
-    Returns the place [B, K] of the first node of this depth and instance with the same fingerprint, which may be the
-    node itself.
+    Returns the place [B, K] of the first node of this depth and instance with the same fingerprint, by slot and then by
+    beam, which may be the node itself.
     """
     batch, width = key.shape
     copies, slots = trie.key.shape[3], trie.parent.shape[2]
@@ -136,6 +138,8 @@ def write_nodes(trie: Trie, depth: int, first: int, new: Tensor, parent: Tensor,
 def read_children(trie: Trie, depth: int, node: Tensor, filled: int) -> Children:
     """Masses, advantages and slots of the children of `node` [B, K] (distinct slots).
 
+    A child that was never visited has the mass the policy gives it, no advantage and no slot; a visited one its own.
+
     Arguments:
         filled: slots used so far at the next depth
     """
@@ -155,7 +159,7 @@ def read_log_mass(trie: Trie, depth: int, node: Tensor, filled: int) -> Tensor:
 
 
 def _log_mass(trie: Trie, depth: int, node: Tensor, visited: Tensor) -> Tensor:
-    """A child that was never visited has the mass the policy gives it; a visited one keeps its own account."""
+    """The masses of `read_children`, given `_visited`."""
     log_probs = read_log_probs(trie, depth, places(trie, node))  # [B, K, A]
     unvisited = trie.log_prob[depth].gather(1, node)[..., None] + log_probs
     return _overlaid(unvisited, visited, trie.log_mass[depth + 1])

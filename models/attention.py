@@ -43,7 +43,7 @@ HIDDEN = -1e9  # a score that no softmax sees; finite, since all keys of a query
 
 
 class Grid(NamedTuple):
-    """Where the tokens of all rows lie on lines within which they attend; nothing attends to places without one."""
+    """Where the tokens of all rows lie on lines within which they attend."""
 
     place: Tensor  # [R * n] int64 in 0..lines*size-1, line by line
     token: Tensor  # [lines, size] int64, the other way round; -1: none
@@ -57,7 +57,8 @@ class Grid(NamedTuple):
 def mix(qkv: Product, heads: int, bias: Tensor | None, grid: Grid | None) -> Tensor:
     """Attention: queries, keys and values [R, n, 3 * width] of all heads to [R, n, width].
 
-    `bias` is added to the scores: it expands to [R, heads, n, n], or with a grid to [lines, heads, size, size].
+    `bias` is added to the scores: it expands to [R, heads, n, n], or with a grid to [lines, heads, size, size]. Of a
+    grid's places, those without a token are hidden from all queries.
     """
     rows, count, _ = qkv.numbers.shape
     if compiler.applies(qkv.numbers.device) and fused.fits(qkv.numbers, bias):

@@ -114,6 +114,63 @@ def test_no_two_of_a_million_regular_states_have_the_same_fingerprint():
         assert len(fingerprint(state).unique()) == len(field)
 
 
+class Position(NamedTuple):
+    x: Tensor  # [R]
+
+
+class Walk:
+    """Four steps to the left or to the right of 0, where at -2 and 2 the only way is back: a state of zeros alone."""
+
+    def __getattr__(self, name: str):
+        return {"num_actions": lambda _: 2, "horizon": lambda _: 4, "last_choice": lambda _: 3}[name]
+
+    def reset(self, instance: Position) -> Position:
+        return Position(torch.zeros_like(instance.x))
+
+    def step(self, instance: Position, state: Position, action: Tensor) -> Position:
+        return Position(state.x + 2 * action - 1)
+
+    def mask(self, instance: Position, state: Position) -> Tensor:
+        return torch.stack([state.x > -2, state.x < 2], dim=1)
+
+    def cost(self, instance: Position, actions: Tensor) -> Tensor:
+        return actions.sum(dim=1).double()
+
+
+class Leaning(nn.Module):
+    """Goes on in the direction it took, so that nodes without a choice are the likeliest."""
+
+    def encode(self, instance: Position) -> Position:
+        return instance
+
+    def forward(self, context: Position, state: Position) -> Tensor:
+        return torch.stack([-state.x.double(), 0.5 + state.x.double()], dim=1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_state_of_zeros_is_a_state(method):
+    """Behind nodes with no choice, whose missing fingerprint must not be taken for its own."""
+    walk, policy = Walk(), Leaning()
+    instances = Position(torch.zeros(len(KEYS), dtype=torch.int64))
+    found = search(walk, policy, instances, METHODS[method], keys=KEYS)
+    for actions, log_prob in zip(found.actions[found.valid], found.log_probs[found.valid], strict=True):
+        state, wanted = walk.reset(Position(torch.zeros(1, dtype=torch.int64))), 0.0
+        for action in actions:
+            logits = policy(None, state).masked_fill(~walk.mask(None, state), -torch.inf)
+            wanted += logits.log_softmax(dim=1)[0, action]
+            state = walk.step(None, state, action[None])
+        torch.testing.assert_close(log_prob, wanted)
+
+
+def test_doubles_of_any_strides_have_fingerprints():
+    table = torch.rand(3, 5, dtype=torch.float64)
+    for rows in (1, 3):
+        dense = Position(table[:rows, 0].clone()), Position(table[:rows, :1].clone())
+        strided = Position(table[:rows, 0]), Position(table.t().contiguous().t()[:rows, :1])
+        for one, other in zip(dense, strided, strict=True):
+            assert torch.equal(fingerprint(one), fingerprint(other))
+
+
 def test_fingerprints_depend_on_the_place_of_a_value():
     a, b = torch.tensor([[1, 2]]), torch.tensor([[2, 1]])
     zero = torch.zeros(1, 2)
