@@ -65,6 +65,16 @@ class SearchConfig:
         if self.replacement and (self.update is not None or not self.stochastic):
             raise ValueError("sampling with replacement is stochastic and has no update between rounds")
 
+    @property
+    def copies(self) -> int:
+        """Beams of an instance: independent samples are beams of width 1."""
+        return self.beam_width if self.replacement else 1
+
+    @property
+    def width(self) -> int:
+        """Of each of them."""
+        return self.beam_width // self.copies
+
 
 class SearchStats(NamedTuple):
     """Totals over all instances of a call."""
@@ -131,11 +141,10 @@ def search(
     elif generator is not None:
         raise ValueError("give a generator or keys, not both")
     keys = given = keys.to(device)
-    copies = config.beam_width if config.replacement else 1  # independent samples are beams of width 1
-    if copies > 1:
-        rows = torch.arange(batch, device=device).repeat_interleave(copies)
+    if config.copies > 1:
+        rows = torch.arange(batch, device=device).repeat_interleave(config.copies)
         instances = take(instances, rows)
-        keys = fold(keys[:, None], torch.arange(copies)).flatten()
+        keys = fold(keys[:, None], torch.arange(config.copies)).flatten()
 
     was_training = policy.training
     policy.eval()
@@ -168,7 +177,7 @@ def _run_rounds(
     Arguments:
         keys, given: of the copies [B] that are searched, and of the instances [b] they are copies of
     """
-    width = 1 if config.replacement else config.beam_width
+    width = config.width
     roots = _plant(problem, policy, instances, width, given)
     deadline = None if config.time_limit is None else time.monotonic() + len(given) * config.time_limit
     trie = _empty_trie(problem, policy, instances, config, len(given), keys.device)
@@ -206,12 +215,11 @@ def _empty_trie(
     problem: Problem, policy: Policy, instances: Any, config: SearchConfig, count: int, device
 ) -> tries.Trie:
     """The trie of `count` instances."""
-    copies, width = (config.beam_width, 1) if config.replacement else (1, config.beam_width)
-    slots = config.num_rounds * width
+    slots = config.num_rounds * config.width
     reread = config.num_rounds > 1 or config.time_limit is not None
     horizon, actions = problem.horizon(instances), problem.num_actions(instances)
-    dtype = _log_prob_dtype(policy)
-    return tries.create(count * copies, horizon, slots, actions, dtype, device, keep=reread, copies=copies)
+    batch, dtype = count * config.copies, _log_prob_dtype(policy)
+    return tries.create(batch, horizon, slots, actions, dtype, device, keep=reread, copies=config.copies)
 
 
 def _plant(problem: Problem, policy: Policy, instances: Any, width: int, keys: Tensor) -> Roots:

@@ -33,8 +33,8 @@ def without_replacement(trie: Trie, leaves: Leaves, objective: Tensor, round_: i
     trie.log_mass[horizon].scatter_(1, leaves.node[-1], _leaf_mass(trie, leaves))
     for depth in range(horizon - 1, -1, -1):
         node = leaves.node[depth]
-        children = tries.read_log_mass(trie, depth, node, leaves.filled)
-        mass = children.logsumexp(dim=-1).where(passed[depth], trie.log_mass[depth].gather(1, node))
+        of_children = tries.read_log_mass(trie, depth, node, leaves.filled)
+        mass = of_children.logsumexp(dim=-1).where(passed[depth], trie.log_mass[depth].gather(1, node))
         trie.log_mass[depth].scatter_(1, node, mass)
 
 
