@@ -19,6 +19,17 @@ def attend_by(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("models.job_shop.DENSE", {"grid": 0, "dense": 1e9}.get(way, 2))
 
 
+PRODUCTS = ("tiles", "pairs")
+
+
+def multiply_by(products: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """bf16 on AMX tiles, or on vectors of pairs, where the machine has them, or ("numbers") one number at a time."""
+    here = getattr(compiler, f"on_{products}", lambda *_: None)
+    if not compiler.compiles() or (products in PRODUCTS and here("layer") is None):
+        pytest.skip(f"no {products}")
+    monkeypatch.setattr(compiler, "multiplying", here)
+
+
 def awake(network: nn.Module) -> nn.Module:
     """The network, with ReZero layers that no longer do nothing, as they do at first."""
     for name, parameter in network.named_parameters():

@@ -15,12 +15,12 @@ from models.blocks import ReZeroLayer
 from models.kernels import attention as fused
 from models.kernels import compiler, pointwise
 from models.products import Product, Residual, gelu, product
-from tests.networks import attend_by, awake
+from tests.networks import PRODUCTS, attend_by, awake, multiply_by
 
 if not compiler.compiles():
     pytest.skip("no C++ compiler", allow_module_level=True)
 
-# Lines and places: one line at a time, also on tiles where there are some, then sixteen side by side.
+# Lines and places: one line at a time, then sixteen side by side.
 SHAPES = [(7, 1), (5, 5), (3, 16), (3, 17), (2, 37), (1, 70), (3, 45), (2, 65)]
 SHAPES += [(16, 1), (16, 2), (33, 3), (40, 5), (20, 10), (18, 20)]
 HEADS = [(3, 8), (2, 16), (4, 12), (1, 1), (2, 24), (1, 64)]  # number, size
@@ -53,9 +53,11 @@ def formula(qkv, qkv_bias, heads, bias, token):
     return torch.stack(out)
 
 
-@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 2e-6), (torch.bfloat16, 1.5e-2)])
+@pytest.mark.parametrize("products", ["float32", "numbers", *PRODUCTS])
 @pytest.mark.parametrize(("heads", "d"), HEADS)
-def test_attention_and_its_gradient_equal_the_formula(heads, d, dtype, error):
+def test_attention_and_its_gradient_equal_the_formula(heads, d, products, monkeypatch):
+    dtype, error = (torch.float32, 2e-6) if products == "float32" else (torch.bfloat16, 1.5e-2)
+    multiply_by(products, monkeypatch)
     torch.manual_seed(0)
     for lines, size in SHAPES:
         token = scattered(lines, size)
@@ -102,8 +104,10 @@ def test_large_scores_do_not_overflow_and_what_is_not_a_number_stays_in_its_line
         assert torch.equal(damaged[[*range(5), *range(10, 20)]], found[[*range(5), *range(10, 20)]])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_no_bias_is_a_bias_of_zero_whatever_size_of_heads_was_used_before(dtype):
+@pytest.mark.parametrize("products", ["float32", "numbers", *PRODUCTS])
+def test_no_bias_is_a_bias_of_zero_whatever_size_of_heads_was_used_before(products, monkeypatch):
+    dtype = torch.float32 if products == "float32" else torch.bfloat16
+    multiply_by(products, monkeypatch)
     torch.manual_seed(0)
     for d in (8, 16, 64, 12, 1, 24, 16, 8):
         for heads in (1, 4, 7):
@@ -114,8 +118,10 @@ def test_no_bias_is_a_bias_of_zero_whatever_size_of_heads_was_used_before(dtype)
                 assert torch.equal(fused.attention(*given), fused.attention(*zero)), (d, heads, lines, size)
 
 
+@pytest.mark.parametrize("products", PRODUCTS)
 @pytest.mark.parametrize("size", [7, 45])
-def test_lines_with_hidden_keys_only_have_gradients(size):
+def test_lines_with_hidden_keys_only_have_gradients(size, products, monkeypatch):
+    multiply_by(products, monkeypatch)
     qkv = (20 * torch.randn(size, 48)).bfloat16().requires_grad_()
     out = fused.attention(qkv, None, 2, torch.full((size,), -1e9), torch.arange(size).view(1, size))
     (gradient,) = torch.autograd.grad(out.sum(), qkv)
@@ -179,21 +185,20 @@ def test_layers_are_the_same_in_one_piece_and_by_torch(precision, monkeypatch):
             assert (one - other).abs().max() <= error * max(1, other.abs().max())
 
 
-def test_long_lines_are_on_tiles_where_the_machine_has_them(monkeypatch):
+@pytest.mark.parametrize("products", PRODUCTS)
+def test_only_long_lines_of_bf16_multiply_it(products, monkeypatch):
     token = torch.arange(120).view(2, 60)
     qkv, change = torch.randn(120, 96).bfloat16().requires_grad_(), torch.randn(120, 32).bfloat16()
     found = []
-    for flags in (compiler.processor(), ""):
-        monkeypatch.setattr(compiler, "processor", lambda: flags)  # noqa: B023
-        fused.kernel.cache_clear(), compiler.on_tiles.cache_clear()
+    for way in ("numbers", products):
+        multiply_by(way, monkeypatch)
         out = fused.attention(qkv, None, 2, None, token)
         found.append((out, *torch.autograd.grad(out, qkv, change)))
-        tiles = fused.kernel(torch.bfloat16, 16, True) is not fused.kernel(torch.bfloat16, 16, False)
-        assert tiles == ("amx_bf16" in flags and torch.cpu._init_amx())
+        multiplies = fused.kernel(torch.bfloat16, 16, True) is not fused.kernel(torch.bfloat16, 16, False)
+        assert multiplies == (way == products)
         assert fused.kernel(torch.float32, 16, True) is fused.kernel(torch.float32, 16, False)
-    fused.kernel.cache_clear(), compiler.on_tiles.cache_clear()
     for one, other in zip(*found, strict=True):
-        assert (one - other).abs().max() <= 1.5e-2 * other.abs().max()
+        assert not torch.equal(one, other) and (one - other).abs().max() <= 1.5e-2 * other.abs().max()
 
 
 def test_it_is_used_where_it_applies(monkeypatch):

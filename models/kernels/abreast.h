@@ -11,7 +11,7 @@ constexpr int WIDE = BUNDLE * D;
 // One row times each of n others, and times of those behind up to a multiple of four; done(j, product) takes them.
 template <typename Done> INLINE void products(const floats *row, const floats *others, int64_t n, Done done) {
     floats mine[D];
-    memcpy(mine, row, sizeof mine);
+    copy<D>(row, mine);
     for (int64_t j = 0; j < n; j += 4) {
         floats product[4] = {};
 #pragma GCC unroll 16
@@ -74,7 +74,7 @@ struct Abreast {
                     tile[lane] = added + (some == LANES ? take(here, All()) : take(here, some));
                 }
                 transpose(tile);
-                memcpy(&to[i * WIDE + c], tile, some * sizeof(floats));
+                for (int64_t k = 0; k < some; k++) to[i * WIDE + c + k] = tile[k];
             }
         for (int64_t i = n * WIDE; i < whole(n) * WIDE; i++) to[i] = floats{};
     }
@@ -104,7 +104,7 @@ struct Abreast {
             for (int64_t c = 0; c < heads * D; c += LANES) {
                 const int64_t some = std::min<int64_t>(LANES, heads * D - c);
                 floats tile[LANES] = {};
-                memcpy(tile, &from[i * WIDE + c], some * sizeof(floats));
+                for (int64_t k = 0; k < some; k++) tile[k] = from[i * WIDE + c + k];
                 transpose(tile);
 #pragma GCC unroll 16
                 for (int64_t lane = 0; lane < LANES; lane++) {

@@ -28,28 +28,16 @@ INLINE void start() {
 
 INLINE void finish() { _tile_release(); }
 
-// Adds to the 32 x 32 sums of tiles 0 to 3 what 32 rows and 32 columns give, each in two tiles after each other.
-INLINE void multiply(const integers *rows, const integers *columns) {
-    _tile_loadd(4, rows, sizeof *rows);
-    _tile_loadd(5, rows + LANES, sizeof *rows);
-    _tile_loadd(6, columns, sizeof *columns);
-    _tile_loadd(7, columns + LANES, sizeof *columns);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-}
-
-// Two vectors after each other in bf16.
-INLINE integers side_by_side(floats low, floats high) {
-    return reinterpret_cast<integers>(_mm512_cvtne2ps_pbh(high, low));
-}
-
-// Of each of the first or last sixteen columns the numbers of two rows side by side.
-INLINE integers woven(integers above, integers below, bool last) {
-    const int from = last ? LANES : 0;
-    alignas(64) Number order[2 * LANES];
-    for (int i = 0; i < 2 * LANES; i++) order[i] = from + i / 2 + i % 2 * 2 * LANES;
-    const auto as = [](integers x) { return reinterpret_cast<__m512i>(x); };
-    return reinterpret_cast<integers>(_mm512_permutex2var_epi16(as(above), _mm512_load_si512(order), as(below)));
+// Sums [16, 16] of rows and columns of so many pairs; the rows are `stride` vectors apart, the next sixteen pairs `step` on.
+template <int64_t ROWS>  // and those behind up to sixteen
+INLINE void product(const integers *rows, int64_t stride, int64_t step, const integers *columns, int64_t pairs, floats *to) {
+    in_memory();
+    _tile_zero(0);
+    for (; pairs > 0; pairs -= LANES, rows += step, columns += LANES) {
+        _tile_loadd(1, rows, stride * sizeof *rows);
+        _tile_loadd(2, columns, sizeof *columns);
+        _tile_dpbf16ps(0, 1, 2);
+    }
+    _tile_stored(0, to, sizeof *to);
+    in_memory();
 }

@@ -9,7 +9,6 @@ third of the time forwards (measured; see docs/log.md), and scores and softmax a
 from __future__ import annotations
 
 import ctypes
-import functools
 from typing import Any
 
 import torch
@@ -77,12 +76,11 @@ class Lines(ctypes.Structure):
     ]
 
 
-@functools.cache
 def kernel(number: torch.dtype, head_size: int, long: bool) -> ctypes.CDLL:
-    """The compiled attention.cpp; for long lines of bf16 with products on tiles, where there are some."""
+    """The compiled attention.cpp; for long lines of bf16 multiplying those."""
     size = f"SIZE={head_size}"
-    tiles = compiler.on_tiles("attention", size, "TILES") if long and number == torch.bfloat16 else None
-    return tiles or compiler.library("attention", number, size)
+    multiplying = compiler.multiplying("attention", size) if long and number == torch.bfloat16 else None
+    return multiplying or compiler.library("attention", number, size)
 
 
 def call(

@@ -1,9 +1,13 @@
-// Gradients of linear maps on AMX tiles: sums over rows, in which each thread has a share.
+// Gradients of linear maps: sums over rows, in which each thread has a share.
 
 #pragma once
 #include <omp.h>
 
-#include "maps.h"
+#ifdef TILES
+#include "maps_on_tiles.h"
+#else
+#include "maps_on_pairs.h"
+#endif
 
 constexpr int64_t DEPTH = 4;  // blocks of rows that are added at once, so that sums are seldom fetched and put back
 
@@ -34,7 +38,7 @@ class Gradient {
 #pragma GCC unroll 16
                     for (int i = 0; i < LANES; i++) tile[i] = woven(row[2 * i], row[2 * i + 1], last);
                     each(tile, c / LANES + last);
-                    memcpy(&to[c * DEPTH + b * SIDE + last * LANES], tile, sizeof tile);
+                    copy<LANES>(tile, &to[c * DEPTH + b * SIDE + last * LANES]);
                 }
     }
 
@@ -58,17 +62,7 @@ class Gradient {
         for (int64_t i = 0; i < sides(inputs); i++)
             for (int64_t j = 0; j < sides(outputs); j++, sum += 4 * LANES) {
                 const integers *a = &left[i * SIDE * DEPTH], *b = &right[j * SIDE * DEPTH];
-                in_memory();
-                _tile_loadd(0, sum, sizeof *sum);
-                _tile_loadd(1, sum + LANES, sizeof *sum);
-                _tile_loadd(2, sum + 2 * LANES, sizeof *sum);
-                _tile_loadd(3, sum + 3 * LANES, sizeof *sum);
-                for (int64_t k = 0; k < count; k++) multiply(a + k * SIDE, b + k * SIDE);
-                _tile_stored(0, sum, sizeof *sum);
-                _tile_stored(1, sum + LANES, sizeof *sum);
-                _tile_stored(2, sum + 2 * LANES, sizeof *sum);
-                _tile_stored(3, sum + 3 * LANES, sizeof *sum);
-                in_memory();
+                add_products(a, b, count, sum);
             }
     }
 

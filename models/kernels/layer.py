@@ -25,7 +25,7 @@ def fits(*weights: Tensor) -> bool:
         inputs = weight.shape[-1]
         if weight.dtype != torch.float32 or inputs % MULTIPLE or weight.numel() // inputs % MULTIPLE:
             return False
-    return compiler.on_tiles("layer") is not None
+    return compiler.multiplying("layer") is not None
 
 
 def applies(device: torch.device, *weights: Tensor) -> bool:
@@ -107,7 +107,7 @@ class Size(ctypes.Structure):
 def call(function: str, maps: list[Map], *tensors: Tensor) -> None:
     """A function of layer.cpp; the first tensor is [..., inputs of the first map]."""
     size = Size(tensors[0].numel() // maps[0].inputs, torch.get_num_threads())
-    compiler.call(compiler.on_tiles("layer"), function, size, *maps, *tensors)
+    compiler.call(compiler.multiplying("layer"), function, size, *maps, *tensors)
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -3,10 +3,10 @@
 
 #pragma once
 
-#ifdef TILES
-#include "tiles.h"
+#if defined TILES || defined PAIRS
+#include "bf16_rows.h"
 #else
-#include "rows.h"
+#include "float_rows.h"
 #endif
 
 // Sixteen sums of n rows, times `by`, to the tokens from `first` on; weights [n], one a lane, which may be used up.
@@ -21,7 +21,7 @@ INLINE void add_up(floats *weights, const Rows &rows, int64_t n, floats by, cons
         transpose(tile);
         for (int64_t i = 0; i < LANES && first + i < n; i++) {
             Number *row = to + token[first + i] * stride + part * LANES;
-            part < PARTS - 1 ? write<LANES>(lanes(&tile[i]), row) : write<LAST>(lanes(&tile[i]), row);
+            part < PARTS - 1 || LAST == LANES ? put(tile[i], row, All()) : put(tile[i], row, LAST);
         }
     }
 }

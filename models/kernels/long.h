@@ -2,13 +2,13 @@
 // if they are small; of queries all but those of one head are 0.
 
 #pragma once
-#include "tiles.h"
+#include "bf16_rows.h"
 
 static const integers ONES = integers{} + 0x3f803f80;  // of bf16
 
 // The scratch of a thread, for one line and a bundle of its heads.
 struct Long : Tokens {
-    static constexpr int BUNDLE = PAIRS % D ? 1 : PAIRS / D;         // heads that share a row
+    static constexpr int BUNDLE = NUMBERS % D ? 1 : NUMBERS / D;         // heads that share a row
     static constexpr int COLUMNS = (BUNDLE * D + LANES - 1) / LANES;  // vectors of a row
     static constexpr int HALVES = (COLUMNS + 1) / 2;                  // tiles of a row
 
@@ -24,7 +24,7 @@ struct Long : Tokens {
 
     void find(int64_t line) {
         Tokens::find(line);
-        tiles = (n + PAIRS - 1) / PAIRS * 2;
+        tiles = (n + NUMBERS - 1) / NUMBERS * 2;
         rows.assign(tiles * LANES * HALVES, integers{});
         key.resize(rows.size()), value.resize(tiles / 2 * COLUMNS * LANES);
         for (auto &each : scores) each.resize(tiles * LANES);
@@ -61,7 +61,7 @@ struct Long : Tokens {
         const int64_t at = head * D;
         load(qkv + at, all.qkv_added(at), UNIT);
         for (int64_t of = 0; of < heads; of++) {
-            Number here[HALVES * PAIRS] = {};
+            Number here[HALVES * NUMBERS] = {};
             std::fill(here + of * D, here + of * D + D, 0xffff);
             integers mask[HALVES];
             memcpy(mask, here, sizeof mask);
@@ -74,12 +74,12 @@ struct Long : Tokens {
 #pragma GCC unroll 16
                 for (int k = 0; k < LANES; k++) tile[k] = rows[(i + k) * HALVES + half];
                 transpose(tile);
-                memcpy(&key[i * HALVES + half * LANES], tile, sizeof tile);
+                copy<LANES>(tile, &key[i * HALVES + half * LANES]);
             }
         load(qkv + 2 * width + at, all.qkv_added(2 * width + at), 1);
         for (int64_t i = 0; i < tiles * LANES; i += 2)
             for (int64_t c = 0; c < COLUMNS; c++)
-                value[(i / PAIRS * COLUMNS + c) * LANES + i % PAIRS / 2] =
+                value[(i / NUMBERS * COLUMNS + c) * LANES + i % NUMBERS / 2] =
                     woven(rows[i * HALVES + c / 2], rows[(i + 1) * HALVES + c / 2], c % 2);
     }
 

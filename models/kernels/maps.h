@@ -1,10 +1,10 @@
-// Linear maps of rows on AMX tiles, 32 rows at a time.
+// Linear maps of rows, 32 at a time, in the order in which they are multiplied.
 
 #pragma once
 #include <algorithm>
 #include <vector>
 
-#include "amx.h"
+#include "vectors.h"
 
 constexpr int64_t SIDE = 2 * LANES;  // rows, and columns, of two tiles side by side
 
@@ -41,14 +41,14 @@ struct Block {
 // The weights of a map in bf16, 32 outputs after the other: of each 32 inputs two tiles, each of sixteen outputs. Every thread
 // has its own, since it costs more to fetch them from another's cache than to order them again.
 struct Weights {
-    int64_t columns, steps;
+    int64_t columns, inputs, steps = sides(inputs);
     std::vector<floats> bias;
     std::vector<integers> tiles;
 
-    Weights(int64_t columns, int64_t steps)
-        : columns(columns), steps(steps), bias(2 * sides(columns)), tiles(sides(columns) * steps * SIDE) {}
+    Weights(int64_t columns, int64_t inputs)
+        : columns(columns), inputs(inputs), bias(2 * sides(columns)), tiles(sides(columns) * steps * SIDE) {}
 
-    explicit Weights(const Map &map) : Weights(map.outputs, sides(map.inputs)) {
+    explicit Weights(const Map &map) : Weights(map.outputs, map.inputs) {
         if (map.bias) memcpy(bias.data(), map.bias, columns * sizeof(float));
         for (int64_t output = 0; output < columns; output += LANES)
             for (int64_t step = 0; step < steps; step++) {
@@ -56,13 +56,13 @@ struct Weights {
 #pragma GCC unroll 16
                 for (int i = 0; i < LANES; i++) tile[i] = map.row(output + i, step * SIDE);
                 transpose(tile);
-                memcpy(&tiles[(output / SIDE * steps + step) * SIDE + output % SIDE], tile, sizeof tile);
+                copy<LANES>(tile, &tiles[(output / SIDE * steps + step) * SIDE + output % SIDE]);
             }
     }
 
     // Of the map from gradients of its outputs to those of its inputs.
     static Weights back(const Map &map) {
-        Weights result(map.inputs, sides(map.outputs));
+        Weights result(map.inputs, map.outputs);
         integers *to = result.tiles.data();
         for (int64_t input = 0; input < map.inputs; input += SIDE)
             for (int64_t step = 0; step < result.steps; step++, to += SIDE)
@@ -73,41 +73,6 @@ struct Weights {
         return result;
     }
 };
-
-// A map of 32 rows; done(i, c, columns c to c + 15 and the next sixteen of row i) is called while the next are multiplied.
-template <typename Done> INLINE void apply(const Weights &weights, const Block &rows, Done done) {
-    floats sums[2][SIDE][2];
-    const int64_t columns = weights.columns, steps = weights.steps;
-    const integers *weight = weights.tiles.data();
-    for (int64_t last = -SIDE; last < columns; last += SIDE) {
-        const bool next = last + SIDE < columns;
-        floats(&now)[SIDE][2] = sums[last / SIDE & 1], (&before)[SIDE][2] = sums[last / SIDE & 1 ^ 1];
-        if (next) {
-            const floats *bias = &weights.bias[(last + SIDE) / LANES];
-            in_memory();
-            _tile_loadd(0, bias, 0);
-            _tile_loadd(1, bias + 1, 0);
-            _tile_loadd(2, bias, 0);
-            _tile_loadd(3, bias + 1, 0);
-        }
-        for (int64_t step = 0; step < steps; step++) {
-            if (next) {
-                in_memory();
-                multiply(&rows.numbers[step * SIDE], weight);
-                weight += SIDE;
-            }
-            const int64_t end = last < 0 ? 0 : (step + 1) * SIDE / steps;
-            for (int64_t i = step * SIDE / steps; i < end; i++) done(i, last, before[i][0], before[i][1]);
-        }
-        if (next) {
-            _tile_stored(0, &now[0][0], sizeof *now);
-            _tile_stored(1, &now[0][1], sizeof *now);
-            _tile_stored(2, &now[LANES][0], sizeof *now);
-            _tile_stored(3, &now[LANES][1], sizeof *now);
-            in_memory();
-        }
-    }
-}
 
 // work(c, sixteen numbers from column c on) for those of the two vectors that are not behind the last column.
 template <typename Work> INLINE void for_both(int64_t columns, int64_t c, floats &left, floats &right, Work work) {

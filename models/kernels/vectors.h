@@ -1,6 +1,7 @@
 // Vectors of sixteen float32 numbers, and rows of Number (float, or uint16_t, which is bf16) that are read into them.
 
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -67,6 +68,20 @@ INLINE integers paired(floats low, floats high) {
     const __m512i halves = (__m512i)_mm512_cvtne2ps_pbh(high, low);
     return reinterpret_cast<integers>(_mm512_permutexvar_epi16(_mm512_load_si512(order), halves));
 }
+
+// Two vectors after each other in bf16.
+INLINE integers side_by_side(floats low, floats high) {
+    return reinterpret_cast<integers>(_mm512_cvtne2ps_pbh(high, low));
+}
+
+// Of each of the first or last sixteen columns the numbers of two rows side by side.
+INLINE integers woven(integers above, integers below, bool last) {
+    const int from = last ? LANES : 0;
+    alignas(64) Number order[2 * LANES];
+    for (int i = 0; i < 2 * LANES; i++) order[i] = from + i / 2 + i % 2 * 2 * LANES;
+    const auto as = [](integers x) { return reinterpret_cast<__m512i>(x); };
+    return reinterpret_cast<integers>(_mm512_permutex2var_epi16(as(above), _mm512_load_si512(order), as(below)));
+}
 #endif
 
 template <int N, typename T>
@@ -115,6 +130,8 @@ INLINE floats take(const uint16_t *x, int64_t n) {
     integers bits = reinterpret_cast<integers>(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16((1 << n) - 1, x)));
     return reinterpret_cast<floats>(bits << 16);
 }
+
+INLINE floats take(const float *x, int64_t n) { return _mm512_maskz_loadu_ps((1 << n) - 1, x); }
 
 INLINE void put(floats x, uint16_t *to, int64_t n) {
     _mm256_mask_storeu_epi16(to, (1 << n) - 1, (__m256i)_mm512_cvtneps_pbh(x));
@@ -192,6 +209,16 @@ INLINE floats power_of_two(floats x) {
     return times_power_of_two(series, x);
 }
 
+// n of them, sixteen at a time; for as many bytes compilers call a function, which takes longer.
+template <int64_t N, typename Vector> INLINE void copy(const Vector *from, Vector *to) {
+    int64_t i = 0;
+    for (; i + LANES <= N; i += LANES)
+#pragma GCC unroll 16
+        for (int k = 0; k < LANES; k++) to[i + k] = from[i + k];
+#pragma GCC unroll 16
+    for (int k = 0; k < N % LANES; k++) to[i + k] = from[i + k];
+}
+
 template <typename Vector> INLINE Vector picked(Vector a, Vector b, integers from) {  // lanes of the two side by side
 #ifdef __clang__
     Vector x;
@@ -222,3 +249,9 @@ template <int STEP = LANES / 2, typename Vector> INLINE void transpose(Vector (&
         }
     if constexpr (STEP > 1) transpose<STEP / 2>(x);
 }
+
+#ifndef TILES
+INLINE void start() {}  // what tiles need of a thread (amx.h)
+
+INLINE void finish() {}
+#endif

@@ -3,10 +3,6 @@
 #pragma once
 #include "lines.h"
 
-INLINE void start() {}
-
-INLINE void finish() {}
-
 // [n, D], one row for each of a line's tokens, plus a bias and times a number, with zeros up to a multiple of the lanes.
 struct Rows {
     std::vector<floats> numbers;
@@ -38,7 +34,7 @@ INLINE void products(const Rows &rows, int64_t first, const Rows &others, int64_
 #pragma GCC unroll 16
         for (int i = 0; i < LANES; i++) tile[i] = rows.numbers[(first + i) * PARTS + part];
         transpose(tile);
-        memcpy(mine + part * LANES, tile, sizeof tile);
+        copy<LANES>(tile, mine + part * LANES);
     }
     for (int64_t j = 0; j < n; j++) {
         floats product = {};

@@ -1,8 +1,9 @@
-"""The products of a layer on AMX tiles: the same as the formulas, whatever the sizes, and only where they apply."""
+"""A layer in one pass, by both products of bf16: as the formulas, whatever the sizes, and only where it applies."""
 
 from __future__ import annotations
 
 import copy
+import functools
 
 import pytest
 import torch
@@ -15,18 +16,21 @@ from models.bq import BQ
 from models.kernels import compiler
 from models.kernels import layer as fused
 from models.products import Residual
-from tests.networks import awake
+from tests.networks import PRODUCTS, awake, multiply_by
 
-TILES = compiler.compiles() and compiler.on_tiles("layer") is not None
-needs_tiles = pytest.mark.skipif(not TILES, reason="no AMX tiles")
 SIZES = [(16, 16), (48, 80), (64, 32), (128, 512)]  # width, feedforward
+
+
+@pytest.fixture(params=PRODUCTS)
+def products(request, monkeypatch):
+    multiply_by(request.param, monkeypatch)
 
 
 def rounded(x):
     return x.bfloat16().double()
 
 
-@needs_tiles
+@pytest.mark.usefixtures("products")
 @pytest.mark.parametrize("rows", [(1,), (2, 7), (32,), (3, 11), (130,)])
 @pytest.mark.parametrize(("inputs", "outputs"), [*SIZES, (512, 128), (80, 48)])
 def test_products_equal_the_formula(inputs, outputs, rows):
@@ -39,7 +43,7 @@ def test_products_equal_the_formula(inputs, outputs, rows):
         assert ((found - wanted).abs() <= 2**-8 * wanted.abs() + 1e-5).all()  # of one rounding
 
 
-@needs_tiles
+@pytest.mark.usefixtures("products")
 @pytest.mark.parametrize("rows", [(1,), (2, 7), (32,), (3, 11), (130,)])
 @pytest.mark.parametrize(("width", "feedforward"), SIZES)
 def test_the_rest_of_a_layer_equals_the_formula(width, feedforward, rows):
@@ -61,7 +65,7 @@ def away(found, wanted):
     return (found.double() - wanted.double()).norm() / wanted.double().norm()
 
 
-@needs_tiles
+@pytest.mark.usefixtures("products")
 @pytest.mark.parametrize("rows", [(1,), (2, 7), (32,), (300,)])
 @pytest.mark.parametrize(("inputs", "outputs"), [*SIZES, (512, 128), (80, 48)])
 def test_gradients_of_products_equal_the_formula(inputs, outputs, rows):
@@ -103,7 +107,7 @@ def rest_and_gradients(mixed, x, scale, maps, changes):
     return found
 
 
-@needs_tiles
+@pytest.mark.usefixtures("products")
 @pytest.mark.parametrize("rows", [(1,), (2, 7), (32,), (300,)])
 @pytest.mark.parametrize("scale", [-0.7, 0.0])
 @pytest.mark.parametrize(("width", "feedforward"), [*SIZES, (80, 48)])
@@ -123,7 +127,7 @@ def test_gradients_of_the_rest_of_a_layer_equal_the_formula(width, feedforward, 
             assert not a.any()
 
 
-@needs_tiles
+@pytest.mark.usefixtures("products")
 def test_gradients_do_not_depend_on_chance_other_rows_or_what_is_not_used():
     torch.manual_seed(0)
     layer, threads = awake(ReZeroLayer(48, 4, 96)), torch.get_num_threads()
@@ -156,7 +160,7 @@ def test_gradients_do_not_depend_on_chance_other_rows_or_what_is_not_used():
     assert all(each.isnan().any() for each in of_parameters)
 
 
-@needs_tiles
+@pytest.mark.usefixtures("products")
 def test_neither_other_rows_nor_threads_change_a_row():
     torch.manual_seed(0)
     layer = awake(ReZeroLayer(48, 4, 96))
@@ -176,7 +180,7 @@ def test_neither_other_rows_nor_threads_change_a_row():
         assert damaged[0].isnan().any() and torch.equal(damaged[1:], whole.total[1:])
 
 
-@needs_tiles
+@pytest.mark.usefixtures("products")
 @pytest.mark.parametrize("size", [(48, 4, 96), (40, 4, 96), (48, 4, 100)])
 def test_layers_are_the_same_with_and_without_gradients(size, monkeypatch):
     """The last two sizes are not multiples of a vector: torch's products do them."""
@@ -197,20 +201,24 @@ def test_layers_are_the_same_with_and_without_gradients(size, monkeypatch):
         assert (found[grad, torch.bfloat16] - exact).abs().max() <= 2e-2 * exact.abs().max()
 
 
-def test_networks_take_any_number_of_rows_where_tiles_do_all_of_their_layers():
-    for width, all_of_them in ((32, TILES), (40, False)):
+@pytest.mark.usefixtures("products")
+def test_networks_take_any_number_of_rows_where_all_of_their_layers_are_in_one_pass(monkeypatch):
+    for width, all_of_them in ((32, True), (40, False)):
         network = BQ(width=width, layers=2, heads=4, feedforward=64, own_frame=True, successor_loss=0.0)
         assert network.any_rows == all_of_them
+        monkeypatch.setattr(compiler, "multiplying", lambda *_: None)
+        assert not network.any_rows
+        monkeypatch.undo()
 
 
-@needs_tiles
+@pytest.mark.usefixtures("products")
 @pytest.mark.parametrize("grad", [False, True])
 def test_operations_are_counted_as_torch_counts_its_own(grad, monkeypatch):
     layer, x, counts = ReZeroLayer(16, 2, 32), torch.randn(3, 7, 16, requires_grad=grad), []
     with torch.set_grad_enabled(grad), torch.autocast("cpu", torch.bfloat16):
-        for tiles in (True, False):
-            if not tiles:
-                monkeypatch.setattr(compiler, "on_tiles", lambda *_: None)
+        for one_pass in (True, False):
+            if not one_pass:
+                monkeypatch.setattr(compiler, "multiplying", lambda *_: None)
             with FlopCounterMode(display=False) as counter:
                 out = layer(Residual.of(x)).total
                 if grad:
@@ -219,28 +227,31 @@ def test_operations_are_counted_as_torch_counts_its_own(grad, monkeypatch):
     assert counts[0] == counts[1] > 0
 
 
-def test_there_are_tiles_where_machine_and_compiler_have_them(monkeypatch):
+def test_it_is_used_where_it_applies(monkeypatch):
     device, weight = torch.device("cpu"), torch.randn(16, 16)
-    monkeypatch.setattr(compiler, "on_tiles", lambda *_: object())  # as if
+    monkeypatch.setattr(compiler, "multiplying", lambda *_: object())  # as if
     monkeypatch.setattr(compiler, "applies", lambda device: True)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         assert fused.applies(device, weight, torch.randn(3, 16, 32))
         assert not fused.applies(device, weight, torch.randn(16, 24)) and not fused.applies(device, weight.bfloat16())
         with torch.enable_grad():
             assert fused.applies(device, weight)
-        monkeypatch.setattr(compiler, "on_tiles", lambda *_: None)
+        monkeypatch.setattr(compiler, "multiplying", lambda *_: None)
         assert not fused.applies(device, weight)
         assert ReZeroLayer(16, 2, 32)(Residual.of(torch.randn(2, 5, 16))).total.shape == (2, 5, 16)
     monkeypatch.undo()
     with torch.no_grad():
         assert not fused.applies(device, weight)  # float32
 
-    if compiler.compiles():
-        compiler.on_tiles.cache_clear()
-        assert (compiler.on_tiles("layer") is not None) == (
-            "amx_bf16" in compiler.processor() and torch.cpu._init_amx()
-        )
-        compiler.on_tiles.cache_clear()
-        monkeypatch.setattr(compiler, "processor", lambda: "flags: none")
-        assert compiler.on_tiles("layer") is None
-        compiler.on_tiles.cache_clear()
+
+@pytest.mark.skipif(not compiler.compiles(), reason="no C++ compiler")
+def test_products_are_the_fastest_that_machine_and_compiler_have(monkeypatch):
+    flags = compiler.processor()
+    tiles, pairs = "amx_bf16" in flags and torch.cpu._init_amx(), "avx512_bf16" in flags
+    known = compiler.on_tiles("layer"), compiler.on_pairs("layer")
+    assert [each is not None for each in known] == [tiles, pairs]
+    assert compiler.multiplying("layer") is (known[0] or known[1])
+    for name in ("on_tiles", "on_pairs"):  # without what is known already
+        monkeypatch.setattr(compiler, name, functools.cache(getattr(compiler, name).__wrapped__))
+    monkeypatch.setattr(compiler, "processor", lambda: "flags: none")
+    assert compiler.multiplying("layer") is None
