@@ -31,7 +31,7 @@ class TokenPolicy(nn.Module):
 
     @property
     def any_rows(self) -> bool:
-        """Whether tiles multiply in all layers; torch's products are compiled for each number of rows."""
+        """Whether all layers are in one pass; torch's products are compiled for each number of rows."""
         layers = [layer for layer in self.modules() if isinstance(layer, ReZeroLayer)]
         return bool(layers) and all(fused.fits(*layer.weights()) for layer in layers)
 

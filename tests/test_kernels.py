@@ -21,9 +21,9 @@ if not compiler.compiles():
     pytest.skip("no C++ compiler", allow_module_level=True)
 
 # Lines and places: one line at a time, then sixteen side by side.
-SHAPES = [(7, 1), (5, 5), (3, 16), (3, 17), (2, 37), (1, 70), (3, 45), (2, 65)]
+SHAPES = [(7, 1), (5, 5), (3, 16), (3, 17), (2, 37), (1, 70), (3, 45), (2, 65), (2, 32), (1, 64)]
 SHAPES += [(16, 1), (16, 2), (33, 3), (40, 5), (20, 10), (18, 20)]
-HEADS = [(3, 8), (2, 16), (4, 12), (1, 1), (2, 24), (1, 64)]  # number, size
+HEADS = [(3, 8), (2, 16), (4, 12), (1, 1), (2, 24), (1, 64), (2, 33)]  # number, size
 
 
 def scattered(lines, size, share=0.7):
@@ -118,7 +118,28 @@ def test_no_bias_is_a_bias_of_zero_whatever_size_of_heads_was_used_before(produc
                 assert torch.equal(fused.attention(*given), fused.attention(*zero)), (d, heads, lines, size)
 
 
-@pytest.mark.parametrize("products", PRODUCTS)
+@pytest.mark.parametrize("products", ["numbers", *PRODUCTS])
+@pytest.mark.parametrize("d", [12, 16])
+def test_what_is_not_a_number_stays_in_its_line_though_others_use_its_memory(d, products, monkeypatch):
+    multiply_by(products, monkeypatch)
+    torch.manual_seed(0)
+    token, threads = torch.arange(90).view(2, 45), torch.get_num_threads()
+    token[1, 20:] = -1  # shorter than the line before, in the middle of a vector
+    qkv, change, found = torch.randn(65, 6 * d).bfloat16(), torch.randn(65, 2 * d).bfloat16(), []
+    for wrong in (0.0, torch.nan):
+        given = qkv.clone()
+        given[:45] += wrong
+        given.requires_grad_()
+        try:
+            torch.set_num_threads(1)
+            out = fused.attention(given, None, 2, None, token)
+            found.append([each[45:] for each in (out, *torch.autograd.grad(out, given, change))])
+        finally:
+            torch.set_num_threads(threads)
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("products", ["numbers", *PRODUCTS])
 @pytest.mark.parametrize("size", [7, 45])
 def test_lines_with_hidden_keys_only_have_gradients(size, products, monkeypatch):
     multiply_by(products, monkeypatch)

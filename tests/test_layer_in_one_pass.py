@@ -206,9 +206,9 @@ def test_networks_take_any_number_of_rows_where_all_of_their_layers_are_in_one_p
     for width, all_of_them in ((32, True), (40, False)):
         network = BQ(width=width, layers=2, heads=4, feedforward=64, own_frame=True, successor_loss=0.0)
         assert network.any_rows == all_of_them
-        monkeypatch.setattr(compiler, "multiplying", lambda *_: None)
-        assert not network.any_rows
-        monkeypatch.undo()
+        with monkeypatch.context() as here:
+            here.setattr(compiler, "multiplying", lambda *_: None)
+            assert not network.any_rows
 
 
 @pytest.mark.usefixtures("products")

@@ -3,7 +3,7 @@
 In separate torch operations, scores, softmax and the copies that put heads in order go through memory again and again,
 which costs more than the matrix products themselves. In one piece, as on GPUs [Dao et al. 2022], attention takes a
 third of the time forwards (measured; see docs/log.md), and scores and softmax are in float32 where those round to bf16
-(on AMX tiles, shares are rounded before they mix the values).
+(for products of bf16, shares are rounded before they mix the values).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.utils.flop_counter import register_flop_formula
 from models.kernels import compiler
 from models.kernels.pointwise import over_rows
 
-LONG = 24  # places of a line from which on tiles are faster (measured; see docs/log.md)
+LONG = 24  # places of a line from which on products of bf16 are faster (measured; see docs/log.md)
 
 
 def fits(qkv: Tensor, bias: Tensor | None) -> bool:

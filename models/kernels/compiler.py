@@ -90,7 +90,7 @@ def multiplying(name: str, *macros: str) -> ctypes.CDLL | None:
 
 @functools.cache
 def on_tiles(name: str, *macros: str) -> ctypes.CDLL | None:
-    """On the tiles of AMX (amx.h), where machine, compiler and system have them."""
+    """As `multiplying`, on the tiles of AMX (amx.h), where machine, compiler and system have them."""
     if "amx_bf16" in processor():
         with contextlib.suppress(RuntimeError):
             tiles = library(name, torch.bfloat16, *macros, "TILES")
@@ -102,7 +102,7 @@ def on_tiles(name: str, *macros: str) -> ctypes.CDLL | None:
 
 @functools.cache
 def on_pairs(name: str, *macros: str) -> ctypes.CDLL | None:
-    """On vectors of pairs of AVX-512 (pairs.h), where machine and compiler have them."""
+    """As `multiplying`, on vectors of pairs of AVX-512 (pairs.h), where machine and compiler have them."""
     if "avx512_bf16" in processor():
         with contextlib.suppress(RuntimeError):
             return library(name, torch.bfloat16, *macros, "PAIRS")

@@ -11,12 +11,11 @@ struct Rows {
         numbers.resize((token.size() + LANES) * PARTS);
         for (size_t j = 0; j < token.size(); j++) {
             const Number *row = from + token[j] * stride;
-            floats *vectors = &numbers[j * PARTS];
-            for (int part = 0; part < PARTS; part++) {
-                const int64_t at = part * LANES;
-                if (part < PARTS - 1 || LAST == LANES) vectors[part] = (take(row + at, All()) + take(plus + at, All())) * times;
-                else read<LAST>(row + at, plus + at, times, lanes(vectors + part));
-            }
+            const auto load = [=](int64_t c, auto some) {
+                numbers[j * PARTS + c / LANES] = (take(row + c, some) + take(plus + c, some)) * times;
+            };
+            for (int64_t c = 0; c < D - LAST; c += LANES) load(c, All());
+            load(D - LAST, Last());
         }
         for (size_t j = token.size() * PARTS; j < numbers.size(); j++) numbers[j] = floats{};
     }

@@ -1,5 +1,5 @@
-// What a transformer layer computes beside attention, forwards and backwards, on AMX tiles: blocks of 32 rows stay in the cache
-// on their way through all of it; compiled and called by layer.py.
+// What a transformer layer computes beside attention, forwards and backwards: blocks of 32 rows stay in the cache on their way
+// through all of it. Compiled and called by layer.py for products on AMX tiles (TILES) or on vectors of pairs.
 
 #include "gelu.h"
 #include "gradients.h"

@@ -1,7 +1,8 @@
-"""What a transformer layer computes beside attention, on the tiles of AMX, forwards and backwards.
+"""What a transformer layer computes beside attention, in bf16, forwards and backwards.
 
-torch's matrix products reach a third of what the tiles can do, and between them the numbers of all tokens go through
-memory. Here 32 tokens at a time stay in the cache on their way through all of it (measured; see docs/log.md).
+Between torch's matrix products the numbers of all tokens go through memory, and on the tiles of AMX they reach a third
+of what those can do. Here 32 tokens at a time stay in the cache on their way through all of it: on tiles, or where
+there are none, on AVX-512's vectors of pairs of bf16 (measured; see docs/log.md).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ MULTIPLE = 16  # of it are the numbers of inputs and outputs
 
 
 def fits(*weights: Tensor) -> bool:
-    """Whether products with these weights [..., outputs, inputs] can be on tiles here."""
+    """Whether a layer with these weights [..., outputs, inputs] can be in one pass here."""
     for weight in weights:
         inputs = weight.shape[-1]
         if weight.dtype != torch.float32 or inputs % MULTIPLE or weight.numel() // inputs % MULTIPLE:
@@ -29,7 +30,7 @@ def fits(*weights: Tensor) -> bool:
 
 
 def applies(device: torch.device, *weights: Tensor) -> bool:
-    """Whether they are."""
+    """Whether it is."""
     return compiler.in_one_pass(device) and fits(*weights)
 
 

@@ -21,7 +21,7 @@ INLINE void add_up(floats *weights, const Rows &rows, int64_t n, floats by, cons
         transpose(tile);
         for (int64_t i = 0; i < LANES && first + i < n; i++) {
             Number *row = to + token[first + i] * stride + part * LANES;
-            part < PARTS - 1 || LAST == LANES ? put(tile[i], row, All()) : put(tile[i], row, LAST);
+            part < PARTS - 1 ? put(tile[i], row, All()) : put(tile[i], row, Last());
         }
     }
 }
@@ -38,7 +38,7 @@ struct Line : Tokens {
 
     void find(int64_t line) {
         Tokens::find(line);
-        shares.resize(n + 2 * LANES), changes.resize(n + 2 * LANES);  // whole tiles
+        shares.resize(n + 2 * LANES), changes.resize(n + 2 * LANES);  // whole vectors
     }
 
     void load(int64_t head, const Number *qkv) {

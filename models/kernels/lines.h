@@ -7,6 +7,7 @@
 
 constexpr int D = SIZE;
 constexpr int PARTS = (D + LANES - 1) / LANES, LAST = D - (PARTS - 1) * LANES;  // vectors of a row, lanes of the last
+typedef std::integral_constant<int64_t, LAST> Last;
 
 const float SCALE = 1 / __builtin_sqrtf(D);
 const float OF_TWO = 1.44269504f;   // e^x = 2^(x * OF_TWO)

@@ -8,7 +8,7 @@ static const integers ONES = integers{} + 0x3f803f80;  // of bf16
 
 // The scratch of a thread, for one line and a bundle of its heads.
 struct Long : Tokens {
-    static constexpr int BUNDLE = NUMBERS % D ? 1 : NUMBERS / D;         // heads that share a row
+    static constexpr int BUNDLE = NUMBERS % D ? 1 : NUMBERS / D;      // heads that share a row
     static constexpr int COLUMNS = (BUNDLE * D + LANES - 1) / LANES;  // vectors of a row
     static constexpr int HALVES = (COLUMNS + 1) / 2;                  // tiles of a row
 
@@ -156,8 +156,8 @@ struct Long : Tokens {
                 floats row = from[part][i] * share[i];
                 Number *to = out + t * width + head * D + part * LANES;
                 if (BUNDLE > 2) put_from(row, head % BUNDLE * D % LANES, to);
-                else if (part < PARTS - 1 || LAST == LANES) put(row, to, All());
-                else put(row, to, LAST);
+                else if (part < PARTS - 1) put(row, to, All());
+                else put(row, to, Last());
             }
             if (kept) {
                 float *of_query = kept + (t * all.heads + head) * 2;

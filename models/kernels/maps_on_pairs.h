@@ -32,7 +32,8 @@ INLINE void add_products(const integers *rows, const integers *columns, int64_t 
         floats *const left = sums + first / LANES * SIDE + first % LANES, *const right = left + LANES;
         floats mine[AT_ONCE][2];
         for (int64_t i = 0; i < AT_ONCE; i++) mine[i][0] = left[i], mine[i][1] = right[i];
-        for (int64_t step = 0; step < steps; step++) add_pairs(rows + step * SIDE + first, 1, columns + step * SIDE, LANES, mine);
+        for (int64_t step = 0; step < steps; step++)
+            add_pairs(rows + step * SIDE + first, 1, columns + step * SIDE, LANES, mine);
         for (int64_t i = 0; i < AT_ONCE; i++) left[i] = mine[i][0], right[i] = mine[i][1];
     }
 }

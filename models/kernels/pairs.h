@@ -1,12 +1,15 @@
 // Products of pairs: vectors of bf16, two numbers to a lane, each lane of which adds the products of its two to a sum.
 
 #pragma once
+#include <algorithm>
+
 #include "vectors.h"
 
-// Adds to the sums of ROWS rows, `stride` vectors apart, what they and VECTORS times sixteen columns give; both are pairs of
-// numbers, sixteen of which are a row of the one, and a vector of each of the other's sixteen columns.
+// Adds to sums what ROWS rows, `stride` vectors apart, and VECTORS times sixteen columns give in at most sixteen pairs: those of
+// a row are side by side, those of columns are vectors of which each lane is a column.
 template <int ROWS, int VECTORS>
-INLINE void add_pairs(const integers *rows, int64_t stride, const integers *columns, int64_t pairs, floats (&sums)[ROWS][VECTORS]) {
+INLINE void add_pairs(const integers *rows, int64_t stride, const integers *columns, int64_t pairs,
+                      floats (&sums)[ROWS][VECTORS]) {
     const int32_t *of_row = reinterpret_cast<const int32_t *>(rows);
     for (int64_t pair = 0; pair < pairs; pair++)
 #pragma GCC unroll 16
@@ -17,7 +20,7 @@ INLINE void add_pairs(const integers *rows, int64_t stride, const integers *colu
         }
 }
 
-// Sums [ROWS, 16] of rows and columns of so many pairs; the next sixteen of a row are `step` vectors on.
+// Sums [ROWS, 16] of rows and columns of so many pairs; the rows are `stride` vectors apart, the next sixteen pairs `step` on.
 template <int64_t ROWS>
 INLINE void product(const integers *rows, int64_t stride, int64_t step, const integers *columns, int64_t pairs, floats *to) {
     floats sums[ROWS][1];

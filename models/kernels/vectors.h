@@ -1,7 +1,6 @@
 // Vectors of sixteen float32 numbers, and rows of Number (float, or uint16_t, which is bf16) that are read into them.
 
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -77,34 +76,27 @@ INLINE integers side_by_side(floats low, floats high) {
 // Of each of the first or last sixteen columns the numbers of two rows side by side.
 INLINE integers woven(integers above, integers below, bool last) {
     const int from = last ? LANES : 0;
-    alignas(64) Number order[2 * LANES];
+    alignas(64) uint16_t order[2 * LANES];
     for (int i = 0; i < 2 * LANES; i++) order[i] = from + i / 2 + i % 2 * 2 * LANES;
     const auto as = [](integers x) { return reinterpret_cast<__m512i>(x); };
     return reinterpret_cast<integers>(_mm512_permutex2var_epi16(as(above), _mm512_load_si512(order), as(below)));
 }
 #endif
 
-template <int N, typename T>
-INLINE void read(const T *__restrict from, const float *__restrict plus, float times, float *__restrict to) {
-    for (int i = 0; i < N; i++) to[i] = (as_float(from[i]) + plus[i]) * times;
-}
+INLINE void write(floats from, float *to) { memcpy(to, &from, sizeof from); }
 
-template <int N> INLINE void write(const float *__restrict from, float *__restrict to) { memcpy(to, from, N * sizeof *to); }
-
-template <int N> INLINE void write(const float *__restrict from, uint16_t *__restrict to) {
+INLINE void write(floats from, uint16_t *__restrict to) {
 #ifdef __AVX512BF16__
-    if constexpr (N == LANES) {
-        __m256bh rounded = _mm512_cvtneps_pbh(_mm512_loadu_ps(from));
-        memcpy(to, &rounded, sizeof rounded);
-        return;
-    }
-#endif
-    for (int i = 0; i < N; i++) {  // to the nearest, ties to even
+    __m256bh rounded = _mm512_cvtneps_pbh(from);
+    memcpy(to, &rounded, sizeof rounded);
+#else
+    for (int i = 0; i < LANES; i++) {  // to the nearest, ties to even
         uint32_t bits;
-        memcpy(&bits, &from[i], sizeof bits);
+        memcpy(&bits, lanes(&from) + i, sizeof bits);
         bool number = (bits & 0x7fffffff) <= 0x7f800000;
         to[i] = number ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : 0x7fc0;
     }
+#endif
 }
 
 typedef std::integral_constant<int64_t, LANES> All;  // numbers of a vector
@@ -117,21 +109,23 @@ template <typename T> INLINE floats take(const T *x, int64_t n) {  // n numbers,
     return vector(y);
 }
 
-template <typename T> INLINE void put(floats x, T *to, All) { write<LANES>(lanes(&x), to); }
+template <typename T> INLINE void put(floats x, T *to, All) { write(x, to); }
 
 template <typename T> INLINE void put(floats x, T *to, int64_t n) {
     T y[LANES];
-    write<LANES>(lanes(&x), y);
+    write(x, y);
     memcpy(to, y, n * sizeof(T));
 }
+
+#ifdef __AVX512F__
+INLINE floats take(const float *x, int64_t n) { return _mm512_maskz_loadu_ps((1 << n) - 1, x); }
+#endif
 
 #if defined __AVX512BF16__ && defined __AVX512VL__
 INLINE floats take(const uint16_t *x, int64_t n) {
     integers bits = reinterpret_cast<integers>(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16((1 << n) - 1, x)));
     return reinterpret_cast<floats>(bits << 16);
 }
-
-INLINE floats take(const float *x, int64_t n) { return _mm512_maskz_loadu_ps((1 << n) - 1, x); }
 
 INLINE void put(floats x, uint16_t *to, int64_t n) {
     _mm256_mask_storeu_epi16(to, (1 << n) - 1, (__m256i)_mm512_cvtneps_pbh(x));
@@ -209,7 +203,7 @@ INLINE floats power_of_two(floats x) {
     return times_power_of_two(series, x);
 }
 
-// n of them, sixteen at a time; for as many bytes compilers call a function, which takes longer.
+// N vectors, sixteen at a time: for as many bytes compilers call a function, which takes longer.
 template <int64_t N, typename Vector> INLINE void copy(const Vector *from, Vector *to) {
     int64_t i = 0;
     for (; i + LANES <= N; i += LANES)
