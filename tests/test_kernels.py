@@ -124,8 +124,8 @@ def test_what_is_not_a_number_stays_in_its_line_though_others_use_its_memory(d, 
     multiply_by(products, monkeypatch)
     torch.manual_seed(0)
     token, threads = torch.arange(90).view(2, 45), torch.get_num_threads()
-    token[1, 20:] = -1  # shorter than the line before, in the middle of a vector
-    qkv, change, found = torch.randn(65, 6 * d).bfloat16(), torch.randn(65, 2 * d).bfloat16(), []
+    token[1, 21:] = -1  # shorter than the line before, and half a pair more than whole ones
+    qkv, change, found = torch.randn(66, 6 * d).bfloat16(), torch.randn(66, 2 * d).bfloat16(), []
     for wrong in (0.0, torch.nan):
         given = qkv.clone()
         given[:45] += wrong
