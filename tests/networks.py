@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import zlib
+from pathlib import Path
+from unittest import mock
+
 import pytest
 import torch
 from torch import nn
@@ -20,11 +26,26 @@ def attend_by(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 PRODUCTS = ("tiles", "pairs")
+TILES = Path(__file__).with_name("tiles.h")
+
+
+@functools.cache
+def emulated_tiles(name: str, *macros: str) -> ctypes.CDLL | None:
+    """As `compiler.on_tiles`, on a machine without them, whose vectors have what else that takes."""
+    if compiler.on_pairs(name, *macros) is None:
+        return None
+    options = [*compiler.OPTIONS, "-include", str(TILES), f"-DEMULATED={zlib.crc32(TILES.read_bytes())}"]
+    with mock.patch.object(compiler, "OPTIONS", options):
+        return compiler.library.__wrapped__(name, torch.bfloat16, *macros, "TILES")
+
+
+def tiles(name: str, *macros: str) -> ctypes.CDLL | None:
+    return compiler.on_tiles(name, *macros) or emulated_tiles(name, *macros)
 
 
 def multiply_by(products: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """bf16 on AMX tiles, or on vectors of pairs, where the machine has them, or ("numbers") one number at a time."""
-    here = getattr(compiler, f"on_{products}") if products in PRODUCTS else None
+    """bf16 on tiles, or on vectors of pairs, where the machine has them, or ("numbers") one number at a time."""
+    here = {"tiles": tiles, "pairs": compiler.on_pairs}.get(products)
     if here and (not compiler.compiles() or here("layer") is None):
         pytest.skip(f"no {products}")
     monkeypatch.setattr(compiler, "multiplying", here or (lambda *_: None))
