@@ -27,10 +27,11 @@ from gumbeldore.actors import WorkerError
 
 FOLDER = Path(__file__).parent
 KINDS = {
-    "int": (int, "an integer"),
-    "float": ((int, float), "a number"),
-    "bool": (bool, "true or false"),
-    "str": (str, "text"),
+    "int": (int, "an integer", "integers"),
+    "float": ((int, float), "a number", "numbers"),
+    "bool": (bool, "true or false", "truths"),
+    "str": (str, "text", "texts"),
+    "list": (list, "a list", "lists"),
 }
 SAMPLING = (
     "instances_per_epoch",
@@ -170,12 +171,34 @@ def build(node: DictConfig | dict, key: str, *required: str) -> Any:
 def _check_types(cls: type, key: str, values: dict[str, Any]) -> None:
     """Raises ValueError for a value of another kind than the class says."""
     for name, parameter in inspect.signature(cls).parameters.items():
-        annotation = getattr(parameter.annotation, "__name__", parameter.annotation)
-        if name in values and annotation in KINDS:
-            kind, words = KINDS[annotation]
-            value = values[name]
-            if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
-                raise ValueError(f"{key}: {name} must be {words}, got {value!r}")
+        annotation = getattr(parameter.annotation, "__name__", str(parameter.annotation))
+        if name in values and not _fits(values[name], annotation):
+            raise ValueError(f"{key}: {name} must be {_words(annotation)}, got {values[name]!r}")
+
+
+def _fits(value: Any, annotation: str) -> bool:
+    """Whether a value is of the kind an annotation names; anything is, of one that is not known here."""
+    if annotation.endswith(" | None"):
+        return value is None or _fits(value, annotation.removesuffix(" | None"))
+    outer, _, inner = annotation.removesuffix("]").partition("[")
+    if outer not in KINDS:
+        return True
+    kind = KINDS[outer][0]
+    return (
+        isinstance(value, kind)
+        and isinstance(value, bool) == (kind is bool)
+        and (not inner or all(_fits(each, inner) for each in value))
+    )
+
+
+def _words(annotation: str, several: bool = False) -> str:
+    """What an annotation says, for people."""
+    if annotation.endswith(" | None"):
+        return _words(annotation.removesuffix(" | None")) + " or null"
+    outer, _, inner = annotation.removesuffix("]").partition("[")
+    if outer not in KINDS:
+        return annotation
+    return KINDS[outer][1 + several] + (f" of {_words(inner, several=True)}" if inner else "")
 
 
 def build_methods(cfg: DictConfig) -> dict[str, Any]:

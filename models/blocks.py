@@ -22,7 +22,7 @@ class ReZeroLayer(nn.Module):
 
     def __init__(self, width: int, heads: int, feedforward: int):
         super().__init__()
-        if width % heads:
+        if heads < 1 or width % heads:
             raise ValueError(f"width must be a multiple of heads, got width={width} and heads={heads}")
         self.heads = heads
         self.qkv = Linears(3, width, width)

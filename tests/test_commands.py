@@ -119,8 +119,18 @@ def test_paper_recipe_of_the_jssp():
 
 
 @pytest.mark.parametrize(
-    ("override", "message"),
+    ("overrides", "message"),
     [
+        ("problem=cvrp problem.capacity=30", "problem: capacity must be a list of integers, got 30"),
+        ("problem=cvrp problem.capacity=[a,b]", "problem: capacity must be a list of integers, got ['a', 'b']"),
+        ("problem=jssp problem.sizes=6", "problem: sizes must be a list of lists of integers, got 6"),
+        ("problem=jssp problem.sizes=[6,6]", "problem: sizes must be a list of lists of integers, got [6, 6]"),
+        ("problem=jssp problem.validation_size=6", "problem: validation_size must be a list of integers, got 6"),
+        (
+            "problem=jssp problem.grow=[8,0.4]",
+            "problem: grow must be [[2 numbers of at least 1], share of (0, 1]] or null",
+        ),
+        ("problem=jssp problem.grow=[[a,b],0.4]", "problem: grow must be [[2 numbers of at least 1], share"),
         ("train.batch_size=0", "train.batch_size must be an integer at least 1, got 0"),
         ("train.batch_size=abc", "train.batch_size must be an integer"),
         ("train.epochs=-1", "train.epochs must be an integer at least 0"),
@@ -136,6 +146,11 @@ def test_paper_recipe_of_the_jssp():
         ("problem.num_nodes=20.5", "problem: num_nodes must be an integer, got 20.5"),
         ("model.own_frame=1", "model: own_frame must be true or false, got 1"),
         ("model.successor_loss=true", "model: successor_loss must be a number, got True"),
+        ("problem.grow=3", "problem: grow must be a list of numbers or null, got 3"),
+        ("problem.grow=[few,0.4]", "problem: grow must be a list of numbers or null, got ['few', 0.4]"),
+        ("problem.grow=[8]", "problem: grow must be [size of at least 3, share of (0, 1]] or null, got [8]"),
+        ("problem.grow=[]", "problem: grow must be [size of at least 3, share of (0, 1]] or null, got []"),
+        ("model.heads=0", "model: width must be a multiple of heads, got width=64 and heads=0"),
         ("problem.num_nodes=2", "problem: num_nodes must be at least 3"),
         ("problem._target_=os.system", "problem._target_=os.system is not a class"),
         ("problem._target_=models.bq.BQ", "lacks reset, step, mask, cost"),
@@ -153,9 +168,9 @@ def test_paper_recipe_of_the_jssp():
         ("search=[greedy,wor]", "one search method"),
     ],
 )
-def test_wrong_values_name_the_key_and_what_is_allowed(override, message):
+def test_wrong_values_name_the_key_and_what_is_allowed(overrides, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        train.set_up(compose("train", override))
+        train.set_up(compose("train", *overrides.split()))
 
 
 @pytest.mark.parametrize(
