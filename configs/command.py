@@ -12,7 +12,8 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -27,11 +28,12 @@ from gumbeldore.actors import WorkerError
 
 FOLDER = Path(__file__).parent
 KINDS = {
-    "int": (int, "an integer", "integers"),
-    "float": ((int, float), "a number", "numbers"),
-    "bool": (bool, "true or false", "truths"),
-    "str": (str, "text", "texts"),
-    "list": (list, "a list", "lists"),
+    int: (int, "an integer", "integers"),
+    float: ((int, float), "a number", "numbers"),
+    bool: (bool, "true or false", "true and false"),
+    str: (str, "text", "texts"),
+    list: ((list, tuple), "a list", "lists"),
+    NoneType: (NoneType, "null", "nulls"),
 }
 SAMPLING = (
     "instances_per_epoch",
@@ -170,35 +172,35 @@ def build(node: DictConfig | dict, key: str, *required: str) -> Any:
 
 def _check_types(cls: type, key: str, values: dict[str, Any]) -> None:
     """Raises ValueError for a value of another kind than the class says."""
-    for name, parameter in inspect.signature(cls).parameters.items():
-        annotation = getattr(parameter.annotation, "__name__", str(parameter.annotation))
-        if name in values and not _fits(values[name], annotation):
-            raise ValueError(f"{key}: {name} must be {_words(annotation)}, got {values[name]!r}")
+    try:
+        parameters = inspect.signature(cls, eval_str=True).parameters
+    except Exception:  # annotations of names that only a type checker imports
+        return
+    for name, parameter in parameters.items():
+        if name in values and not _fits(values[name], parameter.annotation):
+            raise ValueError(f"{key}: {name} must be {_words(parameter.annotation)}, got {values[name]!r}")
 
 
-def _fits(value: Any, annotation: str) -> bool:
+def _fits(value: Any, annotation: Any) -> bool:
     """Whether a value is of the kind an annotation names; anything is, of one that is not known here."""
-    if annotation.endswith(" | None"):
-        return value is None or _fits(value, annotation.removesuffix(" | None"))
-    outer, _, inner = annotation.removesuffix("]").partition("[")
+    outer, inner = get_origin(annotation) or annotation, get_args(annotation)
+    if outer in (Union, UnionType):
+        return any(_fits(value, each) for each in inner)
     if outer not in KINDS:
         return True
-    kind = KINDS[outer][0]
-    return (
-        isinstance(value, kind)
-        and isinstance(value, bool) == (kind is bool)
-        and (not inner or all(_fits(each, inner) for each in value))
-    )
+    if not isinstance(value, KINDS[outer][0]) or isinstance(value, bool) != (outer is bool):
+        return False
+    return not inner or all(_fits(each, inner[0]) for each in value)
 
 
-def _words(annotation: str, several: bool = False) -> str:
+def _words(annotation: Any, several: bool = False) -> str:
     """What an annotation says, for people."""
-    if annotation.endswith(" | None"):
-        return _words(annotation.removesuffix(" | None")) + " or null"
-    outer, _, inner = annotation.removesuffix("]").partition("[")
+    outer, inner = get_origin(annotation) or annotation, get_args(annotation)
+    if outer in (Union, UnionType):
+        return " or ".join(_words(each, several) for each in inner)
     if outer not in KINDS:
-        return annotation
-    return KINDS[outer][1 + several] + (f" of {_words(inner, several=True)}" if inner else "")
+        return str(annotation)
+    return KINDS[outer][1 + several] + (f" of {_words(inner[0], several=True)}" if inner else "")
 
 
 def build_methods(cfg: DictConfig) -> dict[str, Any]:

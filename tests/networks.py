@@ -44,7 +44,7 @@ def tiles(name: str, *macros: str) -> ctypes.CDLL | None:
 
 
 def multiply_by(products: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """bf16 on tiles, or on vectors of pairs, where the machine has them, or ("numbers") one number at a time."""
+    """bf16 on tiles (AMX's, or emulated), on vectors of pairs, or ("numbers") one number at a time."""
     here = {"tiles": tiles, "pairs": compiler.on_pairs}.get(products)
     if here and (not compiler.compiles() or here("layer") is None):
         pytest.skip(f"no {products}")

@@ -173,6 +173,33 @@ def test_wrong_values_name_the_key_and_what_is_allowed(overrides, message):
         train.set_up(compose("train", *overrides.split()))
 
 
+class Annotated:
+    """What a user's class may say of its arguments."""
+
+    def __init__(self, a: int | str = 1, b: list[int] | int = 1, c: list[float | None] | None = None, d: dict = None):
+        self.values = a, b, c, d
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"a": "x", "b": 3, "c": [1, None, 0.5], "d": 7}, None),
+        ({"a": 1, "b": [3, 4], "c": None, "d": {}}, None),
+        ({"a": 1.5}, "mine: a must be an integer or text, got 1.5"),
+        ({"a": True}, "mine: a must be an integer or text, got True"),
+        ({"b": "3"}, "mine: b must be a list of integers or an integer, got '3'"),
+        ({"c": [1, "x"]}, "mine: c must be a list of numbers or nulls or null, got [1, 'x']"),
+    ],
+)
+def test_annotations_of_any_kind_are_read(values, message):
+    node = {"_target_": f"{__name__}.Annotated", **values}
+    if message is None:
+        assert command.build(node, "mine").values == tuple(values.values())
+    else:
+        with pytest.raises(ValueError, match=re.escape(message)):
+            command.build(node, "mine")
+
+
 @pytest.mark.parametrize(
     ("word", "message"),
     [
