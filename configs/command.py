@@ -172,13 +172,18 @@ def build(node: DictConfig | dict, key: str, *required: str) -> Any:
 
 def _check_types(cls: type, key: str, values: dict[str, Any]) -> None:
     """Raises ValueError for a value of another kind than the class says."""
-    try:
-        parameters = inspect.signature(cls, eval_str=True).parameters
-    except Exception:  # annotations of names that only a type checker imports
-        return
-    for name, parameter in parameters.items():
-        if name in values and not _fits(values[name], parameter.annotation):
-            raise ValueError(f"{key}: {name} must be {_words(parameter.annotation)}, got {values[name]!r}")
+    for name, parameter in inspect.signature(cls).parameters.items():
+        annotation = _evaluated(parameter.annotation, cls)
+        if name in values and not _fits(values[name], annotation):
+            raise ValueError(f"{key}: {name} must be {_words(annotation)}, got {values[name]!r}")
+
+
+def _evaluated(annotation: Any, cls: type) -> Any:
+    """What the text of an annotation stands for; the text itself if only type checkers import its names."""
+    if isinstance(annotation, str):
+        with contextlib.suppress(Exception):
+            return eval(annotation, cls.__init__.__globals__)
+    return annotation
 
 
 def _fits(value: Any, annotation: Any) -> bool:

@@ -10,12 +10,12 @@ def check_growth(grow: list | None, lowest: int, dimensions: int = 1) -> None:
     """
     if grow is None:
         return
-    first, *rest = grow or [None]
-    numbers = [*(first if dimensions > 1 and isinstance(first, (list, tuple)) else [first]), *rest]
-    typed = len(numbers) == dimensions + 1 and all(isinstance(n, (int, float)) for n in numbers)
-    if not (typed and min(numbers[:-1]) >= lowest and 0 < numbers[-1] <= 1):
-        size = f"size of at least {lowest}" if dimensions == 1 else f"[{dimensions} numbers of at least {lowest}]"
-        raise ValueError(f"grow must be [{size}, share of (0, 1]] or null, got {grow}")
+    first, share = grow if len(grow) == 2 else (None, None)
+    size = first if dimensions > 1 and isinstance(first, (list, tuple)) else [first]
+    typed = len(size) == dimensions and all(isinstance(n, (int, float)) for n in [*size, share])
+    if not (typed and min(size) >= lowest and 0 < share <= 1):
+        wanted = f"size of at least {lowest}" if dimensions == 1 else f"[{dimensions} numbers of at least {lowest}]"
+        raise ValueError(f"grow must be [{wanted}, share of (0, 1]] or null, got {grow}")
 
 
 def size_at(grow: list[float] | None, full: int, progress: float) -> int:

@@ -130,6 +130,7 @@ def test_paper_recipe_of_the_jssp():
             "problem=jssp problem.grow=[8,0.4]",
             "problem: grow must be [[2 numbers of at least 1], share of (0, 1]] or null",
         ),
+        ("problem=jssp problem.grow=[8,9,0.4]", "problem: grow must be [[2 numbers of at least 1], share"),
         ("problem=jssp problem.grow=[[a,b],0.4]", "problem: grow must be [[2 numbers of at least 1], share"),
         ("train.batch_size=0", "train.batch_size must be an integer at least 1, got 0"),
         ("train.batch_size=abc", "train.batch_size must be an integer"),
@@ -176,7 +177,13 @@ def test_wrong_values_name_the_key_and_what_is_allowed(overrides, message):
 class Annotated:
     """What a user's class may say of its arguments."""
 
-    def __init__(self, a: int | str = 1, b: list[int] | int = 1, c: list[float | None] | None = None, d: dict = None):
+    def __init__(
+        self,
+        a: int | str = 1,
+        b: list[int] | int = 1,
+        c: list[float | None] | None = None,
+        d: OnlyForTypeCheckers | None = None,  # noqa: F821
+    ):
         self.values = a, b, c, d
 
 
