@@ -244,9 +244,8 @@ def test_it_is_used_where_it_applies(monkeypatch):
         assert not fused.applies(device, weight)  # float32
 
 
-@pytest.mark.skipif(not compiler.compiles(), reason="no C++ compiler")
 def test_products_are_the_fastest_that_machine_and_compiler_have(monkeypatch):
-    flags = compiler.processor()
+    flags = compiler.processor() if compiler.compiles() else ""
     tiles, pairs = "amx_bf16" in flags and torch.cpu._init_amx(), "avx512_bf16" in flags
     known = compiler.on_tiles("layer"), compiler.on_pairs("layer")
     assert [each is not None for each in known] == [tiles, pairs]
