@@ -6,6 +6,7 @@ with its first.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import resource
 import statistics
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-import models.blocks
+import models.parts
 from benchmarks.machine import sized, untrained
 from benchmarks.sampling import Case, measure
 from gumbeldore import methods
@@ -45,7 +46,7 @@ class Grown(NamedTuple):
 def grown(name: str, instances: int, beam: int, rounds: int, repeats: int, threads: int) -> Grown:
     """Sampling with the network of the paper, untrained."""
     keep_freed_memory()
-    models.blocks.SCORES_AT_ONCE = models.blocks.NUMBERS_AT_ONCE = 2**60  # no parts
+    models.parts.rows_at_once = lambda *_: math.inf  # no parts
     torch.set_num_threads(threads)
     problem, step_size = sized(name)
     case = Case(name, problem, untrained(problem.name), step_size)

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from models.attention import Grid, mix
-from models.kernels import compiler
 from models.kernels import layer as fused
 from models.products import Linears, Product, Residual, gelu, product
-
-SCORES_AT_ONCE = 2**27  # attention scores held at once while sampling, where they are held at all
-NUMBERS_AT_ONCE = 5 * 2**18  # of all tokens; where attention is in one piece, more do not fit the cache (docs/log.md)
 
 
 class ReZeroLayer(nn.Module):
@@ -61,22 +54,3 @@ class ReZeroLayers(nn.ModuleList):
         for layer in self:
             x = layer(x)
         return x.total
-
-
-def in_parts(network: Callable[[Any, Any], Tensor], context: Any, state: Any, scores: int, numbers: int) -> Tensor:
-    """network(context, state), both NamedTuples of [R, ...]; without gradients in equal parts of what fits at once.
-
-    `scores` and `numbers` are those of a row: of attention in each layer, and of its tokens together. The batch is
-    halved until it fits, so that of whatever size it is, the parts have few sizes.
-    """
-    size, limit = (numbers, NUMBERS_AT_ONCE) if compiler.applies(state[0].device) else (scores, SCORES_AT_ONCE)
-    rows = part = state[0].shape[0]
-    while part > 1 and part * size > limit and not torch.is_grad_enabled():
-        part = -(-part // 2)
-    if part == rows:
-        return network(context, state)
-
-    def piece(tensors: Any, first: int) -> Any:
-        return type(tensors)(*(field[first : first + part] for field in tensors))
-
-    return torch.cat([network(piece(context, first), piece(state, first)) for first in range(0, rows, part)])

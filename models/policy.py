@@ -6,8 +6,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from models.blocks import ReZeroLayer, in_parts
+from models.blocks import ReZeroLayer
 from models.kernels import layer as fused
+from models.parts import in_parts
 
 
 class TokenPolicy(nn.Module):
@@ -41,7 +42,7 @@ class TokenPolicy(nn.Module):
 
     def forward(self, context: Any, state: Any) -> Tensor:
         """Logits [R, A]."""
-        return in_parts(self._whole, context, state, *self.row_size(context, state))
+        return in_parts(self, context, state)
 
     def imitate(self, context: Any, state: Any, rest: Tensor) -> tuple[Tensor, Tensor]:
         """The logits, and the weighted further loss."""
@@ -51,5 +52,6 @@ class TokenPolicy(nn.Module):
             further = self.further_weight * self.further_loss(context, state, x, rest)
         return self.logits(context, state, x), further
 
-    def _whole(self, context: Any, state: Any) -> Tensor:
+    def whole(self, context: Any, state: Any) -> Tensor:
+        """`forward` of a whole batch at once."""
         return self.logits(context, state, self.tokens(context, state))

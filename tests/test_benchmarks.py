@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from models.parts import SIZES
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -45,6 +47,12 @@ def test_attention():
     printed = benchmark("attention", "shapes=2x5x2x8,3x4x1x16", "threads=1", "repeats=2").splitlines()
     assert printed[2].split()[0] == "2x5x2x8" and printed[3].split()[0] == "3x4x1x16"
     assert all(float(word.rstrip("x")) > 0 for line in printed[2:] for word in line.split()[1:])
+
+
+def test_parts():
+    row = benchmark("parts", "cases=jssp6x6", "rows=4", "threads=1").splitlines()[2].split()
+    assert row[0] == "jssp6x6" and row[3] == "1.000" and all(float(share) > 0 for share in row[1:5])
+    assert int(row[5].replace(",", "")) in SIZES
 
 
 def test_training(tmp_path):

@@ -290,7 +290,11 @@ def test_large_batches_in_parts_give_the_same_logits(way, budget, parts, monkeyp
     calls = []
     inner = policy.tokens
     monkeypatch.setattr(policy, "tokens", lambda *args: calls.append(len(args[1].origin)) or inner(*args))
-    monkeypatch.setattr(f"models.blocks.{'NUMBERS' if way == 'fused' else 'SCORES'}_AT_ONCE", budget)
+    if way == "fused":
+        monkeypatch.setattr("models.parts.SIZES", [0])
+        monkeypatch.setattr("models.parts.USUAL", budget)
+    else:
+        monkeypatch.setattr("models.parts.SCORES_AT_ONCE", budget)
     assert same(legal_logits(policy, instance, state), whole)
     assert sum(calls) == 50 and len(calls) == parts
 

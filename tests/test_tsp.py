@@ -204,8 +204,7 @@ def test_large_batches_in_parts_give_the_same_logits(way, monkeypatch):
     state = problem.reset(instance)
     with torch.no_grad():
         whole = policy(instance, state)
-        monkeypatch.setattr("models.blocks.SCORES_AT_ONCE", 1000)
-        monkeypatch.setattr("models.blocks.NUMBERS_AT_ONCE", 1000)
+        monkeypatch.setattr("models.parts.rows_at_once", lambda *_: 7)
         assert torch.allclose(policy(instance, state), whole, atol=1e-5)
 
 

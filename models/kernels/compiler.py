@@ -123,9 +123,12 @@ def register(*functions: Callable[..., Any]) -> None:
         OPERATORS.impl(name, function, "CPU")
 
 
+@functools.cache
 def processor() -> str:
-    """What -march=native depends on: another machine that shares the cache folder compiles its own."""
+    """What -march=native depends on: another machine that shares the cache folder compiles and measures its own."""
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo") as file:
-            return next((line for line in file if line.startswith(("flags", "Features"))), platform.machine())
+            lines = file.read().partition("\n\n")[0].split("\n")  # of the first core
+        known = ("flags", "Features", "model name", "cache size")
+        return "\n".join(line for line in lines if line.startswith(known)) or platform.machine()
     return platform.machine() + platform.processor()
