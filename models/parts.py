@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import math
 import statistics
@@ -22,6 +23,7 @@ SIZES = [5 * 2**k for k in (16, 17, 18, 19)]  # of a part, in numbers of all its
 USUAL = SIZES[2]  # the best or nearly so on most machines and networks (docs/log.md); where none is clearly better
 CLEARLY = 0.93  # of the usual one's time; with less to gain it may be noise
 ROUNDS = 5
+MULTIPLE = 8  # of rows in a part: other numbers change the last bits of torch's products in float32 (docs/log.md)
 SCORES_AT_ONCE = 2**27  # attention scores held at once, where they are held at all
 
 _found: dict[str, int] = {}  # by what `_known_by` says, in this process
@@ -40,46 +42,49 @@ class Cuttable(Protocol):
 def in_parts(network: Cuttable, context: Any, state: Any) -> Tensor:
     """network.whole(context, state), both NamedTuples of [R, ...]; without gradients in parts of what fits at once.
 
-    The batch is halved until it fits, so that of whatever size it is, the parts have few sizes.
+    The batch is halved until it fits, so that of whatever size it is, the parts have few sizes. The logits are the same
+    bits whatever fits (as measured, but for the JSSP in float32 without a compiler; see docs/log.md).
     """
-    rows = part = state[0].shape[0]
+    rows, count = state[0].shape[0], 1
     room = math.inf if torch.is_grad_enabled() else rows_at_once(network, context, state)
-    while part > 1 and part > room:
-        part = -(-part // 2)
-    if part == rows:
+    while count < rows and -(-rows // count) > room:
+        count *= 2
+    if count == 1:
         return network.whole(context, state)
-    pieces = (slice(first, first + part) for first in range(0, rows, part))
+    unit = MULTIPLE if room >= MULTIPLE else 1
+    units = -(-rows // unit)
+    bounds = [min(rows, unit * (units * i // count)) for i in range(count + 1)]
+    pieces = [slice(*piece) for piece in itertools.pairwise(bounds) if piece[0] < piece[1]]
     return torch.cat([network.whole(_rows(context, piece), _rows(state, piece)) for piece in pieces])
 
 
 def rows_at_once(network: Cuttable, context: Any, state: Any) -> float:
+    """How many of these rows fit at once: where attention scores are held, few enough for the memory; on a CPU, few
+    enough for the cache."""
     device, rows = state[0].device, state[0].shape[0]
     scores, numbers = network.row_size(context, state)
-    room = math.inf if compiler.applies(device) else SCORES_AT_ONCE / scores
+    room = math.inf if compiler.applies(device) else SCORES_AT_ONCE / max(1, scores)
     if device.type != "cpu" or rows * numbers <= SIZES[0]:
         return room
-    if numbers > SIZES[0] or torch.compiler.is_compiling():
-        return min(room, USUAL / numbers)
-    return min(room, numbers_at_once(network, context, state) / numbers)
+    measurable = MULTIPLE * numbers <= SIZES[0] and not torch.compiler.is_compiling()
+    return min(room, (numbers_at_once(network, context, state) if measurable else USUAL) / numbers)
 
 
 def numbers_at_once(network: Cuttable, context: Any, state: Any) -> int:
     """The size of parts with which this network is fastest on this machine, one of SIZES.
 
-    Who asks first measures it, on these states, and keeps the figures in the user's cache folder. The logits do not
-    depend on it.
+    Who asks first measures it, on these states, and keeps the figures in the user's cache folder, so that all processes
+    use the same; where nothing can be kept, that is the usual one.
     """
     known_by = _known_by(network)
     if known_by not in _found:
         path = cache_folder("parts") / f"{hashlib.sha256(known_by.encode()).hexdigest()[:16]}.json"
-        times = _read(path)
-        if times is None:
-            times = measured(network, context, state)
-            with contextlib.suppress(OSError):  # a folder that cannot be written: it is measured in every process
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with replacing(path) as file:
-                    file.write(json.dumps({"times": times, "of": known_by}, indent=1).encode())
-        _found[known_by] = fastest(times)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            times = _read(path) or _keep(path, known_by, measured(network, context, state))
+            _found[known_by] = fastest(times)
+        except OSError:
+            _found[known_by] = USUAL
     return _found[known_by]
 
 
@@ -119,6 +124,15 @@ def _read(path: Path) -> dict[int, float] | None:
         if set(times) == set(SIZES):
             return times
     return None
+
+
+def _keep(path: Path, known_by: str, times: dict[int, float]) -> dict[int, float]:
+    """Write the figures of a network to a file, or read those of a process that was faster."""
+    if others := _read(path):
+        return others
+    with replacing(path) as file:
+        file.write(json.dumps({"times": times, "of": known_by}, indent=1).encode())
+    return times
 
 
 def _known_by(network: Cuttable) -> str:

@@ -7,11 +7,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from gumbeldore.precision import autocast
 from models import parts
+from models.bq import BQ
 from models.kernels import compiler
 from models.parts import SIZES, USUAL, in_parts
+from problems.tsp import TSP
 
-NUMBERS = 2**14  # of a row
+NUMBERS = 2**12  # of a row
 CALLS_TO_MEASURE = parts.ROUNDS * len(SIZES)
 
 
@@ -44,7 +47,7 @@ def best_at(size):
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch, tmp_path):
-    monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(parts, "cache_folder", lambda name: tmp_path / "cache" / name)
     monkeypatch.setattr(parts, "_found", {})
 
 
@@ -105,6 +108,34 @@ def test_it_is_measured_for_each_network_number_of_threads_format_and_machine(mo
     assert measures() and not measures()
 
 
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_the_logits_are_the_same_bits_in_parts_of_any_size(precision, monkeypatch):
+    torch.manual_seed(0)
+    problem, policy = TSP(20), BQ(64, 2, 4, 128, own_frame=True, successor_loss=0).eval()
+    for layer in policy.layers:
+        nn.init.constant_(layer.scale, 0.3)
+    instances = problem.generate(301, torch.Generator().manual_seed(0))
+    state = problem.reset(instances)
+    calls = []
+    whole = policy.whole
+    monkeypatch.setattr(policy, "whole", lambda *args: calls.append(len(args[1].origin)) or whole(*args))
+    with torch.no_grad(), autocast(torch.device("cpu"), precision):
+        logits = whole(instances, state)
+        for room in (300, 150.5, 80):
+            monkeypatch.setattr(parts, "rows_at_once", lambda *_, room=room: room)
+            calls.clear()
+            assert torch.equal(policy(instances, state), logits)
+            assert sum(calls) == 301 and len(calls) > 1 and max(calls) - min(calls) <= 2 * parts.MULTIPLE
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 50, 301])
+@pytest.mark.parametrize("room", [0.2, 1, 3.5, 8, 20])
+def test_all_rows_go_through_once_and_as_many_at_a_time_as_fit(rows, room, monkeypatch):
+    monkeypatch.setattr(parts, "rows_at_once", lambda *_: room)
+    calls = through(Network(lambda numbers: 1.0), monkeypatch, rows)
+    assert sum(calls) == rows and max(calls) <= max(1, room + (parts.MULTIPLE - 1 if room >= parts.MULTIPLE else 0))
+
+
 def test_small_batches_and_gradients_measure_nothing(monkeypatch):
     network = Network(best_at(SIZES[0]))
     rows = SIZES[0] // NUMBERS
@@ -114,7 +145,7 @@ def test_small_batches_and_gradients_measure_nothing(monkeypatch):
     assert network.calls == [rows, 10 * rows]
 
 
-def test_rows_larger_than_the_smallest_part_measure_nothing(monkeypatch):
+def test_large_rows_measure_nothing(monkeypatch):
     monkeypatch.setattr(Network, "row_size", lambda *_: (1, USUAL // 3))
     assert through(Network(best_at(SIZES[0])), monkeypatch, rows=8) == [2, 2, 2, 2]
 
@@ -141,9 +172,23 @@ def test_damaged_figures_are_measured_again(damage, monkeypatch, tmp_path):
     assert through(network, monkeypatch) == sizes and path.read_bytes() == whole
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(monkeypatch, tmp_path):
+def test_where_nothing_can_be_kept_it_is_the_usual_size(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
-    monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "file"))
-    network = Network(best_at(SIZES[1]))
-    assert len(through(network, monkeypatch)) == CALLS_TO_MEASURE + 8
-    assert len(through(network, monkeypatch)) == 8
+    monkeypatch.setattr(parts, "cache_folder", lambda name: tmp_path / "file" / name)
+    assert through(Network(best_at(SIZES[0])), monkeypatch) == [USUAL // NUMBERS] * 4
+
+
+def test_of_two_processes_that_measure_at_once_both_use_the_figures_of_the_first(monkeypatch):
+    first, second = Network(best_at(SIZES[0])), Network(best_at(SIZES[3]))
+    measured = parts.measured
+
+    def while_another_is_faster(*arguments):
+        found = measured(*arguments)
+        monkeypatch.setattr(parts, "measured", measured)
+        through(first, monkeypatch)
+        another_process(monkeypatch)
+        monkeypatch.setattr(parts.time, "perf_counter", lambda: second.clock)
+        return found
+
+    monkeypatch.setattr(parts, "measured", while_another_is_faster)
+    assert through(second, monkeypatch)[CALLS_TO_MEASURE:] == [SIZES[0] // NUMBERS] * 16
