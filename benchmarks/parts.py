@@ -1,6 +1,6 @@
-"""Sizes of the parts in which large batches go through a network (models/parts.py): the time of each, the one used.
+"""Sizes of the parts in which large batches go through a network (models/parts.py): the time of each, measured anew.
 
-Networks of the paper, untrained, after a third of the decisions. Nothing is kept: it is measured anew every time.
+Networks of the paper, untrained, after a third of the decisions. What searches have measured and kept is left alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main(cases, rows, precision, threads) -> None:
     torch.set_num_threads(threads)
     precision = resolve_precision(precision, CPU)
     print(f"{hardware(CPU)}, {threads} threads, {precision}; times against parts of {parts.USUAL:,} numbers")
-    print(f"{'':12}" + "".join(f"{size:>11,}" for size in parts.SIZES) + f"{'used':>12}{'measured in':>13}")
+    print(f"{'':12}" + "".join(f"{size:>11,}" for size in parts.SIZES) + f"{'to use':>12}{'measured in':>13}")
     for name in cases.split(","):
         problem, _ = sized(name)
         network = untrained(problem.name)

@@ -158,7 +158,7 @@ def main(cases, checkpoints, untrained, rows, beam, rounds, threads, repeats, de
         case.policy.to(device)
         searches.append((case, batches, gumbeldore(beam, rounds, case.step_size)))
         measure(case, batches[0], gumbeldore(2, 1, case.step_size), precision)  # warm up
-        first = to(case.problem.generate(rows, generator), device)
+        first = to(case.problem.generate(max(1, rows // beam) * beam, generator), device)
         with torch.no_grad():  # as many rows as there will be: the size of their parts is measured here, if ever
             policy = InPrecision(case.policy, device, precision)
             policy(policy.encode(first), case.problem.reset(first))

@@ -125,10 +125,10 @@ def register(*functions: Callable[..., Any]) -> None:
 
 @functools.cache
 def processor() -> str:
-    """What -march=native depends on: another machine that shares the cache folder compiles and measures its own."""
+    """Which processor this is: others that share the cache folder compile for themselves, and measure."""
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo") as file:
             lines = file.read().partition("\n\n")[0].split("\n")  # of the first core
-        known = ("flags", "Features", "model name", "cache size")
+        known = ("flags", "Features", "model name", "cache size", "CPU implementer", "CPU variant", "CPU part")
         return "\n".join(line for line in lines if line.startswith(known)) or platform.machine()
     return platform.machine() + platform.processor()
