@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from torch import Tensor
 from gumbeldore.files import cache_folder, replacing
 from models.kernels import compiler
 
+CPU = torch.device("cpu")
 SIZES = [5 * 2**k for k in (16, 17, 18, 19)]  # of a part, in numbers of all its tokens: those compared
 USUAL = SIZES[2]  # the best or nearly so on the machines and networks of docs/log.md
 CLEARLY = 0.93  # of the usual one's time: with less to gain it may be noise
@@ -26,7 +28,7 @@ ROUNDS = 5
 ROWS = 8  # at least, in the smallest part, for sizes to be told apart
 SCORES_AT_ONCE = 2**27  # attention scores held at once, where they are held at all
 
-_found: dict[str, int] = {}  # by what `_known_by` says, in this process
+_found: WeakKeyDictionary[Cuttable, dict[str, int]] = WeakKeyDictionary()  # the sizes, by how a network runs
 
 
 class Cuttable(Protocol):
@@ -76,18 +78,20 @@ def numbers_at_once(network: Cuttable, context: Any, state: Any) -> int:
     rows, (_, numbers) = state[0].shape[0], network.row_size(context, state)
     if rows * numbers <= SIZES[0] or ROWS * numbers > SIZES[0]:
         return USUAL
-    known_by = _known_by(network)
-    if known_by not in _found:
-        _found[known_by] = USUAL
+    known = _found.setdefault(network, {})
+    way = f"kernels: {compiler.applies(CPU)}, bf16: {compiler.in_bf16()}, {torch.get_num_threads()} threads"
+    if way not in known:
+        known[way] = USUAL
         with contextlib.suppress(OSError), _alone() as folder:
-            path = folder / f"{hashlib.sha256(known_by.encode()).hexdigest()[:16]}.json"
+            case = f"{_shape(network)}, {way}, torch {torch.__version__}\n{compiler.processor()}"
+            path = folder / f"{hashlib.sha256(case.encode()).hexdigest()[:16]}.json"
             times = _read(path)
             if times is None:
                 times = measured(network, context, state)
                 with replacing(path) as file:
-                    file.write(json.dumps({"times": times, "of": known_by}, indent=1).encode())
-            _found[known_by] = fastest(times)
-    return _found[known_by]
+                    file.write(json.dumps({"times": times, "of": case}, indent=1).encode())
+            known[way] = fastest(times)
+    return known[way]
 
 
 def fastest(times: dict[int, float]) -> int:
@@ -141,14 +145,11 @@ def _read(path: Path) -> dict[int, float] | None:
     return None
 
 
-def _known_by(network: Cuttable) -> str:
-    """What the times depend on, but for the number of tokens, which changes at every step."""
+def _shape(network: Cuttable) -> str:
+    """What the times depend on in a network; the number of tokens changes at every step, so it is left out."""
     shapes = [tuple(parameter.shape) for parameter in network.parameters()]
     heads = [module.heads for module in network.modules() if hasattr(module, "heads")]
-    bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
-    way = f"kernels: {compiler.applies(torch.device('cpu'))}, bf16: {bf16}, torch {torch.__version__}"
-    threads = f"{torch.get_num_threads()} threads"
-    return f"{type(network).__name__} {shapes}, heads {heads}, {way}, {threads}\n{compiler.processor()}"
+    return f"{type(network).__name__} {shapes}, heads {heads}"
 
 
 def _rows(tensors: Any, rows: slice | Tensor) -> Any:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import pytest
 import torch
@@ -58,7 +59,7 @@ def always_the_same(numbers):
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch, tmp_path):
     monkeypatch.setattr(parts, "cache_folder", lambda name: tmp_path / "cache" / name)
-    monkeypatch.setattr(parts, "_found", {})
+    monkeypatch.setattr(parts, "_found", WeakKeyDictionary())
 
 
 def through(network, monkeypatch, numbers=2 * SIZES[-1], precision="bf16"):
@@ -73,7 +74,7 @@ def through(network, monkeypatch, numbers=2 * SIZES[-1], precision="bf16"):
 
 
 def another_process(monkeypatch):
-    monkeypatch.setattr(parts, "_found", {})
+    monkeypatch.setattr(parts, "_found", WeakKeyDictionary())
 
 
 # ---- what is measured, and used

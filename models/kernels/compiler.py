@@ -34,8 +34,12 @@ def applies(device: torch.device) -> bool:
 
 def in_one_pass(device: torch.device) -> bool:
     """Whether what is between matrix products is in one pass there: under autocast to bf16, where `applies`."""
-    bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
-    return bf16 and applies(device)
+    return in_bf16() and applies(device)
+
+
+def in_bf16() -> bool:
+    """Whether autocast has matrix products on CPUs in bf16."""
+    return torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
 
 
 @functools.cache
