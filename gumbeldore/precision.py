@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from gumbeldore.interfaces import batch_size, take
 
-PRECISIONS = ("auto", "bf16", "float32")
+FORMATS = {"bf16": torch.bfloat16, "float32": torch.float32}
+PRECISIONS = ("auto", *FORMATS)
 
 
 def resolve_precision(precision: str, device: torch.device) -> str:
@@ -35,13 +36,15 @@ def has_bf16(device: torch.device) -> bool:
 
 
 def dtype_of(precision: str) -> torch.dtype:
-    """The number format of a resolved precision."""
-    return torch.bfloat16 if precision == "bf16" else torch.float32
+    """The number format of a resolved precision. Raises ValueError for any other name."""
+    if precision not in FORMATS:
+        raise ValueError(f"a resolved precision is one of {', '.join(FORMATS)}, got {precision!r}")
+    return FORMATS[precision]
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     """The context in which networks run; `precision` is already resolved."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+    return torch.autocast(device.type, torch.bfloat16, enabled=dtype_of(precision) == torch.bfloat16)
 
 
 def few_sizes(rows: int) -> int:
@@ -63,7 +66,9 @@ class InPrecision(nn.Module):
         self.policy, self.device, self.precision = policy, device, precision
         if hasattr(policy, "seen"):
             self.seen = policy.seen
-        self.pads = precision == "bf16" and device.type == "cpu" and not getattr(policy, "any_rows", False)
+        self.pads = (
+            dtype_of(precision) == torch.bfloat16 and device.type == "cpu" and not getattr(policy, "any_rows", False)
+        )
 
     def encode(self, instance: Any) -> Any:
         with autocast(self.device, self.precision):

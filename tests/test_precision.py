@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gumbeldore.precision import InPrecision, few_sizes, has_bf16, resolve_precision
+from gumbeldore.precision import InPrecision, autocast, dtype_of, few_sizes, has_bf16, resolve_precision
 
 CPU = torch.device("cpu")
 
@@ -66,3 +66,10 @@ def test_precisions_are_resolved():
     assert resolve_precision("float32", CPU) == "float32"
     with pytest.raises(ValueError, match="precision must be one of auto, bf16, float32, got 'half'"):
         resolve_precision("half", CPU)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "auto", "float16", ""])
+def test_a_name_that_is_not_resolved_is_refused_and_nothing_runs_in_float32_instead(precision):
+    for use in (dtype_of, lambda name: autocast(CPU, name), lambda name: InPrecision(Recorder(), CPU, name)):
+        with pytest.raises(ValueError, match="a resolved precision is one of bf16, float32, got"):
+            use(precision)
