@@ -39,6 +39,7 @@ SAMPLING = (
     "instances_per_epoch",
     "sample_ahead",
     "reorder_until",
+    "importance",
     "nucleus_after",
     "greedy_too",
     "forget",

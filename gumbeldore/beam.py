@@ -43,7 +43,8 @@ class Leaves(NamedTuple):
     """The leaves of one round in decreasing order of their score, and the beams that led to them."""
 
     actions: Tensor  # [B, K, T]
-    log_prob: Tensor  # [B, K] under the policy
+    action_log_probs: Tensor  # [B, K, T] of each decision under the policy
+    log_prob: Tensor  # [B, K] of all of them
     phi: Tensor  # [B, K] under the distribution this round sampled from
     gumbel: Tensor  # [B, K] perturbed log-probability
     valid: Tensor  # [B, K] False where fewer than K leaves were left
@@ -122,8 +123,7 @@ def sample_round(
 
     rule = "the policy's logits are NaN, +inf or all -inf on the legal actions of a state, or its mask has no legal one"
     check_instances(roots, broken, rule)
-    log_prob = trie.log_prob[horizon].gather(1, node)
-    return _trace_back(history, log_prob, phi, gumbel, alive, filled + width), count
+    return _trace_back(history, trie.log_prob, phi, gumbel, alive, filled + width), count
 
 
 def evaluate(
@@ -183,7 +183,11 @@ def normalised(log_probs: Tensor) -> Tensor:
 
 
 def _trace_back(history: list, log_prob: Tensor, phi: Tensor, gumbel: Tensor, valid: Tensor, filled: int) -> Leaves:
-    """Follow every leaf up to the root."""
+    """Follow every leaf up to the root.
+
+    Arguments:
+        log_prob: [T+1, B, W] of the trie's nodes
+    """
     node, parent, action = (torch.stack(field) for field in zip(*history, strict=True))  # [T+1, B, K]
     path = torch.empty_like(parent)
     actions = torch.empty_like(action[1:])  # [T, B, K]
@@ -191,4 +195,6 @@ def _trace_back(history: list, log_prob: Tensor, phi: Tensor, gumbel: Tensor, va
     for depth in range(len(path) - 1, 0, -1):
         actions[depth - 1] = action[depth].gather(1, path[depth])
         path[depth - 1] = parent[depth].gather(1, path[depth])
-    return Leaves(actions.permute(1, 2, 0), log_prob, phi, gumbel, valid, node, parent, path, filled)
+    log_prob = log_prob.gather(2, node.gather(2, path))  # [T+1, B, K] of each leaf's prefixes
+    by_leaf = actions.permute(1, 2, 0), log_prob.diff(dim=0).permute(1, 2, 0)
+    return Leaves(*by_leaf, log_prob[-1], phi, gumbel, valid, node, parent, path, filled)

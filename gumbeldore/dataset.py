@@ -23,6 +23,7 @@ class Shard(NamedTuple):
     instances: Any  # [n, ...]
     actions: Tensor  # [n, T]
     costs: Tensor  # [n]
+    probabilities: Tensor | None = None  # [n, T] of the actions under the policy that sampled them; None: not known
 
 
 class Example(NamedTuple):
@@ -31,6 +32,7 @@ class Example(NamedTuple):
     instance: Any  # [R, ...]
     state: Any  # [R, ...] after the decisions before the step
     rest: Tensor  # [R, T - step] the expert's decisions from the step on; the first is the target
+    weight: Tensor  # [R] of the decisions in the loss
 
 
 class PseudoExperts:
@@ -49,20 +51,25 @@ class PseudoExperts:
     def __init__(self, folder: Path | None = None):
         self.folder = folder
         self.shards: list[Shard] = []
-        self._groups: dict[torch.device, list[tuple[Any, Tensor]]] = {}  # of the same size, on each device that asked
+        self._groups: dict[torch.device, list[Group]] = {}  # of the same size, on each device that asked
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
 
     def __len__(self) -> int:
         return sum(len(shard.actions) for shard in self.shards)
 
-    def add(self, name: str, instances: Any, actions: Tensor, costs: Tensor) -> None:
-        """Append one epoch's experts and write them to `<name>.npz`."""
-        shard = Shard(name, instances, actions, costs)
+    def add(
+        self, name: str, instances: Any, actions: Tensor, costs: Tensor, probabilities: Tensor | None = None
+    ) -> None:
+        """Append one epoch's experts (see `Shard`) and write them to `<name>.npz`."""
+        shard = Shard(name, instances, actions, costs, probabilities)
         if self.folder is not None:
             arrays = {f"instance.{field}": value.numpy() for field, value in instances._asdict().items()}
+            arrays |= {"actions": actions.numpy(), "costs": costs.numpy()}
+            if probabilities is not None:
+                arrays["probabilities"] = probabilities.numpy()
             with replacing(self.folder / f"{name}.npz") as file:
-                np.savez(file, actions=actions.numpy(), costs=costs.numpy(), **arrays)
+                np.savez(file, **arrays)
         self._keep([*self.shards, shard])
         while self.capacity is not None and len(self) > self.capacity and len(self.shards) > 1:
             self._keep(self.shards[1:])
@@ -92,31 +99,41 @@ class PseudoExperts:
         device: torch.device = CPU,
         reorder: bool = True,
         early_steps: float = 1.0,
+        importance: float = 1.0,
     ) -> Example:
-        """`size` decisions at one step: experts of one size, drawn uniformly, augmented, replayed to the step.
+        """`size` decisions at one step: experts of one size, drawn at random, augmented, replayed to the step.
 
         Arguments:
             generator: of the CPU, so that every device sees the same examples
             device: where the experts are kept and the examples are made
             reorder: in the order of decisions that the problem prefers, instead of the order in which they were made
             early_steps: at least 1; the step is u^early_steps of all, u uniform, so above 1 an early one more often
+            importance: in (0, 1]; a decision to which the policy that sampled it gave the probability p is drawn
+                1 - (1 - importance) * p times as often as one that it gave none, and weighs so much more, so that the
+                expected loss is that of uniform draws, at a smaller variance: what is known already has hardly a
+                gradient. For decisions as they were sampled: in another order p is of another state.
         """
         if not self.shards:
             raise ValueError("there are no pseudo-experts to learn from")
         groups = self._by_size(device)
-        weights = torch.tensor([float(len(actions)) for _, actions in groups])
-        instances, actions = groups[int(torch.multinomial(weights, 1, generator=generator))]
-        rows = torch.randint(len(actions), (size,), generator=generator).to(device, non_blocking=True)
-        instance, actions = take(instances, rows), actions[rows]
+        sizes = torch.tensor([float(len(group.actions)) for group in groups])
+        instances, actions, probabilities = groups[int(torch.multinomial(sizes, 1, generator=generator))]
+        rows, weight = torch.randint(len(actions), (size,), generator=generator), torch.ones(size)
         share = torch.rand((), dtype=torch.float64, generator=generator) ** early_steps
-        step = int(share * (problem.last_choice(instance) + 1))
+        step = int(share * (problem.last_choice(instances) + 1))
+        if importance < 1:
+            often = 1 - (1 - importance) * probabilities[step]  # [n]
+            rows = torch.multinomial(often, size, replacement=True, generator=generator)
+            weight = often.mean() / often[rows]
+        rows, weight = (drawn.to(device, non_blocking=True) for drawn in (rows, weight))
+        instance, actions = take(instances, rows), actions[rows]
         if hasattr(problem, "augment"):
             instance, actions = problem.augment(instance, actions, step, generator)
         if reorder and hasattr(problem, "reorder"):
             actions = problem.reorder(instance, actions, step, generator)
-        return Example(instance, replay(problem, instance, actions[:, :step]), actions[:, step:])
+        return Example(instance, replay(problem, instance, actions[:, :step]), actions[:, step:], weight)
 
-    def _by_size(self, device: torch.device) -> list[tuple[Any, Tensor]]:
+    def _by_size(self, device: torch.device) -> list[Group]:
         """Experts of the same size side by side."""
         if device not in self._groups:
             sizes: dict[tuple, list[Shard]] = {}
@@ -129,11 +146,21 @@ class PseudoExperts:
         self.shards, self._groups = shards, {}
 
 
-def _together(shards: list[Shard], device: torch.device) -> tuple[Any, Tensor]:
-    """Instances and actions of shards of one size."""
+class Group(NamedTuple):
+    """Experts of one size."""
+
+    instances: Any  # [n, ...]
+    actions: Tensor  # [n, T]
+    probabilities: Tensor  # [T, n] on the CPU, which draws; 0 where they are not known
+
+
+def _together(shards: list[Shard], device: torch.device) -> Group:
+    """Shards of one size as one."""
     fields = zip(*(shard.instances for shard in shards), strict=True)
     instances = type(shards[0].instances)(*map(torch.cat, fields))
-    return to(instances, device), torch.cat([shard.actions for shard in shards]).to(device)
+    known = [torch.zeros(x.actions.shape) if x.probabilities is None else x.probabilities for x in shards]
+    actions = torch.cat([shard.actions for shard in shards])
+    return Group(to(instances, device), actions.to(device), torch.cat(known).T.contiguous())
 
 
 def read_shard(path: Path, instance_type: type) -> Shard:
@@ -145,11 +172,15 @@ def read_shard(path: Path, instance_type: type) -> Shard:
         with np.load(path, allow_pickle=False) as arrays:
             fields = [torch.from_numpy(arrays[f"instance.{field}"]) for field in instance_type._fields]
             actions, costs = torch.from_numpy(arrays["actions"]), torch.from_numpy(arrays["costs"])
+            known = "probabilities" in arrays
+            probabilities = torch.from_numpy(arrays["probabilities"]) if known else None
     except Exception as error:  # a damaged archive can fail in any part of zipfile, zlib or numpy
         raise ValueError(f"{path} is damaged or holds something else: {error}") from None
-    shard = Shard(path.stem, instance_type(*fields), actions, costs)
+    shard = Shard(path.stem, instance_type(*fields), actions, costs, probabilities)
     if batch_size(shard.instances) != len(shard.actions):
         raise ValueError(f"{path} is damaged: {batch_size(shard.instances)} instances, {len(shard.actions)} solutions")
+    if known and not (probabilities.shape == actions.shape and ((probabilities >= 0) & (probabilities <= 1)).all()):
+        raise ValueError(f"{path} is damaged: it needs a probability in [0, 1] for every action, or none at all")
     return shard
 
 

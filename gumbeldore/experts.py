@@ -19,6 +19,7 @@ from gumbeldore.workers import SearchPool
 class Experts(NamedTuple):
     actions: Tensor  # [n, T]
     costs: Tensor  # [n]
+    probabilities: Tensor  # [n, T] of the actions, each under the policy that sampled them
     metrics: dict[str, float]
 
 
@@ -42,15 +43,16 @@ def sample_experts(
     evaluations = done = 0
     progress("sampling", 0, count)
     for which, chunk, solutions in pool.map_all(instances, keys, (search, methods.greedy()), stop):
-        actions, costs = solutions.best()
-        parts[which][chunk.start] = {"actions": actions, "costs": costs, **_per_instance(solutions)}
+        actions, log_probs, costs = solutions.best_with_log_probs()
+        best = {"actions": actions, "costs": costs, "probabilities": log_probs.exp()}
+        parts[which][chunk.start] = {**best, **_per_instance(solutions)}
         if which == 0:
             evaluations += solutions.stats.evaluations
             done += len(costs)
             progress("sampling", done, count)
     sampled, greedy = (_in_order(found) for found in parts)
     total = sampled["samples"].sum().item()
-    actions, costs = sampled["actions"], sampled["costs"]
+    actions, costs, probabilities = (sampled[name] for name in Experts._fields[:3])
     metrics = {
         "sampling/best_cost": costs.mean().item(),
         "sampling/mean_cost": (sampled["cost_sum"].sum() / total).item(),
@@ -65,8 +67,9 @@ def sample_experts(
         better = greedy["costs"] < costs
         actions = torch.where(better[:, None], greedy["actions"], actions)
         costs = torch.where(better, greedy["costs"], costs)
+        probabilities = torch.where(better[:, None], greedy["probabilities"], probabilities)
         metrics["sampling/greedy_is_expert"] = better.double().mean().item()
-    return Experts(actions, costs, metrics)
+    return Experts(actions, costs, probabilities, metrics)
 
 
 def _in_order(parts: dict[int, dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gumbeldore.dataset import Example
 from gumbeldore.interfaces import Problem, take
 from gumbeldore.learner import Learner
 from gumbeldore.optimizer import scale_rates
@@ -44,6 +43,7 @@ def fit(
     CHECK_EVERY steps later, unless settings.skip_bad_steps; with it, only if there was no other step.
     """
     reorder = not settings.samples or learner.epoch < settings.reorder_until * settings.epochs
+    drawn = reorder, settings.early_steps, 1.0 if reorder else settings.importance
     rate = learning_rate(settings, learner.epoch)
     scale_rates(learner.optimizer, rate / settings.learning_rate)
     learner.policy.train()
@@ -55,11 +55,12 @@ def fit(
         progress("training", index, settings.batches_per_epoch)
         if trainers.agree(stop()):
             break
-        example = learner.dataset.batch(problem, settings.batch_size, draws, device, reorder, settings.early_steps)
+        example = learner.dataset.batch(problem, settings.batch_size, draws, device, *drawn)
         instance, state, rest = take(example.instance, share), take(example.state, share), example.rest[share]
+        weight = example.weight[share]
         target = rest[:, 0]
         logits, further = network(instance, state, rest)
-        loss = F.cross_entropy(logits, target)
+        loss = (weight * F.cross_entropy(logits, target, reduction="none")).mean()
         learner.optimizer.zero_grad(set_to_none=True)
         _spoiled(loss + further).backward()
         norm = nn.utils.clip_grad_norm_(learner.policy.parameters(), settings.gradient_clip)
@@ -71,7 +72,7 @@ def fit(
         learner.average(settings.averaging, learner.totals["batches"] + index)
         norms.append(norm)
         losses.append(loss.detach())
-        hits.append((logits.argmax(dim=1) == target).float().mean())
+        hits.append((weight * (logits.argmax(dim=1) == target)).mean())
         if len(norms) % CHECK_EVERY == 0:
             _refuse_bad_steps(trainers, learner.epoch, losses, norms, skipped)
     _refuse_bad_steps(trainers, learner.epoch, losses, norms, skipped)
@@ -116,18 +117,20 @@ class Imitation(nn.Module):
         self.problem, self.policy, self.precision = problem, policy, precision
 
     def forward(self, instance: Any, state: Any, rest: Tensor) -> tuple[Tensor, Tensor | float]:
-        return imitate(self.problem, self.policy, Example(instance, state, rest), self.precision)
+        return imitate(self.problem, self.policy, instance, state, rest, self.precision)
 
 
-def imitate(problem: Problem, policy: nn.Module, example: Example, precision: str) -> tuple[Tensor, Tensor | float]:
-    """float32 logits [R, A] of the examples' states, illegal actions at -inf, and the policy's further loss if any."""
-    with autocast(example.rest.device, precision):
-        context = policy.encode(example.instance)
+def imitate(
+    problem: Problem, policy: nn.Module, instance: Any, state: Any, rest: Tensor, precision: str
+) -> tuple[Tensor, Tensor | float]:
+    """float32 logits [R, A] of the states of an `Example`, illegal actions at -inf, and the policy's further loss."""
+    with autocast(rest.device, precision):
+        context = policy.encode(instance)
         if hasattr(policy, "imitate"):
-            logits, further = policy.imitate(context, example.state, example.rest)
+            logits, further = policy.imitate(context, state, rest)
         else:
-            logits, further = policy(context, example.state), 0.0
-    return logits.float().masked_fill(~problem.mask(example.instance, example.state), -math.inf), further
+            logits, further = policy(context, state), 0.0
+    return logits.float().masked_fill(~problem.mask(instance, state), -math.inf), further
 
 
 def learning_rate(settings: TrainSettings, epoch: int) -> float:

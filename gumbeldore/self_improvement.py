@@ -133,7 +133,7 @@ def sample_epoch(
     instances = trained.generate(count, generator(seed, "instances", epoch))
     keys = fold(seed, "sampling", epoch, torch.arange(count))
     experts = sample_experts(pool, instances, keys, sampler, settings.greedy_too, progress, stop)
-    return Shard(f"epoch_{epoch + 1:06d}", instances, experts.actions, experts.costs), experts.metrics
+    return Shard(f"epoch_{epoch + 1:06d}", instances, *experts[:3]), experts.metrics
 
 
 def plan(settings: TrainSettings, search: SearchConfig, epoch: int) -> tuple[int, SearchConfig]:

@@ -106,6 +106,7 @@ class TrainSettings(Checked):
     gradient_clip: float = positive()  # largest norm of the gradient
     averaging: float = at_least(0)  # share of the old in the running average of the weights; 0: no average
     early_steps: float = at_least(1)  # decision u^early_steps * T is imitated, u uniform; 1: all alike
+    importance: float = positive()  # 1 - (1 - importance) * p is how often a decision of probability p is drawn
     late: Late | None  # what is sampled late in the training; None: the same as before
     sample_ahead: bool  # an epoch's experts while the epoch before is learnt from; False: before it [GD, algorithm 1]
     reorder_until: float = at_least(0)  # share of the epochs in which decisions to be imitated are put in another order
@@ -121,6 +122,10 @@ class TrainSettings(Checked):
         check_switches(self, "sample_ahead", "forget", "greedy_too", "skip_bad_steps", prefix=self.prefix)
         if self.reorder_until > 1:
             raise ValueError(f"train.reorder_until must be at most 1, got {self.reorder_until}")
+        if self.importance > 1:
+            raise ValueError(f"train.importance must be at most 1, got {self.importance}")
+        if self.importance < 1 and self.reorder_until == 1:
+            raise ValueError("train.importance must be 1 where train.reorder_until is 1: nothing is learnt as sampled")
         if self.averaging >= 1:
             raise ValueError(f"train.averaging must be below 1, got {self.averaging}")
         if isinstance(self.late, Mapping):

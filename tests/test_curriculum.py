@@ -126,9 +126,9 @@ def test_an_example_is_in_the_problems_order_or_in_the_experts_own():
 def test_experts_are_reordered_for_a_share_of_the_epochs(until, expected, monkeypatch):
     seen, draw = [], PseudoExperts.batch
 
-    def batch(self, problem, size, draws, device, reorder, early_steps):
+    def batch(self, problem, size, draws, device, reorder, *others):
         seen.append(reorder)
-        return draw(self, problem, size, draws, device, reorder, early_steps)
+        return draw(self, problem, size, draws, device, reorder, *others)
 
     monkeypatch.setattr(PseudoExperts, "batch", batch)
     trained(epochs=4, batches_per_epoch=2, reorder_until=until)
@@ -138,11 +138,16 @@ def test_experts_are_reordered_for_a_share_of_the_epochs(until, expected, monkey
 def test_given_solutions_are_always_reordered(tmp_path, monkeypatch):
     """A solver's order means nothing, whatever a preset says."""
     seen, draw = [], PseudoExperts.batch
-    monkeypatch.setattr(PseudoExperts, "batch", lambda self, *args: seen.append(args[-2]) or draw(self, *args))
+
+    def batch(self, problem, size, draws, device, reorder, early_steps, importance):
+        seen.append((reorder, importance))
+        return draw(self, problem, size, draws, device, reorder, early_steps, importance)
+
+    monkeypatch.setattr(PseudoExperts, "batch", batch)
     words = [*WORDS["cvrp"], "debug=fast", "train=supervised", f"train.experts={experts(tmp_path, 'cvrp')}"]
     cfg = compose("train", *words, *NETWORK, f"run_dir={tmp_path / 'run'}", "train.reorder_until=0", "workers=0")
     assert train.train(cfg)["totals/solutions"] == 0
-    assert seen and all(seen)
+    assert set(seen) == {(True, 1)}
 
 
 # ---- which decisions, and how many instances
@@ -197,6 +202,13 @@ def test_nothing_is_late_before_its_time():
         (["train.dataset_capacity=null"], "train.late.capacity must be 1 without train.dataset_capacity"),
         (["train=supervised", "train.experts=x.npz", "train.late.after=0"], "train.late.after has no effect"),
         (["train.reorder_until=1.5"], "train.reorder_until must be at most 1, got 1.5"),
+        (["train.importance=0"], "train.importance must be a number above 0, got 0"),
+        (["train.importance=1.5"], "train.importance must be at most 1, got 1.5"),
+        (
+            ["train.importance=0.5", "train.reorder_until=1"],
+            "train.importance must be 1 where train.reorder_until is 1",
+        ),
+        (["train=supervised", "train.experts=x.npz", "train.importance=0.5"], "train.importance has no effect"),
         (["problem=tsp", "train.reorder_until=0.5"], "train.reorder_until must be 1: tsp puts no decisions"),
     ],
 )

@@ -53,6 +53,7 @@ SIZES = {
     "forget": True,
     "dataset_capacity": None,
     "early_steps": 1,
+    "importance": 1,
     "late": None,
     "validation_instances": 40,
     "skip_bad_steps": False,
@@ -193,10 +194,10 @@ def test_every_epoch_sees_new_instances():
     seen = []
 
     class Remember(PseudoExperts):
-        def add(self, name, instances, actions, costs):
+        def add(self, name, instances, actions, costs, probabilities):
             seen.append(instances.coords)
             assert torch.allclose(problem.cost(instances, actions).double(), costs)
-            super().add(name, instances, actions, costs)
+            super().add(name, instances, actions, costs, probabilities)
 
     learner = new_learner()
     learner.dataset = Remember()
