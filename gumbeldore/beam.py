@@ -43,7 +43,7 @@ class Leaves(NamedTuple):
     """The leaves of one round in decreasing order of their score, and the beams that led to them."""
 
     actions: Tensor  # [B, K, T]
-    action_log_probs: Tensor  # [B, K, T] of each decision under the policy
+    action_log_probs: Tensor  # [B, K, T] float32 of each decision under the policy
     log_prob: Tensor  # [B, K] of all of them
     phi: Tensor  # [B, K] under the distribution this round sampled from
     gumbel: Tensor  # [B, K] perturbed log-probability
@@ -196,5 +196,5 @@ def _trace_back(history: list, log_prob: Tensor, phi: Tensor, gumbel: Tensor, va
         actions[depth - 1] = action[depth].gather(1, path[depth])
         path[depth - 1] = parent[depth].gather(1, path[depth])
     log_prob = log_prob.gather(2, node.gather(2, path))  # [T+1, B, K] of each leaf's prefixes
-    by_leaf = actions.permute(1, 2, 0), log_prob.diff(dim=0).permute(1, 2, 0)
+    by_leaf = actions.permute(1, 2, 0), log_prob.diff(dim=0).float().permute(1, 2, 0)
     return Leaves(*by_leaf, log_prob[-1], phi, gumbel, valid, node, parent, path, filled)

@@ -32,7 +32,7 @@ class Example(NamedTuple):
     instance: Any  # [R, ...]
     state: Any  # [R, ...] after the decisions before the step
     rest: Tensor  # [R, T - step] the expert's decisions from the step on; the first is the target
-    weight: Tensor  # [R] of the decisions in the loss
+    weight: Tensor  # [R] of the decisions in the cross-entropy; a policy's further loss counts all alike
 
 
 class PseudoExperts:

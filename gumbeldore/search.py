@@ -286,7 +286,7 @@ def _collect(rounds: list[tuple[Leaves, Tensor]], batch: int, stats: SearchStats
     leaves = [leaves for leaves, _ in rounds]
     return Solutions(
         actions=join([x.actions for x in leaves]),
-        action_log_probs=join([x.action_log_probs.float() for x in leaves]),
+        action_log_probs=join([x.action_log_probs for x in leaves]),
         costs=join([cost for _, cost in rounds]),
         log_probs=join([x.log_prob for x in leaves]),
         round_log_probs=join([x.phi for x in leaves]),
