@@ -64,8 +64,8 @@ class PseudoExperts:
         """Append one epoch's experts (see `Shard`) and write them to `<name>.npz`."""
         shard = Shard(name, instances, actions, costs, probabilities)
         if self.folder is not None:
-            arrays = {f"instance.{field}": value.numpy() for field, value in instances._asdict().items()}
-            arrays |= {"actions": actions.numpy(), "costs": costs.numpy()}
+            arrays = {"actions": actions.numpy(), "costs": costs.numpy()}
+            arrays |= {f"instance.{field}": value.numpy() for field, value in instances._asdict().items()}
             if probabilities is not None:
                 arrays["probabilities"] = probabilities.numpy()
             with replacing(self.folder / f"{name}.npz") as file:
