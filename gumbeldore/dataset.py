@@ -122,6 +122,7 @@ class PseudoExperts:
         share = torch.rand((), dtype=torch.float64, generator=generator) ** early_steps
         step = int(share * (problem.last_choice(instances) + 1))
         if importance < 1:
+            # Drawn anew, for the step has to be known; uniform draws come before it, so that runs stay as they were.
             often = 1 - (1 - importance) * probabilities[step]  # [n]
             rows = torch.multinomial(often, size, replacement=True, generator=generator)
             weight = often.mean() / often[rows]

@@ -72,6 +72,13 @@ def shards(known):
         yield fields, actions[part], costs[part], probabilities[part] if known else None
 
 
+def filled(known, folder=None):
+    dataset = PseudoExperts(folder)
+    for name, fields in zip("ab", shards(known), strict=True):
+        dataset.add(name, *fields)
+    return dataset
+
+
 def counted(dataset, importance):
     """How often each of the forty is drawn at its third decision, and its weight."""
     actions = torch.cat([shard.actions for shard in dataset.shards])
@@ -93,9 +100,7 @@ def dataset_demands(dataset):
 
 @pytest.mark.parametrize("importance", [0.1, 0.5])
 def test_what_is_drawn_less_often_weighs_more(importance):
-    dataset = PseudoExperts()
-    for name, fields in zip("ab", shards(known=True), strict=True):
-        dataset.add(name, *fields)
+    dataset = filled(known=True)
     probability = torch.cat([shard.probabilities for shard in dataset.shards])[:, 2]
     often = 1 - (1 - importance) * probability
     times, weights = counted(dataset, importance)
@@ -109,18 +114,14 @@ def test_what_is_drawn_less_often_weighs_more(importance):
 
 @pytest.mark.parametrize(("known", "importance"), [(False, 0.1), (True, 1.0)])
 def test_draws_are_uniform_without_probabilities_and_with_importance_1(known, importance):
-    dataset = PseudoExperts()
-    for name, fields in zip("ab", shards(known), strict=True):
-        dataset.add(name, *fields)
+    dataset = filled(known)
     times, weights = counted(dataset, importance)
     expected = times.sum() / 40
     assert ((times - expected) ** 2 / expected).sum() < 73 and torch.equal(weights, torch.ones(40))
 
 
 def test_probabilities_are_written_and_read_again(tmp_path):
-    dataset = PseudoExperts(tmp_path)
-    for name, fields in zip("ab", shards(known=True), strict=True):
-        dataset.add(name, *fields)
+    dataset = filled(known=True, folder=tmp_path)
     again = PseudoExperts(tmp_path)
     again.restore(["a", "b"], Instance)
     first, second = (
