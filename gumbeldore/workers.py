@@ -29,6 +29,13 @@ CPU_ROWS = 1024  # fastest of those measured, see docs/log.md
 GPU_ROWS = 16384  # not measured: enough for every layer to fill a large GPU
 WORTH = 8  # a search of few instances is cut in two for two workers to share where each has this part of the rows
 
+Read = Callable[[Solutions], Any]  # what is wanted of a search's solutions, as a NamedTuple
+
+
+def all_of(solutions: Solutions) -> Solutions:
+    """Everything."""
+    return solutions
+
 
 class Worker:
     """Searches chunks of instances with the policy it was last given.
@@ -53,12 +60,13 @@ class Worker:
     def load(self, weights: dict[str, Tensor]) -> None:
         self.policy.load_state_dict(weights)
 
-    def search(self, instances: Any, keys: Tensor, config: SearchConfig) -> Solutions:
+    def search(self, instances: Any, keys: Tensor, config: SearchConfig, read: Read) -> Any:
         """Raises WorkerError if memory does not suffice."""
         with cpu_threads(self.threads), _advice_on_memory():
             found = search(self.problem, self.asked, to(instances, self.device), config, keys=keys, memory=self.memory)
-        tensors = (field.cpu() if isinstance(field, Tensor) else field for field in found)
-        return Solutions(*tensors)
+            wanted = read(found)
+        tensors = (field.cpu() if isinstance(field, Tensor) else field for field in wanted)
+        return type(wanted)(*tensors)
 
 
 class RemoteWorker(Worker):
@@ -69,7 +77,7 @@ class RemoteWorker(Worker):
         super().__init__(*arguments)
         self.loaded = ""
 
-    def work(self, weights: list, instances: Any, keys: Tensor, config: SearchConfig) -> Solutions:
+    def work(self, weights: list, instances: Any, keys: Tensor, config: SearchConfig, read: Read) -> Any:
         """`weights` holds a reference to them, of which Ray fetches the value only when asked."""
         import ray
 
@@ -77,7 +85,7 @@ class RemoteWorker(Worker):
         if stored.hex() != self.loaded:
             self.load(ray.get(stored))
             self.loaded = stored.hex()
-        return self.search(instances, keys, config)
+        return self.search(instances, keys, config, read)
 
 
 class SearchPool:
@@ -131,15 +139,24 @@ class SearchPool:
         return ((chunk, solutions) for _, chunk, solutions in self.map_all(instances, keys, [config], stop))
 
     def map_all(
-        self, instances: Any, keys: Tensor, configs: Sequence[SearchConfig], stop: Callable[[], bool] = lambda: False
-    ) -> Iterator[tuple[int, slice, Solutions]]:
-        """`map` with several searches, none of which waits for the others; yields also which one it was."""
+        self,
+        instances: Any,
+        keys: Tensor,
+        configs: Sequence[SearchConfig],
+        stop: Callable[[], bool] = lambda: False,
+        read: Read = all_of,
+    ) -> Iterator[tuple[int, slice, Any]]:
+        """`map` with several searches, none of which waits for the others; yields also which one it was.
+
+        Arguments:
+            read: called where a chunk was searched, on its device; only what it returns is sent back
+        """
         jobs = [(which, chunk) for which, x in enumerate(configs) for chunk in self._chunks(instances, x)]
         if self.local:
             for which, chunk in jobs:
                 if stop():
                     raise Stopped
-                yield which, chunk, self.local.search(take(instances, chunk), keys[chunk], configs[which])
+                yield which, chunk, self.local.search(take(instances, chunk), keys[chunk], configs[which], read)
             return
         weights = self.weights
 
@@ -147,10 +164,10 @@ class SearchPool:
             which, chunk = jobs[number]
             # Cloned, or the whole batch's storage would travel with every chunk.
             part = type(instances)(*(tensor[chunk].clone() for tensor in instances))
-            return [weights], part, keys[chunk].clone(), configs[which]
+            return [weights], part, keys[chunk].clone(), configs[which], read
 
-        for number, solutions in self.actors.map(len(jobs), job, stop):
-            yield *jobs[number], solutions
+        for number, found in self.actors.map(len(jobs), job, stop):
+            yield *jobs[number], found
 
     def _chunks(self, instances: Any, config: SearchConfig) -> list[slice]:
         """Which instances are searched together: parts as equal as can be, so that no worker waits for another."""

@@ -144,10 +144,10 @@ def test_a_stop_while_waiting_for_samples_leaves_the_epoch_incomplete(workers):
     with SearchPool(TSP(7), learner.policy, workers, chunk_rows=12) as pool:
         search = pool.map_all
 
-        def map_all(instances, keys, configs, stop=lambda: False):
+        def map_all(instances, keys, configs, stop, *read):
             if learner.sampled == 1 and len(keys) == SIZES["instances_per_epoch"]:
                 stopped.set()  # while the second epoch's experts are sampled
-            return search(instances, keys, configs, stop)
+            return search(instances, keys, configs, stop, *read)
 
         pool.map_all = map_all
         reports = list(reports_of(learner, pool, sample_ahead=True, stop=stopped.is_set))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import json
 import math
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -155,6 +157,25 @@ def test_several_searches_at_once_are_those_one_after_another(workers):
         apart = {(i, chunk.start): x.actions for i in (0, 1) for chunk, x in pool.map(instances, keys, configs[i])}
     assert found.keys() == apart.keys() and all(torch.equal(found[part], apart[part]) for part in found)
     assert {which for which, _ in found} == {0, 1}
+
+
+class Process(NamedTuple):
+    number: int
+    solutions: int
+
+
+def process(solutions):
+    return Process(os.getpid(), int(solutions.valid.sum()))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_solutions_are_read_where_they_were_searched(workers):
+    problem, policy = TSP(7), new_learner().policy
+    instances, keys = problem.generate(10, torch.Generator().manual_seed(0)), torch.arange(10)
+    with SearchPool(problem, policy, workers) as pool:
+        found = [x for *_, x in pool.map_all(instances, keys, [methods.wor(4)], read=process)]
+    assert sum(x.solutions for x in found) == 40
+    assert all((x.number == os.getpid()) == (workers == 0) for x in found)
 
 
 @pytest.mark.parametrize("config", [methods.gumbeldore(3, 3, 1.0), methods.sampling(4), methods.greedy()])
