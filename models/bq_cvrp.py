@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from models.blocks import ReZeroLayers
 from models.frame import in_own_frame
 from models.policy import TokenPolicy
+from models.savings import savings_plan
 from problems.cvrp import State
 from problems.cvrp_types import Instance, decode
 
@@ -30,14 +31,27 @@ class BQ(TokenPolicy):
         neighbour_loss: weight of a further training loss: every node also points at its two neighbours on its route
             of the expert's solution, which teaches far more decisions per example than one. 0 leaves it out, as the
             paper does.
+        savings: tell each node its neighbours in the routes that the savings heuristic would make of the rest, how
+            often they lead it to the depot, and whether the vehicle would serve it, and serve it next. Not in the
+            paper; a network takes long to learn to plan that far (docs/log.md).
     """
 
     problem = "cvrp"
 
-    def __init__(self, width: int, layers: int, heads: int, feedforward: int, own_frame: bool, neighbour_loss: float):
+    def __init__(
+        self,
+        width: int,
+        layers: int,
+        heads: int,
+        feedforward: int,
+        own_frame: bool,
+        neighbour_loss: float,
+        savings: bool = False,
+    ):
         super().__init__(neighbour_loss=neighbour_loss)
-        self.own_frame = own_frame
-        self.embed = nn.Linear(15 if own_frame else 4, width)
+        self.own_frame, self.savings = own_frame, savings
+        features = 15 if own_frame else 4
+        self.embed = nn.Linear(2 * features + 3 if savings else features, width)
         self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
         self.depot = nn.Parameter(torch.randn(width) * width**-0.5)
         self.layers = ReZeroLayers(layers, width, heads, feedforward)
@@ -61,10 +75,27 @@ class BQ(TokenPolicy):
             ahead = (context.demands.gather(1, state.remaining).sum(dim=1) - state.left)[:, None] / capacity  # [R, 1]
             spare = torch.cat([ahead, ahead.ceil() - ahead], dim=1)[:, None].expand(-1, nodes.shape[1], -1)
             features = [*in_both_frames(points), demand, left, spare]
+        features = torch.cat(features, dim=2)
         with torch.autocast(points.device.type, enabled=False):  # float32: bf16 would blur neighbours
-            x = self.embed(torch.cat(features, dim=2))
+            if self.savings:
+                features = torch.cat([features, *self._planned(context, state, points, features)], dim=2)
+            x = self.embed(features)
         x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.depot], dim=1)
         return self.layers(x)
+
+    def _planned(self, context: Instance, state: State, points: Tensor, features: Tensor) -> list[Tensor]:
+        """What the savings heuristic's routes tell of each node: see `savings`."""
+        aboard = (context.capacity - state.left).where(state.origin > 0, context.capacity + 1)  # from the depot: nowhere
+        load = torch.cat([aboard[:, None], context.demands.gather(1, state.near)], dim=1)
+        plan = savings_plan(points, load, context.capacity)
+        rows, tokens, _ = points.shape
+        first = tokens * torch.arange(rows, device=points.device)[:, None]  # of each row
+        before, after = ((first + link).flatten() for link in plan.links.unbind(dim=2))
+        flat = features.flatten(0, 1)
+        around = (flat.index_select(0, before) + flat.index_select(0, after)).view_as(features)
+        served = nn.functional.pad(plan.aboard, (0, 1))
+        flags = (plan.links == tokens - 1).sum(dim=2), served, (plan.links == 0).any(dim=2)
+        return [around, torch.stack(flags, dim=2).float()]
 
     def logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
         """[R, 2N]; -inf on customers that are not looked at."""

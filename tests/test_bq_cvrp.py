@@ -14,6 +14,7 @@ from problems.cvrp import CVRP, State
 from problems.cvrp_types import Instance
 from tests.networks import attend_by
 from tests.test_cvrp import random_solutions
+from tests.test_savings import plain_savings
 
 PROBLEM = CVRP(10, [15, 30])
 
@@ -39,6 +40,8 @@ def same(a, b, tolerance=1e-5):
 
 
 OPTIONS = [{}, {"own_frame": True}, {"neighbour_loss": 0.5}, {"own_frame": True, "neighbour_loss": 2.0}]
+OPTIONS += [{"savings": True}, {"own_frame": True, "savings": True}]
+SEEN = [{}, {"own_frame": True}, {"savings": True}, {"own_frame": True, "savings": True}]
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -48,29 +51,30 @@ def test_contract(num_customers, options):
     policy_contract(bq(**options), CVRP(num_customers, [100, 100]), seed=1)
 
 
-@pytest.mark.parametrize("own_frame", [False, True])
-def test_contract_with_the_nearest_customers(own_frame):
-    policy_contract(bq(own_frame=own_frame), CVRP(9, [9, 30], nearest=3))
+@pytest.mark.parametrize("options", SEEN)
+def test_contract_with_the_nearest_customers(options):
+    policy_contract(bq(**options), CVRP(9, [9, 30], nearest=3))
 
 
 # ---- what it sees
 
 
-@pytest.mark.parametrize("own_frame", [False, True])
+@pytest.mark.parametrize("options", SEEN)
 @pytest.mark.parametrize("step", [0, 3, 8])
-def test_customers_may_be_numbered_otherwise(step, own_frame):
+def test_customers_may_be_numbered_otherwise(step, options):
     instance, actions = random_solutions(PROBLEM, 8)
     renamed = torch.rand(10, generator=torch.Generator().manual_seed(1)).argsort()  # old customer -> new one, from 0
     old = torch.cat([torch.zeros(1, dtype=torch.int64), renamed.argsort() + 1])
     other = instance._replace(coords=instance.coords[:, old], demands=instance.demands[:, old])
     actions = actions[:, :step]
     moved = renamed[actions % 10] + 10 * (actions >= 10)
-    before = legal_logits(bq(own_frame=own_frame), instance, PROBLEM.replay(instance, actions)).view(8, 2, 10)
-    after = legal_logits(bq(own_frame=own_frame), other, PROBLEM.replay(other, moved)).view(8, 2, 10)
+    before = legal_logits(bq(**options), instance, PROBLEM.replay(instance, actions)).view(8, 2, 10)
+    after = legal_logits(bq(**options), other, PROBLEM.replay(other, moved)).view(8, 2, 10)
     assert same(after[:, :, renamed], before) and not same(after, before)
 
 
-def test_visited_customers_do_not_matter():
+@pytest.mark.parametrize("savings", [False, True])
+def test_visited_customers_do_not_matter(savings):
     instance, actions = random_solutions(PROBLEM, 8)
     state = PROBLEM.replay(instance, actions[:, :5])
     coords, demands = instance.coords.clone(), instance.demands.clone()
@@ -78,7 +82,8 @@ def test_visited_customers_do_not_matter():
     coords.scatter_(1, visited[..., None].expand(-1, -1, 2), 0.123)
     demands.scatter_(1, visited, 1)
     other = instance._replace(coords=coords, demands=demands)
-    assert torch.equal(bq()(other, state), bq()(instance, state))
+    policy = bq(savings=savings)
+    assert torch.equal(policy(other, state), policy(instance, state))
 
 
 def test_place_demand_and_capacity_all_matter():
@@ -108,9 +113,9 @@ def test_place_demand_and_capacity_all_matter():
             assert difference[row][:, state.near[row, 1:] - 1].max() > 1e-5
 
 
-@pytest.mark.parametrize("own_frame", [False, True])
-def test_demands_count_in_units_of_the_capacity(own_frame):
-    policy = bq(own_frame=own_frame)
+@pytest.mark.parametrize("options", SEEN)
+def test_demands_count_in_units_of_the_capacity(options):
+    policy = bq(**options)
     instance, actions = random_solutions(PROBLEM, 8)
     state = PROBLEM.replay(instance, actions[:, :4])
     sevenfold = instance._replace(demands=7 * instance.demands, capacity=7 * instance.capacity)
@@ -133,23 +138,27 @@ def moves():
     ]
 
 
+@pytest.mark.parametrize("savings", [False, True])
 @pytest.mark.parametrize("move", range(5))
-def test_own_frame_makes_moved_instances_the_same(move):
+def test_own_frame_makes_moved_instances_the_same(move, savings):
     """On the way, however they are moved; in the depot if they are not turned. Without the option they differ."""
     move, turns = moves()[move]
     instance, actions = random_solutions(PROBLEM, 32)
     other = instance._replace(coords=move(instance.coords))
     for step in (1, 4, 9) if turns else (0, 1, 4, 9):
         state = PROBLEM.replay(instance, actions[:, :step])
-        assert same(*(legal_logits(bq(own_frame=True), view, state) for view in (instance, other)), tolerance=1e-3)
-        assert not same(*(legal_logits(bq(), view, state) for view in (instance, other)), tolerance=1e-2)
+        policy, without = bq(own_frame=True, savings=savings), bq(savings=savings)
+        assert same(*(legal_logits(policy, view, state) for view in (instance, other)), tolerance=1e-3)
+        assert not same(*(legal_logits(without, view, state) for view in (instance, other)), tolerance=1e-2)
 
 
-def test_own_frame_of_nodes_in_one_place_is_finite():
+@pytest.mark.parametrize("savings", [False, True])
+def test_own_frame_of_nodes_in_one_place_is_finite(savings):
+    policy = bq(own_frame=True, savings=savings)
     instance, actions = random_solutions(PROBLEM, 4)
     together = instance._replace(coords=torch.full_like(instance.coords, 0.5))
     for step in (0, 5):
-        assert legal_logits(bq(own_frame=True), together, PROBLEM.replay(instance, actions[:, :step])).isfinite().all()
+        assert legal_logits(policy, together, PROBLEM.replay(instance, actions[:, :step])).isfinite().all()
 
 
 # ---- against loops
@@ -174,7 +183,7 @@ def slow_tokens(policy, instance, state, row):
     spare = math.ceil(ahead) - ahead  # in the last vehicle, if the others were filled
     from_origin, from_depot = plain_frame(points), plain_frame(points[::-1])[::-1]
     apart = math.dist(from_origin[0], from_origin[-1])
-    tokens = []
+    seen_of = []
     for place, node in enumerate(nodes):
         numbers = [demands[node] / capacity, left / capacity]
         if policy.own_frame:
@@ -186,7 +195,18 @@ def slow_tokens(policy, instance, state, row):
             numbers = [*seen, *direction, apart, *numbers, ahead, spare]
         else:
             numbers = [*points[place], *numbers]
-        tokens.append(policy.embed(torch.tensor(numbers)))
+        seen_of.append(numbers)
+    if policy.savings:
+        aboard = capacity - left if nodes[0] else None
+        loads = [aboard, *(demands[node] for node in nodes[1:-1])]
+        neighbours, served = plain_savings(points, loads, capacity)
+        depot = len(nodes) - 1
+        planned = []
+        for place, pair in enumerate(neighbours):
+            around = [sum(numbers) for numbers in zip(*(seen_of[other] for other in pair), strict=True)]
+            planned.append([*around, pair.count(depot), float(place in served), float(0 in pair)])
+        seen_of = [[*numbers, *more] for numbers, more in zip(seen_of, planned, strict=True)]
+    tokens = [policy.embed(torch.tensor(numbers)) for numbers in seen_of]
     tokens[0], tokens[-1] = tokens[0] + policy.origin, tokens[-1] + policy.depot
     for layer in policy.layers:
         width, d = len(tokens[0]), len(tokens[0]) // layer.heads
@@ -205,12 +225,12 @@ def slow_tokens(policy, instance, state, row):
     return tokens
 
 
-@pytest.mark.parametrize("own_frame", [False, True])
+@pytest.mark.parametrize("options", SEEN)
 @pytest.mark.parametrize("nearest", [None, 3])
 @pytest.mark.parametrize("step", [0, 4, 9])
-def test_forward_equals_plain_loops(step, nearest, own_frame):
+def test_forward_equals_plain_loops(step, nearest, options):
     """Customer c has the logits c - 1 (directly) and N + c - 1 (via the depot); of those not looked at -inf."""
-    problem, policy = CVRP(10, [15, 30], nearest=nearest), bq(own_frame=own_frame)
+    problem, policy = CVRP(10, [15, 30], nearest=nearest), bq(**options)
     instance, actions = random_solutions(problem, 4)
     state = problem.replay(instance, actions[:, :step])
     logits = policy(instance, state)

@@ -22,7 +22,7 @@ from torch import Tensor
 from gumbeldore.files import cache_folder
 
 FOLDER = Path(__file__).parent
-OPTIONS = ["-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"]
+OPTIONS = ["-std=c++17", "-O3", "-fno-math-errno", "-march=native", "-fopenmp", "-shared", "-fPIC"]
 OPERATORS = torch.library.Library("gumbeldore", "DEF")
 NUMBERS = {torch.float32: "float", torch.bfloat16: "uint16_t"}
 

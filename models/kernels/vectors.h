@@ -180,18 +180,23 @@ INLINE floats fraction(floats x) {
 #endif
 }
 
-// x * 2^(the whole number below y), down to 2^-126.
+// Powers of two below it are 0: beside the 1 of the largest they do not count, and numbers below 2^-126, which they would
+// lead to, take processors a hundred times as long as others.
+constexpr float LEAST = -64;
+
+// x * 2^(the whole number below y); 0 for y < LEAST.
 INLINE floats times_power_of_two(floats x, floats y) {
 #ifdef __AVX512F__
-    return _mm512_scalef_ps(x, y);
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(y, floats{} + LEAST, _CMP_NLT_UQ), x, y);
 #else
-    y = y < -126.0f ? floats{} - 126.0f : y;
-    integers bits = __builtin_convertvector(y - fraction(y), integers) << 23;
-    return reinterpret_cast<floats>(reinterpret_cast<integers>(x) + bits);
+    floats whole = y < LEAST ? floats{} : y - fraction(y);
+    integers bits = __builtin_convertvector(whole, integers) << 23;
+    floats result = reinterpret_cast<floats>(reinterpret_cast<integers>(x) + bits);
+    return y < LEAST ? floats{} : result;
 #endif
 }
 
-// 2^x for x < 127, to 2e-7 of it, or a twentieth of what bf16 resolves; below -126 at most 3e-38.
+// 2^x for x < 127, to 2e-7 of it, or a twentieth of what bf16 resolves; 0 for x < LEAST.
 INLINE floats power_of_two(floats x) {
     floats r = fraction(x), series;  // the closest to 2^r of their degrees in 0 <= r <= 1
     if constexpr (std::is_same_v<Number, float>)

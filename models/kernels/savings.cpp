@@ -1,0 +1,123 @@
+// What the savings heuristic makes of the rest of a CVRP, on CPUs; compiled and called by savings.py.
+//
+// Whoever saves most goes first, but two routes that save most with each other are joined whenever they are met, since
+// what others save with either only falls meanwhile. So a chain of routes, each of which saves most with the next, leads
+// to such a pair, and nothing need be sorted: the rest of the chain still holds when the two are one [Benzecri 1982].
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "vectors.h"
+
+struct Size {
+    int64_t rows, tokens, threads;  // tokens: the vehicle and the customers
+};
+
+constexpr int NONE = -1, FULL = 1 << 30;
+
+struct Link {
+    int32_t saving;  // the bits of a float, which compare like it where it is not negative
+    int from, to;
+};
+
+struct Routes {
+    const int n;
+    int capacity;
+    std::vector<float> x, y, home;           // [n + 1] places, and distances from the depot
+    std::vector<int32_t> saving;             // [n, n]
+    std::vector<int> route, weight, degree;  // [n] of each token: its route; that route's load, or FULL within it
+    std::vector<int> load, ends;             // [n] and [n, 2] of each route
+    int64_t *links;                          // [n + 1, 2]
+
+    explicit Routes(int n)
+        : n(n), x(n + 1), y(n + 1), home(n + 1), saving(n * n), route(n), weight(n), degree(n), load(n), ends(2 * n) {}
+
+    float distance(int i, int j) const {
+        return std::sqrt((x[i] - x[j]) * (x[i] - x[j]) + (y[i] - y[j]) * (y[i] - y[j]));
+    }
+
+    void begin(const float *points, const int64_t *loads, int limit, int64_t *to) {
+        capacity = limit, links = to;
+        for (int i = 0; i <= n; i++) x[i] = points[2 * i], y[i] = points[2 * i + 1];
+        for (int i = 0; i <= n; i++) home[i] = distance(i, n);
+        for (int i = 0; i < n; i++) {
+            float *saved = reinterpret_cast<float *>(&saving[i * n]);
+            for (int j = 0; j < n; j++) saved[j] = std::max(0.0f, home[i] + home[j] - distance(i, j));
+            route[i] = ends[2 * i] = ends[2 * i + 1] = i, degree[i] = 0, load[i] = weight[i] = int(loads[i]);
+        }
+        ends[1] = NONE, degree[0] = 1;  // the vehicle has come from somewhere
+        std::fill(links, links + 2 * (n + 1), n);
+    }
+
+    // The largest saving of a route with another, of equal ones the first.
+    Link best(int of) const {
+        Link found = {0, NONE, NONE};
+        for (int side = 0; side < 2; side++) {
+            int end = ends[2 * of + side], room = capacity - load[of];
+            if (end == NONE || (side && end == ends[2 * of])) continue;
+            const int32_t *saves = &saving[end * n];
+            auto value = [&](int j) { return saves[j] & -((weight[j] <= room) & (route[j] != of)); };
+            int32_t most = 0;
+            for (int j = 0; j < n; j++) most = std::max(most, value(j));
+            if (most <= found.saving) continue;
+            int to = 0;
+            while (value(to) != most) to++;
+            found = {most, end, to};
+        }
+        return found;
+    }
+
+    int other_end(int of, int end) const { return ends[2 * of + (ends[2 * of] == end)]; }
+
+    void attach(int token, int to) {
+        links[2 * token + degree[token]++] = to;
+        if (degree[token] == 2) weight[token] = FULL;
+    }
+
+    // Returns the joined route.
+    int join(Link link) {
+        int kept = route[link.from], gone = route[link.to];
+        int first = other_end(kept, link.from), last = other_end(gone, link.to);
+        ends[2 * kept] = first, ends[2 * kept + 1] = last, load[kept] += load[gone];
+        for (int i = 0; i < n; i++) route[i] = route[i] == gone ? kept : route[i];
+        attach(link.from, link.to), attach(link.to, link.from);
+        for (int end : {first, last})
+            if (end != NONE) weight[end] = load[kept];
+        return kept;
+    }
+
+    void finish() {
+        std::vector<Link> chain;
+        for (int i = 0; i < n; i++)
+            for (int tip = route[i];;) {
+                Link next = best(tip);
+                if (!chain.empty() && next.saving <= chain.back().saving) {
+                    tip = join(chain.back());
+                    chain.pop_back();
+                    if (!chain.empty()) tip = route[chain.back().from], chain.pop_back();  // it led to one of the two
+                } else if (next.saving == 0) {
+                    break;
+                } else {
+                    chain.push_back(next), tip = route[next.to];
+                }
+            }
+    }
+};
+
+// points [rows, tokens + 1, 2], the depot last; load [rows, tokens]; capacity [rows];
+// links [rows, tokens + 1, 2]; aboard [rows, tokens]
+extern "C" void savings(const Size *size, const float *points, const int64_t *load, const int64_t *capacity,
+                        int64_t *links, bool *aboard) {
+    const int64_t n = size->tokens;
+#pragma omp parallel num_threads(size->threads) if (size->rows * n * n > 1 << 14)
+    {
+        Routes routes(n);
+#pragma omp for
+        for (int64_t row = 0; row < size->rows; row++) {
+            routes.begin(points + row * (n + 1) * 2, load + row * n, capacity[row], links + row * (n + 1) * 2);
+            routes.finish();
+            for (int i = 0; i < n; i++) aboard[row * n + i] = routes.route[i] == routes.route[0];
+        }
+    }
+}

@@ -1,0 +1,37 @@
+"""What the savings heuristic makes of the rest of a CVRP, without a Python loop over joins."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from models.kernels import compiler
+
+
+LIMIT = 2**30  # of capacities
+
+
+class Size(ctypes.Structure):
+    """As in savings.cpp."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in ("rows", "tokens", "threads")]
+
+
+def savings(points: Tensor, load: Tensor, capacity: Tensor) -> tuple[Tensor, Tensor]:
+    """As models.savings.Plan; the loads are at most one above the capacity."""
+    given = points.float().contiguous(), load.contiguous(), capacity.contiguous()
+    return torch.ops.gumbeldore.savings(*given)
+
+
+def _savings(points: Tensor, load: Tensor, capacity: Tensor) -> tuple[Tensor, Tensor]:
+    links = load.new_empty(*points.shape)
+    aboard = torch.empty_like(load, dtype=torch.bool)
+    size = Size(*load.shape, torch.get_num_threads())
+    kernels = compiler.library("savings", torch.float32)
+    compiler.call(kernels, "savings", size, points, load, capacity, links, aboard)
+    return links, aboard
+
+
+compiler.register(_savings)

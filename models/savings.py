@@ -1,0 +1,65 @@
+"""What the savings heuristic would make of the rest of a CVRP [Clarke & Wright 1964]."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from models.kernels import compiler
+from models.kernels import savings as fused
+
+
+class Plan(NamedTuple):
+    links: Tensor  # [R, n+2, 2] int64 the tokens before and after each, in no order; n+1, the depot, where none is
+    aboard: Tensor  # [R, n+1] bool whether the vehicle serves them; itself it does
+
+
+def savings_plan(points: Tensor, load: Tensor, capacity: Tensor) -> Plan:
+    """The routes of the savings heuristic: at first every customer has a route of its own, and the vehicle goes home.
+
+    Two routes are joined at those of their ends that save most, the largest saving first, as long as one vehicle can
+    serve both; of equal savings either may come first. Waits for a GPU once for some of the joins.
+
+    Arguments:
+        points: [R, n+2, 2] of the vehicle on its way, the customers and the depot
+        load: [R, n+1] int64 of the vehicle so far, and the customers' demands; a load above the capacity joins nothing
+        capacity: [R] int64 of every vehicle
+    """
+    if compiler.applies(load.device) and (capacity < fused.LIMIT).all():
+        return Plan(*fused.savings(points, load, capacity))
+    return _by_torch(points, load, capacity)
+
+
+def _by_torch(points: Tensor, load: Tensor, capacity: Tensor) -> Plan:
+    """All routes that save most with each other are joined at once.
+
+    That comes to the same: while others are joined, what a route can save only falls, so none comes between the two.
+    """
+    rows, size = load.shape
+    distance = (points[:, :, None] - points[:, None]).norm(dim=-1)  # [R, n+2, n+2]
+    home = distance[:, -1, :-1]
+    saving = (home[:, :, None] + home[:, None] - distance[:, :-1, :-1]).clamp(min=0)
+    token = torch.arange(size, device=load.device).expand(rows, -1)
+    route = token
+    links = torch.full((rows, size + 1, 2), size, device=load.device)
+    degree = (token == 0).long()  # of links; the vehicle has come from somewhere
+    for _ in range(size):
+        together = route[:, :, None] == route[:, None]  # [R, n+1, n+1]
+        fits = load[:, :, None] + load[:, None] <= capacity[:, None, None]
+        open_ = degree < 2
+        value, other = (saving * (fits & ~together & open_[:, :, None] & open_[:, None])).max(dim=2)
+        best = (value[:, None] * together).amax(dim=2)  # of the route
+        chosen = (value == best) & (value > 0)
+        chosen &= ~(together & chosen[:, None]).tril(-1).any(dim=2)  # of equals the first
+        joined = chosen & chosen.gather(1, other) & (other.gather(1, other) == token)
+        if load.device.type != "meta" and not joined.any():
+            break
+        place = degree[..., None] == torch.arange(2, device=load.device)
+        links[:, :-1] = other[..., None].where(joined[..., None] & place, links[:, :-1])
+        degree = degree + joined
+        load = load + ((load.gather(1, other) * joined)[:, None] * together).sum(dim=2)
+        label = torch.minimum(route, route.gather(1, other)).where(joined, route)
+        route = label[:, None].where(together, size).amin(dim=2)
+    return Plan(links, route == 0)

@@ -1,0 +1,136 @@
+"""The savings heuristic on the rest of a CVRP, against the sorted list it is usually taught by."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from models.kernels import compiler
+from models.savings import savings_plan
+from tests.networks import attend_by
+
+WAYS = ("fused", "grid")  # in C++ and by torch
+
+
+def plain_savings(points, loads, capacity):
+    """The neighbours of each node, a list of two for each (the depot is the last), and the nodes the vehicle serves.
+
+    Arguments:
+        points: of the vehicle, the customers and the depot
+        loads: of the vehicle, None if it is in the depot, and of the customers
+    """
+    depot = len(points) - 1
+    routes = [([node], load) for node, load in enumerate(loads) if load is not None]
+    pairs = [(i, j) for j in range(depot) for i in range(j) if loads[i] is not None]
+    saved = {(i, j): math.dist(points[i], points[depot]) + math.dist(points[j], points[depot]) for i, j in pairs}
+    saved = {(i, j): value - math.dist(points[i], points[j]) for (i, j), value in saved.items()}
+    for i, j in sorted(pairs, key=saved.get, reverse=True):
+        (a, load), (b, other) = (next(route for route in routes if node in route[0]) for node in (i, j))
+        # Where a route may be joined: at its ends, but the vehicle only at the one that is not where it has come from.
+        ends = [{way[0], way[-1]} if 0 not in way else {way[-1]} for way in (a, b)]
+        if saved[i, j] <= 0 or a is b or i not in ends[0] or j not in ends[1] or load + other > capacity:
+            continue
+        routes = [route for route in routes if route[0] is not a and route[0] is not b]
+        a, b = (a if a[-1] == i else a[::-1]), (b if b[0] == j else b[::-1])
+        way = [*a, *b]
+        routes.append((way[::-1] if 0 in way and way[0] != 0 else way, load + other))
+    neighbours = [[depot, depot] for _ in points]
+    for way, _ in routes:
+        for before, here, after in zip([depot, *way[:-1]], way, [*way[1:], depot], strict=True):
+            neighbours[here] = [before, after]
+    served = next((way for way, _ in routes if 0 in way), [0])
+    return neighbours, set(served)
+
+
+def states(rows, customers, capacity, seed):
+    """Vehicles of which some are in the depot."""
+    generator = torch.Generator().manual_seed(seed)
+    points = torch.rand(rows, customers + 2, 2, generator=generator)
+    load = torch.randint(1, 10, (rows, customers + 1), generator=generator)
+    load[:, 0] = torch.randint(1, capacity + 1, (rows,), generator=generator)
+    home = torch.rand(rows, generator=generator) < 0.3
+    points[home, 0] = points[home, -1]
+    load[home, 0] = capacity + 1
+    return points, load, torch.full((rows,), capacity)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("customers", "capacity"), [(0, 9), (1, 9), (2, 30), (9, 9), (12, 30), (20, 30), (33, 500)])
+def test_it_joins_what_the_sorted_list_of_savings_does(customers, capacity, way, monkeypatch):
+    attend_by(way, monkeypatch)
+    points, load, limit = states(60, customers, capacity, seed=customers)
+    plan = savings_plan(points, load, limit)
+    for row in range(len(load)):
+        loads = load[row].tolist()
+        loads[0] = None if loads[0] > capacity else loads[0]
+        neighbours, served = plain_savings(points[row].double().tolist(), loads, capacity)
+        assert [sorted(pair) for pair in plan.links[row].tolist()] == [sorted(pair) for pair in neighbours]
+        assert set(plan.aboard[row].nonzero().flatten().tolist()) == served
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_case_by_hand(way, monkeypatch):
+    """The depot at 0, customers at (3, 1), 2, -1 and -4, two to a vehicle, which is at 1 with one aboard.
+
+    On a line the saving of two on the same side is twice the way to the nearer one: 2 for the vehicle with the second
+    customer, a little less with the first, 2 for the last two; but 3.7 for the first two. So these pair up, and the
+    vehicle goes home; or where there is room for three, to the second customer, from whom the first is next.
+    """
+    attend_by(way, monkeypatch)
+    points = torch.tensor([[[1.0, 0], [3, 1], [2, 0], [-1, 0], [-4, 0], [0, 0]]])
+    plan = savings_plan(points, torch.ones(1, 5, dtype=torch.int64), torch.tensor([2]))
+    assert plan.links[0].sort(dim=1).values.tolist() == [[5, 5], [2, 5], [1, 5], [4, 5], [3, 5], [5, 5]]
+    assert plan.aboard[0].tolist() == [True, False, False, False, False]
+    plan = savings_plan(points, torch.ones(1, 5, dtype=torch.int64), torch.tensor([3]))
+    assert plan.links[0].sort(dim=1).values.tolist() == [[2, 5], [2, 5], [0, 1], [4, 5], [3, 5], [5, 5]]
+    assert plan.aboard[0].tolist() == [True, True, True, False, False]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("far", [0.0, 1e30, math.inf, math.nan])
+def test_equal_savings_and_what_is_no_number_make_legal_routes(far, way, monkeypatch):
+    """Customers in the corners of a square, several in each; and some so far away that distances are not finite."""
+    attend_by(way, monkeypatch)
+    points, load, limit = states(40, 15, 20, seed=3)
+    points = points.round()
+    points[:, 4] += far
+    plan = savings_plan(points, load, limit)
+    for row, (links, loads) in enumerate(zip(plan.links.tolist(), load.tolist(), strict=True)):
+        assert links[-1] == [16, 16] and links[0][0] == 16 and plan.aboard[row, 0]
+        assert all(here in links[there] for here, pair in enumerate(links) for there in pair if there < 16)
+        left = set(range(16))
+        while left:
+            route, open_ = set(), {min(left)}
+            while open_:
+                route |= open_
+                open_ = {there for here in open_ for there in links[here] if there < 16} - route
+            assert sum(loads[node] for node in route) <= 20 or len(route) == 1
+            assert sum(links[node].count(16) for node in route) == 2  # a way, not a circle
+            assert {node for node in route if plan.aboard[row, node]} == (route if 0 in route else set())
+            left -= route
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_capacities_of_any_size(way, monkeypatch):
+    attend_by(way, monkeypatch)
+    points, load, limit = states(20, 12, 30, seed=5)
+    usual = savings_plan(points, load, limit)
+    many = savings_plan(points, load * 2**40, limit * 2**40)
+    assert all(torch.equal(a, b) for a, b in zip(usual, many, strict=True))
+
+
+@pytest.mark.skipif(not compiler.compiles(), reason="no C++ compiler")
+def test_both_ways_and_any_number_of_threads_agree(monkeypatch):
+    points, load, limit = states(300, 60, 50, seed=6)
+    threads = torch.get_num_threads()
+    plans = []
+    for way, number in (("fused", 1), ("fused", 3), ("grid", 1)):
+        attend_by(way, monkeypatch)
+        torch.set_num_threads(number)
+        plans.append(savings_plan(points, load, limit))
+        torch.set_num_threads(threads)
+    for plan in plans:
+        assert torch.equal(plan.links.sort(dim=2).values, plans[0].links.sort(dim=2).values)
+        assert torch.equal(plan.aboard, plans[0].aboard)
