@@ -82,7 +82,10 @@ def self_improvement(
         with Ahead(functools.partial(sample, epoch + 1) if going_on else None, pool.elsewhere, progress, stop) as ahead:
             draws = generator(seed, "batches", epoch)
             size = len(learner.dataset)
-            trainers.begin(learner)
+            restarts = 0 < epoch == settings.stage(epoch).start
+            if restarts:
+                learner.restart()
+            trainers.begin(learner, anew=restarts)
             fitted = fit(problem, learner, settings, draws, device, precision, progress, stop, trainers)
             clock.lap("training")
             complete, following = fitted.complete, None

@@ -85,8 +85,9 @@ class BQ(TokenPolicy):
 
     def _planned(self, context: Instance, state: State, points: Tensor, features: Tensor) -> list[Tensor]:
         """What the savings heuristic's routes tell of each node: see `savings`."""
-        aboard = (context.capacity - state.left).where(state.origin > 0, context.capacity + 1)  # from the depot: nowhere
-        load = torch.cat([aboard[:, None], context.demands.gather(1, state.near)], dim=1)
+        nowhere = context.capacity + 1  # from the depot
+        load = torch.where(state.origin > 0, context.capacity - state.left, nowhere)
+        load = torch.cat([load[:, None], context.demands.gather(1, state.near)], dim=1)
         plan = savings_plan(points, load, context.capacity)
         rows, tokens, _ = points.shape
         first = tokens * torch.arange(rows, device=points.device)[:, None]  # of each row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -164,6 +165,29 @@ def test_hidden_keys_count_nothing(hidden, lines, size, dtype):
     wanted = fused.attention(kept, None, 2, None, torch.arange(len(kept)).view(lines, -1))
     assert torch.allclose(found[token[:, seen].flatten()].float(), wanted.float(), atol=2e-2, rtol=0)
     assert gradient.isfinite().all() and (gradient[token[:, [1, 4]].flatten()].abs() < 1e-30).all()
+
+
+@pytest.mark.parametrize("products", ["float32", "numbers", *PRODUCTS])
+@pytest.mark.parametrize(("lines", "size"), [(1, 7), (20, 7), (1, 45)])
+def test_shares_too_small_to_count_are_zero(lines, size, products, monkeypatch):
+    """Not numbers below 2^-126, which take a processor a hundred times as long: a sharp policy has many of them."""
+    dtype, error = (torch.float32, 1e-5) if products == "float32" else (torch.bfloat16, 1e-2)
+    multiply_by(products, monkeypatch)
+    token = torch.arange(lines * size).view(lines, size)
+    below = torch.zeros(size)
+    below[1:7] = torch.tensor([1.0, 20.0, 63.0, 65.0, 130.0, 160.0])
+    qkv = torch.zeros(lines, size, 48)  # queries of 0, so that scores are the bias, and a column for each of the values
+    qkv[:, :7, 32:39] = torch.eye(7)
+    given = qkv.flatten(0, 1).to(dtype).requires_grad_()
+    found = fused.attention(given, None, 1, -below * math.log(2), token)
+    shares = 2.0 ** -below.double()
+    shares = shares[:7] / shares.sum()
+    assert torch.allclose(found[:, :4].double(), shares[:4].expand(len(found), -1), rtol=error, atol=0)
+    assert (found[:, 4:7] == 0).all() and (shares[4] > 0)
+    (gradient,) = torch.autograd.grad(found.sum(), given)
+    of_values = gradient.view(lines, size, 48)[:, :7, 32:].double()
+    wanted = (size * shares)[:, None].expand_as(of_values)
+    assert torch.allclose(of_values[:, :4], wanted[:, :4], rtol=error, atol=0) and (of_values[:, 4:] == 0).all()
 
 
 def test_any_layout_and_any_number_of_threads_give_the_same():

@@ -36,13 +36,15 @@ CASES = {
         lambda: JobShop(16, 1, 2, 32, lookahead=True, order_loss=3),
     ),
 }
+SAVINGS = CVRP(6, [12, 14]), lambda: BQforCVRP(16, 1, 2, 32, True, neighbour_loss=1, savings=True)
 META = torch.device("meta")
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [*CASES, "cvrp, savings"])
 def test_a_training_step_waits_for_nothing(case, monkeypatch):
+    """Savings do, for a device that has values."""
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: contextlib.nullcontext())  # it does not know the device
-    problem, network = CASES[case]
+    problem, network = CASES.get(case, SAVINGS)
     policy = network()
     instances = problem.generate(6, torch.Generator().manual_seed(2))
     found = search(problem, policy, instances, methods.sampling(1), torch.Generator().manual_seed(3))

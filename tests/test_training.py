@@ -50,6 +50,7 @@ SIZES = {
     "gradient_clip": 1.0,
     "nucleus_after": 0,
     "sample_ahead": False,
+    "restart_after": None,
     "reorder_until": 1,
     "greedy_too": False,
     "forget": True,

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from models.kernels import compiler
 
-
 LIMIT = 2**30  # of capacities
 
 
