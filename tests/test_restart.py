@@ -90,17 +90,17 @@ def test_the_average_follows_the_new_network_at_once(monkeypatch):
 
 @pytest.mark.parametrize("killed_after", [1, 2, 3])
 def test_a_continued_run_begins_anew_where_the_other_did(killed_after, tmp_path):
-    whole, _ = trained(epochs=4, averaging=0.9, restart_after=0.5)
+    whole, _ = trained(epochs=4, averaging=0.9, forget=False, restart_after=0.5)
     learner = new_learner(tmp_path)
     with SearchPool(TSP(7), learner.policy) as pool:
-        for report in reports_of(learner, pool, epochs=4, averaging=0.9, restart_after=0.5):
+        for report in reports_of(learner, pool, epochs=4, averaging=0.9, forget=False, restart_after=0.5):
             if report.epoch == killed_after:
                 break
     state, best = copy.deepcopy(learner.state_dict()), copy.deepcopy(learner.best.state_dict())
     again = new_learner(tmp_path)
     again.load_state_dict(state, best, type(learner.dataset.shards[0].instances))
     with SearchPool(TSP(7), again.policy) as pool:
-        list(reports_of(again, pool, epochs=4, averaging=0.9, restart_after=0.5))
+        list(reports_of(again, pool, epochs=4, averaging=0.9, forget=False, restart_after=0.5))
     assert same_weights(again.policy, whole.policy) and same_weights(again.best, whole.best)
 
 

@@ -24,14 +24,15 @@ struct Link {
 struct Routes {
     const int n;
     int capacity;
-    std::vector<float> x, y, home;           // [n + 1] places, and distances from the depot
+    std::vector<float> x, y, home, saved;    // [n + 1] places, distances from the depot; savings with one node
     std::vector<int32_t> saving;             // [n, n]
     std::vector<int> route, weight, degree;  // [n] of each token: its route; that route's load, or FULL within it
     std::vector<int> load, ends;             // [n] and [n, 2] of each route
     int64_t *links;                          // [n + 1, 2]
 
     explicit Routes(int n)
-        : n(n), x(n + 1), y(n + 1), home(n + 1), saving(n * n), route(n), weight(n), degree(n), load(n), ends(2 * n) {}
+        : n(n), x(n + 1), y(n + 1), home(n + 1), saved(n + 1), saving(n * n), route(n), weight(n), degree(n), load(n),
+          ends(2 * n) {}
 
     float distance(int i, int j) const {
         return std::sqrt((x[i] - x[j]) * (x[i] - x[j]) + (y[i] - y[j]) * (y[i] - y[j]));
@@ -42,8 +43,8 @@ struct Routes {
         for (int i = 0; i <= n; i++) x[i] = points[2 * i], y[i] = points[2 * i + 1];
         for (int i = 0; i <= n; i++) home[i] = distance(i, n);
         for (int i = 0; i < n; i++) {
-            float *saved = reinterpret_cast<float *>(&saving[i * n]);
             for (int j = 0; j < n; j++) saved[j] = std::max(0.0f, home[i] + home[j] - distance(i, j));
+            memcpy(&saving[i * n], saved.data(), n * sizeof(float));
             route[i] = ends[2 * i] = ends[2 * i + 1] = i, degree[i] = 0, load[i] = weight[i] = int(loads[i]);
         }
         ends[1] = NONE, degree[0] = 1;  // the vehicle has come from somewhere
