@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 
-from models.kernels import compiler
 from models.savings import savings_plan
 from tests.networks import attend_by
 
@@ -121,7 +120,6 @@ def test_capacities_of_any_size(way, monkeypatch):
     assert all(torch.equal(a, b) for a, b in zip(usual, many, strict=True))
 
 
-@pytest.mark.skipif(not compiler.compiles(), reason="no C++ compiler")
 def test_both_ways_and_any_number_of_threads_agree(monkeypatch):
     points, load, limit = states(300, 60, 50, seed=6)
     threads = torch.get_num_threads()
