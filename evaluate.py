@@ -44,7 +44,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
     for name, method in methods.items():
         if getattr(method, "problem", problem.name) != problem.name:
             raise ValueError(f"search={name} is not for problem {problem.name}, but for {method.problem}")
-    benchmarks = problem.load(run.instances, run.num_instances)
+    benchmarks = instances_for(problem, run)
     out_dir = new_directory(run.out_dir)
 
     searches = [method for method in methods.values() if isinstance(method, SearchConfig)]
@@ -74,6 +74,14 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
         names = ["report.html", "results.json", "results.csv", details, solutions]
         terminal.say("written: " + ", ".join(f"{out_dir}/{name}" for name in names if name))
     return {name: summarise(solved, benchmarks) for name, solved in found.items()}
+
+
+def instances_for(problem: Problem, run: EvaluationSettings) -> list[Benchmark]:
+    """What is asked for. Raises ValueError that says, too, which problem the policy is for: one often mixes them up."""
+    try:
+        return problem.load(run.instances, run.num_instances)
+    except ValueError as error:
+        raise ValueError(f"{error} (the policy of {run.checkpoint} is for {problem.name})") from None
 
 
 def add_references(
@@ -134,6 +142,8 @@ def advancing(terminal: Terminal, phase: str, benchmarks: list[Benchmark]) -> It
 def new_directory(asked: str | None, file: str = "results.json") -> Path:
     """The folder of the results. Raises ValueError if it holds results already: `file`."""
     path = Path(asked or Path("evaluations", datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")))
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"out_dir={path} is not a folder; choose another")
     if (path / file).exists():
         raise ValueError(f"out_dir={path} holds results already; choose another")
     return path

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from configs import command
 from configs.trained import set_step_size, trained
-from evaluate import add_references, advancing, new_directory, typed
+from evaluate import add_references, advancing, instances_for, new_directory, typed
 from gumbeldore import curves, results
 from gumbeldore.curves import Point
 from gumbeldore.memory import keep_freed_memory
@@ -33,7 +33,7 @@ def study(cfg: DictConfig) -> list[Point]:
     if HydraConfig.initialized():
         command.check_effect(cfg, HydraConfig.get().overrides.task)
     searches = searches_of(cfg)
-    benchmarks = problem.load(run.instances, run.num_instances)
+    benchmarks = instances_for(problem, run)
     out_dir = new_directory(run.out_dir, "study.json")
 
     workers = resolve_workers(run.workers, device, run.worker_threads)

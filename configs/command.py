@@ -53,6 +53,8 @@ def run(task: Callable[[DictConfig], Any], config_name: str) -> None:
     try:
         typed = get_args_parser().parse_args()
         check_overrides(typed.overrides, config_name, typed.config_dir)
+        if typed.multirun:
+            check_sweep(typed.overrides)
         command = hydra.main(version_base="1.3", config_path=str(FOLDER), config_name=config_name)(_user_errors(task))
         _print_help(command) if typed.help else command()
     except (ValueError, HydraException, OmegaConfBaseException) as error:
@@ -112,15 +114,34 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
         if override.is_add() or override.is_delete():
             raise ValueError(f"{override.input_line}: keys can be changed, not added or removed")
     groups = [override for override in overrides if (FOLDER / override.key_or_group).is_dir()]
+    if any(override.key_or_group == "search" and override.value() == [] for override in groups):
+        raise ValueError("search=[]: there must be one method at least")
     if any(override.is_sweep_override() for override in groups):
         return  # each job's own composition is checked by Hydra
     with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):
         search = [f"hydra.searchpath=['file://{Path(own_configs).resolve()}']"] if own_configs else []
         cfg = hydra.compose(config_name, [*search, *(override.input_line for override in groups)])
+        chosen = {override.key_or_group: override.value() for override in groups}
+        if "problem" in chosen and chosen.get("experiment"):
+            words = [*search, f"experiment={chosen['experiment']}"]
+            own = hydra.compose(config_name, words, return_hydra_config=True).hydra.runtime.choices.problem
+            if own != chosen["problem"]:
+                rule = f"experiment={chosen['experiment']} is for problem={own}"
+                raise ValueError(f"{rule}, not for problem={chosen['problem']}")
     for override in overrides:
         key = override.key_or_group
         if override not in groups and not key.startswith("hydra") and not _exists(cfg, key):
             raise ValueError(f"there is no key {key}; {_alternatives(cfg, key)}")
+
+
+def check_sweep(words: list[str]) -> None:
+    """Raises ValueError if several runs would write to one folder: the second would be refused after the first."""
+    overrides = OverridesParser.create().parse_overrides(words)
+    if any(override.is_sweep_override() for override in overrides):
+        for override in overrides:
+            if override.key_or_group == "run_dir" and "$" not in override.input_line:
+                if not override.is_sweep_override():
+                    raise ValueError(f"{override.input_line} is that of every run; try 'run_dir=runs/seed${{seed}}'")
 
 
 def _exists(cfg: DictConfig, key: str) -> bool:

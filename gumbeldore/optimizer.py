@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gumbeldore.settings import TrainSettings
 
-SMALLEST = 16  # a matrix with a shorter side is an embedding or a head, which Adam updates
+SMALLEST = 16  # Adam updates matrices with a shorter side: embeddings of few numbers, and heads
 QUINTIC = (3.4445, -4.7750, 2.0315)  # Newton-Schulz coefficients whose fixed interval is near 1 [Jordan et al. 2024]
 STEPS = 5
 

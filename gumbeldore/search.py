@@ -16,7 +16,7 @@ from gumbeldore.beam import Count, Leaves, Perturb, Roots, check_instances, samp
 from gumbeldore.gumbel import gumbel_with_maximum
 from gumbeldore.interfaces import Policy, Problem, batch_size, take
 from gumbeldore.seeding import fold, gumbel_noise
-from gumbeldore.settings import check_switches
+from gumbeldore.settings import check_switches, is_number
 from gumbeldore.updates import Update
 
 
@@ -58,10 +58,10 @@ class SearchConfig:
             if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
                 raise ValueError(f"{name} must be an integer of at least 1, got {getattr(self, name)!r}")
         check_switches(self, "stochastic", "replacement", "first_round_deterministic", "sampled_root")
-        if not (len(self.top_p) == 2 and all(0 < p <= 1 for p in self.top_p)):
+        if not (len(self.top_p) == 2 and all(is_number(p) and 0 < p <= 1 for p in self.top_p)):
             raise ValueError(f"top_p must be two probabilities (start, end) in (0, 1], got {self.top_p}")
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise ValueError(f"time_limit must be positive seconds per instance, got {self.time_limit}")
+        if self.time_limit is not None and not (is_number(self.time_limit) and self.time_limit > 0):
+            raise ValueError(f"time_limit must be positive seconds per instance, got {self.time_limit!r}")
         if self.replacement and (self.update is not None or not self.stochastic):
             raise ValueError("sampling with replacement is stochastic and has no update between rounds")
 

@@ -104,7 +104,7 @@ def self_improvement(
             learner.dataset.clear()
         if following:
             sampled = add_experts(learner, settings, *following)
-        learner.epoch += 1
+        learner.epoch += complete
         learner.totals["seconds"] += sum(clock.seconds.values())
         learner.totals["batches"] += fitted.batches
         metrics = {
@@ -115,7 +115,7 @@ def self_improvement(
             **{f"seconds/{phase}": seconds for phase, seconds in clock.seconds.items()},
             **{f"totals/{name}": value for name, value in learner.totals.items()},
         }
-        yield Report(learner.epoch, metrics, improved, complete)
+        yield Report(epoch + 1, metrics, improved, complete)
         if not complete:
             return
 

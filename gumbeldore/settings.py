@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+LARGEST = 2**63 - 1  # integer of a tensor
+
 
 def at_least(lowest: float, optional: bool = False) -> Any:
     """A dataclass field for a finite number of at least `lowest`; its annotation decides between int and float."""
@@ -43,9 +45,16 @@ def _check(key: str, value: Any, spec: dataclasses.Field) -> None:
     lowest, above = spec.metadata.get("lowest"), spec.metadata.get("above")
     limit = f"at least {lowest}" if lowest is not None else f"above {above}"
     allowed = f"{kind} {limit}" + (" or null" if spec.metadata["optional"] else "")
-    number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or (value < lowest if lowest is not None else value <= above):
+    fits = is_number(value) and (isinstance(value, int) or not whole)
+    if not fits or (value < lowest if lowest is not None else value <= above):
         raise ValueError(f"{key} must be {allowed}, got {value!r}")
+    if whole and value > LARGEST:
+        raise ValueError(f"{key} must be at most {LARGEST}, got {value}")
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a finite one; true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool) or isinstance(value, float) and math.isfinite(value)
 
 
 def check_switches(settings: Any, *names: str, prefix: str = "") -> None:

@@ -84,8 +84,10 @@ class Member:
         return slice(self.rank * part, (self.rank + 1) * part)
 
     def replicate(self, network: nn.Module) -> nn.Module:
-        if self.replica is None:
-            self.replica = nn.parallel.DistributedDataParallel(network)
+        # Anew each epoch, as in a continued run: after its first step a replica adds up gradients in another order,
+        # which rounds otherwise among three or more. The old one first, so that its hooks are gone.
+        self.replica = None
+        self.replica = nn.parallel.DistributedDataParallel(network)
         return self.replica
 
     def agree(self, stop: bool) -> bool:

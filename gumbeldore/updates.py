@@ -16,7 +16,7 @@ from torch import Tensor
 from gumbeldore import trie as tries
 from gumbeldore.beam import Leaves
 from gumbeldore.estimators import estimate_expectation, importance_log_weights
-from gumbeldore.settings import check_switches
+from gumbeldore.settings import check_switches, is_number
 from gumbeldore.trie import Trie
 
 Update = Callable[[Trie, Leaves, Tensor, int], None]
@@ -60,8 +60,8 @@ class Gumbeldore:
     skip_first: bool = False
 
     def __post_init__(self) -> None:
-        if not (self.step_size >= 0 and math.isfinite(self.step_size)):
-            raise ValueError(f"step_size must be finite and at least 0, got {self.step_size}")
+        if not (is_number(self.step_size) and self.step_size >= 0):
+            raise ValueError(f"step_size must be finite and at least 0, got {self.step_size!r}")
         if self.baseline not in BASELINES:
             raise ValueError(f"baseline must be one of {sorted(BASELINES)}, got {self.baseline!r}")
         check_switches(self, "min_max", "divide_by_visits", "skip_first")
@@ -98,8 +98,8 @@ class Theory:
     step_size: float
 
     def __post_init__(self) -> None:
-        if not (self.step_size >= 0 and math.isfinite(self.step_size)):
-            raise ValueError(f"step_size must be finite and at least 0, got {self.step_size}")
+        if not (is_number(self.step_size) and self.step_size >= 0):
+            raise ValueError(f"step_size must be finite and at least 0, got {self.step_size!r}")
 
     def __call__(self, trie: Trie, leaves: Leaves, objective: Tensor, round_: int) -> None:
         without_replacement(trie, leaves, objective, round_)

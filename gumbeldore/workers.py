@@ -199,6 +199,8 @@ def resolve_device(device: str) -> torch.device:
         torch.empty(0, device=resolved)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device={device} cannot be used: {str(error).splitlines()[0]}") from None
+    if resolved.type not in ("cpu", "cuda"):
+        raise ValueError(f"device={device} cannot be used: cpu and cuda can")
     return resolved
 
 

@@ -10,6 +10,13 @@ from models.kernels import layer as fused
 from models.products import Linears, Product, Residual, gelu, product
 
 
+def check_sizes(**sizes: int) -> None:
+    """Raises ValueError naming the first that is not positive."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}")
+
+
 class ReZeroLayer(nn.Module):
     """x + a*attention(x), then x + a*feedforward(x), with one learnt a that starts at 0; no normalisation."""
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.blocks import ReZeroLayers
+from models.blocks import ReZeroLayers, check_sizes
 from models.frame import in_own_frame
 from models.policy import TokenPolicy
 from problems.tsp import State
@@ -35,6 +35,7 @@ class BQ(TokenPolicy):
     problem = "tsp"
 
     def __init__(self, width: int, layers: int, heads: int, feedforward: int, own_frame: bool, successor_loss: float):
+        check_sizes(width=width, layers=layers, feedforward=feedforward)
         super().__init__(successor_loss=successor_loss)
         self.own_frame = own_frame
         self.embed = nn.Linear(2, width)

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from models.blocks import ReZeroLayers
+from models.blocks import ReZeroLayers, check_sizes
 from models.frame import in_own_frame
 from models.policy import TokenPolicy
 from models.savings import savings_plan
@@ -48,6 +48,7 @@ class BQ(TokenPolicy):
         neighbour_loss: float,
         savings: bool = False,
     ):
+        check_sizes(width=width, layers=layers, feedforward=feedforward)
         super().__init__(neighbour_loss=neighbour_loss)
         self.own_frame, self.savings = own_frame, savings
         features = 15 if own_frame else 4

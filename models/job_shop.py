@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.attention import HIDDEN, Grid
-from models.blocks import ReZeroLayer
+from models.blocks import ReZeroLayer, check_sizes
 from models.kernels import compiler
 from models.lookahead import FEATURES, lookahead
 from models.policy import TokenPolicy
@@ -43,6 +43,7 @@ class JobShop(TokenPolicy):
     problem = "jssp"
 
     def __init__(self, width: int, blocks: int, heads: int, feedforward: int, lookahead: bool, order_loss: float):
+        check_sizes(width=width, blocks=blocks, feedforward=feedforward)
         super().__init__(order_loss=order_loss)
         self.lookahead = lookahead
         self.embed = nn.Linear(1 + FEATURES if lookahead else 2, width)

@@ -42,6 +42,8 @@ def _by_torch(points: Tensor, load: Tensor, capacity: Tensor) -> Plan:
     home = distance[:, -1, :-1]
     saving = (home[:, :, None] + home[:, None] - distance[:, :-1, :-1]).clamp(min=0)
     token = torch.arange(size, device=load.device).expand(rows, -1)
+    pair = torch.minimum(token[:, :, None], token[:, None]) * size + torch.maximum(token[:, :, None], token[:, None])
+    none = size * size
     route = token
     links = torch.full((rows, size + 1, 2), size, device=load.device)
     degree = (token == 0).long()  # of links; the vehicle has come from somewhere
@@ -49,10 +51,11 @@ def _by_torch(points: Tensor, load: Tensor, capacity: Tensor) -> Plan:
         together = route[:, :, None] == route[:, None]  # [R, n+1, n+1]
         fits = load[:, :, None] + load[:, None] <= capacity[:, None, None]
         open_ = degree < 2
-        value, other = (saving * (fits & ~together & open_[:, :, None] & open_[:, None])).max(dim=2)
-        best = (value[:, None] * together).amax(dim=2)  # of the route
-        chosen = (value == best) & (value > 0)
-        chosen &= ~(together & chosen[:, None]).tril(-1).any(dim=2)  # of equals the first
+        value = saving * (fits & ~together & open_[:, :, None] & open_[:, None])
+        best = (value.amax(dim=2)[:, None] * together).amax(dim=2)  # of the route
+        first, other = pair.where((value == best[:, :, None]) & (value > 0), none).min(dim=2)
+        least = first[:, None].where(together, none).amin(dim=2)  # of equals the same for both routes
+        chosen = (first == least) & (first < none)
         joined = chosen & chosen.gather(1, other) & (other.gather(1, other) == token)
         if load.device.type != "meta" and not joined.any():
             break

@@ -141,7 +141,9 @@ def test_paper_recipe_of_the_jssp():
         ("train.dataset_capacity=0", "train.dataset_capacity must be an integer at least 1 or null"),
         ("search.beam_width=0", "beam_width must be an integer of at least 1"),
         ("search.step_size=-1", "step_size must be finite and at least 0"),
+        ("search.step_size=null", "step_size must be finite and at least 0, got None"),
         ("search.top_p_start=1.5", "top_p must be two probabilities"),
+        ("search.top_p_end=much", "top_p must be two probabilities"),
         ("search.baseline=median", "baseline must be one of"),
         ("problem.num_nodes=many", "problem: num_nodes must be an integer, got 'many'"),
         ("problem.num_nodes=20.5", "problem: num_nodes must be an integer, got 20.5"),
@@ -158,11 +160,17 @@ def test_paper_recipe_of_the_jssp():
         ("model.heads=5", "model: width must be a multiple of heads"),
         ("seed=-1", "seed must be an integer at least 0"),
         ("seed=true", "seed must be an integer"),
+        ("seed=9223372036854775808", "seed must be at most 9223372036854775807, got 9223372036854775808"),
+        ("model.width=0", "model: width must be at least 1, got 0"),
+        ("model.layers=0", "model: layers must be at least 1, got 0"),
+        ("model.feedforward=0", "model: feedforward must be at least 1, got 0"),
+        ("problem=jssp model.blocks=0", "model: blocks must be at least 1, got 0"),
         ("chunk_rows=0", "chunk_rows must be 'auto' or an integer of at least 1, got 0"),
         ("worker_threads=0", "worker_threads must be an integer at least 1"),
         ("images_every=0", "images_every must be an integer at least 1"),
         ("workers=-2", "workers must be 'auto' or an integer"),
         ("device=abacus", "device=abacus cannot be used"),
+        ("device=meta", "device=meta cannot be used: cpu and cuda can"),
         ("device=cuda:99", "device=cuda:99 cannot be used"),
         ("precision=int4", "precision must be one of auto, bf16, float32"),
         ("time_limit=-5", "time_limit must be a number above 0"),
@@ -172,6 +180,19 @@ def test_paper_recipe_of_the_jssp():
 def test_wrong_values_name_the_key_and_what_is_allowed(overrides, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         train.set_up(compose("train", *overrides.split()))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["problem=cvrp", "experiment=tsp100"], "experiment=tsp100 is for problem=tsp, not for problem=cvrp"),
+        (["-m", "seed=0,1", "run_dir=run"], "run_dir=run is that of every run; try 'run_dir=runs/seed${seed}'"),
+    ],
+)
+def test_words_that_contradict_each_other_are_refused_before_anything_is_done(words, message, tmp_path):
+    refused = typed(train, *words, cwd=tmp_path)
+    assert refused.returncode == 2 and refused.stderr == f"error: {message}\n"
+    assert not list(tmp_path.iterdir())
 
 
 class Annotated:

@@ -147,6 +147,14 @@ def test_more_time_finds_more(policies, tmp_path):
         ("jssp", [f"instances={DATA}/jssp", "nearest=5"], "nearest has no effect on jssp"),
         ("cvrp", [f"instances={DATA}/cvrplib", "nearest=0"], "nearest must be an integer at least 1 or null"),
         ("cvrp", ["instances=kool/tsp20"], "unknown source 'kool/tsp20'"),
+        ("cvrp", ["instances=kool/tsp20"], "cvrp.pt is for cvrp)"),
+        ("jssp", [f"instances={DATA}/berlin52.tsp"], "jssp.pt is for jssp)"),
+        ("tsp", ["instances=kool/tsp20", "search=[]"], "search=[]: there must be one method at least"),
+        (
+            "tsp",
+            ["instances=kool/tsp20", f"out_dir={DATA}/berlin52.tsp"],
+            "berlin52.tsp is not a folder; choose another",
+        ),
     ],
 )
 def test_wrong_evaluations_are_refused(policies, tmp_path, problem, words, message):

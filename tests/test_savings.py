@@ -112,6 +112,15 @@ def test_equal_savings_and_what_is_no_number_make_legal_routes(far, way, monkeyp
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_equal_savings_in_a_circle_are_joined(way, monkeypatch):
+    """Four customers in the corners of a rectangle around depot and vehicle, where each has two that save as much."""
+    attend_by(way, monkeypatch)
+    points = torch.tensor([[[0.5, 0.5], [0.75, 1], [0.25, 1], [0.25, 0], [0.75, 0], [0.5, 0.5]]])
+    plan = savings_plan(points, torch.tensor([[11, 1, 1, 1, 1]]), torch.tensor([10]))
+    assert (plan.links[0, 1:5] == 5).sum() == 2  # one route
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_capacities_of_any_size(way, monkeypatch):
     attend_by(way, monkeypatch)
     points, load, limit = states(20, 12, 30, seed=5)

@@ -99,6 +99,21 @@ def learner_and_trainers(tmp_path, **sizes):
     return learner, settings, task
 
 
+def test_three_that_go_on_end_with_the_weights_of_three_that_begin(tmp_path):
+    """A continued run has new processes; in which order they add up their gradients must not depend on that."""
+    weights = []
+    for runs in ([[0, 1]], [[0], [1]]):
+        learner, settings, task = learner_and_trainers(tmp_path / str(len(runs)), batch_size=12)
+        for epochs in runs:
+            with Trainers(task._replace(devices=["cpu"] * 3)) as trainers:
+                for learner.epoch in epochs:
+                    trainers.begin(learner)
+                    draws = generator(5, "batches", learner.epoch)
+                    fit(TSP(6), learner, settings, draws, torch.device("cpu"), "float32", trainers=trainers)
+        weights.append(torch.cat([parameter.flatten() for parameter in learner.policy.parameters()]))
+    assert torch.equal(*weights)
+
+
 def test_a_stop_ends_all_in_the_same_step(tmp_path):
     learner, settings, task = learner_and_trainers(tmp_path)
     steps = iter(range(100))

@@ -22,7 +22,7 @@ struct Link {
 };
 
 struct Routes {
-    const int n;
+    const int64_t n;
     int capacity;
     std::vector<float> x, y, home, saved;    // [n + 1] places, distances from the depot; savings with one node
     std::vector<int32_t> saving;             // [n, n]
@@ -30,7 +30,7 @@ struct Routes {
     std::vector<int> load, ends;             // [n] and [n, 2] of each route
     int64_t *links;                          // [n + 1, 2]
 
-    explicit Routes(int n)
+    explicit Routes(int64_t n)
         : n(n), x(n + 1), y(n + 1), home(n + 1), saved(n + 1), saving(n * n), route(n), weight(n), degree(n), load(n),
           ends(2 * n) {}
 
@@ -111,7 +111,7 @@ struct Routes {
 extern "C" void savings(const Size *size, const float *points, const int64_t *load, const int64_t *capacity,
                         int64_t *links, bool *aboard) {
     const int64_t n = size->tokens;
-#pragma omp parallel num_threads(size->threads) if (size->rows * n * n > 1 << 14)
+#pragma omp parallel num_threads(std::max<int64_t>(1, std::min(size->threads, size->rows))) if (size->rows * n * n > 1 << 14)
     {
         Routes routes(n);
 #pragma omp for
