@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
 
 
 def main() -> None:
@@ -15,12 +16,30 @@ def main() -> None:
             print(f"python -m benchmarks {name:10} {about}")
         sys.exit(len(sys.argv) > 1)
     module = importlib.import_module(f"benchmarks.{sys.argv[1]}")
-    given = dict(word.split("=", 1) for word in sys.argv[2:])
+    try:
+        run(module, sys.argv[2:])
+    except ValueError as error:
+        sys.exit(f"error: {error}")
+
+
+def run(module: ModuleType, words: list[str]) -> None:
+    """One measurement with values as typed. Raises ValueError for what is wrong with them."""
+    for word in words:
+        if "=" not in word:
+            raise ValueError(f"{word}: values are given as key=value; there are {', '.join(module.DEFAULTS)}")
+    given = dict(word.split("=", 1) for word in words)
     unknown = set(given) - set(module.DEFAULTS)
     if unknown:
-        sys.exit(f"error: there is no {', '.join(unknown)}; {sys.argv[1]} has {', '.join(module.DEFAULTS)}")
-    kinds = {key: type(value) for key, value in module.DEFAULTS.items()}
-    module.main(**{**module.DEFAULTS, **{key: kinds[key](value) for key, value in given.items()}})
+        name = module.__name__.rpartition(".")[2]
+        raise ValueError(f"there is no {', '.join(unknown)}; {name} has {', '.join(module.DEFAULTS)}")
+    values = dict(module.DEFAULTS)
+    for key, word in given.items():
+        kind = type(values[key])
+        try:
+            values[key] = kind(word)
+        except ValueError:
+            raise ValueError(f"{key} must be {'an integer' if kind is int else 'a number'}, got {word!r}") from None
+    module.main(**values)
 
 
 if __name__ == "__main__":

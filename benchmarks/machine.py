@@ -48,7 +48,10 @@ def matrix_peak(precision: str, device: torch.device = CPU, repeats: int = 9) ->
 
 def sized(name: str) -> tuple[Problem, float]:
     """A problem by a name such as tsp100 or jssp10x10, and the step size of its preset."""
-    kind, numbers = re.fullmatch(r"([a-z]+)(\d+(?:x\d+)?)", name).groups()
+    known = re.fullmatch(r"(tsp|cvrp)(\d+)|(jssp)(\d+x\d+)", name)
+    if known is None:
+        raise ValueError(f"a case is called like tsp100, cvrp50 or jssp10x10, not {name!r}")
+    kind, numbers = filter(None, known.groups())
     size = [int(number) for number in numbers.split("x")]
     capacity = {20: 30, 50: 40}.get(size[0], 50)
     make = {

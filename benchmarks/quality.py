@@ -18,6 +18,8 @@ HELD_OUT = {
 
 
 def main(problem, seconds, seeds, experts, out) -> None:
+    if problem not in HELD_OUT:
+        raise ValueError(f"problem must be one of {', '.join(HELD_OUT)}, got {problem!r}")
     gaps: list[dict[str, float]] = []
     for seed in seeds.split(","):
         run = f"{out or 'runs/benchmark_' + problem + ('_supervised' if experts else '')}/seed{seed}"

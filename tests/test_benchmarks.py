@@ -20,14 +20,25 @@ def benchmark(*words):
     return done.stdout
 
 
-def test_the_list_and_a_wrong_word():
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sampling", "case=tsp20"], "there is no case; sampling has cases"),
+        (["sampling", "cases=tsp"], "a case is called like tsp100, cvrp50 or jssp10x10, not 'tsp'"),
+        (["sampling", "rows=abc"], "rows must be an integer, got 'abc'"),
+        (["sampling", "rows"], "rows: values are given as key=value"),
+        (["quality", "problem=vrp"], "problem must be one of tsp, cvrp, jssp, got 'vrp'"),
+    ],
+)
+def test_wrong_words_end_in_one_line(words, message):
+    wrong = subprocess.run([sys.executable, "-m", "benchmarks", *words], cwd=ROOT, capture_output=True, text=True)
+    assert wrong.returncode == 1 and wrong.stderr.startswith(f"error: {message}") and wrong.stderr.count("\n") == 1
+
+
+def test_the_list():
     listed = benchmark()
     for path in (ROOT / "benchmarks").glob("[!_]*.py"):
         assert f"python -m benchmarks {path.stem}" in listed
-    wrong = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "sampling", "case=tsp20"], cwd=ROOT, capture_output=True
-    )
-    assert wrong.returncode == 1 and b"there is no case; sampling has cases" in wrong.stderr
 
 
 def test_sampling(tmp_path):
