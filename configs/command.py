@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -19,7 +20,7 @@ import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException
-from hydra.utils import get_class, instantiate
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -50,15 +51,15 @@ SAMPLING = (
 
 def run(task: Callable[[DictConfig], Any], config_name: str) -> None:
     """Run `task` on the configuration of the command line; a mistake of the user ends in one line and status 2."""
+    typed = get_args_parser().parse_args()
     try:
-        typed = get_args_parser().parse_args()
         check_overrides(typed.overrides, config_name, typed.config_dir)
         if typed.multirun:
             check_sweep(typed.overrides)
         command = hydra.main(version_base="1.3", config_path=str(FOLDER), config_name=config_name)(_user_errors(task))
         _print_help(command) if typed.help else command()
     except (ValueError, HydraException, OmegaConfBaseException) as error:
-        _fail(error)
+        _fail(error, typed.config_dir)
 
 
 def _user_errors(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], Any]:
@@ -84,13 +85,14 @@ def _print_help(command: Callable[[], None]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is written there at the exit
 
 
-def _fail(error: Exception) -> None:
+def _fail(error: Exception, own_configs: str | None = None) -> None:
     if os.environ.get("HYDRA_FULL_ERROR") == "1":
         raise error
     if isinstance(error, MissingConfigException):  # an OSError of several lines
         group, _, option = str(error.missing_cfg_file).partition("/")
-        known = sorted(path.stem for path in (FOLDER / group).glob("*.yaml"))
-        message = f"{group}={option}: there is no such option; ours are {', '.join(known)}"
+        folders = [FOLDER, *filter(None, [own_configs])]
+        known = sorted({path.stem for folder in folders for path in Path(folder, group).glob("*.yaml")})
+        message = f"{group}={option}: there is no such option; there are {', '.join(known)}"
     elif isinstance(error, (ValueError, WorkerError, OSError)):
         message = str(error)
     else:
@@ -177,9 +179,12 @@ def build(node: DictConfig | dict, key: str, *required: str) -> Any:
     values = dict(OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node)
     target = values.pop("_target_", None)
     try:
-        cls = get_class(str(target))
-    except Exception as error:
-        raise ValueError(f"{key}._target_={target} is not a class that can be imported: {error}") from None
+        cls = resolve_name(str(target))
+    except Exception as error:  # of whatever is imported
+        where = "; is its folder in PYTHONPATH?" if isinstance(error, ModuleNotFoundError) else ""
+        raise ValueError(f"{key}._target_={target} is not a class that can be imported: {error}{where}") from None
+    if not isinstance(cls, type):
+        raise ValueError(f"{key}._target_={target} is not a class")
     missing = [name for name in required if not hasattr(cls, name)]
     if missing:
         raise ValueError(f"{key}._target_={target} lacks {', '.join(missing)}")

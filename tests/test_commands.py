@@ -303,7 +303,7 @@ def typed(program, *words, cwd):
         (train, ["search.min_max=no"], "min_max must be true or false, got 'no'"),
         (train, ["search.sampled_root=off"], "sampled_root must be true or false, got 'off'"),
         (train, ["resume=nowhere"], "resume=nowhere: there is no"),
-        (train, ["problem=chess"], "problem=chess: there is no such option; ours are cvrp, jssp, tsp"),
+        (train, ["problem=chess"], "problem=chess: there is no such option; there are cvrp, jssp, tsp"),
         (train, ["train=supervised"], "Missing mandatory value: train.experts"),
         *(
             (train, ["train=supervised", "train.experts=x.npz", f"train.{key}=3"], f"train.{key} has no effect")

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 import torch
 
+import train
 from configs import command, reference
 from docs.figures import trie
+from tests.test_commands import typed
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -117,6 +119,12 @@ def test_configs_outside_the_repository_are_checked_too(tmp_path):
         command.check_overrides(["problem=flowshop", "problem.num_job=3"], "train", str(tmp_path))
     with pytest.raises(ValueError, match="--config-dir: there is no folder nowhere"):
         command.check_overrides(["problem=flowshop"], "train", "nowhere")
+    for problem, message in (
+        ("flowshp", "problem=flowshp: there is no such option; there are cvrp, flowshop, jssp, tsp"),
+        ("flowshop", "No module named 'flowshop'; is its folder in PYTHONPATH?"),
+    ):
+        refused = typed(train, "--config-dir", str(tmp_path), f"problem={problem}", cwd=tmp_path)
+        assert refused.returncode == 2 and message in refused.stderr and refused.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
