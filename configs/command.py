@@ -139,11 +139,11 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
 def check_sweep(words: list[str]) -> None:
     """Raises ValueError if several runs would write to one folder: the second would be refused after the first."""
     overrides = OverridesParser.create().parse_overrides(words)
-    if any(override.is_sweep_override() for override in overrides):
-        for override in overrides:
-            if override.key_or_group == "run_dir" and "$" not in override.input_line:
-                if not override.is_sweep_override():
-                    raise ValueError(f"{override.input_line} is that of every run; try 'run_dir=runs/seed${{seed}}'")
+    swept = [override for override in overrides if override.is_sweep_override()]
+    for override in overrides:
+        alike = override not in swept and "$" not in override.input_line
+        if swept and alike and override.key_or_group == "run_dir":
+            raise ValueError(f"{override.input_line} is that of every run; try 'run_dir=runs/seed${{seed}}'")
 
 
 def _exists(cfg: DictConfig, key: str) -> bool:

@@ -38,6 +38,11 @@ def without_replacement(trie: Trie, leaves: Leaves, objective: Tensor, round_: i
         trie.log_mass[depth].scatter_(1, node, mass)
 
 
+def _check_step_size(step_size: float) -> None:
+    if not (is_number(step_size) and step_size >= 0):
+        raise ValueError(f"step_size must be finite and at least 0, got {step_size!r}")
+
+
 @dataclass(frozen=True)
 class Gumbeldore:
     """Sampling without replacement that shifts the policy toward better leaves [GD, eq. 6, algorithm 2].
@@ -60,8 +65,7 @@ class Gumbeldore:
     skip_first: bool = False
 
     def __post_init__(self) -> None:
-        if not (is_number(self.step_size) and self.step_size >= 0):
-            raise ValueError(f"step_size must be finite and at least 0, got {self.step_size!r}")
+        _check_step_size(self.step_size)
         if self.baseline not in BASELINES:
             raise ValueError(f"baseline must be one of {sorted(BASELINES)}, got {self.baseline!r}")
         check_switches(self, "min_max", "divide_by_visits", "skip_first")
@@ -98,8 +102,7 @@ class Theory:
     step_size: float
 
     def __post_init__(self) -> None:
-        if not (is_number(self.step_size) and self.step_size >= 0):
-            raise ValueError(f"step_size must be finite and at least 0, got {self.step_size!r}")
+        _check_step_size(self.step_size)
 
     def __call__(self, trie: Trie, leaves: Leaves, objective: Tensor, round_: int) -> None:
         without_replacement(trie, leaves, objective, round_)
