@@ -42,7 +42,8 @@ def _by_torch(points: Tensor, load: Tensor, capacity: Tensor) -> Plan:
     home = distance[:, -1, :-1]
     saving = (home[:, :, None] + home[:, None] - distance[:, :-1, :-1]).clamp(min=0)
     token = torch.arange(size, device=load.device).expand(rows, -1)
-    pair = torch.minimum(token[0, :, None], token[0]) * size + torch.maximum(token[0, :, None], token[0])  # [n+1, n+1]
+    number = torch.arange(size, dtype=torch.int32, device=load.device)
+    pair = torch.minimum(number[:, None], number) * size + torch.maximum(number[:, None], number)  # [n+1, n+1]
     none = size * size
     route = token
     links = torch.full((rows, size + 1, 2), size, device=load.device)
