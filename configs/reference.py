@@ -62,16 +62,28 @@ def page() -> str:
     """The whole page."""
     parts = [INTRODUCTION]
     for name, usage in COMMANDS.items():
-        parts.append(
-            section(usage, f"[{name}.yaml](../configs/{name}.yaml)", {"default": read(FOLDER / f"{name}.yaml")})
-        )
+        path = FOLDER / f"{name}.yaml"
+        parts.append(section(usage, f"[{path.name}](../configs/{path.name})", {"default": choices(path) + read(path)}))
     for group, (heading, prefix, about) in GROUPS.items():
-        parts.append(section(heading, about, {path.stem: read(path, prefix) for path in options(group)}))
+        columns = {path.stem: choices(path) + read(path, prefix) for path in options(group)}
+        parts.append(section(heading, about, columns))
     return "\n".join([*parts, methods()])
 
 
 def options(group: str) -> list[Path]:
     return sorted((FOLDER / group).glob("*.yaml"))
+
+
+def choices(path: Path) -> list[Key]:
+    """The options that a file takes of other groups."""
+    found = []
+    for entry in yaml.safe_load(path.read_text()).get("defaults", []):
+        for group, option in entry.items() if isinstance(entry, dict) else ():
+            *override, name = group.replace("/", "").split()
+            if (name in GROUPS or name == "search") and not (override and option is None):
+                names = ", ".join(each.stem for each in options(name))
+                found.append(Key(name, str(option).replace("'", "").replace("None", "null"), f"of {names}"))
+    return found
 
 
 def section(heading: str, about: str, columns: dict[str, list[Key]]) -> str:
@@ -92,7 +104,7 @@ def methods() -> str:
     names = [key.name for key in read(FOLDER / "decoding" / "training.yaml", "search.")]
     names += [f"solver.{name}" for name in ("time_limit", "workers")]
     rows = [[f"`{name}`", *("x" if name in read else "" for read in reads.values())] for name in names]
-    about = "`search=...`: one in training, one or a list in evaluation. What each of them reads:"
+    about = "`search=...`: one in training (neither rules nor solver), a list in evaluation. What each reads:"
     return "\n".join(["## Search methods", "", about, "", *table(["key", *reads], rows)])
 
 
