@@ -87,7 +87,7 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
     """Train in a directory that no other run has."""
     run, problem, validation = setup.run, setup.problem, setup.validation
     stopper = Stopper(run.time_limit)
-    learner = start(setup, directory)
+    learner, first = start(setup, directory)
 
     def save(path: Path, **more) -> None:
         content = {"config": OmegaConf.to_container(cfg, resolve=True), "problem": problem.name, "epoch": learner.epoch}
@@ -137,7 +137,7 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
             dashboard.epoch(report.epoch, metrics)
             terminal.epoch(report, setup.settings.epochs)
             if report.epoch % run.images_every == 0 or report.epoch == setup.settings.epochs:
-                policies = {"first policy": learner.first[0], "best policy": learner.best.state_dict()}
+                policies = {"first policy": first, "best policy": learner.best.state_dict()}
                 figure = pictures.solutions_of(problem, pool, validation, policies, setup.search, run.seed)
                 dashboard.figure("validation/solutions", figure, report.epoch)
         dashboard.hparams(command.flat(cfg), learner.outcome())
@@ -231,8 +231,8 @@ def open_directory(run: RunSettings, problem: str, config: str) -> RunDirectory:
     return RunDirectory.create(Path(run.run_dir or named_by_time), unique=run.run_dir is None, config=config)
 
 
-def start(setup: Setup, directory: RunDirectory) -> Learner:
-    """The learner, new or as the last checkpoint left it."""
+def start(setup: Setup, directory: RunDirectory) -> tuple[Learner, dict[str, torch.Tensor]]:
+    """The learner, new or as the last checkpoint left it, and the weights training began with."""
     keep_freed_memory()
     learner = Learner(
         policy=setup.policy,
@@ -241,6 +241,7 @@ def start(setup: Setup, directory: RunDirectory) -> Learner:
         optimizer=setup.optimizer,
         dataset=PseudoExperts(directory.dataset),
     )
+    first = copy.deepcopy(setup.policy.state_dict())
     for shard in setup.experts:  # kept in the run directory: a continued run does not need the file again
         learner.dataset.add(*shard)
     if setup.run.resume:
@@ -248,7 +249,7 @@ def start(setup: Setup, directory: RunDirectory) -> Learner:
         with checkpoint.blamed(directory.last):
             learner.load_state_dict(saved["learner"], saved["weights"], type(setup.validation.instances))
         directory.forget_metrics_after(learner.epoch)
-    return learner
+    return learner, first
 
 
 def start_trainers(setup: Setup, directory: RunDirectory) -> Alone | Trainers:

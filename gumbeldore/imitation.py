@@ -44,7 +44,7 @@ def fit(
     """
     reorder = not settings.samples or learner.epoch < settings.reorder_until * settings.epochs
     drawn = reorder, settings.early_steps, 1.0 if reorder else settings.importance
-    rate, before = learning_rate(settings, learner.epoch), learner.epoch - settings.stage(learner.epoch).start
+    rate = learning_rate(settings, learner.epoch)
     scale_rates(learner.optimizer, rate / settings.learning_rate)
     learner.policy.train()
     network = trainers.replicate(Imitation(problem, learner.policy, precision))
@@ -69,7 +69,7 @@ def fit(
             skipped += 1
             continue
         learner.optimizer.step()
-        learner.average(settings.averaging, before * settings.batches_per_epoch + index)
+        learner.average(settings.averaging, learner.epoch * settings.batches_per_epoch + index)
         norms.append(norm)
         losses.append(loss.detach())
         hits.append((weight * (logits.argmax(dim=1) == target)).mean())
@@ -134,7 +134,6 @@ def imitate(
 
 
 def learning_rate(settings: TrainSettings, epoch: int) -> float:
-    """Linear from learning_rate in a network's first epoch to final_learning_rate in its last."""
-    stage = settings.stage(epoch)
-    share = (epoch - stage.start) / max(1, len(stage) - 1)
+    """Linear from learning_rate in the first epoch to final_learning_rate in the last."""
+    share = epoch / max(1, settings.epochs - 1)
     return settings.learning_rate + share * (settings.final_learning_rate - settings.learning_rate)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,25 +28,14 @@ class Learner:
     best_gap: float = math.nan  # its mean gap, NaN without references
     totals: dict[str, float] = field(default_factory=lambda: {"seconds": 0.0, "batches": 0, "solutions": 0})
 
-    def __post_init__(self) -> None:
-        self.first = copy.deepcopy((self.policy.state_dict(), self.optimizer.state_dict()))
-
     @property
     def candidate(self) -> nn.Module:
         """What is validated, and sampled with if it is the best so far."""
         return self.policy if self.averaged is None else self.averaged
 
-    def restart(self) -> None:
-        """Learn with a new network; the best policy, by which experts are sampled, is still the one before."""
-        weights, optimizer = copy.deepcopy(self.first)
-        self.policy.load_state_dict(weights)
-        if self.averaged is not None:
-            self.averaged.load_state_dict(weights)
-        self.optimizer.load_state_dict(optimizer)
-
     @torch.no_grad()
     def average(self, keep: float, step: int) -> None:
-        """Move the running average towards the policy, after its update `step` = 0, 1, ... since it was new.
+        """Move the running average towards the policy, after its update `step` = 0, 1, ... of the whole training.
 
         Arguments:
             keep: share of the old average; less in the first steps, when it is still far off

@@ -82,10 +82,7 @@ def self_improvement(
         with Ahead(functools.partial(sample, epoch + 1) if going_on else None, pool.elsewhere, progress, stop) as ahead:
             draws = generator(seed, "batches", epoch)
             size = len(learner.dataset)
-            restarts = 0 < epoch == settings.stage(epoch).start
-            if restarts:
-                learner.restart()
-            trainers.begin(learner, anew=restarts)
+            trainers.begin(learner)
             fitted = fit(problem, learner, settings, draws, device, precision, progress, stop, trainers)
             clock.lap("training")
             complete, following = fitted.complete, None

@@ -109,7 +109,7 @@ class TrainSettings(Checked):
     batches_per_epoch: int = at_least(1)
     batch_size: int = at_least(1)
     learning_rate: float = positive()
-    final_learning_rate: float = positive()  # reached linearly in a network's last epoch
+    final_learning_rate: float = positive()  # reached linearly in the last epoch
     matrix_learning_rate: float | None = positive(optional=True)  # Muon's, which falls alike; null: Adam for all
     matrix_weight_decay: float = at_least(0)  # Muon's: share of the weights, times the learning rate, lost at a step
     gradient_clip: float = positive()  # largest norm of the gradient
@@ -118,7 +118,6 @@ class TrainSettings(Checked):
     importance: float = positive()  # 1 - (1 - importance) * p is how often a decision of probability p is drawn
     late: Late | None  # what is sampled late in the training; None: the same as before
     sample_ahead: bool  # an epoch's experts while the epoch before is learnt from; False: before it [GD, algorithm 1]
-    restart_after: float | None = positive(optional=True)  # share of the epochs, then a new network learns; null: none
     reorder_until: float = at_least(0)  # share of the epochs in which decisions to be imitated are put in another order
     nucleus_after: int = at_least(0)  # epochs before the search's nucleus is used; until then it is 1
     greedy_too: bool  # the best policy's greedy solution can be an expert; False: sampled ones alone [GD, algorithm 1]
@@ -132,8 +131,6 @@ class TrainSettings(Checked):
         check_switches(self, "sample_ahead", "forget", "greedy_too", "skip_bad_steps", prefix=self.prefix)
         if self.reorder_until > 1:
             raise ValueError(f"train.reorder_until must be at most 1, got {self.reorder_until}")
-        if self.restart_after is not None and self.restart_after >= 1:
-            raise ValueError(f"train.restart_after must be below 1 or null, got {self.restart_after}")
         if self.importance > 1:
             raise ValueError(f"train.importance must be at most 1, got {self.importance}")
         if self.importance < 1 and self.reorder_until == 1:
@@ -156,11 +153,6 @@ class TrainSettings(Checked):
     def samples_ahead(self) -> bool:
         """Whether sampling and training go on at the same time."""
         return self.samples and self.sample_ahead
-
-    def stage(self, epoch: int) -> range:
-        """The epochs in which the network learns that does in this one."""
-        restart = self.epochs if self.restart_after is None else math.ceil(self.restart_after * self.epochs)
-        return range(restart) if epoch < restart else range(restart, self.epochs)
 
     def late_in(self, epoch: int) -> Late | None:
         """What is different in this epoch, if it is a late one."""

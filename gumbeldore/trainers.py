@@ -42,7 +42,7 @@ class Alone:
 
     rank = 0
 
-    def begin(self, learner: Learner, anew: bool = False) -> None:
+    def begin(self, learner: Learner) -> None:
         pass
 
     def share(self, batch_size: int) -> slice:
@@ -158,10 +158,10 @@ class Trainers(Member):
             raise WorkerError(f"the {size} trainers did not start: {error}") from error
         self.told = False
 
-    def begin(self, learner: Learner, anew: bool = False) -> None:
-        """Let the others train the learner's next epoch, too; where it stands they learn once, and if it is new."""
+    def begin(self, learner: Learner) -> None:
+        """Let the others train the learner's next epoch, too; the first time they learn where it stands."""
         message = {"epoch": learner.epoch, "dataset": [shard.name for shard in learner.dataset.shards]}
-        if anew or not self.told:
+        if not self.told:
             message |= {"policy": learner.policy.state_dict(), "optimizer": learner.optimizer.state_dict()}
             self.told = True
         self.tell(message)

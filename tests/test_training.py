@@ -50,7 +50,6 @@ SIZES = {
     "gradient_clip": 1.0,
     "nucleus_after": 0,
     "sample_ahead": False,
-    "restart_after": None,
     "reorder_until": 1,
     "greedy_too": False,
     "forget": True,
@@ -241,6 +240,23 @@ def test_every_setting_of_the_training_matters(changes):
     assert not same_weights(weights(), weights(**changes))
 
 
+def test_the_learning_rate_falls_from_the_first_epoch_to_the_last():
+    _, reports = trained(epochs=3, learning_rate=0.09, final_learning_rate=0.01)
+    assert [round(report.metrics["training/learning_rate"], 6) for report in reports] == [0.09, 0.05, 0.01]
+
+
+def test_the_average_counts_the_steps_of_the_whole_training(monkeypatch):
+    steps, average = [], Learner.average
+
+    def watched(self, keep, step):
+        steps.append(step)
+        average(self, keep, step)
+
+    monkeypatch.setattr(Learner, "average", watched)
+    trained(epochs=2, batches_per_epoch=3, averaging=0.9)
+    assert steps == [*range(6)]
+
+
 def test_the_running_average_is_validated_and_samples():
     """Against an average computed beside it: after update t, share 1 - min(keep, (t + 1) / (t + 10)) is new."""
     keep, learner = 0.6, new_learner()
@@ -419,7 +435,7 @@ CVRP7 = ["problem=cvrp", "problem.num_customers=7", "problem.capacity=[15,20]", 
     ("words", "share"),
     [
         ([*CVRP7, "model.savings=false"], 0.9),
-        ([*CVRP7, "train.restart_after=0.5"], 0.97),  # who sees a heuristic's routes begins well
+        (CVRP7, 0.97),  # who sees a heuristic's routes begins well
         (["problem=jssp", "problem.sizes=[[4,3],[3,4]]", "problem.validation_size=[4,3]", "model.blocks=1"], 0.9),
     ],
     ids=["cvrp", "cvrp_savings", "jssp"],
