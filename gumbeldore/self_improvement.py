@@ -93,8 +93,10 @@ def self_improvement(
                     complete = False
             clock.lap("sampling")
 
-        pool.load(learner.candidate.state_dict())
-        cost, gap = validate(pool, validation, progress)
+        cost = gap = math.nan
+        if settings.validates(epoch) or not complete or learner.best_cost == math.inf:
+            pool.load(learner.candidate.state_dict())
+            cost, gap = validate(pool, validation, progress)
         clock.lap("validation")
         improved = accept(learner, cost, gap)
         if improved and settings.samples and settings.forget:
@@ -155,7 +157,7 @@ def add_experts(learner: Learner, settings: TrainSettings, shard: Shard, metrics
 
 
 def accept(learner: Learner, cost: float, gap: float) -> bool:
-    """Whether the candidate, of this greedy cost and gap, is better than the best policy, which it then becomes."""
+    """Whether the candidate, of this greedy cost (NaN: not known) and gap, is the best policy from now on."""
     improved = cost < learner.best_cost
     if improved:
         learner.best.load_state_dict(learner.candidate.state_dict())
@@ -164,7 +166,7 @@ def accept(learner: Learner, cost: float, gap: float) -> bool:
 
 
 def quality(cost: float, gap: float, learner: Learner) -> dict[str, float]:
-    """Greedy cost and gap of the trained policy and of the best one; no gap where it is NaN."""
+    """Greedy cost and gap of the trained policy and of the best one; those that are known."""
     metrics = {"greedy_cost": cost, "best_greedy_cost": learner.best_cost}
     metrics |= {"greedy_gap": gap, "best_greedy_gap": learner.best_gap}
     return {f"quality/{name}": value for name, value in metrics.items() if not math.isnan(value)}

@@ -71,9 +71,10 @@ def times(number: int, factor: float) -> int:
 
 @dataclass(frozen=True)
 class Late(Checked):
-    """What is sampled late in a training, in multiples of what was before.
+    """What is different late in a training; but for `after` and `validate_every` in multiples of what was before.
 
-    A good policy finds good solutions in a few samples; what it can still learn from is more instances (docs/log.md).
+    A good policy finds good solutions in a few samples; what it can still learn from is more instances. And policies of
+    late epochs differ by so little that it takes many instances to tell which is better, but not soon (docs/log.md).
     """
 
     prefix = "train.late."
@@ -82,6 +83,7 @@ class Late(Checked):
     instances: float = positive()  # of an epoch
     beam_width: float = positive()
     capacity: float = positive()  # of the dataset
+    validate_every: int = at_least(1)  # epochs; and after the last
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Late:
@@ -116,7 +118,7 @@ class TrainSettings(Checked):
     averaging: float = at_least(0)  # share of the old in the running average of the weights; 0: no average
     early_steps: float = at_least(1)  # decision u^early_steps * T is imitated, u uniform; 1: all alike
     importance: float = positive()  # 1 - (1 - importance) * p is how often a decision of probability p is drawn
-    late: Late | None  # what is sampled late in the training; None: the same as before
+    late: Late | None  # what is different late in the training; None: nothing
     sample_ahead: bool  # an epoch's experts while the epoch before is learnt from; False: before it [GD, algorithm 1]
     reorder_until: float = at_least(0)  # share of the epochs in which decisions to be imitated are put in another order
     nucleus_after: int = at_least(0)  # epochs before the search's nucleus is used; until then it is 1
@@ -162,6 +164,11 @@ class TrainSettings(Checked):
         """Of the dataset once the experts of this epoch are in it."""
         late = self.late_in(epoch)
         return times(self.dataset_capacity, late.capacity) if late and self.dataset_capacity else self.dataset_capacity
+
+    def validates(self, epoch: int) -> bool:
+        """Whether the policy of this epoch is compared with the best one."""
+        late = self.late_in(epoch)
+        return late is None or (self.epochs - 1 - epoch) % late.validate_every == 0
 
 
 @dataclass(frozen=True)

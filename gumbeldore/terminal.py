@@ -65,13 +65,14 @@ class Terminal:
         best = [f"best greedy {m['quality/best_greedy_cost']:.4f}"]
         best += [f"gap {m['quality/best_greedy_gap']:.2%}"] if "quality/best_greedy_gap" in m else []
         self.bars.update(self.task, best=" ".join(best))
-        gap = f" gap {m['quality/greedy_gap']:7.2%}" if "quality/greedy_gap" in m else ""
+        greedy = f"greedy {m['quality/greedy_cost']:.4f}" if "quality/greedy_cost" in m else "not validated"
+        greedy += f" gap {m['quality/greedy_gap']:7.2%}" if "quality/greedy_gap" in m else ""
         sampling = ""
         if "sampling/solutions" in m:
             sampling = f"  best sampled {-m['sampling/improvement_over_greedy']:+.1%} against greedy"
             sampling += f"  {m['sampling/solutions_per_second']:,.0f} solutions/s"
         self.say(
-            f"epoch {report.epoch:>{len(str(epochs))}}/{epochs}  greedy {m['quality/greedy_cost']:.4f}{gap}"
+            f"epoch {report.epoch:>{len(str(epochs))}}/{epochs}  {greedy}"
             f"{' *' if report.improved else '  '} loss {m['training/loss']:.4f}{sampling}"
             f"  {m['totals/seconds']:,.0f} s"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from models.blocks import ReZeroLayers, check_sizes
 from models.frame import in_own_frame
 from models.policy import TokenPolicy
-from models.savings import savings_plan
+from models.savings import checked_shapes, savings_plan
 from problems.cvrp import State
 from problems.cvrp_types import Instance, decode
 
@@ -28,12 +29,13 @@ class BQ(TokenPolicy):
             vehicle has left is demanded and what of it the last vehicle will have to spare. The policy does not change
             when the instance is moved, rotated, mirrored or scaled (at the first decision, in the depot: moved or
             scaled). Not in the paper; it learns from fewer samples (docs/log.md).
-        neighbour_loss: weight of a further training loss: every node also points at its two neighbours on its route
-            of the expert's solution, which teaches far more decisions per example than one. 0 leaves it out, as the
-            paper does.
+        route_loss: weight of a further training loss: in the expert's solution, every node also points at its two
+            neighbours and at all nodes of its route, which teaches far more decisions per example than one. 0 leaves it
+            out, as the paper does.
         savings: tell each node its neighbours in the routes that the savings heuristic would make of the rest, how
-            often they lead it to the depot, and whether the vehicle would serve it, and serve it next. Not in the
-            paper; a network takes long to learn to plan that far (docs/log.md).
+            often they lead it to the depot, and whether the vehicle would serve it, and serve it next. Of the plans of
+            several route shapes (see `savings_plan`) the shortest is told; without any shape, none. Not in the paper; a
+            network takes long to learn to plan that far (docs/log.md).
     """
 
     problem = "cvrp"
@@ -45,20 +47,21 @@ class BQ(TokenPolicy):
         heads: int,
         feedforward: int,
         own_frame: bool,
-        neighbour_loss: float,
-        savings: bool = False,
+        route_loss: float,
+        savings: Sequence[float] = (),
     ):
         check_sizes(width=width, layers=layers, feedforward=feedforward)
-        super().__init__(neighbour_loss=neighbour_loss)
-        self.own_frame, self.savings = own_frame, savings
+        super().__init__(route_loss=route_loss)
+        self.own_frame = own_frame
+        self.register_buffer("shapes", checked_shapes(savings), persistent=False)
         features = 15 if own_frame else 4
-        self.embed = nn.Linear(2 * features + 3 if savings else features, width)
+        self.embed = nn.Linear(2 * features + 3 if len(self.shapes) else features, width)
         self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
         self.depot = nn.Parameter(torch.randn(width) * width**-0.5)
         self.layers = ReZeroLayers(layers, width, heads, feedforward)
         self.head = nn.Linear(width, 2)
-        if neighbour_loss:
-            self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
+        if route_loss:
+            self.neighbours, self.route = Pointers(width), Pointers(width)
 
     def row_size(self, context: Instance, state: State) -> tuple[int, int]:
         tokens = state.near.shape[1] + 2
@@ -78,7 +81,7 @@ class BQ(TokenPolicy):
             features = [*in_both_frames(points), demand, left, spare]
         features = torch.cat(features, dim=2)
         with torch.autocast(points.device.type, enabled=False):  # float32: bf16 would blur neighbours
-            if self.savings:
+            if len(self.shapes):
                 features = torch.cat([features, *self._planned(context, state, points, features)], dim=2)
             x = self.embed(features)
         x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.depot], dim=1)
@@ -89,7 +92,7 @@ class BQ(TokenPolicy):
         nowhere = context.capacity + 1  # from the depot
         load = torch.where(state.origin > 0, context.capacity - state.left, nowhere)
         load = torch.cat([load[:, None], context.demands.gather(1, state.near)], dim=1)
-        plan = savings_plan(points, load, context.capacity)
+        plan = savings_plan(points, load, context.capacity, self.shapes)
         rows, tokens, _ = points.shape
         first = tokens * torch.arange(rows, device=points.device)[:, None]  # of each row
         before, after = ((first + link).flatten() for link in plan.links.unbind(dim=2))
@@ -107,7 +110,8 @@ class BQ(TokenPolicy):
         return everywhere.scatter(2, (state.near - 1)[:, None].expand_as(logits), logits).flatten(1)
 
     def further_loss(self, context: Instance, state: State, x: Tensor, rest: Tensor) -> Tensor:
-        """Cross-entropy of each customer's two neighbours, and of the origin's successor, half a point each."""
+        """Cross-entropies of each customer's two neighbours and of the origin's successor, half a point each; and of
+        the others on each one's route, all alike, or the depot where there are none."""
         customers, via_depot = decode(rest, context.coords.shape[1] - 1)
         rows, n = customers.shape
         # Tokens 0..n are the origin and the customers, the depot is token n + 1; targets are tokens 1..n+1.
@@ -116,12 +120,28 @@ class BQ(TokenPolicy):
         before = torch.where(via_depot, n + 1, torch.cat([torch.zeros_like(depot), place[:, :-1]], dim=1))
         after = torch.cat([torch.where(via_depot, n + 1, place), depot], dim=1)  # [R, n+1] of the origin, then of all
         tokens = torch.cat([torch.zeros_like(depot), place], dim=1)  # [R, n+1] in the expert's order
-        scores = (self.query(x) @ self.key(x).mT).float() * x.shape[-1] ** -0.5  # [R, n+2, n+2]
-        itself = torch.eye(n + 2, dtype=torch.bool, device=x.device)
-        logs = scores.masked_fill(itself, -math.inf).log_softmax(dim=2)
+        logs = self.neighbours(x)
         backwards = logs.gather(1, place[..., None].expand(-1, -1, n + 2)).gather(2, before[..., None])
         forwards = logs.gather(1, tokens[..., None].expand(-1, -1, n + 2)).gather(2, after[..., None])
-        return -(backwards.mean() + forwards.mean()) / 2
+
+        route = torch.zeros_like(tokens).scatter_(1, place, via_depot.long().cumsum(dim=1))  # [R, n+1] of tokens 0..n
+        others = (route[:, :, None] == route[:, None]) & ~torch.eye(n + 1, dtype=torch.bool, device=x.device)
+        others = torch.cat([others, ~others.any(dim=2, keepdim=True)], dim=2)  # [R, n+1, n+2]
+        together = self.route(x)[:, :-1].where(others, 0.0).sum(dim=2) / others.sum(dim=2)
+        return -(backwards.mean() + forwards.mean()) / 2 - together.mean()
+
+
+class Pointers(nn.Module):
+    """Log-probabilities [R, n, n] with which each of the tokens [R, n, width] points at every other."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = (self.query(x) @ self.key(x).mT).float() * x.shape[-1] ** -0.5
+        itself = torch.eye(x.shape[1], dtype=torch.bool, device=x.device)
+        return scores.masked_fill(itself, -math.inf).log_softmax(dim=2)
 
 
 def in_both_frames(points: Tensor) -> list[Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -22,7 +23,7 @@ PROBLEM = CVRP(10, [15, 30])
 def bq(seed=0, **options):
     """A small network whose layers matter (ReZero starts them at 0)."""
     torch.manual_seed(seed)
-    plain = {"width": 16, "layers": 2, "heads": 2, "feedforward": 32, "own_frame": False, "neighbour_loss": 0.0}
+    plain = {"width": 16, "layers": 2, "heads": 2, "feedforward": 32, "own_frame": False, "route_loss": 0.0}
     policy = BQ(**{**plain, **options})
     for layer in policy.layers:
         layer.scale.data.fill_(0.7)
@@ -39,9 +40,10 @@ def same(a, b, tolerance=1e-5):
     return torch.allclose(a, b, atol=tolerance)
 
 
-OPTIONS = [{}, {"own_frame": True}, {"neighbour_loss": 0.5}, {"own_frame": True, "neighbour_loss": 2.0}]
-OPTIONS += [{"savings": True}, {"own_frame": True, "savings": True}]
-SEEN = [{}, {"own_frame": True}, {"savings": True}, {"own_frame": True, "savings": True}]
+OPTIONS = [{}, {"own_frame": True}, {"route_loss": 0.5}, {"own_frame": True, "route_loss": 2.0}]
+SHAPES = [1, 1.3, 0.8]
+OPTIONS += [{"savings": SHAPES}, {"own_frame": True, "savings": SHAPES}]
+SEEN = [{}, {"own_frame": True}, {"savings": [1]}, {"own_frame": True, "savings": SHAPES}]
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -73,7 +75,7 @@ def test_customers_may_be_numbered_otherwise(step, options):
     assert same(after[:, :, renamed], before) and not same(after, before)
 
 
-@pytest.mark.parametrize("savings", [False, True])
+@pytest.mark.parametrize("savings", [[], SHAPES], ids=str)
 def test_visited_customers_do_not_matter(savings):
     instance, actions = random_solutions(PROBLEM, 8)
     state = PROBLEM.replay(instance, actions[:, :5])
@@ -138,7 +140,7 @@ def moves():
     ]
 
 
-@pytest.mark.parametrize("savings", [False, True])
+@pytest.mark.parametrize("savings", [[], SHAPES], ids=str)
 @pytest.mark.parametrize("move", range(5))
 def test_own_frame_makes_moved_instances_the_same(move, savings):
     """On the way, however they are moved; in the depot if they are not turned. Without the option they differ."""
@@ -152,7 +154,7 @@ def test_own_frame_makes_moved_instances_the_same(move, savings):
         assert not same(*(legal_logits(without, view, state) for view in (instance, other)), tolerance=1e-2)
 
 
-@pytest.mark.parametrize("savings", [False, True])
+@pytest.mark.parametrize("savings", [[], SHAPES], ids=str)
 def test_own_frame_of_nodes_in_one_place_is_finite(savings):
     policy = bq(own_frame=True, savings=savings)
     instance, actions = random_solutions(PROBLEM, 4)
@@ -196,10 +198,10 @@ def slow_tokens(policy, instance, state, row):
         else:
             numbers = [*points[place], *numbers]
         seen_of.append(numbers)
-    if policy.savings:
+    if len(policy.shapes):
         aboard = capacity - left if nodes[0] else None
         loads = [aboard, *(demands[node] for node in nodes[1:-1])]
-        neighbours, served = plain_savings(points, loads, capacity)
+        neighbours, served = plain_savings(points, loads, capacity, policy.shapes.tolist())
         depot = len(nodes) - 1
         planned = []
         for place, pair in enumerate(neighbours):
@@ -244,22 +246,25 @@ def test_forward_equals_plain_loops(step, nearest, options):
 
 
 @pytest.mark.parametrize("step", [0, 3, 9])
-def test_neighbour_loss_points_at_both_neighbours_on_the_route(step):
-    """Each customer at the node before and the one after it, the origin at the one after it; never at itself."""
-    policy = bq(neighbour_loss=0.25)
+def test_route_loss_points_at_neighbours_and_at_all_others_on_the_route(step):
+    """Each customer at the node before and the one after it, the origin at the one after it; never at itself.
+
+    And each of them at all others on its route alike, or at the depot if it is alone.
+    """
+    policy = bq(route_loss=0.25)
     instance, actions = random_solutions(PROBLEM, 6)
     state, rest = PROBLEM.replay(instance, actions[:, :step]), actions[:, step:]
     _, loss = policy.imitate(instance, state, rest)
-    before, after = [], []
+    before, after, together = [], [], []
     for row in range(6):
         tokens = slow_tokens(policy, instance, state, row)
         names = ["origin", *state.near[row].tolist(), "depot"]
 
-        def surprise(name, neighbour, tokens=tokens, names=names):
-            query = policy.query(tokens[names.index(name)])
-            others = [other for other in names if other != name]
-            scores = torch.stack([query @ policy.key(tokens[names.index(other)]) for other in others]) / 4.0
-            return -scores.log_softmax(0)[others.index(neighbour)]
+        def surprise(name, other, pointers=policy.neighbours, tokens=tokens, names=names):
+            query = pointers.query(tokens[names.index(name)])
+            others = [each for each in names if each != name]
+            scores = torch.stack([query @ pointers.key(tokens[names.index(each)]) for each in others]) / 4.0
+            return -scores.log_softmax(0)[others.index(other)]
 
         way = ["origin"]  # with the depot wherever the expert returns to it
         for action in rest[row].tolist():
@@ -270,20 +275,27 @@ def test_neighbour_loss_points_at_both_neighbours_on_the_route(step):
                 before.append(surprise(here, previous))
                 after.append(surprise(here, following))
         after.append(surprise("origin", way[1]))
-    mean = (torch.stack(before).mean() + torch.stack(after).mean()) / 2
+        for is_depot, route in itertools.groupby(way, lambda name: name == "depot"):
+            route = [] if is_depot else list(route)
+            for name in route:
+                others = [other for other in route if other != name] or ["depot"]
+                found = [surprise(name, other, policy.route) for other in others]
+                together.append(torch.stack(found).mean())
+    mean = (torch.stack(before).mean() + torch.stack(after).mean()) / 2 + torch.stack(together).mean()
     assert loss.item() == pytest.approx(0.25 * mean.item(), rel=1e-5)
     assert bq().imitate(instance, state, rest)[1] == 0
 
 
-def test_neighbour_loss_can_be_learnt():
+def test_route_loss_can_be_learnt():
     """A few steps on one batch, whose routes go round the depot by angle: a rule of the coordinates."""
     problem = CVRP(6, [60, 60])
     instance = problem.generate(200, torch.Generator().manual_seed(0))
     offsets = instance.coords[:, 1:] - instance.coords[:, :1]
     actions = torch.atan2(offsets[..., 1], offsets[..., 0]).argsort(dim=1)
     actions[:, 0] += 6  # via the depot, and the others directly: it is one route
-    policy = bq(neighbour_loss=1.0, own_frame=True).train()
+    policy = bq(route_loss=1.0, own_frame=True).train()
     optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
+    alike = math.log(5)  # is left over of the five others on the route
     losses = []
     for _ in range(60):
         _, loss = policy.imitate(instance, problem.replay(instance, actions[:, :1]), actions[:, 1:])
@@ -291,7 +303,8 @@ def test_neighbour_loss_can_be_learnt():
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    assert losses[-1] < 0.75 * losses[0]  # either neighbour is as good as the other: ln 2 is left over
+    # Either neighbour is as good as the other, which leaves ln 2 over.
+    assert losses[-1] - alike < 0.75 * (losses[0] - alike)
 
 
 # ---- options
@@ -318,7 +331,11 @@ def test_large_batches_in_parts_give_the_same_logits(way, budget, parts, monkeyp
     assert sum(calls) == 50 and len(calls) == parts
 
 
-IMPOSSIBLE = [({"width": 10, "heads": 4}, "width=10 and heads=4"), ({"neighbour_loss": -1.0}, "at least 0, got -1.0")]
+IMPOSSIBLE = [({"width": 10, "heads": 4}, "width=10 and heads=4"), ({"route_loss": -1.0}, "at least 0, got -1.0")]
+IMPOSSIBLE += [
+    ({"savings": wrong}, "savings must be a list of numbers above 0, got") for wrong in (True, 1, [0], [1, -1], ["1"])
+]
+IMPOSSIBLE += [({"savings": [1, math.inf]}, "above 0"), ({"savings": [True]}, "above 0")]
 
 
 @pytest.mark.parametrize(("wrong", "rule"), IMPOSSIBLE)

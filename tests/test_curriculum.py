@@ -152,7 +152,7 @@ def test_given_solutions_are_always_reordered(tmp_path, monkeypatch):
 
 # ---- which decisions, and how many instances
 
-LATE = {"after": 0.5, "instances": 1.5, "beam_width": 0.25, "capacity": 3}
+LATE = {"after": 0.5, "instances": 1.5, "beam_width": 0.25, "capacity": 3, "validate_every": 1}
 
 
 @pytest.mark.parametrize("early_steps", [1, 1.5, 3])
@@ -190,6 +190,32 @@ def test_nothing_is_late_before_its_time():
     assert plan(replace(always, late=None), SEARCH, 2) == (10, SEARCH)
 
 
+def test_late_epochs_are_validated_as_often_as_asked():
+    """Every third, and the last; the best policy is that of one of them, and samples until another one is better."""
+    every = {**LATE, "after": 0.25, "capacity": 1, "validate_every": 3}
+    learner, reports = trained(epochs=8, late=every)
+    known = [report.epoch for report in reports if "quality/greedy_cost" in report.metrics]
+    assert known == [1, 2, 5, 8]
+    assert not any(report.improved for report in reports if report.epoch not in known)
+    bests = [report.metrics["quality/best_greedy_cost"] for report in reports]
+    assert learner.best_cost == bests[-1] == min(r.metrics["quality/greedy_cost"] for r in reports if r.epoch in known)
+    assert bests[2] == bests[3] == bests[1] and bests[5] == bests[6] == bests[4]
+
+
+def test_there_is_a_best_policy_after_the_first_epoch():
+    _, reports = trained(epochs=4, late={**LATE, "after": 0, "capacity": 1, "validate_every": 3})
+    assert [report.epoch for report in reports if "quality/greedy_cost" in report.metrics] == [1, 4]
+    assert reports[0].improved
+
+
+def test_a_policy_of_an_epoch_cut_short_is_validated():
+    """Whenever it is: nothing comes after it."""
+    steps = iter(range(1000))
+    every = {**LATE, "after": 0, "capacity": 1, "validate_every": 100}
+    _, reports = trained(epochs=100, late=every, stop=lambda: next(steps) > 40)
+    assert [("quality/greedy_cost" in r.metrics, r.complete) for r in reports][-2:] == [(False, True), (True, False)]
+
+
 @pytest.mark.parametrize(
     ("words", "rule"),
     [
@@ -198,7 +224,8 @@ def test_nothing_is_late_before_its_time():
         (["problem=tsp", "train.late={after:0.5}"], "train.late must have after, instances, beam_width,"),
         (["train.late.after=1.5"], "train.late.after must be at most 1, got 1.5"),
         (["train.late.instances=0"], "train.late.instances must be a number above 0, got 0"),
-        (["train.late.steps=2"], "there is no key train.late.steps; train.late has after, beam_width, capacity"),
+        (["train.late.validate_every=0"], "train.late.validate_every must be an integer at least 1, got 0"),
+        (["train.late.steps=2"], "there is no key train.late.steps; train.late has after, beam_width, capacity,"),
         (["train.dataset_capacity=null"], "train.late.capacity must be 1 without train.dataset_capacity"),
         (["train=supervised", "train.experts=x.npz", "train.late.after=0"], "train.late.after has no effect"),
         (["train.reorder_until=1.5"], "train.reorder_until must be at most 1, got 1.5"),

@@ -28,15 +28,15 @@ from tests.test_optimizer import SETTINGS
 
 CASES = {
     "tsp": (TSP(7), lambda: BQ(16, 1, 2, 32, own_frame=True, successor_loss=1)),
-    "cvrp": (CVRP(6, [12, 14]), lambda: BQforCVRP(16, 1, 2, 32, own_frame=True, neighbour_loss=1)),
-    "cvrp, far first": (CVRP(6, [12, 14], far_first=True), lambda: BQforCVRP(16, 1, 2, 32, False, neighbour_loss=0)),
+    "cvrp": (CVRP(6, [12, 14]), lambda: BQforCVRP(16, 1, 2, 32, own_frame=True, route_loss=1)),
+    "cvrp, far first": (CVRP(6, [12, 14], far_first=True), lambda: BQforCVRP(16, 1, 2, 32, False, route_loss=0)),
     "jssp": (JSSP([[3, 4]], [3, 4]), lambda: JobShop(16, 1, 2, 32, lookahead=False, order_loss=0)),
     "jssp, all options": (
         JSSP([[3, 4]], [3, 4], chronological=True, reversal=True),
         lambda: JobShop(16, 1, 2, 32, lookahead=True, order_loss=3),
     ),
 }
-SAVINGS = CVRP(6, [12, 14]), lambda: BQforCVRP(16, 1, 2, 32, True, neighbour_loss=1, savings=True)
+SAVINGS = CVRP(6, [12, 14]), lambda: BQforCVRP(16, 1, 2, 32, True, route_loss=1, savings=[1, 1.3])
 META = torch.device("meta")
 
 

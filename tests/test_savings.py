@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -11,20 +12,28 @@ from models.savings import savings_plan
 from tests.networks import attend_by
 
 WAYS = ("fused", "grid")  # in C++ and by torch
+ONE, SHAPES = torch.tensor([1.0]), torch.tensor([1, 1.3, 0.8])
 
 
-def plain_savings(points, loads, capacity):
+def plain_savings(points, loads, capacity, shapes=(1,)):
     """The neighbours of each node, a list of two for each (the depot is the last), and the nodes the vehicle serves.
 
     Arguments:
         points: of the vehicle, the customers and the depot
         loads: of the vehicle, None if it is in the depot, and of the customers
+        shapes: of the shortest of whose plans
     """
+    plans = [plain_plan(points, loads, capacity, shape) for shape in shapes]
+    return min(plans, key=lambda plan: plan[0])[1:]
+
+
+def plain_plan(points, loads, capacity, shape):
+    """The length of the routes, neighbours and nodes as above."""
     depot = len(points) - 1
     routes = [([node], load) for node, load in enumerate(loads) if load is not None]
     pairs = [(i, j) for j in range(depot) for i in range(j) if loads[i] is not None]
     saved = {(i, j): math.dist(points[i], points[depot]) + math.dist(points[j], points[depot]) for i, j in pairs}
-    saved = {(i, j): value - math.dist(points[i], points[j]) for (i, j), value in saved.items()}
+    saved = {(i, j): value - shape * math.dist(points[i], points[j]) for (i, j), value in saved.items()}
     for i, j in sorted(pairs, key=saved.get, reverse=True):
         (a, load), (b, other) = (next(route for route in routes if node in route[0]) for node in (i, j))
         # Where a route may be joined: at its ends, but the vehicle only at the one that is not where it has come from.
@@ -35,12 +44,14 @@ def plain_savings(points, loads, capacity):
         a, b = (a if a[-1] == i else a[::-1]), (b if b[0] == j else b[::-1])
         way = [*a, *b]
         routes.append((way[::-1] if 0 in way and way[0] != 0 else way, load + other))
-    neighbours = [[depot, depot] for _ in points]
+    neighbours, length = [[depot, depot] for _ in points], 0.0
     for way, _ in routes:
+        ends = [depot, *way] if 0 not in way else way if way[0] == 0 else way[::-1]
+        length += sum(math.dist(points[i], points[j]) for i, j in pairwise([*ends, depot]))
         for before, here, after in zip([depot, *way[:-1]], way, [*way[1:], depot], strict=True):
             neighbours[here] = [before, after]
     served = next((way for way, _ in routes if 0 in way), [0])
-    return neighbours, set(served)
+    return length, neighbours, set(served)
 
 
 def states(rows, customers, capacity, seed):
@@ -56,15 +67,16 @@ def states(rows, customers, capacity, seed):
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("shapes", [[1.0], [0.6], SHAPES.tolist()], ids=str)
 @pytest.mark.parametrize(("customers", "capacity"), [(0, 9), (1, 9), (2, 30), (9, 9), (12, 30), (20, 30), (33, 500)])
-def test_it_joins_what_the_sorted_list_of_savings_does(customers, capacity, way, monkeypatch):
+def test_it_joins_what_the_sorted_list_of_savings_does(customers, capacity, shapes, way, monkeypatch):
     attend_by(way, monkeypatch)
     points, load, limit = states(60, customers, capacity, seed=customers)
-    plan = savings_plan(points, load, limit)
+    plan = savings_plan(points, load, limit, torch.tensor(shapes))
     for row in range(len(load)):
         loads = load[row].tolist()
         loads[0] = None if loads[0] > capacity else loads[0]
-        neighbours, served = plain_savings(points[row].double().tolist(), loads, capacity)
+        neighbours, served = plain_savings(points[row].double().tolist(), loads, capacity, shapes)
         assert [sorted(pair) for pair in plan.links[row].tolist()] == [sorted(pair) for pair in neighbours]
         assert set(plan.aboard[row].nonzero().flatten().tolist()) == served
 
@@ -79,10 +91,10 @@ def test_a_case_by_hand(way, monkeypatch):
     """
     attend_by(way, monkeypatch)
     points = torch.tensor([[[1.0, 0], [3, 1], [2, 0], [-1, 0], [-4, 0], [0, 0]]])
-    plan = savings_plan(points, torch.ones(1, 5, dtype=torch.int64), torch.tensor([2]))
+    plan = savings_plan(points, torch.ones(1, 5, dtype=torch.int64), torch.tensor([2]), ONE)
     assert plan.links[0].sort(dim=1).values.tolist() == [[5, 5], [2, 5], [1, 5], [4, 5], [3, 5], [5, 5]]
     assert plan.aboard[0].tolist() == [True, False, False, False, False]
-    plan = savings_plan(points, torch.ones(1, 5, dtype=torch.int64), torch.tensor([3]))
+    plan = savings_plan(points, torch.ones(1, 5, dtype=torch.int64), torch.tensor([3]), ONE)
     assert plan.links[0].sort(dim=1).values.tolist() == [[2, 5], [2, 5], [0, 1], [4, 5], [3, 5], [5, 5]]
     assert plan.aboard[0].tolist() == [True, True, True, False, False]
 
@@ -95,7 +107,7 @@ def test_equal_savings_and_what_is_no_number_make_legal_routes(far, way, monkeyp
     points, load, limit = states(40, 15, 20, seed=3)
     points = points.round()
     points[:, 4] += far
-    plan = savings_plan(points, load, limit)
+    plan = savings_plan(points, load, limit, SHAPES)
     for row, (links, loads) in enumerate(zip(plan.links.tolist(), load.tolist(), strict=True)):
         assert links[-1] == [16, 16] and links[0][0] == 16 and plan.aboard[row, 0]
         assert all(here in links[there] for here, pair in enumerate(links) for there in pair if there < 16)
@@ -116,7 +128,7 @@ def test_equal_savings_in_a_circle_are_joined(way, monkeypatch):
     """Four customers in the corners of a rectangle around depot and vehicle, where each has two that save as much."""
     attend_by(way, monkeypatch)
     points = torch.tensor([[[0.5, 0.5], [0.75, 1], [0.25, 1], [0.25, 0], [0.75, 0], [0.5, 0.5]]])
-    plan = savings_plan(points, torch.tensor([[11, 1, 1, 1, 1]]), torch.tensor([10]))
+    plan = savings_plan(points, torch.tensor([[11, 1, 1, 1, 1]]), torch.tensor([10]), ONE)
     assert (plan.links[0, 1:5] == 5).sum() == 2  # one route
 
 
@@ -124,8 +136,8 @@ def test_equal_savings_in_a_circle_are_joined(way, monkeypatch):
 def test_capacities_of_any_size(way, monkeypatch):
     attend_by(way, monkeypatch)
     points, load, limit = states(20, 12, 30, seed=5)
-    usual = savings_plan(points, load, limit)
-    many = savings_plan(points, load * 2**40, limit * 2**40)
+    usual = savings_plan(points, load, limit, SHAPES)
+    many = savings_plan(points, load * 2**40, limit * 2**40, SHAPES)
     assert all(torch.equal(a, b) for a, b in zip(usual, many, strict=True))
 
 
@@ -136,7 +148,7 @@ def test_both_ways_and_any_number_of_threads_agree(monkeypatch):
     for way, number in (("fused", 1), ("fused", 3), ("grid", 1)):
         attend_by(way, monkeypatch)
         torch.set_num_threads(number)
-        plans.append(savings_plan(points, load, limit))
+        plans.append(savings_plan(points, load, limit, SHAPES))
         torch.set_num_threads(threads)
     for plan in plans:
         assert torch.equal(plan.links.sort(dim=2).values, plans[0].links.sort(dim=2).values)

@@ -11,7 +11,7 @@
 #include "vectors.h"
 
 struct Size {
-    int64_t rows, tokens, threads;  // tokens: the vehicle and the customers
+    int64_t rows, tokens, shapes, threads;  // tokens: the vehicle and the customers
 };
 
 constexpr int NONE = -1, FULL = 1 << 30;
@@ -24,31 +24,35 @@ struct Link {
 struct Routes {
     const int64_t n;
     int capacity;
-    std::vector<float> x, y, home, saved;    // [n + 1] places, distances from the depot; savings with one node
+    std::vector<float> x, y, apart, saved;   // [n + 1] places; [n + 1, n + 1] distances; savings with one node
     std::vector<int32_t> saving;             // [n, n]
     std::vector<int> route, weight, degree;  // [n] of each token: its route; that route's load, or FULL within it
     std::vector<int> load, ends;             // [n] and [n, 2] of each route
-    int64_t *links;                          // [n + 1, 2]
+    std::vector<int64_t> links;              // [n + 1, 2]
 
     explicit Routes(int64_t n)
-        : n(n), x(n + 1), y(n + 1), home(n + 1), saved(n + 1), saving(n * n), route(n), weight(n), degree(n), load(n),
-          ends(2 * n) {}
+        : n(n), x(n + 1), y(n + 1), apart((n + 1) * (n + 1)), saved(n + 1), saving(n * n), route(n), weight(n),
+          degree(n), load(n), ends(2 * n), links(2 * (n + 1)) {}
 
-    float distance(int i, int j) const {
-        return std::sqrt((x[i] - x[j]) * (x[i] - x[j]) + (y[i] - y[j]) * (y[i] - y[j]));
+    float distance(int i, int j) const { return apart[i * (n + 1) + j]; }
+
+    void measure(const float *points) {
+        for (int i = 0; i <= n; i++) x[i] = points[2 * i], y[i] = points[2 * i + 1];
+        for (int i = 0; i <= n; i++)
+            for (int j = 0; j <= n; j++)
+                apart[i * (n + 1) + j] = std::sqrt((x[i] - x[j]) * (x[i] - x[j]) + (y[i] - y[j]) * (y[i] - y[j]));
     }
 
-    void begin(const float *points, const int64_t *loads, int limit, int64_t *to) {
-        capacity = limit, links = to;
-        for (int i = 0; i <= n; i++) x[i] = points[2 * i], y[i] = points[2 * i + 1];
-        for (int i = 0; i <= n; i++) home[i] = distance(i, n);
+    void begin(const int64_t *loads, int limit, float shape) {
+        const float *home = &apart[n * (n + 1)];
+        capacity = limit;
         for (int i = 0; i < n; i++) {
-            for (int j = 0; j < n; j++) saved[j] = std::max(0.0f, home[i] + home[j] - distance(i, j));
+            for (int j = 0; j < n; j++) saved[j] = std::max(0.0f, home[i] + home[j] - shape * distance(i, j));
             memcpy(&saving[i * n], saved.data(), n * sizeof(float));
             route[i] = ends[2 * i] = ends[2 * i + 1] = i, degree[i] = 0, load[i] = weight[i] = int(loads[i]);
         }
         ends[1] = NONE, degree[0] = 1;  // the vehicle has come from somewhere
-        std::fill(links, links + 2 * (n + 1), n);
+        std::fill(links.begin(), links.end(), n);
     }
 
     // The largest saving of a route with another, of equal ones the first.
@@ -104,21 +108,37 @@ struct Routes {
                 }
             }
     }
+
+    // Of all routes, and the vehicle's way from the depot.
+    double length() const {
+        double total = 0;
+        for (int i = 0; i < n; i++)
+            for (int64_t to : {links[2 * i], links[2 * i + 1]}) total += (to == n ? 1.0 : 0.5) * distance(i, to);
+        return total;
+    }
 };
 
-// points [rows, tokens + 1, 2], the depot last; load [rows, tokens]; capacity [rows];
+// points [rows, tokens + 1, 2], the depot last; load [rows, tokens]; capacity [rows]; shape [shapes];
 // links [rows, tokens + 1, 2]; aboard [rows, tokens]
 extern "C" void savings(const Size *size, const float *points, const int64_t *load, const int64_t *capacity,
-                        int64_t *links, bool *aboard) {
-    const int64_t n = size->tokens;
-#pragma omp parallel num_threads(std::max<int64_t>(1, std::min(size->threads, size->rows))) if (size->rows * n * n > 1 << 14)
+                        const float *shape, int64_t *links, bool *aboard) {
+    const int64_t n = size->tokens, work = size->rows * size->shapes * n * n;
+#pragma omp parallel num_threads(std::max<int64_t>(1, std::min(size->threads, size->rows))) if (work > 1 << 14)
     {
         Routes routes(n);
 #pragma omp for
         for (int64_t row = 0; row < size->rows; row++) {
-            routes.begin(points + row * (n + 1) * 2, load + row * n, capacity[row], links + row * (n + 1) * 2);
-            routes.finish();
-            for (int i = 0; i < n; i++) aboard[row * n + i] = routes.route[i] == routes.route[0];
+            double least = 0;
+            routes.measure(points + row * (n + 1) * 2);
+            for (int64_t each = 0; each < size->shapes; each++) {
+                routes.begin(load + row * n, capacity[row], shape[each]);
+                routes.finish();
+                double length = routes.length();
+                if (each > 0 && !(length < least)) continue;
+                least = length;
+                std::copy(routes.links.begin(), routes.links.end(), links + row * (n + 1) * 2);
+                for (int i = 0; i < n; i++) aboard[row * n + i] = routes.route[i] == routes.route[0];
+            }
         }
     }
 }

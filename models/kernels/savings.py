@@ -15,21 +15,21 @@ LIMIT = 2**30  # of capacities
 class Size(ctypes.Structure):
     """As in savings.cpp."""
 
-    _fields_ = [(name, ctypes.c_int64) for name in ("rows", "tokens", "threads")]
+    _fields_ = [(name, ctypes.c_int64) for name in ("rows", "tokens", "shapes", "threads")]
 
 
-def savings(points: Tensor, load: Tensor, capacity: Tensor) -> tuple[Tensor, Tensor]:
-    """As models.savings.Plan; the loads are at most one above the capacity."""
-    given = points.float().contiguous(), load.contiguous(), capacity.contiguous()
+def savings(points: Tensor, load: Tensor, capacity: Tensor, shapes: Tensor) -> tuple[Tensor, Tensor]:
+    """As models.savings.savings_plan; the loads are at most one above the capacity."""
+    given = points.float().contiguous(), load.contiguous(), capacity.contiguous(), shapes.float().contiguous()
     return torch.ops.gumbeldore.savings(*given)
 
 
-def _savings(points: Tensor, load: Tensor, capacity: Tensor) -> tuple[Tensor, Tensor]:
+def _savings(points: Tensor, load: Tensor, capacity: Tensor, shapes: Tensor) -> tuple[Tensor, Tensor]:
     links = load.new_empty(*points.shape)
     aboard = torch.empty_like(load, dtype=torch.bool)
-    size = Size(*load.shape, torch.get_num_threads())
+    size = Size(*load.shape, len(shapes), torch.get_num_threads())
     kernels = compiler.library("savings", torch.float32)
-    compiler.call(kernels, "savings", size, points, load, capacity, links, aboard)
+    compiler.call(kernels, "savings", size, points, load, capacity, shapes, links, aboard)
     return links, aboard
 
 
