@@ -93,10 +93,7 @@ def self_improvement(
                     complete = False
             clock.lap("sampling")
 
-        cost = gap = math.nan
-        if settings.validates(epoch) or not complete or learner.best_cost == math.inf:
-            pool.load(learner.candidate.state_dict())
-            cost, gap = validate(pool, validation, progress)
+        cost, gap = judge(learner, settings, pool, validation, complete, progress)
         clock.lap("validation")
         improved = accept(learner, cost, gap)
         if improved and settings.samples and settings.forget:
@@ -154,6 +151,24 @@ def add_experts(learner: Learner, settings: TrainSettings, shard: Shard, metrics
     learner.sampled += 1
     learner.totals["solutions"] += metrics["sampling/solutions"]
     return metrics
+
+
+def judge(
+    learner: Learner,
+    settings: TrainSettings,
+    pool: SearchPool,
+    validation: Benchmark,
+    complete: bool,
+    progress: Progress,
+) -> tuple[float, float]:
+    """Greedy cost and gap of the candidate, in epochs that are validated; otherwise NaN.
+
+    There has to be a best policy from the first epoch on, and nothing comes after one that is not complete.
+    """
+    if not (settings.validates(learner.epoch) or not complete or learner.best_cost == math.inf):
+        return math.nan, math.nan
+    pool.load(learner.candidate.state_dict())
+    return validate(pool, validation, progress)
 
 
 def accept(learner: Learner, cost: float, gap: float) -> bool:

@@ -331,11 +331,12 @@ def test_large_batches_in_parts_give_the_same_logits(way, budget, parts, monkeyp
     assert sum(calls) == 50 and len(calls) == parts
 
 
-IMPOSSIBLE = [({"width": 10, "heads": 4}, "width=10 and heads=4"), ({"route_loss": -1.0}, "at least 0, got -1.0")]
-IMPOSSIBLE += [
-    ({"savings": wrong}, "savings must be a list of numbers above 0, got") for wrong in (True, 1, [0], [1, -1], ["1"])
+NO_SHAPES = (True, 1, [0], [1, -1], ["1"], [1, math.inf], [True])
+IMPOSSIBLE = [
+    ({"width": 10, "heads": 4}, "width=10 and heads=4"),
+    ({"route_loss": -1.0}, "at least 0, got -1.0"),
+    *(({"savings": wrong}, "savings must be a list of numbers above 0, got") for wrong in NO_SHAPES),
 ]
-IMPOSSIBLE += [({"savings": [1, math.inf]}, "above 0"), ({"savings": [True]}, "above 0")]
 
 
 @pytest.mark.parametrize(("wrong", "rule"), IMPOSSIBLE)

@@ -46,9 +46,9 @@ def plain_plan(points, loads, capacity, shape):
         routes.append((way[::-1] if 0 in way and way[0] != 0 else way, load + other))
     neighbours, length = [[depot, depot] for _ in points], 0.0
     for way, _ in routes:
-        ends = [depot, *way] if 0 not in way else way if way[0] == 0 else way[::-1]
-        length += sum(math.dist(points[i], points[j]) for i, j in pairwise([*ends, depot]))
-        for before, here, after in zip([depot, *way[:-1]], way, [*way[1:], depot], strict=True):
+        stops = [depot, *way, depot]
+        length += sum(math.dist(points[i], points[j]) for i, j in pairwise(stops))
+        for before, here, after in zip(stops[:-2], way, stops[2:], strict=True):
             neighbours[here] = [before, after]
     served = next((way for way, _ in routes if 0 in way), [0])
     return length, neighbours, set(served)

@@ -24,23 +24,24 @@ struct Link {
 struct Routes {
     const int64_t n;
     int capacity;
-    std::vector<float> x, y, apart, saved;   // [n + 1] places; [n + 1, n + 1] distances; savings with one node
+    std::vector<float> apart, saved;         // [n + 1, n + 1] distances; savings with one node
     std::vector<int32_t> saving;             // [n, n]
     std::vector<int> route, weight, degree;  // [n] of each token: its route; that route's load, or FULL within it
     std::vector<int> load, ends;             // [n] and [n, 2] of each route
     std::vector<int64_t> links;              // [n + 1, 2]
 
     explicit Routes(int64_t n)
-        : n(n), x(n + 1), y(n + 1), apart((n + 1) * (n + 1)), saved(n + 1), saving(n * n), route(n), weight(n),
-          degree(n), load(n), ends(2 * n), links(2 * (n + 1)) {}
+        : n(n), apart((n + 1) * (n + 1)), saved(n + 1), saving(n * n), route(n), weight(n), degree(n), load(n),
+          ends(2 * n), links(2 * (n + 1)) {}
 
     float distance(int i, int j) const { return apart[i * (n + 1) + j]; }
 
     void measure(const float *points) {
-        for (int i = 0; i <= n; i++) x[i] = points[2 * i], y[i] = points[2 * i + 1];
         for (int i = 0; i <= n; i++)
-            for (int j = 0; j <= n; j++)
-                apart[i * (n + 1) + j] = std::sqrt((x[i] - x[j]) * (x[i] - x[j]) + (y[i] - y[j]) * (y[i] - y[j]));
+            for (int j = 0; j <= n; j++) {
+                float x = points[2 * i] - points[2 * j], y = points[2 * i + 1] - points[2 * j + 1];
+                apart[i * (n + 1) + j] = std::sqrt(x * x + y * y);
+            }
     }
 
     void begin(const int64_t *loads, int limit, float shape) {
