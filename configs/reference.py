@@ -104,7 +104,7 @@ def methods() -> str:
     names = [key.name for key in read(FOLDER / "decoding" / "training.yaml", "search.")]
     names += [f"solver.{name}" for name in ("time_limit", "workers")]
     rows = [[f"`{name}`", *("x" if name in read else "" for read in reads.values())] for name in names]
-    about = "`search=...`: one in training (neither rules nor solver), a list in evaluation. What each reads:"
+    about = "`search=...`: one in training (not rules, savings or solver), a list in evaluation. What each reads:"
     return "\n".join(["## Search methods", "", about, "", *table(["key", *reads], rows)])
 
 

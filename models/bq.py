@@ -50,8 +50,8 @@ class BQ(TokenPolicy):
         tokens = state.remaining.shape[1] + 2
         return self.layers[0].heads * tokens**2, tokens * len(self.origin)
 
-    def tokens(self, context: Instance, state: State) -> Tensor:
-        """The transformed tokens [R, n+2, width]."""
+    def tokens(self, context: Instance, state: State) -> list[Tensor]:
+        """The transformed tokens [R, n+2, width], halfway and in the end."""
         nodes = torch.cat([state.origin[:, None], state.remaining, state.destination[:, None]], dim=1)
         points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, n+2, 2]
         if self.own_frame:
@@ -67,8 +67,9 @@ class BQ(TokenPolicy):
         everywhere = torch.full(context.coords.shape[:2], -math.inf, device=logits.device)
         return everywhere.scatter(1, state.remaining, logits)
 
-    def further_loss(self, context: Instance, state: State, x: Tensor, rest: Tensor) -> Tensor:
+    def further_loss(self, context: Instance, state: State, tokens: list[Tensor], rest: Tensor) -> Tensor:
         """Cross-entropy of each node's successor on the expert's way."""
+        x = tokens[-1]
         # Tokens 0..n (all but the destination) choose among tokens 1..n+1 (all but the origin), not themselves.
         scores = (self.leave(x[:, :-1]) @ self.enter(x[:, 1:]).transpose(1, 2)).float() * x.shape[-1] ** -0.5
         itself = torch.ones_like(scores[0], dtype=torch.bool).tril(-1).triu(-1)

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from models.blocks import ReZeroLayers, check_sizes
 from models.frame import in_own_frame
 from models.policy import TokenPolicy
-from models.savings import checked_shapes, savings_plan
+from models.route_loss import RoutePointers, Routes
+from models.savings import checked_shapes, loads_in, plan_of
 from problems.cvrp import State
-from problems.cvrp_types import Instance, decode
+from problems.cvrp_types import Instance
 
 
 class BQ(TokenPolicy):
@@ -30,12 +31,13 @@ class BQ(TokenPolicy):
             when the instance is moved, rotated, mirrored or scaled (at the first decision, in the depot: moved or
             scaled). Not in the paper; it learns from fewer samples (docs/log.md).
         route_loss: weight of a further training loss: in the expert's solution, every node also points at its two
-            neighbours and at all nodes of its route, which teaches far more decisions per example than one. 0 leaves it
-            out, as the paper does.
+            neighbours and at all nodes of its route, which teaches far more decisions per example than one; after half
+            of the layers as well as in the end. 0 leaves it out, as the paper does.
         savings: tell each node its neighbours in the routes that the savings heuristic would make of the rest, how
-            often they lead it to the depot, and whether the vehicle would serve it, and serve it next. Of the plans of
-            several route shapes (see `savings_plan`) the shortest is told; without any shape, none. Not in the paper; a
-            network takes long to learn to plan that far (docs/log.md).
+            often they lead it to the depot, and whether the vehicle would serve it, and serve it next; and of its
+            route the load and what the nodes are like on average. Of the plans of several route shapes (see
+            `savings_plan`) the shortest is told; without any shape, none. Not in the paper; a network takes long to
+            learn to plan that far (docs/log.md).
     """
 
     problem = "cvrp"
@@ -55,20 +57,20 @@ class BQ(TokenPolicy):
         self.own_frame = own_frame
         self.register_buffer("shapes", checked_shapes(savings), persistent=False)
         features = 15 if own_frame else 4
-        self.embed = nn.Linear(2 * features + 3 if len(self.shapes) else features, width)
+        self.embed = nn.Linear(3 * features + 4 if len(self.shapes) else features, width)
         self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
         self.depot = nn.Parameter(torch.randn(width) * width**-0.5)
         self.layers = ReZeroLayers(layers, width, heads, feedforward)
         self.head = nn.Linear(width, 2)
         if route_loss:
-            self.neighbours, self.route = Pointers(width), Pointers(width)
+            self.pointers = nn.ModuleList(RoutePointers(width) for _ in range(2))
 
     def row_size(self, context: Instance, state: State) -> tuple[int, int]:
         tokens = state.near.shape[1] + 2
         return self.layers[0].heads * tokens**2, tokens * len(self.origin)
 
-    def tokens(self, context: Instance, state: State) -> Tensor:
-        """The transformed tokens [R, n+2, width]."""
+    def tokens(self, context: Instance, state: State) -> list[Tensor]:
+        """The transformed tokens [R, n+2, width], halfway and in the end."""
         nodes = torch.cat([state.origin[:, None], state.near, torch.zeros_like(state.origin[:, None])], dim=1)
         points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, n+2, 2]
         capacity = context.capacity[:, None].float()
@@ -82,25 +84,25 @@ class BQ(TokenPolicy):
         features = torch.cat(features, dim=2)
         with torch.autocast(points.device.type, enabled=False):  # float32: bf16 would blur neighbours
             if len(self.shapes):
-                features = torch.cat([features, *self._planned(context, state, points, features)], dim=2)
+                features = torch.cat([features, self._planned(context, state, points, features)], dim=2)
             x = self.embed(features)
         x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.depot], dim=1)
         return self.layers(x)
 
-    def _planned(self, context: Instance, state: State, points: Tensor, features: Tensor) -> list[Tensor]:
-        """What the savings heuristic's routes tell of each node: see `savings`."""
-        nowhere = context.capacity + 1  # from the depot
-        load = torch.where(state.origin > 0, context.capacity - state.left, nowhere)
-        load = torch.cat([load[:, None], context.demands.gather(1, state.near)], dim=1)
-        plan = savings_plan(points, load, context.capacity, self.shapes)
+    def _planned(self, context: Instance, state: State, points: Tensor, features: Tensor) -> Tensor:
+        """What the savings heuristic's routes tell of each node [R, n+2, ...]: see `savings`."""
+        plan = plan_of(context, state, points, self.shapes)
         rows, tokens, _ = points.shape
         first = tokens * torch.arange(rows, device=points.device)[:, None]  # of each row
-        before, after = ((first + link).flatten() for link in plan.links.unbind(dim=2))
+        before, after, route = ((first + token).flatten() for token in (*plan.links.unbind(dim=2), plan.route))
         flat = features.flatten(0, 1)
-        around = (flat.index_select(0, before) + flat.index_select(0, after)).view_as(features)
-        served = nn.functional.pad(plan.aboard, (0, 1))
-        flags = (plan.links == tokens - 1).sum(dim=2), served, (plan.links == 0).any(dim=2)
-        return [around, torch.stack(flags, dim=2).float()]
+        around = flat.index_select(0, before) + flat.index_select(0, after)
+        loads = nn.functional.pad(loads_in(context, state) / context.capacity[:, None], (0, 1)).view(-1, 1)
+        each = torch.cat([flat, loads, torch.ones_like(loads)], dim=1)
+        total = torch.zeros_like(each).index_add_(0, route, each).index_select(0, route)
+        flags = (plan.links == tokens - 1).sum(dim=2), plan.route == 0, (plan.links == 0).any(dim=2)
+        told = around, total[:, :-2] / total[:, -1:], total[:, -2:-1], torch.stack(flags, dim=2).flatten(0, 1)
+        return torch.cat(told, dim=1).view(rows, tokens, -1)
 
     def logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
         """[R, 2N]; -inf on customers that are not looked at."""
@@ -109,39 +111,10 @@ class BQ(TokenPolicy):
         everywhere = torch.full((rows, 2, num_nodes - 1), -math.inf, device=logits.device)
         return everywhere.scatter(2, (state.near - 1)[:, None].expand_as(logits), logits).flatten(1)
 
-    def further_loss(self, context: Instance, state: State, x: Tensor, rest: Tensor) -> Tensor:
-        """Cross-entropies of each customer's two neighbours and of the origin's successor, half a point each; and of
-        the others on each one's route, all alike, or the depot where there are none."""
-        customers, via_depot = decode(rest, context.coords.shape[1] - 1)
-        rows, n = customers.shape
-        # Tokens 0..n are the origin and the customers, the depot is token n + 1; targets are tokens 1..n+1.
-        place = torch.searchsorted(state.near.contiguous(), customers.contiguous()) + 1  # [R, n]; near ascends
-        depot = torch.full_like(place[:, :1], n + 1)
-        before = torch.where(via_depot, n + 1, torch.cat([torch.zeros_like(depot), place[:, :-1]], dim=1))
-        after = torch.cat([torch.where(via_depot, n + 1, place), depot], dim=1)  # [R, n+1] of the origin, then of all
-        tokens = torch.cat([torch.zeros_like(depot), place], dim=1)  # [R, n+1] in the expert's order
-        logs = self.neighbours(x)
-        backwards = logs.gather(1, place[..., None].expand(-1, -1, n + 2)).gather(2, before[..., None])
-        forwards = logs.gather(1, tokens[..., None].expand(-1, -1, n + 2)).gather(2, after[..., None])
-
-        route = torch.zeros_like(tokens).scatter_(1, place, via_depot.long().cumsum(dim=1))  # [R, n+1] of tokens 0..n
-        others = (route[:, :, None] == route[:, None]) & ~torch.eye(n + 1, dtype=torch.bool, device=x.device)
-        others = torch.cat([others, ~others.any(dim=2, keepdim=True)], dim=2)  # [R, n+1, n+2]
-        together = self.route(x)[:, :-1].where(others, 0.0).sum(dim=2) / others.sum(dim=2)
-        return -(backwards.mean() + forwards.mean()) / 2 - together.mean()
-
-
-class Pointers(nn.Module):
-    """Log-probabilities [R, n, n] with which each of the tokens [R, n, width] points at every other."""
-
-    def __init__(self, width: int):
-        super().__init__()
-        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        scores = (self.query(x) @ self.key(x).mT).float() * x.shape[-1] ** -0.5
-        itself = torch.eye(x.shape[1], dtype=torch.bool, device=x.device)
-        return scores.masked_fill(itself, -math.inf).log_softmax(dim=2)
+    def further_loss(self, context: Instance, state: State, tokens: list[Tensor], rest: Tensor) -> Tensor:
+        """The route loss of the tokens halfway and in the end, by pointers of their own."""
+        routes = Routes.of(state, rest, context.coords.shape[1] - 1)
+        return sum(pointers.loss(x, routes) for pointers, x in zip(self.pointers, tokens, strict=True))
 
 
 def in_both_frames(points: Tensor) -> list[Tensor]:

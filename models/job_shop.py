@@ -59,8 +59,8 @@ class JobShop(TokenPolicy):
         scores = self.between_jobs.heads * DENSE * jobs * ops * (jobs + ops)
         return scores, state.remaining.shape[1] * self.embed.out_features
 
-    def tokens(self, instance: Instance, state: State) -> Tensor:
-        """The transformed operations that remain [R, n, width]."""
+    def tokens(self, instance: Instance, state: State) -> list[Tensor]:
+        """The transformed operations that remain [R, n, width], in the end only."""
         ops = instance.times.shape[2]
         with torch.autocast(instance.times.device.type, enabled=False):
             x = self.embed(self._features(instance, state))
@@ -70,7 +70,7 @@ class JobShop(TokenPolicy):
         x = Residual.of(x)
         for job_wise, machine_wise in zip(self.job_wise, self.machine_wise, strict=True):
             x = machine_wise(job_wise(x, *along), *across)
-        return x.total
+        return [x.total]
 
     def seen(self, instance: Instance, state: State) -> State:
         """The state as the network sees it: times count from the first moment at which an operation can start.
@@ -113,8 +113,9 @@ class JobShop(TokenPolicy):
         heads = self.between_jobs(Residual.of(heads), torch.where(left == 0, HIDDEN, 0.0)[:, None, None, :])
         return self.head(heads.total).squeeze(-1).float()
 
-    def further_loss(self, instance: Instance, state: State, x: Tensor, rest: Tensor) -> Tensor:
+    def further_loss(self, instance: Instance, state: State, tokens: list[Tensor], rest: Tensor) -> Tensor:
         """Cross-entropy of which of two operations of a machine the expert schedules first."""
+        (x,) = tokens
         rows, jobs, ops = instance.times.shape
         # The operation each remaining decision schedules: the k-th time its job occurs, k on from next_op.
         one_hot = F.one_hot(rest, jobs)  # [R, n, J]

@@ -15,9 +15,9 @@ class TokenPolicy(nn.Module):
     """A policy in two halves, of which training reads more off the first than the logits.
 
     Subclasses define
-        tokens(context, state) -> [R, n, width]             what the transformer makes of the state
-        logits(context, state, x) -> [R, A]                 of its tokens x
-        further_loss(context, state, x, rest) -> []         what else the expert's `rest` [R, n] of the solution teaches
+        tokens(context, state) -> list of [R, n, width]     what the transformer makes of the state; the last is the end
+        logits(context, state, x) -> [R, A]                 of the last
+        further_loss(context, state, tokens, rest) -> []    what else the expert's `rest` [R, n] of the solution teaches
         row_size(context, state) -> (int, int)              attention scores of a layer, and numbers of all tokens
 
     Arguments, by the name of the weight:
@@ -46,12 +46,12 @@ class TokenPolicy(nn.Module):
 
     def imitate(self, context: Any, state: Any, rest: Tensor) -> tuple[Tensor, Tensor]:
         """The logits, and the weighted further loss."""
-        x = self.tokens(context, state)
-        further = x.new_zeros(())
+        tokens = self.tokens(context, state)
+        further = tokens[-1].new_zeros(())
         if self.further_weight:
-            further = self.further_weight * self.further_loss(context, state, x, rest)
-        return self.logits(context, state, x), further
+            further = self.further_weight * self.further_loss(context, state, tokens, rest)
+        return self.logits(context, state, tokens[-1]), further
 
     def whole(self, context: Any, state: Any) -> Tensor:
         """`forward` of a whole batch at once."""
-        return self.logits(context, state, self.tokens(context, state))
+        return self.logits(context, state, self.tokens(context, state)[-1])

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.kernels import compiler
 from models.kernels import savings as fused
+from problems.cvrp import State
+from problems.cvrp_types import Instance
 
 
 class Plan(NamedTuple):
     links: Tensor  # [R, n+2, 2] int64 the tokens before and after each, in no order; n+1, the depot, where none is
-    aboard: Tensor  # [R, n+1] bool whether the vehicle serves them; itself it does
+    route: Tensor  # [R, n+2] int64 the first token of each one's route: 0 of those that the vehicle serves
 
 
 def checked_shapes(shapes: Any) -> Tensor:
@@ -23,6 +25,18 @@ def checked_shapes(shapes: Any) -> Tensor:
     if not isinstance(shapes, Sequence) or not all(type(x) in (int, float) and 0 < x < math.inf for x in shapes):
         raise ValueError(f"savings must be a list of numbers above 0, got {shapes}")
     return torch.tensor(list(shapes), dtype=torch.float32)
+
+
+def loads_in(instance: Instance, state: State) -> Tensor:
+    """Loads [R, n+1] of the vehicle and of the customers looked at."""
+    return torch.cat([(instance.capacity - state.left)[:, None], instance.demands.gather(1, state.near)], dim=1)
+
+
+def plan_of(instance: Instance, state: State, points: Tensor, shapes: Tensor) -> Plan:
+    """The plan for the customers looked at; the vehicle in the depot is joined with none."""
+    load = loads_in(instance, state)
+    load[:, 0] = load[:, 0].where(state.origin > 0, instance.capacity + 1)
+    return savings_plan(points, load, instance.capacity, shapes)
 
 
 def savings_plan(points: Tensor, load: Tensor, capacity: Tensor, shapes: Tensor) -> Plan:
@@ -93,4 +107,4 @@ def _joined(saving: Tensor, load: Tensor, capacity: Tensor) -> Plan:
         load = load + ((load.gather(1, other) * joined)[:, None] * together).sum(dim=2)
         label = torch.minimum(route, route.gather(1, other)).where(joined, route)
         route = label[:, None].where(together, size).amin(dim=2)
-    return Plan(links, route == 0)
+    return Plan(links, nn.functional.pad(route, (0, 1), value=size))

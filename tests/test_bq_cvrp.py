@@ -176,8 +176,8 @@ def plain_frame(points):
     return [(point.real, point.imag) for point in points]
 
 
-def slow_tokens(policy, instance, state, row):
-    """The transformed tokens of one row, in plain loops over tokens, heads and keys."""
+def slow_tokens(policy, instance, state, row, layers=None):
+    """The tokens of one row after so many layers (None: all), in plain loops over tokens, heads and keys."""
     nodes = [state.origin[row].item(), *state.near[row].tolist(), 0]
     capacity, left = instance.capacity[row].item(), state.left[row].item()
     demands, points = instance.demands[row].tolist(), [instance.coords[row, node].tolist() for node in nodes]
@@ -201,16 +201,19 @@ def slow_tokens(policy, instance, state, row):
     if len(policy.shapes):
         aboard = capacity - left if nodes[0] else None
         loads = [aboard, *(demands[node] for node in nodes[1:-1])]
-        neighbours, served = plain_savings(points, loads, capacity, policy.shapes.tolist())
+        neighbours, first = plain_savings(points, loads, capacity, policy.shapes.tolist())
         depot = len(nodes) - 1
         planned = []
-        for place, pair in enumerate(neighbours):
+        for pair, route in zip(neighbours, first, strict=True):
             around = [sum(numbers) for numbers in zip(*(seen_of[other] for other in pair), strict=True)]
-            planned.append([*around, pair.count(depot), float(place in served), float(0 in pair)])
+            members = [place for place, of in enumerate(first) if of == route]
+            mean = [sum(numbers) / len(members) for numbers in zip(*(seen_of[place] for place in members), strict=True)]
+            load = sum([aboard or 0, *loads[1:], 0][place] for place in members) / capacity
+            planned.append([*around, *mean, load, pair.count(depot), float(route == 0), float(0 in pair)])
         seen_of = [[*numbers, *more] for numbers, more in zip(seen_of, planned, strict=True)]
     tokens = [policy.embed(torch.tensor(numbers)) for numbers in seen_of]
     tokens[0], tokens[-1] = tokens[0] + policy.origin, tokens[-1] + policy.depot
-    for layer in policy.layers:
+    for layer in itertools.islice(policy.layers, layers):
         width, d = len(tokens[0]), len(tokens[0]) // layer.heads
         parts = [layer.qkv(token) for token in tokens]
         moved = []
@@ -249,18 +252,21 @@ def test_forward_equals_plain_loops(step, nearest, options):
 def test_route_loss_points_at_neighbours_and_at_all_others_on_the_route(step):
     """Each customer at the node before and the one after it, the origin at the one after it; never at itself.
 
-    And each of them at all others on its route alike, or at the depot if it is alone.
+    And each of them at all others on its route alike, or at the depot if it is alone. All of it after half of the
+    layers, and after all.
     """
     policy = bq(route_loss=0.25)
+    assert len(policy.layers) == 2
     instance, actions = random_solutions(PROBLEM, 6)
     state, rest = PROBLEM.replay(instance, actions[:, :step]), actions[:, step:]
     _, loss = policy.imitate(instance, state, rest)
     before, after, together = [], [], []
-    for row in range(6):
-        tokens = slow_tokens(policy, instance, state, row)
+    for row, halfway in itertools.product(range(6), (True, False)):
+        tokens = slow_tokens(policy, instance, state, row, layers=1 if halfway else None)
+        of_route, of_neighbours = policy.pointers[not halfway].route, policy.pointers[not halfway].neighbours
         names = ["origin", *state.near[row].tolist(), "depot"]
 
-        def surprise(name, other, pointers=policy.neighbours, tokens=tokens, names=names):
+        def surprise(name, other, pointers=of_neighbours, tokens=tokens, names=names):
             query = pointers.query(tokens[names.index(name)])
             others = [each for each in names if each != name]
             scores = torch.stack([query @ pointers.key(tokens[names.index(each)]) for each in others]) / 4.0
@@ -279,10 +285,10 @@ def test_route_loss_points_at_neighbours_and_at_all_others_on_the_route(step):
             route = [] if is_depot else list(route)
             for name in route:
                 others = [other for other in route if other != name] or ["depot"]
-                found = [surprise(name, other, policy.route) for other in others]
+                found = [surprise(name, other, of_route) for other in others]
                 together.append(torch.stack(found).mean())
     mean = (torch.stack(before).mean() + torch.stack(after).mean()) / 2 + torch.stack(together).mean()
-    assert loss.item() == pytest.approx(0.25 * mean.item(), rel=1e-5)
+    assert loss.item() == pytest.approx(0.25 * 2 * mean.item(), rel=1e-5)
     assert bq().imitate(instance, state, rest)[1] == 0
 
 
@@ -295,7 +301,7 @@ def test_route_loss_can_be_learnt():
     actions[:, 0] += 6  # via the depot, and the others directly: it is one route
     policy = bq(route_loss=1.0, own_frame=True).train()
     optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
-    alike = math.log(5)  # is left over of the five others on the route
+    alike = 2 * math.log(5)  # is left over of the five others on the route, halfway and in the end
     losses = []
     for _ in range(60):
         _, loss = policy.imitate(instance, problem.replay(instance, actions[:, :1]), actions[:, 1:])

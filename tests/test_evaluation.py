@@ -25,6 +25,7 @@ from models.bq import BQ
 from models.bq_cvrp import BQ as CVRPBQ
 from models.dispatching import RULES
 from models.job_shop import JobShop
+from models.savings_heuristic import Savings
 from problems.cvrp import CVRP
 from problems.formats.cvrplib import read_solution
 from problems.formats.tsplib import read_tour, read_tsplib, tour_lengths
@@ -163,12 +164,12 @@ def test_wrong_evaluations_are_refused(policies, tmp_path, problem, words, messa
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
-def test_rules_are_refused_where_there_are_none(policies, tmp_path, problem):
+@pytest.mark.parametrize(("problem", "method"), [("tsp", "rules"), ("cvrp", "rules"), ("tsp", "savings")])
+def test_heuristics_of_another_problem_are_refused(policies, tmp_path, problem, method):
     instances = {"tsp": DATA / "berlin52.tsp", "cvrp": DATA / "cvrplib" / "A-n32-k5.vrp"}[problem]
-    words = [f"checkpoint={policies / problem}.pt", f"instances={instances}", "search=rules", "workers=0"]
+    words = [f"checkpoint={policies / problem}.pt", f"instances={instances}", f"search={method}", "workers=0"]
     result = typed(evaluate, *words, cwd=tmp_path)
-    assert result.returncode == 2 and "rules" in result.stderr and "Traceback" not in result.stderr
+    assert result.returncode == 2 and method in result.stderr and "Traceback" not in result.stderr
 
 
 def test_a_checkpoint_cannot_name_a_function_to_call(policies, tmp_path):
@@ -308,6 +309,20 @@ def test_one_rule_is_the_best_of_all_sizes_by_its_gap(policies, tmp_path):
     best = min(RULES, key=lambda rule: sum(gaps[rule]))
     assert method == f"rules: {best[0]} ({best[1]})"
     assert found.methods[method]["mean_gap"] == pytest.approx(sum(gaps[best]) / 4)
+
+
+def test_the_savings_heuristic_is_shown_with_the_better_shapes(policies, tmp_path):
+    found = evaluated(policies / "cvrp.pt", tmp_path, f"instances={DATA}/cvrplib", "search=savings")
+    (method,) = found.methods
+    shapes = OmegaConf.load(ROOT / "configs" / "search" / "savings.yaml").shapes
+    problem, gaps = CVRP(20, [30, 30]), {}
+    for name, heuristic in Savings(shapes).policies().items():
+        for benchmark in problem.load(str(DATA / "cvrplib")):
+            routes = search(problem, heuristic, benchmark.instances, methods.greedy(), torch.Generator()).actions[:, 0]
+            gap = benchmark.true_cost(torch.arange(1), routes) / benchmark.references - 1
+            gaps.setdefault(f"savings: {name}", []).append(gap.item())
+    best = min(gaps, key=lambda name: sum(gaps[name]))
+    assert method == best and found.methods[method]["mean_gap"] == pytest.approx(sum(gaps[best]) / 4, rel=1e-6)
 
 
 # ---- what was sampled

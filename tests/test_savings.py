@@ -16,7 +16,7 @@ ONE, SHAPES = torch.tensor([1.0]), torch.tensor([1, 1.3, 0.8])
 
 
 def plain_savings(points, loads, capacity, shapes=(1,)):
-    """The neighbours of each node, a list of two for each (the depot is the last), and the nodes the vehicle serves.
+    """The neighbours of each node, a list of two for each (the depot is the last), and the first node of its route.
 
     Arguments:
         points: of the vehicle, the customers and the depot
@@ -28,7 +28,7 @@ def plain_savings(points, loads, capacity, shapes=(1,)):
 
 
 def plain_plan(points, loads, capacity, shape):
-    """The length of the routes, neighbours and nodes as above."""
+    """The length of the routes, neighbours and first nodes as above."""
     depot = len(points) - 1
     routes = [([node], load) for node, load in enumerate(loads) if load is not None]
     pairs = [(i, j) for j in range(depot) for i in range(j) if loads[i] is not None]
@@ -44,14 +44,13 @@ def plain_plan(points, loads, capacity, shape):
         a, b = (a if a[-1] == i else a[::-1]), (b if b[0] == j else b[::-1])
         way = [*a, *b]
         routes.append((way[::-1] if 0 in way and way[0] != 0 else way, load + other))
-    neighbours, length = [[depot, depot] for _ in points], 0.0
+    neighbours, first, length = [[depot, depot] for _ in points], list(range(depot + 1)), 0.0
     for way, _ in routes:
         stops = [depot, *way, depot]
         length += sum(math.dist(points[i], points[j]) for i, j in pairwise(stops))
         for before, here, after in zip(stops[:-2], way, stops[2:], strict=True):
-            neighbours[here] = [before, after]
-    served = next((way for way, _ in routes if 0 in way), [0])
-    return length, neighbours, set(served)
+            neighbours[here], first[here] = [before, after], min(way)
+    return length, neighbours, first
 
 
 def states(rows, customers, capacity, seed):
@@ -76,9 +75,9 @@ def test_it_joins_what_the_sorted_list_of_savings_does(customers, capacity, shap
     for row in range(len(load)):
         loads = load[row].tolist()
         loads[0] = None if loads[0] > capacity else loads[0]
-        neighbours, served = plain_savings(points[row].double().tolist(), loads, capacity, shapes)
+        neighbours, first = plain_savings(points[row].double().tolist(), loads, capacity, shapes)
         assert [sorted(pair) for pair in plan.links[row].tolist()] == [sorted(pair) for pair in neighbours]
-        assert set(plan.aboard[row].nonzero().flatten().tolist()) == served
+        assert plan.route[row].tolist() == first
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -93,10 +92,10 @@ def test_a_case_by_hand(way, monkeypatch):
     points = torch.tensor([[[1.0, 0], [3, 1], [2, 0], [-1, 0], [-4, 0], [0, 0]]])
     plan = savings_plan(points, torch.ones(1, 5, dtype=torch.int64), torch.tensor([2]), ONE)
     assert plan.links[0].sort(dim=1).values.tolist() == [[5, 5], [2, 5], [1, 5], [4, 5], [3, 5], [5, 5]]
-    assert plan.aboard[0].tolist() == [True, False, False, False, False]
+    assert plan.route[0].tolist() == [0, 1, 1, 3, 3, 5]
     plan = savings_plan(points, torch.ones(1, 5, dtype=torch.int64), torch.tensor([3]), ONE)
     assert plan.links[0].sort(dim=1).values.tolist() == [[2, 5], [2, 5], [0, 1], [4, 5], [3, 5], [5, 5]]
-    assert plan.aboard[0].tolist() == [True, True, True, False, False]
+    assert plan.route[0].tolist() == [0, 0, 0, 3, 3, 5]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -109,7 +108,7 @@ def test_equal_savings_and_what_is_no_number_make_legal_routes(far, way, monkeyp
     points[:, 4] += far
     plan = savings_plan(points, load, limit, SHAPES)
     for row, (links, loads) in enumerate(zip(plan.links.tolist(), load.tolist(), strict=True)):
-        assert links[-1] == [16, 16] and links[0][0] == 16 and plan.aboard[row, 0]
+        assert links[-1] == [16, 16] and links[0][0] == 16 and plan.route[row, -1] == 16
         assert all(here in links[there] for here, pair in enumerate(links) for there in pair if there < 16)
         left = set(range(16))
         while left:
@@ -119,7 +118,7 @@ def test_equal_savings_and_what_is_no_number_make_legal_routes(far, way, monkeyp
                 open_ = {there for here in open_ for there in links[here] if there < 16} - route
             assert sum(loads[node] for node in route) <= 20 or len(route) == 1
             assert sum(links[node].count(16) for node in route) == 2  # a way, not a circle
-            assert {node for node in route if plan.aboard[row, node]} == (route if 0 in route else set())
+            assert {plan.route[row, node].item() for node in route} == {min(route)}
             left -= route
 
 
@@ -152,4 +151,4 @@ def test_both_ways_and_any_number_of_threads_agree(monkeypatch):
         torch.set_num_threads(threads)
     for plan in plans:
         assert torch.equal(plan.links.sort(dim=2).values, plans[0].links.sort(dim=2).values)
-        assert torch.equal(plan.aboard, plans[0].aboard)
+        assert torch.equal(plan.route, plans[0].route)

@@ -110,6 +110,16 @@ struct Routes {
             }
     }
 
+    // Each token's route by its first token; the depot is one of its own.
+    void name(int64_t *names) const {
+        std::vector<int> first(n, NONE);
+        for (int i = 0; i < n; i++) {
+            if (first[route[i]] == NONE) first[route[i]] = i;
+            names[i] = first[route[i]];
+        }
+        names[n] = n;
+    }
+
     // Of all routes, and the vehicle's way from the depot.
     double length() const {
         double total = 0;
@@ -120,9 +130,9 @@ struct Routes {
 };
 
 // points [rows, tokens + 1, 2], the depot last; load [rows, tokens]; capacity [rows]; shape [shapes];
-// links [rows, tokens + 1, 2]; aboard [rows, tokens]
+// links [rows, tokens + 1, 2]; route [rows, tokens + 1]
 extern "C" void savings(const Size *size, const float *points, const int64_t *load, const int64_t *capacity,
-                        const float *shape, int64_t *links, bool *aboard) {
+                        const float *shape, int64_t *links, int64_t *route) {
     const int64_t n = size->tokens, work = size->rows * size->shapes * n * n;
 #pragma omp parallel num_threads(std::max<int64_t>(1, std::min(size->threads, size->rows))) if (work > 1 << 14)
     {
@@ -138,7 +148,7 @@ extern "C" void savings(const Size *size, const float *points, const int64_t *lo
                 if (each > 0 && !(length < least)) continue;
                 least = length;
                 std::copy(routes.links.begin(), routes.links.end(), links + row * (n + 1) * 2);
-                for (int i = 0; i < n; i++) aboard[row * n + i] = routes.route[i] == routes.route[0];
+                routes.name(route + row * (n + 1));
             }
         }
     }

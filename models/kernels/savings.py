@@ -26,11 +26,11 @@ def savings(points: Tensor, load: Tensor, capacity: Tensor, shapes: Tensor) -> t
 
 def _savings(points: Tensor, load: Tensor, capacity: Tensor, shapes: Tensor) -> tuple[Tensor, Tensor]:
     links = load.new_empty(*points.shape)
-    aboard = torch.empty_like(load, dtype=torch.bool)
+    route = load.new_empty(points.shape[:2])
     size = Size(*load.shape, len(shapes), torch.get_num_threads())
     kernels = compiler.library("savings", torch.float32)
-    compiler.call(kernels, "savings", size, points, load, capacity, shapes, links, aboard)
-    return links, aboard
+    compiler.call(kernels, "savings", size, points, load, capacity, shapes, links, route)
+    return links, route
 
 
 compiler.register(_savings)
