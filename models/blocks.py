@@ -51,12 +51,15 @@ class ReZeroLayer(nn.Module):
 
 
 class ReZeroLayers(nn.ModuleList):
-    """Layers one after the other; all tokens [R, n, width] of a row attend to each other."""
+    """Layers one after the other, [R, n, width] -> [R, n, width]; all tokens of a row attend to each other."""
 
     def __init__(self, layers: int, width: int, heads: int, feedforward: int):
         super().__init__([ReZeroLayer(width, heads, feedforward) for _ in range(layers)])
 
-    def forward(self, x: Tensor) -> list[Tensor]:
+    def forward(self, x: Tensor) -> Tensor:
+        return self.halves(x)[-1]
+
+    def halves(self, x: Tensor) -> list[Tensor]:
         """The tokens after the first half of the layers, and after all."""
         x = Residual.of(x)
         for number, layer in enumerate(self):

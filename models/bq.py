@@ -51,7 +51,7 @@ class BQ(TokenPolicy):
         return self.layers[0].heads * tokens**2, tokens * len(self.origin)
 
     def tokens(self, context: Instance, state: State) -> list[Tensor]:
-        """The transformed tokens [R, n+2, width], halfway and in the end."""
+        """The transformed tokens [R, n+2, width], in the end only."""
         nodes = torch.cat([state.origin[:, None], state.remaining, state.destination[:, None]], dim=1)
         points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, n+2, 2]
         if self.own_frame:
@@ -59,7 +59,7 @@ class BQ(TokenPolicy):
         with torch.autocast(points.device.type, enabled=False):
             x = self.embed(points)  # float32: bf16 coordinates would blur neighbours
         x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.destination], dim=1)
-        return self.layers(x)
+        return [self.layers(x)]
 
     def logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
         """[R, N]; -inf on nodes that are not remaining."""
@@ -69,7 +69,7 @@ class BQ(TokenPolicy):
 
     def further_loss(self, context: Instance, state: State, tokens: list[Tensor], rest: Tensor) -> Tensor:
         """Cross-entropy of each node's successor on the expert's way."""
-        x = tokens[-1]
+        (x,) = tokens
         # Tokens 0..n (all but the destination) choose among tokens 1..n+1 (all but the origin), not themselves.
         scores = (self.leave(x[:, :-1]) @ self.enter(x[:, 1:]).transpose(1, 2)).float() * x.shape[-1] ** -0.5
         itself = torch.ones_like(scores[0], dtype=torch.bool).tril(-1).triu(-1)

@@ -87,7 +87,7 @@ class BQ(TokenPolicy):
                 features = torch.cat([features, self._planned(context, state, points, features)], dim=2)
             x = self.embed(features)
         x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.depot], dim=1)
-        return self.layers(x)
+        return self.layers.halves(x)
 
     def _planned(self, context: Instance, state: State, points: Tensor, features: Tensor) -> Tensor:
         """What the savings heuristic's routes tell of each node [R, n+2, ...]: see `savings`."""

@@ -37,7 +37,7 @@ class SavingsHeuristic(nn.Module):
         points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, n+2, 2]
         plan = plan_of(context, state, points, self.shapes)
         links, route = plan.links[:, 1:-1], plan.route[:, 1:-1]  # of the customers
-        following = (links == 0).any(dim=2)  # the vehicle
+        following = (links == 0).any(dim=2)  # whom the vehicle serves next
         away = (points[:, 1:-1] - points[:, -1:]).norm(dim=-1).masked_fill(route == 0, -1.0)
         farthest = route.gather(1, away.argmax(dim=1, keepdim=True))
         begins = (links == nodes.shape[1] - 1).any(dim=2) & (route == farthest) & ~following.any(dim=1, keepdim=True)
