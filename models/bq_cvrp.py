@@ -100,8 +100,9 @@ class BQ(TokenPolicy):
         loads = nn.functional.pad(loads_in(context, state) / context.capacity[:, None], (0, 1)).view(-1, 1)
         each = torch.cat([flat, loads, torch.ones_like(loads)], dim=1)
         total = torch.zeros_like(each).index_add_(0, route, each).index_select(0, route)
+        numbers, load, count = total.split([flat.shape[1], 1, 1], dim=1)  # of each one's route
         flags = (plan.links == tokens - 1).sum(dim=2), plan.route == 0, (plan.links == 0).any(dim=2)
-        told = around, total[:, :-2] / total[:, -1:], total[:, -2:-1], torch.stack(flags, dim=2).flatten(0, 1)
+        told = around, numbers / count, load, torch.stack(flags, dim=2).flatten(0, 1)
         return torch.cat(told, dim=1).view(rows, tokens, -1)
 
     def logits(self, context: Instance, state: State, x: Tensor) -> Tensor:

@@ -15,24 +15,24 @@ from problems.cvrp_types import decode
 class Routes(NamedTuple):
     """An expert's routes over tokens 0..n+1: the vehicle on its way, the customers and the depot."""
 
-    customers: Tensor  # [R, n] int64 tokens in the order in which they are served
-    before: Tensor  # [R, n] int64 the token before each of them
-    after: Tensor  # [R, n+1] int64 the token after the vehicle, then after each of them
+    tokens: Tensor  # [R, n+1] int64 the vehicle and the customers in the order in which they are served
+    before: Tensor  # [R, n] int64 the token before each customer
+    after: Tensor  # [R, n+1] int64 the token after each of them
     others: Tensor  # [R, n+1, n+2] bool the other tokens of each one's route; the depot where there are none
 
     @classmethod
     def of(cls, state: State, rest: Tensor, num_customers: int) -> Routes:
         """Of the decisions `rest` [R, n] from the state on."""
         customers, via_depot = decode(rest, num_customers)
-        rows, n = customers.shape
+        n = customers.shape[1]
         place = torch.searchsorted(state.near.contiguous(), customers.contiguous()) + 1  # near ascends
         depot = torch.full_like(place[:, :1], n + 1)
-        before = torch.where(via_depot, n + 1, torch.cat([torch.zeros_like(depot), place[:, :-1]], dim=1))
+        tokens = torch.cat([torch.zeros_like(depot), place], dim=1)
+        before = torch.where(via_depot, n + 1, tokens[:, :-1])
         after = torch.cat([torch.where(via_depot, n + 1, place), depot], dim=1)
-        number = torch.zeros(rows, n + 1, dtype=torch.int64, device=rest.device)
-        number.scatter_(1, place, via_depot.long().cumsum(dim=1))  # of each token's route; the vehicle's is 0
+        number = torch.zeros_like(tokens).scatter_(1, place, via_depot.long().cumsum(dim=1))  # of each one's route
         others = (number[:, :, None] == number[:, None]) & ~torch.eye(n + 1, dtype=torch.bool, device=rest.device)
-        return cls(place, before, after, torch.cat([others, ~others.any(dim=2, keepdim=True)], dim=2))
+        return cls(tokens, before, after, torch.cat([others, ~others.any(dim=2, keepdim=True)], dim=2))
 
 
 class RoutePointers(nn.Module):
@@ -47,10 +47,9 @@ class RoutePointers(nn.Module):
         others on each one's route, all alike, or the depot where there are none.
         """
         size = x.shape[1]
-        sources = torch.cat([torch.zeros_like(routes.customers[:, :1]), routes.customers], dim=1)
         logs = self.neighbours(x).flatten(1)  # [R, (n+2) * (n+2)]
-        backwards = logs.gather(1, routes.customers * size + routes.before)
-        forwards = logs.gather(1, sources * size + routes.after)
+        backwards = logs.gather(1, routes.tokens[:, 1:] * size + routes.before)
+        forwards = logs.gather(1, routes.tokens * size + routes.after)
         together = self.route(x)[:, :-1].where(routes.others, 0.0).sum(dim=2) / routes.others.sum(dim=2)
         return -(backwards.mean() + forwards.mean()) / 2 - together.mean()
 
