@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from configs import command
 from configs.trained import set_step_size, trained
@@ -25,19 +25,19 @@ from gumbeldore.references import read_table, with_table
 from gumbeldore.search import SearchConfig
 from gumbeldore.settings import EvaluationSettings
 from gumbeldore.terminal import Terminal, hardware
-from gumbeldore.workers import SearchPool, resolve_device, resolve_rows, resolve_workers
+from gumbeldore.workers import SearchPool, at_once, resolve_device, resolve_rows, resolve_workers, trie_budget
 
 
 def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
     """Solve the instances with every method asked for; prints a table, writes results.json, .csv and report.html."""
-    run = EvaluationSettings(**{key: value for key, value in cfg.items() if not OmegaConf.is_config(value)})
+    run = EvaluationSettings.of(cfg)
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
     keep_freed_memory()
     problem, policy, _, path = loaded = trained(run.checkpoint, run.nearest)
     set_step_size(cfg.search, loaded)
     command.join_cluster(cfg, problem, policy)
-    cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), threads=1)
+    cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), 1, key="solver.workers")
     if HydraConfig.initialized():
         command.check_effect(cfg, HydraConfig.get().overrides.task)
     methods = command.build_methods(cfg)
@@ -48,11 +48,12 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
     out_dir = new_directory(run.out_dir)
 
     searches = [method for method in methods.values() if isinstance(method, SearchConfig)]
-    rows = sum(len(benchmark.names) for benchmark in benchmarks) * max((x.beam_width for x in searches), default=0)
     workers = resolve_workers(run.workers, device, run.worker_threads)
     chunk_rows = resolve_rows(run.chunk_rows, device)
-    if run.workers == "auto" and rows <= chunk_rows:
-        workers = 0  # one chunk: nothing to share out
+    budget = trie_budget(str(device))
+    most = max((full_chunks(problem, policy, benchmarks, x, chunk_rows, budget) for x in searches), default=0)
+    if run.workers == "auto" and most <= 1:
+        workers = 0  # nothing to share out
     pool = SearchPool(problem, policy, workers, chunk_rows, str(device), precision, run.worker_threads)
     where = f"{hardware(device)}, {precision}, {workers or 'no'} workers"
     about = {"checkpoint": str(path), "instances": run.instances, "hardware": where, "precision": precision}
@@ -65,6 +66,8 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
             with advancing(terminal, name, benchmarks) as advance:
                 name, solved = run_method(name, method, problem, pool, benchmarks, run.seed, advance)
             found[name] = solved
+            if short := sum(part.cut_short for part in solved):
+                terminal.say(f"{name}: for want of memory {short} instances were searched for less than the time limit")
             results.write_json(out_dir, found, benchmarks, problem, about)  # after each: a later one may not finish
             results.write_csv(out_dir, found, benchmarks, problem)
         details = results.write_details(out_dir, found, benchmarks, problem)
@@ -74,6 +77,13 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
         names = ["report.html", "results.json", "results.csv", details, solutions]
         terminal.say("written: " + ", ".join(f"{out_dir}/{name}" for name in names if name))
     return {name: summarise(solved, benchmarks) for name, solved in found.items()}
+
+
+def full_chunks(
+    problem: Problem, policy: Any, benchmarks: list[Benchmark], search: SearchConfig, chunk_rows: int, budget: int
+) -> float:
+    """How many times as much all instances are as what is searched together at most."""
+    return sum(len(x.names) / at_once(problem, policy, x.instances, search, chunk_rows, budget) for x in benchmarks)
 
 
 def instances_for(problem: Problem, run: EvaluationSettings) -> list[Benchmark]:

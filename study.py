@@ -13,6 +13,7 @@ from configs.trained import set_step_size, trained
 from evaluate import add_references, advancing, instances_for, new_directory, typed
 from gumbeldore import curves, results
 from gumbeldore.curves import Point
+from gumbeldore.evaluation import have_gaps
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.precision import resolve_precision
 from gumbeldore.search import SearchConfig
@@ -23,13 +24,13 @@ from gumbeldore.workers import SearchPool, resolve_device, resolve_rows, resolve
 
 def study(cfg: DictConfig) -> list[Point]:
     """Measure every curve asked for; prints a table, writes study.json, study.csv and study.png."""
-    run = StudySettings(**{key: value for key, value in cfg.items() if not OmegaConf.is_config(value)})
+    run = StudySettings.of(cfg)
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
     keep_freed_memory()
     problem, policy, _, path = loaded = trained(run.checkpoint, run.nearest)
     set_step_size(cfg.search, loaded)
-    cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), threads=1)
+    cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), 1, key="solver.workers")
     if HydraConfig.initialized():
         command.check_effect(cfg, HydraConfig.get().overrides.task)
     searches = searches_of(cfg)
@@ -44,7 +45,7 @@ def study(cfg: DictConfig) -> list[Point]:
     with pool, Terminal() as terminal:
         benchmarks = add_references(cfg, problem, benchmarks, terminal)
         out_dir.mkdir(parents=True, exist_ok=True)
-        gaps, count = curves.have_gaps(benchmarks), sum(len(benchmark.names) for benchmark in benchmarks)
+        gaps, count = have_gaps(benchmarks), sum(len(benchmark.names) for benchmark in benchmarks)
         about = {"checkpoint": str(path), "instances": run.instances, "num_instances": count, "hardware": where}
         about |= {
             "command": typed(),

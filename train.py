@@ -163,19 +163,25 @@ def continued(cfg: DictConfig) -> DictConfig:
         raise ValueError(f"resume continues a run as it was configured; of {', '.join(RESUMABLE)} only, not {fixed[0]}")
     with RunDirectory.open(Path(cfg.resume)) as directory:
         saved = OmegaConf.load(directory.config)
-    unknown = [key for key in cfg if key not in saved]
-    unknown += [f"train.{key}" for key in cfg.train if key not in saved.get("train", {})]
-    if unknown:
-        raise ValueError(f"resume={cfg.resume}: another version made this run, {directory.config} lacks {unknown[0]}")
+    ours, theirs = keys_of(cfg), keys_of(saved)
+    for few, many, what in ((theirs, ours, "lacks"), (ours, theirs, "has")):
+        if unknown := [key for key in many if key not in few]:
+            where = f"{directory.config} {what} {unknown[0]}"
+            raise ValueError(f"resume={cfg.resume}: another version made this run, {where}")
     for word in overrides:
         key = word.split("=")[0]
         OmegaConf.update(saved, key, OmegaConf.select(cfg, key))
     return saved
 
 
+def keys_of(cfg: DictConfig) -> list[str]:
+    """Those that every run has, whatever its problem and its search."""
+    return [*cfg, *(f"train.{key}" for key in cfg.get("train", {}))]
+
+
 def set_up(cfg: DictConfig) -> Setup:
     """Build and check everything a run needs."""
-    run = RunSettings(**{key: value for key, value in cfg.items() if not OmegaConf.is_config(value)})
+    run = RunSettings.of(cfg)
     settings = TrainSettings(**cfg.train)
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
@@ -257,7 +263,8 @@ def start_trainers(setup: Setup, directory: RunDirectory) -> Alone | Trainers:
     if len(setup.trainers) == 1:
         return ALONE
     instance_type = type(setup.validation.instances)
-    parts = setup.problem, setup.policy, setup.settings, setup.run.seed, setup.precision, setup.run.compile
+    policy = copy.deepcopy(setup.policy).cpu()
+    parts = setup.problem, policy, setup.settings, setup.run.seed, setup.precision, setup.run.compile
     return Trainers(Task(*parts, setup.trainers, setup.threads, directory.dataset, instance_type, fit))
 
 

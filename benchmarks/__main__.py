@@ -18,7 +18,7 @@ def main() -> None:
     module = importlib.import_module(f"benchmarks.{sys.argv[1]}")
     try:
         run(module, sys.argv[2:])
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
 
 

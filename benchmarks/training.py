@@ -1,4 +1,4 @@
-"""Training steps of the presets: examples and tokens per second, and seconds per epoch.
+"""Training steps of the presets: examples and tokens (decisions still to come) per second, and seconds per epoch.
 
 The dataset is of random solutions, so the figures are those of the network and the batches alone.
 """
@@ -53,6 +53,13 @@ def learner_of(problem: str, batches: int, precision: str):
     return made, settings, learner
 
 
+def decisions_to_come(horizon: int, last_choice: int, early_steps: float) -> float:
+    """The tokens left to decide on at the step u^early_steps of those with a choice, u uniform, on average."""
+    steps = last_choice + 1
+    until = [(step / steps) ** (1 / early_steps) for step in range(steps + 1)]
+    return horizon - sum(step * (until[step + 1] - until[step]) for step in range(steps))
+
+
 def main(problems, batches, repeats, threads, out) -> None:
     keep_freed_memory()
     torch.set_num_threads(threads)
@@ -72,7 +79,7 @@ def main(problems, batches, repeats, threads, out) -> None:
     for name, (problem, settings, learner) in cases.items():
         step = statistics.median(seconds[name])
         example = learner.dataset.shards[0].instances
-        tokens = (problem.last_choice(example) + 2) / 2 + 1  # decisions still to come at a random step
+        tokens = decisions_to_come(problem.horizon(example), problem.last_choice(example), settings.early_steps)
         per_epoch = configuration(f"problem={name}").train.batches_per_epoch
         table[name] = {
             "examples_per_second": settings.batch_size / step,

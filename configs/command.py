@@ -258,7 +258,8 @@ def join_cluster(cfg: DictConfig, *objects: Any) -> None:
     address = cfg.ray.address
     if address is None:
         return
-    if not any([cfg.workers, OmegaConf.select(cfg, "solver.workers")]):
+    solves = "solver" in cfg.get("methods", []) or cfg.get("references") == "solver"
+    if not (cfg.workers or solves and cfg.solver.workers):
         raise ValueError(f"ray.address={address} has no effect with workers=0")
     own = {"gumbeldore", "problems", "models"}
     packages = own | {type(thing).__module__.partition(".")[0] for thing in objects}

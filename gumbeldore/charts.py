@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
-from gumbeldore.evaluation import Solved
+from gumbeldore.evaluation import Solved, have_gaps
 from gumbeldore.interfaces import Benchmark
 from gumbeldore.results import Results
 
@@ -34,7 +34,7 @@ def quality(results: Results, benchmarks: list[Benchmark]) -> Figure | None:
     """
     if all(_longest(solved) == 1 for solved in results.values()):
         return None
-    relative = not any(benchmark.references.isnan().any() for benchmark in benchmarks)
+    relative = have_gaps(benchmarks)
     bases = [benchmark.references if relative else torch.ones_like(benchmark.references) for benchmark in benchmarks]
     figure, axes = _axes(3.2)
     for (name, solved), colour in zip(results.items(), _colours(results), strict=True):
@@ -83,7 +83,7 @@ def distribution(results: Results, benchmarks: list[Benchmark]) -> tuple[Figure,
     Of several instances the costs are compared with the reference, or with the best found by any method.
     """
     alone = sum(len(benchmark.names) for benchmark in benchmarks) == 1
-    known = not any(benchmark.references.isnan().any() for benchmark in benchmarks)
+    known = have_gaps(benchmarks)
     values = {}
     for name, solved in results.items():
         shown = []

@@ -50,7 +50,7 @@ def measure(
         own = int(fold(seed, "repetition", repetition))
         solved = [solve(pool, benchmark, config, own, progress) for benchmark in benchmarks]
         outcomes.append(summarise(solved, benchmarks))
-    qualities = [x.mean_cost if x.mean_gap is None else x.mean_gap for x in outcomes]
+    qualities = [x.merit for x in outcomes]
     searches = sum(x.num_instances for x in outcomes)
     return Point(
         curve=curve,
@@ -61,11 +61,6 @@ def measure(
         evaluations=sum(x.evaluations for x in outcomes) / searches,
         seconds=sum(x.seconds for x in outcomes) / searches,
     )
-
-
-def have_gaps(benchmarks: list[Benchmark]) -> bool:
-    """Whether the quality is a gap: all instances have a reference."""
-    return not any(benchmark.references.isnan().any() for benchmark in benchmarks)
 
 
 def by_curve(points: list[Point]) -> dict[str, list[Point]]:

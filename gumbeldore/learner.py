@@ -43,6 +43,8 @@ class Learner:
         if self.averaged is not None:
             weight = 1 - min(keep, (step + 1) / (step + 10))
             torch._foreach_lerp_(list(self.averaged.parameters()), list(self.policy.parameters()), weight)
+            for ours, theirs in zip(self.averaged.buffers(), self.policy.buffers(), strict=True):
+                ours.copy_(theirs)
 
     def outcome(self) -> dict[str, float]:
         """What came out so far, as runs are compared; no gap without references."""

@@ -1,4 +1,4 @@
-"""Keep freed CPU memory for the next step instead of giving it back to the system.
+"""Memory: how much a GPU has, and freed CPU memory kept for the next step instead of given back to the system.
 
 By default glibc unmaps large blocks when they are freed, so every layer of every step faults its pages in anew: a
 third of the sampling time of a small network on two threads (measured, see docs/log.md).
@@ -7,6 +7,8 @@ third of the sampling time of a small network on two threads (measured, see docs
 from __future__ import annotations
 
 import ctypes
+
+import torch
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
 LARGEST = 2**31 - 1
@@ -18,3 +20,8 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, LARGEST)
         mallopt(M_TRIM_THRESHOLD, LARGEST)
+
+
+def gpu_memory(device: torch.device) -> int:
+    """Bytes of a GPU; not those that happen to be free: the same command does the same."""
+    return torch.cuda.get_device_properties(device).total_memory

@@ -43,11 +43,10 @@ def gumbeldore(
     sampled_root: bool = True,
 ) -> SearchConfig:
     """Rounds without replacement, each shifted toward what was better than expected [GD, algorithm 2]."""
-    update = Gumbeldore(step_size, baseline, min_max, divide_by_visits, skip_first=first_round_deterministic)
     return SearchConfig(
         beam_width,
         num_rounds,
-        update=update,
+        update=Gumbeldore(step_size, baseline, min_max, divide_by_visits),
         top_p=top_p,
         first_round_deterministic=first_round_deterministic,
         sampled_root=sampled_root,

@@ -47,7 +47,10 @@ class Muon(torch.optim.Optimizer):
                 continue
             lr, momentum = group["lr"], group["momentum"]
             gradients = [parameter.grad for parameter in parameters]
-            averages = [self.state[p].setdefault("average", torch.zeros_like(p)) for p in parameters]
+            for parameter in parameters:
+                if "average" not in self.state[parameter]:
+                    self.state[parameter]["average"] = torch.zeros_like(parameter)
+            averages = [self.state[parameter]["average"] for parameter in parameters]
             torch._foreach_lerp_(averages, gradients, 1 - momentum)
             updates = self._orthogonalised(torch._foreach_lerp(gradients, averages, momentum))
             torch._foreach_mul_(updates, [-lr * max(1.0, p.shape[-2] / p.shape[-1]) ** 0.5 for p in parameters])

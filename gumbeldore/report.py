@@ -9,7 +9,7 @@ import jinja2
 import torch
 
 from gumbeldore import charts, results
-from gumbeldore.evaluation import Solved, gaps, summarise
+from gumbeldore.evaluation import Solved, best_of, gaps, summarise
 from gumbeldore.files import replacing
 from gumbeldore.interfaces import Benchmark, Problem, take
 
@@ -32,7 +32,7 @@ def write(
         loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
     count = sum(len(benchmark.names) for benchmark in benchmarks)
-    best = best_method(found, benchmarks)
+    best = best_of(found, benchmarks)
     quality, distribution = charts.quality(found, benchmarks), charts.distribution(found, benchmarks)
     text = pages.get_template("report.html").render(
         about=about,
@@ -53,16 +53,6 @@ def write(
     )
     with replacing(out_dir / "report.html") as file:
         file.write(text.encode())
-
-
-def best_method(found: results.Results, benchmarks: list[Benchmark]) -> str:
-    """The first of the methods with the lowest mean gap, or the lowest mean cost where references are missing."""
-
-    def merit(name: str) -> float:
-        outcome = summarise(found[name], benchmarks)
-        return outcome.mean_cost if outcome.mean_gap is None else outcome.mean_gap
-
-    return min(found, key=merit)
 
 
 def pictures(solved: list[Solved], benchmarks: list[Benchmark], problem: Problem, method: str) -> list[Picture]:

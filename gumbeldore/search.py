@@ -17,7 +17,7 @@ from gumbeldore.gumbel import gumbel_with_maximum
 from gumbeldore.interfaces import Policy, Problem, batch_size, take
 from gumbeldore.seeding import fold, gumbel_noise
 from gumbeldore.settings import check_switches, is_number
-from gumbeldore.updates import Update
+from gumbeldore.updates import Update, without_replacement
 
 
 class TopP(NamedTuple):
@@ -38,9 +38,10 @@ class SearchConfig:
         stochastic: perturb with Gumbel noise; otherwise the beam keeps the most likely prefixes
         replacement: K independent samples per round instead of a beam
         top_p: growing nucleus; each node keeps its smallest set of most likely actions of that probability
-        first_round_deterministic: round 1 is a plain beam search
+        first_round_deterministic: round 1 is a plain beam search, from which nothing is learnt but not to repeat it
         sampled_root: draw the root's Gumbel, which makes the unnormalised estimator unbiased; False fixes it to 0
-        time_limit: seconds per instance; then rounds go on, whatever num_rounds is, until it has passed
+        time_limit: seconds per instance; then rounds go on, whatever num_rounds is, until it has passed, or the trie
+            would outgrow the memory it may take
     """
 
     beam_width: int
@@ -85,6 +86,7 @@ class SearchStats(NamedTuple):
     repeated: int  # new states that another sequence of decisions had reached, too
     rounds: int
     exhausted: int  # beams (with replacement: samples) known to have no further solution at the end
+    full: bool  # whether a search with a time limit ended before that, as the trie would have outgrown the memory
 
 
 class Solutions(NamedTuple):
@@ -156,7 +158,7 @@ def search(
     was_training = policy.training
     policy.eval()
     try:
-        rounds, trie, count = _run_rounds(problem, policy, instances, config, keys, given, memory)
+        rounds, trie, count, full = _run_rounds(problem, policy, instances, config, keys, given, memory)
     finally:
         policy.train(was_training)
     stats = SearchStats(
@@ -166,6 +168,7 @@ def search(
         repeated=int(count.repeated),
         rounds=len(rounds),
         exhausted=int((trie.log_mass[0][:, 0] == -math.inf).sum()),
+        full=full,
     )
     return _collect(rounds, batch, stats)
 
@@ -178,7 +181,7 @@ def _run_rounds(
     keys: Tensor,
     given: Tensor,
     memory: int | None,
-) -> tuple[list[tuple[Leaves, Tensor]], tries.Trie, Count]:
+) -> tuple[list[tuple[Leaves, Tensor]], tries.Trie, Count, bool]:
     """Round after round until the last one, the deadline, the end of all instances or of the memory.
 
     Arguments:
@@ -189,10 +192,11 @@ def _run_rounds(
     deadline = None if config.time_limit is None else time.monotonic() + len(given) * config.time_limit
     trie = _empty_trie(problem, policy, instances, config, len(given), keys.device)
 
-    rounds, total = [], Count()
+    rounds, total, full = [], Count(), False
     for round_ in itertools.count():
         if (round_ + 1) * width > trie.parent.shape[2]:
-            if memory is not None and 2 * tries.memory(trie) > memory:
+            full = memory is not None and 2 * tries.memory(trie) > memory
+            if full:
                 break
             trie = tries.grow(trie, 2 * trie.parent.shape[2])
         deterministic = not config.stochastic or (config.first_round_deterministic and round_ == 0)
@@ -207,10 +211,12 @@ def _run_rounds(
         if time.monotonic() >= deadline if deadline else round_ + 1 >= config.num_rounds:
             break
         if config.update is not None:
-            config.update(trie, leaves, -cost, round_)  # the one place where costs become objectives
+            # The leaves of a deterministic first round are no sample, of which nothing can be estimated.
+            update = without_replacement if config.first_round_deterministic and round_ == 0 else config.update
+            update(trie, leaves, -cost)  # the one place where costs become objectives
             if not (trie.log_mass[0][:, 0] > -math.inf).any():
                 break
-    return rounds, trie, total
+    return rounds, trie, total, full
 
 
 def trie_memory(problem: Problem, policy: Policy, instances: Any, config: SearchConfig) -> int:

@@ -26,6 +26,11 @@ class Checked:
 
     prefix = ""  # of the keys in messages
 
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Checked:
+        """With the values of that name among others."""
+        return cls(**{spec.name: values[spec.name] for spec in dataclasses.fields(cls)})
+
     def __post_init__(self) -> None:
         for spec in dataclasses.fields(self):
             key, value = f"{self.prefix}{spec.name}", getattr(self, spec.name)
@@ -158,7 +163,7 @@ class TrainSettings(Checked):
 
     def late_in(self, epoch: int) -> Late | None:
         """What is different in this epoch, if it is a late one."""
-        return self.late if self.late and epoch >= self.late.after * self.epochs else None
+        return self.late if self.samples and self.late and epoch >= self.late.after * self.epochs else None
 
     def capacity_in(self, epoch: int) -> int | None:
         """Of the dataset once the experts of this epoch are in it."""

@@ -30,6 +30,7 @@ class Stopper:
             raise ValueError(f"time_limit must be positive seconds, got {time_limit}")
         self.deadline = None if time_limit is None else time.monotonic() + time_limit
         self.reason: str | None = None
+        self.signalled = False
 
     def __call__(self) -> bool:
         if self.reason is None and self.deadline is not None and time.monotonic() >= self.deadline:
@@ -45,6 +46,7 @@ class Stopper:
             signal.signal(number, handler)
 
     def _on_signal(self, number: int, _) -> None:
-        if self.reason is not None:
+        if self.signalled:
             raise KeyboardInterrupt
-        self.reason = "interrupted" if number == signal.SIGINT else "terminated"
+        self.signalled = True
+        self.reason = self.reason or ("interrupted" if number == signal.SIGINT else "terminated")

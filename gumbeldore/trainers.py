@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from gumbeldore.compiling import compile_layers
 from gumbeldore.dataset import PseudoExperts
@@ -162,7 +163,8 @@ class Trainers(Member):
         """Let the others train the learner's next epoch, too; the first time they learn where it stands."""
         message = {"epoch": learner.epoch, "dataset": [shard.name for shard in learner.dataset.shards]}
         if not self.told:
-            message |= {"policy": learner.policy.state_dict(), "optimizer": learner.optimizer.state_dict()}
+            state = {"policy": learner.policy.state_dict(), "optimizer": learner.optimizer.state_dict()}
+            message |= tree_map_only(Tensor, Tensor.cpu, state)  # or they would arrive on this process's GPU
             self.told = True
         self.tell(message)
 

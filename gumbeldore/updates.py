@@ -1,7 +1,7 @@
 """What a round teaches the next one: changes of the trie between rounds [GD, section 4].
 
-An update is a callable (trie, leaves, objective [B, K], round) -> None that writes into the trie. Objectives are to
-be maximised (negative costs); everything is float64.
+An update is a callable (trie, leaves, objective [B, K]) -> None that writes into the trie. Objectives are to be
+maximised (negative costs); everything is float64.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from gumbeldore.estimators import estimate_expectation, importance_log_weights
 from gumbeldore.settings import check_switches, is_number
 from gumbeldore.trie import Trie
 
-Update = Callable[[Trie, Leaves, Tensor, int], None]
+Update = Callable[[Trie, Leaves, Tensor], None]
 
 
-def without_replacement(trie: Trie, leaves: Leaves, objective: Tensor, round_: int) -> None:
+def without_replacement(trie: Trie, leaves: Leaves, objective: Tensor) -> None:
     """Take the sampled leaves out of the tree.
 
     The masses of their ancestors are recomputed bottom-up from their children's, not subtracted: nothing cancels,
@@ -55,25 +55,21 @@ class Gumbeldore:
             raw outcome; for games)
         min_max: divide positive advantages by the largest, negative ones by the size of the smallest
         divide_by_visits: average over the leaves through an edge instead of adding them up
-        skip_first: learn nothing from the first round (when that one is a deterministic beam search)
     """
 
     step_size: float
     baseline: str = "estimate"
     min_max: bool = False
     divide_by_visits: bool = False
-    skip_first: bool = False
 
     def __post_init__(self) -> None:
         _check_step_size(self.step_size)
         if self.baseline not in BASELINES:
             raise ValueError(f"baseline must be one of {sorted(BASELINES)}, got {self.baseline!r}")
-        check_switches(self, "min_max", "divide_by_visits", "skip_first")
+        check_switches(self, "min_max", "divide_by_visits")
 
-    def __call__(self, trie: Trie, leaves: Leaves, objective: Tensor, round_: int) -> None:
-        without_replacement(trie, leaves, objective, round_)
-        if self.skip_first and round_ == 0:
-            return
+    def __call__(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
+        without_replacement(trie, leaves, objective)
         advantage = objective - BASELINES[self.baseline](objective, leaves)[:, None]
         advantage = advantage.masked_fill(~leaves.valid, 0.0)
         if self.min_max:
@@ -104,8 +100,8 @@ class Theory:
     def __post_init__(self) -> None:
         _check_step_size(self.step_size)
 
-    def __call__(self, trie: Trie, leaves: Leaves, objective: Tensor, round_: int) -> None:
-        without_replacement(trie, leaves, objective, round_)
+    def __call__(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
+        without_replacement(trie, leaves, objective)
         log_weights = importance_log_weights(leaves.phi, leaves.gumbel, leaves.valid)
         expected = _expectation_per_beam_node(leaves, log_weights, objective)
         passed = _per_beam_node(leaves, leaves.valid.long())

@@ -20,14 +20,15 @@ from gumbeldore import cluster
 from gumbeldore.actors import Actors, WorkerError
 from gumbeldore.compiling import compile_layers
 from gumbeldore.interfaces import Problem, batch_size, take, to
-from gumbeldore.memory import keep_freed_memory
+from gumbeldore.memory import gpu_memory, keep_freed_memory
 from gumbeldore.precision import InPrecision
 from gumbeldore.search import SearchConfig, Solutions, search, trie_memory
 from gumbeldore.stopping import Stopped
 
 CPU_ROWS = 1024  # fastest of those measured, see docs/log.md
 GPU_ROWS = 16384  # not measured: enough for every layer to fill a large GPU
-WORTH = 8  # a search of few instances is cut in two for two workers to share where each has this part of the rows
+WORTH = 8  # on CPUs few instances are cut in two for two workers to share where each has this part of the rows
+GROWTH = 8  # times as many solutions as expected fit the trie of a search with a time limit
 
 Read = Callable[[Solutions], Any]  # what is wanted of a search's solutions, as a NamedTuple
 
@@ -110,6 +111,7 @@ class SearchPool:
     ):
         self.problem, self.policy = problem, policy
         self.chunk_rows = chunk_rows
+        self.gpus = max(1, workers) if torch.device(device).type == "cuda" else 0
         self.trie_budget = trie_budget(device)
         arguments = (problem, copy.deepcopy(policy).cpu(), device, precision, threads, compiled)
         self.local = Worker(*arguments) if workers == 0 else None
@@ -170,12 +172,14 @@ class SearchPool:
             yield *jobs[number], found
 
     def _chunks(self, instances: Any, config: SearchConfig) -> list[slice]:
-        """Which instances are searched together: parts as equal as can be, so that no worker waits for another."""
+        """Which instances are searched together: parts as equal as can be, so that no worker waits for another.
+
+        On CPUs the number of workers changes no part, and so no bit; GPUs have a part each at least.
+        """
         count = batch_size(instances)
-        room = self.trie_budget // trie_memory(self.problem, self.policy, instances, config)
-        size = max(1, min(self.chunk_rows // config.beam_width, room))
-        worth = min(2, count, count * config.beam_width * WORTH // self.chunk_rows)
-        parts = max(worth, -(-count // size))
+        size = at_once(self.problem, self.policy, instances, config, self.chunk_rows, self.trie_budget)
+        shares = self.gpus or min(2, count * config.beam_width * WORTH // self.chunk_rows)
+        parts = max(min(count, shares), -(-count // size))
         return [slice(count * i // parts, count * (i + 1) // parts) for i in range(parts)]
 
     def close(self) -> None:
@@ -204,16 +208,25 @@ def resolve_device(device: str) -> torch.device:
     return resolved
 
 
+def at_once(
+    problem: Problem, policy: nn.Module, instances: Any, config: SearchConfig, chunk_rows: int, budget: int
+) -> int:
+    """How many of the instances are searched together, at most: so many rows, whose tries take so many bytes."""
+    room = budget // trie_memory(problem, policy, instances, config)
+    if config.time_limit is not None:
+        room //= GROWTH
+    return max(1, min(chunk_rows // config.beam_width, room))
+
+
 def trie_budget(device: str) -> int:
-    """Bytes that the trie of a chunk may take: a quarter of a GPU's memory, 2 GiB per worker on CPUs.
-
-    Not of the memory that happens to be free: the same command cuts the same chunks.
-    """
+    """Bytes that the trie of a chunk may take: a quarter of a GPU's memory, 2 GiB per worker on CPUs."""
     kind = torch.device(device)
-    return torch.cuda.get_device_properties(kind).total_memory // 4 if kind.type == "cuda" else 2**31
+    return gpu_memory(kind) // 4 if kind.type == "cuda" else 2**31
 
 
-def resolve_workers(workers: int | str, device: torch.device, threads: int, taken: int = 0) -> int:
+def resolve_workers(
+    workers: int | str, device: torch.device, threads: int, taken: int = 0, key: str = "workers"
+) -> int:
     """The number of Ray actors; 'auto' is one per GPU, or as many as keep all cores busy: of the cluster, if joined.
 
     With one GPU this process searches itself: what it samples and trains with shares the card's memory.
@@ -223,6 +236,7 @@ def resolve_workers(workers: int | str, device: torch.device, threads: int, take
 
     Arguments:
         taken: CPU cores of this machine that others work on at the same time
+        key: of the configuration
     """
     if workers == "auto":
         if device.type == "cuda":
@@ -231,7 +245,7 @@ def resolve_workers(workers: int | str, device: torch.device, threads: int, take
             gpus = cluster.gpus()
             return gpus if gpus > 1 or cluster.joined() else 0
         return cluster.room(threads, taken)
-    _check_count("workers", workers, 0)
+    _check_count(key, workers, 0)
     if workers and device.index is not None:
         raise ValueError(f"device={device} is one GPU, which this process uses itself: workers=0, or device=cuda")
     return workers

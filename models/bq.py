@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from models.blocks import ReZeroLayers, check_sizes
 from models.frame import in_own_frame
+from models.parts import RowSize
 from models.policy import TokenPolicy
 from problems.tsp import State
 from problems.tsp_types import Instance
@@ -46,9 +47,9 @@ class BQ(TokenPolicy):
         if successor_loss:
             self.leave, self.enter = nn.Linear(width, width), nn.Linear(width, width)
 
-    def row_size(self, context: Instance, state: State) -> tuple[int, int]:
+    def row_size(self, context: Instance, state: State) -> RowSize:
         tokens = state.remaining.shape[1] + 2
-        return self.layers[0].heads * tokens**2, tokens * len(self.origin)
+        return RowSize(self.layers[0].heads * tokens**2, tokens * len(self.origin))
 
     def tokens(self, context: Instance, state: State) -> list[Tensor]:
         """The transformed tokens [R, n+2, width], in the end only."""

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from models.blocks import ReZeroLayers, check_sizes
 from models.frame import in_own_frame
+from models.parts import RowSize
 from models.policy import TokenPolicy
 from models.route_loss import RoutePointers, Routes
-from models.savings import checked_shapes, loads_in, plan_of
+from models.savings import TABLES, checked_shapes, loads_in, plan_of
 from problems.cvrp import State
 from problems.cvrp_types import Instance
 
@@ -65,9 +66,10 @@ class BQ(TokenPolicy):
         if route_loss:
             self.pointers = nn.ModuleList(RoutePointers(width) for _ in range(2))
 
-    def row_size(self, context: Instance, state: State) -> tuple[int, int]:
+    def row_size(self, context: Instance, state: State) -> RowSize:
         tokens = state.near.shape[1] + 2
-        return self.layers[0].heads * tokens**2, tokens * len(self.origin)
+        tables = self.layers[0].heads + TABLES * len(self.shapes)
+        return RowSize(tables * tokens**2, tokens * len(self.origin))
 
     def tokens(self, context: Instance, state: State) -> list[Tensor]:
         """The transformed tokens [R, n+2, width], halfway and in the end."""

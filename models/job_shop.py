@@ -10,6 +10,7 @@ from models.attention import HIDDEN, Grid
 from models.blocks import ReZeroLayer, check_sizes
 from models.kernels import compiler
 from models.lookahead import FEATURES, lookahead
+from models.parts import RowSize
 from models.policy import TokenPolicy
 from models.products import Residual
 from problems.jssp import State
@@ -54,10 +55,10 @@ class JobShop(TokenPolicy):
         if order_loss:
             self.earlier, self.later = nn.Linear(width, width), nn.Linear(width, width)
 
-    def row_size(self, context: Instance, state: State) -> tuple[int, int]:
+    def row_size(self, context: Instance, state: State) -> RowSize:
         jobs, ops = context.times.shape[1:]
         scores = self.between_jobs.heads * DENSE * jobs * ops * (jobs + ops)
-        return scores, state.remaining.shape[1] * self.embed.out_features
+        return RowSize(scores, state.remaining.shape[1] * self.embed.out_features, max(jobs, ops))
 
     def tokens(self, instance: Instance, state: State) -> list[Tensor]:
         """The transformed operations that remain [R, n, width], in the end only."""

@@ -1,4 +1,7 @@
-"""Large batches in parts that fit the cache, of a size measured once per machine, network, format and threads."""
+"""Large batches in parts: of a GPU's memory, or of a CPU's cache, whose size is measured once.
+
+That is once per machine, network, format and number of threads.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,14 @@ import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from gumbeldore.files import cache_folder, replacing
+from gumbeldore.memory import gpu_memory
 from models.kernels import compiler
 
 CPU = torch.device("cpu")
@@ -26,9 +30,20 @@ USUAL = SIZES[2]  # the best or nearly so on the machines and networks of docs/l
 CLEARLY = 0.93  # of the usual one's time: with less to gain it may be noise
 ROUNDS = 5
 ROWS = 8  # at least, in the smallest part, for sizes to be told apart
-SCORES_AT_ONCE = 2**27  # attention scores held at once, where they are held at all
+PAIRS_AT_ONCE = 2**27  # numbers of pairs of tokens held at once on a CPU, where they are held at all
+GPU_SHARE = 4  # a forward pass takes at most this part of a GPU's memory,
+HELD = 16  # where it holds about so many numbers for each number of its tokens, all in float32
+LINES_AT_ONCE = 2**16 - 1  # more than torch's fused attention takes at once on a GPU
 
 _found: WeakKeyDictionary[Cuttable, dict[str, int]] = WeakKeyDictionary()  # the sizes, by how a network runs
+
+
+class RowSize(NamedTuple):
+    """What a row takes in a forward pass."""
+
+    pairs: int  # numbers of pairs of tokens: the attention scores of a layer, where they are held, and the like
+    numbers: int  # of all its tokens
+    lines: int = 1  # within which its tokens attend to each other
 
 
 class Cuttable(Protocol):
@@ -36,7 +51,7 @@ class Cuttable(Protocol):
 
     def whole(self, context: Any, state: Any) -> Tensor: ...
 
-    def row_size(self, context: Any, state: Any) -> tuple[int, int]: ...
+    def row_size(self, context: Any, state: Any) -> RowSize: ...
 
     def modules(self) -> Any: ...
 
@@ -59,13 +74,16 @@ def in_parts(network: Cuttable, context: Any, state: Any) -> Tensor:
 
 
 def rows_at_once(network: Cuttable, context: Any, state: Any) -> float:
-    """How many of these rows fit at once: into memory, where attention scores are held, and into a CPU's cache."""
+    """How many of these rows fit at once into a GPU's memory, or into a CPU's memory and cache."""
     device = state[0].device
-    scores, numbers = network.row_size(context, state)
-    room = math.inf if compiler.applies(device) else SCORES_AT_ONCE / max(1, scores)
-    if device.type != "cpu" or torch.compiler.is_compiling():
+    row = network.row_size(context, state)
+    if device.type == "cuda":
+        numbers = gpu_memory(device) // GPU_SHARE // torch.float32.itemsize
+        return min(numbers / (row.pairs + HELD * row.numbers), LINES_AT_ONCE / row.lines)
+    room = math.inf if compiler.applies(device) else PAIRS_AT_ONCE / max(1, row.pairs)
+    if torch.compiler.is_compiling():
         return room
-    return min(room, numbers_at_once(network, context, state) / numbers)
+    return min(room, numbers_at_once(network, context, state) / row.numbers)
 
 
 def numbers_at_once(network: Cuttable, context: Any, state: Any) -> int:
@@ -75,7 +93,7 @@ def numbers_at_once(network: Cuttable, context: Any, state: Any) -> int:
     The last bits of torch's products can depend on the number of rows, so all processes use the figures of the first,
     which they wait for; where nothing can be kept, the size is the usual one.
     """
-    rows, (_, numbers) = state[0].shape[0], network.row_size(context, state)
+    rows, numbers = state[0].shape[0], network.row_size(context, state).numbers
     if rows * numbers <= SIZES[0] or ROWS * numbers > SIZES[0]:
         return USUAL
     known = _found.setdefault(network, {})
@@ -106,7 +124,7 @@ def measured(network: Cuttable, context: Any, state: Any) -> dict[int, float]:
     The median of some rounds in which the sizes take turns: a busy machine slows down all of a round. The states are
     repeated until they fill a part.
     """
-    _, numbers = network.row_size(context, state)
+    numbers = network.row_size(context, state).numbers
     shares = {size: [] for size in SIZES}
     for _ in range(ROUNDS):
         seconds = {size: _seconds_a_row(network, context, state, max(1, size // numbers)) for size in SIZES}

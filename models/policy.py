@@ -18,7 +18,7 @@ class TokenPolicy(nn.Module):
         tokens(context, state) -> list of [R, n, width]     what the transformer makes of the state; the last is the end
         logits(context, state, x) -> [R, A]                 of the last
         further_loss(context, state, tokens, rest) -> []    what else the expert's `rest` [R, n] of the solution teaches
-        row_size(context, state) -> (int, int)              attention scores of a layer, and numbers of all tokens
+        row_size(context, state) -> RowSize                 what a row takes
 
     Arguments, by the name of the weight:
         weight: of the further loss; 0 leaves it out

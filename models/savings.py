@@ -14,6 +14,8 @@ from models.kernels import savings as fused
 from problems.cvrp import State
 from problems.cvrp_types import Instance
 
+TABLES = 8  # numbers of each pair of tokens and shape held at once, about, where torch makes the plan
+
 
 class Plan(NamedTuple):
     links: Tensor  # [R, n+2, 2] int64 the tokens before and after each, in no order; n+1, the depot, where none is

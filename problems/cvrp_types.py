@@ -33,7 +33,7 @@ def check_instance(instance: Instance) -> None:
     fits[:, 0] = demands[:, 0] == 0
     for well, rule in (
         (coords.isfinite(), "coordinates must be numbers"),
-        (fits, "demands must be within 0..capacity"),
+        (fits, "demands must be within 0..capacity, and 0 at the depot"),
     ):
         if not well.all():
             raise ValueError(f"{rule}; not so in instance {int((~well).nonzero()[0, 0])}")

@@ -115,9 +115,7 @@ class JSSP:
         return State(scheduled.view(rows, jobs, ops).sum(dim=2), done.job_free, done.machine_free, remaining)
 
     def mask(self, instance: Instance, state: State) -> Tensor:
-        legal = state.next_op < instance.times.shape[2]
-        done = ~legal.any(dim=1, keepdim=True)  # a finished row is absorbing
-        return torch.cat([legal[:, :1] | done, legal[:, 1:]], dim=1)
+        return state.next_op < instance.times.shape[2]
 
     def cost(self, instance: Instance, actions: Tensor) -> Tensor:
         """Makespan [R] of the schedules that the sequences of jobs [R, J*M] stand for."""
@@ -139,10 +137,8 @@ class JSSP:
         if self.chronological:
             rows, horizon = actions.shape
             order = torch.rand(rows, horizon, generator=generator).to(actions.device, non_blocking=True).argsort(dim=1)
-            operations, starts, *_ = timeline(*instance, actions)
-            lasts = instance.times.flatten(1).gather(1, operations) > 0
-            for key in (lasts.byte(), starts):  # by start; of equal ones, those of no time come first
-                order = order.gather(1, key.gather(1, order).argsort(dim=1, stable=True))
+            starts = timeline(*instance, actions).starts
+            order = order.gather(1, starts.gather(1, order).argsort(dim=1, stable=True))
             actions = actions.gather(1, order)
         return actions
 

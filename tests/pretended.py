@@ -87,11 +87,11 @@ def waits(name: str, args: tuple, there: dict, on_gpu: bool) -> bool:
 
 
 @contextlib.contextmanager
-def pretended_gpu() -> Iterator[PretendedGPU]:
-    """A machine with one GPU, `GPU`, of 80 GiB."""
+def pretended_gpu(gib: int = 80) -> Iterator[PretendedGPU]:
+    """A machine with one GPU, `GPU`, of so much memory."""
     answers = {
         "_lazy_init": lambda: None,
-        "get_device_properties": lambda _: SimpleNamespace(total_memory=80 * 2**30),
+        "get_device_properties": lambda _: SimpleNamespace(total_memory=gib * 2**30),
         "get_device_name": lambda _: "pretended GPU",
     }
     with contextlib.ExitStack() as stack:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.training import decisions_to_come
 from models.parts import SIZES
 
 ROOT = Path(__file__).parent.parent
@@ -52,6 +53,23 @@ def test_sampling(tmp_path):
         assert sum(row[part] for part in ("forward", "trie", "states", "beam")) == pytest.approx(1)
         assert 0 < row["gflops"] and 1 < row["evaluations_per_solution"] < 40
     assert "tsp20 untrained" in benchmark("compare", f"old={out}", f"new={out}")
+
+
+def test_nothing_to_compare_is_an_error(tmp_path):
+    (tmp_path / "empty.json").write_text("{}")
+    for words, message in (
+        ([], "Is a directory"),
+        ([f"{key}={tmp_path}/empty.json" for key in ("old", "new")], "both"),
+    ):
+        done = subprocess.run([sys.executable, "-m", "benchmarks", "compare", *words], cwd=ROOT, capture_output=True)
+        assert done.returncode == 1 and message in done.stderr.decode() and b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("early", [1.0, 1.5])
+def test_decisions_to_come(early):
+    """Against the mean of many draws."""
+    step = (torch.rand(200_000, generator=torch.Generator().manual_seed(0)) ** early * 20).long()
+    assert decisions_to_come(20, 19, early) == pytest.approx((20 - step).double().mean().item(), abs=0.05)
 
 
 def test_attention():

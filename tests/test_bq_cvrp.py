@@ -332,7 +332,7 @@ def test_large_batches_in_parts_give_the_same_logits(way, budget, parts, monkeyp
     if way == "fused":
         monkeypatch.setattr("models.parts.USUAL", budget)
     else:
-        monkeypatch.setattr("models.parts.SCORES_AT_ONCE", budget)
+        monkeypatch.setattr("models.parts.PAIRS_AT_ONCE", budget)
     assert same(legal_logits(policy, instance, state), whole)
     assert sum(calls) == 50 and len(calls) == parts
 

@@ -310,6 +310,8 @@ def typed(program, *words, cwd):
             (train, ["train=supervised", "train.experts=x.npz", f"train.{key}=3"], f"train.{key} has no effect")
             for key in command.SAMPLING
         ),
+        (train, ["seed=[0,1]"], "seed must be an integer at least 0, got [0, 1]"),
+        (evaluate, ["checkpoint=x", "instances=[a.tsp,b.tsp]"], "instances must be text, got ['a.tsp', 'b.tsp']"),
         (evaluate, ["instances=kool/tsp20"], "Missing mandatory value: checkpoint"),
         (evaluate, ["checkpoint=none.pt", "instances=kool/tsp20"], "there is no checkpoint none.pt"),
     ],

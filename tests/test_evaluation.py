@@ -8,6 +8,7 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
@@ -18,7 +19,7 @@ from gumbeldore import checkpoint, evaluation, methods, results
 from gumbeldore.evaluation import Solved
 from gumbeldore.interfaces import Benchmark
 from gumbeldore.references import with_table
-from gumbeldore.search import search
+from gumbeldore.search import search, trie_memory
 from gumbeldore.seeding import fold
 from gumbeldore.workers import SearchPool
 from models.bq import BQ
@@ -137,12 +138,35 @@ def test_more_time_finds_more(policies, tmp_path):
     assert found.methods["wor"]["solutions"] > 2 * 4
 
 
+@pytest.mark.parametrize("room", [1, 1000])
+def test_a_search_without_memory_for_its_time_says_so(room, policies, tmp_path, monkeypatch):
+    """Its trie may grow from one round's to so many; small trees are exhausted before the thousandth."""
+    monkeypatch.setattr("gumbeldore.workers.trie_budget", lambda device: room * tries[0])
+    instance = TSP(5).generate(1, torch.Generator().manual_seed(0))
+    tries = [trie_memory(TSP(5), trained(policies / "tsp.pt").policy, instance, methods.wor(4, 1, time_limit=60.0))]
+    np.savez(tmp_path / "five.npz", coords=instance.coords.numpy())
+    words = [f"instances={tmp_path / 'five.npz'}", "search=wor", "search.beam_width=4", "search.num_rounds=1"]
+    found = evaluated(policies / "tsp.pt", tmp_path, *words, "search.time_limit=60", "search.top_p_start=1")
+    assert found.methods["wor"]["solutions"] == (4 if room == 1 else 24)
+    assert ("wor: for want of memory 1 instances were searched for less" in found.output) == (room == 1)
+
+
+def test_workers_are_for_more_than_is_searched_together():
+    problem, policy = TSP(7), BQ(16, 1, 2, 32, own_frame=True, successor_loss=0)
+    benchmark, search = problem.validation(40), methods.wor(4, 2)
+    one = trie_memory(problem, policy, benchmark.instances, search)
+    for rows, budget, chunks in ((160, 40 * one, 1), (80, 40 * one, 2), (160, 10 * one, 4), (160, 80 * one, 1)):
+        assert evaluate.full_chunks(problem, policy, [benchmark], search, rows, budget) == chunks
+
+
 @pytest.mark.parametrize(
     ("problem", "words", "message"),
     [
         ("tsp", ["instances=kool/tsp21"], "unknown source 'kool/tsp21'"),
         ("tsp", ["instances=kool/tsp20", "search.beam_width=4"], "search.beam_width has no effect on greedy"),
-        ("tsp", ["instances=kool/tsp20", "num_instances=20000"], "20000"),
+        ("tsp", ["instances=kool/tsp20", "num_instances=20000"], "can be taken, not 20000; num_instances=null takes"),
+        ("tsp", ["instances=kool/tsp20", "search=solver", "solver.workers=-1"], "solver.workers must be 'auto' or an"),
+        ("tsp", ["instances=kool/tsp20", "workers=0", "ray.address=auto"], "ray.address=auto has no effect with"),
         ("tsp", ["instances=kool/tsp20", "search=fastest"], "fastest"),
         ("tsp", ["instances=kool/tsp20", "nearest=5"], "nearest has no effect on tsp"),
         ("jssp", [f"instances={DATA}/jssp", "nearest=5"], "nearest has no effect on jssp"),

@@ -75,6 +75,8 @@ def test_experts_can_be_learnt_from(tmp_path):
     [
         (["problem=tsp"], "Missing mandatory value: out"),
         (["out=x.npz", "train.batch_size=2"], "train.batch_size has no effect here"),
+        (["out=x.npz", "problem.grow=[8,0.5]"], "problem.grow has no effect here"),
+        (["out=x.npz", "seed=[1,2]"], "seed must be an integer at least 0, got [1, 2]"),
         (["out=x.npz", "sed=1"], "there is no key sed"),
     ],
 )

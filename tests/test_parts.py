@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from gumbeldore.precision import autocast
 from models import parts
 from models.kernels import compiler
-from models.parts import SIZES, USUAL, in_parts
+from models.parts import SIZES, USUAL, RowSize, in_parts
 
 CPU = torch.device("cpu")
 ROOT = Path(__file__).parent.parent
@@ -38,7 +38,7 @@ class Network(nn.Module):
         self.heads, self.per_row, self.clock, self.calls = heads, per_row, 0.0, []
 
     def row_size(self, context, state):
-        return 1, NUMBERS
+        return RowSize(1, NUMBERS)
 
     def whole(self, context, state):
         rows = len(state.number)
@@ -133,7 +133,7 @@ def test_with_gradients_batches_are_whole():
 
 
 def test_rows_too_large_for_the_smallest_parts_measure_nothing(monkeypatch):
-    monkeypatch.setattr(Network, "row_size", lambda *_: (1, USUAL // 3))
+    monkeypatch.setattr(Network, "row_size", lambda *_: RowSize(1, USUAL // 3))
     assert through(Network(best_at(SIZES[0])), monkeypatch, numbers=8 * NUMBERS) == [2 * NUMBERS] * 4
 
 

@@ -6,6 +6,7 @@ tests/test_gpu.py asks a real one.
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 import torch
@@ -13,22 +14,25 @@ import torch.nn.functional as F
 
 import evaluate
 import train
+from configs import command
 from gumbeldore import methods
 from gumbeldore.dataset import PseudoExperts
 from gumbeldore.imitation import imitate
 from gumbeldore.interfaces import to
 from gumbeldore.optimizer import optimizer_of
 from gumbeldore.search import TopP, search
+from gumbeldore.workers import SearchPool
 from models.bq import BQ
 from models.bq_cvrp import BQ as BQforCVRP
 from models.job_shop import JobShop
+from models.parts import rows_at_once
 from models.savings import plan_of
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.networks import awake
 from tests.pretended import GPU, Pretended, pretended_gpu
-from tests.test_commands import typed
+from tests.test_commands import compose, typed
 from tests.test_optimizer import SETTINGS
 from tests.test_supervised import Killed, dies_after, metrics_of
 
@@ -141,6 +145,31 @@ def test_a_training_step_waits_for_nothing(case, monkeypatch):
             optimizer.step()
             assert all(isinstance(p.grad, Pretended) for p in policy.parameters() if p.grad is not None)
     assert gpu.waits == 0
+
+
+@pytest.mark.parametrize(
+    ("recipe", "gib", "parts"),
+    [("tsp100", 80, 1), ("tsp100", 8, 16), ("cvrp100", 80, 2), ("jssp", 80, 4), ("jssp", 4, 32)],
+)
+def test_a_batch_of_the_recipes_goes_through_in_parts_of_the_memory(recipe, gib, parts):
+    """16,384 rows at the first step; of the JSSP at most 65,535 lines of attention."""
+    cfg = compose("train", f"experiment={recipe}")
+    problem, policy = command.build(cfg.problem, "problem"), command.build(cfg.model, "model")
+    instance = problem.generate(1, torch.Generator().manual_seed(0))
+    with pretended_gpu(gib):
+        instance = to(instance, GPU)
+        room = rows_at_once(policy, instance, problem.reset(instance))
+    assert parts == 2 ** max(0, math.ceil(math.log2(16384 / room)))
+
+
+def test_every_gpu_has_a_part_of_few_instances():
+    problem, policy = CASES["tsp"][0], policy_of(CASES["tsp"][1])
+    with pretended_gpu():
+        pool = SearchPool(problem, policy, 0, 16384, str(GPU))
+        for gpus, sizes in ((1, [6]), (4, [1, 2, 1, 2]), (8, [1] * 6)):
+            pool.gpus = gpus
+            chunks = [chunk for chunk, _ in pool.map(instances_of(problem), torch.arange(6), methods.greedy())]
+            assert [chunk.stop - chunk.start for chunk in chunks] == sizes
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def improved_policy_value(trees, row, config):
     trie = tries.create(1, roots.horizon, config.beam_width, roots.actions, torch.float64, "cpu")
     leaves, _ = sample_round(roots, trie, 0, lambda phi, parent, depth: phi, torch.zeros(1, dtype=torch.float64), 1.0)
     objective = -PROBLEM.cost(roots.instance, leaves.actions.flatten(0, 1)).view(1, -1)
-    config.update(trie, leaves, objective, 0)
+    config.update(trie, leaves, objective)
     before = after = 0.0
     for k in leaves.valid[0].nonzero().flatten().tolist():
         value = 1.0
@@ -219,8 +219,9 @@ def test_sigma_zero_is_sampling_without_replacement():
     assert torch.equal(find(methods.gumbeldore(2, 3, 0.0)).actions, find(methods.wor(2, 3)).actions)
 
 
-def test_deterministic_first_round_is_beam_search_and_teaches_nothing():
-    found, beam = find(methods.gumbeldore(3, 2, 2.0, first_round_deterministic=True)), find(methods.beam(3))
+@pytest.mark.parametrize("method", [methods.gumbeldore, methods.theory])
+def test_deterministic_first_round_is_beam_search_and_teaches_nothing(method):
+    found, beam = find(method(3, 2, 2.0, first_round_deterministic=True)), find(methods.beam(3))
     assert torch.equal(found.actions[:, :3][beam.valid], beam.actions[beam.valid])
     plain = find(methods.wor(3, 2, first_round_deterministic=True))
     assert torch.equal(found.gumbels, plain.gumbels)  # no advantage from round 1, so round 2 is the same

@@ -27,6 +27,7 @@ from gumbeldore.run_directory import RunDirectory
 from gumbeldore.search import TopP, search
 from gumbeldore.self_improvement import self_improvement
 from gumbeldore.settings import TrainSettings
+from gumbeldore.stopping import Stopper
 from gumbeldore.validation import validate, validation_set
 from gumbeldore.workers import CPU_ROWS, SearchPool, WorkerError, resolve_rows, resolve_workers
 from models.bq import BQ
@@ -255,6 +256,26 @@ def test_the_average_counts_the_steps_of_the_whole_training(monkeypatch):
     monkeypatch.setattr(Learner, "average", watched)
     trained(epochs=2, batches_per_epoch=3, averaging=0.9)
     assert steps == [*range(6)]
+
+
+def test_buffers_are_those_of_the_policy_not_averaged():
+    learner = new_learner()
+    for policy in (learner.policy, learner.averaged or learner.best):
+        policy.register_buffer("seen", torch.zeros(()))
+    learner.averaged = learner.averaged or learner.best
+    learner.policy.seen += 3
+    learner.average(0.9, 0)
+    assert learner.averaged.seen == 3
+
+
+def test_the_first_signal_after_the_time_limit_is_the_first():
+    with Stopper(1e-9) as stopper:
+        time.sleep(1e-3)
+        assert stopper() and stopper.reason == "time limit reached"
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
 
 
 def test_the_running_average_is_validated_and_samples():

@@ -189,6 +189,8 @@ MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
     "null byte": (b"3 -4.5", b"3\x00 -4.5", 9, "a coordinate must be a number, got '3\\x00'"),
     "two files in one": (b"EOF\n", b"EOF\n" + VALID, 14, "nothing may follow EOF"),
 }
+UNIT_SQUARE = b"NODE_COORD_SECTION\n1 .5 0\n2 0 1\n3 .25 1\n4 0 .125\n5 1 1\nEOF\n"
+MALFORMED["unit square"] = (VALID[VALID.index(b"NODE") :], UNIT_SQUARE, None, "lie within a unit square, where")
 TWO_NODES = b"DIMENSION : 2\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n1 0 0\n2 1 1\nEOF\n"
 MALFORMED["two nodes"] = (MALFORMED["two nodes"][0], TWO_NODES, 5, "at least 3 nodes, DIMENSION is 2")
 

@@ -56,11 +56,11 @@ class Picture:
         self.after: list[Node] = []
         self.lengths: list[float] = []
 
-    def __call__(self, trie: Trie, leaves: Leaves, objective: Tensor, round_: int) -> None:
-        if round_ > 0:
+    def __call__(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
+        if self.before:
             return
         self.before = nodes_of(trie, leaves)
-        Gumbeldore(STEP_SIZE)(trie, leaves, objective, round_)
+        Gumbeldore(STEP_SIZE)(trie, leaves, objective)
         self.after = nodes_of(trie, leaves)
         self.lengths = (-objective[0]).tolist()
 

@@ -102,6 +102,10 @@ def node_coordinates(path: Path, content: Content) -> np.ndarray:
     coords = np.empty((len(content.rows["NODE_COORD_SECTION"]), 2))
     for line, node, words in node_lines(path, content, "NODE_COORD_SECTION", "id x y"):
         coords[node] = [_coordinate(path, line, word) for word in words]
+    rounded = first_word(content.header["EDGE_WEIGHT_TYPE"][1]) != "GEO"
+    if rounded and len(coords) and np.ptp(coords, axis=0).max() <= 1 and (coords % 1 != 0).any():
+        rule = "all nodes lie within a unit square, where distances in whole numbers mean nothing"
+        raise error(path, None, f"{rule}: multiply the coordinates, by 10000 say, or use an .npz, which rounds nothing")
     return coords
 
 

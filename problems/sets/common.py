@@ -81,10 +81,11 @@ def _load_files(paths: list[Path], limit: int | None, source: str, library: Libr
     return benchmarks
 
 
-def taken(limit: int | None, available: int, source: str) -> int:
-    """How many instances to take."""
+def taken(limit: int | None, available: int, source: str, hint: str = "; num_instances=null takes all") -> int:
+    """How many instances to take. Raises ValueError, with the hint, if there are not as many."""
     if limit is not None and not 1 <= limit <= available:
-        raise ValueError(f"{source} has {available} instances, between 1 and {available} can be taken, not {limit}")
+        allowed = f"between 1 and {available} can be taken, not {limit}"
+        raise ValueError(f"{source} has {available} instances, {allowed}{hint}")
     return available if limit is None else limit
 
 

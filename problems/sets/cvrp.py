@@ -104,7 +104,7 @@ def validation(num_customers: int, capacity: tuple[int, int], n: int) -> Benchma
         capacity: lowest and highest of the vehicles; unless they are equal, it is drawn last for each instance.
     """
     name = f"kool/cvrp{num_customers}-val"
-    n = taken(n, KOOL_COUNT, name)
+    n = taken(n, KOOL_COUNT, name, "")
     random = np.random.RandomState(KOOL_VALIDATION_SEED)
     coords, demands = _draw(name, random, KOOL_VALIDATION_SEED, KOOL_COUNT, num_customers)
     lowest, highest = capacity

@@ -66,7 +66,7 @@ def load_jssp(source: str, limit: int | None = None) -> list[Benchmark]:
 def validation(jobs: int, machines: int, n: int) -> Benchmark:
     """The first n of 10,000 random instances of one size, with references where the project ships them for all n."""
     name = f"validation/{jobs}x{machines}"
-    taken(n, VALIDATION_COUNT, name)
+    taken(n, VALIDATION_COUNT, name, "")
     shipped, expected = _shipped(f"jssp_{jobs}x{machines}_validation.npz")
     generator = torch.Generator().manual_seed(4321)
     # Drawn one by one, so that the first ones do not depend on how many follow.

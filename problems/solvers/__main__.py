@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from configs import command
 from gumbeldore.dataset import PseudoExperts
@@ -21,6 +21,8 @@ from gumbeldore.workers import resolve_workers
 from problems.solvers.backends import backend_of
 from problems.solvers.generated import as_benchmark
 from problems.solvers.solver import Solver, SolverResult
+
+TRAINING = {f"problem.{key}" for key in ("grow", "far_first", "chronological", "reversal", "validation_size")}
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def experts(cfg: DictConfig) -> Path:
 
     What is solved is kept, so the same command continues where an interrupted one stopped.
     """
-    run = ExpertSettings(**{key: value for key, value in cfg.items() if not OmegaConf.is_config(value)})
+    run = ExpertSettings.of(cfg)
     if HydraConfig.initialized():
         check_effect(HydraConfig.get().overrides.task)
     problem = command.build(cfg.problem, "problem", "generate", "cost")
@@ -97,10 +99,9 @@ def new_file(asked: str) -> Path:
 
 def check_effect(words: list[str]) -> None:
     """Refuse values of a problem's preset that are for training (raises ValueError)."""
-    for word in words:
-        group = word.split("=")[0].split(".")[0]
-        if group in ("search", "train", "model"):
-            raise ValueError(f"{word.split('=')[0]} has no effect here: solvers know neither training nor networks")
+    for key in (word.split("=")[0] for word in words):
+        if key.split(".")[0] in ("search", "train", "model") or key in TRAINING:
+            raise ValueError(f"{key} has no effect here: solvers know neither training nor networks")
 
 
 if __name__ == "__main__":
