@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.training import decisions_to_come
 from models.parts import SIZES
@@ -57,10 +58,8 @@ def test_sampling(tmp_path):
 
 def test_nothing_to_compare_is_an_error(tmp_path):
     (tmp_path / "empty.json").write_text("{}")
-    for words, message in (
-        ([], "Is a directory"),
-        ([f"{key}={tmp_path}/empty.json" for key in ("old", "new")], "both"),
-    ):
+    empty = [f"{key}={tmp_path}/empty.json" for key in ("old", "new")]
+    for words, message in (([], "Is a directory"), (empty, "is in both")):
         done = subprocess.run([sys.executable, "-m", "benchmarks", "compare", *words], cwd=ROOT, capture_output=True)
         assert done.returncode == 1 and message in done.stderr.decode() and b"Traceback" not in done.stderr
 

@@ -149,7 +149,7 @@ def test_a_training_step_waits_for_nothing(case, monkeypatch):
 
 @pytest.mark.parametrize(
     ("recipe", "gib", "parts"),
-    [("tsp100", 80, 1), ("tsp100", 8, 16), ("cvrp100", 80, 2), ("jssp", 80, 4), ("jssp", 4, 32)],
+    [("tsp100", 80, 1), ("tsp100", 8, 16), ("cvrp100", 80, 2), ("jssp", 80, 8), ("jssp", 4, 32)],
 )
 def test_a_batch_of_the_recipes_goes_through_in_parts_of_the_memory(recipe, gib, parts):
     """16,384 rows at the first step; of the JSSP at most 65,535 lines of attention."""
