@@ -24,7 +24,7 @@ INTRODUCTION = """# All keys of the configurations
 Written by `python -m configs.reference` from the files in [configs/](../configs); change those, not this page.
 
 Every value can be changed on the command line (`train.epochs=10`), an option of a group chosen (`problem=cvrp`,
-`search=[greedy,wor]`). `???` must be given, `null` means none or the default that the comment names. A key that does
+`'search=[greedy,wor]'`). `???` must be given, `null` means none or the default that the comment names. A key that does
 not exist, or of `search` and `solver` one that nothing reads, is an error. Options of your own: `--config-dir`, see
 [add-a-problem.md](add-a-problem.md).
 """
@@ -42,7 +42,11 @@ GROUPS = {  # heading, where its keys are, how an option is chosen
         "`experiment=...` in training, for a GPU: what they change of a preset, but for its network, the paper's.",
     ),
     "model": ("Networks", "model.", "`model=...` in training; a preset chooses its own."),
-    "train": ("Sources of solutions", "train.", "`train=...` in training: which solutions are imitated."),
+    "train": (
+        "Sources of solutions",
+        "train.",
+        "`train=...` in training: which solutions are imitated. What a preset sets wins over these values.",
+    ),
     "decoding": (
         "What search methods share",
         "search.",
@@ -104,7 +108,10 @@ def methods() -> str:
     names = [key.name for key in read(FOLDER / "decoding" / "training.yaml", "search.")]
     names += [f"solver.{name}" for name in ("time_limit", "workers")]
     rows = [[f"`{name}`", *("x" if name in read else "" for read in reads.values())] for name in names]
-    about = "`search=...`: one in training (not rules, savings or solver), a list in evaluation. What each reads:"
+    about = (
+        "`search=...`: one in training, a list in evaluation and study; rules, savings and solver in evaluation alone."
+    )
+    about += " What each reads:"
     return "\n".join(["## Search methods", "", about, "", *table(["key", *reads], rows)])
 
 

@@ -171,6 +171,9 @@ def read_shard(path: Path, instance_type: type) -> Shard:
     try:
         check_sizes(path)
         with np.load(path, allow_pickle=False) as arrays:
+            needed = [*(f"instance.{field}" for field in instance_type._fields), "actions", "costs"]
+            if missing := [name for name in needed if name not in arrays]:
+                raise ValueError(f"it lacks the arrays {', '.join(missing)}")
             fields = [torch.from_numpy(arrays[f"instance.{field}"]) for field in instance_type._fields]
             actions, costs = torch.from_numpy(arrays["actions"]), torch.from_numpy(arrays["costs"])
             known = "probabilities" in arrays

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from gumbeldore import methods
+from gumbeldore.fingerprint import fingerprint
 from gumbeldore.interfaces import batch_size
 from gumbeldore.search import SearchConfig, Solutions
-from gumbeldore.seeding import fold
 from gumbeldore.stopping import Progress, Stop, silent
 from gumbeldore.workers import SearchPool
 
@@ -84,7 +84,7 @@ def sample_experts(
 def best_of(solutions: Solutions) -> Found:
     """Distinct solutions are told apart by a hash of their actions."""
     actions, log_probs, costs = solutions.best_with_log_probs()
-    code = fold(torch.zeros_like(solutions.round), *solutions.actions.unbind(dim=2))
+    code = fingerprint((solutions.actions.flatten(0, 1),)).view_as(solutions.round)
     code = code.masked_fill(~solutions.valid, 0).sort(dim=1).values
     first = torch.ones_like(code, dtype=torch.bool)
     first[:, 1:] = code[:, 1:] != code[:, :-1]

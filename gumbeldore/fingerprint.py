@@ -20,7 +20,8 @@ def fingerprint(state: Any) -> Tensor:
     equal fingerprints have the same logits, by whatever decisions they were reached. Two different ones agree with a
     probability of about 2^-64, and never if they differ in one number only: all that is done to one can be undone.
     """
-    numbers = torch.cat([_as_integers(field.reshape(len(field), -1)) for field in state], dim=1).long()
+    fields = {id(field): field for field in state}.values()  # two that are one tensor say nothing more
+    numbers = torch.cat([_as_integers(field.reshape(len(field), -1)) for field in fields], dim=1).long()
     before, after = _multipliers(numbers.shape[1], numbers.device)
     # The shift brings differences in high bits, all that some numbers have, to the low ones.
     total = xor_shifted(numbers.mul_(before), 32).mul_(after).sum(dim=1)

@@ -110,10 +110,16 @@ class Benchmark(NamedTuple):
 
 
 def take(tensors: Tensors, rows: Tensor | slice) -> Tensors:
-    """The given rows of every tensor of a NamedTuple: a slice, or numbers int64 [n] from 0 on the same device."""
+    """The given rows of every tensor of a NamedTuple: a slice, or numbers int64 [n] from 0 on the same device.
+
+    Two fields that are one tensor are one afterwards, too.
+    """
+    each = {id(tensor): tensor for tensor in tensors}
     if isinstance(rows, slice):
-        return type(tensors)(*(tensor[rows] for tensor in tensors))
-    return type(tensors)(*(tensor.index_select(0, rows) for tensor in tensors))  # several times as fast as tensor[rows]
+        taken = {key: tensor[rows] for key, tensor in each.items()}
+    else:
+        taken = {key: tensor.index_select(0, rows) for key, tensor in each.items()}  # several times as fast
+    return type(tensors)(*(taken[id(tensor)] for tensor in tensors))
 
 
 def to(tensors: Tensors, device: torch.device | str) -> Tensors:

@@ -133,15 +133,15 @@ def neighbourhoods(instance: Instance, state: State, heads: int) -> list[tuple[T
     """Bias and grid of attention within jobs and within machines, for the operations that remain.
 
     On a grid of one line per job (or machine) that is J * M * (J + M) scores in all. Where few operations remain, the
-    scores of all pairs, with those apart hidden, are as many, and torch needs no copies to a grid: the result is the
-    same.
+    scores of all pairs, with those apart hidden, are as many, and torch needs no copies to a grid on a CPU: the result
+    is the same. On a GPU the copies are nothing beside a bias for all pairs, which every layer would read.
     """
     rows, jobs, ops = instance.times.shape
     job, index = state.remaining // ops, state.remaining % ops
     machine = instance.machines.flatten(1).gather(1, state.remaining)
     slope = 2.0 ** (-8.0 / heads * torch.arange(1, heads + 1, device=job.device))
     few = state.remaining.shape[1] ** 2 <= DENSE * jobs * ops * (jobs + ops)
-    if few and not compiler.applies(job.device):
+    if few and job.device.type == "cpu" and not compiler.applies(job.device):
         apart = [torch.where(group[:, :, None] == group[:, None, :], 0.0, HIDDEN)[:, None] for group in (job, machine)]
         return [(apart[0] + slope[:, None, None] * index[:, None, None, :], None), (apart[1], None)]
     row = torch.arange(rows, device=job.device)[:, None] * (jobs * ops)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
-from problems.cvrp_types import Instance, as_walks, check_instance, check_routes, decode, encode, routes_of
+from problems.cvrp_types import Instance, as_routes, as_walks, check_instance, check_routes, decode, encode, routes_of
 from problems.formats.cvrplib import solution_text
 from problems.growth import check_growth, size_at
 from problems.plane import move_square
@@ -182,9 +181,7 @@ class CVRP:
         """CVRPLIB's `.sol` for an instance that came from such a file."""
         if benchmark.originals.metrics[index] == "EUCLIDEAN":
             return None
-        customers, via_depot = (part.tolist() for part in decode(actions, len(actions)))
-        starts = [place for place, via in enumerate(via_depot) if via]
-        return ".sol", solution_text([customers[i:j] for i, j in pairwise([*starts, len(customers)])], cost)
+        return ".sol", solution_text(as_routes(actions), cost)
 
     def describe(self, actions: Tensor) -> dict[str, Tensor]:
         """The number of routes [n]."""

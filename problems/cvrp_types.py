@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -47,6 +48,20 @@ def decode(actions: Tensor, num_customers: int) -> tuple[Tensor, Tensor]:
 def encode(customers: Tensor, via_depot: Tensor, num_customers: int) -> Tensor:
     """The inverse of `decode`."""
     return customers - 1 + num_customers * via_depot
+
+
+def of_routes(routes: list[list[int]], num_customers: int) -> Tensor:
+    """The actions [N] that drive lists of customers 1..N, one after the other."""
+    customers = torch.tensor([customer for route in routes for customer in route])
+    via_depot = torch.tensor([place == 0 for route in routes for place in range(len(route))])
+    return encode(customers, via_depot, num_customers)
+
+
+def as_routes(actions: Tensor) -> list[list[int]]:
+    """The inverse of `of_routes`."""
+    customers, via_depot = (part.tolist() for part in decode(actions, len(actions)))
+    starts = [place for place, via in enumerate(via_depot) if via]
+    return [customers[i:j] for i, j in pairwise([*starts, len(customers)])]
 
 
 def routes_of(instance: Instance, actions: Tensor) -> tuple[Tensor, Tensor]:

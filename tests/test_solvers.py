@@ -278,7 +278,7 @@ def test_wrong_answers_are_caught(monkeypatch, tmp_path, solver, change, message
 @pytest.mark.parametrize(("problem", "title"), [("tsp", "PyVRP"), ("cvrp", "PyVRP"), ("jssp", "OR-Tools")])
 def test_a_missing_package_is_named(monkeypatch, solver, problem, title):
     monkeypatch.setitem(sys.modules, registry.BACKENDS[problem].module, None)
-    message = rf"problem {problem}'s solver needs {title}: pip install 'gumbeldore\[solvers\]'"
+    message = rf"problem {problem}'s solver needs {title}: pip install -c constraints.txt -e '.\[solvers\]'"
     with pytest.raises(ValueError, match=message):
         solver.solve(problem, ft06())
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
-from problems.cvrp_types import Instance, Original, as_walks, check_routes, encode
+from problems.cvrp_types import Instance, Original, as_walks, check_routes, of_routes
 from problems.formats.cvrplib import LARGEST_DEMAND, CvrplibInstance, read_cvrplib, read_solution
 from problems.formats.npz import costs_of, read_npz
 from problems.plane import into_unit_square
@@ -206,13 +206,11 @@ def _solution(path: Path, instance: CvrplibInstance) -> tuple[float, Tensor]:
         if (load := int(instance.demands[route].sum())) > instance.capacity:
             raise ValueError(f"{path}: route {place} loads {load}, more than the capacity {instance.capacity}")
     benchmark = _from_files([instance], np.array([np.nan]), [""])
-    customers = torch.tensor([[customer for route in routes for customer in route]])
-    via_depot = torch.tensor([[place == 0 for route in routes for place in range(len(route))]])
-    actions = encode(customers, via_depot, num_customers)
-    cost = float(benchmark.true_cost(torch.tensor([0]), actions))
+    actions = of_routes(routes, num_customers)
+    cost = float(benchmark.true_cost(torch.tensor([0]), actions[None]))
     if stated is not None and stated != cost:
         raise ValueError(f"{path}: the routes cost {cost:.12g} under {instance.metric}, the file says {stated:.12g}")
-    return cost, actions[0]
+    return cost, actions
 
 
 @cache

@@ -38,6 +38,6 @@ def backend_of(problem: str) -> Backend:
     try:
         import_module(backend.module)
     except ImportError:
-        install = "pip install 'gumbeldore[solvers]' (PyVRP: Python 3.11 or later)"
+        install = "pip install -c constraints.txt -e '.[solvers]' (PyVRP: Python 3.11 or later)"
         raise ValueError(f"problem {problem}'s solver needs {backend.title}: {install}") from None
     return backend

@@ -8,7 +8,6 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from problems import cvrp_types, tsp_types
@@ -43,9 +42,7 @@ def solve_cvrp(original: cvrp_types.Original, options: Options) -> Answer:
     distances = _whole_distances(original.coords, original.metrics)
     demands, capacity = original.demands.tolist(), int(original.capacity)
     routes, total = _solve(distances, options, demands, capacity, fleet=num_customers)
-    customers = torch.tensor([customer for route in routes for customer in route])
-    via_depot = torch.tensor([place == 0 for route in routes for place in range(len(route))])
-    actions = cvrp_types.encode(customers, via_depot, num_customers)
+    actions = cvrp_types.of_routes(routes, num_customers)
     return _answer(actions.numpy(), total, distances, num_customers + len(routes), options, start)
 
 
