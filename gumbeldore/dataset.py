@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gumbeldore.arrays import check_sizes
 from gumbeldore.files import replacing
-from gumbeldore.interfaces import Problem, batch_size, replay, take, to
+from gumbeldore.interfaces import Problem, batch_size, moved, replay, take, to
 
 CPU = torch.device("cpu")
 
@@ -126,7 +126,7 @@ class PseudoExperts:
             often = 1 - (1 - importance) * probabilities[step]  # [n]
             rows = torch.multinomial(often, size, replacement=True, generator=generator)
             weight = often.mean() / often[rows]
-        rows, weight = (drawn.to(device, non_blocking=True) for drawn in (rows, weight))
+        rows, weight = moved(rows, device), moved(weight, device)
         instance, actions = take(instances, rows), actions[rows]
         if hasattr(problem, "augment"):
             instance, actions = problem.augment(instance, actions, step, generator)

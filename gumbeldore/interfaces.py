@@ -104,9 +104,7 @@ class Benchmark(NamedTuple):
     references: Tensor  # [n] float64 cost of the reference solution, NaN where there is none
     kinds: list[str]  # n; how good each reference is, e.g. "optimal (Concorde)"; empty where there is none
     means: dict[str, float] = {}  # further reference by its kind, known only as the mean cost of all n
-    solutions: dict[
-        int, Tensor
-    ] = {}  # by index, the actions [T] of reference solutions, where more than the cost is known
+    solutions: dict[int, Tensor] = {}  # by index, the actions [T] of those references that are more than a cost
 
 
 def take(tensors: Tensors, rows: Tensor | slice) -> Tensors:
@@ -124,7 +122,14 @@ def take(tensors: Tensors, rows: Tensor | slice) -> Tensors:
 
 def to(tensors: Tensors, device: torch.device | str) -> Tensors:
     """Every tensor of a NamedTuple on `device`."""
-    return type(tensors)(*(tensor.to(device, non_blocking=True) for tensor in tensors))
+    return type(tensors)(*(moved(tensor, torch.device(device)) for tensor in tensors))
+
+
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on `device`. From memory that is not pinned a GPU copies more than 64 KiB only once it is idle."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 def batch_size(tensors: tuple) -> int:

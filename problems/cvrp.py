@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark
+from gumbeldore.interfaces import Benchmark, moved
 from problems.cvrp_types import Instance, as_routes, as_walks, check_instance, check_routes, decode, encode, routes_of
 from problems.formats.cvrplib import solution_text
 from problems.growth import check_growth, size_at
@@ -139,7 +139,7 @@ class CVRP:
         self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator
     ) -> tuple[Instance, Tensor]:
         """The same routes in randomly moved squares."""
-        draw = torch.rand(len(actions), 4, generator=generator).to(actions.device, non_blocking=True)
+        draw = moved(torch.rand(len(actions), 4, generator=generator), actions.device)
         return instance._replace(coords=move_square(instance.coords, draw)), actions
 
     def reorder(self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator) -> Tensor:
@@ -151,7 +151,7 @@ class CVRP:
         """
         rows, num_customers = actions.shape
         device = actions.device
-        per_route = torch.rand(rows, 3, num_customers, generator=generator).to(device, non_blocking=True)
+        per_route = moved(torch.rand(rows, 3, num_customers, generator=generator), device)
         customers, _ = decode(actions, num_customers)
         route, loads = routes_of(instance, actions)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark
+from gumbeldore.interfaces import Benchmark, moved
 from problems.gantt import plot_schedules
 from problems.growth import check_growth, size_at
 from problems.jssp_types import Instance, Original, check_instance, check_schedule, random_instances, schedule, timeline
@@ -127,7 +127,7 @@ class JSSP:
     ) -> tuple[Instance, Tensor]:
         """Schedules as good: half of them backwards in time, if `reversal`."""
         if self.reversal:
-            backwards = (torch.rand(len(actions), 1, generator=generator) < 0.5).to(actions.device, non_blocking=True)
+            backwards = moved(torch.rand(len(actions), 1, generator=generator) < 0.5, actions.device)
             instance = Instance(*(torch.where(backwards[..., None], field.flip(2), field) for field in instance))
             actions = torch.where(backwards, actions.flip(1), actions)
         return instance, actions
@@ -136,7 +136,7 @@ class JSSP:
         """The same schedules, their decisions in the order of the starts if `chronological`; ties at random."""
         if self.chronological:
             rows, horizon = actions.shape
-            order = torch.rand(rows, horizon, generator=generator).to(actions.device, non_blocking=True).argsort(dim=1)
+            order = moved(torch.rand(rows, horizon, generator=generator), actions.device).argsort(dim=1)
             starts = timeline(*instance, actions).starts
             order = order.gather(1, starts.gather(1, order).argsort(dim=1, stable=True))
             actions = actions.gather(1, order)

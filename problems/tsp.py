@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark
+from gumbeldore.interfaces import Benchmark, moved
 from problems.formats.tsplib import tour_text
 from problems.growth import check_growth, size_at
 from problems.plane import move_square
@@ -101,8 +101,7 @@ class TSP:
         """
         tours = as_tours(actions)
         rows, num_nodes = tours.shape
-        draw = torch.rand(rows, 6, generator=generator)  # one column per decision below
-        draw = draw.to(tours.device, non_blocking=True)
+        draw = moved(torch.rand(rows, 6, generator=generator), tours.device)  # one column per decision below
 
         shift = (draw[:, 0] * num_nodes).long()[:, None] + torch.arange(num_nodes, device=tours.device)
         tours = tours.gather(1, shift % num_nodes)

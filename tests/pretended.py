@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 GPU = torch.device("cuda", 0)
 WAITING = {"_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select", "unique", "_unique2", "bincount"}
 CROSSING = {"_to_copy", "copy_"}  # between devices
+STAGED = 2**16  # bytes that may be copied from memory that is not pinned without waiting for what is under way
 
 
 class Pretended(Tensor):
@@ -62,6 +63,12 @@ class PretendedGPU(TorchDispatchMode):
         name = func.overloadpacket.__name__
         if name == "_fused_sdp_choice":
             return 0  # attention by matrix products
+        if name == "is_pinned":
+            return hasattr(args[0], "pinned")
+        if name == "_pin_memory":
+            pinned = args[0].clone()
+            pinned.pinned = True
+            return pinned
         given = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
         there = {id(each.memory): each for each in given if isinstance(each, Pretended)}
         elsewhere = [each for each in given if not isinstance(each, Pretended) and each.dim()]
@@ -81,6 +88,8 @@ class PretendedGPU(TorchDispatchMode):
 
 def waits(name: str, args: tuple, there: dict, on_gpu: bool) -> bool:
     """Whether the program waits for the GPU to know the result."""
+    if name == "_to_copy" and on_gpu and not there:
+        return args[0].nbytes > STAGED and not hasattr(args[0], "pinned")
     to_cpu = name == "_to_copy" and not on_gpu or name == "copy_" and not isinstance(args[0], Pretended)
     by_mask = name in ("index", "index_put_") and any(each is not None and each.dtype == torch.bool for each in args[1])
     return bool(there) and (name in WAITING or to_cpu or by_mask)

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 import evaluate
 import train
+from benchmarks.training import UniformPolicy
 from configs import command
 from gumbeldore import methods
 from gumbeldore.dataset import PseudoExperts
@@ -76,7 +77,9 @@ def test_the_pretended_gpu_refuses_what_a_gpu_would():
                 mix()
         with pytest.raises(RuntimeError, match="numpy"):
             there.numpy()
-        assert gpu.waits == 0
+        assert torch.zeros(10**5).pin_memory().to(GPU).device == GPU and gpu.waits == 0
+        assert torch.zeros(10**5).to(GPU).device == GPU and gpu.waits == 1
+        gpu.waits = 0
         assert torch.equal((there + here.to(GPU) * torch.tensor(2.0)).cpu(), torch.arange(3.0) + 2) and gpu.waits == 1
         assert there.sum().item() == 3 and there[there > 0].tolist() == [1, 2] and gpu.waits == 4
         there += there
@@ -145,6 +148,20 @@ def test_a_training_step_waits_for_nothing(case, monkeypatch):
             optimizer.step()
             assert all(isinstance(p.grad, Pretended) for p in policy.parameters() if p.grad is not None)
     assert gpu.waits == 0
+
+
+@pytest.mark.parametrize("problem", [TSP(100), CVRP(100, [40, 50]), JSSP([[9, 9]], [9, 9], chronological=True)])
+def test_a_large_batch_is_made_without_waiting(problem):
+    """Its random numbers are too many to be copied from any memory."""
+    instances = problem.generate(40, torch.Generator().manual_seed(0))
+    uniform = UniformPolicy()
+    uniform.problem = problem
+    found = search(problem, uniform, instances, methods.sampling(1), torch.Generator().manual_seed(3))
+    dataset = PseudoExperts()
+    dataset.add("random", instances, *found.best())
+    with pretended_gpu() as gpu:
+        example = dataset.batch(problem, 4096, torch.Generator().manual_seed(0), GPU)
+        assert isinstance(example.rest, Pretended) and gpu.waits == 0
 
 
 @pytest.mark.parametrize(
