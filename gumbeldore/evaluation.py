@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from gumbeldore import methods
 from gumbeldore.faults import check_costs, named
 from gumbeldore.interfaces import Benchmark, Problem
-from gumbeldore.search import SearchConfig, Solutions
+from gumbeldore.search import SearchConfig, SearchStats, Solutions
 from gumbeldore.seeding import fold
 from gumbeldore.workers import SearchPool
 
@@ -28,6 +28,18 @@ class Solved(NamedTuple):
     seconds: float  # wall-clock, all instances together
     evaluations: int  # of the network
     cut_short: int = 0  # instances whose search ended before its time limit, for want of memory
+
+
+class Sampled(NamedTuple):
+    """What an evaluation needs of a search's solutions."""
+
+    actions: Tensor  # [B, L, T]
+    valid: Tensor  # [B, L]
+    stats: SearchStats
+
+    @classmethod
+    def of(cls, solutions: Solutions) -> Sampled:
+        return cls(solutions.actions, solutions.valid, solutions.stats)
 
 
 class Outcome(NamedTuple):
@@ -67,10 +79,10 @@ def solve(
     evaluations = cut_short = 0
     start = time.perf_counter()
     with named(benchmark, keys):
-        for chunk, solutions in pool.map(benchmark.instances, keys, config):
-            parts[chunk.start] = _best(benchmark, chunk, solutions)
-            evaluations += solutions.stats.evaluations
-            cut_short += solutions.stats.full * (chunk.stop - chunk.start)
+        for _, chunk, sampled in pool.map_all(benchmark.instances, keys, [config], read=Sampled.of):
+            parts[chunk.start] = _best(benchmark, chunk, sampled)
+            evaluations += sampled.stats.evaluations
+            cut_short += sampled.stats.full * (chunk.stop - chunk.start)
             progress(chunk.stop - chunk.start)
     seconds = time.perf_counter() - start
     *best, samples = zip(*(parts[first] for first in sorted(parts)), strict=True)
@@ -102,18 +114,18 @@ def best_of(found: dict[str, list[Solved]], benchmarks: list[Benchmark]) -> str:
     return min(found, key=lambda name: summarise(found[name], benchmarks).merit)
 
 
-def _best(benchmark: Benchmark, chunk: slice, solutions: Solutions) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _best(benchmark: Benchmark, chunk: slice, sampled: Sampled) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The first four fields of Solved for a chunk."""
-    batch, per_instance, horizon = solutions.actions.shape
+    batch, per_instance, horizon = sampled.actions.shape
     index = torch.arange(chunk.start, chunk.stop).repeat_interleave(per_instance)
-    costs = benchmark.true_cost(index, solutions.actions.reshape(-1, horizon)).view(batch, per_instance)
-    check_costs(benchmark, chunk.start, costs, solutions.valid)
-    cost, place = costs.masked_fill(~solutions.valid, math.inf).min(dim=1)
-    found = solutions.valid.sum(dim=1)
+    costs = benchmark.true_cost(index, sampled.actions.reshape(-1, horizon)).view(batch, per_instance)
+    check_costs(benchmark, chunk.start, costs, sampled.valid)
+    cost, place = costs.masked_fill(~sampled.valid, math.inf).min(dim=1)
+    found = sampled.valid.sum(dim=1)
     # Of an instance without further solutions some places of a round are empty: those found move up.
-    order = (~solutions.valid).to(torch.uint8).argsort(dim=1, stable=True)
-    samples = costs.masked_fill(~solutions.valid, math.nan).gather(1, order)[:, : int(found.max())].float()
-    return solutions.actions[torch.arange(batch), place], cost, found, samples
+    order = (~sampled.valid).to(torch.uint8).argsort(dim=1, stable=True)
+    samples = costs.masked_fill(~sampled.valid, math.nan).gather(1, order)[:, : int(found.max())].float()
+    return sampled.actions[torch.arange(batch), place], cost, found, samples
 
 
 def _side_by_side(samples: tuple[Tensor, ...]) -> Tensor:
