@@ -239,3 +239,19 @@ def test_a_run_is_continued_once_at_a_time_and_a_killed_one_at_once(tmp_path):
         running.wait()
     resumed = typed(train, "resume=run", "time_limit=0.01", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda text: text.replace("  epochs:", "  restart_after: 0.25\n  epochs:"), "has train.restart_after"),
+        (lambda text: re.sub("  early_steps: .*\n", "", text), "lacks train.early_steps"),
+        (lambda text: re.sub("images_every: .*\n", "", text), "lacks images_every"),
+    ],
+)
+def test_a_run_of_another_version_is_not_continued(edit, message, tmp_path):
+    assert typed(train, *WORDS, "train.epochs=0", "run_dir=run", cwd=tmp_path).returncode == 0
+    config = tmp_path / "run" / "config.yaml"
+    config.write_text(edit(config.read_text()))
+    result = typed(train, "resume=run", cwd=tmp_path)
+    one_line(result, f"resume=run: another version made this run, run/config.yaml {message}")
