@@ -19,6 +19,7 @@ PRIORITIES = {  # what the next operation of each job (all [R, J] float64) is pr
 }
 GENERATIONS = ("non_delay", "active")
 RULES = [(rule, generation) for generation in GENERATIONS for rule in PRIORITIES]
+BEHIND = 1000  # the logits of operations out of the question are lower by this than all others
 STEPS = 100  # per unit of time: scaled times that are equal in truth differ in float32, which must not decide
 
 
@@ -61,7 +62,7 @@ class DispatchingRule(nn.Module):
         rank = torch.empty_like(order).scatter_(1, order, torch.arange(jobs, device=order.device).expand_as(order))
         begin = begin.masked_fill(~legal, torch.inf)
         candidate = self._candidates(_steps(begin), _steps(begin + time), machine)
-        return -(rank + jobs * ~candidate).float()
+        return -(rank + (BEHIND + jobs) * ~candidate).float()
 
     def _candidates(self, begin: Tensor, end: Tensor, machine: Tensor) -> Tensor:
         """Which next operations [R, J] the rule compares; they begin and end at inf where a job is finished."""

@@ -115,7 +115,9 @@ class JSSP:
         return State(scheduled.view(rows, jobs, ops).sum(dim=2), done.job_free, done.machine_free, remaining)
 
     def mask(self, instance: Instance, state: State) -> Tensor:
-        return state.next_op < instance.times.shape[2]
+        legal = state.next_op < instance.times.shape[2]
+        done = ~legal.any(dim=1, keepdim=True)  # a finished row is absorbing
+        return torch.cat([legal[:, :1] | done, legal[:, 1:]], dim=1)
 
     def cost(self, instance: Instance, actions: Tensor) -> Tensor:
         """Makespan [R] of the schedules that the sequences of jobs [R, J*M] stand for."""

@@ -14,7 +14,7 @@ from matplotlib.colors import to_hex
 from gumbeldore import methods
 from gumbeldore.interfaces import Policy
 from gumbeldore.search import search
-from models.dispatching import GENERATIONS, PRIORITIES, RULES, DispatchingRule
+from models.dispatching import BEHIND, GENERATIONS, PRIORITIES, RULES, DispatchingRule
 from problems.gantt import plot_schedules
 from problems.jssp import JSSP
 from problems.jssp_types import Instance, check_schedule, random_instances, schedule
@@ -144,6 +144,7 @@ def test_logits_are_finite_and_rank_candidates_first(rule, generation):
         legal = PROBLEM.mask(instance, state)
         assert logits.shape == (5, 4) and logits.dtype == torch.float32 and logits.isfinite().all()
         assert ((logits > -4) & legal).any(dim=1).all() and not ((logits > -4) & ~legal).any()
+        assert ((logits > -4) | (logits <= -BEHIND)).all()
         assert all(len(set(row)) == 4 for row in logits.tolist())  # no ties
         state = PROBLEM.step(instance, state, torch.multinomial(legal.double(), 1, generator=generator)[:, 0])
 

@@ -267,7 +267,10 @@ def test_states_say_what_has_happened(jobs, ops):
                 assert free == max([0, *(end for (j, o), end in ends.items() if machines[j][o] == machine)])
             unscheduled = [j * ops + o for j in range(jobs) for o in range(ops) if (j, o) not in start]
             assert state.remaining[row].tolist() == unscheduled
-            assert legal[row].tolist() == [done[job] < ops for job in range(jobs)]
+            if unscheduled:
+                assert legal[row].tolist() == [done[job] < ops for job in range(jobs)]
+            else:  # absorbing
+                assert legal[row].tolist() == [job == 0 for job in range(jobs)]
         state = problem.step(instance, state, actions[:, q]) if q < jobs * ops else state
 
 

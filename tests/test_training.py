@@ -260,9 +260,8 @@ def test_the_average_counts_the_steps_of_the_whole_training(monkeypatch):
 
 def test_buffers_are_those_of_the_policy_not_averaged():
     learner = new_learner()
-    for policy in (learner.policy, learner.averaged or learner.best):
-        policy.register_buffer("seen", torch.zeros(()))
-    learner.averaged = learner.averaged or learner.best
+    learner.policy.register_buffer("seen", torch.zeros(()))
+    learner.averaged = copy.deepcopy(learner.policy)
     learner.policy.seen += 3
     learner.average(0.9, 0)
     assert learner.averaged.seen == 3
