@@ -36,9 +36,9 @@ class BQ(TokenPolicy):
             of the layers as well as in the end. 0 leaves it out, as the paper does.
         savings: tell each node its neighbours in the routes that the savings heuristic would make of the rest, how
             often they lead it to the depot, and whether the vehicle would serve it, and serve it next; and of its
-            route the load and what the nodes are like on average. Of the plans of several route shapes (see
-            `savings_plan`) the shortest is told; without any shape, none. Not in the paper; a network takes long to
-            learn to plan that far (docs/log.md).
+            route the load and what the nodes are like on average. Of the plans of so many route shapes, or of those
+            listed (see `savings_plan`), the shortest is told; without any, none. Not in the paper; a network takes long
+            to learn to plan that far (docs/log.md).
     """
 
     problem = "cvrp"
@@ -51,7 +51,7 @@ class BQ(TokenPolicy):
         feedforward: int,
         own_frame: bool,
         route_loss: float,
-        savings: Sequence[float] = (),
+        savings: int | Sequence[float | Sequence[float]] = 0,
     ):
         check_sizes(width=width, layers=layers, feedforward=feedforward)
         super().__init__(route_loss=route_loss)

@@ -18,10 +18,10 @@ class SavingsHeuristic(nn.Module):
     The vehicle goes where the plan leads it; from the depot to an end of the route with the farthest customer.
 
     Arguments:
-        shapes: of the routes, see `savings_plan`
+        shapes: how many, or a list of them, see `savings_plan`
     """
 
-    def __init__(self, shapes: Sequence[float]):
+    def __init__(self, shapes: int | Sequence[float | Sequence[float]]):
         super().__init__()
         self.register_buffer("shapes", checked_shapes(shapes), persistent=False)
         if not len(self.shapes):
@@ -56,8 +56,9 @@ class Savings:
 
     problem = "cvrp"
 
-    def __init__(self, shapes: Sequence[float]):
-        self.heuristics = {"shape 1": SavingsHeuristic([1.0]), f"{len(shapes)} shapes": SavingsHeuristic(list(shapes))}
+    def __init__(self, shapes: int | Sequence[float | Sequence[float]]):
+        several = SavingsHeuristic(shapes)
+        self.heuristics = {"shape 1": SavingsHeuristic(1), f"{len(several.shapes)} shapes": several}
 
     def policies(self) -> dict[str, nn.Module]:
         return self.heuristics

@@ -41,9 +41,9 @@ def same(a, b, tolerance=1e-5):
 
 
 OPTIONS = [{}, {"own_frame": True}, {"route_loss": 0.5}, {"own_frame": True, "route_loss": 2.0}]
-SHAPES = [1, 1.3, 0.8]
+SHAPES = [1, [1.6, 0.5], 0.8]
 OPTIONS += [{"savings": SHAPES}, {"own_frame": True, "savings": SHAPES}]
-SEEN = [{}, {"own_frame": True}, {"savings": [1]}, {"own_frame": True, "savings": SHAPES}]
+SEEN = [{}, {"own_frame": True}, {"savings": 1}, {"own_frame": True, "savings": SHAPES}]
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -337,11 +337,12 @@ def test_large_batches_in_parts_give_the_same_logits(way, budget, parts, monkeyp
     assert sum(calls) == 50 and len(calls) == parts
 
 
-NO_SHAPES = (True, 1, [0], [1, -1], ["1"], [1, math.inf], [True])
+NO_SHAPES = ([0], [1, -1], ["1"], [1, math.inf], [True], [[1]], [[1, 2, 3]], [[0, 1]], [[1, math.nan]], [[1, "2"]])
 IMPOSSIBLE = [
     ({"width": 10, "heads": 4}, "width=10 and heads=4"),
     ({"route_loss": -1.0}, "at least 0, got -1.0"),
-    *(({"savings": wrong}, "savings must be a list of numbers above 0, got") for wrong in NO_SHAPES),
+    *(({"savings": wrong}, "savings must be a number of plans, 0 to 32") for wrong in (True, -1, 33, 1.0, "1", None)),
+    *(({"savings": wrong}, r"numbers above 0, or \[number above 0, number\], got") for wrong in NO_SHAPES),
 ]
 
 

@@ -8,48 +8,51 @@ from itertools import pairwise
 import pytest
 import torch
 
-from models.savings import savings_plan
+from models.savings import checked_shapes, savings_plan
 from tests.networks import attend_by
 
 WAYS = ("fused", "grid")  # in C++ and by torch
-ONE, SHAPES = torch.tensor([1.0]), torch.tensor([1, 1.3, 0.8])
+ONE, SHAPES = checked_shapes(1), checked_shapes([1, [1.6, 0.5], [0.8, -0.4]])
 
 
-def plain_savings(points, loads, capacity, shapes=(1,)):
+def plain_savings(points, loads, capacity, shapes):
     """The neighbours of each node, a list of two for each (the depot is the last), and the first node of its route.
 
     Arguments:
         points: of the vehicle, the customers and the depot
         loads: of the vehicle, None if it is in the depot, and of the customers
-        shapes: of the shortest of whose plans
+        shapes: of the shortest of whose plans, pairs of numbers
     """
-    plans = [plain_plan(points, loads, capacity, shape) for shape in shapes]
+    plans = [plain_plan(points, loads, capacity, *shape) for shape in shapes]
     return min(plans, key=lambda plan: plan[0])[1:]
 
 
-def plain_plan(points, loads, capacity, shape):
+def plain_plan(points, loads, capacity, way, difference):
     """The length of the routes, neighbours and first nodes as above."""
     depot = len(points) - 1
     routes = [([node], load) for node, load in enumerate(loads) if load is not None]
     pairs = [(i, j) for j in range(depot) for i in range(j) if loads[i] is not None]
-    saved = {(i, j): math.dist(points[i], points[depot]) + math.dist(points[j], points[depot]) for i, j in pairs}
-    saved = {(i, j): value - shape * math.dist(points[i], points[j]) for (i, j), value in saved.items()}
+    home = [math.dist(point, points[depot]) for point in points]
+    saved = {
+        (i, j): home[i] + home[j] - way * math.dist(points[i], points[j]) + difference * abs(home[i] - home[j])
+        for i, j in pairs
+    }
     for i, j in sorted(pairs, key=saved.get, reverse=True):
         (a, load), (b, other) = (next(route for route in routes if node in route[0]) for node in (i, j))
         # Where a route may be joined: at its ends, but the vehicle only at the one that is not where it has come from.
-        ends = [{way[0], way[-1]} if 0 not in way else {way[-1]} for way in (a, b)]
+        ends = [{route[0], route[-1]} if 0 not in route else {route[-1]} for route in (a, b)]
         if saved[i, j] <= 0 or a is b or i not in ends[0] or j not in ends[1] or load + other > capacity:
             continue
         routes = [route for route in routes if route[0] is not a and route[0] is not b]
         a, b = (a if a[-1] == i else a[::-1]), (b if b[0] == j else b[::-1])
-        way = [*a, *b]
-        routes.append((way[::-1] if 0 in way and way[0] != 0 else way, load + other))
+        route = [*a, *b]
+        routes.append((route[::-1] if 0 in route and route[0] != 0 else route, load + other))
     neighbours, first, length = [[depot, depot] for _ in points], list(range(depot + 1)), 0.0
-    for way, _ in routes:
-        stops = [depot, *way, depot]
+    for route, _ in routes:
+        stops = [depot, *route, depot]
         length += sum(math.dist(points[i], points[j]) for i, j in pairwise(stops))
-        for before, here, after in zip(stops[:-2], way, stops[2:], strict=True):
-            neighbours[here], first[here] = [before, after], min(way)
+        for before, here, after in zip(stops[:-2], route, stops[2:], strict=True):
+            neighbours[here], first[here] = [before, after], min(route)
     return length, neighbours, first
 
 
@@ -66,16 +69,17 @@ def states(rows, customers, capacity, seed):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("shapes", [[1.0], [0.6], SHAPES.tolist()], ids=str)
+@pytest.mark.parametrize("shapes", [[1], [0.6], [[1.2, 0.6]], SHAPES.tolist(), 16, 17, 32], ids=str)
 @pytest.mark.parametrize(("customers", "capacity"), [(0, 9), (1, 9), (2, 30), (9, 9), (12, 30), (20, 30), (33, 500)])
 def test_it_joins_what_the_sorted_list_of_savings_does(customers, capacity, shapes, way, monkeypatch):
     attend_by(way, monkeypatch)
-    points, load, limit = states(60, customers, capacity, seed=customers)
-    plan = savings_plan(points, load, limit, torch.tensor(shapes))
+    shapes = checked_shapes(shapes)
+    points, load, limit = states(60 if len(shapes) < 4 else 6, customers, capacity, seed=customers)
+    plan = savings_plan(points, load, limit, shapes)
     for row in range(len(load)):
         loads = load[row].tolist()
         loads[0] = None if loads[0] > capacity else loads[0]
-        neighbours, first = plain_savings(points[row].double().tolist(), loads, capacity, shapes)
+        neighbours, first = plain_savings(points[row].double().tolist(), loads, capacity, shapes.tolist())
         assert [sorted(pair) for pair in plan.links[row].tolist()] == [sorted(pair) for pair in neighbours]
         assert plan.route[row].tolist() == first
 
@@ -138,6 +142,16 @@ def test_capacities_of_any_size(way, monkeypatch):
     usual = savings_plan(points, load, limit, SHAPES)
     many = savings_plan(points, load * 2**40, limit * 2**40, SHAPES)
     assert all(torch.equal(a, b) for a, b in zip(usual, many, strict=True))
+
+
+def test_more_tokens_than_the_kernel_can_number_are_planned_by_torch(monkeypatch):
+    points, load, limit = states(20, 12, 30, seed=7)
+    usual = savings_plan(points, load, limit, SHAPES)
+    monkeypatch.setattr("models.kernels.savings.TOKENS", 12)
+    monkeypatch.setattr("models.kernels.savings.savings", None)
+    plan = savings_plan(points, load, limit, SHAPES)
+    assert torch.equal(plan.route, usual.route)
+    assert torch.equal(plan.links.sort(dim=2).values, usual.links.sort(dim=2).values)
 
 
 def test_both_ways_and_any_number_of_threads_agree(monkeypatch):

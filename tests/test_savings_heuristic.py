@@ -46,16 +46,18 @@ def driven(points, demands, capacity, shapes):
 
 @pytest.mark.parametrize("way", ["fused", "grid"])
 @pytest.mark.parametrize(("customers", "capacity"), [(2, 9), (7, 12), (12, 30)])
-@pytest.mark.parametrize("shapes", [[1.0], [1.0, 1.3, 0.8]], ids=str)
+@pytest.mark.parametrize("shapes", [1, [1, [1.6, 0.5], 0.8]], ids=str)
 def test_greedy_search_drives_the_plan(shapes, customers, capacity, way, monkeypatch):
     attend_by(way, monkeypatch)
     problem = CVRP(customers, [capacity, capacity])
     instance = problem.generate(20, torch.Generator().manual_seed(1))
-    found = search(problem, SavingsHeuristic(shapes), instance, methods.greedy(), torch.Generator())
+    heuristic = SavingsHeuristic(shapes)
+    found = search(problem, heuristic, instance, methods.greedy(), torch.Generator())
     for row, actions in enumerate(found.actions[:, 0]):
         points, demands = instance.coords[row].double().tolist(), instance.demands[row].tolist()
         served, via_depot = decode(actions, customers)
-        assert list(zip(served.tolist(), via_depot.tolist(), strict=True)) == driven(points, demands, capacity, shapes)
+        expected = driven(points, demands, capacity, heuristic.shapes.tolist())
+        assert list(zip(served.tolist(), via_depot.tolist(), strict=True)) == expected
 
 
 def test_it_plans_for_the_nearest_customers_where_only_those_are_looked_at():
@@ -63,15 +65,16 @@ def test_it_plans_for_the_nearest_customers_where_only_those_are_looked_at():
     for nearest in (None, 15, 3):
         problem = CVRP(15, [30, 30], nearest=nearest)
         instance = problem.generate(50, torch.Generator().manual_seed(2))
-        found = search(problem, SavingsHeuristic([1.0]), instance, methods.greedy(), torch.Generator())
+        found = search(problem, SavingsHeuristic(1), instance, methods.greedy(), torch.Generator())
         costs.append(problem.cost(instance, found.actions[:, 0]))  # refuses what is no solution
     assert torch.equal(costs[0], costs[1]) and costs[0].mean() < costs[2].mean()
 
 
 def test_a_heuristic_needs_a_shape():
-    with pytest.raises(ValueError, match="the savings heuristic needs a route shape, got none"):
-        SavingsHeuristic([])
-    with pytest.raises(ValueError, match="savings must be a list of numbers above 0"):
+    for none in (0, []):
+        with pytest.raises(ValueError, match="the savings heuristic needs a route shape, got none"):
+            SavingsHeuristic(none)
+    with pytest.raises(ValueError, match="a list of route shapes: numbers above 0"):
         Savings([1.0, -1.0])
 
 

@@ -1,8 +1,8 @@
 // What the savings heuristic makes of the rest of a CVRP, on CPUs; compiled and called by savings.py.
 //
-// Whoever saves most goes first, but two routes that save most with each other are joined whenever they are met, since
-// what others save with either only falls meanwhile. So a chain of routes, each of which saves most with the next, leads
-// to such a pair, and nothing need be sorted: the rest of the chain still holds when the two are one [Benzecri 1982].
+// The plans of sixteen shapes side by side, one a lane. Who saves most is joined first; what two can save is as before or
+// nothing, once they cannot be joined any more. So the most that a token can save with later ones is looked for again only
+// where it would be the most of all, but cannot be had any more, or has just been had.
 
 #include <algorithm>
 #include <cmath>
@@ -14,27 +14,29 @@ struct Size {
     int64_t rows, tokens, shapes, threads;  // tokens: the vehicle and the customers
 };
 
-constexpr int NONE = -1, FULL = 1 << 30;
-
-struct Link {
-    int32_t saving;  // the bits of a float, which compare like it where it is not negative
-    int from, to;
+struct Shapes {
+    floats way, difference;  // how much the way between two counts, and the difference of their ways home
 };
 
-struct Routes {
-    const int64_t n;
-    int capacity;
-    std::vector<float> apart, saved;         // [n + 1, n + 1] distances; savings with one node
-    std::vector<int32_t> saving;             // [n, n]
-    std::vector<int> route, weight, degree;  // [n] of each token: its route; that route's load, or FULL within it
-    std::vector<int> load, ends;             // [n] and [n, 2] of each route
-    std::vector<int64_t> links;              // [n + 1, 2]
+constexpr int NONE = -1, FULL = 1 << 30;
 
-    explicit Routes(int64_t n)
-        : n(n), apart((n + 1) * (n + 1)), saved(n + 1), saving(n * n), route(n), weight(n), degree(n), load(n),
-          ends(2 * n), links(2 * (n + 1)) {}
+struct Plans {
+    const int n;
+    std::vector<float> apart;                        // [n + 1, n + 1] distances
+    std::vector<floats> saving, most;                // [n * (n - 1) / 2] of each pair; [n] of each token with later ones
+    std::vector<integers> partner, weight, other;    // [n] of the most; [n + 1] of each end of a route: that route's load
+                                                     // (FULL within it), and its other end
+    std::vector<char> outdated;                      // [n] whether the most has to be looked for
+    std::vector<integers> joined;                    // the two tokens of each joining, i << 16 | j, or NONE
+    floats saved;                                    // by all of them
+
+    explicit Plans(int64_t n)
+        : n(n), apart((n + 1) * (n + 1)), saving(n * (n - 1) / 2), most(n), partner(n), weight(n + 1), other(n + 1),
+          outdated(n) {}
 
     float distance(int i, int j) const { return apart[i * (n + 1) + j]; }
+
+    floats *of(int64_t i, int64_t j) { return &saving[i * (2 * n - i - 1) / 2 + j - i - 1]; }  // i < j
 
     void measure(const float *points) {
         for (int i = 0; i <= n; i++)
@@ -44,112 +46,113 @@ struct Routes {
             }
     }
 
-    void begin(const int64_t *loads, int limit, float shape) {
+    void begin(const int64_t *loads, const Shapes &shapes) {
         const float *home = &apart[n * (n + 1)];
-        capacity = limit;
         for (int i = 0; i < n; i++) {
-            for (int j = 0; j < n; j++) saved[j] = std::max(0.0f, home[i] + home[j] - shape * distance(i, j));
-            memcpy(&saving[i * n], saved.data(), n * sizeof(float));
-            route[i] = ends[2 * i] = ends[2 * i + 1] = i, degree[i] = 0, load[i] = weight[i] = int(loads[i]);
+            floats *saves = of(i, i + 1);
+            for (int j = i + 1; j < n; j++)
+                *saves++ = larger(
+                    home[i] + home[j] - shapes.way * distance(i, j) + shapes.difference * std::abs(home[i] - home[j]),
+                    floats{});
+            weight[i] = integers{} + int(loads[i]), other[i] = integers{} + i, outdated[i] = true;
         }
-        ends[1] = NONE, degree[0] = 1;  // the vehicle has come from somewhere
-        std::fill(links.begin(), links.end(), n);
+        other[0] = integers{} + n;  // the vehicle has come from somewhere
+        joined.clear(), saved = floats{};
     }
 
-    // The largest saving of a route with another, of equal ones the first.
-    Link best(int of) const {
-        Link found = {0, NONE, NONE};
-        for (int side = 0; side < 2; side++) {
-            int end = ends[2 * of + side], room = capacity - load[of];
-            if (end == NONE || (side && end == ends[2 * of])) continue;
-            const int32_t *saves = &saving[end * n];
-            auto value = [&](int j) { return saves[j] & -((weight[j] <= room) & (route[j] != of)); };
-            int32_t most = 0;
-            for (int j = 0; j < n; j++) most = std::max(most, value(j));
-            if (most <= found.saving) continue;
-            int to = 0;
-            while (value(to) != most) to++;
-            found = {most, end, to};
+    void look(int i, int capacity) {
+        const floats *saves = of(i, i + 1);
+        const integers room = capacity - weight[i];
+        floats largest = {};
+        integers with = {};
+        for (int j = i + 1; j < n; j++) {
+            const floats value = weight[j] <= room ? *saves : floats{};
+            with = value > largest ? integers{} + j : with;
+            largest = larger(value, largest), saves++;
         }
-        return found;
+        most[i] = largest, partner[i] = with, outdated[i] = false;
     }
 
-    int other_end(int of, int end) const { return ends[2 * of + (ends[2 * of] == end)]; }
-
-    void attach(int token, int to) {
-        links[2 * token + degree[token]++] = to;
-        if (degree[token] == 2) weight[token] = FULL;
+    void attach(int lane, int i, int j) {
+        const int first = other[i][lane], last = other[j][lane], load = weight[i][lane] + weight[j][lane];
+        weight[i][lane] = weight[j][lane] = FULL;
+        weight[first][lane] = weight[last][lane] = load;
+        other[first][lane] = last, other[last][lane] = first;
+        if (first < n && last < n) lanes(of(std::min(first, last), std::max(first, last)))[lane] = 0;  // a circle
+        lanes(&saved)[lane] += distance(i, n) + distance(j, n) - distance(i, j);
+        joined.back()[lane] = i << 16 | j;
     }
 
-    // Returns the joined route.
-    int join(Link link) {
-        int kept = route[link.from], gone = route[link.to];
-        int first = other_end(kept, link.from), last = other_end(gone, link.to);
-        ends[2 * kept] = first, ends[2 * kept + 1] = last, load[kept] += load[gone];
-        for (int i = 0; i < n; i++) route[i] = route[i] == gone ? kept : route[i];
-        attach(link.from, link.to), attach(link.to, link.from);
-        for (int end : {first, last})
-            if (end != NONE) weight[end] = load[kept];
-        return kept;
-    }
-
-    void finish() {
-        std::vector<Link> chain;
-        for (int i = 0; i < n; i++)
-            for (int tip = route[i];;) {
-                Link next = best(tip);
-                if (!chain.empty() && next.saving <= chain.back().saving) {
-                    tip = join(chain.back());
-                    chain.pop_back();
-                    if (!chain.empty()) tip = route[chain.back().from], chain.pop_back();  // it led to one of the two
-                } else if (next.saving == 0) {
-                    break;
-                } else {
-                    chain.push_back(next), tip = route[next.to];
-                }
-            }
-    }
-
-    // Each token's route by its first token; the depot is one of its own.
-    void name(int64_t *names) const {
-        std::vector<int> first(n, NONE);
+    // Joins those that save most; false if nobody saves anything.
+    bool join(int capacity) {
+        floats largest = {};
+        integers from = {}, to = {};
         for (int i = 0; i < n; i++) {
-            if (first[route[i]] == NONE) first[route[i]] = i;
-            names[i] = first[route[i]];
+            if (outdated[i]) look(i, capacity);
+            const integers better = most[i] > largest;
+            from = better ? integers{} + i : from, to = better ? partner[i] : to;
+            largest = larger(most[i], largest);
         }
-        names[n] = n;
-    }
-
-    // Of all routes, and the vehicle's way from the depot.
-    double length() const {
-        double total = 0;
-        for (int i = 0; i < n; i++)
-            for (int64_t to : {links[2 * i], links[2 * i + 1]}) total += (to == n ? 1.0 : 0.5) * distance(i, to);
-        return total;
+        bool any = false;
+        joined.push_back(integers{} + NONE);
+        for (int lane = 0; lane < LANES; lane++) {
+            const int i = from[lane], j = to[lane];
+            if (!(lanes(&largest)[lane] > 0)) continue;
+            any = outdated[i] = true;
+            if (weight[j][lane] > capacity - weight[i][lane] || other[i][lane] == j) continue;
+            outdated[j] = true;
+            attach(lane, i, j);
+        }
+        return any;
     }
 };
 
-// points [rows, tokens + 1, 2], the depot last; load [rows, tokens]; capacity [rows]; shape [shapes];
+// links [n + 1, 2] and route [n + 1] that come of joinings.
+void follow(const std::vector<int> &joined, int64_t n, int64_t *links, int64_t *route) {
+    std::fill(links, links + 2 * (n + 1), n);
+    for (int64_t i = 0; i <= n; i++) route[i] = i;
+    for (int pair : joined) {
+        const int i = pair >> 16, j = pair & 0xffff;
+        for (auto [here, there] : {std::pair(i, j), std::pair(j, i)}) {
+            int64_t *mine = links + 2 * here;
+            mine[here == 0 || mine[0] != n] = there;
+        }
+        const int64_t first = std::min(route[i], route[j]), later = std::max(route[i], route[j]);
+        std::replace(route, route + n, later, first);
+    }
+}
+
+// points [rows, tokens + 1, 2], the depot last; load [rows, tokens]; capacity [rows]; shape [shapes, 2];
 // links [rows, tokens + 1, 2]; route [rows, tokens + 1]
 extern "C" void savings(const Size *size, const float *points, const int64_t *load, const int64_t *capacity,
                         const float *shape, int64_t *links, int64_t *route) {
     const int64_t n = size->tokens, work = size->rows * size->shapes * n * n;
 #pragma omp parallel num_threads(std::max<int64_t>(1, std::min(size->threads, size->rows))) if (work > 1 << 14)
     {
-        Routes routes(n);
+        Plans plans(n);
+        std::vector<int> best;
 #pragma omp for
         for (int64_t row = 0; row < size->rows; row++) {
-            double least = 0;
-            routes.measure(points + row * (n + 1) * 2);
-            for (int64_t each = 0; each < size->shapes; each++) {
-                routes.begin(load + row * n, capacity[row], shape[each]);
-                routes.finish();
-                double length = routes.length();
-                if (each > 0 && !(length < least)) continue;
-                least = length;
-                std::copy(routes.links.begin(), routes.links.end(), links + row * (n + 1) * 2);
-                routes.name(route + row * (n + 1));
+            float most = -1;
+            best.clear();
+            plans.measure(points + row * (n + 1) * 2);
+            for (int64_t first = 0; first < size->shapes; first += LANES) {
+                Shapes shapes;
+                for (int lane = 0; lane < LANES; lane++) {
+                    const float *mine = shape + 2 * std::min(first + lane, size->shapes - 1);
+                    lanes(&shapes.way)[lane] = mine[0], lanes(&shapes.difference)[lane] = mine[1];
+                }
+                plans.begin(load + row * n, shapes);
+                while (plans.join(capacity[row])) {}
+                for (int lane = 0; lane < LANES; lane++) {
+                    if (!(lanes(&plans.saved)[lane] > most)) continue;
+                    most = lanes(&plans.saved)[lane];
+                    best.clear();
+                    for (const integers &pair : plans.joined)
+                        if (pair[lane] != NONE) best.push_back(pair[lane]);
+                }
             }
+            follow(best, n, links + row * (n + 1) * 2, route + row * (n + 1));
         }
     }
 }
