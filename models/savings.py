@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -34,13 +33,14 @@ def checked_shapes(savings: int | Sequence[float | Sequence[float]]) -> Tensor:
     """The shapes [S, 2] that a user asks for: the first of SHAPES, or a list. Raises ValueError for what is no such."""
     rule = f"savings must be a number of plans, 0 to {len(SHAPES)}, or a list of route shapes"
     if type(savings) is int and 0 <= savings <= len(SHAPES):
-        return torch.tensor(SHAPES[:savings]).view(-1, 2)
-    if not isinstance(savings, Sequence) or isinstance(savings, str):
+        savings = SHAPES[:savings]
+    elif not isinstance(savings, Sequence) or isinstance(savings, str | bytes):
         raise ValueError(f"{rule}, got {savings!r}")
     pairs = [tuple(shape) if isinstance(shape, Sequence) else (shape, 0.0) for shape in savings]
     for pair in pairs:
-        if not (len(pair) == 2 and all(type(x) in (int, float) and math.isfinite(x) for x in pair) and pair[0] > 0):
-            raise ValueError(f"{rule}: numbers above 0, or [number above 0, number], got {savings}")
+        numbers = len(pair) == 2 and all(type(x) in (int, float) for x in pair)
+        if not (numbers and 1e-3 <= pair[0] <= 1e3 and abs(pair[1]) <= 1e3):
+            raise ValueError(f"{rule}: numbers of 0.001 to 1000, or [such a number, -1000 to 1000], got {savings}")
     return torch.tensor(pairs, dtype=torch.float32).view(-1, 2)
 
 
@@ -60,9 +60,9 @@ def savings_plan(points: Tensor, load: Tensor, capacity: Tensor, shapes: Tensor)
     """The routes of the savings heuristic: at first every customer has a route of its own, and the vehicle goes home.
 
     Two routes are joined at those of their ends that save most, the largest saving first, as long as one vehicle can
-    serve both; of equal savings either may come first. The way between the two ends counts as often as the shape says
-    first [Yellow 1970], and the difference of their distances from the depot as often as it says then [Paessens 1988].
-    Of the plans of several shapes the shortest is taken. Waits for a GPU after every joining of pairs, about ten times.
+    serve both; of equal savings either may come first. A shape is two numbers: how much the way between the two ends
+    counts [Yellow 1970], and how much the difference of their distances from the depot [Paessens 1988]. Of the plans of
+    several shapes the shortest is taken. Waits for a GPU after every joining of pairs, about ten times.
 
     Arguments:
         points: [R, n+2, 2] of the vehicle on its way, the customers and the depot
@@ -70,7 +70,7 @@ def savings_plan(points: Tensor, load: Tensor, capacity: Tensor, shapes: Tensor)
         capacity: [R] int64 of every vehicle
         shapes: [S, 2]; Clarke and Wright's is (1, 0)
     """
-    if compiler.applies(load.device) and load.shape[1] <= fused.TOKENS and (capacity < fused.LIMIT).all():
+    if compiler.applies(load.device) and (capacity < fused.LIMIT).all():
         return Plan(*fused.savings(points, load, capacity, shapes))
     return _by_torch(points, load, capacity, shapes)
 
@@ -83,7 +83,8 @@ def _by_torch(points: Tensor, load: Tensor, capacity: Tensor, shapes: Tensor) ->
     way, difference = shapes.to(home).T[:, :, None, None, None]  # [S, 1, 1, 1] each
     apart = home[:, :, None] - home[:, None]
     saving = home[:, :, None] + home[:, None] - way * distance[:, :-1, :-1] + difference * apart.abs()
-    plan = _joined(saving.clamp(min=0).flatten(0, 1), load.repeat(len(shapes), 1), capacity.repeat(len(shapes)))
+    saving = saving.where(saving > 0, 0.0)  # of what is no number, too
+    plan = _joined(saving.flatten(0, 1), load.repeat(len(shapes), 1), capacity.repeat(len(shapes)))
     links = plan.links.view(len(shapes), rows, size + 1, 2)
     ways = distance.expand(len(shapes), -1, -1, -1).gather(3, links).double()
     share = torch.where(links == size, 1.0, 0.5)  # of two neighbours each has a half

@@ -8,11 +8,19 @@ from itertools import pairwise
 import pytest
 import torch
 
+from models import savings as table
 from models.savings import checked_shapes, savings_plan
 from tests.networks import attend_by
 
 WAYS = ("fused", "grid")  # in C++ and by torch
 ONE, SHAPES = checked_shapes(1), checked_shapes([1, [1.6, 0.5], [0.8, -0.4]])
+LAST_IS_BEST = [3] * 16 + [1]  # sixteen are planned at once
+
+
+def test_shapes_by_number_and_in_a_list():
+    assert ONE.tolist() == [[1, 0]] and torch.equal(checked_shapes(3), torch.tensor(table.SHAPES[:3]))
+    assert torch.equal(checked_shapes([0.6, [1.6, 0.5], 1]), torch.tensor([[0.6, 0], [1.6, 0.5], [1, 0]]))
+    assert checked_shapes(0).shape == checked_shapes([]).shape == (0, 2)
 
 
 def plain_savings(points, loads, capacity, shapes):
@@ -23,7 +31,7 @@ def plain_savings(points, loads, capacity, shapes):
         loads: of the vehicle, None if it is in the depot, and of the customers
         shapes: of the shortest of whose plans, pairs of numbers
     """
-    plans = [plain_plan(points, loads, capacity, *shape) for shape in shapes]
+    plans = [plain_plan(points, loads, capacity, *shape) for shape in dict.fromkeys(map(tuple, shapes))]
     return min(plans, key=lambda plan: plan[0])[1:]
 
 
@@ -69,12 +77,12 @@ def states(rows, customers, capacity, seed):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("shapes", [[1], [0.6], [[1.2, 0.6]], SHAPES.tolist(), 16, 17, 32], ids=str)
+@pytest.mark.parametrize("shapes", [[1], [0.6], [[1.2, 0.6]], SHAPES.tolist(), 16, LAST_IS_BEST, 32], ids=str)
 @pytest.mark.parametrize(("customers", "capacity"), [(0, 9), (1, 9), (2, 30), (9, 9), (12, 30), (20, 30), (33, 500)])
 def test_it_joins_what_the_sorted_list_of_savings_does(customers, capacity, shapes, way, monkeypatch):
     attend_by(way, monkeypatch)
     shapes = checked_shapes(shapes)
-    points, load, limit = states(60 if len(shapes) < 4 else 6, customers, capacity, seed=customers)
+    points, load, limit = states(6 if len(shapes.unique(dim=0)) > 3 else 60, customers, capacity, seed=customers)
     plan = savings_plan(points, load, limit, shapes)
     for row in range(len(load)):
         loads = load[row].tolist()
@@ -136,22 +144,13 @@ def test_equal_savings_in_a_circle_are_joined(way, monkeypatch):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_capacities_of_any_size(way, monkeypatch):
+@pytest.mark.parametrize("times", [2**25, 2**40])
+def test_capacities_of_any_size(times, way, monkeypatch):
     attend_by(way, monkeypatch)
     points, load, limit = states(20, 12, 30, seed=5)
     usual = savings_plan(points, load, limit, SHAPES)
-    many = savings_plan(points, load * 2**40, limit * 2**40, SHAPES)
+    many = savings_plan(points, load * times, limit * times, SHAPES)
     assert all(torch.equal(a, b) for a, b in zip(usual, many, strict=True))
-
-
-def test_more_tokens_than_the_kernel_can_number_are_planned_by_torch(monkeypatch):
-    points, load, limit = states(20, 12, 30, seed=7)
-    usual = savings_plan(points, load, limit, SHAPES)
-    monkeypatch.setattr("models.kernels.savings.TOKENS", 12)
-    monkeypatch.setattr("models.kernels.savings.savings", None)
-    plan = savings_plan(points, load, limit, SHAPES)
-    assert torch.equal(plan.route, usual.route)
-    assert torch.equal(plan.links.sort(dim=2).values, usual.links.sort(dim=2).values)
 
 
 def test_both_ways_and_any_number_of_threads_agree(monkeypatch):

@@ -74,7 +74,7 @@ def test_a_heuristic_needs_a_shape():
     for none in (0, []):
         with pytest.raises(ValueError, match="the savings heuristic needs a route shape, got none"):
             SavingsHeuristic(none)
-    with pytest.raises(ValueError, match="a list of route shapes: numbers above 0"):
+    with pytest.raises(ValueError, match="a list of route shapes: numbers of 0.001"):
         Savings([1.0, -1.0])
 
 

@@ -48,7 +48,7 @@ def compiles() -> bool:
     try:
         library("pointwise", torch.bfloat16)
     except RuntimeError as error:
-        slow = "networks take about twice as long without it, and those with model.savings many times (0 is without)"
+        slow = "networks take about twice as long without it, and those with model.savings many times as long"
         warnings.warn(f"{error}; {slow}", stacklevel=2)
         return False
     return True

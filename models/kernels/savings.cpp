@@ -1,11 +1,12 @@
 // What the savings heuristic makes of the rest of a CVRP, on CPUs; compiled and called by savings.py.
 //
-// The plans of sixteen shapes side by side, one a lane. Who saves most is joined first; what two can save is as before or
-// nothing, once they cannot be joined any more. So the most that a token can save with later ones is looked for again only
-// where it would be the most of all, but cannot be had any more, or has just been had.
+// The plans of sixteen shapes side by side, one a lane. What two tokens save together never changes until they can no longer
+// be joined; then it is nothing. So the most that a token was found to save with later ones is a bound, and is looked for
+// again only where it would be the most of all, but cannot be had.
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "vectors.h"
@@ -18,28 +19,31 @@ struct Shapes {
     floats way, difference;  // how much the way between two counts, and the difference of their ways home
 };
 
-constexpr int NONE = -1, FULL = 1 << 30;
+constexpr int FULL = 1 << 30;
+
+typedef std::vector<std::pair<int, int>> Joined;  // two tokens each
 
 struct Plans {
     const int n;
-    std::vector<float> apart;                        // [n + 1, n + 1] distances
-    std::vector<floats> saving, most;                // [n * (n - 1) / 2] of each pair; [n] of each token with later ones
-    std::vector<integers> partner, weight, other;    // [n] of the most; [n + 1] of each end of a route: that route's load
-                                                     // (FULL within it), and its other end
-    std::vector<char> outdated;                      // [n] whether the most has to be looked for
-    std::vector<integers> joined;                    // the two tokens of each joining, i << 16 | j, or NONE
-    floats saved;                                    // by all of them
+    std::vector<float> apart;           // [n + 1, n + 1] distances
+    std::vector<floats> saving, most;   // [n * (n - 1) / 2] of each pair; [n] of each token with later ones, or more
+    std::vector<integers> partner;      // [n] with whom it is the most
+    std::vector<integers> weight;       // [n + 1] at the ends of a route its load, FULL within it
+    std::vector<integers> other;        // [n + 1] at an end of a route the other; n: where the vehicle has come from
+    std::vector<char> outdated;         // [n] whether the most has to be looked for
+    Joined joined[LANES];
+    floats saved;                       // by all that is joined
 
     explicit Plans(int64_t n)
         : n(n), apart((n + 1) * (n + 1)), saving(n * (n - 1) / 2), most(n), partner(n), weight(n + 1), other(n + 1),
           outdated(n) {}
 
-    float distance(int i, int j) const { return apart[i * (n + 1) + j]; }
+    float distance(int64_t i, int j) const { return apart[i * (n + 1) + j]; }
 
-    floats *of(int64_t i, int64_t j) { return &saving[i * (2 * n - i - 1) / 2 + j - i - 1]; }  // i < j
+    floats *of(int64_t i, int64_t j) { return saving.data() + (i * (2 * n - i - 1) / 2 + j - i - 1); }  // i < j
 
     void measure(const float *points) {
-        for (int i = 0; i <= n; i++)
+        for (int64_t i = 0; i <= n; i++)
             for (int j = 0; j <= n; j++) {
                 float x = points[2 * i] - points[2 * j], y = points[2 * i + 1] - points[2 * j + 1];
                 apart[i * (n + 1) + j] = std::sqrt(x * x + y * y);
@@ -47,7 +51,7 @@ struct Plans {
     }
 
     void begin(const int64_t *loads, const Shapes &shapes) {
-        const float *home = &apart[n * (n + 1)];
+        const float *home = apart.data() + int64_t(n) * (n + 1);
         for (int i = 0; i < n; i++) {
             floats *saves = of(i, i + 1);
             for (int j = i + 1; j < n; j++)
@@ -56,8 +60,9 @@ struct Plans {
                     floats{});
             weight[i] = integers{} + int(loads[i]), other[i] = integers{} + i, outdated[i] = true;
         }
-        other[0] = integers{} + n;  // the vehicle has come from somewhere
-        joined.clear(), saved = floats{};
+        other[0] = integers{} + n;
+        for (Joined &each : joined) each.clear();
+        saved = floats{};
     }
 
     void look(int i, int capacity) {
@@ -78,9 +83,9 @@ struct Plans {
         weight[i][lane] = weight[j][lane] = FULL;
         weight[first][lane] = weight[last][lane] = load;
         other[first][lane] = last, other[last][lane] = first;
-        if (first < n && last < n) lanes(of(std::min(first, last), std::max(first, last)))[lane] = 0;  // a circle
-        lanes(&saved)[lane] += distance(i, n) + distance(j, n) - distance(i, j);
-        joined.back()[lane] = i << 16 | j;
+        if (first < n && last < n) (*of(std::min(first, last), std::max(first, last)))[lane] = 0;  // it would be a circle
+        saved[lane] += distance(i, n) + distance(j, n) - distance(i, j);
+        joined[lane].emplace_back(i, j);
     }
 
     // Joins those that save most; false if nobody saves anything.
@@ -94,25 +99,23 @@ struct Plans {
             largest = larger(most[i], largest);
         }
         bool any = false;
-        joined.push_back(integers{} + NONE);
         for (int lane = 0; lane < LANES; lane++) {
             const int i = from[lane], j = to[lane];
-            if (!(lanes(&largest)[lane] > 0)) continue;
-            any = outdated[i] = true;
+            if (!(largest[lane] > 0)) continue;
+            any = true, outdated[i] = true;
             if (weight[j][lane] > capacity - weight[i][lane] || other[i][lane] == j) continue;
-            outdated[j] = true;
+            outdated[j] = true;  // most likely
             attach(lane, i, j);
         }
         return any;
     }
 };
 
-// links [n + 1, 2] and route [n + 1] that come of joinings.
-void follow(const std::vector<int> &joined, int64_t n, int64_t *links, int64_t *route) {
+// links [n + 1, 2] and route [n + 1] that come of it.
+static void follow(const Joined &joined, int64_t n, int64_t *links, int64_t *route) {
     std::fill(links, links + 2 * (n + 1), n);
     for (int64_t i = 0; i <= n; i++) route[i] = i;
-    for (int pair : joined) {
-        const int i = pair >> 16, j = pair & 0xffff;
+    for (auto [i, j] : joined) {
         for (auto [here, there] : {std::pair(i, j), std::pair(j, i)}) {
             int64_t *mine = links + 2 * here;
             mine[here == 0 || mine[0] != n] = there;
@@ -130,7 +133,7 @@ extern "C" void savings(const Size *size, const float *points, const int64_t *lo
 #pragma omp parallel num_threads(std::max<int64_t>(1, std::min(size->threads, size->rows))) if (work > 1 << 14)
     {
         Plans plans(n);
-        std::vector<int> best;
+        Joined best;
 #pragma omp for
         for (int64_t row = 0; row < size->rows; row++) {
             float most = -1;
@@ -140,17 +143,12 @@ extern "C" void savings(const Size *size, const float *points, const int64_t *lo
                 Shapes shapes;
                 for (int lane = 0; lane < LANES; lane++) {
                     const float *mine = shape + 2 * std::min(first + lane, size->shapes - 1);
-                    lanes(&shapes.way)[lane] = mine[0], lanes(&shapes.difference)[lane] = mine[1];
+                    shapes.way[lane] = mine[0], shapes.difference[lane] = mine[1];
                 }
                 plans.begin(load + row * n, shapes);
                 while (plans.join(capacity[row])) {}
-                for (int lane = 0; lane < LANES; lane++) {
-                    if (!(lanes(&plans.saved)[lane] > most)) continue;
-                    most = lanes(&plans.saved)[lane];
-                    best.clear();
-                    for (const integers &pair : plans.joined)
-                        if (pair[lane] != NONE) best.push_back(pair[lane]);
-                }
+                for (int lane = 0; lane < LANES; lane++)
+                    if (plans.saved[lane] > most) most = plans.saved[lane], best = plans.joined[lane];
             }
             follow(best, n, links + row * (n + 1) * 2, route + row * (n + 1));
         }

@@ -10,7 +10,6 @@ from torch import Tensor
 from models.kernels import compiler
 
 LIMIT = 2**30  # of capacities
-TOKENS = 2**15  # at most, as savings.cpp numbers them
 
 
 class Size(ctypes.Structure):
