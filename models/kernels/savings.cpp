@@ -1,8 +1,8 @@
 // What the savings heuristic makes of the rest of a CVRP, on CPUs; compiled and called by savings.py.
 //
-// The plans of sixteen shapes side by side, one a lane. What two tokens save together never changes until they can no longer
-// be joined; then it is nothing. So the most that a token was found to save with later ones is a bound, and is looked for
-// again only where it would be the most of all, but cannot be had.
+// The plans of sixteen shapes side by side, one a lane. What two tokens save together never changes until they can no
+// longer be joined; then it is nothing. So the most that a token was found to save with later ones is a bound, and is
+// looked for again only where it would be the most of all, but cannot be had.
 
 #include <algorithm>
 #include <cmath>
@@ -83,7 +83,7 @@ struct Plans {
         weight[i][lane] = weight[j][lane] = FULL;
         weight[first][lane] = weight[last][lane] = load;
         other[first][lane] = last, other[last][lane] = first;
-        if (first < n && last < n) (*of(std::min(first, last), std::max(first, last)))[lane] = 0;  // it would be a circle
+        if (first < n && last < n) (*of(std::min(first, last), std::max(first, last)))[lane] = 0;  // a circle
         saved[lane] += distance(i, n) + distance(j, n) - distance(i, j);
         joined[lane].emplace_back(i, j);
     }
@@ -125,11 +125,22 @@ static void follow(const Joined &joined, int64_t n, int64_t *links, int64_t *rou
     }
 }
 
+// Sixteen at a time; the last one fills the lanes behind it.
+static std::vector<Shapes> sixteens(const float *shape, int64_t count) {
+    std::vector<Shapes> found((count + LANES - 1) / LANES);
+    for (int64_t i = 0; i < int64_t(found.size()) * LANES; i++) {
+        const float *mine = shape + 2 * std::min(i, count - 1);
+        found[i / LANES].way[i % LANES] = mine[0], found[i / LANES].difference[i % LANES] = mine[1];
+    }
+    return found;
+}
+
 // points [rows, tokens + 1, 2], the depot last; load [rows, tokens]; capacity [rows]; shape [shapes, 2];
 // links [rows, tokens + 1, 2]; route [rows, tokens + 1]
 extern "C" void savings(const Size *size, const float *points, const int64_t *load, const int64_t *capacity,
                         const float *shape, int64_t *links, int64_t *route) {
     const int64_t n = size->tokens, work = size->rows * size->shapes * n * n;
+    const std::vector<Shapes> bundles = sixteens(shape, size->shapes);
 #pragma omp parallel num_threads(std::max<int64_t>(1, std::min(size->threads, size->rows))) if (work > 1 << 14)
     {
         Plans plans(n);
@@ -139,12 +150,7 @@ extern "C" void savings(const Size *size, const float *points, const int64_t *lo
             float most = -1;
             best.clear();
             plans.measure(points + row * (n + 1) * 2);
-            for (int64_t first = 0; first < size->shapes; first += LANES) {
-                Shapes shapes;
-                for (int lane = 0; lane < LANES; lane++) {
-                    const float *mine = shape + 2 * std::min(first + lane, size->shapes - 1);
-                    shapes.way[lane] = mine[0], shapes.difference[lane] = mine[1];
-                }
+            for (const Shapes &shapes : bundles) {
                 plans.begin(load + row * n, shapes);
                 while (plans.join(capacity[row])) {}
                 for (int lane = 0; lane < LANES; lane++)
