@@ -58,7 +58,7 @@ class InPrecision(nn.Module):
 
     For bf16 on a CPU, torch has oneDNN compile a kernel for every new shape, about 12 ms for all of a network's, and
     a search has other numbers of rows at every step. Repeating the last row up to one of a few sizes costs 8% more
-    rows and saves more than that (measured; see docs/log.md). Policies whose `any_rows` is true need no such thing.
+    rows and saves more than that (docs/decisions.md).
     """
 
     def __init__(self, policy: nn.Module, device: torch.device, precision: str):
@@ -66,9 +66,7 @@ class InPrecision(nn.Module):
         self.policy, self.device, self.precision = policy, device, precision
         if hasattr(policy, "seen"):
             self.seen = policy.seen
-        self.pads = (
-            dtype_of(precision) == torch.bfloat16 and device.type == "cpu" and not getattr(policy, "any_rows", False)
-        )
+        self.pads = dtype_of(precision) == torch.bfloat16 and device.type == "cpu"
 
     def encode(self, instance: Any) -> Any:
         with autocast(self.device, self.precision):

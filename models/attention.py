@@ -8,16 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from models.kernels import attention as fused
-from models.kernels import compiler
-from models.products import Product
-
 
 def attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None) -> Tensor:
     """Softmax attention over [R, heads, n, d]; `bias`, which expands to [R, heads, n, n], is added to the scores.
 
-    On CPUs without a compiler explicit matrix products beat torch's fused kernel 1.3 to 4 times on the
-    short sequences of this field (measured; see docs/log.md), and only they train fast in bf16.
+    On CPUs explicit matrix products beat torch's fused attention 1.3 to 4 times on the short sequences of this field,
+    and only they train fast in bf16 (docs/decisions.md).
     """
     if query.is_cuda:
         return F.scaled_dot_product_attention(query, key, value, None if bias is None else bias.to(query.dtype))
@@ -31,7 +27,7 @@ def _softmax(scores: Tensor) -> Tensor:
     """Softmax over the last dimension.
 
     Where that is shorter than the 16 lanes of AVX-512, torch's own does not use them and takes about 8 times as long;
-    over the first dimension of a transposed copy it does (measured; see docs/log.md).
+    over the first dimension of a transposed copy it does (docs/decisions.md).
     """
     keys = scores.shape[-1]
     if keys >= 16:
@@ -54,24 +50,20 @@ class Grid(NamedTuple):
         return cls(place, token.index_copy_(0, place, torch.arange(len(place), device=place.device)).view(lines, size))
 
 
-def mix(qkv: Product, heads: int, bias: Tensor | None, grid: Grid | None) -> Tensor:
-    """Attention: queries, keys and values [R, n, 3 * width] of all heads to [R, n, width].
+def multi_head_attention(qkv: Tensor, heads: int, bias: Tensor | None, grid: Grid | None) -> Tensor:
+    """Queries, keys and values [R, n, 3 * width] of all heads to [R, n, width].
 
-    `bias` is added to the scores: it expands to [R, heads, n, n], or with a grid to [lines, heads, size, size]. Of a
-    grid's places, those without a token are hidden from all queries.
+    `bias` is added to the scores: it expands to [R, heads, n, n], or with a grid to [lines, heads, size, size]. Places
+    of the grid without a token are hidden from all queries.
     """
-    rows, count, _ = qkv.numbers.shape
-    if compiler.applies(qkv.numbers.device) and fused.fits(qkv.numbers, bias):
-        token = torch.arange(rows * count).view(rows, count) if grid is None else grid.token
-        return fused.attention(qkv.numbers.flatten(0, 1), qkv.bias, heads, bias, token).view(rows, count, -1)
-    together = qkv.whole()
+    rows, count, _ = qkv.shape
     if grid is not None:
-        empty = together.new_zeros(grid.token.numel(), together.shape[-1])
-        together = empty.index_copy_(0, grid.place, together.flatten(0, 1)).view(*grid.token.shape, -1)
+        empty = qkv.new_zeros(grid.token.numel(), qkv.shape[-1])
+        qkv = empty.index_copy_(0, grid.place, qkv.flatten(0, 1)).view(*grid.token.shape, -1)
         hidden = torch.where(grid.token < 0, HIDDEN, 0.0)[:, None, None, :]
         bias = hidden if bias is None else hidden + bias
-    query, key, value = together.view(*together.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
-    mixed = attention(query, key, value, bias).transpose(1, 2).flatten(2)
+    query, key, value = qkv.view(*qkv.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
+    x = attention(query, key, value, bias).transpose(1, 2).flatten(2)
     if grid is not None:
-        mixed = mixed.flatten(0, 1).index_select(0, grid.place).view(rows, count, -1)
-    return mixed
+        x = x.flatten(0, 1).index_select(0, grid.place).view(rows, count, -1)
+    return x

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.attention import Grid, mix
-from models.kernels import layer as fused
-from models.products import Linears, Product, Residual, gelu, product
+from models.attention import Grid, multi_head_attention
 
 
 def check_sizes(**sizes: int) -> None:
@@ -17,8 +16,21 @@ def check_sizes(**sizes: int) -> None:
             raise ValueError(f"{name} must be at least 1, got {size}")
 
 
+class Linears(nn.Module):
+    """Several linear maps of one input side by side: one product, but to an optimizer matrices of their own."""
+
+    def __init__(self, count: int, inputs: int, outputs: int):
+        super().__init__()
+        bound = inputs**-0.5  # as nn.Linear
+        self.weight = nn.Parameter(torch.empty(count, outputs, inputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(count * outputs).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight.flatten(0, 1), self.bias)
+
+
 class ReZeroLayer(nn.Module):
-    """x + a*attention(x), then x + a*feedforward(x), with one learnt a that starts at 0; no normalisation."""
+    """x + a * attention(x), then x + a * feedforward(x), with one learnt a that starts at 0; no normalisation."""
 
     def __init__(self, width: int, heads: int, feedforward: int):
         super().__init__()
@@ -31,23 +43,20 @@ class ReZeroLayer(nn.Module):
         self.narrow = nn.Linear(feedforward, width)
         self.scale = nn.Parameter(torch.zeros(()))
 
-    def forward(self, x: Residual, bias: Tensor | None = None, grid: Grid | None = None) -> Residual:
+    def forward(self, x: Tensor, bias: Tensor | None = None, grid: Grid | None = None) -> Tensor:
         """[R, n, width] -> [R, n, width]
 
-        Tokens attend to all of their row, or with `grid` to those in their line of it. `bias` expands to the scores,
+        Tokens attend to all tokens of their row, or with `grid` to those of their line. `bias` expands to the scores,
         [R, heads, n, n] or [lines, heads, size, size].
         """
-        if fused.applies(x.total.device, *self.weights()):
-            qkv = fused.linear(x.rounded, self.qkv.weight.flatten(0, 1), self.qkv.bias)
-            mixed = mix(Product(qkv, None), self.heads, bias, grid)
-            return Residual(*fused.rest(mixed, x.total, self.scale, self.out, self.widen, self.narrow))
-        mixed = mix(product(self.qkv, x.rounded), self.heads, bias, grid)
-        x = x.plus(self.scale, product(self.out, mixed))
-        wide = gelu(product(self.widen, x.rounded))
-        return x.plus(self.scale, product(self.narrow, wide))
+        x = x + self.scale * self.attention(x, bias, grid)
+        return x + self.scale * self.feedforward(x)
 
-    def weights(self) -> list[Tensor]:
-        return [each.weight for each in (self.qkv, self.out, self.widen, self.narrow)]
+    def attention(self, x: Tensor, bias: Tensor | None, grid: Grid | None) -> Tensor:
+        return self.out(multi_head_attention(self.qkv(x), self.heads, bias, grid))
+
+    def feedforward(self, x: Tensor) -> Tensor:
+        return self.narrow(F.gelu(self.widen(x)))
 
 
 class ReZeroLayers(nn.ModuleList):
@@ -61,9 +70,8 @@ class ReZeroLayers(nn.ModuleList):
 
     def halves(self, x: Tensor) -> list[Tensor]:
         """The tokens after the first half of the layers, and after all."""
-        x = Residual.of(x)
         for number, layer in enumerate(self):
             if number == len(self) // 2:
-                halfway = x.total
+                halfway = x
             x = layer(x)
-        return [halfway, x.total]
+        return [halfway, x]

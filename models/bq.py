@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from models.blocks import ReZeroLayers, check_sizes
 from models.frame import in_own_frame
-from models.parts import RowSize
+from models.micro_batches import RowSize
 from models.policy import TokenPolicy
 from problems.tsp import State
 from problems.tsp_types import Instance

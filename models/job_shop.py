@@ -8,11 +8,9 @@ from torch import Tensor, nn
 
 from models.attention import HIDDEN, Grid
 from models.blocks import ReZeroLayer, check_sizes
-from models.kernels import compiler
 from models.lookahead import FEATURES, lookahead
-from models.parts import RowSize
+from models.micro_batches import RowSize
 from models.policy import TokenPolicy
-from models.products import Residual
 from problems.jssp import State
 from problems.jssp_types import Instance
 
@@ -68,10 +66,9 @@ class JobShop(TokenPolicy):
             if not self.lookahead:
                 x += F.embedding(state.remaining % ops, positions(ops, x.shape[-1], x.device))
         along, across = neighbourhoods(instance, state, self.between_jobs.heads)
-        x = Residual.of(x)
         for job_wise, machine_wise in zip(self.job_wise, self.machine_wise, strict=True):
             x = machine_wise(job_wise(x, *along), *across)
-        return [x.total]
+        return [x]
 
     def seen(self, instance: Instance, state: State) -> State:
         """The state as the network sees it: times count from the first moment at which an operation can start.
@@ -111,8 +108,8 @@ class JobShop(TokenPolicy):
         left = ops - state.next_op  # [R, J] operations of each job
         first = (left.cumsum(dim=1) - left).clamp(max=x.shape[1] - 1)  # where its next one is; if finished: anywhere
         heads = x.gather(1, first[..., None].expand(-1, -1, x.shape[-1]))  # [R, J, width]
-        heads = self.between_jobs(Residual.of(heads), torch.where(left == 0, HIDDEN, 0.0)[:, None, None, :])
-        return self.head(heads.total).squeeze(-1).float()
+        heads = self.between_jobs(heads, torch.where(left == 0, HIDDEN, 0.0)[:, None, None, :])
+        return self.head(heads).squeeze(-1).float()
 
     def further_loss(self, instance: Instance, state: State, tokens: list[Tensor], rest: Tensor) -> Tensor:
         """Cross-entropy of which of two operations of a machine the expert schedules first."""
@@ -141,7 +138,7 @@ def neighbourhoods(instance: Instance, state: State, heads: int) -> list[tuple[T
     machine = instance.machines.flatten(1).gather(1, state.remaining)
     slope = 2.0 ** (-8.0 / heads * torch.arange(1, heads + 1, device=job.device))
     few = state.remaining.shape[1] ** 2 <= DENSE * jobs * ops * (jobs + ops)
-    if few and job.device.type == "cpu" and not compiler.applies(job.device):
+    if few and job.device.type == "cpu":
         apart = [torch.where(group[:, :, None] == group[:, None, :], 0.0, HIDDEN)[:, None] for group in (job, machine)]
         return [(apart[0] + slope[:, None, None] * index[:, None, None, :], None), (apart[1], None)]
     row = torch.arange(rows, device=job.device)[:, None] * (jobs * ops)

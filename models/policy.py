@@ -6,9 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from models.blocks import ReZeroLayer
-from models.kernels import layer as fused
-from models.parts import in_parts
+from models.micro_batches import in_micro_batches
 
 
 class TokenPolicy(nn.Module):
@@ -30,19 +28,13 @@ class TokenPolicy(nn.Module):
         if self.further_weight < 0:
             raise ValueError(f"{name} must be at least 0, got {self.further_weight}")
 
-    @property
-    def any_rows(self) -> bool:
-        """Whether all layers are in one pass; torch's products are compiled for each number of rows."""
-        layers = [layer for layer in self.modules() if isinstance(layer, ReZeroLayer)]
-        return bool(layers) and all(fused.fits(*layer.weights()) for layer in layers)
-
     def encode(self, instance: Any) -> Any:
         """Nothing is worth keeping: embedding a few numbers is cheaper than gathering their embeddings."""
         return instance
 
     def forward(self, context: Any, state: Any) -> Tensor:
         """Logits [R, A]."""
-        return in_parts(self, context, state)
+        return in_micro_batches(self, context, state)
 
     def imitate(self, context: Any, state: Any, rest: Tensor) -> tuple[Tensor, Tensor]:
         """The logits, and the weighted further loss."""
@@ -52,6 +44,6 @@ class TokenPolicy(nn.Module):
             further = self.further_weight * self.further_loss(context, state, tokens, rest)
         return self.logits(context, state, tokens[-1]), further
 
-    def whole(self, context: Any, state: Any) -> Tensor:
-        """`forward` of a whole batch at once."""
+    def forward_at_once(self, context: Any, state: Any) -> Tensor:
+        """`forward` without micro-batches."""
         return self.logits(context, state, self.tokens(context, state)[-1])

@@ -13,9 +13,7 @@ from gumbeldore.contracts import policy_contract
 from models.bq_cvrp import BQ
 from problems.cvrp import CVRP, State
 from problems.cvrp_types import Instance
-from tests.networks import attend_by
 from tests.test_cvrp import random_solutions
-from tests.test_savings import plain_savings
 
 PROBLEM = CVRP(10, [15, 30])
 
@@ -41,9 +39,7 @@ def same(a, b, tolerance=1e-5):
 
 
 OPTIONS = [{}, {"own_frame": True}, {"route_loss": 0.5}, {"own_frame": True, "route_loss": 2.0}]
-SHAPES = [1, [1.6, 0.5], 0.8]
-OPTIONS += [{"savings": SHAPES}, {"own_frame": True, "savings": SHAPES}]
-SEEN = [{}, {"own_frame": True}, {"savings": 1}, {"own_frame": True, "savings": SHAPES}]
+SEEN = [{}, {"own_frame": True}]
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -75,8 +71,7 @@ def test_customers_may_be_numbered_otherwise(step, options):
     assert same(after[:, :, renamed], before) and not same(after, before)
 
 
-@pytest.mark.parametrize("savings", [[], SHAPES], ids=str)
-def test_visited_customers_do_not_matter(savings):
+def test_visited_customers_do_not_matter():
     instance, actions = random_solutions(PROBLEM, 8)
     state = PROBLEM.replay(instance, actions[:, :5])
     coords, demands = instance.coords.clone(), instance.demands.clone()
@@ -84,7 +79,7 @@ def test_visited_customers_do_not_matter(savings):
     coords.scatter_(1, visited[..., None].expand(-1, -1, 2), 0.123)
     demands.scatter_(1, visited, 1)
     other = instance._replace(coords=coords, demands=demands)
-    policy = bq(savings=savings)
+    policy = bq()
     assert torch.equal(policy(other, state), policy(instance, state))
 
 
@@ -140,23 +135,21 @@ def moves():
     ]
 
 
-@pytest.mark.parametrize("savings", [[], SHAPES], ids=str)
 @pytest.mark.parametrize("move", range(5))
-def test_own_frame_makes_moved_instances_the_same(move, savings):
+def test_own_frame_makes_moved_instances_the_same(move):
     """On the way, however they are moved; in the depot if they are not turned. Without the option they differ."""
     move, turns = moves()[move]
     instance, actions = random_solutions(PROBLEM, 32)
     other = instance._replace(coords=move(instance.coords))
     for step in (1, 4, 9) if turns else (0, 1, 4, 9):
         state = PROBLEM.replay(instance, actions[:, :step])
-        policy, without = bq(own_frame=True, savings=savings), bq(savings=savings)
+        policy, without = bq(own_frame=True), bq()
         assert same(*(legal_logits(policy, view, state) for view in (instance, other)), tolerance=1e-3)
         assert not same(*(legal_logits(without, view, state) for view in (instance, other)), tolerance=1e-2)
 
 
-@pytest.mark.parametrize("savings", [[], SHAPES], ids=str)
-def test_own_frame_of_nodes_in_one_place_is_finite(savings):
-    policy = bq(own_frame=True, savings=savings)
+def test_own_frame_of_nodes_in_one_place_is_finite():
+    policy = bq(own_frame=True)
     instance, actions = random_solutions(PROBLEM, 4)
     together = instance._replace(coords=torch.full_like(instance.coords, 0.5))
     for step in (0, 5):
@@ -198,19 +191,6 @@ def slow_tokens(policy, instance, state, row, layers=None):
         else:
             numbers = [*points[place], *numbers]
         seen_of.append(numbers)
-    if len(policy.shapes):
-        aboard = capacity - left if nodes[0] else None
-        loads = [aboard, *(demands[node] for node in nodes[1:-1])]
-        neighbours, first = plain_savings(points, loads, capacity, policy.shapes.tolist())
-        depot = len(nodes) - 1
-        planned = []
-        for pair, route in zip(neighbours, first, strict=True):
-            around = [sum(numbers) for numbers in zip(*(seen_of[other] for other in pair), strict=True)]
-            members = [place for place, of in enumerate(first) if of == route]
-            mean = [sum(numbers) / len(members) for numbers in zip(*(seen_of[place] for place in members), strict=True)]
-            load = sum([aboard or 0, *loads[1:], 0][place] for place in members) / capacity
-            planned.append([*around, *mean, load, pair.count(depot), float(route == 0), float(0 in pair)])
-        seen_of = [[*numbers, *more] for numbers, more in zip(seen_of, planned, strict=True)]
     tokens = [policy.embed(torch.tensor(numbers)) for numbers in seen_of]
     tokens[0], tokens[-1] = tokens[0] + policy.origin, tokens[-1] + policy.depot
     for layer in itertools.islice(policy.layers, layers):
@@ -317,11 +297,11 @@ def test_route_loss_can_be_learnt():
 
 
 @pytest.mark.parametrize(
-    ("way", "budget", "parts"), [("grid", 1, 50), ("grid", 1000, 13), ("fused", 1000, 13), ("fused", 1, 50)]
+    ("limit", "budget", "parts"),
+    [("SCORES_AT_ONCE", 1, 50), ("SCORES_AT_ONCE", 1000, 13), ("ACTIVATIONS_AT_ONCE", 1000, 13)],
 )
-def test_large_batches_in_parts_give_the_same_logits(way, budget, parts, monkeypatch):
+def test_micro_batches_give_the_same_logits(limit, budget, parts, monkeypatch):
     """Halved until they fit: 2 heads of 9^2 scores, or 9 tokens of 16 numbers, are 4 rows of the budget of 1,000."""
-    attend_by(way, monkeypatch)
     policy = bq(own_frame=True)
     instance, actions = random_solutions(PROBLEM, 50)
     state = PROBLEM.replay(instance, actions[:, :3])
@@ -329,22 +309,14 @@ def test_large_batches_in_parts_give_the_same_logits(way, budget, parts, monkeyp
     calls = []
     inner = policy.tokens
     monkeypatch.setattr(policy, "tokens", lambda *args: calls.append(len(args[1].origin)) or inner(*args))
-    if way == "fused":
-        monkeypatch.setattr("models.parts.USUAL", budget)
-    else:
-        monkeypatch.setattr("models.parts.PAIRS_AT_ONCE", budget)
+    monkeypatch.setattr(f"models.micro_batches.{limit}", budget)
     assert same(legal_logits(policy, instance, state), whole)
     assert sum(calls) == 50 and len(calls) == parts
 
 
-NO_PLANS = (True, -1, 33, 1.0, "1", b"1", None)
-NO_SHAPES = ([0], [1, -1], ["1"], [1, math.inf], [True], [1e39], [10**400])
-NO_SHAPES += ([[1]], [[1, 2, 3]], [[0, 1]], [[1, math.nan]], [[1, "2"]])
 IMPOSSIBLE = [
     ({"width": 10, "heads": 4}, "width=10 and heads=4"),
     ({"route_loss": -1.0}, "at least 0, got -1.0"),
-    *(({"savings": wrong}, "savings must be a number of plans, 0 to 32, .*, got") for wrong in NO_PLANS),
-    *(({"savings": wrong}, r"of 0.001 to 1000, or \[such a number, -1000 to 1000\], got") for wrong in NO_SHAPES),
 ]
 
 

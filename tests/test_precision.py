@@ -52,15 +52,6 @@ def test_bf16_on_a_cpu_asks_for_few_sizes_and_every_row_gets_its_own_logits(prec
     assert policy.asked == asked
 
 
-def test_policies_that_take_any_number_of_rows_are_asked_for_just_those():
-    policy = Recorder()
-    policy.any_rows = True
-    within = InPrecision(policy, CPU, "bf16")
-    for rows in (9, 10, 0, 1):
-        within(Numbers(torch.arange(rows)), Numbers(torch.arange(rows)))
-    assert policy.asked == [9, 10, 0, 1]
-
-
 def test_precisions_are_resolved():
     assert resolve_precision("auto", CPU) == ("bf16" if has_bf16(CPU) else "float32")
     assert resolve_precision("float32", CPU) == "float32"

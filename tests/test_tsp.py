@@ -15,7 +15,6 @@ from gumbeldore.search import search
 from models.bq import BQ
 from problems.plane import move_square
 from problems.tsp import TSP, Instance, State
-from tests.networks import WAYS, attend_by
 
 
 def bq(seed=0, **sizes):
@@ -196,15 +195,13 @@ def test_successor_loss_points_along_the_experts_way():
     assert bq().imitate(instance, state, actions[:, 3:])[1] == 0
 
 
-@pytest.mark.parametrize("way", WAYS[:2])
-def test_large_batches_in_parts_give_the_same_logits(way, monkeypatch):
-    attend_by(way, monkeypatch)
+def test_micro_batches_give_the_same_logits(monkeypatch):
     policy, problem = bq(), TSP(10)
     instance, actions = random_tours(50, 10)
     state = problem.reset(instance)
     with torch.no_grad():
         whole = policy(instance, state)
-        monkeypatch.setattr("models.parts.rows_at_once", lambda *_: 7)
+        monkeypatch.setattr("models.micro_batches.rows_at_once", lambda *_: 7)
         assert torch.allclose(policy(instance, state), whole, atol=1e-5)
 
 
