@@ -11,14 +11,14 @@ import sys
 from collections.abc import Callable
 
 import torch
+from models.kernels import compiler
+from models.products import Product
 from torch import Tensor
 
 from benchmarks.machine import CPU, seconds_at
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.precision import dtype_of, resolve_precision
 from models.attention import mix
-from models.kernels import compiler
-from models.products import Product
 
 DEFAULTS = {
     "shapes": "128x102x8x16,128x52x12x16,1024x22x12x16,6000x6x8x8,1280x10x8x8,128x22x4x16",

@@ -12,10 +12,10 @@ import resource
 import statistics
 from typing import NamedTuple
 
+import models.parts
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-import models.parts
 from benchmarks.machine import sized, untrained
 from benchmarks.sampling import Case, measure
 from gumbeldore import methods

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import resource
 
+import models.parts
 import torch
 
-import models.parts
 from gumbeldore import methods
 from gumbeldore.search import search, trie_memory
 from models.bq import BQ

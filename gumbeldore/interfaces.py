@@ -33,7 +33,7 @@ class Problem(Protocol):
         at(progress) -> Problem                           what to train on after a share `progress` of the epochs
         check(instance) -> None                           raises ValueError unless all instances are well-formed
         load(source, limit) -> list[Benchmark]            evaluation sets by name or file
-        validation(n) -> Benchmark                        the fixed validation set of training
+        validation(n) -> list[Benchmark]                  the fixed validation set of training, a Benchmark for each size
         solution(actions [T]) -> list                     one solution in the user's terms (e.g. a tour)
         size(instance) -> str                             the size of its instances as tables show it
         describe(actions [n, T]) -> dict[str, Tensor [n]]   further numbers of solutions, e.g. of routes
@@ -81,8 +81,6 @@ class Policy(Protocol):
         problem: str              the name of the only problem it is for
         seen(instance, state) -> State    the state without what makes no difference to the logits; states alike in it
             are evaluated once
-        any_rows: bool            whether bf16 on a CPU is as fast for new numbers of rows; if not, batches have
-            one of a few sizes
         imitate(context, state, rest [R, T - q]) -> (logits [R, A], loss [])   forward, and a further loss that the
             expert's whole `rest` of the solution teaches, not only its next decision rest[:, 0]
     """
@@ -145,3 +143,8 @@ def replay(problem: Problem, instance: Any, actions: Tensor) -> Any:
     for action in actions.unbind(dim=1):
         state = problem.step(instance, state, action)
     return state
+
+
+def size_name(problem: Problem, instances: Any) -> str:
+    """The size of instances as tables show it."""
+    return problem.size(instances) if hasattr(problem, "size") else f"{problem.horizon(instances)} decisions"

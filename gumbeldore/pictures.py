@@ -26,7 +26,11 @@ def solutions_of(
 ) -> Any:
     """A figure of some validation instances: each policy's greedy solution, and the best the last one samples.
 
-    None if the problem cannot draw (`render`). Arguments: `policies` maps a title to weights.
+    None if the problem cannot draw (`render`).
+
+    Arguments:
+        validation: instances of one size
+        policies: weights by their title
     """
     if not hasattr(problem, "render"):
         return None

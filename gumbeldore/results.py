@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gumbeldore.evaluation import Solved, gaps, summarise
 from gumbeldore.files import replacing
-from gumbeldore.interfaces import Benchmark, Problem
+from gumbeldore.interfaces import Benchmark, Problem, size_name
 
 Results = dict[str, list[Solved]]  # by method, one per benchmark
 
@@ -54,7 +54,7 @@ def size_rows(results: Results, benchmarks: list[Benchmark], problem: Problem) -
     for place, benchmark in enumerate(benchmarks):
         outcomes = [summarise([solved[place]], [benchmark]) for solved in results.values()]
         shown = [f"{x.mean_cost:.2f}" if x.mean_gap is None else f"{x.mean_gap:.2%}" for x in outcomes]
-        rows.append([_size(problem, benchmark), str(len(benchmark.names)), *shown])
+        rows.append([size_name(problem, benchmark.instances), str(len(benchmark.names)), *shown])
     return ["Size", "instances", *results], rows
 
 
@@ -69,7 +69,7 @@ def instance_rows(
         values = [(part.costs.tolist(), gaps(part, benchmark).tolist()) for part in parts]
         references = benchmark.references.tolist()
         for i, name in enumerate(benchmark.names[: limit - len(rows)]):
-            row = [name, _size(problem, benchmark)]
+            row = [name, size_name(problem, benchmark.instances)]
             for cost, gap in values:
                 row += [number(cost[i]), *([f"{gap[i]:.2%}" if gap[i] == gap[i] else "-"] if known else [])]
             if known:
@@ -102,7 +102,7 @@ def write_json(out_dir: Path, results: Results, benchmarks: list[Benchmark], pro
         means = {key: values.double().mean().item() for key, values in _further(problem, solved).items()}
         methods[name] = {**summarise(solved, benchmarks)._asdict(), **means, "reference": reference}
         methods[name]["by_size"] = {
-            _size(problem, benchmark): summarise([part], [benchmark])._asdict()
+            size_name(problem, benchmark.instances): summarise([part], [benchmark])._asdict()
             for part, benchmark in zip(solved, benchmarks, strict=True)
         }
     content = {"methods": methods, **about}
@@ -190,12 +190,6 @@ def _further(problem: Problem, solved: list[Solved]) -> dict[str, Tensor]:
         return {}
     described = [problem.describe(part.actions) for part in solved]
     return {key: Tensor([x for numbers in described for x in numbers[key].tolist()]) for key in described[0]}
-
-
-def _size(problem: Problem, benchmark: Benchmark) -> str:
-    if hasattr(problem, "size"):
-        return problem.size(benchmark.instances)
-    return f"{problem.horizon(benchmark.instances)} decisions"
 
 
 def _replace(path: Path, text: str) -> None:

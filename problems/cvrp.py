@@ -199,9 +199,9 @@ class CVRP:
         """Evaluation sets: a named standard set, a `.npz`, a CVRPLIB file or a folder of them."""
         return sets.load_cvrp(source, limit)
 
-    def validation(self, n: int) -> Benchmark:
+    def validation(self, n: int) -> list[Benchmark]:
         """n random instances of this size (seed 4321), with references where they are shipped."""
-        return sets.validation(self.num_customers, self.capacity, n)
+        return [sets.validation(self.num_customers, self.capacity, n)]
 
     def render(self, instance: Instance, actions: Tensor, titles: list[str]):
         """A figure with one panel per solution, one colour per route."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -26,8 +27,9 @@ class JSSP:
     """An action is the job whose next operation starts as early as it can (A = J); T = J * M decisions.
 
     Arguments:
-        sizes: [jobs, machines] of the random training instances; `generate` draws one of them for all its instances
-        validation_size: [jobs, machines] of the validation instances
+        sizes: [jobs, machines] or [jobs, machines, weight] of the random training instances; `generate` draws one size
+            for all its instances, with a probability in proportion to the weight (1 where none is given)
+        validation_sizes: [jobs, machines] of the validation instances, equally many of each
         chronological: imitate experts with their decisions in the order of the operations' starts. Many orders give
             the same schedule; this one leaves the policy less to guess. Not in the paper (docs/log.md).
         reversal: imitate half of the experts backwards in time: with the operations of every job in reverse order, the
@@ -40,20 +42,24 @@ class JSSP:
 
     def __init__(
         self,
-        sizes: list[list[int]],
-        validation_size: list[int],
+        sizes: list[list[int | float]],
+        validation_sizes: list[list[int]],
         chronological: bool = False,
         reversal: bool = False,
         grow: list | None = None,
     ):
         check_growth(grow, 1, dimensions=2)
-        for size in [*sizes, validation_size, *(grow or [])[:1]]:
+        if not sizes or not validation_sizes:
+            raise ValueError("sizes and validation_sizes must each list at least one [jobs, machines]")
+        for size in [*(size[:2] for size in sizes), *validation_sizes, *(grow or [])[:1]]:
             if len(size) != 2 or not all(isinstance(n, int) and n >= 1 for n in size) or size[0] * size[1] < 2:
                 raise ValueError(f"a size is [jobs, machines] with at least two operations, got {size}")
-        if not sizes:
-            raise ValueError("sizes must list at least one [jobs, machines]")
-        self.sizes = [tuple(size) for size in sizes]
-        self.validation_size = tuple(validation_size)
+        for size in sizes:
+            if len(size) > 3 or not all(0 < weight < math.inf for weight in size[2:]):
+                raise ValueError(f"a size is [jobs, machines] or [jobs, machines, weight above 0], got {size}")
+        self.sizes = [tuple(size[:2]) for size in sizes]
+        self.weights = [float(size[2]) if len(size) == 3 else 1.0 for size in sizes]
+        self.validation_sizes = [tuple(size) for size in validation_sizes]
         self.chronological = chronological
         self.reversal = reversal
         self.grow = grow
@@ -63,12 +69,13 @@ class JSSP:
         if self.grow is None:
             return self
         first, share = self.grow
-        sizes = [[size_at([n, share], full, progress) for n, full in zip(first, x, strict=True)] for x in self.sizes]
-        return JSSP(sizes, self.validation_size, self.chronological, self.reversal)
+        grown = [[size_at([n, share], full, progress) for n, full in zip(first, x, strict=True)] for x in self.sizes]
+        sizes = [[*size, weight] for size, weight in zip(grown, self.weights, strict=True)]
+        return JSSP(sizes, self.validation_sizes, self.chronological, self.reversal)
 
     def generate(self, n: int, generator: torch.Generator) -> Instance:
         """n instances of one of the sizes: times uniform in 1..99, machines in a random order for each job."""
-        jobs, ops = self.sizes[int(torch.randint(len(self.sizes), (), generator=generator))]
+        jobs, ops = self.sizes[int(torch.multinomial(torch.tensor(self.weights), 1, generator=generator))]
         return random_instances(n, jobs, ops, generator)
 
     def num_actions(self, instance: Instance) -> int:
@@ -173,9 +180,13 @@ class JSSP:
         """Evaluation sets: a named standard set, a `.npz`, a file in the standard or Taillard's format, a folder."""
         return sets.load_jssp(source, limit)
 
-    def validation(self, n: int) -> Benchmark:
-        """n random instances of the validation size, always the same, with references where they are shipped."""
-        return sets.validation(*self.validation_size, n)
+    def validation(self, n: int) -> list[Benchmark]:
+        """n random instances in equal parts of the validation sizes, always the same, with the references shipped."""
+        part, more = divmod(n, len(self.validation_sizes))
+        counts = [part + (i < more) for i in range(len(self.validation_sizes))]
+        if not part:
+            raise ValueError(f"{len(counts)} validation sizes need at least as many validation instances, got {n}")
+        return [sets.validation(*size, count) for size, count in zip(self.validation_sizes, counts, strict=True)]
 
     def render(self, instance: Instance | Original, actions: Tensor, titles: list[str]):
         """A figure with one Gantt chart per schedule, jobs and machines numbered as in the input."""

@@ -138,9 +138,9 @@ class TSP:
         """Evaluation sets: a named standard set, a `.npz`, a TSPLIB file or a folder of them."""
         return sets.load_tsp(source, limit)
 
-    def validation(self, n: int) -> Benchmark:
+    def validation(self, n: int) -> list[Benchmark]:
         """The first n instances of Kool's validation recipe (seed 4321) for this size."""
-        return sets.kool_tsp_validation(self.num_nodes, n)
+        return [sets.kool_tsp_validation(self.num_nodes, n)]
 
     def render(self, instance: Instance, actions: Tensor, titles: list[str]):
         """A figure with one panel per tour."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from models.parts import SIZES
 
 from benchmarks.training import decisions_to_come
-from models.parts import SIZES
 
 ROOT = Path(__file__).parent.parent
 

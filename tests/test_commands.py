@@ -116,7 +116,7 @@ def test_paper_recipe_of_the_jssp():
     assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (512, 1000)
     assert (setup.settings.batch_size, setup.settings.validation_instances, setup.settings.epochs) == (512, 100, 100)
     assert setup.settings.learning_rate == setup.settings.final_learning_rate == 2e-4
-    assert setup.problem.sizes == [(15, 10), (15, 15), (15, 20)] and setup.problem.validation_size == (20, 20)
+    assert setup.problem.sizes == [(15, 10), (15, 15), (15, 20)] and setup.problem.validation_sizes == [(20, 20)]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_paper_recipe_of_the_jssp():
         ("problem=cvrp problem.capacity=[a,b]", "problem: capacity must be a list of integers, got ['a', 'b']"),
         ("problem=jssp problem.sizes=6", "problem: sizes must be a list of lists of integers, got 6"),
         ("problem=jssp problem.sizes=[6,6]", "problem: sizes must be a list of lists of integers, got [6, 6]"),
-        ("problem=jssp problem.validation_size=6", "problem: validation_size must be a list of integers, got 6"),
+        ("problem=jssp problem.validation_sizes=6", "problem: validation_sizes must be a list of lists of integers, got 6"),
         (
             "problem=jssp problem.grow=[8,0.4]",
             "problem: grow must be [[2 numbers of at least 1], share of (0, 1]] or null",

@@ -21,7 +21,7 @@ from problems.jssp_types import Instance, check_schedule, random_instances, sche
 from problems.sets.jssp import load_jssp, validation
 
 DATA = Path(__file__).parent / "data" / "jssp"
-PROBLEM = JSSP(sizes=[[6, 6]], validation_size=[6, 6])
+PROBLEM = JSSP(sizes=[[6, 6]], validation_sizes=[[6, 6]])
 
 
 def greedy(rule: str, generation: str, instance: Instance) -> torch.Tensor:
@@ -154,7 +154,7 @@ def test_many_jobs_are_scheduled_by_the_rule_too():
     times, machines = torch.full((1, 1500, 2), 5.0), torch.tensor([[[0, 1]] * 1500])
     machines[:, -1] = torch.tensor([1, 0])
     instance = Instance(times, machines)
-    state = JSSP([[2, 2]], [2, 2]).reset(instance)._replace(machine_free=torch.tensor([[9.0, 0.0]]))
+    state = JSSP([[2, 2]], [[2, 2]]).reset(instance)._replace(machine_free=torch.tensor([[9.0, 0.0]]))
     assert DispatchingRule("SPT", "non_delay")(instance, state).argmax() == 1499
 
 

@@ -326,7 +326,7 @@ def test_one_rule_is_the_best_of_all_sizes_by_its_gap(policies, tmp_path):
     found = evaluated(policies / "jssp.pt", tmp_path, f"instances={DATA}/jssp", "search=rules")
     (method,) = found.methods
     gaps = {rule: [] for rule in RULES}
-    for benchmark in JSSP([[6, 6]], [6, 6]).load(str(DATA / "jssp")):
+    for benchmark in JSSP([[6, 6]], [[6, 6]]).load(str(DATA / "jssp")):
         shop = [values[0].tolist() for values in benchmark.originals[:2]]
         for rule in RULES:
             gaps[rule].append(makespan(*shop, sequence_of(*rule, *shop)) / benchmark.references.item() - 1)

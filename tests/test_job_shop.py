@@ -21,7 +21,7 @@ SIZES = [(4, 3), (3, 5), (2, 2), (1, 4), (5, 1)]
 
 
 def jssp(jobs, ops):
-    return JSSP(sizes=[[jobs, ops]], validation_size=[jobs, ops])
+    return JSSP(sizes=[[jobs, ops]], validation_sizes=[[jobs, ops]])
 
 
 def job_shop(seed=0, **options):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from pathlib import Path
 
@@ -26,7 +27,7 @@ DATA = Path(__file__).parent / "data" / "jssp"
 
 
 def jssp(jobs, ops, **options):
-    return JSSP(sizes=[[jobs, ops]], validation_size=[jobs, ops], **options)
+    return JSSP(sizes=[[jobs, ops]], validation_sizes=[[jobs, ops]], **options)
 
 
 class FixedPolicy(nn.Module):
@@ -101,7 +102,7 @@ def test_contract(size, chronological):
 
 def test_contract_with_several_sizes():
     for seed in range(4):
-        problem_contract(JSSP([[4, 3], [3, 4], [2, 2]], [5, 5]), seed=seed)
+        problem_contract(JSSP([[4, 3], [3, 4], [2, 2]], [[5, 5]]), seed=seed)
 
 
 @pytest.mark.parametrize(("jobs", "ops"), [(4, 3), (3, 5), (1, 4), (5, 1), (6, 6)])
@@ -280,7 +281,7 @@ def test_training_shows_every_number_of_remaining_operations_from_two_up():
         instance, actions = random_sequences(8, jobs, ops)
         dataset.add(f"{jobs}x{ops}", instance, actions, torch.zeros(8))
     draws, seen = torch.Generator().manual_seed(0), {(2, 3): set(), (4, 2): set()}
-    problem = JSSP([[2, 3], [4, 2]], [2, 3], chronological=True)
+    problem = JSSP([[2, 3], [4, 2]], [[2, 3]], chronological=True)
     for _ in range(300):
         example = dataset.batch(problem, 3, draws)
         assert example.state.remaining.shape == example.rest.shape
@@ -369,13 +370,20 @@ def test_sampled_solutions_are_feasible_schedules(jobs, ops, seed):
 
 
 def test_generate_draws_one_size_per_call():
-    problem = JSSP([[4, 3], [2, 5], [3, 3]], [9, 9])
+    problem = JSSP([[4, 3], [2, 5], [3, 3]], [[9, 9]])
     seen = Counter()
     for seed in range(300):
         instance = problem.generate(3, torch.Generator().manual_seed(seed))
         assert instance.times.shape == instance.machines.shape and len(instance.times) == 3
         seen[tuple(instance.times.shape[1:])] += 1
     assert set(seen) == {(4, 3), (2, 5), (3, 3)} and min(seen.values()) > 70  # 100 expected
+
+
+def test_sizes_are_drawn_by_their_weights_whatever_their_growth():
+    problem = JSSP([[4, 3, 8], [2, 5], [3, 3, 1.0]], [[9, 9]], grow=[[2, 2], 0.5])
+    for at, large in ((problem.at(1.0), (4, 3)), (problem.at(0.0), (2, 2))):
+        sizes = [at.generate(1, torch.Generator().manual_seed(seed)).times.shape[1:] for seed in range(300)]
+        assert sizes.count(large) > 210  # of (4, 3) 240 expected
 
 
 def test_generated_times_are_uniform_and_machines_permutations():
@@ -452,18 +460,22 @@ def test_sizes_and_solutions_in_words():
 @pytest.mark.parametrize(
     ("wrong", "rule"),
     [
-        ({"sizes": []}, "sizes must list at least one"),
+        ({"sizes": []}, "must each list at least one"),
+        ({"validation_sizes": []}, "must each list at least one"),
         ({"sizes": [[1, 1]]}, r"at least two operations, got \[1, 1\]"),
         ({"sizes": [[6, 6], [0, 6]]}, r"got \[0, 6\]"),
         ({"sizes": [[6]]}, r"got \[6\]"),
-        ({"sizes": [[6, 6, 6]]}, r"got \[6, 6, 6\]"),
+        ({"sizes": [[6, 6, 0]]}, r"weight above 0\], got \[6, 6, 0\]"),
+        ({"sizes": [[6, 6, math.nan]]}, r"weight above 0\], got \[6, 6, nan\]"),
+        ({"sizes": [[6, 6, 1, 1]]}, r"got \[6, 6, 1, 1\]"),
+        ({"validation_sizes": [[6, 6, 6]]}, r"got \[6, 6, 6\]"),
         ({"sizes": [[6, 2.5]]}, r"got \[6, 2.5\]"),
-        ({"validation_size": [-2, -3]}, r"got \[-2, -3\]"),
+        ({"validation_sizes": [[-2, -3]]}, r"got \[-2, -3\]"),
     ],
 )
 def test_impossible_problems_are_refused(wrong, rule):
     with pytest.raises(ValueError, match=rule):
-        JSSP(**{"sizes": [[6, 6]], "validation_size": [6, 6], **wrong})
+        JSSP(**{"sizes": [[6, 6]], "validation_sizes": [[6, 6]], **wrong})
 
 
 def test_steps_leave_the_states_before_them_alone():

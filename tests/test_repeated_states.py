@@ -24,8 +24,8 @@ KEYS = torch.arange(3) + 7
 CASES = {
     "tsp": (TSP(7), lambda: BQ(16, 1, 2, 32, own_frame=True, successor_loss=0)),
     "cvrp": (CVRP(6, [12, 14]), lambda: BQforCVRP(16, 1, 2, 32, own_frame=False, route_loss=0)),
-    "jssp": (JSSP([[3, 3]], [3, 3]), lambda: JobShop(16, 1, 2, 32, lookahead=False, order_loss=0)),
-    "jssp, lookahead": (JSSP([[3, 3]], [3, 3]), lambda: JobShop(16, 1, 2, 32, lookahead=True, order_loss=0)),
+    "jssp": (JSSP([[3, 3]], [[3, 3]]), lambda: JobShop(16, 1, 2, 32, lookahead=False, order_loss=0)),
+    "jssp, lookahead": (JSSP([[3, 3]], [[3, 3]]), lambda: JobShop(16, 1, 2, 32, lookahead=True, order_loss=0)),
 }
 METHODS = {
     "gumbeldore": methods.gumbeldore(8, 3, step_size=0.3),

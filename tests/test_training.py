@@ -456,7 +456,7 @@ CVRP7 = ["problem=cvrp", "problem.num_customers=7", "problem.capacity=[15,20]", 
     [
         ([*CVRP7, "model.savings=0"], 0.9),
         (CVRP7, 0.97),  # who sees a heuristic's routes begins well
-        (["problem=jssp", "problem.sizes=[[4,3],[3,4]]", "problem.validation_size=[4,3]", "model.blocks=1"], 0.9),
+        (["problem=jssp", "problem.sizes=[[4,3],[3,4]]", "problem.validation_sizes=[[4,3]]", "model.blocks=1"], 0.9),
     ],
     ids=["cvrp", "cvrp_savings", "jssp"],
 )
