@@ -193,7 +193,7 @@ def test_every_gpu_has_a_part_of_few_instances():
     ("words", "instances"),
     [
         ("problem=tsp problem.num_nodes=6", "kool/tsp20"),
-        ("problem=tsp problem.num_nodes=6 search=wor train.sample_ahead=true", "kool/tsp20"),
+        ("problem=tsp problem.num_nodes=6 search=wor", "kool/tsp20"),
         ("problem=cvrp problem.num_customers=6", "kool/cvrp20"),
         ("problem=jssp problem.sizes=[[3,4]] problem.validation_size=[3,4]", "l2d/6x6"),
         ("experiment=tsp100 problem.num_nodes=6", "kool/tsp20"),
