@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -44,9 +45,8 @@ from gumbeldore.workers import (
     resolve_workers,
 )
 
-# A continued run may change these: no result does, but for a run that would have ended at a bad step, and the last bits
-# of matrix products by chunk_rows.
-RESUMABLE = ("resume", "time_limit", "workers", "chunk_rows", "images_every", "ray.address", "train.skip_bad_steps")
+# A continued run may change these: no result does, but for the last bits of matrix products by chunk_rows.
+RESUMABLE = ("resume", "time_limit", "workers", "chunk_rows", "images_every", "ray.address")
 
 
 class Setup(NamedTuple):
@@ -182,6 +182,7 @@ def keys_of(cfg: DictConfig) -> list[str]:
 def set_up(cfg: DictConfig) -> Setup:
     """Build and check everything a run needs."""
     run = RunSettings.of(cfg)
+    command.check_keys(cfg.train, [field.name for field in fields(TrainSettings)], "train")
     settings = TrainSettings(**cfg.train)
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
@@ -195,8 +196,6 @@ def set_up(cfg: DictConfig) -> Setup:
         compile_layers(policy)
     if getattr(policy, "problem", problem.name) != problem.name:
         raise ValueError(f"model {cfg.model._target_} is not for problem {problem.name}, but for {policy.problem}")
-    if settings.reorder_until < 1 and not hasattr(problem, "reorder"):
-        raise ValueError(f"train.reorder_until must be 1: {problem.name} puts no decisions in another order")
     if len(cfg.methods) != 1:
         raise ValueError(f"training samples with one search method, got search={list(cfg.methods)}")
     for name, node in cfg.methods.items():
@@ -208,8 +207,7 @@ def set_up(cfg: DictConfig) -> Setup:
         raise ValueError("search.time_limit would make training depend on the machine's speed; set search.num_rounds")
     validation = validation_set(problem, settings.validation_instances, run.seed)
     trainers = resolve_trainers(run.trainers, device, settings.batch_size)
-    threads = resolve_threads(run.trainer_threads, len(trainers), settings.samples_ahead)
-    taken = len(trainers) * threads if settings.samples_ahead else 0
+    threads = resolve_threads(run.trainer_threads, len(trainers))
     given = not settings.samples and not run.resume
     return Setup(
         run=run,
@@ -220,7 +218,7 @@ def set_up(cfg: DictConfig) -> Setup:
         validation=validation,
         device=device,
         precision=precision,
-        workers=resolve_workers(run.workers, device, run.worker_threads, taken),
+        workers=resolve_workers(run.workers, device, run.worker_threads),
         chunk_rows=resolve_rows(run.chunk_rows, device),
         trainers=trainers,
         threads=threads,

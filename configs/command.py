@@ -9,7 +9,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
@@ -24,6 +24,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from configs.removed import refuse_removed
 from gumbeldore import cluster
 from gumbeldore.actors import WorkerError
 
@@ -36,17 +37,8 @@ KINDS = {
     list: ((list, tuple), "a list", "lists"),
     NoneType: (NoneType, "null", "nulls"),
 }
-SAMPLING = (
-    "instances_per_epoch",
-    "sample_ahead",
-    "reorder_until",
-    "importance",
-    "nucleus_after",
-    "greedy_too",
-    "forget",
-    "dataset_capacity",
-    "late",
-)  # of `train`, for sampled experts only
+# Of `train`, for sampled experts only.
+SAMPLING = ("instances_per_epoch", "nucleus_after", "greedy_too", "forget", "dataset_capacity")
 
 
 def run(task: Callable[[DictConfig], Any], config_name: str) -> None:
@@ -102,7 +94,7 @@ def _fail(error: Exception, own_configs: str | None = None) -> None:
 
 
 def check_overrides(words: list[str], config_name: str, own_configs: str | None = None) -> None:
-    """Refuse keys that do not exist, naming those that do.
+    """Refuse keys that do not exist, naming those that do, or saying what became of them.
 
     Arguments:
         own_configs: a folder of the user's (--config-dir) whose groups add options to those of this one
@@ -113,6 +105,7 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
         raise ValueError(f"--config-dir: there is no folder {own_configs}")
     overrides = OverridesParser.create().parse_overrides(words)
     for override in overrides:
+        refuse_removed(override.key_or_group)
         if override.is_add() or override.is_delete():
             raise ValueError(f"{override.input_line}: keys can be changed, not added or removed")
     groups = [override for override in overrides if (FOLDER / override.key_or_group).is_dir()]
@@ -134,6 +127,14 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
         key = override.key_or_group
         if override not in groups and not key.startswith("hydra") and not _exists(cfg, key):
             raise ValueError(f"there is no key {key}; {_alternatives(cfg, key)}")
+
+
+def check_keys(given: Collection[str], known: Collection[str], group: str) -> None:
+    """Refuse a key that a file gives and the group (`train`, `model`, ...) does not have: ValueError."""
+    for name in given:
+        if name not in known:
+            refuse_removed(f"{group}.{name}")
+            raise ValueError(f"there is no key {group}.{name}; {group} has {', '.join(sorted(known))}")
 
 
 def check_sweep(words: list[str]) -> None:
@@ -190,16 +191,19 @@ def build(node: DictConfig | dict, key: str, *required: str) -> Any:
         raise ValueError(f"{key}._target_={target} lacks {', '.join(missing)}")
     if "_target_" in str(values):
         raise ValueError(f"{key} must hold plain values, no targets: {values}")
-    _check_types(cls, key, values)
+    _check_arguments(cls, key, values)
     try:
         return cls(**values)
     except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise ValueError(f"{key}: {error}") from None
 
 
-def _check_types(cls: type, key: str, values: dict[str, Any]) -> None:
-    """Raises ValueError for a value of another kind than the class says."""
-    for name, parameter in inspect.signature(cls).parameters.items():
+def _check_arguments(cls: type, key: str, values: dict[str, Any]) -> None:
+    """Raises ValueError for a value that the class does not take, or of another kind than it says."""
+    parameters = inspect.signature(cls).parameters
+    if not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        check_keys(values, parameters, key)
+    for name, parameter in parameters.items():
         annotation = _evaluated(parameter.annotation, cls)
         if name in values and not _fits(values[name], annotation):
             raise ValueError(f"{key}: {name} must be {_words(annotation)}, got {values[name]!r}")

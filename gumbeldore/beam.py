@@ -43,8 +43,7 @@ class Leaves(NamedTuple):
     """The leaves of one round in decreasing order of their score, and the beams that led to them."""
 
     actions: Tensor  # [B, K, T]
-    action_log_probs: Tensor  # [B, K, T] float32 of each decision under the policy
-    log_prob: Tensor  # [B, K] of all of them
+    log_prob: Tensor  # [B, K] of all decisions under the policy
     phi: Tensor  # [B, K] under the distribution this round sampled from
     gumbel: Tensor  # [B, K] perturbed log-probability
     valid: Tensor  # [B, K] False where fewer than K leaves were left
@@ -123,7 +122,7 @@ def sample_round(
 
     rule = "the policy's logits are NaN, +inf or all -inf on the legal actions of a state, or its mask has no legal one"
     check_instances(roots, broken, rule)
-    return _trace_back(history, trie.log_prob, phi, gumbel, alive, filled + width), count
+    return _trace_back(history, trie.log_prob[-1], phi, gumbel, alive, filled + width), count
 
 
 def evaluate(
@@ -186,7 +185,7 @@ def _trace_back(history: list, log_prob: Tensor, phi: Tensor, gumbel: Tensor, va
     """Follow every leaf up to the root.
 
     Arguments:
-        log_prob: [T+1, B, W] of the trie's nodes
+        log_prob: [B, W] of the trie's leaves
     """
     node, parent, action = (torch.stack(field) for field in zip(*history, strict=True))  # [T+1, B, K]
     path = torch.empty_like(parent)
@@ -195,6 +194,5 @@ def _trace_back(history: list, log_prob: Tensor, phi: Tensor, gumbel: Tensor, va
     for depth in range(len(path) - 1, 0, -1):
         actions[depth - 1] = action[depth].gather(1, path[depth])
         path[depth - 1] = parent[depth].gather(1, path[depth])
-    log_prob = log_prob.gather(2, node.gather(2, path))  # [T+1, B, K] of each leaf's prefixes
-    by_leaf = actions.permute(1, 2, 0), log_prob.diff(dim=0).float().permute(1, 2, 0)
-    return Leaves(*by_leaf, log_prob[-1], phi, gumbel, valid, node, parent, path, filled)
+    log_prob = log_prob.gather(1, node[-1])
+    return Leaves(actions.permute(1, 2, 0), log_prob, phi, gumbel, valid, node, parent, path, filled)

@@ -69,16 +69,13 @@ def joined() -> bool:
     return _joined is not None
 
 
-def room(threads: int, taken: int = 0) -> int:
+def room(threads: int) -> int:
     """How many workers of so many threads the CPUs have room for: the cluster's, or those this process may use.
-
-    Arguments:
-        taken: cores of this machine that are to be left to others, unless a cluster was joined
 
     Raises ValueError if no node of the cluster has room for any.
     """
     if not joined():
-        return max(1, (available_cores() - taken) // threads)
+        return max(1, available_cores() // threads)
     return _needed(sum(cpus // threads for cpus in _on_nodes("CPU")), f"{threads} CPUs")
 
 

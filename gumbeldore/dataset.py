@@ -23,7 +23,6 @@ class Shard(NamedTuple):
     instances: Any  # [n, ...]
     actions: Tensor  # [n, T]
     costs: Tensor  # [n]
-    probabilities: Tensor | None = None  # [n, T] of the actions under the policy that sampled them; None: not known
 
 
 class Example(NamedTuple):
@@ -32,7 +31,6 @@ class Example(NamedTuple):
     instance: Any  # [R, ...]
     state: Any  # [R, ...] after the decisions before the step
     rest: Tensor  # [R, T - step] the expert's decisions from the step on; the first is the target
-    weight: Tensor  # [R] of the decisions in the cross-entropy; a policy's further loss counts all alike
 
 
 class PseudoExperts:
@@ -45,9 +43,6 @@ class PseudoExperts:
         folder: where the shards are written; None keeps them in memory alone
     """
 
-    # Instances kept at most, but always the newest shard; the oldest are forgotten first (None: no limit).
-    capacity: int | None = None
-
     def __init__(self, folder: Path | None = None):
         self.folder = folder
         self.shards: list[Shard] = []
@@ -58,20 +53,20 @@ class PseudoExperts:
     def __len__(self) -> int:
         return sum(len(shard.actions) for shard in self.shards)
 
-    def add(
-        self, name: str, instances: Any, actions: Tensor, costs: Tensor, probabilities: Tensor | None = None
-    ) -> None:
-        """Append one epoch's experts (see `Shard`) and write them to `<name>.npz`."""
-        shard = Shard(name, instances, actions, costs, probabilities)
+    def add(self, name: str, instances: Any, actions: Tensor, costs: Tensor, capacity: int | None = None) -> None:
+        """Append one epoch's experts (see `Shard`) and write them to `<name>.npz`.
+
+        Arguments:
+            capacity: instances kept at most, but always the new shard: the oldest are forgotten first; None: no limit
+        """
+        shard = Shard(name, instances, actions, costs)
         if self.folder is not None:
             arrays = {"actions": actions.numpy(), "costs": costs.numpy()}
             arrays |= {f"instance.{field}": value.numpy() for field, value in instances._asdict().items()}
-            if probabilities is not None:
-                arrays["probabilities"] = probabilities.numpy()
             with replacing(self.folder / f"{name}.npz") as file:
                 np.savez(file, **arrays)
         self._keep([*self.shards, shard])
-        while self.capacity is not None and len(self) > self.capacity and len(self.shards) > 1:
+        while capacity is not None and len(self) > capacity and len(self.shards) > 1:
             self._keep(self.shards[1:])
 
     def clear(self) -> None:
@@ -91,48 +86,27 @@ class PseudoExperts:
         known = {shard.name: shard for shard in self.shards}
         self._keep([known.get(name) or read_shard(self.folder / f"{name}.npz", instance_type) for name in names])
 
-    def batch(
-        self,
-        problem: Problem,
-        size: int,
-        generator: torch.Generator,
-        device: torch.device = CPU,
-        reorder: bool = True,
-        early_steps: float = 1.0,
-        importance: float = 1.0,
-    ) -> Example:
-        """`size` decisions at one step: experts of one size, drawn at random, augmented, replayed to the step.
+    def batch(self, problem: Problem, size: int, generator: torch.Generator, device: torch.device = CPU) -> Example:
+        """`size` decisions at one step: experts of one size, drawn at random, augmented, put in order, replayed so far.
 
         Arguments:
             generator: of the CPU, so that every device sees the same examples
             device: where the experts are kept and the examples are made
-            reorder: in the order of decisions that the problem prefers, instead of the order in which they were made
-            early_steps: at least 1; the step is u^early_steps of all, u uniform, so above 1 an early one more often
-            importance: in (0, 1]; a decision to which the policy that sampled it gave the probability p is drawn
-                1 - (1 - importance) * p times as often as one that it gave none, and weighs so much more, so that the
-                expected loss is that of uniform draws, at a smaller variance: what is known already has hardly a
-                gradient. For decisions as they were sampled: in another order p is of another state.
         """
         if not self.shards:
             raise ValueError("there are no pseudo-experts to learn from")
         groups = self._by_size(device)
         sizes = torch.tensor([float(len(group.actions)) for group in groups])
-        instances, actions, probabilities = groups[int(torch.multinomial(sizes, 1, generator=generator))]
-        rows, weight = torch.randint(len(actions), (size,), generator=generator), torch.ones(size)
-        share = torch.rand((), dtype=torch.float64, generator=generator) ** early_steps
+        instances, actions = groups[int(torch.multinomial(sizes, 1, generator=generator))]
+        rows = moved(torch.randint(len(actions), (size,), generator=generator), device)
+        share = torch.rand((), dtype=torch.float64, generator=generator)
         step = int(share * (problem.last_choice(instances) + 1))
-        if importance < 1:
-            # Drawn anew, for the step has to be known; uniform draws come before it, so that runs stay as they were.
-            often = 1 - (1 - importance) * probabilities[step]  # [n]
-            rows = torch.multinomial(often, size, replacement=True, generator=generator)
-            weight = often.mean() / often[rows]
-        rows, weight = moved(rows, device), moved(weight, device)
         instance, actions = take(instances, rows), actions[rows]
         if hasattr(problem, "augment"):
             instance, actions = problem.augment(instance, actions, step, generator)
-        if reorder and hasattr(problem, "reorder"):
+        if hasattr(problem, "reorder"):
             actions = problem.reorder(instance, actions, step, generator)
-        return Example(instance, replay(problem, instance, actions[:, :step]), actions[:, step:], weight)
+        return Example(instance, replay(problem, instance, actions[:, :step]), actions[:, step:])
 
     def _by_size(self, device: torch.device) -> list[Group]:
         """Experts of the same size side by side."""
@@ -152,16 +126,14 @@ class Group(NamedTuple):
 
     instances: Any  # [n, ...]
     actions: Tensor  # [n, T]
-    probabilities: Tensor  # [T, n] on the CPU, which draws; 0 where they are not known
 
 
 def _together(shards: list[Shard], device: torch.device) -> Group:
     """Shards of one size as one."""
     fields = zip(*(shard.instances for shard in shards), strict=True)
     instances = type(shards[0].instances)(*map(torch.cat, fields))
-    known = [torch.zeros(x.actions.shape) if x.probabilities is None else x.probabilities for x in shards]
     actions = torch.cat([shard.actions for shard in shards])
-    return Group(to(instances, device), actions.to(device), torch.cat(known).T.contiguous())
+    return Group(to(instances, device), actions.to(device))
 
 
 def read_shard(path: Path, instance_type: type) -> Shard:
@@ -176,15 +148,11 @@ def read_shard(path: Path, instance_type: type) -> Shard:
                 raise ValueError(f"it lacks the arrays {', '.join(missing)}")
             fields = [torch.from_numpy(arrays[f"instance.{field}"]) for field in instance_type._fields]
             actions, costs = torch.from_numpy(arrays["actions"]), torch.from_numpy(arrays["costs"])
-            known = "probabilities" in arrays
-            probabilities = torch.from_numpy(arrays["probabilities"]) if known else None
     except Exception as error:  # a damaged archive can fail in any part of zipfile, zlib or numpy
         raise ValueError(f"{path} is damaged or holds something else: {error}") from None
-    shard = Shard(path.stem, instance_type(*fields), actions, costs, probabilities)
+    shard = Shard(path.stem, instance_type(*fields), actions, costs)
     if batch_size(shard.instances) != len(shard.actions):
         raise ValueError(f"{path} is damaged: {batch_size(shard.instances)} instances, {len(shard.actions)} solutions")
-    if known and not (probabilities.shape == actions.shape and ((probabilities >= 0) & (probabilities <= 1)).all()):
-        raise ValueError(f"{path} is damaged: it needs a probability in [0, 1] for every action, or none at all")
     return shard
 
 

@@ -19,7 +19,6 @@ from gumbeldore.workers import SearchPool
 class Experts(NamedTuple):
     actions: Tensor  # [n, T]
     costs: Tensor  # [n]
-    probabilities: Tensor  # [n, T] of the actions, each under the policy that sampled them
     metrics: dict[str, float]
 
 
@@ -28,7 +27,6 @@ class Found(NamedTuple):
 
     actions: Tensor  # [n, T] of the best
     costs: Tensor  # [n] float64
-    probabilities: Tensor  # [n, T] of its actions
     samples: Tensor  # [n] solutions sampled
     distinct: Tensor  # [n] different ones among them
     cost_sum: Tensor  # [n] float64 over all of them
@@ -61,7 +59,7 @@ def sample_experts(
             progress("sampling", done, count)
     sampled, greedy = map(_in_order, parts)
     total = sampled.samples.sum().item()
-    actions, costs, probabilities = sampled[:3]
+    actions, costs = sampled.actions, sampled.costs
     metrics = {
         "sampling/best_cost": costs.mean().item(),
         "sampling/mean_cost": (sampled.cost_sum.sum() / total).item(),
@@ -76,14 +74,13 @@ def sample_experts(
         better = greedy.costs < costs
         actions = torch.where(better[:, None], greedy.actions, actions)
         costs = torch.where(better, greedy.costs, costs)
-        probabilities = torch.where(better[:, None], greedy.probabilities, probabilities)
         metrics["sampling/greedy_is_expert"] = better.double().mean().item()
-    return Experts(actions, costs, probabilities, metrics)
+    return Experts(actions, costs, metrics)
 
 
 def best_of(solutions: Solutions) -> Found:
     """Distinct solutions are told apart by a hash of their actions."""
-    actions, log_probs, costs = solutions.best_with_log_probs()
+    actions, costs = solutions.best()
     code = fingerprint((solutions.actions.flatten(0, 1),)).view_as(solutions.round)
     code = code.masked_fill(~solutions.valid, 0).sort(dim=1).values
     first = torch.ones_like(code, dtype=torch.bool)
@@ -91,7 +88,6 @@ def best_of(solutions: Solutions) -> Found:
     return Found(
         actions,
         costs,
-        log_probs.exp(),
         samples=solutions.valid.sum(dim=1),
         distinct=(first & (code != 0)).sum(dim=1),
         cost_sum=solutions.costs.masked_fill(~solutions.valid, 0.0).sum(dim=1),

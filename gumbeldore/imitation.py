@@ -22,7 +22,7 @@ CHECK_EVERY = 50  # steps between two looks at the numbers on the device, for ea
 
 class Fitted(NamedTuple):
     complete: bool
-    batches: int  # skipped ones included
+    batches: int
     metrics: dict[str, float]
 
 
@@ -39,51 +39,41 @@ def fit(
 ) -> Fitted:
     """One epoch of imitation, unless stopped before its last batch.
 
-    A step is bad if its loss or its gradient is not finite. Raises ValueError with the number of the first one, at most
-    CHECK_EVERY steps later, unless settings.skip_bad_steps; with it, only if there was no other step.
+    Raises ValueError with the number of the first step whose loss or gradient is not finite, at most CHECK_EVERY steps
+    later.
     """
-    reorder = not settings.samples or learner.epoch < settings.reorder_until * settings.epochs
-    drawn = reorder, settings.early_steps, 1.0 if reorder else settings.importance
     rate = learning_rate(settings, learner.epoch)
     scale_rates(learner.optimizer, rate / settings.learning_rate)
     learner.policy.train()
     network = trainers.replicate(Imitation(problem, learner.policy, precision))
     share = trainers.share(settings.batch_size)
     losses, norms, hits = [], [], []
-    done = skipped = 0
     for index in range(settings.batches_per_epoch):
         progress("training", index, settings.batches_per_epoch)
         if trainers.agree(stop()):
             break
-        example = learner.dataset.batch(problem, settings.batch_size, draws, device, *drawn)
+        example = learner.dataset.batch(problem, settings.batch_size, draws, device)
         instance, state, rest = take(example.instance, share), take(example.state, share), example.rest[share]
-        weight = example.weight[share]
         target = rest[:, 0]
         logits, further = network(instance, state, rest)
-        loss = (weight * F.cross_entropy(logits, target, reduction="none")).mean()
+        loss = F.cross_entropy(logits, target)
         learner.optimizer.zero_grad(set_to_none=True)
         _spoiled(loss + further).backward()
         norm = nn.utils.clip_grad_norm_(learner.policy.parameters(), settings.gradient_clip)
-        done += 1
-        if settings.skip_bad_steps and not norm.isfinite():  # a wait for the device, so only on demand
-            skipped += 1
-            continue
         learner.optimizer.step()
         learner.average(settings.averaging, learner.epoch * settings.batches_per_epoch + index)
         norms.append(norm)
         losses.append(loss.detach())
-        hits.append((weight * (logits.argmax(dim=1) == target)).mean())
+        hits.append((logits.argmax(dim=1) == target).float().mean())
         if len(norms) % CHECK_EVERY == 0:
-            _refuse_bad_steps(trainers, learner.epoch, losses, norms, skipped)
-    _refuse_bad_steps(trainers, learner.epoch, losses, norms, skipped)
+            _refuse_bad_steps(trainers, learner.epoch, losses, norms)
+    _refuse_bad_steps(trainers, learner.epoch, losses, norms)
     means = [math.nan] * 3
     if losses:
         means = trainers.mean(torch.stack([torch.stack(values).mean() for values in (losses, norms, hits)])).tolist()
     names = ("training/loss", "training/gradient_norm", "training/accuracy")
     metrics = {**dict(zip(names, means, strict=True)), "training/learning_rate": rate}
-    if settings.skip_bad_steps:
-        metrics["training/skipped_steps"] = skipped
-    return Fitted(done == settings.batches_per_epoch, done, metrics)
+    return Fitted(len(norms) == settings.batches_per_epoch, len(norms), metrics)
 
 
 def _spoiled(loss: Tensor) -> Tensor:
@@ -94,14 +84,10 @@ def _spoiled(loss: Tensor) -> Tensor:
     return loss * torch.where(loss.detach().isfinite(), 1.0, math.nan)
 
 
-def _refuse_bad_steps(
-    trainers: Alone | Member, epoch: int, losses: list[Tensor], norms: list[Tensor], skipped: int
-) -> None:
-    """Raises ValueError for the first step whose gradient's norm is not finite, or if all were skipped."""
+def _refuse_bad_steps(trainers: Alone | Member, epoch: int, losses: list[Tensor], norms: list[Tensor]) -> None:
+    """Raises ValueError for the first step whose gradient's norm is not finite."""
     if trainers.rank > 0:
         return  # the first process speaks for all, and ends the others
-    if skipped and not norms:
-        raise ValueError(f"all {skipped} steps of epoch {epoch + 1} were skipped: no loss and gradient was finite")
     bad = (~torch.stack(norms).isfinite()).nonzero() if norms else []
     if len(bad):
         step = int(bad[0])

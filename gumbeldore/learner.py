@@ -23,7 +23,6 @@ class Learner:
     dataset: PseudoExperts
     averaged: nn.Module | None = None  # running average of pi's weights, which takes its place outside of training
     epoch: int = 0  # finished ones
-    sampled: int = 0  # epochs whose experts have been added to the dataset
     best_cost: float = math.inf  # mean greedy cost of pi_best on the validation set
     best_gap: float = math.nan  # its mean gap, NaN without references
     totals: dict[str, float] = field(default_factory=lambda: {"seconds": 0.0, "batches": 0, "solutions": 0})
@@ -58,7 +57,6 @@ class Learner:
             "optimizer": self.optimizer.state_dict(),
             "dataset": [shard.name for shard in self.dataset.shards],
             "epoch": self.epoch,
-            "sampled": self.sampled,
             "best_cost": self.best_cost,
             "best_gap": self.best_gap,
             "totals": dict(self.totals),
@@ -71,5 +69,5 @@ class Learner:
         self.best.load_state_dict(best)
         self.optimizer.load_state_dict(state["optimizer"])
         self.dataset.restore(state["dataset"], instance_type)
-        self.epoch, self.sampled, self.totals = state["epoch"], state["sampled"], dict(state["totals"])
+        self.epoch, self.totals = state["epoch"], dict(state["totals"])
         self.best_cost, self.best_gap = state["best_cost"], state["best_gap"]

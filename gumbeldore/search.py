@@ -93,7 +93,6 @@ class Solutions(NamedTuple):
     """What a search found; round by round, in each round by decreasing perturbed log-probability."""
 
     actions: Tensor  # [B, L, T] int64
-    action_log_probs: Tensor  # [B, L, T] float32 of each decision under the policy
     costs: Tensor  # [B, L] float64, lower is better
     log_probs: Tensor  # [B, L] float64 of all decisions under the policy
     round_log_probs: Tensor  # [B, L] under the distribution of the round; what the estimators need
@@ -104,14 +103,9 @@ class Solutions(NamedTuple):
 
     def best(self) -> tuple[Tensor, Tensor]:
         """The first of the cheapest solutions of each instance: actions [B, T] and cost [B]."""
-        actions, _, cost = self.best_with_log_probs()
-        return actions, cost
-
-    def best_with_log_probs(self) -> tuple[Tensor, Tensor, Tensor]:
-        """As `best`, and in between the log-probability [B, T] of each action."""
         cost, index = self.costs.masked_fill(~self.valid, math.inf).min(dim=1)
         row = torch.arange(len(index), device=index.device)
-        return self.actions[row, index], self.action_log_probs[row, index], cost
+        return self.actions[row, index], cost
 
 
 @torch.no_grad()
@@ -292,7 +286,6 @@ def _collect(rounds: list[tuple[Leaves, Tensor]], batch: int, stats: SearchStats
     leaves = [leaves for leaves, _ in rounds]
     return Solutions(
         actions=join([x.actions for x in leaves]),
-        action_log_probs=join([x.action_log_probs for x in leaves]),
         costs=join([cost for _, cost in rounds]),
         log_probs=join([x.log_prob for x in leaves]),
         round_log_probs=join([x.phi for x in leaves]),

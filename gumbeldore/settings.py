@@ -69,41 +69,6 @@ def check_switches(settings: Any, *names: str, prefix: str = "") -> None:
             raise ValueError(f"{prefix}{name} must be true or false, got {getattr(settings, name)!r}")
 
 
-def times(number: int, factor: float) -> int:
-    """A multiple of a number of things, at least one."""
-    return max(1, round(number * factor))
-
-
-@dataclass(frozen=True)
-class Late(Checked):
-    """What is different late in a training; but for `after` and `validate_every` in multiples of what was before.
-
-    A good policy finds good solutions in a few samples; what it can still learn from is more instances. And policies of
-    late epochs differ by so little that it takes many instances to tell which is better, but not soon (docs/log.md).
-    """
-
-    prefix = "train.late."
-
-    after: float = at_least(0)  # share of the epochs
-    instances: float = positive()  # of an epoch
-    beam_width: float = positive()
-    capacity: float = positive()  # of the dataset
-    validate_every: int = at_least(1)  # epochs; and after the last
-
-    @classmethod
-    def read(cls, values: Mapping[str, Any]) -> Late:
-        """Raises ValueError unless the values are those of the fields."""
-        names = [spec.name for spec in dataclasses.fields(cls)]
-        if set(values) != set(names):
-            raise ValueError(f"train.late must have {', '.join(names)}, or be null; got {dict(values)}")
-        return cls(**values)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.after > 1:
-            raise ValueError(f"train.late.after must be at most 1, got {self.after}")
-
-
 @dataclass(frozen=True)
 class TrainSettings(Checked):
     """Sizes of self-improvement training [GD, algorithm 1]; the presets are in configs/."""
@@ -121,59 +86,22 @@ class TrainSettings(Checked):
     matrix_weight_decay: float = at_least(0)  # Muon's: share of the weights, times the learning rate, lost at a step
     gradient_clip: float = positive()  # largest norm of the gradient
     averaging: float = at_least(0)  # share of the old in the running average of the weights; 0: no average
-    early_steps: float = at_least(1)  # decision u^early_steps * T is imitated, u uniform; 1: all alike
-    importance: float = positive()  # 1 - (1 - importance) * p is how often a decision of probability p is drawn
-    late: Late | None  # what is different late in the training; None: nothing
-    sample_ahead: bool  # an epoch's experts while the epoch before is learnt from; False: before it [GD, algorithm 1]
-    reorder_until: float = at_least(0)  # share of the epochs in which decisions to be imitated are put in another order
     nucleus_after: int = at_least(0)  # epochs before the search's nucleus is used; until then it is 1
     greedy_too: bool  # the best policy's greedy solution can be an expert; False: sampled ones alone [GD, algorithm 1]
     forget: bool  # all experts when the best policy has improved [GD, algorithm 1]; False: only those beyond capacity
     dataset_capacity: int | None = at_least(1, optional=True)  # instances; null: no limit
     validation_instances: int = at_least(1)
-    skip_bad_steps: bool  # whose loss or gradient is not finite; False: the run ends there
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_switches(self, "sample_ahead", "forget", "greedy_too", "skip_bad_steps", prefix=self.prefix)
-        if self.reorder_until > 1:
-            raise ValueError(f"train.reorder_until must be at most 1, got {self.reorder_until}")
-        if self.importance > 1:
-            raise ValueError(f"train.importance must be at most 1, got {self.importance}")
-        if self.importance < 1 and self.reorder_until == 1:
-            raise ValueError("train.importance must be 1 where train.reorder_until is 1: nothing is learnt as sampled")
+        check_switches(self, "forget", "greedy_too", prefix=self.prefix)
         if self.averaging >= 1:
             raise ValueError(f"train.averaging must be below 1, got {self.averaging}")
-        if isinstance(self.late, Mapping):
-            object.__setattr__(self, "late", Late.read(self.late))
-        elif self.late is not None and not isinstance(self.late, Late):
-            raise ValueError(f"train.late must be a mapping or null, got {self.late!r}")
-        if self.late and self.late.capacity != 1 and self.dataset_capacity is None:
-            raise ValueError("train.late.capacity must be 1 without train.dataset_capacity")
 
     @property
     def samples(self) -> bool:
         """Whether every epoch samples its own experts; otherwise they are given."""
         return self.experts is None
-
-    @property
-    def samples_ahead(self) -> bool:
-        """Whether sampling and training go on at the same time."""
-        return self.samples and self.sample_ahead
-
-    def late_in(self, epoch: int) -> Late | None:
-        """What is different in this epoch, if it is a late one."""
-        return self.late if self.samples and self.late and epoch >= self.late.after * self.epochs else None
-
-    def capacity_in(self, epoch: int) -> int | None:
-        """Of the dataset once the experts of this epoch are in it."""
-        late = self.late_in(epoch)
-        return times(self.dataset_capacity, late.capacity) if late and self.dataset_capacity else self.dataset_capacity
-
-    def validates(self, epoch: int) -> bool:
-        """Whether the policy of this epoch is compared with the best one."""
-        late = self.late_in(epoch)
-        return late is None or (self.epochs - 1 - epoch) % late.validate_every == 0
 
 
 @dataclass(frozen=True)

@@ -118,11 +118,6 @@ class SearchPool:
         self.actors = None if workers == 0 else _start_actors(workers, arguments)
         self.load(policy.state_dict())
 
-    @property
-    def elsewhere(self) -> bool:
-        """Whether other processes search."""
-        return self.actors is not None
-
     def load(self, weights: dict[str, Tensor]) -> None:
         """Search with these weights from now on; they are stored once for all workers."""
         if self.local:
@@ -224,9 +219,7 @@ def trie_budget(device: str) -> int:
     return gpu_memory(kind) // 4 if kind.type == "cuda" else 2**31
 
 
-def resolve_workers(
-    workers: int | str, device: torch.device, threads: int, taken: int = 0, key: str = "workers"
-) -> int:
+def resolve_workers(workers: int | str, device: torch.device, threads: int, key: str = "workers") -> int:
     """The number of Ray actors; 'auto' is one per GPU, or as many as keep all cores busy: of the cluster, if joined.
 
     With one GPU this process searches itself: what it samples and trains with shares the card's memory.
@@ -235,7 +228,6 @@ def resolve_workers(
     with other things, where threads wait for each other at the end of every operation (measured, see docs/log.md).
 
     Arguments:
-        taken: CPU cores of this machine that others work on at the same time
         key: of the configuration
     """
     if workers == "auto":
@@ -244,7 +236,7 @@ def resolve_workers(
                 return 0
             gpus = cluster.gpus()
             return gpus if gpus > 1 or cluster.joined() else 0
-        return cluster.room(threads, taken)
+        return cluster.room(threads)
     _check_count(key, workers, 0)
     if workers and device.index is not None:
         raise ValueError(f"device={device} is one GPU, which this process uses itself: workers=0, or device=cuda")
@@ -277,10 +269,10 @@ def resolve_trainers(trainers: int | str, device: torch.device, batch_size: int)
     )
 
 
-def resolve_threads(threads: int | str, trainers: int, samples_ahead: bool) -> int:
-    """CPU threads of each process that trains; auto: all together one per core, or one each while others sample."""
+def resolve_threads(threads: int | str, trainers: int) -> int:
+    """CPU threads of each process that trains; auto: all together one per core."""
     if threads == "auto":
-        return 1 if samples_ahead else max(1, torch.get_num_threads() // trainers)
+        return max(1, torch.get_num_threads() // trainers)
     _check_count("trainer_threads", threads, 1)
     return threads
 

@@ -102,7 +102,7 @@ def test_paper_recipe_of_the_cvrp():
     assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
     assert setup.settings.learning_rate == setup.settings.final_learning_rate == 2e-4
     assert setup.problem.num_customers == 100 and setup.problem.capacity == (40, 100)
-    assert not setup.problem.far_first and setup.settings.reorder_until == 1
+    assert not setup.problem.far_first
 
 
 def test_paper_recipe_of_the_jssp():
@@ -236,7 +236,7 @@ def test_annotations_of_any_kind_are_read(values, message):
         ("train.batchsize=30", "train has averaging, batch_size, batches_per_epoch"),
         ("sed=1", "there is no key sed; did you mean seed"),
         ("search.sigma=1", "search has baseline, beam_width"),
-        ("train.late.after=0.5", "train.late is null, give the whole of it: 'train.late={after: ...}'"),
+        ("ray.address.port=1", "ray.address is null, give the whole of it: 'ray.address={port: ...}'"),
         ("+extra=1", "keys can be changed, not added"),
         ("~seed", "keys can be changed, not added"),
     ],

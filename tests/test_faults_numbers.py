@@ -1,11 +1,10 @@
-"""NaN and infinity: a bad step of training ends the run or is skipped, a bad instance is named."""
+"""NaN and infinity: a bad step of training ends the run, a bad instance is named."""
 
 from __future__ import annotations
 
 import copy
 import json
 import math
-from contextlib import nullcontext
 
 import pytest
 import torch
@@ -46,19 +45,14 @@ class Faulty(BQ):
 
 
 class Draws(PseudoExperts):
-    """The batches of a dataset, of which those in `bad` are spoiled and those in `left_out` are not drawn at all."""
+    """The batches of a dataset, of which those in `bad` are spoiled."""
 
     bad: tuple[int, ...] = ()
-    left_out: tuple[int, ...] = ()
 
     def batch(self, *arguments):
         self.drawn = getattr(self, "drawn", -1) + 1
         example = super().batch(*arguments)
-        if self.drawn in self.left_out:
-            return self.batch(*arguments)
-        if self.drawn in self.bad:
-            example = spoiled(example)
-        return example
+        return spoiled(example) if self.drawn in self.bad else example
 
 
 def spoiled(example):
@@ -67,56 +61,23 @@ def spoiled(example):
     return example._replace(instance=Instance(coords))
 
 
-def new_learner(bad=(), left_out=(), folder=None, **sizes):
+def new_learner(bad=(), folder=None, **sizes):
     settings = TrainSettings(**{**SIZES, "batches_per_epoch": 12, **MATRICES, **sizes})
     torch.manual_seed(0)
     policy = Faulty(width=16, layers=1, heads=2, feedforward=32, own_frame=False, successor_loss=0)
     dataset = Draws(folder)
-    dataset.bad, dataset.left_out = bad, left_out
+    dataset.bad = bad
     dataset.add("epoch_1", *experts(10, 6))
     averaged = copy.deepcopy(policy)
     return Learner(policy, copy.deepcopy(policy), optimizer_of(policy, settings), dataset, averaged), settings
-
-
-def fitted(learner, settings, trainers=imitation.ALONE):
-    return fit(TSP(6), learner, settings, generator(5, "batches", 0), CPU, "float32", trainers=trainers)
-
-
-def tensors_of(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, (dict, list)):
-        return [x for part in (value.values() if isinstance(value, dict) else value) for x in tensors_of(part)]
-    return []
 
 
 @pytest.mark.parametrize("bad", [(3,), (60,), (0, 3)])
 def test_a_bad_step_ends_the_epoch_with_its_number(bad):
     learner, settings = new_learner(bad, batches_per_epoch=70)
     with pytest.raises(ValueError, match=f"^step {bad[0] + 1} of epoch 1 cannot be learnt from: the loss is nan"):
-        fitted(learner, settings)
+        fit(TSP(6), learner, settings, generator(5, "batches", 0), CPU, "float32")
     assert learner.dataset.drawn < bad[0] + imitation.CHECK_EVERY  # not at the end of the epoch
-
-
-def test_a_skipped_step_leaves_no_trace():
-    """Weights, their average and the optimizers are those of a training that never saw the bad batches."""
-    skipping, settings = new_learner(bad=(2, 7), skip_bad_steps=True)
-    metrics = fitted(skipping, settings)
-    assert (metrics.complete, metrics.batches, metrics.metrics["training/skipped_steps"]) == (True, 12, 2)
-    assert all(math.isfinite(value) for value in metrics.metrics.values())
-    never, settings = new_learner(left_out=(2, 7), batches_per_epoch=10)
-    steps = iter([i for i in range(12) if i not in (2, 7)])  # the average counts the steps of both alike
-    average, never.average = never.average, lambda keep, step: average(keep, next(steps))
-    fitted(never, settings)
-    for name in ("policy", "averaged", "optimizer"):
-        ours, theirs = (tensors_of(learner.state_dict()[name]) for learner in (skipping, never))
-        assert len(ours) == len(theirs) > 5 and all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True)), name
-
-
-def test_an_epoch_of_bad_steps_alone_ends_also_when_they_are_skipped():
-    learner, settings = new_learner(bad=range(12), skip_bad_steps=True)
-    with pytest.raises(ValueError, match="all 12 steps of epoch 1 were skipped"):
-        fitted(learner, settings)
 
 
 def test_an_infinite_loss_with_a_finite_gradient_is_bad():
@@ -131,22 +92,15 @@ def test_an_infinite_loss_with_a_finite_gradient_is_bad():
         fit(Forbids(6), learner, settings, generator(5, "batches", 0), CPU, "float32")
 
 
-@pytest.mark.parametrize("skip", [False, True])
-def test_processes_that_train_together_agree_on_bad_steps(skip, tmp_path):
-    """The bad row is the second process's; both skip the step, or the first ends both with the cause."""
-    sizes = {"batches_per_epoch": 6, "learning_rate": 1e-9, "final_learning_rate": 1e-9, "matrix_learning_rate": None}
-    learner, settings = new_learner(folder=tmp_path, skip_bad_steps=skip, **sizes)
+def test_processes_that_train_together_agree_on_bad_steps(tmp_path):
+    """The bad row is the second process's; the first ends both with the cause."""
+    learner, settings = new_learner(folder=tmp_path, batches_per_epoch=6)
     parts = TSP(6), learner.policy, settings, 5, "float32", False
     task = Task(*parts, ["cpu", "cpu"], 1, tmp_path, Instance, fit_with_bad_row)
-    ends = nullcontext() if skip else pytest.raises(ValueError, match="step 3 of epoch 1 cannot be learnt from")
-    with ends, Trainers(task) as trainers:
+    with pytest.raises(ValueError, match="step 3 of epoch 1 cannot be learnt from"), Trainers(task) as trainers:
         trainers.begin(learner)
         arguments = (TSP(6), learner, settings, generator(5, "batches", 0), CPU, "float32")
-        found = fit_with_bad_row(*arguments, trainers=trainers)
-    if skip:
-        alone = fitted(*new_learner(bad=(2,), skip_bad_steps=True, **sizes))
-        assert found.metrics["training/skipped_steps"] == 1
-        assert found.metrics == pytest.approx(alone.metrics, rel=1e-4)
+        fit_with_bad_row(*arguments, trainers=trainers)
 
 
 def fit_with_bad_row(problem, learner, *arguments, **options):
@@ -162,7 +116,7 @@ def fit_with_bad_row(problem, learner, *arguments, **options):
     return fit(problem, learner, *arguments, **options)
 
 
-def test_the_run_names_its_checkpoint_and_can_go_on_without_the_step(tmp_path, monkeypatch):
+def test_the_run_names_its_checkpoint_and_goes_on_once_the_fault_is_gone(tmp_path, monkeypatch):
     words = [
         "debug=fast",
         "problem.num_nodes=6",
@@ -184,11 +138,10 @@ def test_the_run_names_its_checkpoint_and_can_go_on_without_the_step(tmp_path, m
         assert result.returncode == 2 and len(result.stderr.splitlines()) == 1
         assert "step 2 of epoch 2 cannot be learnt from: the loss is nan" in result.stderr
         assert "run/checkpoints/last.pt is intact, resume=run goes on from it" in result.stderr
-        del drawn[4:]  # the second epoch begins again, with the bad batch at the same place
-        resumed = typed(train, "resume=run", "train.skip_bad_steps=true", cwd=tmp_path)
+    resumed = typed(train, "resume=run", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
-    assert [line["epoch"] for line in lines] == [1, 2] and lines[1]["training/skipped_steps"] == 1
+    assert [line["epoch"] for line in lines] == [1, 2]
 
 
 # ---- instances

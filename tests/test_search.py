@@ -81,6 +81,24 @@ def test_fast_and_slow_agree_on_the_same_noise(method, learn, width):
             assert (fast.round[row, at] == round_).all()
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        *[methods.greedy(), methods.beam(4), methods.sampling(4, 3), methods.wor(2, 4, top_p=TopP(0.5, 0.9))],
+        *[methods.gumbeldore(3, 4, 0.8), methods.theory(3, 4, 0.8)],
+    ],
+    ids=["greedy", "beam", "sampling", "nucleus", "gumbeldore", "theory"],
+)
+def test_log_probabilities_are_those_of_the_policy(config):
+    """Not of the trie's masses, the round or the nucleus."""
+    found = find(config)
+    for row in range(20):
+        probability = {leaf.actions: leaf.probability for leaf in enumerate_leaves(TREES, row)}
+        valid = found.valid[row]
+        expected = [probability[tuple(actions)] for actions in found.actions[row][valid].tolist()]
+        assert found.log_probs[row][valid].exp().tolist() == pytest.approx(expected, rel=1e-9)
+
+
 def test_two_rounds_by_hand():
     """K = 3, sigma = 1, outcomes 1..9 at the leaves of a complete tree of depth 2; no noise, mean as the baseline.
 

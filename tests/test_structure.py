@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 # Each module may import only modules before it; `{a, b}` on one rung do not know each other.
 LADDER = [
     {"interfaces", "gumbel", "memory", "files", "arrays", "settings", "stopping", "cluster", "compiling"},
-    {"precision", "ahead", "seeding", "trie", "estimators", "checkpoint", "run_directory", "optimizer", "faults"},
+    {"precision", "seeding", "trie", "estimators", "checkpoint", "run_directory", "optimizer", "faults"},
     {"fingerprint", "dataset", "actors"},
     {"beam"},
     {"updates", "references"},
@@ -103,9 +103,7 @@ learner = Learner(policy, copy.deepcopy(policy), torch.optim.Adam(policy.paramet
 settings = TrainSettings(
     experts=None, epochs=3, instances_per_epoch=8, batches_per_epoch=20, batch_size=32, learning_rate=1e-2,
     final_learning_rate=1e-2, matrix_learning_rate=None, matrix_weight_decay=0, gradient_clip=1.0, averaging=0.9,
-    sample_ahead=False, reorder_until=1, nucleus_after=0, greedy_too=False, forget=True,
-    dataset_capacity=None, early_steps=1, importance=1, late=None,
-    validation_instances=50, skip_bad_steps=False,
+    nucleus_after=0, greedy_too=False, forget=True, dataset_capacity=None, validation_instances=50,
 )
 validation = validation_set(problem, 50, seed=0)
 with SearchPool(problem, policy) as pool:

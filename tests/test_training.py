@@ -20,16 +20,18 @@ import train
 from gumbeldore import checkpoint, cluster, methods
 from gumbeldore import trie as tries
 from gumbeldore.dataset import PseudoExperts
+from gumbeldore.experts import sample_experts
 from gumbeldore.interfaces import batch_size, take
 from gumbeldore.learner import Learner
 from gumbeldore.optimizer import optimizer_of
 from gumbeldore.run_directory import RunDirectory
 from gumbeldore.search import TopP, search
+from gumbeldore.seeding import fold
 from gumbeldore.self_improvement import self_improvement
 from gumbeldore.settings import TrainSettings
 from gumbeldore.stopping import Stopper
 from gumbeldore.validation import validate, validation_set
-from gumbeldore.workers import CPU_ROWS, SearchPool, WorkerError, resolve_rows, resolve_workers
+from gumbeldore.workers import CPU_ROWS, SearchPool, WorkerError, resolve_rows, resolve_threads, resolve_workers
 from models.bq import BQ
 from problems.tsp import TSP, Instance
 from tests.test_commands import compose, typed
@@ -50,16 +52,10 @@ SIZES = {
     "matrix_weight_decay": 0,
     "gradient_clip": 1.0,
     "nucleus_after": 0,
-    "sample_ahead": False,
-    "reorder_until": 1,
     "greedy_too": False,
     "forget": True,
     "dataset_capacity": None,
-    "early_steps": 1,
-    "importance": 1,
-    "late": None,
     "validation_instances": 40,
-    "skip_bad_steps": False,
 }
 SEARCH = methods.gumbeldore(4, 2, 0.3)
 
@@ -216,10 +212,10 @@ def test_every_epoch_sees_new_instances():
     seen = []
 
     class Remember(PseudoExperts):
-        def add(self, name, instances, actions, costs, probabilities):
+        def add(self, name, instances, actions, costs, capacity):
             seen.append(instances.coords)
             assert torch.allclose(problem.cost(instances, actions).double(), costs)
-            super().add(name, instances, actions, costs, probabilities)
+            super().add(name, instances, actions, costs, capacity)
 
     learner = new_learner()
     learner.dataset = Remember()
@@ -330,6 +326,24 @@ def test_stopping_keeps_what_is_complete():
             )
         )
         assert [report.complete for report in reports] == ([] if complete is None else [complete])
+        assert all(report.metrics["quality/greedy_cost"] > 0 for report in reports)
+
+
+def test_experts_come_from_the_best_policy():
+    """Each epoch's, sampled again with the policy that was the best when the epoch began."""
+    learner = new_learner()
+    best = [copy.deepcopy(learner.best.state_dict())]
+    pool = SearchPool(TSP(7), learner.policy)
+    for _ in reports_of(learner, pool, forget=False, batches_per_epoch=60, epochs=4):
+        best.append(copy.deepcopy(learner.best.state_dict()))
+
+    def same(epoch, weights):
+        pool.load(weights)
+        shard, keys = learner.dataset.shards[epoch], fold(5, "sampling", epoch, torch.arange(10))
+        return torch.equal(sample_experts(pool, shard.instances, keys, SEARCH).actions, shard.actions)
+
+    assert [same(epoch, best[epoch]) for epoch in range(4)] == [True] * 4
+    assert not same(3, best[0])
 
 
 class BadProblem(TSP):
@@ -352,6 +366,15 @@ def test_workers_auto_and_wrong():
     for wrong in (-1, 1.5, "many", True):
         with pytest.raises(ValueError, match="workers must be"):
             resolve_workers(wrong, cpu, 1)
+
+
+def test_trainer_threads_auto_and_wrong(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    assert [resolve_threads("auto", trainers) for trainers in (1, 2, 3, 9)] == [8, 4, 2, 1]
+    assert resolve_threads(3, 2) == 3
+    for wrong in (0, True, "many", 1.5):
+        with pytest.raises(ValueError, match="trainer_threads must be"):
+            resolve_threads(wrong, 1)
 
 
 def test_chunk_rows_auto_and_wrong():
@@ -384,9 +407,8 @@ def experts(n, num_nodes, seed=0):
 
 def test_dataset_appends_restores_and_prunes(tmp_path):
     dataset = PseudoExperts(tmp_path)
-    dataset.capacity = 25
     for epoch in range(4):
-        dataset.add(f"epoch_{epoch}", *experts(10, 6, epoch))
+        dataset.add(f"epoch_{epoch}", *experts(10, 6, epoch), capacity=25)
     assert len(dataset) == 20 and [shard.name for shard in dataset.shards] == ["epoch_2", "epoch_3"]
     assert len(list(tmp_path.iterdir())) == 4  # forgotten ones are still there ...
     (tmp_path / "epoch_9.npz.tmp").write_bytes(b"torn")
