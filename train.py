@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -15,6 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from configs import command
+from configs.trained import start_from
 from gumbeldore import checkpoint, pictures
 from gumbeldore.compiling import compile_layers
 from gumbeldore.dashboard import Dashboard
@@ -33,7 +35,7 @@ from gumbeldore.settings import RunSettings, TrainSettings
 from gumbeldore.stopping import Stopper
 from gumbeldore.terminal import Terminal, hardware
 from gumbeldore.trainers import ALONE, Alone, Task, Trainers
-from gumbeldore.validation import validation_set
+from gumbeldore.validation import validate, validation_set
 from gumbeldore.workers import (
     SearchPool,
     WorkerError,
@@ -45,8 +47,11 @@ from gumbeldore.workers import (
     resolve_workers,
 )
 
-# A continued run may change these: no result does, but for the last bits of matrix products by chunk_rows.
-RESUMABLE = ("resume", "time_limit", "workers", "chunk_rows", "images_every", "ray.address")
+# A continued run may change these. Those of the first line change no result, but for the last bits of matrix products
+# by chunk_rows; the others do.
+HARMLESS = ("resume", "time_limit", "workers", "chunk_rows", "images_every", "checkpoint_every", "ray.address")
+CHANGEABLE = ("device", "precision", "trainers", "trainer_threads", "worker_threads", "train.epochs")
+RESUMABLE = (*HARMLESS, *CHANGEABLE, "train.cooldown_epochs")
 
 
 class Setup(NamedTuple):
@@ -57,7 +62,7 @@ class Setup(NamedTuple):
     problem: Problem
     policy: torch.nn.Module
     search: SearchConfig
-    validation: Benchmark
+    validation: list[Benchmark]
     device: torch.device
     precision: str
     workers: int
@@ -75,9 +80,9 @@ def train(cfg: DictConfig) -> dict[str, float]:
     elif HydraConfig.initialized():
         command.check_effect(cfg, HydraConfig.get().overrides.task)
     setup = set_up(cfg)
-    # A continued run decides no more of what counts.
+    # A continued run decides nothing anew, unless it is asked to.
     cfg.precision, cfg.trainers, cfg.trainer_threads = setup.precision, len(setup.trainers), setup.threads
-    cfg.chunk_rows = setup.chunk_rows
+    cfg.chunk_rows, cfg.resume = setup.chunk_rows, None
     config = OmegaConf.to_yaml(cfg, resolve=True)
     with open_directory(setup.run, setup.problem.name, config) as directory:
         return train_in(directory, cfg, setup, config)
@@ -88,6 +93,7 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
     run, problem, validation = setup.run, setup.problem, setup.validation
     stopper = Stopper(run.time_limit)
     learner, first = start(setup, directory)
+    directory.write_config(config)  # of a continued run: what was changed holds from now on
 
     def save(path: Path, **more) -> None:
         content = {"config": OmegaConf.to_container(cfg, resolve=True), "problem": problem.name, "epoch": learner.epoch}
@@ -112,6 +118,11 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
         terminal.say(f"{problem.name} on {hardware(setup.device)}, {setup.precision}, workers={setup.workers}")
         terminal.say(f"writing {directory.path}")
         dashboard.config(config)
+        if run.init and learner.best_cost == math.inf:  # the first trained policy has to beat the one it began as
+            pool.load(learner.best.state_dict())
+            quality = validate(pool, validation, terminal.progress)
+            learner.best_cost, learner.best_gap = quality.cost, quality.gap
+            terminal.say(f"init={run.init}: greedy cost {quality.cost:.4f} on the validation instances")
         for report in self_improvement(
             problem,
             learner,
@@ -134,11 +145,14 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
             directory.append_metrics({"epoch": report.epoch, **metrics})
             save(directory.last, learner=learner.state_dict())
             learner.dataset.prune()
+            if run.checkpoint_every and report.epoch % run.checkpoint_every == 0:
+                save(directory.snapshot(report.epoch))
+                directory.thin_out_snapshots(run.checkpoint_every)
             dashboard.epoch(report.epoch, metrics)
             terminal.epoch(report, setup.settings.epochs)
             if report.epoch % run.images_every == 0 or report.epoch == setup.settings.epochs:
                 policies = {"first policy": first, "best policy": learner.best.state_dict()}
-                figure = pictures.solutions_of(problem, pool, validation, policies, setup.search, run.seed)
+                figure = pictures.solutions_of(problem, pool, validation[0], policies, setup.search, run.seed)
                 dashboard.figure("validation/solutions", figure, report.epoch)
         dashboard.hparams(command.flat(cfg), learner.outcome())
         terminal.summary(learner, stopper.reason, directory)
@@ -166,8 +180,8 @@ def continued(cfg: DictConfig) -> DictConfig:
     ours, theirs = keys_of(cfg), keys_of(saved)
     for few, many, what in ((theirs, ours, "lacks"), (ours, theirs, "has")):
         if unknown := [key for key in many if key not in few]:
-            where = f"{directory.config} {what} {unknown[0]}"
-            raise ValueError(f"resume={cfg.resume}: another version made this run, {where}")
+            where = f"another version made this run, {directory.config} {what} {unknown[0]}"
+            raise ValueError(f"resume={cfg.resume}: {where}; a new run can begin with its weights (init=)")
     for word in overrides:
         key = word.split("=")[0]
         OmegaConf.update(saved, key, OmegaConf.select(cfg, key))
@@ -192,10 +206,12 @@ def set_up(cfg: DictConfig) -> Setup:
     with torch.random.fork_rng():
         torch.manual_seed(int(fold(run.seed, "weights")))
         policy = command.build(cfg.model, "model", "encode", "forward").to(device)
-    if run.compile:
-        compile_layers(policy)
     if getattr(policy, "problem", problem.name) != problem.name:
         raise ValueError(f"model {cfg.model._target_} is not for problem {problem.name}, but for {policy.problem}")
+    if run.init and not run.resume:
+        start_from(policy, problem, run.init)
+    if run.compile:
+        compile_layers(policy)
     if len(cfg.methods) != 1:
         raise ValueError(f"training samples with one search method, got search={list(cfg.methods)}")
     for name, node in cfg.methods.items():
@@ -223,7 +239,7 @@ def set_up(cfg: DictConfig) -> Setup:
         trainers=trainers,
         threads=threads,
         optimizer=optimizer_of(policy, settings, dtype_of(precision)),
-        experts=read_experts(Path(settings.experts).expanduser(), problem, validation.instances) if given else [],
+        experts=read_experts(Path(settings.experts).expanduser(), problem, validation[0].instances) if given else [],
     )
 
 
@@ -249,9 +265,11 @@ def start(setup: Setup, directory: RunDirectory) -> tuple[Learner, dict[str, tor
     for shard in setup.experts:  # kept in the run directory: a continued run does not need the file again
         learner.dataset.add(*shard)
     if setup.run.resume:
-        saved = checkpoint.load(directory.last)
+        saved = checkpoint.load(directory.last, (checkpoint.FORMAT,))
         with checkpoint.blamed(directory.last):
-            learner.load_state_dict(saved["learner"], saved["weights"], type(setup.validation.instances))
+            learner.load_state_dict(saved["learner"], saved["weights"], type(setup.validation[0].instances))
+        if setup.settings.epochs < learner.epoch:
+            raise ValueError(f"train.epochs={setup.settings.epochs} is less than the {learner.epoch} epochs done")
         directory.forget_metrics_after(learner.epoch)
     return learner, first
 
@@ -260,7 +278,7 @@ def start_trainers(setup: Setup, directory: RunDirectory) -> Alone | Trainers:
     """The processes that train."""
     if len(setup.trainers) == 1:
         return ALONE
-    instance_type = type(setup.validation.instances)
+    instance_type = type(setup.validation[0].instances)
     policy = copy.deepcopy(setup.policy).cpu()
     parts = setup.problem, policy, setup.settings, setup.run.seed, setup.precision, setup.run.compile
     return Trainers(Task(*parts, setup.trainers, setup.threads, directory.dataset, instance_type, fit))

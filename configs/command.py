@@ -38,7 +38,7 @@ KINDS = {
     NoneType: (NoneType, "null", "nulls"),
 }
 # Of `train`, for sampled experts only.
-SAMPLING = ("instances_per_epoch", "nucleus_after", "greedy_too", "forget", "dataset_capacity")
+SAMPLING = ("instances_per_epoch", "decisions_per_epoch", "nucleus_after", "greedy_too", "forget", "dataset_capacity")
 
 
 def run(task: Callable[[DictConfig], Any], config_name: str) -> None:

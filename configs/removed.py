@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 DATE = "2026-11-26"
 REMOVED = {
     "train.late": "all epochs sample, keep and validate alike",
@@ -11,6 +13,7 @@ REMOVED = {
     "train.sample_ahead": "each epoch samples before it trains; it was never faster to the same quality",
     "train.skip_bad_steps": "a step whose loss or gradient is not finite ends the run",
     "model.savings": "the network sees no routes of the savings heuristic",
+    "problem.validation_size": "problem.validation_sizes is a list of sizes",
 }
 
 
@@ -19,3 +22,17 @@ def refuse_removed(key: str) -> None:
     for removed, instead in REMOVED.items():
         if f"{key}.".startswith(f"{removed}."):
             raise ValueError(f"{removed} was removed on {DATE}: {instead}")
+
+
+def of_this_version(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of a checkpoint of format 3 or 4 with the keys of this version.
+
+    Raises ValueError for a policy whose network has left the project.
+    """
+    problem, model = dict(config["problem"]), dict(config["model"])
+    if model.pop("savings", None):
+        rule = "its network sees routes of the savings heuristic, which left the project"
+        raise ValueError(f"{rule} on {DATE}: the policy's quality was mostly the heuristic's doing; train it anew")
+    if "validation_size" in problem:
+        problem["validation_sizes"] = [problem.pop("validation_size")]
+    return {**config, "problem": problem, "model": model}

@@ -9,6 +9,7 @@ from omegaconf import DictConfig
 from torch import nn
 
 from configs import command
+from configs.removed import of_this_version
 from gumbeldore import checkpoint
 from gumbeldore.interfaces import Problem
 
@@ -32,7 +33,7 @@ def trained(path: str | Path, nearest: int | None = None) -> Trained:
     saved = checkpoint.load(path)
     required = ("reset", "step", "mask", "cost", "load")
     with checkpoint.blamed(path):
-        config = saved["config"]
+        config = of_this_version(saved["config"])
         problem = command.build(config["problem"], "problem", *required)
         policy = command.build(config["model"], "model", "encode", "forward").eval()
         policy.load_state_dict(saved["weights"])
@@ -41,6 +42,25 @@ def trained(path: str | Path, nearest: int | None = None) -> Trained:
             raise ValueError(f"nearest has no effect on {problem.name}")
         problem = command.build({**config["problem"], "nearest": nearest}, "problem", *required)
     return Trained(problem, policy, config, path)
+
+
+def start_from(policy: nn.Module, problem: Problem, path: str | Path) -> None:
+    """Give a network that is to be trained the weights of a checkpoint, or of the best policy of a run directory.
+
+    Raises ValueError for a policy of another problem, and naming the layer if the networks differ.
+    """
+    path = checkpoint.find(Path(path).expanduser())
+    saved = checkpoint.load(path)
+    with checkpoint.blamed(path, "cannot be where training starts"):
+        of_this_version(saved["config"])
+        if saved["problem"] != problem.name:
+            raise ValueError(f"it is a policy for {saved['problem']}, not for {problem.name}")
+        ours, theirs = policy.state_dict(), saved["weights"]
+        for name in [*theirs, *ours]:
+            if name not in theirs or name not in ours or theirs[name].shape != ours[name].shape:
+                has, wanted = (str(list(x[name].shape)) if name in x else "not there" for x in (theirs, ours))
+                raise ValueError(f"the networks differ: its layer {name} is {has}, here it is {wanted}")
+        policy.load_state_dict(theirs)
 
 
 def set_step_size(search: DictConfig, found: Trained) -> None:

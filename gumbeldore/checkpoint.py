@@ -19,7 +19,8 @@ from torch import Tensor
 
 from gumbeldore.files import replacing
 
-FORMAT = 3
+FORMAT = 4
+READABLE = (3, FORMAT)  # policies of both; a run goes on from its own format alone
 MARK = b"sha256:"  # between the content and its digest
 TAIL = len(MARK) + hashlib.sha256().digest_size
 CAUSES = (  # what damage, or the content of another program, can raise in zipfile, pickle and torch
@@ -38,7 +39,7 @@ def save(path: Path, content: dict[str, Any]) -> None:
         file.write(MARK + hashlib.sha256(buffer.getbuffer()).digest())
 
 
-def load(path: Path) -> dict[str, Any]:
+def load(path: Path, formats: tuple[int, ...] = READABLE) -> dict[str, Any]:
     """Read a checkpoint onto the CPU; nothing in it is executed.
 
     Raises ValueError naming the file if it is missing, damaged or of another format version, if it lacks weights or the
@@ -53,9 +54,10 @@ def load(path: Path) -> dict[str, Any]:
         if marked and hashlib.sha256(body).digest() != data[len(body) + len(MARK) :]:
             raise ValueError("it is damaged, its checksum does not match")
         content = _unpickled(body)
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        found = content.get("format") if isinstance(content, dict) else None
-        raise ValueError(f"{path} has checkpoint format {found!r:.20}, this version reads format {FORMAT}")
+    found = content.get("format") if isinstance(content, dict) else None
+    if type(found) is not int or found not in formats:
+        known = " and ".join(map(str, formats))
+        raise ValueError(f"{path} has checkpoint format {found!r:.20}, this version reads format {known}")
     if not marked:
         raise ValueError(f"{path} is not a readable checkpoint: it is damaged, its checksum is missing")
     with blamed(path, "is not a usable checkpoint"):

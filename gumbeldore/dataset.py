@@ -89,6 +89,8 @@ class PseudoExperts:
     def batch(self, problem: Problem, size: int, generator: torch.Generator, device: torch.device = CPU) -> Example:
         """`size` decisions at one step: experts of one size, drawn at random, augmented, put in order, replayed so far.
 
+        Of several sizes, each is drawn in proportion to the decisions of its experts.
+
         Arguments:
             generator: of the CPU, so that every device sees the same examples
             device: where the experts are kept and the examples are made
@@ -96,8 +98,8 @@ class PseudoExperts:
         if not self.shards:
             raise ValueError("there are no pseudo-experts to learn from")
         groups = self._by_size(device)
-        sizes = torch.tensor([float(len(group.actions)) for group in groups])
-        instances, actions = groups[int(torch.multinomial(sizes, 1, generator=generator))]
+        decisions = [len(group.actions) * (problem.last_choice(group.instances) + 1.0) for group in groups]
+        instances, actions = groups[int(torch.multinomial(torch.tensor(decisions), 1, generator=generator))]
         rows = moved(torch.randint(len(actions), (size,), generator=generator), device)
         share = torch.rand((), dtype=torch.float64, generator=generator)
         step = int(share * (problem.last_choice(instances) + 1))

@@ -120,6 +120,11 @@ def imitate(
 
 
 def learning_rate(settings: TrainSettings, epoch: int) -> float:
-    """Linear from learning_rate in the first epoch to final_learning_rate in the last."""
-    share = epoch / max(1, settings.epochs - 1)
+    """learning_rate at first; in the last `cooldown_epochs` it falls linearly to final_learning_rate.
+
+    Without `cooldown_epochs` it falls from the first epoch to the last.
+    """
+    last = settings.epochs - 1
+    falling = last if settings.cooldown_epochs is None else settings.cooldown_epochs
+    share = max(0, epoch - (last - falling)) / max(1, falling)
     return settings.learning_rate + share * (settings.final_learning_rate - settings.learning_rate)

@@ -33,7 +33,7 @@ class Problem(Protocol):
         at(progress) -> Problem                           what to train on after a share `progress` of the epochs
         check(instance) -> None                           raises ValueError unless all instances are well-formed
         load(source, limit) -> list[Benchmark]            evaluation sets by name or file
-        validation(n) -> list[Benchmark]                  the fixed validation set of training, a Benchmark for each size
+        validation(n) -> list[Benchmark]                  the fixed validation set of training, a Benchmark per size
         solution(actions [T]) -> list                     one solution in the user's terms (e.g. a tour)
         size(instance) -> str                             the size of its instances as tables show it
         describe(actions [n, T]) -> dict[str, Tensor [n]]   further numbers of solutions, e.g. of routes

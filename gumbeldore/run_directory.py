@@ -9,6 +9,8 @@ from typing import Any
 
 from gumbeldore.files import named, remove_leftovers, replacing
 
+MOST_SNAPSHOTS = 20
+
 
 class RunDirectory:
     """Paths and files of a run; nothing of another run is ever overwritten.
@@ -60,8 +62,7 @@ class RunDirectory:
             candidate = path.with_name(f"{path.name}-{number}")
         run = cls(candidate)
         run.last.parent.mkdir()
-        with replacing(run.config) as file:
-            file.write(config.encode())
+        run.write_config(config)
         return run
 
     @classmethod
@@ -74,6 +75,25 @@ class RunDirectory:
         for folder in (path, run.last.parent, run.dataset):
             remove_leftovers(folder)
         return run
+
+    def write_config(self, config: str) -> None:
+        """The configuration as YAML."""
+        with replacing(self.config) as file:
+            file.write(config.encode())
+
+    def snapshot(self, epoch: int) -> Path:
+        """Where the best policy after so many epochs is kept, see `thin_out_snapshots`."""
+        return self.last.with_name(f"epoch_{epoch:06d}.pt")
+
+    def thin_out_snapshots(self, every: int) -> None:
+        """Of more than MOST_SNAPSHOTS, keep those of every 2nd, 4th, ... of so many epochs, and the newest."""
+        paths = {int(path.stem.partition("_")[2]): path for path in self.last.parent.glob("epoch_??????.pt")}
+        kept = set(paths)
+        while len(kept) > MOST_SNAPSHOTS:
+            every *= 2
+            kept = {epoch for epoch in paths if epoch % every == 0 or epoch == max(paths)}
+        for epoch in set(paths) - kept:
+            paths[epoch].unlink()
 
     def append_metrics(self, values: dict[str, Any]) -> None:
         """One line of metrics.jsonl."""

@@ -15,14 +15,14 @@ import torch
 
 from gumbeldore.experts import sample_experts
 from gumbeldore.imitation import fit
-from gumbeldore.interfaces import Benchmark, Problem
+from gumbeldore.interfaces import Benchmark, Problem, take
 from gumbeldore.learner import Learner
 from gumbeldore.search import SearchConfig, TopP
 from gumbeldore.seeding import fold, generator
 from gumbeldore.settings import TrainSettings
 from gumbeldore.stopping import Progress, Stop, Stopped, silent
 from gumbeldore.trainers import ALONE, Alone, Trainers
-from gumbeldore.validation import validate
+from gumbeldore.validation import Quality, validate
 from gumbeldore.workers import SearchPool
 
 
@@ -41,7 +41,7 @@ def self_improvement(
     settings: TrainSettings,
     search: SearchConfig,
     pool: SearchPool,
-    validation: Benchmark,
+    validation: list[Benchmark],
     *,
     seed: int,
     device: torch.device,
@@ -52,8 +52,8 @@ def self_improvement(
 ) -> Iterator[Report]:
     """Train until settings.epochs are done or `stop()` holds; yields a report per epoch.
 
-    The untrained policy is not validated: some decide well by chance, but all sample at random, and a first trained
-    policy that had to beat such a one might never be sampled from.
+    A policy with random weights is not validated: some decide well by chance, but all sample at random, and a first
+    trained policy that had to beat such a one might never be sampled from.
     With `settings.experts` the dataset is given: it is neither added to nor emptied (supervised training).
     Every random number comes from (seed, purpose, epoch), so a run continued from a checkpoint taken at a complete
     report repeats nothing and skips nothing. The last report is incomplete if the epoch was stopped while training: its
@@ -77,8 +77,8 @@ def self_improvement(
         clock.lap("training")
 
         pool.load(learner.candidate.state_dict())
-        cost, gap = validate(pool, validation, progress)
-        improved = accept(learner, cost, gap)
+        quality = validate(pool, validation, progress)
+        improved = accept(learner, quality)
         clock.lap("validation")
 
         if improved and settings.samples and settings.forget:
@@ -89,7 +89,7 @@ def self_improvement(
         metrics = {
             **sampled,
             **fitted.metrics,
-            **quality(cost, gap, learner),
+            **quality_metrics(quality, learner),
             "training/dataset_size": size,
             **{f"seconds/{phase}": seconds for phase, seconds in clock.seconds.items()},
             **{f"totals/{name}": value for name, value in learner.totals.items()},
@@ -113,6 +113,9 @@ def sample_epoch(
     epoch, count = learner.epoch, settings.instances_per_epoch
     trained = problem.at(epoch / settings.epochs) if hasattr(problem, "at") else problem
     instances = trained.generate(count, generator(seed, "instances", epoch))
+    if settings.decisions_per_epoch is not None:
+        count = min(count, max(1, settings.decisions_per_epoch // problem.horizon(instances)))
+        instances = take(instances, slice(0, count))
     keys = fold(seed, "sampling", epoch, torch.arange(count))
     if epoch < settings.nucleus_after:
         search = replace(search, top_p=TopP())
@@ -124,19 +127,20 @@ def sample_epoch(
     return experts.metrics
 
 
-def accept(learner: Learner, cost: float, gap: float) -> bool:
-    """Whether the candidate, of this greedy cost and gap, is the best policy from now on."""
-    improved = cost < learner.best_cost
+def accept(learner: Learner, quality: Quality) -> bool:
+    """Whether the candidate, of this greedy quality, is the best policy from now on."""
+    improved = quality.cost < learner.best_cost
     if improved:
         learner.best.load_state_dict(learner.candidate.state_dict())
-        learner.best_cost, learner.best_gap = cost, gap
+        learner.best_cost, learner.best_gap = quality.cost, quality.gap
     return improved
 
 
-def quality(cost: float, gap: float, learner: Learner) -> dict[str, float]:
+def quality_metrics(quality: Quality, learner: Learner) -> dict[str, float]:
     """Greedy cost and gap of the trained policy and of the best one; no gap without references."""
-    metrics = {"greedy_cost": cost, "best_greedy_cost": learner.best_cost}
-    metrics |= {"greedy_gap": gap, "best_greedy_gap": learner.best_gap}
+    metrics = {"greedy_cost": quality.cost, "best_greedy_cost": learner.best_cost}
+    metrics |= {"greedy_gap": quality.gap, "best_greedy_gap": learner.best_gap}
+    metrics |= {f"greedy_cost_{size}": cost for size, cost in quality.costs.items()}
     return {f"quality/{name}": value for name, value in metrics.items() if not math.isnan(value)}
 
 

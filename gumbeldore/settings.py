@@ -81,7 +81,8 @@ class TrainSettings(Checked):
     batches_per_epoch: int = at_least(1)
     batch_size: int = at_least(1)
     learning_rate: float = positive()
-    final_learning_rate: float = positive()  # reached linearly in the last epoch
+    final_learning_rate: float = positive()  # of the last epoch
+    cooldown_epochs: int | None = at_least(1, optional=True)  # last ones, in which the rate falls linearly; None: all
     matrix_learning_rate: float | None = positive(optional=True)  # Muon's, which falls alike; null: Adam for all
     matrix_weight_decay: float = at_least(0)  # Muon's: share of the weights, times the learning rate, lost at a step
     gradient_clip: float = positive()  # largest norm of the gradient
@@ -89,6 +90,7 @@ class TrainSettings(Checked):
     nucleus_after: int = at_least(0)  # epochs before the search's nucleus is used; until then it is 1
     greedy_too: bool  # the best policy's greedy solution can be an expert; False: sampled ones alone [GD, algorithm 1]
     forget: bool  # all experts when the best policy has improved [GD, algorithm 1]; False: only those beyond capacity
+    decisions_per_epoch: int | None = at_least(1, optional=True)  # of the experts of an epoch, at most
     dataset_capacity: int | None = at_least(1, optional=True)  # instances; null: no limit
     validation_instances: int = at_least(1)
 
@@ -111,6 +113,7 @@ class RunSettings(Checked):
     seed: int = at_least(0)
     run_dir: str | None
     resume: str | None
+    init: str | None
     time_limit: float | None = positive(optional=True)
     device: str
     precision: str
@@ -121,6 +124,7 @@ class RunSettings(Checked):
     trainer_threads: int | str
     chunk_rows: int | str
     images_every: int = at_least(1)
+    checkpoint_every: int | None = at_least(1, optional=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

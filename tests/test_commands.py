@@ -124,9 +124,9 @@ def test_paper_recipe_of_the_jssp():
     [
         ("problem=cvrp problem.capacity=30", "problem: capacity must be a list of integers, got 30"),
         ("problem=cvrp problem.capacity=[a,b]", "problem: capacity must be a list of integers, got ['a', 'b']"),
-        ("problem=jssp problem.sizes=6", "problem: sizes must be a list of lists of integers, got 6"),
-        ("problem=jssp problem.sizes=[6,6]", "problem: sizes must be a list of lists of integers, got [6, 6]"),
-        ("problem=jssp problem.validation_sizes=6", "problem: validation_sizes must be a list of lists of integers, got 6"),
+        ("problem=jssp problem.sizes=6", "problem: sizes must be a list of lists of integers or numbers, got 6"),
+        ("problem=jssp problem.sizes=[6,6]", "sizes must be a list of lists of integers or numbers, got [6, 6]"),
+        ("problem=jssp problem.validation_sizes=6", "validation_sizes must be a list of lists of integers, got 6"),
         (
             "problem=jssp problem.grow=[8,0.4]",
             "problem: grow must be [[2 numbers of at least 1], share of (0, 1]] or null",

@@ -176,7 +176,7 @@ def test_validation_sets():
     assert not torch.equal(
         validation(20, (30, 30), 3).instances.coords, load_cvrp("kool/cvrp20", 3)[0].instances.coords
     )
-    assert CVRP(10, [20, 20]).validation(5).names == part.names
+    assert CVRP(10, [20, 20]).validation(5)[0].names == part.names
     with pytest.raises(ValueError, match="has 10000 instances, between 1 and 10000 can be taken, not 10001"):
         validation(10, (20, 20), 10_001)
 

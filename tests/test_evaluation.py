@@ -153,7 +153,7 @@ def test_a_search_without_memory_for_its_time_says_so(room, policies, tmp_path, 
 
 def test_workers_are_for_more_than_is_searched_together():
     problem, policy = TSP(7), BQ(16, 1, 2, 32, own_frame=True, successor_loss=0)
-    benchmark, search = problem.validation(40), methods.wor(4, 2)
+    (benchmark,), search = problem.validation(40), methods.wor(4, 2)
     one = trie_memory(problem, policy, benchmark.instances, search)
     for rows, budget, chunks in ((160, 40 * one, 1), (80, 40 * one, 2), (160, 10 * one, 4), (160, 80 * one, 1)):
         assert evaluate.full_chunks(problem, policy, [benchmark], search, rows, budget) == chunks
@@ -355,7 +355,7 @@ def test_the_savings_heuristic_is_shown_with_the_better_shapes(policies, tmp_pat
 def test_samples_are_all_costs_in_the_order_they_were_found():
     """Five nodes have 24 tours, so eight rounds of four find them all; chunks of two instances."""
     problem, policy = TSP(5), BQ(16, 1, 2, 32, own_frame=True, successor_loss=0)
-    benchmark = problem.validation(5)
+    (benchmark,) = problem.validation(5)
     config = methods.wor(4, 8)
     pool = SearchPool(problem, policy, chunk_rows=8)
     found = evaluation.solve(pool, benchmark, config, seed=3)

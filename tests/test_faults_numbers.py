@@ -197,7 +197,7 @@ def test_an_evaluation_names_the_instance(what):
     with pytest.raises(ValueError, match="^instance tree-3: "):
         solve(pool, benchmark(damaged(what, 3)), methods.greedy(), seed=0)
     with pytest.raises(ValueError, match="^instance tree-3: "):
-        validate(pool, benchmark(damaged(what, 3)), lambda *_: None)
+        validate(pool, [benchmark(damaged(what, 3))], lambda *_: None)
 
 
 def test_an_evaluation_with_workers_names_the_instance():
@@ -213,7 +213,7 @@ def test_a_true_cost_that_is_no_number_names_the_instance():
     with pytest.raises(ValueError, match="^instance tree-2: a solution costs nan"):
         solve(pool, spoilt, methods.wor(2), seed=0)
     with pytest.raises(ValueError, match="^instance tree-2: a solution costs nan"):
-        validate(pool, spoilt, lambda *_: None)
+        validate(pool, [spoilt], lambda *_: None)
 
 
 def test_ruined_weights_do_not_pass_validation():

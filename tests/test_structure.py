@@ -102,8 +102,9 @@ problem, policy = TSP(6), BQ(16, 1, 2, 32, own_frame=True, successor_loss=1)
 learner = Learner(policy, copy.deepcopy(policy), torch.optim.Adam(policy.parameters(), lr=1e-2), PseudoExperts())
 settings = TrainSettings(
     experts=None, epochs=3, instances_per_epoch=8, batches_per_epoch=20, batch_size=32, learning_rate=1e-2,
-    final_learning_rate=1e-2, matrix_learning_rate=None, matrix_weight_decay=0, gradient_clip=1.0, averaging=0.9,
-    nucleus_after=0, greedy_too=False, forget=True, dataset_capacity=None, validation_instances=50,
+    final_learning_rate=1e-2, cooldown_epochs=None, matrix_learning_rate=None, matrix_weight_decay=0,
+    gradient_clip=1.0, averaging=0.9, nucleus_after=0, greedy_too=False, forget=True, decisions_per_epoch=None,
+    dataset_capacity=None, validation_instances=50,
 )
 validation = validation_set(problem, 50, seed=0)
 with SearchPool(problem, policy) as pool:

@@ -26,7 +26,7 @@ from tests.test_evaluation import untrained
 from tests.trees import TablePolicy, TreeProblem, enumerate_leaves
 
 PROBLEM, POLICY = TreeProblem(), TablePolicy()
-BENCHMARK = validation_set(PROBLEM, 20, seed=0)  # without references: qualities are costs
+(BENCHMARK,) = validation_set(PROBLEM, 20, seed=0)  # without references: qualities are costs
 WORDS = ["checkpoint=x", "instances=y"]
 
 

@@ -47,6 +47,8 @@ SIZES = {
     "batch_size": 32,
     "learning_rate": 1e-2,
     "final_learning_rate": 1e-3,
+    "cooldown_epochs": None,
+    "decisions_per_epoch": None,
     "averaging": 0.0,
     "matrix_learning_rate": None,
     "matrix_weight_decay": 0,
@@ -195,7 +197,7 @@ def test_chunks_shrink_to_the_memory_of_their_tries(config, monkeypatch):
 def test_training_improves_and_best_is_strictly_the_best():
     learner, reports = trained(epochs=6, batches_per_epoch=60, learning_rate=5e-3)
     with SearchPool(TSP(7), new_learner().policy) as pool:
-        untrained, _ = validate(pool, validation_set(TSP(7), SIZES["validation_instances"], seed=0), lambda *_: None)
+        untrained = validate(pool, validation_set(TSP(7), SIZES["validation_instances"], seed=0), lambda *_: None).cost
     costs = [report.metrics["quality/greedy_cost"] for report in reports]
     bests = [report.metrics["quality/best_greedy_cost"] for report in reports]
     assert bests == [min(costs[: i + 1]) for i in range(6)]
@@ -496,7 +498,7 @@ def test_other_problems_improve_and_continue_exactly(words, share, tmp_path, mon
     assert resumed.returncode == 0, resumed.stderr
     same_runs(tmp_path / "whole", tmp_path / "died", epochs=3)
     setup = train.set_up(compose("train", *words))
-    untrained, _ = validate(SearchPool(setup.problem, setup.policy), setup.validation, lambda *_: None)
+    untrained = validate(SearchPool(setup.problem, setup.policy), setup.validation, lambda *_: None).cost
     assert metrics_of(tmp_path / "whole")[-1]["quality/best_greedy_cost"] < share * untrained
 
 
