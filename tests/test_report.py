@@ -12,7 +12,7 @@ from gumbeldore import charts, report
 from gumbeldore.evaluation import Solved
 from gumbeldore.interfaces import Benchmark
 from problems.tsp import TSP
-from tests.browser import CHROMIUM, Browser
+from tests.browser import CHROMIUM, DRIVER, Browser
 from tests.test_evaluation import DATA, evaluated, untrained
 
 CASES = {
@@ -20,7 +20,7 @@ CASES = {
     "cvrp": [f"instances={DATA}/cvrplib/A-n32-k5.vrp", "search=[greedy,sampling]"],
     "jssp": [f"instances={DATA}/jssp", "search=[gumbeldore,rules]", "num_instances=2"],
 }
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+needs_browser = pytest.mark.skipif(None in (CHROMIUM, DRIVER), reason="no Chromium with its driver is installed")
 
 TABLE = (
     """[...document.querySelectorAll("#{} tbody tr")].map(row => [...row.cells].map(cell => cell.innerText.trim()))"""

@@ -478,11 +478,10 @@ CVRP7 = ["problem=cvrp", "problem.num_customers=7", "problem.capacity=[15,20]", 
 @pytest.mark.parametrize(
     ("words", "share"),
     [
-        ([*CVRP7, "model.savings=0"], 0.9),
         (CVRP7, 0.97),  # who sees a heuristic's routes begins well
         (["problem=jssp", "problem.sizes=[[4,3],[3,4]]", "problem.validation_sizes=[[4,3]]", "model.blocks=1"], 0.9),
     ],
-    ids=["cvrp", "cvrp_savings", "jssp"],
+    ids=["cvrp", "jssp"],
 )
 def test_other_problems_improve_and_continue_exactly(words, share, tmp_path, monkeypatch):
     """One run goes through, the other dies while it trains in its third epoch, and is resumed."""
