@@ -8,9 +8,9 @@ from torch import Tensor
 from problems import cvrp_types, tsp_types
 from problems.distances import whole_distances
 
-# Names in OR-Tools. "savings" is Clarke and Wright's [1964], but that no route is turned round to be joined with another;
-# OR-Tools' SAVINGS would finish one route before it begins the next. "insertion" takes the customers in a fixed order
-# (TSP), or always the one that is cheapest to insert (CVRP).
+# Names in OR-Tools. "savings" is Clarke and Wright's [1964], but turns no route round to join it with another;
+# SAVINGS of OR-Tools finishes one route before it begins the next. "insertion" takes the customers in a fixed order
+# (TSP) or always the one that is cheapest to insert (CVRP).
 TSP = {
     "savings": "PARALLEL_SAVINGS",
     "insertion": "LOCAL_CHEAPEST_INSERTION",
