@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from configs import command
 from configs.trained import set_step_size, trained
 from gumbeldore import report, results
-from gumbeldore.evaluation import Outcome, Solved, solve, solve_by_best_policy, summarise
+from gumbeldore.evaluation import Outcome, Solved, best_of, solve, summarise
 from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.memory import keep_freed_memory
 from gumbeldore.precision import resolve_precision
@@ -26,6 +26,7 @@ from gumbeldore.search import SearchConfig
 from gumbeldore.settings import EvaluationSettings
 from gumbeldore.terminal import Terminal, hardware
 from gumbeldore.workers import SearchPool, at_once, resolve_device, resolve_rows, resolve_workers, trie_budget
+from problems.heuristics import Heuristic
 
 
 def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
@@ -41,9 +42,9 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
     if HydraConfig.initialized():
         command.check_effect(cfg, HydraConfig.get().overrides.task)
     methods = command.build_methods(cfg)
-    for name, method in methods.items():
-        if getattr(method, "problem", problem.name) != problem.name:
-            raise ValueError(f"search={name} is not for problem {problem.name}, but for {method.problem}")
+    for method in methods.values():
+        if isinstance(method, Heuristic):
+            method.check(problem.name)
     benchmarks = instances_for(problem, run)
     out_dir = new_directory(run.out_dir)
 
@@ -120,19 +121,29 @@ def run_method(
 ) -> tuple[str, list[Solved]]:
     """The solutions of one method for each benchmark, and the name to show.
 
-    A method is a search with the policy, a set of rules (the best of which is shown), or a solver.
+    A method is a search with the policy, the classical heuristics (the best of which is shown), or a solver.
     """
-    if hasattr(method, "policies"):
-        best, solved = solve_by_best_policy(problem, method.policies(), benchmarks)
+    if isinstance(method, Heuristic):
+        best, solved = best_heuristic(method, problem, benchmarks, advance)
         return f"{name}: {best}", solved
     if hasattr(method, "solve"):
         answers = [method.solve(problem.name, benchmark, advance) for benchmark in benchmarks]
         share = max(1, method.workers)  # the seconds of each instance are known, also of an answer kept from earlier
-        return name, [
-            Solved(x.actions, x.costs, torch.ones_like(x.actions[:, 0]), x.costs[:, None].float(), seconds / share, 0)
-            for x, seconds in ((x, x.seconds.sum().item()) for x in answers)
-        ]
+        return name, [Solved.without_policy(x.actions, x.costs, x.seconds.sum().item() / share) for x in answers]
     return name, [solve(pool, benchmark, method, seed, advance) for benchmark in benchmarks]
+
+
+def best_heuristic(
+    method: Heuristic, problem: Problem, benchmarks: list[Benchmark], advance: Callable[[int], None]
+) -> tuple[str, list[Solved]]:
+    """The heuristic that is the best on all benchmarks together: its name and its solutions."""
+    found: dict[str, list[Solved]] = {}
+    for benchmark in benchmarks:
+        for name, (actions, seconds) in method.solve(problem.name, benchmark, advance).items():
+            costs = benchmark.true_cost(torch.arange(len(actions)), actions)
+            found.setdefault(name, []).append(Solved.without_policy(actions, costs, seconds))
+    best = best_of(found, benchmarks)
+    return best, found[best]
 
 
 @contextmanager

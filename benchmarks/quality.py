@@ -13,7 +13,7 @@ DEFAULTS = {"problem": "tsp", "seconds": 600, "seeds": "0,1,2", "experts": "", "
 HELD_OUT = {
     "tsp": ["instances=kool/tsp20", "num_instances=1000", "search=[greedy,gumbeldore]"],
     "cvrp": ["instances=kool/cvrp20", "num_instances=1000", "search=[greedy,gumbeldore]"],
-    "jssp": ["instances=l2d/6x6", "search=[greedy,gumbeldore,rules]"],
+    "jssp": ["instances=l2d/6x6", "search=[greedy,gumbeldore,heuristic]"],
 }
 
 

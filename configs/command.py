@@ -40,6 +40,8 @@ KINDS = {
 # Of `train`, for sampled experts only.
 SAMPLING = ("instances_per_epoch", "decisions_per_epoch", "nucleus_after", "greedy_too", "forget", "dataset_capacity")
 
+REMOVED_OPTIONS = {"search=rules": "search=heuristic", "search=savings": "search=heuristic"}  # and what to type instead
+
 
 def run(task: Callable[[DictConfig], Any], config_name: str) -> None:
     """Run `task` on the configuration of the command line; a mistake of the user ends in one line and status 2."""
@@ -85,6 +87,8 @@ def _fail(error: Exception, own_configs: str | None = None) -> None:
         folders = [FOLDER, *filter(None, [own_configs])]
         known = sorted({path.stem for folder in folders for path in Path(folder, group).glob("*.yaml")})
         message = f"{group}={option}: there is no such option; there are {', '.join(known)}"
+        if replacement := REMOVED_OPTIONS.get(f"{group}={option}"):
+            message = f"{group}={option} has been removed; {replacement} takes its place"
     elif isinstance(error, (ValueError, WorkerError, OSError)):
         message = str(error)
     else:

@@ -108,9 +108,7 @@ def methods() -> str:
     names = [key.name for key in read(FOLDER / "decoding" / "training.yaml", "search.")]
     names += [f"solver.{name}" for name in ("time_limit", "workers")]
     rows = [[f"`{name}`", *("x" if name in read else "" for read in reads.values())] for name in names]
-    about = (
-        "`search=...`: one in training, a list in evaluation and study; rules, savings and solver in evaluation alone."
-    )
+    about = "`search=...`: one in training, a list in evaluation and study; heuristic and solver in evaluation alone."
     about += " What each reads:"
     return "\n".join(["## Search methods", "", about, "", *table(["key", *reads], rows)])
 

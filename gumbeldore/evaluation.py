@@ -10,9 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gumbeldore import methods
 from gumbeldore.faults import check_costs, named
-from gumbeldore.interfaces import Benchmark, Problem
+from gumbeldore.interfaces import Benchmark
 from gumbeldore.search import SearchConfig, SearchStats, Solutions
 from gumbeldore.seeding import fold
 from gumbeldore.workers import SearchPool
@@ -28,6 +27,11 @@ class Solved(NamedTuple):
     seconds: float  # wall-clock, all instances together
     evaluations: int  # of the network
     cut_short: int = 0  # instances whose search ended before its time limit, for want of memory
+
+    @classmethod
+    def without_policy(cls, actions: Tensor, costs: Tensor, seconds: float) -> Solved:
+        """One solution [n, T] per instance, which no network has found."""
+        return cls(actions, costs, torch.ones_like(actions[:, 0]), costs[:, None].float(), seconds, 0)
 
 
 class Sampled(NamedTuple):
@@ -89,28 +93,13 @@ def solve(
     return Solved(*map(torch.cat, best), _side_by_side(samples), seconds, evaluations, cut_short)
 
 
-def solve_by_best_policy(
-    problem: Problem, policies: dict[str, nn.Module], benchmarks: list[Benchmark]
-) -> tuple[str, list[Solved]]:
-    """The policy without weights that is best on all benchmarks together, greedily, with its name.
-
-    They are quick, and run in this process on one CPU thread.
-    """
-    found = {}
-    for name, policy in policies.items():
-        pool = SearchPool(problem, policy)
-        found[name] = [solve(pool, benchmark, methods.greedy(), 0) for benchmark in benchmarks]
-    best = best_of(found, benchmarks)
-    return best, found[best]
-
-
 def have_gaps(benchmarks: list[Benchmark]) -> bool:
     """Whether all instances have a reference."""
     return not any(benchmark.references.isnan().any() for benchmark in benchmarks)
 
 
 def best_of(found: dict[str, list[Solved]], benchmarks: list[Benchmark]) -> str:
-    """The first of the methods or policies of the best merit."""
+    """The first of the methods of the best merit."""
     return min(found, key=lambda name: summarise(found[name], benchmarks).merit)
 
 

@@ -46,7 +46,7 @@ def problem_of(choice):
 
 
 OF_PROBLEM = {"cvrp": ["cvrp"], "jssp": ["jssp", "job_shop"]}
-NOT_FOR_TRAINING = ("search=rules", "search=savings", "search=solver", "train=supervised")
+NOT_FOR_TRAINING = ("search=heuristic", "search=solver", "train=supervised")
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,7 @@ def test_every_configuration_builds(choice):
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ("search=rules", "training samples with a search, not with search=rules"),
-        ("search=savings", "training samples with a search, not with search=savings"),
+        ("search=heuristic", "training samples with a search, not with search=heuristic"),
         ("search=solver", "training samples with a search, not with search=solver"),
         ("train=supervised", "Missing mandatory value: train.experts"),
         ("model=job_shop", "model models.job_shop.JobShop is not for problem tsp"),

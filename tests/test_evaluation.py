@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,16 +25,16 @@ from gumbeldore.seeding import fold
 from gumbeldore.workers import SearchPool
 from models.bq import BQ
 from models.bq_cvrp import BQ as CVRPBQ
-from models.dispatching import RULES
 from models.job_shop import JobShop
-from models.savings_heuristic import Savings
 from problems.cvrp import CVRP
 from problems.formats.cvrplib import read_solution
 from problems.formats.tsplib import read_tour, read_tsplib, tour_lengths
+from problems.heuristics import Heuristic
+from problems.heuristics.dispatching import RULES
 from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.test_commands import ROOT, compose, typed
-from tests.test_dispatching import sequence_of
+from tests.test_heuristics import sequence_of
 
 DATA = ROOT / "tests" / "data"
 NETWORKS = {"tsp": (BQ, "layers"), "cvrp": (CVRPBQ, "layers"), "jssp": (JobShop, "blocks")}
@@ -188,12 +189,21 @@ def test_wrong_evaluations_are_refused(policies, tmp_path, problem, words, messa
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("problem", "method"), [("tsp", "rules"), ("cvrp", "rules"), ("tsp", "savings")])
-def test_heuristics_of_another_problem_are_refused(policies, tmp_path, problem, method):
-    instances = {"tsp": DATA / "berlin52.tsp", "cvrp": DATA / "cvrplib" / "A-n32-k5.vrp"}[problem]
-    words = [f"checkpoint={policies / problem}.pt", f"instances={instances}", f"search={method}", "workers=0"]
+@pytest.mark.parametrize("search", ["rules", "savings", "[greedy,rules]", "[savings,greedy]"])
+def test_removed_methods_name_the_one_in_their_place(policies, tmp_path, search):
+    removed = "rules" if "rules" in search else "savings"
+    result = typed(evaluate, f"checkpoint={policies}/tsp.pt", "instances=kool/tsp20", f"search={search}", cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr == f"error: search={removed} has been removed; search=heuristic takes its place\n"
+
+
+def test_heuristics_without_ortools_are_refused_before_anything_is_solved(policies, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ortools.constraint_solver.pywrapcp", None)
+    words = [f"checkpoint={policies}/tsp.pt", "instances=kool/tsp20", "search=[greedy,heuristic]", "workers=0"]
     result = typed(evaluate, *words, cwd=tmp_path)
-    assert result.returncode == 2 and method in result.stderr and "Traceback" not in result.stderr
+    assert result.returncode == 2 and result.stderr.count("\n") == 1
+    assert "search=heuristic needs OR-Tools for problem tsp: pip install" in result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_checkpoint_cannot_name_a_function_to_call(policies, tmp_path):
@@ -314,39 +324,43 @@ def makespan(times: list[list[int]], machines: list[list[int]], sequence: list[i
 def test_the_best_of_the_rules_is_shown(policies, tmp_path):
     for name in ("ft06", "ft10", "la01"):
         file = DATA / "jssp" / f"{name}.txt"
-        found = evaluated(policies / "jssp.pt", tmp_path, f"instances={file}", "search=[greedy,rules]", out=name)
+        found = evaluated(policies / "jssp.pt", tmp_path, f"instances={file}", "search=[greedy,heuristic]", out=name)
         shop = job_shop(name)
-        costs = {f"rules: {rule} ({way})": makespan(*shop, sequence_of(rule, way, *shop)) for rule, way in RULES}
+        costs = {f"heuristic: {name}": makespan(*shop, sequence_of(*rule, *shop)) for name, rule in RULES.items()}
         greedy, row = found.rows
         assert greedy["method"] == "greedy" and row["method"] in costs and row["method"] in found.output
         assert float(row["cost"]) == min(costs.values()) == costs[row["method"]] < max(costs.values())
 
 
 def test_one_rule_is_the_best_of_all_sizes_by_its_gap(policies, tmp_path):
-    found = evaluated(policies / "jssp.pt", tmp_path, f"instances={DATA}/jssp", "search=rules")
+    found = evaluated(policies / "jssp.pt", tmp_path, f"instances={DATA}/jssp", "search=heuristic")
     (method,) = found.methods
-    gaps = {rule: [] for rule in RULES}
+    gaps = {name: [] for name in RULES}
     for benchmark in JSSP([[6, 6]], [[6, 6]]).load(str(DATA / "jssp")):
         shop = [values[0].tolist() for values in benchmark.originals[:2]]
-        for rule in RULES:
-            gaps[rule].append(makespan(*shop, sequence_of(*rule, *shop)) / benchmark.references.item() - 1)
-    best = min(RULES, key=lambda rule: sum(gaps[rule]))
-    assert method == f"rules: {best[0]} ({best[1]})"
+        for name, rule in RULES.items():
+            gaps[name].append(makespan(*shop, sequence_of(*rule, *shop)) / benchmark.references.item() - 1)
+    best = min(RULES, key=lambda name: sum(gaps[name]))
+    assert method == f"heuristic: {best}"
     assert found.methods[method]["mean_gap"] == pytest.approx(sum(gaps[best]) / 4)
 
 
-def test_the_savings_heuristic_is_shown_with_the_better_shapes(policies, tmp_path):
-    found = evaluated(policies / "cvrp.pt", tmp_path, f"instances={DATA}/cvrplib", "search=savings")
-    (method,) = found.methods
-    shapes = OmegaConf.load(ROOT / "configs" / "search" / "savings.yaml").shapes
-    problem, gaps = CVRP(20, [30, 30]), {}
-    for name, heuristic in Savings(shapes).policies().items():
-        for benchmark in problem.load(str(DATA / "cvrplib")):
-            routes = search(problem, heuristic, benchmark.instances, methods.greedy(), torch.Generator()).actions[:, 0]
-            gap = benchmark.true_cost(torch.arange(1), routes) / benchmark.references - 1
-            gaps.setdefault(f"savings: {name}", []).append(gap.item())
+@pytest.mark.parametrize("problem", [TSP(20), CVRP(20, [30, 30])], ids=["tsp", "cvrp"])
+def test_the_best_routing_heuristic_is_shown(policies, tmp_path, problem):
+    pytest.importorskip("ortools")
+    files = {"tsp": DATA, "cvrp": DATA / "cvrplib"}[problem.name]
+    words = [f"instances={files}", "search=[greedy,heuristic]"]
+    found = evaluated(policies / f"{problem.name}.pt", tmp_path, *words)
+    gaps = {}
+    for benchmark in problem.load(str(files)):
+        for name, (actions, _) in Heuristic().solve(problem.name, benchmark).items():
+            costs = benchmark.true_cost(torch.arange(len(actions)), actions)
+            gaps.setdefault(f"heuristic: {name}", []).extend((costs / benchmark.references - 1).tolist())
     best = min(gaps, key=lambda name: sum(gaps[name]))
-    assert method == best and found.methods[method]["mean_gap"] == pytest.approx(sum(gaps[best]) / 4, rel=1e-6)
+    assert list(found.methods) == ["greedy", best] and best in found.output
+    outcome = found.methods[best]
+    assert outcome["mean_gap"] == pytest.approx(sum(gaps[best]) / len(gaps[best]))
+    assert 0 < outcome["mean_gap"] < found.methods["greedy"]["mean_gap"] and outcome["seconds"] > 0
 
 
 # ---- what was sampled

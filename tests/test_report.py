@@ -18,7 +18,7 @@ from tests.test_evaluation import DATA, evaluated, untrained
 CASES = {
     "tsp": [f"instances={DATA}", "num_instances=3", "search=[greedy,wor,gumbeldore]"],
     "cvrp": [f"instances={DATA}/cvrplib/A-n32-k5.vrp", "search=[greedy,sampling]"],
-    "jssp": [f"instances={DATA}/jssp", "search=[gumbeldore,rules]", "num_instances=2"],
+    "jssp": [f"instances={DATA}/jssp", "search=[gumbeldore,heuristic]", "num_instances=2"],
 }
 needs_browser = pytest.mark.skipif(None in (CHROMIUM, DRIVER), reason="no Chromium with its driver is installed")
 
@@ -163,7 +163,7 @@ def test_long_curves_agree_with_every_sample():
 
 
 def test_single_solutions_have_no_distribution():
-    alone = {"greedy": [solved([[3.0]])], "rules": [solved([[4.0]])]}
+    alone = {"greedy": [solved([[3.0]])], "heuristic: savings": [solved([[4.0]])]}
     assert charts.quality(alone, [unnamed([3.0])]) is None and charts.distribution(alone, [unnamed([3.0])]) is None
     (figure, text) = charts.distribution({"wor": [solved([[3.0, 4.0]])]}, [unnamed([math.nan])])
     assert len(figure.axes) == 1 and text == "Costs of all solutions found"

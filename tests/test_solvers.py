@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from functools import partial
 from itertools import permutations
 from pathlib import Path
 
@@ -13,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from gumbeldore.interfaces import Benchmark
-from problems import cvrp_types, jssp_types, tsp_types
-from problems.formats.tsplib import METRICS, edge_lengths, tour_lengths
+from problems import cvrp_types, jssp_types
+from problems.formats.tsplib import METRICS, edge_lengths
 from problems.solvers import Solver, SolverError, with_references
 from problems.solvers import backends as registry
 from problems.solvers.answer import Options
 from problems.solvers.scheduling import _jobs_in_order, solve_jssp
 from problems.tsp import TSP
+from tests.unsolved import cvrp, jssp, random_points, tsp
 
 pytest.importorskip("pyvrp")
 pytest.importorskip("ortools")
@@ -45,51 +44,9 @@ def solver():
     return Solver(time_limit=0.2)
 
 
-def unsolved(originals, true_cost):
-    """A benchmark without references."""
-    n = len(originals[0])
-    names, nothing = [f"set/{i}" for i in range(n)], torch.full((n,), math.nan, dtype=torch.float64)
-    return Benchmark(names, None, originals, partial(true_cost, originals), nothing, [""] * n)
-
-
-def tsp(coords, metrics):
-    def true_cost(original, index, actions):
-        tsp_types.check_tours(actions, original.coords.shape[1])
-        tours = tsp_types.as_tours(actions)
-        columns = zip(index.tolist(), tours, strict=True)
-        return torch.cat([tour_lengths(original.coords[i], tour[None], original.metrics[i]) for i, tour in columns])
-
-    return unsolved(tsp_types.Original(coords, metrics), true_cost)
-
-
-def cvrp(coords, demands, capacity, metrics):
-    def true_cost(original, index, actions):
-        instance = cvrp_types.Instance(original.coords[index], original.demands[index], original.capacity[index])
-        cvrp_types.check_routes(instance, actions)
-        walks = cvrp_types.as_walks(actions, actions.shape[1])
-        points = instance.coords.gather(1, walks[..., None].expand(-1, -1, 2))
-        columns = zip(index.tolist(), points, strict=True)
-        return torch.stack([edge_lengths(p[1:], p[:-1], original.metrics[i]).sum() for i, p in columns])
-
-    return unsolved(cvrp_types.Original(coords, demands, capacity, metrics), true_cost)
-
-
-def jssp(times, machines):
-    def true_cost(original, index, actions):
-        takes = original.times[index]
-        start = jssp_types.schedule(takes, original.machines[index], actions)
-        return (start + takes).amax(dim=(1, 2)).double()
-
-    return unsolved(jssp_types.Original(times, machines, torch.zeros(len(times), dtype=torch.int64)), true_cost)
-
-
 def ft06():
     numbers = torch.tensor([[int(word) for word in line.split()] for line in FT06.splitlines()]).view(1, 6, 6, 2)
     return jssp(numbers[..., 1].contiguous(), numbers[..., 0].contiguous())
-
-
-def random_points(n, nodes, seed=0, scale=1.0):
-    return scale * torch.rand(n, nodes, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 # ---- optima
@@ -164,7 +121,7 @@ def test_smallest_and_degenerate_routes(solver):
 
 
 def test_distances_beyond_the_solvers_numbers_are_refused(solver):
-    with pytest.raises(SolverError, match="set/0: distances of up to .* too large for PyVRP"):
+    with pytest.raises(SolverError, match="set/0: distances of up to .* too large for the solver"):
         solver.solve("tsp", tsp(random_points(1, 5, scale=1e14), ["EUC_2D"]))
     with pytest.raises(SolverError, match="set/0: times that add up to .* too large for CP-SAT"):
         solver.solve("jssp", jssp(torch.full((1, 2, 2), 1 << 50), torch.tensor([[[0, 1], [1, 0]]])))

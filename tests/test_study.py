@@ -154,7 +154,7 @@ def test_costs_are_shown_where_references_are_missing():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["search=[wor,rules]"], "a study compares searches with the policy; search=rules is none"),
+        (["search=[wor,heuristic]"], "a study compares searches with the policy; search=heuristic is none"),
         (["search.time_limit=1"], "search.time_limit does not fit a study"),
         (["repetitions=1"], "repetitions must be an integer at least 2"),
         (["repetition=3"], "did you mean repetitions"),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark, Problem, batch_size, take
 from problems import cvrp_types, jssp_types, tsp_types
-from problems.solvers.routing import UNROUNDED
+from problems.distances import UNROUNDED
 
 
 def as_benchmark(problem: Problem, instances: Any) -> Benchmark:

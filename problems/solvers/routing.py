@@ -5,30 +5,18 @@ from __future__ import annotations
 import time
 import warnings
 from importlib.metadata import version
-from typing import NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from problems import cvrp_types, tsp_types
-from problems.formats.tsplib import edge_lengths
+from problems.distances import WholeDistances, whole_distances
 from problems.solvers.answer import Answer, Options, SolverError
-
-UNROUNDED = "EUCLIDEAN"  # the one metric that is not in whole numbers already
-SCALED_TO = 10_000_000  # the longest unrounded distance in PyVRP's whole numbers
-LARGEST = 1 << 36  # a distance that penalties can be derived from and multiplied by loads in 64 bits
-
-
-class _Distances(NamedTuple):
-    whole: np.ndarray  # [n, n] int64
-    scale: float  # whole = scale * length, rounded
-    error: float  # of one length when computed back
 
 
 def solve_tsp(original: tsp_types.Original, options: Options) -> Answer:
     """The tour of one vehicle without a capacity. `original` holds one instance: coords [N, 2], its metric."""
     start = time.perf_counter()
-    distances = _whole_distances(original.coords, original.metrics)
+    distances = whole_distances(original.coords, original.metrics)
     routes, total = _solve(distances, options, demands=None, capacity=None, fleet=1)
     if len(routes) != 1:
         raise SolverError(f"PyVRP made {len(routes)} routes of a tour")
@@ -39,27 +27,15 @@ def solve_cvrp(original: cvrp_types.Original, options: Options) -> Answer:
     """Routes of as many vehicles as customers. `original` holds one instance: coords [N+1, 2], demands [N+1], ..."""
     start = time.perf_counter()
     num_customers = len(original.coords) - 1
-    distances = _whole_distances(original.coords, original.metrics)
+    distances = whole_distances(original.coords, original.metrics)
     demands, capacity = original.demands.tolist(), int(original.capacity)
     routes, total = _solve(distances, options, demands, capacity, fleet=num_customers)
     actions = cvrp_types.of_routes(routes, num_customers)
     return _answer(actions.numpy(), total, distances, num_customers + len(routes), options, start)
 
 
-def _whole_distances(coords: Tensor, metric: str) -> _Distances:
-    """Distances between the nodes [n, 2] in whole numbers: as they are where the metric rounds, else scaled."""
-    lengths = edge_lengths(coords[:, None], coords[None], metric).fill_diagonal_(0.0)
-    longest = float(lengths.max())
-    if metric != UNROUNDED:
-        if longest > LARGEST:
-            raise SolverError(f"distances of up to {longest:g} are too large for PyVRP, which takes {LARGEST:g}")
-        return _Distances(lengths.long().numpy(), 1.0, 0.0)
-    scale = SCALED_TO / longest if longest > 0 else 1.0
-    return _Distances((lengths * scale).round().long().numpy(), scale, 0.5 / scale)
-
-
 def _solve(
-    distances: _Distances, options: Options, demands: list[int] | None, capacity: int | None, fleet: int
+    distances: WholeDistances, options: Options, demands: list[int] | None, capacity: int | None, fleet: int
 ) -> tuple[list[list[int]], int]:
     """The nodes of each route, without the depot 0, and their total distance.
 
@@ -101,7 +77,7 @@ def _stop(options: Options):
 
 
 def _answer(
-    actions: np.ndarray, total: int, distances: _Distances, num_edges: int, options: Options, start: float
+    actions: np.ndarray, total: int, distances: WholeDistances, num_edges: int, options: Options, start: float
 ) -> Answer:
     """`total` in the unit of the instance, give or take what rounding `num_edges` distances can have done."""
     cost, error = total / distances.scale, num_edges * distances.error

@@ -1,0 +1,81 @@
+"""The classical heuristics of each problem as one method of an evaluation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark
+from problems.heuristics import dispatching, routing
+
+
+class Found(NamedTuple):
+    """One solution per instance."""
+
+    actions: Tensor  # [n, T] int64
+    seconds: float  # wall-clock, all instances together
+
+
+class _Heuristics(NamedTuple):
+    """The heuristics of one problem."""
+
+    names: list[str]
+    solve: Callable[[Any, str], Tensor]  # the problem's Original of n instances and a name -> actions [n, T]
+    together: int  # at most so many instances a call
+    needs_ortools: bool
+
+
+HEURISTICS = {
+    "tsp": _Heuristics(list(routing.TSP), routing.solve_tsp, 1, needs_ortools=True),
+    "cvrp": _Heuristics(list(routing.CVRP), routing.solve_cvrp, 1, needs_ortools=True),
+    "jssp": _Heuristics(list(dispatching.RULES), dispatching.dispatch, 1024, needs_ortools=False),
+}
+
+
+class Heuristic:
+    """Every classical heuristic of a problem; an evaluation shows the best on average. No random numbers, no limits."""
+
+    def check(self, problem: str) -> None:
+        """Raises ValueError if the problem has no heuristic, or the package that has it is not installed."""
+        if problem not in HEURISTICS:
+            raise ValueError(f"there is no heuristic for problem {problem}; there are some for {', '.join(HEURISTICS)}")
+        if HEURISTICS[problem].needs_ortools:
+            try:
+                import_module("ortools.constraint_solver.pywrapcp")
+            except ImportError:
+                install = "pip install -c constraints.txt -e '.[solvers]'"
+                raise ValueError(f"search=heuristic needs OR-Tools for problem {problem}: {install}") from None
+
+    def solve(
+        self, problem: str, benchmark: Benchmark, progress: Callable[[int], None] = lambda done: None
+    ) -> dict[str, Found]:
+        """Solve the instances with each heuristic, in this process.
+
+        Arguments:
+            problem: its name
+            benchmark: with the `originals` of that problem
+            progress: called with the number of instances solved since the last call
+
+        Raises ValueError as `check` does, and if an instance is too large for OR-Tools.
+        """
+        self.check(problem)
+        names, solve, together, _ = HEURISTICS[problem]
+        actions: dict[str, list[Tensor]] = {name: [] for name in names}
+        seconds = dict.fromkeys(names, 0.0)
+        for start in range(0, len(benchmark.names), together):
+            rows = slice(start, start + together)
+            originals = type(benchmark.originals)(*(field[rows] for field in benchmark.originals))
+            for name in names:
+                begin = time.perf_counter()
+                try:
+                    actions[name].append(solve(originals, name))
+                except ValueError as error:
+                    raise ValueError(f"{benchmark.names[start]}: {error}") from None
+                seconds[name] += time.perf_counter() - begin
+            progress(len(benchmark.names[rows]))
+        return {name: Found(torch.cat(actions[name]), seconds[name]) for name in names}

@@ -1,0 +1,69 @@
+"""OR-Tools' first-solution strategies for the TSP and the CVRP: each makes one solution, which nothing improves."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from problems import cvrp_types, tsp_types
+from problems.distances import whole_distances
+
+# Names in OR-Tools. "savings" is Clarke and Wright's [1964], but turns no route round to join it with another;
+# SAVINGS of OR-Tools finishes one route before it begins the next. "insertion" takes the customers in a fixed order
+# (TSP) or always the one that is cheapest to insert (CVRP).
+TSP = {
+    "savings": "PARALLEL_SAVINGS",
+    "insertion": "LOCAL_CHEAPEST_INSERTION",
+    "Christofides": "CHRISTOFIDES",
+}
+CVRP = {
+    "savings": "PARALLEL_SAVINGS",
+    "insertion": "PARALLEL_CHEAPEST_INSERTION",
+}
+
+
+def solve_tsp(original: tsp_types.Original, name: str) -> Tensor:
+    """Actions [1, N-1] for one instance by the strategy of that name."""
+    (tour,) = _first_solution(original.coords[0], original.metrics[0], TSP[name], fleet=1)
+    return torch.tensor([tour])
+
+
+def solve_cvrp(original: cvrp_types.Original, name: str) -> Tensor:
+    """Actions [1, N] for one instance by the strategy of that name, with as many vehicles as customers."""
+    num_customers = original.coords.shape[1] - 1
+    loads = original.demands[0].tolist(), int(original.capacity[0])
+    routes = _first_solution(original.coords[0], original.metrics[0], CVRP[name], num_customers, *loads)
+    return cvrp_types.of_routes(routes, num_customers)[None]
+
+
+def _first_solution(
+    coords: Tensor, metric: str, strategy: str, fleet: int, demands: list[int] | None = None, capacity: int = 0
+) -> list[list[int]]:
+    """The nodes of each route, without the depot 0. Raises ValueError if there are no numbers for the distances."""
+    from ortools.constraint_solver import pywrapcp, routing_enums_pb2
+
+    distances = whole_distances(coords, metric).whole
+    manager = pywrapcp.RoutingIndexManager(len(distances), fleet, 0)
+    model = pywrapcp.RoutingModel(manager)
+    model.SetArcCostEvaluatorOfAllVehicles(model.RegisterTransitMatrix(distances.tolist()))
+    if demands is not None:
+        load = model.RegisterUnaryTransitVector(demands)
+        model.AddDimensionWithVehicleCapacity(load, 0, [capacity] * fleet, True, "load")
+    parameters = pywrapcp.DefaultRoutingSearchParameters()
+    parameters.first_solution_strategy = routing_enums_pb2.FirstSolutionStrategy.Value.Value(strategy)
+    parameters.solution_limit = 1  # the first: local search would begin after it
+    found = model.SolveWithParameters(parameters)
+    if found is None:
+        raise ValueError(f"OR-Tools found no solution by {strategy}")
+    routes = [_route(model, manager, found, vehicle) for vehicle in range(fleet)]
+    return [route for route in routes if route]
+
+
+def _route(model, manager, found, vehicle: int) -> list[int]:
+    """The nodes that a vehicle visits, in order."""
+    nodes = []
+    index = found.Value(model.NextVar(model.Start(vehicle)))
+    while not model.IsEnd(index):
+        nodes.append(manager.IndexToNode(index))
+        index = found.Value(model.NextVar(index))
+    return nodes

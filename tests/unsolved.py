@@ -1,0 +1,54 @@
+"""Benchmarks of given instances without references, whose costs need nothing of an evaluation set."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import torch
+
+from gumbeldore.interfaces import Benchmark
+from problems import cvrp_types, jssp_types, tsp_types
+from problems.formats.tsplib import edge_lengths, tour_lengths
+
+
+def unsolved(originals, true_cost):
+    """A benchmark without references."""
+    n = len(originals[0])
+    names, nothing = [f"set/{i}" for i in range(n)], torch.full((n,), math.nan, dtype=torch.float64)
+    return Benchmark(names, None, originals, partial(true_cost, originals), nothing, [""] * n)
+
+
+def tsp(coords, metrics):
+    def true_cost(original, index, actions):
+        tsp_types.check_tours(actions, original.coords.shape[1])
+        tours = tsp_types.as_tours(actions)
+        columns = zip(index.tolist(), tours, strict=True)
+        return torch.cat([tour_lengths(original.coords[i], tour[None], original.metrics[i]) for i, tour in columns])
+
+    return unsolved(tsp_types.Original(coords, metrics), true_cost)
+
+
+def cvrp(coords, demands, capacity, metrics):
+    def true_cost(original, index, actions):
+        instance = cvrp_types.Instance(original.coords[index], original.demands[index], original.capacity[index])
+        cvrp_types.check_routes(instance, actions)
+        walks = cvrp_types.as_walks(actions, actions.shape[1])
+        points = instance.coords.gather(1, walks[..., None].expand(-1, -1, 2))
+        columns = zip(index.tolist(), points, strict=True)
+        return torch.stack([edge_lengths(p[1:], p[:-1], original.metrics[i]).sum() for i, p in columns])
+
+    return unsolved(cvrp_types.Original(coords, demands, capacity, metrics), true_cost)
+
+
+def jssp(times, machines):
+    def true_cost(original, index, actions):
+        takes = original.times[index]
+        start = jssp_types.schedule(takes, original.machines[index], actions)
+        return (start + takes).amax(dim=(1, 2)).double()
+
+    return unsolved(jssp_types.Original(times, machines, torch.zeros(len(times), dtype=torch.int64)), true_cost)
+
+
+def random_points(n, nodes, seed=0, scale=1.0):
+    return scale * torch.rand(n, nodes, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
