@@ -113,11 +113,12 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
     )
     metrics: dict[str, float] = {}
     trainers = start_trainers(setup, directory)
-    dashboard = Dashboard(directory.tensorboard, learner.epoch)
+    dashboard = Dashboard(directory.path, learner.epoch)
     with resumable(directory), pool, trainers, dashboard, Terminal() as terminal, stopper, cpu_threads(setup.threads):
         terminal.say(f"{problem.name} on {hardware(setup.device)}, {setup.precision}, workers={setup.workers}")
         terminal.say(f"writing {directory.path}")
-        dashboard.config(config)
+        dashboard.config(config, command.flat(cfg))
+        before = learner.epoch
         if run.init and learner.best_cost == math.inf:  # the first trained policy has to beat the one it began as
             pool.load(learner.best.state_dict())
             quality = validate(pool, validation, terminal.progress)
@@ -150,13 +151,24 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
                 directory.thin_out_snapshots(run.checkpoint_every)
             dashboard.epoch(report.epoch, metrics)
             terminal.epoch(report, setup.settings.epochs)
+            if before + 1 == report.epoch < setup.settings.epochs and not stopper():
+                growing = setup.settings.samples and grows(problem, before / setup.settings.epochs)
+                terminal.time_left(report, setup.settings.epochs, stopper.seconds_left(), growing)
             if report.epoch % run.images_every == 0 or report.epoch == setup.settings.epochs:
                 policies = {"first policy": first, "best policy": learner.best.state_dict()}
                 figure = pictures.solutions_of(problem, pool, validation[0], policies, setup.search, run.seed)
                 dashboard.figure("validation/solutions", figure, report.epoch)
-        dashboard.hparams(command.flat(cfg), learner.outcome())
         terminal.summary(learner, stopper.reason, directory)
     return metrics
+
+
+def grows(problem: Problem, progress: float) -> bool:
+    """Whether training instances take more decisions at the end than after a share `progress` of the epochs."""
+    if not hasattr(problem, "at"):
+        return False
+    stages = (problem.at(progress), problem.at(1.0))
+    now, last = (stage.horizon(stage.generate(1, torch.Generator().manual_seed(0))) for stage in stages)
+    return now < last
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Matrix peak of this machine: what the other figures are measured against."""
+"""Matrix peak of this machine, in float32 and in the precision that `auto` chooses: what other figures are held to."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 import statistics
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch import nn
 from configs import command
 from gumbeldore.files import replacing
 from gumbeldore.interfaces import Problem
-from gumbeldore.precision import dtype_of
+from gumbeldore.precision import dtype_of, resolve_precision
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
@@ -34,7 +35,7 @@ def seconds_at(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def matrix_peak(precision: str, device: torch.device = CPU, repeats: int = 9) -> float:
+def matrix_peak(precision: str, device: torch.device = CPU, repeats: int = 5) -> float:
     """GFLOPS of a product of two square matrices, the median."""
     size = 8192 if device.type == "cuda" else 2048
     a, b = torch.randn(2, size, size, device=device).to(dtype_of(precision))
@@ -44,6 +45,21 @@ def matrix_peak(precision: str, device: torch.device = CPU, repeats: int = 9) ->
         a @ b
         seconds.append(seconds_at(device) - start)
     return 2 * size**3 / statistics.median(seconds[2:]) / 1e9
+
+
+def precisions(precision: str, device: torch.device = CPU) -> list[str]:
+    """Those whose peaks tell something: float32 and the one asked for. Emulated bf16 would take minutes a product."""
+    return list(dict.fromkeys(("float32", resolve_precision(precision, device))))
+
+
+def turns(repeats: int, seconds: float) -> Iterator[int]:
+    """0, 1, ... up to `repeats`; after the first, none begins that would probably end later than `seconds` from now."""
+    start = time.perf_counter()
+    for turn in range(repeats):
+        took = time.perf_counter() - start
+        if turn and took * (turn + 1) / turn > seconds:
+            return
+        yield turn
 
 
 def sized(name: str) -> tuple[Problem, float]:
@@ -83,5 +99,5 @@ def write(path: Path, figures: dict[str, Any]) -> None:
 
 def main(threads) -> None:
     torch.set_num_threads(threads)
-    for precision in ("float32", "bf16"):
+    for precision in precisions("auto"):
         print(f"{precision}: {matrix_peak(precision):.0f} GFLOPS on {threads} threads")

@@ -3,9 +3,9 @@
 Untrained networks are the worst case: their samples share no states. `checkpoints=run,run` adds trained ones, on the
 same sizes of their problem; `untrained=0` leaves the untrained ones out. The cases take turns, every time with other
 instances, since kernels compiled for the numbers of rows of one search are of little use to the next; each figure is
-a median of its repeats. On a GPU (`device=cuda`) the clocks wait for it at both ends of every part: their shares are
-right, the whole takes longer than without them. `out` is written as JSON, which `python -m benchmarks compare
-old=a.json new=b.json` reads.
+a median of `repeats` turns, or of fewer where these would take longer than `seconds`. On a GPU (`device=cuda`) the
+clocks wait for it at both ends of every part: their shares are right, the whole takes longer than without them. `out`
+is written as JSON, which `python -m benchmarks compare old=a.json new=b.json` reads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import machine
-from benchmarks.machine import matrix_peak, seconds_at, sized, write
+from benchmarks.machine import matrix_peak, precisions, seconds_at, sized, turns, write
 from configs.trained import trained
 from gumbeldore import trie
 from gumbeldore.interfaces import Problem, to
@@ -33,15 +33,16 @@ from gumbeldore.terminal import hardware
 from gumbeldore.workers import resolve_device
 
 DEFAULTS = {
-    "cases": "tsp20,tsp50,tsp100,cvrp20,cvrp50,jssp6x6,jssp10x10",
+    "cases": "tsp20,cvrp20,jssp6x6",
     "checkpoints": "",
     "untrained": 1,
-    "rows": 128,
+    "rows": 64,
 } | {
     "beam": 32,
     "rounds": 4,
     "threads": torch.get_num_threads(),
     "repeats": 3,
+    "seconds": 120.0,
     "device": "cpu",
     "precision": "auto",
     "out": "",
@@ -54,6 +55,15 @@ class Case(NamedTuple):
     problem: Problem
     policy: nn.Module
     step_size: float
+
+
+class Prepared(NamedTuple):
+    """A case with the instances of each turn."""
+
+    case: Case
+    batches: list[Any]
+    config: SearchConfig
+    operations: float  # of the network, per evaluation
 
 
 class Clock:
@@ -109,20 +119,22 @@ def measure(case: Case, instances: Any, config: SearchConfig, precision: str) ->
     return Measured(int(found.valid.sum()), seconds, clock.seconds, found.stats)
 
 
-def summary(
-    case: Case, batches: list[Any], config: SearchConfig, precision: str, runs: list[Measured], peak: float
-) -> dict[str, float]:
-    """The figures of a case; operations of the network are counted on its first batch, per evaluation."""
-    policy = InPrecision(case.policy, batches[0][0].device, precision)
+def operations(case: Case, instances: Any, config: SearchConfig, precision: str) -> float:
+    """Operations of the network per evaluation, counted in a search."""
+    policy = InPrecision(case.policy, instances[0].device, precision)
     with FlopCounterMode(display=False) as counter:
-        counted = search(case.problem, policy, batches[0], config, keys=torch.arange(len(batches[0][0])))
-    flops = counter.get_total_flops() / counted.stats.evaluations
+        found = search(case.problem, policy, instances, config, keys=torch.arange(len(instances[0])))
+    return counter.get_total_flops() / found.stats.evaluations
+
+
+def summary(prepared: Prepared, runs: list[Measured], peak: float) -> dict[str, float]:
+    """The figures of a case."""
 
     def median(figure: Callable[[Measured], float]) -> float:
         return statistics.median(figure(run) for run in runs)
 
     shares = {part: median(lambda run: run.parts[part] / run.seconds) for part in ("forward", "trie", "states")}  # noqa: B023
-    gflops = median(lambda run: flops * run.stats.evaluations / run.parts["forward"] / 1e9)
+    gflops = median(lambda run: prepared.operations * run.stats.evaluations / run.parts["forward"] / 1e9)
     stats = runs[0].stats
     return {
         "solutions_per_second": median(lambda run: run.solutions / run.seconds),
@@ -130,19 +142,18 @@ def summary(
         "beam": 1 - sum(shares.values()),
         "gflops": gflops,
         "of_peak": gflops / peak,
-        "bytes_per_instance": trie_memory(case.problem, case.policy, batches[0], config),
+        "bytes_per_instance": trie_memory(
+            prepared.case.problem, prepared.case.policy, prepared.batches[0], prepared.config
+        ),
         "evaluations_per_solution": stats.evaluations / runs[0].solutions,
         "evaluations_saved": (stats.repeated + stats.reused) / (stats.evaluations + stats.repeated + stats.reused),
     }
 
 
-def main(cases, checkpoints, untrained, rows, beam, rounds, threads, repeats, device, precision, out) -> None:
-    keep_freed_memory()
-    torch.set_num_threads(threads)
-    device = resolve_device(device)
-    precision = resolve_precision(precision, device)
+def cases_of(names: str, checkpoints: str, untrained: bool) -> list[Case]:
+    """Every size with an untrained network, and with each policy trained for its problem."""
     found = []
-    for name in filter(None, cases.split(",")):
+    for name in filter(None, names.split(",")):
         problem, size = sized(name)
         if untrained:
             found.append(Case(f"{name} untrained", problem, machine.untrained(problem.name), size))
@@ -150,31 +161,37 @@ def main(cases, checkpoints, untrained, rows, beam, rounds, threads, repeats, de
             known = trained(path)
             if known.problem.name == problem.name:
                 found.append(Case(f"{name} {Path(path).name}", problem, known.policy, size))
-    print(f"{hardware(device)}, {threads} threads, {precision}, one process, {beam} x {rounds}")
+    return found
+
+
+def main(cases, checkpoints, untrained, rows, beam, rounds, threads, repeats, seconds, device, precision, out) -> None:
+    keep_freed_memory()
+    torch.set_num_threads(threads)
+    device = resolve_device(device)
+    precision = resolve_precision(precision, device)
+    found = cases_of(cases, checkpoints, untrained)
+    print(f"{hardware(device)}, {threads} threads, {precision}, one process, {beam} x {rounds}", flush=True)
     searches = []
     for case in found:
         generator = torch.Generator().manual_seed(0)
         batches = [to(case.problem.generate(max(1, rows // beam), generator), device) for _ in range(repeats)]
         case.policy.to(device)
-        searches.append((case, batches, gumbeldore(beam, rounds, case.step_size)))
-        measure(case, batches[0], gumbeldore(2, 1, case.step_size), precision)  # warm up
-        first = to(case.problem.generate(max(1, rows // beam) * beam, generator), device)
-        with torch.no_grad():  # as many rows as there will be: the size of their parts is measured here, if ever
-            policy = InPrecision(case.policy, device, precision)
-            policy(policy.encode(first), case.problem.reset(first))
+        config = gumbeldore(beam, rounds, case.step_size)
+        one = type(batches[0])(*(field[:1] for field in batches[0]))
+        searches.append(Prepared(case, batches, config, operations(case, one, config, precision)))  # warms up, too
     runs: list[list[Measured]] = [[] for _ in searches]
-    peaks: dict[str, list[float]] = {kind: [] for kind in dict.fromkeys((precision, "float32"))}
-    for repeat in range(repeats):
-        for (case, batches, config), results in zip(searches, runs, strict=True):
+    peaks: dict[str, list[float]] = {kind: [] for kind in precisions(precision, device)}
+    for turn in turns(repeats, seconds):
+        for prepared, results in zip(searches, runs, strict=True):
             for kind, measured in peaks.items():
                 measured.append(matrix_peak(kind, device))
-            results.append(measure(case, batches[repeat], config, precision))
+            results.append(measure(prepared.case, prepared.batches[turn], prepared.config, precision))
     for kind, measured in peaks.items():
         between = f"median {statistics.median(measured):.0f}, {min(measured):.0f} to {max(measured):.0f}"
         print(f"matrix peak, {kind}: {between} GFLOPS")
-    print(f"{rows} beam rows together; medians of {repeats}, interleaved")
+    print(f"{rows} beam rows together; medians of {turn + 1}, interleaved")
     peak = {kind: statistics.median(measured) for kind, measured in peaks.items()}
-    table = {s[0].name: summary(*s, precision, each, peak[precision]) for s, each in zip(searches, runs, strict=True)}
+    table = {x.case.name: summary(x, each, peak[precision]) for x, each in zip(searches, runs, strict=True)}
     print(f"{'':26}{'solutions/s':>12}{'forward':>9}{'beam':>7}{'trie':>7}{'states':>7}{'GFLOPS':>8}{'of peak':>8}"
           f"{'KiB/inst.':>10}{'evals/sol.':>11}{'saved':>7}")  # fmt: skip
     for name, row in table.items():

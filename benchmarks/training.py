@@ -1,6 +1,7 @@
 """Training steps of the presets: examples and tokens (decisions still to come) per second, and seconds per epoch.
 
-The dataset is of random solutions, so the figures are those of the network and the batches alone.
+The dataset is of random solutions, so the figures are those of the network and the batches alone. Medians of
+`repeats` turns of so many batches each, or of fewer turns where these would take longer than `seconds`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.machine import configuration, write
+from benchmarks.machine import configuration, turns, write
 from configs import command
 from gumbeldore import methods
 from gumbeldore.dataset import PseudoExperts
@@ -24,7 +25,10 @@ from gumbeldore.search import search
 from gumbeldore.settings import TrainSettings
 from gumbeldore.terminal import hardware
 
-DEFAULTS = {"problems": "tsp,cvrp,jssp", "batches": 40, "repeats": 5, "threads": torch.get_num_threads(), "out": ""}
+DEFAULTS = {"problems": "tsp,cvrp,jssp", "batches": 10, "repeats": 5, "seconds": 120.0} | {
+    "threads": torch.get_num_threads(),
+    "out": "",
+}
 
 
 class UniformPolicy(torch.nn.Module):
@@ -53,33 +57,32 @@ def learner_of(problem: str, batches: int, precision: str):
     return made, settings, learner
 
 
-def decisions_to_come(horizon: int, last_choice: int, early_steps: float) -> float:
-    """The tokens left to decide on at the step u^early_steps of those with a choice, u uniform, on average."""
-    steps = last_choice + 1
-    until = [(step / steps) ** (1 / early_steps) for step in range(steps + 1)]
-    return horizon - sum(step * (until[step + 1] - until[step]) for step in range(steps))
+def decisions_to_come(horizon: int, last_choice: int) -> float:
+    """The tokens left to decide on at a step drawn from those with a choice, on average."""
+    return horizon - last_choice / 2
 
 
-def main(problems, batches, repeats, threads, out) -> None:
+def main(problems, batches, repeats, seconds, threads, out) -> None:
     keep_freed_memory()
     torch.set_num_threads(threads)
     device = torch.device("cpu")
     precision = resolve_precision("auto", device)
     cases = {name: learner_of(name, batches, precision) for name in problems.split(",")}
-    seconds: dict[str, list[float]] = {name: [] for name in cases}
-    for repeat in range(repeats + 1):
+    took: dict[str, list[float]] = {name: [] for name in cases}
+    for turn in turns(repeats + 1, seconds):
         for name, (problem, settings, learner) in cases.items():
             start = time.perf_counter()
-            fit(problem, learner, settings, torch.Generator().manual_seed(repeat), device, precision)
-            if repeat:
-                seconds[name].append((time.perf_counter() - start) / batches)
-    print(f"{hardware(device)}, {threads} threads, {precision}; medians of {repeats}, interleaved")
+            fit(problem, learner, settings, torch.Generator().manual_seed(turn), device, precision)
+            took[name].append((time.perf_counter() - start) / batches)
+    if turn:
+        took = {name: found[1:] for name, found in took.items()}  # the first warms up
+    print(f"{hardware(device)}, {threads} threads, {precision}; medians of {max(1, turn)}, interleaved")
     print(f"{'preset':8}{'batch':>7}{'ms/batch':>10}{'examples/s':>12}{'tokens/s':>12}{'s/epoch (training)':>20}")
     table = {}
     for name, (problem, settings, learner) in cases.items():
-        step = statistics.median(seconds[name])
+        step = statistics.median(took[name])
         example = learner.dataset.shards[0].instances
-        tokens = decisions_to_come(problem.horizon(example), problem.last_choice(example), settings.early_steps)
+        tokens = decisions_to_come(problem.horizon(example), problem.last_choice(example))
         per_epoch = configuration(f"problem={name}").train.batches_per_epoch
         table[name] = {
             "examples_per_second": settings.batch_size / step,

@@ -11,6 +11,12 @@ import numpy as np
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from torch.utils.tensorboard import SummaryWriter
+from torch.utils.tensorboard.summary import hparams
+
+USAGE = "usage"  # the group of seconds, totals and memory: TensorBoard sorts groups by name, so it follows "training"
+# The columns of the HPARAMS page that tell runs apart: tags of scalars, of which the page takes the last values.
+OUTCOME = ["quality/best_greedy_cost", "quality/best_greedy_gap"]
+OUTCOME += [f"{USAGE}/totals/{name}" for name in ("seconds", "batches", "solutions")]
 
 # The page CUSTOM SCALARS: charts by question, each with the tags that answer it together.
 LAYOUT = {
@@ -34,10 +40,13 @@ LAYOUT = {
         "learning rate": ["Multiline", ["training/learning_rate"]],
         "experts in the dataset": ["Multiline", ["training/dataset_size"]],
     },
-    "system": {
-        "seconds per epoch": ["Multiline", ["seconds/sampling", "seconds/training", "seconds/validation"]],
-        "memory of this process, GiB": ["Multiline", ["system/memory_gib", "system/gpu_memory_gib"]],
-        "seconds since the start": ["Multiline", ["totals/seconds"]],
+    USAGE: {
+        "seconds per epoch": [
+            "Multiline",
+            [f"{USAGE}/seconds/{phase}" for phase in ("sampling", "training", "validation")],
+        ],
+        "memory of this process, GiB": ["Multiline", [f"{USAGE}/memory_gib", f"{USAGE}/gpu_memory_gib"]],
+        "seconds since the start": ["Multiline", [f"{USAGE}/totals/seconds"]],
     },
 }
 
@@ -45,7 +54,10 @@ LAYOUT = {
 class Dashboard:
     """Scalars by phase, charts of them by question, pictures, the configuration as text and as hyperparameters.
 
+    TensorBoard names a run by the folder of its event files, so these lie in the run directory itself.
+
     Arguments:
+        folder: the run directory
         epoch: of the checkpoint the run goes on from; later events of a killed run are hidden
     """
 
@@ -54,8 +66,8 @@ class Dashboard:
         self.writer.add_custom_scalars(LAYOUT)
 
     def epoch(self, epoch: int, metrics: dict[str, float]) -> None:
-        for tag, value in {**metrics, **_memory()}.items():
-            self.writer.add_scalar(tag, value, epoch)
+        for name, value in {**metrics, **_memory()}.items():
+            self.writer.add_scalar(tag_of(name), value, epoch)
         self.writer.flush()
 
     def figure(self, tag: str, figure: Any, epoch: int) -> None:
@@ -66,14 +78,14 @@ class Dashboard:
         canvas.draw()
         self.writer.add_image(tag, np.asarray(canvas.buffer_rgba())[..., :3], epoch, dataformats="HWC")
 
-    def config(self, yaml: str) -> None:
-        """The configuration as text."""
+    def config(self, yaml: str, flat: dict[str, Any]) -> None:
+        """The configuration as text, and as the run's row of the HPARAMS page."""
         self.writer.add_text("config", "\n".join(f"    {line}" for line in yaml.splitlines()), 0)
-
-    def hparams(self, flat: dict[str, Any], outcome: dict[str, float]) -> None:
-        """The run as one row of the HPARAMS tab, with what came out of it."""
         row = {key: value if isinstance(value, bool | int | float | str) else str(value) for key, value in flat.items()}
-        self.writer.add_hparams(row, {f"hparam/{name}": value for name, value in outcome.items()}, run_name=".")
+        # SummaryWriter.add_hparams would also write scalars: cards of one point each.
+        columns, start, _ = hparams(row, dict.fromkeys(OUTCOME))
+        for summary in (columns, start):
+            self.writer.file_writer.add_summary(summary)
 
     def __enter__(self) -> Dashboard:
         return self
@@ -82,10 +94,15 @@ class Dashboard:
         self.writer.close()
 
 
+def tag_of(metric: str) -> str:
+    """The TensorBoard tag of a metric of an epoch."""
+    return f"{USAGE}/{metric}" if metric.startswith(("seconds/", "totals/")) else metric
+
+
 def _memory() -> dict[str, float]:
     """The most memory this process has held so far, in GiB, and of its GPU's."""
     unit = 2**30 if sys.platform == "darwin" else 2**20  # ru_maxrss is in bytes there, in KiB elsewhere
-    found = {"system/memory_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit}
+    found = {f"{USAGE}/memory_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit}
     if torch.cuda.is_available():
-        found["system/gpu_memory_gib"] = torch.cuda.max_memory_allocated() / 2**30
+        found[f"{USAGE}/gpu_memory_gib"] = torch.cuda.max_memory_allocated() / 2**30
     return found

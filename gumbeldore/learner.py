@@ -45,11 +45,6 @@ class Learner:
             for ours, theirs in zip(self.averaged.buffers(), self.policy.buffers(), strict=True):
                 ours.copy_(theirs)
 
-    def outcome(self) -> dict[str, float]:
-        """What came out so far, as runs are compared; no gap without references."""
-        found = {"best_greedy_cost": self.best_cost, "best_greedy_gap": self.best_gap, **self.totals}
-        return {name: value for name, value in found.items() if not math.isnan(value)}
-
     def state_dict(self) -> dict[str, Any]:
         return {
             "policy": self.policy.state_dict(),

@@ -1,4 +1,4 @@
-"""The files of one training run: config.yaml, checkpoints/, dataset/, metrics.jsonl, tensorboard/."""
+"""The files of one training run: config.yaml, checkpoints/, dataset/, metrics.jsonl, TensorBoard's events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ class RunDirectory:
         self.config = path / "config.yaml"
         self.metrics = path / "metrics.jsonl"
         self.dataset = path / "dataset"
-        self.tensorboard = path / "tensorboard"
         self.last = path / "checkpoints" / "last.pt"
         self.best = path / "checkpoints" / "best.pt"
         self._lock = path / "lock"

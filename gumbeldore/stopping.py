@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections.abc import Callable
@@ -36,6 +37,10 @@ class Stopper:
         if self.reason is None and self.deadline is not None and time.monotonic() >= self.deadline:
             self.reason = "time limit reached"
         return self.reason is not None
+
+    def seconds_left(self) -> float:
+        """Seconds until the time limit; infinite without one."""
+        return math.inf if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
     def __enter__(self) -> Stopper:
         self._before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -77,6 +77,21 @@ class Terminal:
             f"  {m['totals/seconds']:,.0f} s"
         )
 
+    def time_left(self, report: Report, epochs: int, limit: float, growing: bool) -> None:
+        """One line about how long the epochs after this one will take.
+
+        Arguments:
+            limit: seconds until the run's time limit
+            growing: whether later epochs sample larger instances
+        """
+        others = epochs - report.epoch
+        seconds = others * sum(value for name, value in report.metrics.items() if name.startswith("seconds/"))
+        text = f"about {duration(seconds)} for the other {f'{others} epochs' if others > 1 else 'epoch'}"
+        text += f", at the pace of epoch {report.epoch}"
+        text += "; later instances are larger and take longer" if growing else ""
+        text += f"; time_limit ends the training earlier, in {duration(limit)}" if limit < seconds else ""
+        self.say(text)
+
     def summary(self, learner: Learner, reason: str | None, directory: RunDirectory) -> None:
         """What came out, where it is, and what to do next."""
         rows = [["epochs", str(learner.epoch)], ["training time", f"{learner.totals['seconds']:,.0f} s"]]
@@ -89,7 +104,8 @@ class Terminal:
             rows += [["its gap to the reference", f"{learner.best_gap:.2%}"]]
         self.table(reason or "finished", ["", ""], rows)
         self.say(f"evaluate:    python evaluate.py checkpoint={directory.path} instances=<set, file or folder>")
-        self.say(f"dashboards:  tensorboard --logdir {directory.path}")
+        runs = "runs" if directory.path.is_relative_to("runs") else directory.path  # a folder of runs shows their names
+        self.say(f"dashboards:  tensorboard --logdir {runs}")
         if reason:
             self.say(f"continue:    python train.py resume={directory.path} time_limit=null")
 
@@ -103,6 +119,14 @@ class Terminal:
         for row in rows:
             table.add_row(*row)
         self.console.print(table)
+
+
+def duration(seconds: float) -> str:
+    """A time in words, in the largest unit of which there are two at least."""
+    units = {"day": 24 * 3600, "hour": 3600, "minute": 60, "second": 1}
+    unit, size = next(((unit, size) for unit, size in units.items() if seconds >= 2 * size), ("second", 1))
+    count = max(1, round(seconds / size))
+    return f"{count} {unit}{'s' if count > 1 else ''}"
 
 
 def hardware(device: torch.device) -> str:

@@ -11,6 +11,8 @@ import pytest
 import torch
 from models.parts import SIZES
 
+import gumbeldore.precision
+from benchmarks import machine
 from benchmarks.training import decisions_to_come
 
 ROOT = Path(__file__).parent.parent
@@ -64,23 +66,31 @@ def test_nothing_to_compare_is_an_error(tmp_path):
         assert done.returncode == 1 and message in done.stderr.decode() and b"Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("early", [1.0, 1.5])
-def test_decisions_to_come(early):
+@pytest.mark.parametrize(("has_bf16", "timed"), [(True, ["float32", "bf16"]), (False, ["float32"])])
+def test_bf16_is_timed_only_where_auto_would_choose_it(has_bf16, timed, monkeypatch, capsys):
+    """Processors without its instructions emulate it for minutes."""
+    asked = []
+    monkeypatch.setattr(gumbeldore.precision, "has_bf16", lambda device: has_bf16)
+    monkeypatch.setattr(machine, "matrix_peak", lambda precision: asked.append(precision) or 1.0)
+    machine.main(torch.get_num_threads())
+    assert asked == timed and [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == timed
+
+
+@pytest.mark.parametrize(("took", "count"), [(0.1, 3), (40.0, 3), (41.0, 2), (61.0, 1), (500.0, 1)])
+def test_turns_end_in_time(took, count, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(machine.time, "perf_counter", lambda: now[0])
+    turns = []
+    for turn in machine.turns(3, seconds=120.0):
+        turns.append(turn)
+        now[0] += took
+    assert turns == list(range(count))
+
+
+def test_decisions_to_come():
     """Against the mean of many draws."""
-    step = (torch.rand(200_000, generator=torch.Generator().manual_seed(0)) ** early * 20).long()
-    assert decisions_to_come(20, 19, early) == pytest.approx((20 - step).double().mean().item(), abs=0.05)
-
-
-def test_attention():
-    printed = benchmark("attention", "shapes=2x5x2x8,3x4x1x16", "threads=1", "repeats=2").splitlines()
-    assert printed[2].split()[0] == "2x5x2x8" and printed[3].split()[0] == "3x4x1x16"
-    assert all(float(word.rstrip("x")) > 0 for line in printed[2:] for word in line.split()[1:])
-
-
-def test_parts():
-    row = benchmark("parts", "cases=jssp6x6", "rows=4", "threads=1").splitlines()[2].split()
-    assert row[0] == "jssp6x6" and row[3] == "1.000" and all(float(share) > 0 for share in row[1:5])
-    assert int(row[5].replace(",", "")) in SIZES
+    step = torch.randint(20, (200_000,), generator=torch.Generator().manual_seed(0))
+    assert decisions_to_come(20, 19) == pytest.approx((20 - step).double().mean().item(), abs=0.05)
 
 
 def test_training(tmp_path):
