@@ -12,10 +12,10 @@ import resource
 import statistics
 from typing import NamedTuple
 
-import models.parts
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+import models.micro_batches
 from benchmarks.machine import sized, untrained
 from benchmarks.sampling import Case, measure
 from gumbeldore import methods
@@ -46,7 +46,7 @@ class Grown(NamedTuple):
 def grown(name: str, instances: int, beam: int, rounds: int, repeats: int, threads: int) -> Grown:
     """Sampling with the network of the paper, untrained."""
     keep_freed_memory()
-    models.parts.rows_at_once = lambda *_: math.inf  # no parts
+    models.micro_batches.rows_at_once = lambda *_: math.inf  # no parts
     torch.set_num_threads(threads)
     problem, step_size = sized(name)
     case = Case(name, problem, untrained(problem.name), step_size)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import resource
 
-import models.parts
 import torch
 
+import models.micro_batches
 from gumbeldore import methods
 from gumbeldore.search import search, trie_memory
 from models.bq import BQ
@@ -17,7 +17,7 @@ DEFAULTS = {"nodes": 100, "instances": 16, "width": 128, "layers": 1, "heads": 8
 
 
 def main(nodes, instances, width, layers, heads, beam, rounds) -> None:
-    models.parts.rows_at_once = lambda *_: math.inf  # no parts
+    models.micro_batches.rows_at_once = lambda *_: math.inf  # no parts
     problem = TSP(nodes)
     policy = BQ(width, layers, heads, 4 * width, own_frame=False, successor_loss=0)
     batch = problem.generate(instances, torch.Generator().manual_seed(0))

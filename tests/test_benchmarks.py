@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from models.parts import SIZES
 
 import gumbeldore.precision
 from benchmarks import machine
