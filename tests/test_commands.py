@@ -350,7 +350,7 @@ SHORT = {
 }
 REPLACED = ("num_instances", "solver.time_limit", "time_limit")  # also where the README gives them
 MADE = ("run_dir=", "out=", "out_dir=")
-MAKE_TRAIN = "python train.py problem=tsp "  # what `make train` runs once it has installed, without its epochs
+MAKE_TRAIN = "python train.py experiment=demo "  # what `make train` runs once it has installed
 
 
 def readme_commands():
