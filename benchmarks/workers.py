@@ -1,6 +1,6 @@
 """Workers against threads, and rows searched together: solutions per second of a trained policy, interleaved.
 
-`workers=auto` and the default of `chunk_rows` follow earlier measurements (docs/log.md); a machine with larger or
+`workers=auto` and the default of `chunk_rows` follow earlier measurements (docs/decisions.md); a machine with larger or
 smaller caches may want another `chunk_rows`.
 """
 

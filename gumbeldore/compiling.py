@@ -1,7 +1,7 @@
 """torch.compile for the layers of a network: one compiled layer for all of them, and for every length of sequence.
 
 The whole network would compile for minutes at every start, its layers for one. On CPUs, training steps of the CVRP
-become 1.2 times as fast, those of the JSSP hardly faster, and sampling slower (measured, see docs/log.md), so there
+become 1.2 times as fast, those of the JSSP hardly faster, and sampling slower (docs/decisions.md), so there
 only training is compiled; on GPUs sampling is, too (not measured: none was at hand).
 """
 

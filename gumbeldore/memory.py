@@ -1,7 +1,7 @@
 """Memory: how much a GPU has, and freed CPU memory kept for the next step instead of given back to the system.
 
 By default glibc unmaps large blocks when they are freed, so every layer of every step faults its pages in anew: a
-third of the sampling time of a small network on two threads (measured, see docs/log.md).
+third of the sampling time of a small network on two threads (measured, see docs/decisions.md).
 """
 
 from __future__ import annotations

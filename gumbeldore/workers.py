@@ -25,7 +25,7 @@ from gumbeldore.precision import InPrecision
 from gumbeldore.search import SearchConfig, Solutions, search, trie_memory
 from gumbeldore.stopping import Stopped
 
-CPU_ROWS = 1024  # fastest of those measured, see docs/log.md
+CPU_ROWS = 1024  # fastest of those measured, see docs/decisions.md
 GPU_ROWS = 16384  # not measured: enough for every layer to fill a large GPU
 WORTH = 8  # on CPUs few instances are cut in two for two workers to share where each has this part of the rows
 GROWTH = 8  # times as many solutions as expected fit the trie of a search with a time limit
@@ -225,7 +225,7 @@ def resolve_workers(workers: int | str, device: torch.device, threads: int, key:
     With one GPU this process searches itself: what it samples and trains with shares the card's memory.
 
     On CPUs, actors of one thread sample faster than one process of several, most of all on a machine that is busy
-    with other things, where threads wait for each other at the end of every operation (measured, see docs/log.md).
+    with other things, where threads wait for each other at the end of every operation (docs/decisions.md).
 
     Arguments:
         key: of the configuration

@@ -28,7 +28,7 @@ class BQ(TokenPolicy):
         layers, heads, feedforward: of the transformer
         own_frame: express the nodes in the sub-problem's own frame, so that the policy does not change when the
             instance is moved, rotated, mirrored or scaled (at the first decision, where origin and destination
-            coincide: moved or scaled). Not in the paper; it learns from a fraction of the samples (docs/log.md).
+            coincide: moved or scaled). Not in the paper; it learns from a fraction of the samples (docs/decisions.md).
         successor_loss: weight of a further training loss: every node also points at its successor in the expert's
             tour, which teaches n + 1 decisions per example instead of one. 0 leaves it out, as the paper does.
     """

@@ -28,7 +28,7 @@ class BQ(TokenPolicy):
         own_frame: express the nodes as seen from the origin and from the depot, and give how much more than the
             vehicle has left is demanded and what of it the last vehicle will have to spare. The policy does not change
             when the instance is moved, rotated, mirrored or scaled (at the first decision, in the depot: moved or
-            scaled). Not in the paper; it learns from fewer samples (docs/log.md).
+            scaled). Not in the paper; it learns from fewer samples (docs/decisions.md).
         route_loss: weight of a further training loss: in the expert's solution, every node also points at its two
             neighbours and at all nodes of its route, which teaches far more decisions per example than one; after half
             of the layers as well as in the end. 0 leaves it out, as the paper does.

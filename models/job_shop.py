@@ -15,7 +15,7 @@ from problems.jssp import State
 from problems.jssp_types import Instance
 
 UNIT = 100.0  # times are divided by it [GD, eq. 33]
-DENSE = 2  # by torch, full attention costs less up to this many times the scores of the grid (see docs/log.md)
+DENSE = 2  # by torch, full attention costs less up to this many times the scores of the grid (see docs/decisions.md)
 
 
 class JobShop(TokenPolicy):
@@ -34,7 +34,7 @@ class JobShop(TokenPolicy):
         lookahead: give each operation also its earliest possible start, the work that its job has after it, how long
             its machine stays busy, and lower bounds on the makespan, all relative to the instance's, and not its index
             in its job: a policy trained on small instances then decides well in large ones. Not in the paper, which
-            gives the index and the earliest start of the job's next operation (docs/log.md).
+            gives the index and the earliest start of the job's next operation (docs/decisions.md).
         order_loss: weight of a further training loss: of every two unscheduled operations of a machine, which is
             first in the expert's schedule. 0 leaves it out, as the paper does.
     """

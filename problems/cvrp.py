@@ -34,7 +34,7 @@ class CVRP:
         capacity: [lowest, highest] of the random training instances, at least 9 (their largest demand)
         far_first: imitate each expert's routes in the order of their farthest customers, the farthest first, and each
             from the end that is farther from the depot. Not in the paper, which starts with the fullest route and
-            draws directions; the policy learns it with less data (docs/log.md).
+            draws directions; the policy learns it with less data (docs/decisions.md).
         grow: [customers, share]: the first training instances have so many customers, later ones more, up to
             num_customers after that share of the training (None: num_customers from the start). Not in the paper.
         nearest: only so many remaining customers, the nearest to the current node, can be gone to (None: all)

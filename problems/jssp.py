@@ -31,7 +31,7 @@ class JSSP:
             for all its instances, with a probability in proportion to the weight (1 where none is given)
         validation_sizes: [jobs, machines] of the validation instances, equally many of each
         chronological: imitate experts with their decisions in the order of the operations' starts. Many orders give
-            the same schedule; this one leaves the policy less to guess. Not in the paper (docs/log.md).
+            the same schedule; this one leaves the policy less to guess. Not in the paper (docs/decisions.md).
         reversal: imitate half of the experts backwards in time: with the operations of every job in reverse order, the
             reversed schedule is as good. Not in the paper.
         grow: [[jobs, machines], share]: the first training instances have this size, later ones more of both, up to
