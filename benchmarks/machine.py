@@ -73,7 +73,7 @@ def sized(name: str) -> tuple[Problem, float]:
     make = {
         "tsp": lambda: TSP(size[0]),
         "cvrp": lambda: CVRP(size[0], [capacity, capacity]),
-        "jssp": lambda: JSSP([size], size),
+        "jssp": lambda: JSSP([size], [size]),
     }
     return make[kind](), configuration(f"problem={kind}").search.step_size
 

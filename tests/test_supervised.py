@@ -146,7 +146,7 @@ def test_a_run_that_died_continues_exactly_without_the_file(batches, tmp_path, m
 def test_a_folder_may_hold_several_sizes(tmp_path):
     folder = tmp_path / "folder"
     for file, size in (("b", [3, 2]), ("a", [2, 3]), ("c", [3, 2])):
-        experts(folder, "jssp", file, JSSP([size], size), n=300)  # together more than sampled ones may be
+        experts(folder, "jssp", file, JSSP([size], [size]), n=300)  # together more than sampled ones may be
     (folder / "README").write_text("not a dataset")
     result = supervised("jssp", folder, "run_dir=run", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
