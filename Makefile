@@ -20,11 +20,11 @@ train: .venv/.installed
 
 test: lint
 	@echo "Running the fast tests"
-	@.venv/bin/python -m pytest -m "not slow and not gpu" $(ARGS)
+	@.venv/bin/python -m pytest -n auto -m "not slow and not gpu" $(ARGS)
 
 test-all: lint
 	@echo "Running the fast and the slow tests"
-	@.venv/bin/python -m pytest -m "not gpu" $(ARGS)
+	@.venv/bin/python -m pytest -n auto -m "not gpu" $(ARGS)
 
 lint: .venv/.installed
 	@echo "Checking the code with ruff"

@@ -99,7 +99,8 @@ def test_training(tmp_path):
         assert row["tokens_per_second"] > row["examples_per_second"] > 0 and row["seconds_per_epoch"] > 0
 
 
-@pytest.mark.parametrize("experiment", ["tsp100", pytest.param("jssp", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("experiment", ["tsp100", "jssp"])
 def test_an_epoch_of_the_paper(experiment, tmp_path):
     out = tmp_path / "epoch.json"
     words = "words=search.beam_width=2 search.num_rounds=1 train.batch_size=8 workers=0"

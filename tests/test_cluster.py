@@ -18,6 +18,8 @@ from problems.tsp_types import Instance
 from tests.clusters import TwoNodes
 from tests.test_commands import compose
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 
 MINE = """
@@ -73,7 +75,7 @@ print("workers", workers, "same", all(torch.equal(a, b) for a, b in zip(there, h
 """
 
 
-@pytest.mark.parametrize("removed", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("removed", [False, True])
 def test_two_nodes_find_what_one_process_finds(removed, tmp_path):
     for name in ("elsewhere", "seen"):
         (tmp_path / name).mkdir()
@@ -117,7 +119,6 @@ def same(some, others):
     return some.keys() == others.keys() and all(torch.equal(some[name], others[name]) for name in some)
 
 
-@pytest.mark.slow
 def test_training_on_a_cluster_ends_with_the_same_weights_also_when_the_cluster_goes(tmp_path):
     trained(tmp_path, *SIZES, "run_dir=alone")
     with TwoNodes() as nodes:
@@ -139,7 +140,6 @@ def test_training_on_a_cluster_ends_with_the_same_weights_also_when_the_cluster_
     assert same(weights(tmp_path / "alone"), weights(tmp_path / "broken"))
 
 
-@pytest.mark.slow
 def test_evaluation_and_solvers_work_on_a_cluster_too(tmp_path):
     def run(*words):
         env = {**os.environ, "GUMBELDORE_CACHE": str(tmp_path / "cache")}

@@ -75,6 +75,7 @@ def test_the_new_problem_works_as_written(tmp_path):
     assert f"{random:.0%}" in text
 
 
+@pytest.mark.slow
 def test_the_new_network_works_as_written(tmp_path):
     """It is not good after seconds, but far from random tours, which are about 180% longer than the shortest."""
     text = page("add-a-network")
@@ -84,6 +85,7 @@ def test_the_new_network_works_as_written(tmp_path):
     assert reached["greedy"]["mean_gap"] < 0.6 and reached["gumbeldore"]["mean_gap"] < 0.6
 
 
+@pytest.mark.slow
 def test_the_studies_run_as_written(tmp_path):
     """With smaller numbers: the page's take minutes."""
     script = commands_of(page("choose-sigma-and-nucleus"))

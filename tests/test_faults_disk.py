@@ -24,6 +24,8 @@ from tests.test_commands import ROOT, typed
 from tests.test_supervised import metrics_of, same_runs
 from tests.test_training import experts
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["debug=fast", "problem.num_nodes=6", "model.layers=1", "model.width=16", "model.feedforward=32"]
 WORDS += ["precision=float32", "images_every=100", "train.epochs=4"]
 

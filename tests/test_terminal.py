@@ -57,7 +57,9 @@ def test_problems_that_grow():
     assert not train.grows(TSP(20, grow=[8, 0.4]), 0.4)
     assert not train.grows(TSP(20), 0.0) and not train.grows(TreeProblem(), 0.0)
     assert train.grows(CVRP(20, [30, 30], grow=[8, 0.15]), 0.0) and not train.grows(CVRP(20, [30, 30]), 0.0)
-    assert train.grows(JSSP([[6, 6]], [6, 6], grow=[[4, 4], 0.5]), 0.0) and not train.grows(JSSP([[6, 6]], [6, 6]), 0.0)
+    assert train.grows(JSSP([[6, 6]], [[6, 6]], grow=[[4, 4], 0.5]), 0.0) and not train.grows(
+        JSSP([[6, 6]], [[6, 6]]), 0.0
+    )
 
 
 def test_seconds_left():

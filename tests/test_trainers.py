@@ -99,6 +99,7 @@ def learner_and_trainers(tmp_path, **sizes):
     return learner, settings, task
 
 
+@pytest.mark.slow
 def test_three_that_go_on_end_with_the_weights_of_three_that_begin(tmp_path):
     """A continued run has new processes; in which order they add up their gradients must not depend on that."""
     weights = []
@@ -148,6 +149,7 @@ def fails_in_the_other(problem, learner, *_, trainers, **__):
     trainers.agree(False)
 
 
+@pytest.mark.slow
 def test_the_error_of_another_trainer_is_told(tmp_path, capfd):
     learner, _, task = learner_and_trainers(tmp_path)
     with (
@@ -159,6 +161,7 @@ def test_the_error_of_another_trainer_is_told(tmp_path, capfd):
     assert "Traceback" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_trainer_that_dies_after_its_work_is_noticed_at_the_end(tmp_path):
     _, _, task = learner_and_trainers(tmp_path)
     with pytest.raises(WorkerError, match="trainer 1 of 2 died"), Trainers(task) as trainers:

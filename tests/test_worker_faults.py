@@ -96,6 +96,7 @@ class Known(TSP):
         return super().step(instance, state, action)
 
 
+@pytest.mark.slow
 def test_a_worker_killed_between_two_searches_comes_back_with_its_weights(tmp_path):
     policy, other = network(), network()
     with torch.no_grad():
@@ -111,6 +112,7 @@ def test_a_worker_killed_between_two_searches_comes_back_with_its_weights(tmp_pa
     assert same(before, found_by(TSP(7), 0, other)) and not same(before, found_by(TSP(7), 0, policy))
 
 
+@pytest.mark.slow
 def test_a_chunk_that_kills_every_worker_ends_the_run(tmp_path):
     with pytest.raises(
         WorkerError, match="3 workers died of the same work; if they ran out of memory, lower chunk_rows"
@@ -175,6 +177,7 @@ def test_a_worker_that_cannot_start_ends_the_run_with_its_text():
         found_by(Refuses(7), workers=2)
 
 
+@pytest.mark.slow
 def test_weights_do_not_pile_up_in_the_object_store():
     import ray
 
@@ -202,6 +205,7 @@ with SearchPool(problem, network(), workers=2, chunk_rows=4) as pool:
 """
 
 
+@pytest.mark.slow
 def test_workers_end_with_the_process_that_started_them(tmp_path):
     with subprocess.Popen([sys.executable, "-c", CALLER, str(tmp_path)], cwd=ROOT) as caller:
         while len(list(tmp_path.iterdir())) < 2:
