@@ -28,7 +28,8 @@ def main(experiment, epochs, share, words, out) -> None:
         run = Path(scratch) / "run"
         subprocess.run([sys.executable, "train.py", *settings, f"run_dir={run}"], cwd=ROOT, check=True)
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][1:]
-    names = ("seconds/sampling", "seconds/training", "seconds/validation", "sampling/solutions_per_second")
+    phases = (f"usage/seconds/{phase}" for phase in ("sampling", "training", "validation"))
+    names = (*phases, "sampling/solutions_per_second")
     figures = {name: statistics.median(line[name] for line in lines) for name in names}
     for name, figure in figures.items():
         print(f"{name:32}{figure:12,.1f}")

@@ -13,10 +13,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
-USAGE = "usage"  # the group of seconds, totals and memory: TensorBoard sorts groups by name, so it follows "training"
+# TensorBoard sorts the groups of tags by name: quality, sampling, training, then usage (time and memory).
+
 # The columns of the HPARAMS page that tell runs apart: tags of scalars, of which the page takes the last values.
 OUTCOME = ["quality/best_greedy_cost", "quality/best_greedy_gap"]
-OUTCOME += [f"{USAGE}/totals/{name}" for name in ("seconds", "batches", "solutions")]
+OUTCOME += [f"usage/totals/{name}" for name in ("seconds", "batches", "solutions")]
 
 # The page CUSTOM SCALARS: charts by question, each with the tags that answer it together.
 LAYOUT = {
@@ -40,13 +41,13 @@ LAYOUT = {
         "learning rate": ["Multiline", ["training/learning_rate"]],
         "experts in the dataset": ["Multiline", ["training/dataset_size"]],
     },
-    USAGE: {
+    "usage": {
         "seconds per epoch": [
             "Multiline",
-            [f"{USAGE}/seconds/{phase}" for phase in ("sampling", "training", "validation")],
+            [f"usage/seconds/{phase}" for phase in ("sampling", "training", "validation")],
         ],
-        "memory of this process, GiB": ["Multiline", [f"{USAGE}/memory_gib", f"{USAGE}/gpu_memory_gib"]],
-        "seconds since the start": ["Multiline", [f"{USAGE}/totals/seconds"]],
+        "memory of this process, GiB": ["Multiline", ["usage/memory_gib", "usage/gpu_memory_gib"]],
+        "seconds since the start": ["Multiline", ["usage/totals/seconds"]],
     },
 }
 
@@ -67,7 +68,7 @@ class Dashboard:
 
     def epoch(self, epoch: int, metrics: dict[str, float]) -> None:
         for name, value in {**metrics, **_memory()}.items():
-            self.writer.add_scalar(tag_of(name), value, epoch)
+            self.writer.add_scalar(name, value, epoch)
         self.writer.flush()
 
     def figure(self, tag: str, figure: Any, epoch: int) -> None:
@@ -94,15 +95,10 @@ class Dashboard:
         self.writer.close()
 
 
-def tag_of(metric: str) -> str:
-    """The TensorBoard tag of a metric of an epoch."""
-    return f"{USAGE}/{metric}" if metric.startswith(("seconds/", "totals/")) else metric
-
-
 def _memory() -> dict[str, float]:
     """The most memory this process has held so far, in GiB, and of its GPU's."""
     unit = 2**30 if sys.platform == "darwin" else 2**20  # ru_maxrss is in bytes there, in KiB elsewhere
-    found = {f"{USAGE}/memory_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit}
+    found = {"usage/memory_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit}
     if torch.cuda.is_available():
-        found[f"{USAGE}/gpu_memory_gib"] = torch.cuda.max_memory_allocated() / 2**30
+        found["usage/gpu_memory_gib"] = torch.cuda.max_memory_allocated() / 2**30
     return found

@@ -91,8 +91,8 @@ def self_improvement(
             **fitted.metrics,
             **quality_metrics(quality, learner),
             "training/dataset_size": size,
-            **{f"seconds/{phase}": seconds for phase, seconds in clock.seconds.items()},
-            **{f"totals/{name}": value for name, value in learner.totals.items()},
+            **{f"usage/seconds/{phase}": seconds for phase, seconds in clock.seconds.items()},
+            **{f"usage/totals/{name}": value for name, value in learner.totals.items()},
         }
         yield Report(epoch + 1, metrics, improved, fitted.complete)
         if not fitted.complete:

@@ -74,7 +74,7 @@ class Terminal:
         self.say(
             f"epoch {report.epoch:>{len(str(epochs))}}/{epochs}  {greedy}"
             f"{' *' if report.improved else '  '} loss {m['training/loss']:.4f}{sampling}"
-            f"  {m['totals/seconds']:,.0f} s"
+            f"  {m['usage/totals/seconds']:,.0f} s"
         )
 
     def time_left(self, report: Report, epochs: int, limit: float, growing: bool) -> None:
@@ -85,7 +85,7 @@ class Terminal:
             growing: whether later epochs sample larger instances
         """
         others = epochs - report.epoch
-        seconds = others * sum(value for name, value in report.metrics.items() if name.startswith("seconds/"))
+        seconds = others * sum(value for name, value in report.metrics.items() if name.startswith("usage/seconds/"))
         text = f"about {duration(seconds)} for the other {f'{others} epochs' if others > 1 else 'epoch'}"
         text += f", at the pace of epoch {report.epoch}"
         text += "; later instances are larger and take longer" if growing else ""

@@ -106,4 +106,4 @@ def test_an_epoch_of_the_paper(experiment, tmp_path):
     words = "words=search.beam_width=2 search.num_rounds=1 train.batch_size=8 workers=0"
     benchmark("epoch", f"experiment={experiment}", "epochs=1", "share=0.0001", words, f"out={out}")
     figures = json.loads(out.read_text())
-    assert figures["seconds/sampling"] > 0 and figures["seconds/training"] > 0
+    assert figures["usage/seconds/sampling"] > 0 and figures["usage/seconds/training"] > 0

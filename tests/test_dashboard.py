@@ -11,7 +11,7 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import plugin_data_pb2
 
 import train
-from gumbeldore.dashboard import LAYOUT, tag_of
+from gumbeldore.dashboard import LAYOUT
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 NAME = "tsp/2026-01-31_12-00-00"
@@ -43,7 +43,7 @@ def test_every_chart_has_its_scalars_and_every_scalar_its_values(events):
     logged = set(found.Tags()["scalars"])
     assert set(CHARTED) - logged == {"usage/gpu_memory_gib"}  # of a machine with a GPU
     for name, value in metrics.items():
-        assert found.Scalars(tag_of(name))[-1].value == pytest.approx(value, rel=1e-6)
+        assert found.Scalars(name)[-1].value == pytest.approx(value, rel=1e-6)
 
 
 def test_charts_are_grouped_by_question(events):

@@ -88,7 +88,7 @@ def test_given_solutions_are_learnt_and_nothing_is_sampled(name, tmp_path, monke
     first, *_, last = lines
     assert len(lines) == 3 and last["training/loss"] < 0.95 * first["training/loss"]
     assert not any(key.startswith("sampling/") for line in lines for key in line)
-    assert all(line["totals/solutions"] == 0 and line["training/dataset_size"] == 40 for line in lines)
+    assert all(line["usage/totals/solutions"] == 0 and line["training/dataset_size"] == 40 for line in lines)
 
     kept = list((tmp_path / "run" / "dataset").iterdir())
     assert [path.name for path in kept] == ["experts.npz"]

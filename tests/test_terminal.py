@@ -17,7 +17,7 @@ from tests.test_commands import typed
 from tests.test_supervised import Killed, dies_after
 from tests.trees import TreeProblem
 
-EPOCH = {"seconds/sampling": 1.0, "seconds/training": 2.5, "seconds/validation": 0.5, "totals/seconds": 99.0}
+EPOCH = {f"usage/seconds/{phase}": each for phase, each in (("sampling", 1.0), ("training", 2.5), ("validation", 0.5))}
 
 
 @pytest.mark.parametrize(
