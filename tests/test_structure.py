@@ -29,7 +29,7 @@ LADDER = [
 ALLOWED = {
     "gumbeldore": {"gumbeldore"},
     "problems": {"problems", "gumbeldore.interfaces", "gumbeldore.arrays"},
-    "models": {"models", "problems", "gumbeldore.files", "gumbeldore.memory"},
+    "models": {"models", "problems", "gumbeldore.memory"},
 }
 RAY = {"cluster.py", "actors.py", "workers.py"}  # the modules of the core that know it
 SOLVERS = {"gumbeldore.files", "gumbeldore.actors", "gumbeldore.cluster"}  # problems/solvers may import these, too
