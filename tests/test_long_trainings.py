@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
@@ -15,8 +19,10 @@ from gumbeldore import checkpoint
 from gumbeldore.imitation import learning_rate
 from gumbeldore.run_directory import MOST_SNAPSHOTS, RunDirectory
 from gumbeldore.settings import TrainSettings
+from gumbeldore.validation import validation_set
 from problems.jssp import JSSP
-from tests.test_commands import typed
+from problems.tsp import TSP
+from tests.test_commands import ROOT, typed
 from tests.test_supervised import metrics_of
 from tests.test_training import SIZES, new_learner, trained
 
@@ -114,6 +120,17 @@ def test_precision_and_processes_can_change_when_a_run_goes_on(folder):
 def test_fewer_epochs_than_done_and_other_keys_are_refused(folder):
     assert "train.epochs=1 is less than the 2 epochs done" in refused(folder, "resume=first", "train.epochs=1")
     assert "not train.learning_rate=1" in refused(folder, "resume=first", "train.learning_rate=1")
+
+
+def test_what_was_changed_holds_after_a_kill(folder):
+    run(folder, *SMALL, "train.epochs=1", "run_dir=killed")
+    words = [sys.executable, str(ROOT / "train.py"), "resume=killed", "train.epochs=1000", "time_limit=60"]
+    process = subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    while process.poll() is None and len(metrics_of(folder / "killed")) < 2:
+        time.sleep(0.05)
+    process.kill()
+    assert process.wait() == -9
+    assert "/1000 " in run(folder, "resume=killed", "time_limit=1")
 
 
 @pytest.mark.parametrize("text", ["", "- a", "5", "a: [", "train: 3", "\0"])
@@ -229,6 +246,15 @@ def test_validation_of_several_sizes_is_shown_by_size(tmp_path):
     costs = [line[f"quality/greedy_cost_{size}"] for size in ("2x3", "4x2")]
     assert line["quality/greedy_cost"] == pytest.approx(sum(costs) / 2) and costs[0] != costs[1]
     assert "quality/greedy_gap" not in line  # not all have a reference
+
+
+def test_a_problem_with_one_validation_set_of_no_list_is_told_so():
+    class Mine(TSP):
+        def validation(self, n):
+            return super().validation(n)[0]
+
+    with pytest.raises(ValueError, match="Mine.validation must return a list with a Benchmark for each size"):
+        validation_set(Mine(7), 4, seed=0)
 
 
 # ---- checkpoints of format 3
