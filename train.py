@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from configs import command
 from configs.trained import start_from
@@ -148,7 +150,7 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
             learner.dataset.prune()
             if run.checkpoint_every and report.epoch % run.checkpoint_every == 0:
                 save(directory.snapshot(report.epoch))
-                directory.thin_out_snapshots(run.checkpoint_every)
+                directory.thin_out_snapshots()
             dashboard.epoch(report.epoch, metrics)
             terminal.epoch(report, setup.settings.epochs)
             if before + 1 == report.epoch < setup.settings.epochs and not stopper():
@@ -188,7 +190,7 @@ def continued(cfg: DictConfig) -> DictConfig:
     if fixed:
         raise ValueError(f"resume continues a run as it was configured; of {', '.join(RESUMABLE)} only, not {fixed[0]}")
     with RunDirectory.open(Path(cfg.resume)) as directory:
-        saved = OmegaConf.load(directory.config)
+        saved = read_config(directory.config)
     ours, theirs = keys_of(cfg), keys_of(saved)
     for few, many, what in ((theirs, ours, "lacks"), (ours, theirs, "has")):
         if unknown := [key for key in many if key not in few]:
@@ -200,9 +202,20 @@ def continued(cfg: DictConfig) -> DictConfig:
     return saved
 
 
+def read_config(path: Path) -> DictConfig:
+    """The configuration of an earlier run. Raises ValueError if somebody has changed the file so that it is none."""
+    try:
+        config = OmegaConf.load(path)
+    except (yaml.YAMLError, OmegaConfBaseException, OSError) as error:
+        raise ValueError(f"{path} is not the configuration of a run: {str(error).splitlines()[0]}") from None
+    if not OmegaConf.is_dict(config) or not OmegaConf.is_dict(config.get("train")):
+        raise ValueError(f"{path} is not the configuration of a run: it has no keys of train")
+    return config
+
+
 def keys_of(cfg: DictConfig) -> list[str]:
     """Those that every run has, whatever its problem and its search."""
-    return [*cfg, *(f"train.{key}" for key in cfg.get("train", {}))]
+    return [*cfg, *(f"train.{key}" for key in cfg.train)]
 
 
 def set_up(cfg: DictConfig) -> Setup:

@@ -37,9 +37,10 @@ GROUPS = {  # heading, where its keys are, how an option is chosen
         "`problem=...` in training; each also chooses its network, its search and its training.",
     ),
     "experiment": (
-        "Recipes of the paper",
+        "Experiments",
         "",
-        "`experiment=...` in training, for a GPU: what they change of a preset, but for its network, the paper's.",
+        "`experiment=...` in training: a demonstration for any CPU, and the recipes of the paper for a GPU, which have "
+        "its networks, too. What they change of a preset:",
     ),
     "model": ("Networks", "model.", "`model=...` in training; a preset chooses its own."),
     "train": (

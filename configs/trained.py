@@ -33,7 +33,7 @@ def trained(path: str | Path, nearest: int | None = None) -> Trained:
     saved = checkpoint.load(path)
     required = ("reset", "step", "mask", "cost", "load")
     with checkpoint.blamed(path):
-        config = of_this_version(saved["config"])
+        config = of_this_version(saved)
         problem = command.build(config["problem"], "problem", *required)
         policy = command.build(config["model"], "model", "encode", "forward").eval()
         policy.load_state_dict(saved["weights"])
@@ -52,7 +52,7 @@ def start_from(policy: nn.Module, problem: Problem, path: str | Path) -> None:
     path = checkpoint.find(Path(path).expanduser())
     saved = checkpoint.load(path)
     with checkpoint.blamed(path, "cannot be where training starts"):
-        of_this_version(saved["config"])
+        of_this_version(saved)
         if saved["problem"] != problem.name:
             raise ValueError(f"it is a policy for {saved['problem']}, not for {problem.name}")
         ours, theirs = policy.state_dict(), saved["weights"]

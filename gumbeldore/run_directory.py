@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +85,13 @@ class RunDirectory:
         """Where the best policy after so many epochs is kept, see `thin_out_snapshots`."""
         return self.last.with_name(f"epoch_{epoch:06d}.pt")
 
-    def thin_out_snapshots(self, every: int) -> None:
-        """Of more than MOST_SNAPSHOTS, keep those of every 2nd, 4th, ... of so many epochs, and the newest."""
-        paths = {int(path.stem.partition("_")[2]): path for path in self.last.parent.glob("epoch_??????.pt")}
-        kept = set(paths)
+    def thin_out_snapshots(self) -> None:
+        """Of more than MOST_SNAPSHOTS, keep multiples of 2, 4, ... times the step between them, and the newest.
+
+        The step is that of the files, not of the configuration: a continued run may have changed its own.
+        """
+        paths = {int(path.stem[-6:]): path for path in self.last.parent.glob(f"epoch_{'[0-9]' * 6}.pt")}
+        kept, every = set(paths), math.gcd(*paths)
         while len(kept) > MOST_SNAPSHOTS:
             every *= 2
             kept = {epoch for epoch in paths if epoch % every == 0 or epoch == max(paths)}

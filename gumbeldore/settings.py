@@ -40,6 +40,8 @@ class Checked:
                 continue
             elif spec.type in ("str", "str | None") and not isinstance(value, str):
                 raise ValueError(f"{key} must be text, got {value!r}; quote it if it is a number")
+            elif spec.type in ("str", "str | None") and not value:  # as of a shell's variable that is not set
+                raise ValueError(f"{key} must not be empty")
 
 
 def _check(key: str, value: Any, spec: dataclasses.Field) -> None:

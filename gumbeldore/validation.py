@@ -27,7 +27,10 @@ class Quality(NamedTuple):
 def validation_set(problem: Problem, n: int, seed: int) -> list[Benchmark]:
     """The problem's own validation set, or n random instances that only the seed decides; a Benchmark for each size."""
     if hasattr(problem, "validation"):
-        return problem.validation(n)
+        found = problem.validation(n)
+        if isinstance(found, Benchmark):
+            raise ValueError(f"{type(problem).__name__}.validation must return a list with a Benchmark for each size")
+        return found
     instances = problem.generate(n, generator(seed, "validation"))
 
     def true_cost(index: Tensor, actions: Tensor) -> Tensor:

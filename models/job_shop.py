@@ -15,7 +15,7 @@ from problems.jssp import State
 from problems.jssp_types import Instance
 
 UNIT = 100.0  # times are divided by it [GD, eq. 33]
-DENSE = 2  # by torch, full attention costs less up to this many times the scores of the grid (see docs/decisions.md)
+DENSE = 2  # on a CPU full attention costs less up to so many times the scores of the grid (docs/decisions.md)
 
 
 class JobShop(TokenPolicy):

@@ -57,6 +57,8 @@ class JSSP:
         for size in sizes:
             if len(size) > 3 or not all(0 < weight < math.inf for weight in size[2:]):
                 raise ValueError(f"a size is [jobs, machines] or [jobs, machines, weight above 0], got {size}")
+        if any(validation_sizes.count(size) > 1 for size in validation_sizes):
+            raise ValueError(f"validation_sizes must differ from one another, got {validation_sizes}")
         self.sizes = [tuple(size[:2]) for size in sizes]
         self.weights = [float(size[2]) if len(size) == 3 else 1.0 for size in sizes]
         self.validation_sizes = [tuple(size) for size in validation_sizes]
@@ -75,7 +77,8 @@ class JSSP:
 
     def generate(self, n: int, generator: torch.Generator) -> Instance:
         """n instances of one of the sizes: times uniform in 1..99, machines in a random order for each job."""
-        jobs, ops = self.sizes[int(torch.multinomial(torch.tensor(self.weights), 1, generator=generator))]
+        weights = torch.tensor([weight / max(self.weights) for weight in self.weights])  # float32 ends at 3e38
+        jobs, ops = self.sizes[int(torch.multinomial(weights, 1, generator=generator))]
         return random_instances(n, jobs, ops, generator)
 
     def num_actions(self, instance: Instance) -> int:

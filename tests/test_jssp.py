@@ -386,6 +386,14 @@ def test_sizes_are_drawn_by_their_weights_whatever_their_growth():
         assert sizes.count(large) > 210  # of (4, 3) 240 expected
 
 
+@pytest.mark.parametrize("weight", [1e-60, 1e60, 10**300])
+def test_weights_may_be_of_any_size(weight):
+    """Also of one that float32 has no number for."""
+    problem = JSSP([[4, 3, weight], [2, 5, 4 * weight]], [[9, 9]], grow=[[2, 2], 0.5]).at(1.0)
+    sizes = [problem.generate(1, torch.Generator().manual_seed(seed)).times.shape[1:] for seed in range(300)]
+    assert 210 < sizes.count((2, 5)) < 270  # 240 expected
+
+
 def test_generated_times_are_uniform_and_machines_permutations():
     times, machines = jssp(5, 3).generate(4000, torch.Generator().manual_seed(0))
     seen = Counter(times.flatten().tolist())
@@ -471,6 +479,7 @@ def test_sizes_and_solutions_in_words():
         ({"validation_sizes": [[6, 6, 6]]}, r"got \[6, 6, 6\]"),
         ({"sizes": [[6, 2.5]]}, r"got \[6, 2.5\]"),
         ({"validation_sizes": [[-2, -3]]}, r"got \[-2, -3\]"),
+        ({"validation_sizes": [[6, 6], [4, 4], [6, 6]]}, "validation_sizes must differ from one another"),
     ],
 )
 def test_impossible_problems_are_refused(wrong, rule):

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
@@ -15,8 +19,10 @@ from gumbeldore import checkpoint
 from gumbeldore.imitation import learning_rate
 from gumbeldore.run_directory import MOST_SNAPSHOTS, RunDirectory
 from gumbeldore.settings import TrainSettings
+from gumbeldore.validation import validation_set
 from problems.jssp import JSSP
-from tests.test_commands import typed
+from problems.tsp import TSP
+from tests.test_commands import ROOT, typed
 from tests.test_supervised import metrics_of
 from tests.test_training import SIZES, new_learner, trained
 
@@ -116,6 +122,34 @@ def test_fewer_epochs_than_done_and_other_keys_are_refused(folder):
     assert "not train.learning_rate=1" in refused(folder, "resume=first", "train.learning_rate=1")
 
 
+def test_what_was_changed_holds_after_a_kill(folder):
+    run(folder, *SMALL, "train.epochs=1", "run_dir=killed")
+    words = [sys.executable, str(ROOT / "train.py"), "resume=killed", "train.epochs=1000", "time_limit=60"]
+    process = subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    while process.poll() is None and len(metrics_of(folder / "killed")) < 2:
+        time.sleep(0.05)
+    process.kill()
+    assert process.wait() == -9
+    assert "/1000 " in run(folder, "resume=killed", "time_limit=1")
+
+
+@pytest.mark.parametrize("text", ["", "- a", "5", "a: [", "train: 3", "\0"])
+def test_a_configuration_that_was_spoiled_is_refused_in_one_line(text, folder):
+    with RunDirectory.open(folder / "first") as directory:
+        whole = directory.config.read_text()
+    directory.config.write_text(text)
+    try:
+        assert "first/config.yaml is not the configuration of a run: " in refused(folder, "resume=first")
+    finally:
+        directory.config.write_text(whole)
+
+
+def test_a_variable_of_the_shell_that_is_not_set_starts_no_other_run(folder, tmp_path):
+    for key in ("init", "resume", "run_dir"):
+        assert f"{key} must not be empty" in refused(tmp_path, *SMALL, f"{key}=")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_cooldown_can_be_started_later(folder):
     """A constant rate until then; the last epoch has the final one."""
     rates = ["train.learning_rate=0.01", "train.final_learning_rate=0.001", "train.cooldown_epochs=2"]
@@ -160,12 +194,25 @@ def test_snapshots_are_bounded_and_spread_over_the_run(tmp_path):
     with RunDirectory.create(tmp_path / "run", unique=False, config="") as directory:
         for epoch in range(5, 1001, 5):
             directory.snapshot(epoch).touch()
-            directory.thin_out_snapshots(5)
+            directory.thin_out_snapshots()
             kept = sorted(int(path.stem[6:]) for path in directory.last.parent.iterdir())
             assert len(kept) <= MOST_SNAPSHOTS and kept[-1] == epoch
             assert len(kept) >= min(epoch // 5, MOST_SNAPSHOTS // 2)
             assert max(b - a for a, b in zip([0, *kept], kept, strict=False)) <= 4 * max(5, epoch / MOST_SNAPSHOTS)
     assert [epoch for epoch in kept if epoch <= 800] == [*range(80, 801, 80)]
+
+
+def test_snapshots_at_another_distance_do_not_replace_the_earlier_ones(tmp_path):
+    with RunDirectory.create(tmp_path / "run", unique=False, config="") as directory:
+        mine = directory.last.with_name("epoch_chosen.pt")
+        for epoch in (*range(3, 61, 3), *range(63, 106, 7)):
+            directory.snapshot(epoch).touch()
+        mine.touch()
+        directory.thin_out_snapshots()
+        assert mine.exists()
+        mine.unlink()
+        kept = sorted(int(path.stem[6:]) for path in directory.last.parent.iterdir())
+        assert kept == [*range(6, 61, 6), 70, 84, 98, 105]
 
 
 # ---- experts of several sizes
@@ -201,6 +248,15 @@ def test_validation_of_several_sizes_is_shown_by_size(tmp_path):
     assert "quality/greedy_gap" not in line  # not all have a reference
 
 
+def test_a_problem_with_one_validation_set_of_no_list_is_told_so():
+    class Mine(TSP):
+        def validation(self, n):
+            return super().validation(n)[0]
+
+    with pytest.raises(ValueError, match="Mine.validation must return a list with a Benchmark for each size"):
+        validation_set(Mine(7), 4, seed=0)
+
+
 # ---- checkpoints of format 3
 
 
@@ -220,7 +276,9 @@ def test_policies_of_format_3_are_read_and_runs_are_not(folder, tmp_path):
 def test_old_keys_are_renamed_and_networks_that_left_are_refused():
     config = {"problem": {"validation_size": [6, 6]}, "model": {"savings": 0, "width": 8}, "seed": 1}
     expected = {"problem": {"validation_sizes": [[6, 6]]}, "model": {"width": 8}, "seed": 1}
-    assert of_this_version(config) == expected and of_this_version(expected) == expected
+    assert of_this_version({"format": 3, "config": config}) == expected
+    for content in (config, expected):
+        assert of_this_version({"format": 4, "config": content}) == content
     for plans in (32, [1.0]):
         with pytest.raises(ValueError, match="routes of the savings heuristic, .* train it anew"):
-            of_this_version({"problem": {}, "model": {"savings": plans}})
+            of_this_version({"format": 3, "config": {"problem": {}, "model": {"savings": plans}}})
