@@ -53,6 +53,7 @@ from gumbeldore.workers import (
 # by chunk_rows; the others do.
 HARMLESS = ("resume", "time_limit", "workers", "chunk_rows", "images_every", "checkpoint_every", "ray.address")
 CHANGEABLE = ("device", "precision", "trainers", "trainer_threads", "worker_threads", "train.epochs")
+OF_DEVICE = ("chunk_rows", "trainers", "trainer_threads")  # on another device these are decided anew
 RESUMABLE = (*HARMLESS, *CHANGEABLE, "train.cooldown_epochs")
 
 
@@ -196,9 +197,12 @@ def continued(cfg: DictConfig) -> DictConfig:
         if unknown := [key for key in many if key not in few]:
             where = f"another version made this run, {directory.config} {what} {unknown[0]}"
             raise ValueError(f"resume={cfg.resume}: {where}; a new run can begin with its weights (init=)")
-    for word in overrides:
-        key = word.split("=")[0]
+    given = [word.split("=")[0] for word in overrides]
+    for key in given:
         OmegaConf.update(saved, key, OmegaConf.select(cfg, key))
+    for key in OF_DEVICE if "device" in given else ():
+        if key not in given:
+            saved[key] = "auto"
     return saved
 
 

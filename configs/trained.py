@@ -49,7 +49,9 @@ def start_from(policy: nn.Module, problem: Problem, path: str | Path) -> None:
 
     Raises ValueError for a policy of another problem, and naming the layer if the networks differ.
     """
-    path = checkpoint.find(Path(path).expanduser())
+    given, path = path, checkpoint.find(Path(path).expanduser())
+    if not path.is_file():
+        raise ValueError(f"init={given}: there is no checkpoint {path}")
     saved = checkpoint.load(path)
     with checkpoint.blamed(path, "cannot be where training starts"):
         of_this_version(saved)

@@ -19,6 +19,7 @@ from gumbeldore import checkpoint
 from gumbeldore.imitation import learning_rate
 from gumbeldore.run_directory import MOST_SNAPSHOTS, RunDirectory
 from gumbeldore.settings import TrainSettings
+from gumbeldore.workers import CPU_ROWS
 from gumbeldore.validation import validation_set
 from problems.jssp import JSSP
 from problems.tsp import TSP
@@ -102,7 +103,7 @@ def test_an_init_that_does_not_fit_names_the_layer(words, message, folder, tmp_p
 
 
 def test_an_init_that_is_not_there_is_refused(tmp_path):
-    assert "there is no checkpoint nowhere" in refused(tmp_path, *SMALL, "init=nowhere")
+    assert "init=nowhere: there is no checkpoint nowhere" in refused(tmp_path, *SMALL, "init=nowhere")
 
 
 # ---- changes when a run goes on
@@ -115,6 +116,14 @@ def test_precision_and_processes_can_change_when_a_run_goes_on(folder):
     for now in (OmegaConf.load(folder / "changes" / "config.yaml"), saved(folder, "changes")["config"]):
         assert (now["trainer_threads"], now["workers"], now["worker_threads"], now["train"]["epochs"]) == (2, 2, 2, 2)
     assert len(metrics_of(folder / "changes")) == 2
+
+
+def test_a_run_that_moves_to_another_device_decides_anew_what_depends_on_it(folder):
+    words = [f"run_dir={folder}/moves", "train.epochs=1", "chunk_rows=8", "trainer_threads=1"]
+    run(folder, *SMALL, *words)
+    for words, rows in (([], 8), (["device=cpu"], CPU_ROWS), (["device=cpu", "chunk_rows=16"], 16)):
+        run(folder, "resume=moves", *words)
+        assert saved(folder, "moves")["config"]["chunk_rows"] == rows
 
 
 def test_fewer_epochs_than_done_and_other_keys_are_refused(folder):
