@@ -19,8 +19,8 @@ from gumbeldore import checkpoint
 from gumbeldore.imitation import learning_rate
 from gumbeldore.run_directory import MOST_SNAPSHOTS, RunDirectory
 from gumbeldore.settings import TrainSettings
-from gumbeldore.workers import CPU_ROWS
 from gumbeldore.validation import validation_set
+from gumbeldore.workers import CPU_ROWS
 from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.test_commands import ROOT, typed
