@@ -17,8 +17,8 @@ FOLDER = Path(__file__).parent.parent / "pretrained"
 SHIPPED = {
     "tsp20": ("kool/tsp20", 0.015),
     "tsp50": ("kool/tsp50", 0.03),
-    "cvrp20": ("kool/cvrp20", 0.02),
-    "cvrp50": ("kool/cvrp20", 0.05),
+    "cvrp20": ("kool/cvrp20", 0.05),
+    "cvrp50": ("kool/cvrp20", 0.06),
     "jssp6x6": ("l2d/6x6", 0.05),
 }
 
