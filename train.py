@@ -32,7 +32,7 @@ from gumbeldore.precision import dtype_of, resolve_precision
 from gumbeldore.run_directory import RunDirectory
 from gumbeldore.search import SearchConfig
 from gumbeldore.seeding import fold
-from gumbeldore.self_improvement import self_improvement
+from gumbeldore.self_improvement import accept, self_improvement
 from gumbeldore.settings import RunSettings, TrainSettings
 from gumbeldore.stopping import Stopper
 from gumbeldore.terminal import Terminal, hardware
@@ -49,12 +49,20 @@ from gumbeldore.workers import (
     resolve_workers,
 )
 
-# A continued run may change these. Those of the first line change no result, but for the last bits of matrix products
-# by chunk_rows; the others do.
+# A continued run may change these. The harmless ones change no result, but for the last bits of matrix products by
+# chunk_rows; the others do.
 HARMLESS = ("resume", "time_limit", "workers", "chunk_rows", "images_every", "checkpoint_every", "ray.address")
-CHANGEABLE = ("device", "precision", "trainers", "trainer_threads", "worker_threads", "train.epochs")
+OTHERS = (
+    "device",
+    "precision",
+    "trainers",
+    "trainer_threads",
+    "worker_threads",
+    "train.epochs",
+    "train.cooldown_epochs",
+)
+RESUMABLE = (*HARMLESS, *OTHERS)
 OF_DEVICE = ("chunk_rows", "trainers", "trainer_threads")  # on another device these are decided anew
-RESUMABLE = (*HARMLESS, *CHANGEABLE, "train.cooldown_epochs")
 
 
 class Setup(NamedTuple):
@@ -96,7 +104,8 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
     run, problem, validation = setup.run, setup.problem, setup.validation
     stopper = Stopper(run.time_limit)
     learner, first = start(setup, directory)
-    directory.write_config(config)  # of a continued run: what was changed holds from now on
+    if run.resume:
+        directory.write_config(config)  # what was changed holds from now on
 
     def save(path: Path, **more) -> None:
         content = {"config": OmegaConf.to_container(cfg, resolve=True), "problem": problem.name, "epoch": learner.epoch}
@@ -124,9 +133,8 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
         before = learner.epoch
         if run.init and learner.best_cost == math.inf:  # the first trained policy has to beat the one it began as
             pool.load(learner.best.state_dict())
-            quality = validate(pool, validation, terminal.progress)
-            learner.best_cost, learner.best_gap = quality.cost, quality.gap
-            terminal.say(f"init={run.init}: greedy cost {quality.cost:.4f} on the validation instances")
+            accept(learner, validate(pool, validation, terminal.progress))
+            terminal.say(f"init={run.init}: greedy cost {learner.best_cost:.4f} on the validation instances")
         for report in self_improvement(
             problem,
             learner,

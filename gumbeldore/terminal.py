@@ -65,7 +65,7 @@ class Terminal:
         best = [f"best greedy {m['quality/best_greedy_cost']:.4f}"]
         best += [f"gap {m['quality/best_greedy_gap']:.2%}"] if "quality/best_greedy_gap" in m else []
         self.bars.update(self.task, best=" ".join(best))
-        greedy = f"greedy {m['quality/greedy_cost']:.4f}" if "quality/greedy_cost" in m else "not validated"
+        greedy = f"greedy {m['quality/greedy_cost']:.4f}"
         greedy += f" gap {m['quality/greedy_gap']:7.2%}" if "quality/greedy_gap" in m else ""
         sampling = ""
         if "sampling/solutions" in m:

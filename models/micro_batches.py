@@ -44,8 +44,8 @@ def in_micro_batches(network: Network, context: Any, state: Any) -> Tensor:
         part = -(-part // 2)
     if part == rows:
         return network.forward_at_once(context, state)
-    slices = (slice(first, first + part) for first in range(0, rows, part))
-    return torch.cat([network.forward_at_once(_rows(context, part), _rows(state, part)) for part in slices])
+    parts = (slice(first, first + part) for first in range(0, rows, part))
+    return torch.cat([network.forward_at_once(_rows(context, each), _rows(state, each)) for each in parts])
 
 
 def rows_at_once(row: RowSize, device: torch.device) -> float:
