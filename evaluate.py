@@ -14,18 +14,20 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from configs import command
-from configs.trained import set_step_size, trained
-from gumbeldore import report, results
-from gumbeldore.evaluation import Outcome, Solved, best_of, solve, summarise
+from gumbeldore.cli import command
+from gumbeldore.cli.settings import EvaluationSettings
+from gumbeldore.evaluation import results
+from gumbeldore.evaluation.loading import load_policy
+from gumbeldore.evaluation.references import read_table, with_table
+from gumbeldore.evaluation.solve import Outcome, Solved, best_of, solve, summarise
 from gumbeldore.interfaces import Benchmark, Problem
-from gumbeldore.memory import keep_freed_memory
-from gumbeldore.precision import resolve_precision
-from gumbeldore.references import read_table, with_table
-from gumbeldore.search import SearchConfig
-from gumbeldore.settings import EvaluationSettings
-from gumbeldore.terminal import Terminal, hardware
-from gumbeldore.workers import SearchPool, at_once, resolve_device, resolve_rows, resolve_workers, trie_budget
+from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers, trie_budget
+from gumbeldore.parallel.pool import SearchPool, at_once
+from gumbeldore.reporting import report
+from gumbeldore.reporting.console import Terminal, hardware
+from gumbeldore.runtime.memory import keep_freed_memory
+from gumbeldore.runtime.precision import resolve_precision
+from gumbeldore.sampler.config import SearchConfig
 from problems.heuristics import Heuristic
 
 
@@ -35,8 +37,8 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
     keep_freed_memory()
-    problem, policy, _, path = loaded = trained(run.checkpoint, run.nearest)
-    set_step_size(cfg.search, loaded)
+    problem, policy, _, path = loaded = load_policy(run.checkpoint, run.nearest)
+    command.set_step_size(cfg.search, loaded)
     command.join_cluster(cfg, problem, policy)
     cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), 1, key="solver.workers")
     if HydraConfig.initialized():

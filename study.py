@@ -8,18 +8,19 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from configs import command
-from configs.trained import set_step_size, trained
 from evaluate import add_references, advancing, instances_for, new_directory, typed
-from gumbeldore import curves, results
-from gumbeldore.curves import Point
-from gumbeldore.evaluation import have_gaps
-from gumbeldore.memory import keep_freed_memory
-from gumbeldore.precision import resolve_precision
-from gumbeldore.search import SearchConfig
-from gumbeldore.settings import StudySettings
-from gumbeldore.terminal import Terminal, hardware
-from gumbeldore.workers import SearchPool, resolve_device, resolve_rows, resolve_workers
+from gumbeldore.cli import command
+from gumbeldore.cli.settings import StudySettings
+from gumbeldore.evaluation import curves, results
+from gumbeldore.evaluation.curves import Point
+from gumbeldore.evaluation.loading import load_policy
+from gumbeldore.evaluation.solve import have_gaps
+from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.reporting.console import Terminal, hardware
+from gumbeldore.runtime.memory import keep_freed_memory
+from gumbeldore.runtime.precision import resolve_precision
+from gumbeldore.sampler.config import SearchConfig
 
 
 def study(cfg: DictConfig) -> list[Point]:
@@ -28,8 +29,8 @@ def study(cfg: DictConfig) -> list[Point]:
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
     keep_freed_memory()
-    problem, policy, _, path = loaded = trained(run.checkpoint, run.nearest)
-    set_step_size(cfg.search, loaded)
+    problem, policy, _, path = loaded = load_policy(run.checkpoint, run.nearest)
+    command.set_step_size(cfg.search, loaded)
     cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), 1, key="solver.workers")
     if HydraConfig.initialized():
         command.check_effect(cfg, HydraConfig.get().overrides.task)

@@ -17,30 +17,11 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from configs import command
-from configs.trained import start_from
-from gumbeldore import checkpoint, pictures
-from gumbeldore.compiling import compile_layers
-from gumbeldore.dashboard import Dashboard
-from gumbeldore.dataset import PseudoExperts, Shard, read_experts
-from gumbeldore.imitation import fit
+from gumbeldore.cli import command
+from gumbeldore.cli.settings import RunSettings
+from gumbeldore.evaluation.loading import start_from
 from gumbeldore.interfaces import Benchmark, Problem
-from gumbeldore.learner import Learner
-from gumbeldore.memory import keep_freed_memory
-from gumbeldore.optimizer import Optimizers, optimizer_of
-from gumbeldore.precision import dtype_of, resolve_precision
-from gumbeldore.run_directory import RunDirectory
-from gumbeldore.search import SearchConfig
-from gumbeldore.seeding import fold
-from gumbeldore.self_improvement import accept, self_improvement
-from gumbeldore.settings import RunSettings, TrainSettings
-from gumbeldore.stopping import Stopper
-from gumbeldore.terminal import Terminal, hardware
-from gumbeldore.trainers import ALONE, Alone, Task, Trainers
-from gumbeldore.validation import validate, validation_set
-from gumbeldore.workers import (
-    SearchPool,
-    WorkerError,
+from gumbeldore.parallel.devices import (
     cpu_threads,
     resolve_device,
     resolve_rows,
@@ -48,6 +29,27 @@ from gumbeldore.workers import (
     resolve_trainers,
     resolve_workers,
 )
+from gumbeldore.parallel.pool import SearchPool, WorkerError
+from gumbeldore.reporting import figures as pictures
+from gumbeldore.reporting.console import Terminal, hardware
+from gumbeldore.reporting.tensorboard import Dashboard
+from gumbeldore.runtime import checkpoint
+from gumbeldore.runtime.building import check_keys
+from gumbeldore.runtime.compiling import compile_layers
+from gumbeldore.runtime.memory import keep_freed_memory
+from gumbeldore.runtime.precision import dtype_of, resolve_precision
+from gumbeldore.runtime.run_directory import RunDirectory
+from gumbeldore.runtime.stopping import Stopper
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.seeding import fold
+from gumbeldore.training.dataset import PseudoExperts, Shard, read_experts
+from gumbeldore.training.distributed import ALONE, Alone, Task, Trainers
+from gumbeldore.training.imitation import fit
+from gumbeldore.training.loop import accept, self_improvement
+from gumbeldore.training.optimizer import Optimizers, optimizer_of
+from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.state import Learner
+from gumbeldore.training.validation import validate, validation_set
 
 # A continued run may change these. The harmless ones change no result, but for the last bits of matrix products by
 # chunk_rows; the others do.
@@ -233,16 +235,16 @@ def keys_of(cfg: DictConfig) -> list[str]:
 def set_up(cfg: DictConfig) -> Setup:
     """Build and check everything a run needs."""
     run = RunSettings.of(cfg)
-    command.check_keys(cfg.train, [field.name for field in fields(TrainSettings)], "train")
+    check_keys(cfg.train, [field.name for field in fields(TrainSettings)], "train")
     settings = TrainSettings(**cfg.train)
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
-    problem = command.build(cfg.problem, "problem", "reset", "step", "mask", "cost")
+    problem = command.build_part(cfg, "problem", "reset", "step", "mask", "cost")
     if getattr(problem, "nearest", None) is not None:
         raise ValueError("problem.nearest is for evaluation: experts may go to other customers, too")
     with torch.random.fork_rng():
         torch.manual_seed(int(fold(run.seed, "weights")))
-        policy = command.build(cfg.model, "model", "encode", "forward").to(device)
+        policy = command.build_part(cfg, "model", "encode", "forward").to(device)
     if getattr(policy, "problem", problem.name) != problem.name:
         raise ValueError(f"model {cfg.model._target_} is not for problem {problem.name}, but for {policy.problem}")
     if run.init and not run.resume:

@@ -18,11 +18,11 @@ from torch.utils.flop_counter import FlopCounterMode
 import models.micro_batches
 from benchmarks.machine import sized, untrained
 from benchmarks.sampling import Case, measure
-from gumbeldore import methods
-from gumbeldore.memory import keep_freed_memory
-from gumbeldore.precision import InPrecision, resolve_precision
-from gumbeldore.search import search
-from gumbeldore.terminal import hardware
+from gumbeldore.reporting.console import hardware
+from gumbeldore.runtime.memory import keep_freed_memory
+from gumbeldore.runtime.precision import InPrecision, resolve_precision
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.rounds import search
 
 DEFAULTS = {"cases": "tsp50,tsp100,tsp200,jssp10x10,jssp20x20,jssp30x30", "instances": 2, "beam": 8, "rounds": 2} | {
     "repeats": 3,

@@ -14,10 +14,10 @@ import hydra
 import torch
 from torch import nn
 
-from configs import command
-from gumbeldore.files import replacing
+from gumbeldore.cli import command
 from gumbeldore.interfaces import Problem
-from gumbeldore.precision import dtype_of, resolve_precision
+from gumbeldore.runtime.files import replacing
+from gumbeldore.runtime.precision import dtype_of, resolve_precision
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
@@ -80,14 +80,14 @@ def sized(name: str) -> tuple[Problem, float]:
 
 def configuration(*words: str):
     """train.py's configuration with these words."""
-    with hydra.initialize_config_dir(str(Path(command.__file__).parent), version_base="1.3"):
+    with hydra.initialize_config_dir(str(command.FOLDER), version_base="1.3"):
         return hydra.compose("train", list(words))
 
 
 def untrained(problem: str) -> nn.Module:
     """The paper's network for a problem, with random weights."""
     torch.manual_seed(0)
-    return command.build(configuration(f"experiment={PAPER[problem]}").model, "model", "encode", "forward").eval()
+    return command.build_part(configuration(f"experiment={PAPER[problem]}"), "model", "encode", "forward").eval()
 
 
 def write(path: Path, figures: dict[str, Any]) -> None:

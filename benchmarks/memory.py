@@ -8,9 +8,9 @@ import resource
 import torch
 
 import models.micro_batches
-from gumbeldore import methods
-from gumbeldore.search import search, trie_memory
-from models.bq import BQ
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.rounds import search, trie_memory
+from models.bq_tsp import BQ
 from problems.tsp import TSP
 
 DEFAULTS = {"nodes": 100, "instances": 16, "width": 128, "layers": 1, "heads": 8, "beam": 32, "rounds": 4}

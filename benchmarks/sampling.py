@@ -22,15 +22,16 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import machine
 from benchmarks.machine import matrix_peak, precisions, seconds_at, sized, turns, write
-from configs.trained import trained
-from gumbeldore import trie
+from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.interfaces import Problem, to
-from gumbeldore.memory import keep_freed_memory
-from gumbeldore.methods import gumbeldore
-from gumbeldore.precision import InPrecision, resolve_precision
-from gumbeldore.search import SearchConfig, SearchStats, search, trie_memory
-from gumbeldore.terminal import hardware
-from gumbeldore.workers import resolve_device
+from gumbeldore.parallel.devices import resolve_device
+from gumbeldore.reporting.console import hardware
+from gumbeldore.runtime.memory import keep_freed_memory
+from gumbeldore.runtime.precision import InPrecision, resolve_precision
+from gumbeldore.sampler import trie
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import gumbeldore
+from gumbeldore.sampler.rounds import SearchStats, search, trie_memory
 
 DEFAULTS = {
     "cases": "tsp20,cvrp20,jssp6x6",
@@ -158,7 +159,7 @@ def cases_of(names: str, checkpoints: str, untrained: bool) -> list[Case]:
         if untrained:
             found.append(Case(f"{name} untrained", problem, machine.untrained(problem.name), size))
         for path in filter(None, checkpoints.split(",")):
-            known = trained(path)
+            known = load_policy(path)
             if known.problem.name == problem.name:
                 found.append(Case(f"{name} {Path(path).name}", problem, known.policy, size))
     return found

@@ -13,17 +13,17 @@ from pathlib import Path
 import torch
 
 from benchmarks.machine import configuration, turns, write
-from configs import command
-from gumbeldore import methods
-from gumbeldore.dataset import PseudoExperts
-from gumbeldore.imitation import fit
-from gumbeldore.learner import Learner
-from gumbeldore.memory import keep_freed_memory
-from gumbeldore.optimizer import optimizer_of
-from gumbeldore.precision import dtype_of, resolve_precision
-from gumbeldore.search import search
-from gumbeldore.settings import TrainSettings
-from gumbeldore.terminal import hardware
+from gumbeldore.cli import command
+from gumbeldore.reporting.console import hardware
+from gumbeldore.runtime.memory import keep_freed_memory
+from gumbeldore.runtime.precision import dtype_of, resolve_precision
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.rounds import search
+from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.imitation import fit
+from gumbeldore.training.optimizer import optimizer_of
+from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.state import Learner
 
 DEFAULTS = {"problems": "tsp,cvrp,jssp", "batches": 10, "repeats": 5, "seconds": 120.0} | {
     "threads": torch.get_num_threads(),
@@ -44,10 +44,10 @@ class UniformPolicy(torch.nn.Module):
 def learner_of(problem: str, batches: int, precision: str):
     """The preset's problem, settings and a learner with random solutions of an epoch's instances."""
     cfg = configuration(f"problem={problem}", f"train.batches_per_epoch={batches}")
-    made = command.build(cfg.problem, "problem", "reset", "step", "mask", "cost")
+    made = command.build_part(cfg, "problem", "reset", "step", "mask", "cost")
     settings = TrainSettings(**cfg.train)
     torch.manual_seed(0)
-    policy = command.build(cfg.model, "model", "encode", "forward")
+    policy = command.build_part(cfg, "model", "encode", "forward")
     learner = Learner(policy, policy, optimizer_of(policy, settings, dtype_of(precision)), PseudoExperts())
     uniform = UniformPolicy()
     uniform.problem = made

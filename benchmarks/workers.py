@@ -12,13 +12,13 @@ from contextlib import ExitStack
 
 import torch
 
-from configs.trained import trained
-from gumbeldore import methods
-from gumbeldore.cluster import available_cores
-from gumbeldore.memory import keep_freed_memory
-from gumbeldore.precision import resolve_precision
-from gumbeldore.terminal import hardware
-from gumbeldore.workers import SearchPool
+from gumbeldore.evaluation.loading import load_policy
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.parallel.ray_cluster import available_cores
+from gumbeldore.reporting.console import hardware
+from gumbeldore.runtime.memory import keep_freed_memory
+from gumbeldore.runtime.precision import resolve_precision
+from gumbeldore.sampler import methods
 
 DEFAULTS = {"checkpoint": "pretrained/tsp20", "instances": 256, "repeats": 5, "beam": 16, "rounds": 4} | {
     "chunk_rows": "256,512,1024,2048"
@@ -28,7 +28,7 @@ DEFAULTS = {"checkpoint": "pretrained/tsp20", "instances": 256, "repeats": 5, "b
 def main(checkpoint, instances, repeats, beam, rounds, chunk_rows) -> None:
     keep_freed_memory()
     cores, cpu = available_cores(), torch.device("cpu")
-    known = trained(checkpoint)
+    known = load_policy(checkpoint)
     precision = resolve_precision("auto", cpu)
     batch = known.problem.generate(instances, torch.Generator().manual_seed(0))
     config = methods.gumbeldore(beam, rounds, known.config["search"]["step_size"])

@@ -1,5 +1,30 @@
-"""Exact sampling without replacement from sequence models, and self-improvement training on top of it.
+"""Self-improvement training for neural combinatorial optimization [GD, SBS].
 
-Start at `gumbeldore.search.search` (methods by name in `gumbeldore.methods`), `gumbeldore.self_improvement` and the
-contracts in `gumbeldore.interfaces`.
+The public names. The room of a name is its module's folder: `sampler` (the paper's algorithms 1 of [SBS] and 2 of
+[GD]), `training`, `parallel`, `evaluation`, `reporting`, `runtime` (files, faults, devices) and `cli`.
 """
+
+from gumbeldore.evaluation.loading import load_policy
+from gumbeldore.evaluation.solve import solve
+from gumbeldore.interfaces import Benchmark, Policy, Problem
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.sampler import estimators, methods
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.rounds import Solutions, search
+from gumbeldore.testing import policy_contract, problem_contract
+
+__all__ = [
+    "Benchmark",
+    "Policy",
+    "Problem",
+    "SearchConfig",
+    "SearchPool",
+    "Solutions",
+    "estimators",
+    "load_policy",
+    "methods",
+    "policy_contract",
+    "problem_contract",
+    "search",
+    "solve",
+]

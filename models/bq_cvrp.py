@@ -7,13 +7,13 @@ import math
 import torch
 from torch import Tensor, nn
 
-from models.blocks import ReZeroLayers, check_sizes
-from models.frame import in_own_frame
+from models.canonical_coordinates import in_own_frame
+from models.layers import ReZeroLayers, check_sizes
 from models.micro_batches import RowSize
 from models.policy import TokenPolicy
 from models.route_loss import RoutePointers, Routes
 from problems.cvrp import State
-from problems.cvrp_types import Instance
+from problems.cvrp.instances import Instance
 
 
 class BQ(TokenPolicy):

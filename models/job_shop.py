@@ -7,12 +7,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.attention import HIDDEN, Grid
-from models.blocks import ReZeroLayer, check_sizes
+from models.layers import ReZeroLayer, check_sizes
 from models.lookahead import FEATURES, lookahead
 from models.micro_batches import RowSize
 from models.policy import TokenPolicy
 from problems.jssp import State
-from problems.jssp_types import Instance
+from problems.jssp.instances import Instance
 
 UNIT = 100.0  # times are divided by it [GD, eq. 33]
 DENSE = 2  # on a CPU full attention costs less up to so many times the scores of the grid (docs/decisions.md)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from problems.jssp import State
-from problems.jssp_types import Instance
+from problems.jssp.instances import Instance
 
 FEATURES = 8  # of each operation
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from gumbeldore.memory import gpu_memory
+from gumbeldore.runtime.memory import gpu_memory
 
 ACTIVATIONS_AT_ONCE = 5 * 2**18  # on a CPU: the fastest, or nearly so, of the sizes tried (docs/decisions.md)
 SCORES_AT_ONCE = 2**27  # attention scores of a layer, on a CPU

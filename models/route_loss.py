@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from problems.cvrp import State
-from problems.cvrp_types import decode
+from problems.cvrp.instances import decode
 
 
 class Routes(NamedTuple):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import gumbeldore.precision
+import gumbeldore.runtime.precision
 from benchmarks import machine
 from benchmarks.training import decisions_to_come
 
@@ -69,7 +69,7 @@ def test_nothing_to_compare_is_an_error(tmp_path):
 def test_bf16_is_timed_only_where_auto_would_choose_it(has_bf16, timed, monkeypatch, capsys):
     """Processors without its instructions emulate it for minutes."""
     asked = []
-    monkeypatch.setattr(gumbeldore.precision, "has_bf16", lambda device: has_bf16)
+    monkeypatch.setattr(gumbeldore.runtime.precision, "has_bf16", lambda device: has_bf16)
     monkeypatch.setattr(machine, "matrix_peak", lambda precision: asked.append(precision) or 1.0)
     machine.main(torch.get_num_threads())
     assert asked == timed and [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == timed

@@ -9,10 +9,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gumbeldore.contracts import policy_contract
+from gumbeldore.testing import policy_contract
 from models.bq_cvrp import BQ
 from problems.cvrp import CVRP, State
-from problems.cvrp_types import Instance
+from problems.cvrp.instances import Instance
 from tests.test_cvrp import random_solutions
 
 PROBLEM = CVRP(10, [15, 30])

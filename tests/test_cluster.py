@@ -12,9 +12,10 @@ import pytest
 import torch
 
 import train
-from gumbeldore import checkpoint, cluster
-from gumbeldore.dataset import read_shard
-from problems.tsp_types import Instance
+from gumbeldore.parallel import ray_cluster as cluster
+from gumbeldore.runtime import checkpoint
+from gumbeldore.training.dataset import read_shard
+from problems.tsp.instances import Instance
 from tests.clusters import TwoNodes
 from tests.test_commands import compose
 
@@ -49,9 +50,11 @@ from importlib import import_module
 address, folder, elsewhere = sys.argv[1:]
 sys.path.append(elsewhere)
 import mine
-from gumbeldore import cluster, methods
-from gumbeldore.workers import SearchPool, resolve_workers
-from models.bq import BQ
+from gumbeldore import methods
+    from gumbeldore.parallel import ray_cluster
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.parallel.devices import resolve_workers
+from models.bq_tsp import BQ
 
 torch.manual_seed(0)
 problem = mine.Mine(folder)

@@ -24,8 +24,10 @@ from omegaconf.errors import MissingMandatoryValue
 
 import evaluate
 import train
-from configs import command
-from gumbeldore import settings
+from gumbeldore.cli import command
+from gumbeldore.cli.settings import EvaluationSettings, RunSettings
+from gumbeldore.runtime.building import build
+from gumbeldore.training.settings import TrainSettings
 
 ROOT = Path(__file__).parent.parent
 CONFIGS = ROOT / "configs"
@@ -156,7 +158,7 @@ def test_paper_recipe_of_the_jssp():
         ("model.heads=0", "model: width must be a multiple of heads, got width=64 and heads=0"),
         ("problem.num_nodes=2", "problem: num_nodes must be at least 3"),
         ("problem._target_=os.system", "problem._target_=os.system is not a class"),
-        ("problem._target_=models.bq.BQ", "lacks reset, step, mask, cost"),
+        ("problem._target_=models.bq_tsp.BQ", "lacks reset, step, mask, cost"),
         ("model.heads=5", "model: width must be a multiple of heads"),
         ("seed=-1", "seed must be an integer at least 0"),
         ("seed=true", "seed must be an integer"),
@@ -222,10 +224,10 @@ class Annotated:
 def test_annotations_of_any_kind_are_read(values, message):
     node = {"_target_": f"{__name__}.Annotated", **values}
     if message is None:
-        assert command.build(node, "mine").values == tuple(values.values())
+        assert build(node, "mine").values == tuple(values.values())
     else:
         with pytest.raises(ValueError, match=re.escape(message)):
-            command.build(node, "mine")
+            build(node, "mine")
 
 
 @pytest.mark.parametrize(
@@ -260,15 +262,15 @@ def test_no_key_without_effect():
     """Every key is a field of a checked settings class, an argument of a method or of a constructor - and is read."""
     cfg = compose("train")
     own = {key for key in cfg if not OmegaConf.is_config(cfg[key])}
-    assert own == {field.name for field in fields(settings.RunSettings)}
-    assert set(cfg.train) == {field.name for field in fields(settings.TrainSettings)}
-    core = [*(ROOT / "gumbeldore").glob("*.py"), ROOT / "train.py", ROOT / "evaluate.py"]
+    assert own == {field.name for field in fields(RunSettings)}
+    assert set(cfg.train) == {field.name for field in fields(TrainSettings)}
+    core = [*(ROOT / "gumbeldore").rglob("*.py"), ROOT / "train.py", ROOT / "evaluate.py"]
     read = used_attributes(*core)
-    for kind in (settings.RunSettings, settings.TrainSettings, settings.EvaluationSettings):
+    for kind in (RunSettings, TrainSettings, EvaluationSettings):
         assert {field.name for field in fields(kind)} <= read
     evaluation = compose("evaluate", "checkpoint=a", "instances=b")
     own = {key for key in evaluation if not OmegaConf.is_config(evaluation[key])}
-    assert own == {field.name for field in fields(settings.EvaluationSettings)}
+    assert own == {field.name for field in fields(EvaluationSettings)}
     methods = "".join(path.read_text() for path in (CONFIGS / "search").glob("*.yaml"))
     assert all(f"${{search.{key}}}" in methods for key in cfg.search)  # and test_search shows what each changes
 

@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import nn
 
 import train
-from gumbeldore.compiling import compile_layers
-from gumbeldore.methods import gumbeldore
-from gumbeldore.workers import SearchPool
-from models.bq import BQ
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime.compiling import compile_layers
+from gumbeldore.sampler.methods import gumbeldore
+from models.bq_tsp import BQ
 from models.job_shop import JobShop
 from problems.tsp import TSP
 from tests.networks import awake

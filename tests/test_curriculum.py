@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gumbeldore import methods
-from gumbeldore.dataset import PseudoExperts
-from gumbeldore.experts import sample_experts
-from gumbeldore.workers import SearchPool
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.sampler import methods
+from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.experts import sample_experts
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from gumbeldore import methods
-from gumbeldore.contracts import problem_contract
 from gumbeldore.interfaces import replay
-from gumbeldore.search import search
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.rounds import search
+from gumbeldore.testing import problem_contract
 from problems.cvrp import CVRP
-from problems.cvrp_types import Instance
+from problems.cvrp.instances import Instance
 
 
 class FixedPolicy(nn.Module):

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 
+from problems import sets as common
 from problems.cvrp import CVRP
-from problems.cvrp_types import as_walks, encode
+from problems.cvrp import sets as standard_sets
+from problems.cvrp.instances import as_walks, encode
+from problems.cvrp.sets import CHECKSUMS, NAMED_SETS, load_cvrp, validation
 from problems.formats.cvrplib import read_cvrplib, read_solution
 from problems.plots import plot_routes
-from problems.sets import common
-from problems.sets import cvrp as standard_sets
-from problems.sets.cvrp import CHECKSUMS, NAMED_SETS, load_cvrp, validation
 
 DATA = Path(__file__).parent / "data" / "cvrplib"
 FIRST = torch.tensor([0])

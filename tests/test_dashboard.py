@@ -11,7 +11,7 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import plugin_data_pb2
 
 import train
-from gumbeldore.dashboard import LAYOUT
+from gumbeldore.reporting.tensorboard import LAYOUT
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 NAME = "tsp/2026-01-31_12-00-00"

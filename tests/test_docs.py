@@ -14,8 +14,9 @@ import pytest
 import torch
 
 import train
-from configs import command, reference
 from docs.figures import trie
+from gumbeldore.cli import command
+from gumbeldore.cli import key_reference as reference
 from tests.test_commands import typed
 
 ROOT = Path(__file__).parent.parent
@@ -136,7 +137,7 @@ def test_links_lead_somewhere(path):
 
 
 def test_the_reference_of_the_keys_is_that_of_the_configurations():
-    assert page("config") == reference.page(), "python -m configs.reference writes the page anew"
+    assert page("config") == reference.page(), "python -m gumbeldore.cli.key_reference writes the page anew"
 
 
 def test_every_key_is_explained():

@@ -15,16 +15,19 @@ import torch
 from omegaconf import OmegaConf
 
 import evaluate
-from configs.trained import trained
-from gumbeldore import checkpoint, evaluation, methods, results
-from gumbeldore.evaluation import Solved
+from gumbeldore.evaluation import results
+from gumbeldore.evaluation import solve as evaluation
+from gumbeldore.evaluation.loading import load_policy
+from gumbeldore.evaluation.references import with_table
+from gumbeldore.evaluation.solve import Solved
 from gumbeldore.interfaces import Benchmark
-from gumbeldore.references import with_table
-from gumbeldore.search import search, trie_memory
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime import checkpoint
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.rounds import search, trie_memory
 from gumbeldore.seeding import fold
-from gumbeldore.workers import SearchPool
-from models.bq import BQ
 from models.bq_cvrp import BQ as CVRPBQ
+from models.bq_tsp import BQ
 from models.job_shop import JobShop
 from problems.cvrp import CVRP
 from problems.formats.cvrplib import read_solution
@@ -142,9 +145,9 @@ def test_more_time_finds_more(policies, tmp_path):
 @pytest.mark.parametrize("room", [1, 1000])
 def test_a_search_without_memory_for_its_time_says_so(room, policies, tmp_path, monkeypatch):
     """Its trie may grow from one round's to so many; small trees are exhausted before the thousandth."""
-    monkeypatch.setattr("gumbeldore.workers.trie_budget", lambda device: room * tries[0])
+    monkeypatch.setattr("gumbeldore.parallel.pool.trie_budget", lambda device: room * tries[0])
     instance = TSP(5).generate(1, torch.Generator().manual_seed(0))
-    tries = [trie_memory(TSP(5), trained(policies / "tsp.pt").policy, instance, methods.wor(4, 1, time_limit=60.0))]
+    tries = [trie_memory(TSP(5), load_policy(policies / "tsp.pt").policy, instance, methods.wor(4, 1, time_limit=60.0))]
     np.savez(tmp_path / "five.npz", coords=instance.coords.numpy())
     words = [f"instances={tmp_path / 'five.npz'}", "search=wor", "search.beam_width=4", "search.num_rounds=1"]
     found = evaluated(policies / "tsp.pt", tmp_path, *words, "search.time_limit=60", "search.top_p_start=1")
@@ -448,16 +451,16 @@ def test_reference_solutions_cost_what_the_references_say():
 
 
 def test_solving_a_file_from_python(policies):
-    problem, policy, *_ = trained(policies / "cvrp.pt")
+    problem, policy, *_ = load_policy(policies / "cvrp.pt")
     (benchmark,) = problem.load(str(DATA / "cvrplib" / "A-n32-k5.vrp"))
     with SearchPool(problem, policy) as pool:
         found = evaluation.solve(pool, benchmark, methods.gumbeldore(4, 2, step_size=0.3), seed=0)
     walk = problem.solution(found.actions[0])
     assert sorted(node for node in walk if node) == list(range(1, 32)) and found.costs[0] > 784
     assert torch.equal(benchmark.true_cost(torch.tensor([0]), found.actions), found.costs)
-    assert trained(policies / "cvrp.pt", nearest=3).problem.nearest == 3
+    assert load_policy(policies / "cvrp.pt", nearest=3).problem.nearest == 3
     with pytest.raises(ValueError, match="nearest has no effect on tsp"):
-        trained(policies / "tsp.pt", nearest=3)
+        load_policy(policies / "tsp.pt", nearest=3)
 
 
 # ---- tables

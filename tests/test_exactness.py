@@ -12,9 +12,10 @@ import math
 import pytest
 import torch
 
-from gumbeldore import methods
-from gumbeldore.estimators import estimate_entropy, estimate_expectation
-from gumbeldore.search import SearchConfig, TopP, search
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.config import SearchConfig, TopP
+from gumbeldore.sampler.estimators import estimate_entropy, estimate_expectation
+from gumbeldore.sampler.rounds import search
 from tests.statistics import assert_frequencies
 from tests.trees import TablePolicy, TreeProblem, copies, enumerate_leaves, small_tree
 

@@ -15,11 +15,11 @@ import pytest
 import torch
 
 import train
-from gumbeldore import checkpoint
-from gumbeldore.dataset import PseudoExperts
-from gumbeldore.files import replacing
-from gumbeldore.results import _replace
-from gumbeldore.run_directory import RunDirectory
+from gumbeldore.evaluation.results import _replace
+from gumbeldore.runtime import checkpoint
+from gumbeldore.runtime.files import replacing
+from gumbeldore.runtime.run_directory import RunDirectory
+from gumbeldore.training.dataset import PseudoExperts
 from tests.test_commands import ROOT, typed
 from tests.test_supervised import metrics_of, same_runs
 from tests.test_training import experts
@@ -151,7 +151,7 @@ def test_read_only_directories_are_named(tmp_path):
 DIES_WRITING = """
 import os, signal, sys
 from pathlib import Path
-from gumbeldore.files import replacing
+from gumbeldore.runtime.files import replacing
 
 with replacing(Path(sys.argv[1])) as file:
     file.write(b"half")
@@ -183,7 +183,7 @@ def test_a_killed_write_leaves_the_old_file_and_what_is_left_is_swept(tmp_path):
 TAKES = """
 import sys, time
 from pathlib import Path
-from gumbeldore.run_directory import RunDirectory
+from gumbeldore.runtime.run_directory import RunDirectory
 
 while not Path(sys.argv[2]).exists():
     pass

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import train
-from gumbeldore import checkpoint
+from gumbeldore.runtime import checkpoint
 from tests.test_commands import ROOT
 from tests.test_supervised import metrics_of
 

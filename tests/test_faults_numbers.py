@@ -11,23 +11,24 @@ import torch
 from torch import nn
 
 import train
-from gumbeldore import imitation, methods
-from gumbeldore.dataset import PseudoExperts
-from gumbeldore.evaluation import solve
-from gumbeldore.faults import InstanceError
-from gumbeldore.imitation import fit
+from gumbeldore.evaluation.solve import solve
 from gumbeldore.interfaces import Benchmark
-from gumbeldore.learner import Learner
-from gumbeldore.optimizer import optimizer_of
-from gumbeldore.search import search
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime.errors import InstanceError
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.rounds import search
 from gumbeldore.seeding import generator
-from gumbeldore.settings import TrainSettings
-from gumbeldore.trainers import Task, Trainers
-from gumbeldore.validation import validate, validation_set
-from gumbeldore.workers import SearchPool
-from models.bq import BQ
+from gumbeldore.training import imitation
+from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.distributed import Task, Trainers
+from gumbeldore.training.imitation import fit
+from gumbeldore.training.optimizer import optimizer_of
+from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.state import Learner
+from gumbeldore.training.validation import validate, validation_set
+from models.bq_tsp import BQ
 from problems.tsp import TSP
-from problems.tsp_types import Instance
+from problems.tsp.instances import Instance
 from tests.test_commands import typed
 from tests.test_training import SIZES, experts
 from tests.trees import TablePolicy, TreeProblem

@@ -7,11 +7,11 @@ import warnings
 import pytest
 import torch
 
-from gumbeldore import methods
-from gumbeldore.compiling import compile_layers
-from gumbeldore.dataset import PseudoExperts
 from gumbeldore.interfaces import to
-from gumbeldore.search import search
+from gumbeldore.runtime.compiling import compile_layers
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.rounds import search
+from gumbeldore.training.dataset import PseudoExperts
 from tests.networks import awake
 from tests.test_repeated_states import CASES, KEYS
 

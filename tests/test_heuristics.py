@@ -15,16 +15,17 @@ from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 
-from problems import cvrp_types, jssp_types
 from problems.cvrp import CVRP
+from problems.cvrp import instances as cvrp_types
 from problems.distances import SCALED_TO
 from problems.formats import cvrplib, tsplib
 from problems.formats.tsplib import edge_lengths
-from problems.gantt import plot_schedules
 from problems.heuristics import Heuristic, dispatching
 from problems.heuristics.dispatching import GENERATIONS, PRIORITIES, RULES
-from problems.jssp_types import check_schedule, random_instances, schedule
-from problems.sets.jssp import load_jssp, validation
+from problems.jssp import instances as jssp_types
+from problems.jssp.gantt import plot_schedules
+from problems.jssp.instances import check_schedule, random_instances, schedule
+from problems.jssp.sets import load_jssp, validation
 from problems.solvers import Solver
 from tests.unsolved import cvrp, jssp, random_points, tsp
 

@@ -14,7 +14,7 @@ import torch
 
 import evaluate
 import train
-from gumbeldore import checkpoint
+from gumbeldore.runtime import checkpoint
 from tests.mutations import damaged, outcomes
 from tests.test_commands import typed
 from tests.test_evaluation import untrained

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 import torch
 
-from gumbeldore.dataset import read_experts, read_shard
+from gumbeldore.training.dataset import read_experts, read_shard
 from problems.cvrp import CVRP
 from problems.formats.cvrplib import read_cvrplib
 from problems.formats.jsplib import read_jssp
 from problems.formats.tsplib import read_tsplib
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from problems.tsp_types import Instance
+from problems.tsp.instances import Instance
 from tests.mutations import outcomes
 from tests.test_cvrplib import VALID as CVRPLIB
 from tests.test_jsplib import STANDARD as JSPLIB

@@ -9,12 +9,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gumbeldore.contracts import policy_contract
 from gumbeldore.interfaces import replay
+from gumbeldore.testing import policy_contract
 from models.job_shop import HIDDEN, JobShop
 from models.lookahead import lookahead as looked_ahead
 from problems.jssp import JSSP, State
-from problems.jssp_types import Instance, random_instances
+from problems.jssp.instances import Instance, random_instances
 from tests.networks import WAYS, attend_by
 
 SIZES = [(4, 3), (3, 5), (2, 2), (1, 4), (5, 1)]

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from gumbeldore import methods
-from gumbeldore.contracts import problem_contract
-from gumbeldore.dataset import PseudoExperts
 from gumbeldore.interfaces import replay, take
-from gumbeldore.search import search
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.rounds import search
+from gumbeldore.testing import problem_contract
+from gumbeldore.training.dataset import PseudoExperts
 from models.job_shop import JobShop
 from problems.formats.jsplib import read_jssp
 from problems.jssp import JSSP, State
-from problems.jssp_types import Instance, Original, check_schedule, random_instances, schedule
+from problems.jssp.instances import Instance, Original, check_schedule, random_instances, schedule
 
 DATA = Path(__file__).parent / "data" / "jssp"
 

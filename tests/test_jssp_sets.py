@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from problems.jssp import JSSP
-from problems.jssp_types import check_schedule, random_instances, schedule
-from problems.sets import jssp as standard_sets
-from problems.sets.jssp import L2D_SETS, NAMED_SETS, load_jssp, validation
-from problems.sets.jssp_best_known import DATE, TABLE, best_known
-from problems.sets.taillard import SIZES, taillard_instance, taillard_instances
+from problems.jssp import sets as standard_sets
+from problems.jssp.best_known import DATE, TABLE, best_known
+from problems.jssp.instances import check_schedule, random_instances, schedule
+from problems.jssp.sets import L2D_SETS, NAMED_SETS, load_jssp, validation
+from problems.jssp.taillard import SIZES, taillard_instance, taillard_instances
 
 DATA = Path(__file__).parent / "data" / "jssp"
 

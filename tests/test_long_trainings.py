@@ -14,13 +14,13 @@ from omegaconf import OmegaConf
 
 import evaluate
 import train
-from configs.removed import of_this_version
-from gumbeldore import checkpoint
-from gumbeldore.imitation import learning_rate
-from gumbeldore.run_directory import MOST_SNAPSHOTS, RunDirectory
-from gumbeldore.settings import TrainSettings
-from gumbeldore.validation import validation_set
-from gumbeldore.workers import CPU_ROWS
+from gumbeldore.parallel.devices import CPU_ROWS
+from gumbeldore.runtime import checkpoint
+from gumbeldore.runtime.old_versions import of_this_version
+from gumbeldore.runtime.run_directory import MOST_SNAPSHOTS, RunDirectory
+from gumbeldore.training.imitation import learning_rate
+from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.validation import validation_set
 from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.test_commands import ROOT, typed

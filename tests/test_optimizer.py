@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from gumbeldore.optimizer import Muon, optimizer_of, orthogonalised, scale_rates
-from gumbeldore.settings import TrainSettings
+from gumbeldore.training.optimizer import Muon, optimizer_of, orthogonalised, scale_rates
+from gumbeldore.training.settings import TrainSettings
 from tests.test_training import SIZES
 
 SETTINGS = TrainSettings(**{**SIZES, "matrix_learning_rate": 0.02})

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gumbeldore.precision import InPrecision, autocast, dtype_of, few_sizes, has_bf16, resolve_precision
+from gumbeldore.runtime.precision import InPrecision, autocast, dtype_of, few_sizes, has_bf16, resolve_precision
 
 CPU = torch.device("cpu")
 

@@ -9,14 +9,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gumbeldore import methods
-from gumbeldore.dataset import PseudoExperts
-from gumbeldore.imitation import imitate
 from gumbeldore.interfaces import to
-from gumbeldore.optimizer import optimizer_of
-from gumbeldore.search import search
-from models.bq import BQ
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.rounds import search
+from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.imitation import imitate
+from gumbeldore.training.optimizer import optimizer_of
 from models.bq_cvrp import BQ as BQforCVRP
+from models.bq_tsp import BQ
 from models.job_shop import JobShop
 from problems.cvrp import CVRP
 from problems.jssp import JSSP

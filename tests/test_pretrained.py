@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from configs.trained import trained
-from gumbeldore import methods
-from gumbeldore.evaluation import solve, summarise
-from gumbeldore.workers import SearchPool
+from gumbeldore.evaluation.loading import load_policy
+from gumbeldore.evaluation.solve import solve, summarise
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.sampler import methods
 
 FOLDER = Path(__file__).parent.parent / "pretrained"
 
@@ -32,7 +32,7 @@ def test_every_shipped_policy_has_a_card_and_is_tested():
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_policies_are_as_good_as_their_card_says(name):
     source, most = SHIPPED[name]
-    problem, policy, *_ = trained(FOLDER / name)
+    problem, policy, *_ = load_policy(FOLDER / name)
     (benchmark,) = problem.load(source, 50)
     with SearchPool(problem, policy) as pool:
         greedy = solve(pool, benchmark, methods.greedy(), seed=0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import evaluate
-from problems.sets.cvrp import load_cvrp
+from problems.cvrp.sets import load_cvrp
 from tests.test_commands import typed
 from tests.test_evaluation import DATA, evaluated, makespan, untrained
 

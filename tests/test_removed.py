@@ -8,8 +8,9 @@ import pytest
 
 import evaluate
 import train
-from configs import command
-from configs.removed import DATE, REMOVED
+from gumbeldore.cli import command
+from gumbeldore.runtime.building import build
+from gumbeldore.runtime.old_versions import DATE, REMOVED
 from tests.test_commands import compose, typed
 
 GONE = "error: {} was removed on " + DATE + ": "
@@ -95,7 +96,7 @@ def test_no_configuration_has_one():
 
 def test_a_class_that_takes_any_value_is_given_it():
     node = {"_target_": f"{__name__}.Anything", "savings": 3}
-    assert command.build(node, "model").values == {"savings": 3}
+    assert build(node, "model").values == {"savings": 3}
 
 
 class Anything:

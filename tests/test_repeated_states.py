@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gumbeldore import beam, methods
-from gumbeldore.fingerprint import fingerprint
-from gumbeldore.search import search
-from models.bq import BQ
+from gumbeldore.sampler import beam, methods
+from gumbeldore.sampler.rounds import search
+from gumbeldore.sampler.transpositions import fingerprint
 from models.bq_cvrp import BQ as BQforCVRP
+from models.bq_tsp import BQ
 from models.job_shop import JobShop
 from problems.cvrp import CVRP
 from problems.jssp import JSSP

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from gumbeldore import charts, report
-from gumbeldore.evaluation import Solved
+from gumbeldore.evaluation.solve import Solved
 from gumbeldore.interfaces import Benchmark
+from gumbeldore.reporting import charts, report
 from problems.tsp import TSP
 from tests.browser import CHROMIUM, DRIVER, Browser
 from tests.test_evaluation import DATA, evaluated, untrained

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gumbeldore import methods
-from gumbeldore.gumbel import gumbel_with_maximum, log1mexp, log_survival
 from gumbeldore.interfaces import take
-from gumbeldore.search import SearchConfig, TopP, nucleus_of, search, trie_memory
-from gumbeldore.updates import Gumbeldore, Theory
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.config import SearchConfig, TopP, nucleus_of
+from gumbeldore.sampler.gumbel import gumbel_with_maximum, log1mexp, log_survival
+from gumbeldore.sampler.rounds import search, trie_memory
+from gumbeldore.sampler.updates import Gumbeldore, Theory
 from tests.reference import Reference
 from tests.trees import TablePolicy, TreeProblem, enumerate_leaves
 
@@ -137,9 +138,9 @@ COMPLETE = CompleteTree()
 
 def improved_policy_value(trees, row, config):
     """E[outcome] before and after one update from all leaves: the exact policies, by enumeration."""
-    from gumbeldore import search as module
-    from gumbeldore import trie as tries
-    from gumbeldore.beam import sample_round
+    from gumbeldore.sampler import rounds as module
+    from gumbeldore.sampler import trie as tries
+    from gumbeldore.sampler.beam import sample_round
 
     one = take(trees, slice(row, row + 1))
     roots = module._plant(PROBLEM, POLICY, one, config.beam_width, KEYS[:1])

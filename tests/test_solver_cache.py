@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gumbeldore.files import cache_folder
+from gumbeldore.runtime.files import cache_folder
 from problems.solvers import Solver
 from problems.solvers import backends as registry
 from problems.solvers.answer import Options

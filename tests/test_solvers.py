@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from problems import cvrp_types, jssp_types
+from problems.cvrp import instances as cvrp_types
 from problems.formats.tsplib import METRICS, edge_lengths
+from problems.jssp import instances as jssp_types
 from problems.solvers import Solver, SolverError, with_references
 from problems.solvers import backends as registry
 from problems.solvers.answer import Options

@@ -11,28 +11,17 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-# Each module may import only modules before it; `{a, b}` on one rung do not know each other.
-LADDER = [
-    {"interfaces", "gumbel", "memory", "files", "arrays", "settings", "stopping", "cluster", "compiling"},
-    {"precision", "seeding", "trie", "estimators", "checkpoint", "run_directory", "optimizer", "faults"},
-    {"fingerprint", "dataset", "actors"},
-    {"beam"},
-    {"updates", "references"},
-    {"search"},
-    {"methods", "workers", "contracts", "learner"},
-    {"trainers"},
-    {"evaluation", "experts", "imitation", "validation", "pictures"},
-    {"self_improvement", "results", "curves"},
-    {"terminal", "dashboard", "charts"},
-    {"report"},
-]
+# A room may import from the rooms before it; `root` are the modules beside the rooms that every room may import.
+ROOMS = ["runtime", "sampler", "parallel", "training", "evaluation", "reporting", "cli"]
+ROOT_MODULES = {"interfaces", "seeding"}
+PUBLIC = {"__init__", "testing"}  # of the root, for users: no room imports them
 ALLOWED = {
-    "gumbeldore": {"gumbeldore"},
-    "problems": {"problems", "gumbeldore.interfaces", "gumbeldore.arrays"},
-    "models": {"models", "problems", "gumbeldore.memory"},
+    "problems": {"problems", "gumbeldore.interfaces", "gumbeldore.runtime.arrays"},
+    "models": {"models", "problems", "gumbeldore.runtime.memory"},
 }
-RAY = {"cluster.py", "actors.py", "workers.py"}  # the modules of the core that know it
-SOLVERS = {"gumbeldore.files", "gumbeldore.actors", "gumbeldore.cluster"}  # problems/solvers may import these, too
+RAY = {"ray_cluster.py", "ray_actors.py", "pool.py"}  # the modules of the core that know it
+# problems/solvers may import these, too
+SOLVERS = {"gumbeldore.runtime.files", "gumbeldore.parallel.ray_actors", "gumbeldore.parallel.ray_cluster"}
 
 
 def imports(path: Path) -> set[str]:
@@ -49,21 +38,49 @@ def modules(package: str) -> list[Path]:
     return [path for path in sorted((ROOT / package).glob("**/*.py")) if path.name != "__init__.py"]
 
 
+def room(module: str) -> str:
+    """Where a module of the core lives."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in ROOMS else "root"
+
+
 @pytest.mark.parametrize("path", modules("gumbeldore"), ids=lambda path: path.stem)
 def test_core_imports_point_down_the_ladder(path):
-    rung = next((i for i, names in enumerate(LADDER) if path.stem in names), None)
-    assert rung is not None, f"{path.name} has no place on the ladder"
-    below = set().union(*LADDER[:rung])
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    here = room(module)
+    assert here != "root" or path.stem in ROOT_MODULES | PUBLIC, f"{path.name} is in no room"
+    below = {"root", *(ROOMS[: ROOMS.index(here) + 1] if here != "root" else ())}
     for name in imports(path):
-        if name.startswith("gumbeldore"):
-            parts = name.split(".")
-            module = parts[1]
-            assert module in below, f"{path.name} imports {name}, which is not below it"
+        package = name.split(".")[0]
+        if package == "gumbeldore" and path.stem not in PUBLIC:
+            assert room(name) in below, f"{module} imports {name}, which is not below it"
+            assert room(name) != "root" or name.split(".")[1] in ROOT_MODULES, f"{module} imports {name}"
+        assert package not in {"problems", "models", "train", "evaluate", "study", "tests"}, f"{module} imports {name}"
+        assert package not in {"hydra", "omegaconf"} or here == "cli", f"{module} imports {name}"
+        assert package != "ray" or path.name in RAY, f"{module} imports {name}"
+
+
+@pytest.mark.parametrize("package", ["gumbeldore", "problems", "models"])
+def test_modules_import_each_other_without_circles(package):
+    graph = {".".join(path.relative_to(ROOT).with_suffix("").parts): imports(path) for path in modules(package)}
+    done: set[str] = set()
+
+    def visit(module: str, way: tuple[str, ...]) -> None:
+        assert module not in way, f"a circle of imports: {' -> '.join([*way, module])}"
+        if module not in done:
+            for name in graph[module]:
+                for target in (name, name.rpartition(".")[0]):
+                    if target in graph:
+                        visit(target, (*way, module))
+            done.add(module)
+
+    for module in graph:
+        visit(module, ())
 
 
 @pytest.mark.parametrize("package", ALLOWED)
 def test_packages_know_only_what_they_may(package):
-    own = {"gumbeldore", "problems", "models", "configs", "train", "evaluate", "tests"}
+    own = {"gumbeldore", "problems", "models", "train", "evaluate", "study", "tests"}
     for path in modules(package):
         if path.name == "__main__.py":
             continue  # a command: like train.py, it may import everything
@@ -73,7 +90,15 @@ def test_packages_know_only_what_they_may(package):
             if name.split(".")[0] in own:
                 assert any(name.startswith(prefix) for prefix in allowed), f"{path} imports {name}"
             assert name.split(".")[0] not in {"hydra", "omegaconf"}, f"{path} imports {name}"
-            assert name.split(".")[0] != "ray" or path.name in RAY or solvers
+            assert name.split(".")[0] != "ray" or solvers, f"{path} imports {name}"
+
+
+def test_the_public_names_are_there_and_listed():
+    import gumbeldore
+
+    for name in gumbeldore.__all__:
+        assert getattr(gumbeldore, name).__doc__
+    assert 10 <= len(gumbeldore.__all__) <= 15
 
 
 BARE = """
@@ -88,13 +113,13 @@ sys.meta_path.insert(0, Blocked())
 import copy
 import torch
 from gumbeldore import methods
-from gumbeldore.dataset import PseudoExperts
-from gumbeldore.learner import Learner
-from gumbeldore.self_improvement import self_improvement
-from gumbeldore.validation import validation_set
-from gumbeldore.settings import TrainSettings
-from gumbeldore.workers import SearchPool
-from models.bq import BQ
+from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.state import Learner
+from gumbeldore.training.loop import self_improvement
+from gumbeldore.training.validation import validation_set
+from gumbeldore.training.settings import TrainSettings
+from gumbeldore.parallel.pool import SearchPool
+from models.bq_tsp import BQ
 from problems.tsp import TSP
 
 torch.manual_seed(0)

@@ -13,13 +13,16 @@ import torch
 from omegaconf import OmegaConf
 
 import study
-from gumbeldore import curves, methods, settings
-from gumbeldore.curves import measure
-from gumbeldore.evaluation import have_gaps
-from gumbeldore.search import TopP, search
+from gumbeldore.cli.settings import StudySettings
+from gumbeldore.evaluation import curves
+from gumbeldore.evaluation.curves import measure
+from gumbeldore.evaluation.solve import have_gaps
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.config import TopP
+from gumbeldore.sampler.rounds import search
 from gumbeldore.seeding import fold
-from gumbeldore.validation import validation_set
-from gumbeldore.workers import SearchPool
+from gumbeldore.training.validation import validation_set
 from problems.tsp import TSP
 from tests.test_commands import ROOT, compose, typed
 from tests.test_evaluation import untrained
@@ -172,4 +175,4 @@ def test_mistakes_end_in_one_line(policy, tmp_path, words, message):
 def test_every_key_is_checked():
     cfg = compose("study", *WORDS)
     own = {key for key in cfg if not OmegaConf.is_config(cfg[key])}
-    assert own == {field.name for field in fields(settings.StudySettings)}
+    assert own == {field.name for field in fields(StudySettings)}

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import train
-from gumbeldore import checkpoint, self_improvement
-from gumbeldore.dataset import PseudoExperts
+from gumbeldore.runtime import checkpoint
+from gumbeldore.training import loop as self_improvement
+from gumbeldore.training.dataset import PseudoExperts
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP

@@ -7,9 +7,9 @@ import math
 import pytest
 
 import train
-from gumbeldore.self_improvement import Report
-from gumbeldore.stopping import Stopper
-from gumbeldore.terminal import Terminal, duration
+from gumbeldore.reporting.console import Terminal, duration
+from gumbeldore.runtime.stopping import Stopper
+from gumbeldore.training.loop import Report
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP

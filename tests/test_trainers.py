@@ -10,24 +10,25 @@ import torch
 from omegaconf import OmegaConf
 
 import train
-from gumbeldore import methods
-from gumbeldore.dataset import PseudoExperts
-from gumbeldore.imitation import fit
-from gumbeldore.learner import Learner
-from gumbeldore.optimizer import optimizer_of
-from gumbeldore.precision import resolve_precision
-from gumbeldore.search import search
+from gumbeldore.parallel.devices import resolve_trainers
+from gumbeldore.parallel.pool import WorkerError
+from gumbeldore.runtime.precision import resolve_precision
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.rounds import search
 from gumbeldore.seeding import generator
-from gumbeldore.settings import TrainSettings
-from gumbeldore.trainers import Task, Trainers
-from gumbeldore.workers import WorkerError, resolve_trainers
-from models.bq import BQ
+from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.distributed import Task, Trainers
+from gumbeldore.training.imitation import fit
+from gumbeldore.training.optimizer import optimizer_of
+from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.state import Learner
 from models.bq_cvrp import BQ as BQforCVRP
+from models.bq_tsp import BQ
 from models.job_shop import JobShop
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from problems.tsp_types import Instance
+from problems.tsp.instances import Instance
 from tests.networks import awake
 from tests.test_commands import typed
 from tests.test_training import SIZES, experts

@@ -17,22 +17,26 @@ import pytest
 import torch
 
 import train
-from gumbeldore import checkpoint, cluster, methods
-from gumbeldore import trie as tries
-from gumbeldore.dataset import PseudoExperts
-from gumbeldore.experts import sample_experts
 from gumbeldore.interfaces import batch_size, take
-from gumbeldore.learner import Learner
-from gumbeldore.optimizer import optimizer_of
-from gumbeldore.run_directory import RunDirectory
-from gumbeldore.search import TopP, search
+from gumbeldore.parallel import ray_cluster as cluster
+from gumbeldore.parallel.devices import CPU_ROWS, resolve_rows, resolve_threads, resolve_workers
+from gumbeldore.parallel.pool import SearchPool, WorkerError
+from gumbeldore.runtime import checkpoint
+from gumbeldore.runtime.run_directory import RunDirectory
+from gumbeldore.runtime.stopping import Stopper
+from gumbeldore.sampler import methods
+from gumbeldore.sampler import trie as tries
+from gumbeldore.sampler.config import TopP
+from gumbeldore.sampler.rounds import search
 from gumbeldore.seeding import fold
-from gumbeldore.self_improvement import self_improvement
-from gumbeldore.settings import TrainSettings
-from gumbeldore.stopping import Stopper
-from gumbeldore.validation import validate, validation_set
-from gumbeldore.workers import CPU_ROWS, SearchPool, WorkerError, resolve_rows, resolve_threads, resolve_workers
-from models.bq import BQ
+from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.experts import sample_experts
+from gumbeldore.training.loop import self_improvement
+from gumbeldore.training.optimizer import optimizer_of
+from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.state import Learner
+from gumbeldore.training.validation import validate, validation_set
+from models.bq_tsp import BQ
 from problems.tsp import TSP, Instance
 from tests.test_commands import compose, typed
 from tests.test_supervised import Killed, dies_after, metrics_of, same_runs

@@ -8,11 +8,11 @@ import math
 import pytest
 import torch
 
-from gumbeldore import methods
-from gumbeldore.contracts import policy_contract, problem_contract
 from gumbeldore.interfaces import replay
-from gumbeldore.search import search
-from models.bq import BQ
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.rounds import search
+from gumbeldore.testing import policy_contract, problem_contract
+from models.bq_tsp import BQ
 from problems.plane import move_square
 from problems.tsp import TSP, Instance, State
 

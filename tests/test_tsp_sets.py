@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from problems.sets import tsp as standard_sets
-from problems.sets.tsp import NAMED_SETS, kool_tsp_validation, load_tsp
 from problems.tsp import TSP
+from problems.tsp import sets as standard_sets
+from problems.tsp.sets import NAMED_SETS, kool_tsp_validation, load_tsp
 
 DATA = Path(__file__).parent / "data"
 

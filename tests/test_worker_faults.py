@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from gumbeldore import methods
-from gumbeldore.actors import Actors
-from gumbeldore.workers import SearchPool, WorkerError
-from models.bq import BQ
+from gumbeldore.parallel.pool import SearchPool, WorkerError
+from gumbeldore.parallel.ray_actors import Actors
+from gumbeldore.sampler import methods
+from models.bq_tsp import BQ
 from problems.tsp import TSP
 
 ROOT = Path(__file__).parent.parent

@@ -8,8 +8,10 @@ from functools import partial
 import torch
 
 from gumbeldore.interfaces import Benchmark
-from problems import cvrp_types, jssp_types, tsp_types
+from problems.cvrp import instances as cvrp_types
 from problems.formats.tsplib import edge_lengths, tour_lengths
+from problems.jssp import instances as jssp_types
+from problems.tsp import instances as tsp_types
 
 
 def unsolved(originals, true_cost):

@@ -16,13 +16,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from gumbeldore import trie as tries
-from gumbeldore.beam import Leaves
-from gumbeldore.search import SearchConfig, search
-from gumbeldore.trie import Trie
-from gumbeldore.updates import Gumbeldore
+from gumbeldore.sampler import trie as tries
+from gumbeldore.sampler.beam import Leaves
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.rounds import search
+from gumbeldore.sampler.trie import Trie
+from gumbeldore.sampler.updates import Gumbeldore
 from problems.tsp import TSP, State
-from problems.tsp_types import Instance
+from problems.tsp.instances import Instance
 
 OUT = Path(__file__).with_suffix(".svg")
 WIDTH, STEP_SIZE = 3, 1.5

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gumbeldore.arrays import check_sizes
+from gumbeldore.runtime.arrays import check_sizes
 
 
 def read_npz(path: Path, required: set[str], optional: set[str]) -> dict[str, np.ndarray]:

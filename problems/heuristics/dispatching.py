@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from problems.jssp import JSSP, State
-from problems.jssp_types import Instance, Original
+from problems.jssp.instances import Instance, Original
 
 PRIORITIES = {  # what the next operation of each job (all [R, J] float64) is preferred for: the larger, the better
     "SPT": lambda time, work, operations, ready: -time,  # shortest processing time

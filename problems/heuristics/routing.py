@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from problems import cvrp_types, tsp_types
+from problems.cvrp import instances as cvrp_types
 from problems.distances import whole_distances
+from problems.tsp import instances as tsp_types
 
 # Names in OR-Tools. "savings" is Clarke and Wright's [1964], but turns no route round to join it with another;
 # SAVINGS of OR-Tools finishes one route before it begins the next. "insertion" takes the customers in a fixed order

@@ -11,13 +11,13 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from configs import command
-from gumbeldore.dataset import PseudoExperts
+from gumbeldore.cli import command
 from gumbeldore.interfaces import Problem
+from gumbeldore.parallel.devices import resolve_workers
+from gumbeldore.reporting.console import Terminal
+from gumbeldore.runtime.checked import Checked, at_least, positive
 from gumbeldore.seeding import generator
-from gumbeldore.settings import Checked, at_least, positive
-from gumbeldore.terminal import Terminal
-from gumbeldore.workers import resolve_workers
+from gumbeldore.training.dataset import PseudoExperts
 from problems.solvers.backends import backend_of
 from problems.solvers.generated import as_benchmark
 from problems.solvers.solver import Solver, SolverResult
@@ -45,7 +45,7 @@ def experts(cfg: DictConfig) -> Path:
     run = ExpertSettings.of(cfg)
     if HydraConfig.initialized():
         check_effect(HydraConfig.get().overrides.task)
-    problem = command.build(cfg.problem, "problem", "generate", "cost")
+    problem = command.build_part(cfg, "problem", "generate", "cost")
     backend_of(problem.name)
     command.join_cluster(cfg, problem)
     workers = resolve_workers(run.workers, torch.device("cpu"), threads=1)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from gumbeldore.files import replacing
+from gumbeldore.runtime.files import replacing
 from problems.solvers.answer import Answer, Options
 from problems.solvers.backends import Backend
 

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark, Problem, batch_size, take
-from problems import cvrp_types, jssp_types, tsp_types
+from problems.cvrp import instances as cvrp_types
 from problems.distances import UNROUNDED
+from problems.jssp import instances as jssp_types
+from problems.tsp import instances as tsp_types
 
 
 def as_benchmark(problem: Problem, instances: Any) -> Benchmark:

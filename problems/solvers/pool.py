@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gumbeldore import cluster
-from gumbeldore.actors import Actors, WorkerError
+from gumbeldore.parallel import ray_cluster
+from gumbeldore.parallel.ray_actors import Actors, WorkerError
 from problems.solvers.answer import Answer, Options, SolverError
 from problems.solvers.backends import Backend
 
@@ -75,9 +75,9 @@ class RemoteSolver:
 def _on_actors(
     backend: Backend, originals: Any, indices: list[int], options: Options, workers: int
 ) -> Iterator[tuple[int, Answer | str]]:
-    cluster.start_ray(workers)
+    ray_cluster.start_ray(workers)
     advice = "if they ran out of memory, lower the number of workers"
-    actors = Actors(RemoteSolver, (backend, options), workers, advice, cluster.placement(threads=1))
+    actors = Actors(RemoteSolver, (backend, options), workers, advice, ray_cluster.placement(threads=1))
     try:
         for number, answer in actors.map(len(indices), lambda number: (row_of(originals, indices[number]),)):
             yield indices[number], answer

@@ -8,9 +8,10 @@ from importlib.metadata import version
 
 import numpy as np
 
-from problems import cvrp_types, tsp_types
+from problems.cvrp import instances as cvrp_types
 from problems.distances import WholeDistances, whole_distances
 from problems.solvers.answer import Answer, Options, SolverError
+from problems.tsp import instances as tsp_types
 
 
 def solve_tsp(original: tsp_types.Original, options: Options) -> Answer:

@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import numpy as np
 
-from problems.jssp_types import Original
+from problems.jssp.instances import Original
 from problems.solvers.answer import Answer, Options, SolverError
 
 LARGEST = 1 << 40  # the sum of all times that CP-SAT can do sums of in 64 bits

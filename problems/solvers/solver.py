@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.files import cache_folder
 from gumbeldore.interfaces import Benchmark
+from gumbeldore.runtime.files import cache_folder
 from problems.solvers.answer import Answer, Options, SolverError
 from problems.solvers.backends import Backend, backend_of
 from problems.solvers.cache import Cache, key_of

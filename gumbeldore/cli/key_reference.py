@@ -1,0 +1,142 @@
+"""Writes docs/config.md: every key of the configurations with its values and the comment beside it.
+
+`python -m gumbeldore.cli.key_reference` writes the page anew; a test compares it with the configurations.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+FOLDER = Path(__file__).parents[2] / "configs"
+PAGE = FOLDER.parent / "docs" / "config.md"
+COMMANDS = {
+    "train": "python train.py",
+    "evaluate": "python evaluate.py",
+    "study": "python study.py",
+    "experts": "python -m problems.solvers",
+}
+INTRODUCTION = """# All keys of the configurations
+
+Written by `python -m gumbeldore.cli.key_reference` from the files in [configs/](../configs); change the files, not
+this page.
+
+Every value can be changed on the command line (`train.epochs=10`), an option of a group chosen (`problem=cvrp`,
+`'search=[greedy,wor]'`). `???` must be given, `null` means none or the default that the comment names. A key that does
+not exist, or of `search` and `solver` one that nothing reads, is an error. Options of your own: `--config-dir`, see
+[add-a-problem.md](add-a-problem.md).
+"""
+
+
+GROUPS = {  # heading, where its keys are, how an option is chosen
+    "problem": (
+        "Presets",
+        "",
+        "`problem=...` in training; each also chooses its network, its search and its training.",
+    ),
+    "experiment": (
+        "Experiments",
+        "",
+        "`experiment=...` in training: a demonstration for any CPU, and the recipes of the paper for a GPU, which have "
+        "its networks, too. What they change of a preset:",
+    ),
+    "model": ("Networks", "model.", "`model=...` in training; a preset chooses its own."),
+    "train": (
+        "Sources of solutions",
+        "train.",
+        "`train=...` in training: which solutions are imitated. What a preset sets wins over these values.",
+    ),
+    "decoding": (
+        "What search methods share",
+        "search.",
+        "Evaluation takes the step size from the checkpoint's run, the others from here.",
+    ),
+    "debug": ("Small runs", "", "`debug=...` in training, added to any other choice."),
+}
+
+
+class Key(NamedTuple):
+    name: str  # dotted, as on the command line
+    value: str  # as written
+    comment: str
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [INTRODUCTION]
+    for name, usage in COMMANDS.items():
+        path = FOLDER / f"{name}.yaml"
+        parts.append(section(usage, f"[{path.name}](../configs/{path.name})", {"default": choices(path) + read(path)}))
+    for group, (heading, prefix, about) in GROUPS.items():
+        columns = {path.stem: choices(path) + read(path, prefix) for path in options(group)}
+        parts.append(section(heading, about, columns))
+    return "\n".join([*parts, methods()])
+
+
+def options(group: str) -> list[Path]:
+    return sorted((FOLDER / group).glob("*.yaml"))
+
+
+def choices(path: Path) -> list[Key]:
+    """The options that a file takes of other groups."""
+    found = []
+    for entry in yaml.safe_load(path.read_text()).get("defaults", []):
+        for group, option in entry.items() if isinstance(entry, dict) else ():
+            *override, name = group.replace("/", "").split()
+            if (name in GROUPS or name == "search") and not (override and option is None):
+                names = ", ".join(each.stem for each in options(name))
+                found.append(Key(name, str(option).replace("'", "").replace("None", "null"), f"of {names}"))
+    return found
+
+
+def section(heading: str, about: str, columns: dict[str, list[Key]]) -> str:
+    """A table with a row per key and a column per option."""
+    names = dict.fromkeys(key.name for keys in columns.values() for key in keys)
+    values = {column: {key.name: f"`{key.value}`" for key in keys} for column, keys in columns.items()}
+    rows = []
+    for name in names:
+        comments = dict.fromkeys(key.comment for keys in columns.values() for key in keys if key.name == name)
+        meaning = "; ".join(filter(None, comments)).replace("<", "&lt;")
+        rows.append([f"`{name}`", *(values[column].get(name, "") for column in columns), meaning])
+    return "\n".join([f"## {heading}", "", about, "", *table(["key", *columns, ""], rows)])
+
+
+def methods() -> str:
+    """Which values each search method reads."""
+    reads = {path.stem: re.findall(r"\$\{([\w.]+)\}", path.read_text()) for path in options("search")}
+    names = [key.name for key in read(FOLDER / "decoding" / "training.yaml", "search.")]
+    names += [f"solver.{name}" for name in ("time_limit", "workers")]
+    rows = [[f"`{name}`", *("x" if name in read else "" for read in reads.values())] for name in names]
+    about = "`search=...`: one in training, a list in evaluation and study; heuristic and solver in evaluation alone."
+    about += " What each reads:"
+    return "\n".join(["## Search methods", "", about, "", *table(["key", *reads], rows)])
+
+
+def table(header: list[str], rows: list[list[str]]) -> list[str]:
+    lines = ["|".join(["", *(f" {cell} " if cell else " " for cell in row), ""]) for row in [header, *rows]]
+    return [lines[0], "|---" * len(header) + "|", *lines[1:], ""]
+
+
+def read(path: Path, prefix: str = "") -> list[Key]:
+    """The keys of a file, but Hydra's own, with the comments at the ends of their lines."""
+    text = path.read_text()
+    lines = text.splitlines()
+
+    def walk(node: yaml.Node, prefix: str) -> list[Key]:
+        found = []
+        for name, value in node.value:
+            key, line = f"{prefix}{name.value}", lines[value.start_mark.line]
+            if isinstance(value, yaml.MappingNode):
+                found += walk(value, f"{key}.")
+            elif name.value != "defaults":
+                found.append(Key(key, text[value.start_mark.index : value.end_mark.index], line.partition(" # ")[2]))
+        return found
+
+    return [key for key in walk(yaml.compose(text), prefix) if not key.name.startswith("hydra.")]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,57 @@
+"""The top-level keys of the configurations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gumbeldore.runtime.checked import Checked, at_least, check_switches, positive
+
+
+@dataclass(frozen=True)
+class RunSettings(Checked):
+    """The top-level keys of configs/train.yaml."""
+
+    seed: int = at_least(0)
+    run_dir: str | None
+    resume: str | None
+    init: str | None
+    time_limit: float | None = positive(optional=True)
+    device: str
+    precision: str
+    compile: bool
+    workers: int | str
+    worker_threads: int = at_least(1)
+    trainers: int | str
+    trainer_threads: int | str
+    chunk_rows: int | str
+    images_every: int = at_least(1)
+    checkpoint_every: int | None = at_least(1, optional=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_switches(self, "compile")
+
+
+@dataclass(frozen=True)
+class EvaluationSettings(Checked):
+    """The top-level keys of configs/evaluate.yaml."""
+
+    checkpoint: str
+    instances: str
+    num_instances: int | None = at_least(1, optional=True)
+    references: str | None
+    nearest: int | None = at_least(1, optional=True)
+    out_dir: str | None
+    seed: int = at_least(0)
+    device: str
+    precision: str
+    workers: int | str
+    worker_threads: int = at_least(1)
+    chunk_rows: int | str
+
+
+@dataclass(frozen=True)
+class StudySettings(EvaluationSettings):
+    """The top-level keys of configs/study.yaml."""
+
+    repetitions: int = at_least(2)

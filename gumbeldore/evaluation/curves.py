@@ -1,0 +1,118 @@
+"""Quality against the number of samples [GD, figures 3 and 4]: the same search, allowed ever more rounds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import math
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gumbeldore.evaluation.solve import solve, summarise
+from gumbeldore.interfaces import Benchmark
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime.files import replacing
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.seeding import fold
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Point(NamedTuple):
+    """A search on all instances, repeated with other random numbers; numbers are means over the repetitions."""
+
+    curve: str
+    samples: int  # per instance: beam width * rounds
+    quality: float  # mean gap of the instances, or their mean cost where references are missing
+    error: float  # standard error of the quality
+    solutions: float  # per instance; fewer than the samples where an instance has no more
+    evaluations: float  # of the network, per instance
+    seconds: float  # per instance
+
+
+def measure(
+    curve: str,
+    config: SearchConfig,
+    pool: SearchPool,
+    benchmarks: list[Benchmark],
+    repetitions: int,
+    seed: int,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Point:
+    """One point of a curve; all points of the same seed share the random numbers of their repetitions."""
+    outcomes = []
+    for repetition in range(repetitions):
+        own = int(fold(seed, "repetition", repetition))
+        solved = [solve(pool, benchmark, config, own, progress) for benchmark in benchmarks]
+        outcomes.append(summarise(solved, benchmarks))
+    qualities = [x.merit for x in outcomes]
+    searches = sum(x.num_instances for x in outcomes)
+    return Point(
+        curve=curve,
+        samples=config.beam_width * config.num_rounds,
+        quality=statistics.fmean(qualities),
+        error=statistics.stdev(qualities) / math.sqrt(repetitions),
+        solutions=sum(x.solutions for x in outcomes) / searches,
+        evaluations=sum(x.evaluations for x in outcomes) / searches,
+        seconds=sum(x.seconds for x in outcomes) / searches,
+    )
+
+
+def by_curve(points: list[Point]) -> dict[str, list[Point]]:
+    """The points of each curve."""
+    return {name: [point for point in points if point.curve == name] for name in dict.fromkeys(x.curve for x in points)}
+
+
+def rows(points: list[Point], gaps: bool) -> tuple[list[str], list[list[str]]]:
+    """The table with a row per curve and a column per number of samples."""
+    samples = sorted({point.samples for point in points})
+    lines = []
+    for name, curve in by_curve(points).items():
+        shown = {
+            x.samples: f"{x.quality:.3%} ± {x.error:.3%}" if gaps else f"{x.quality:.4f} ± {x.error:.4f}" for x in curve
+        }
+        lines.append([name, *(shown.get(count, "") for count in samples)])
+    return ["samples", *map(str, samples)], lines
+
+
+def write(out_dir: Path, points: list[Point], gaps: bool, about: dict[str, Any]) -> None:
+    """study.json, study.csv and study.png."""
+    content = {"quality": "mean gap" if gaps else "mean cost", **about}
+    content["points"] = [point._asdict() for point in points]
+    text = io.StringIO()
+    csv.writer(text).writerows([Point._fields, *points])
+    with replacing(out_dir / "study.json") as file:
+        file.write((json.dumps(content, indent=2) + "\n").encode())
+    with replacing(out_dir / "study.csv") as file:
+        file.write(text.getvalue().encode())
+    with replacing(out_dir / "study.png") as file:
+        plot(points, gaps, f"{about['instances']}, {about['num_instances']} instances").savefig(file, dpi=100)
+
+
+def plot(points: list[Point], gaps: bool, title: str) -> Figure:
+    """A line per curve, with its standard errors as bars; a dotted one where there is a single sample."""
+    from matplotlib.figure import Figure  # the object interface: no pyplot, no global state, no display
+    from matplotlib.ticker import PercentFormatter
+
+    figure = Figure(figsize=(7.5, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    for (name, curve), marker in zip(by_curve(points).items(), itertools.cycle("os^vDPX*"), strict=False):
+        x, y, bars = ([getattr(point, field) for point in curve] for field in ("samples", "quality", "error"))
+        if x == [1]:
+            axes.axhline(*y, label=name, linestyle=":", color="black")
+        else:
+            axes.errorbar(x, y, bars, label=name, marker=marker, markersize=5, linewidth=1.2, capsize=2)
+    ticks = sorted({point.samples for point in points} - {1})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, ticks)
+    axes.set(title=title, xlabel="samples per instance", ylabel="mean gap" if gaps else "mean cost")
+    if gaps:
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside right upper", fontsize="small")
+    return figure

@@ -1,0 +1,197 @@
+"""What an evaluation leaves behind: tables for the eye; results.json, results.csv and solution files for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from gumbeldore.evaluation.solve import Solved, gaps, summarise
+from gumbeldore.interfaces import Benchmark, Problem, size_name
+from gumbeldore.runtime.files import replacing
+
+Results = dict[str, list[Solved]]  # by method, one per benchmark
+
+
+def reference_of(benchmarks: list[Benchmark]) -> str | None:
+    """How good the reference costs are, None if there are none: the kinds, with their numbers if there are several."""
+    kinds = Counter(kind for benchmark in benchmarks for kind in benchmark.kinds if kind)
+    if len(kinds) <= 1:
+        return next(iter(kinds), None)
+    return ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common())
+
+
+def reference_note(benchmarks: list[Benchmark]) -> str:
+    """What gaps are measured against, in words."""
+    known, count = (sum(numbers) for numbers in zip(*((_known(x), len(x.names)) for x in benchmarks), strict=True))
+    if known == count:
+        return f"gap to: {reference_of(benchmarks)}"
+    return f"{known} of {count} have a reference, so no gap over all" if known else "no reference costs, so no gap"
+
+
+def method_rows(results: Results, benchmarks: list[Benchmark], problem: Problem) -> tuple[list[str], list[list[str]]]:
+    """The table Method | Obj | Gap | Time, with further numbers of the solutions where the problem has them."""
+    further = list(_further(problem, next(iter(results.values()))))
+    rows = []
+    for name, solved in results.items():
+        outcome = summarise(solved, benchmarks)
+        gap = "-" if outcome.mean_gap is None else f"{outcome.mean_gap:.3%}"
+        each = f"{outcome.seconds / outcome.num_instances:.3g} s"
+        numbers = [f"{values.double().mean():.2f}" for values in _further(problem, solved).values()]
+        rows.append([name, f"{outcome.mean_cost:.4f}", gap, *numbers, f"{outcome.seconds:.1f} s", each])
+    return ["Method", "Obj", "Gap", *further, "Time", "per instance"], rows
+
+
+def size_rows(results: Results, benchmarks: list[Benchmark], problem: Problem) -> tuple[list[str], list[list[str]]]:
+    """The table of mean gaps (mean costs where there are no references) with a row per size and a column per method."""
+    rows = []
+    for place, benchmark in enumerate(benchmarks):
+        outcomes = [summarise([solved[place]], [benchmark]) for solved in results.values()]
+        shown = [f"{x.mean_cost:.2f}" if x.mean_gap is None else f"{x.mean_gap:.2%}" for x in outcomes]
+        rows.append([size_name(problem, benchmark.instances), str(len(benchmark.names)), *shown])
+    return ["Size", "instances", *results], rows
+
+
+def instance_rows(
+    results: Results, benchmarks: list[Benchmark], problem: Problem, limit: int
+) -> tuple[list[str], list[list[str]]]:
+    """The table of the first instances: size, reference, and of each method the cost and, if there is one, the gap."""
+    known = any(map(_known, benchmarks))
+    rows = []
+    for place, benchmark in enumerate(benchmarks):
+        parts = [solved[place] for solved in results.values()]
+        values = [(part.costs.tolist(), gaps(part, benchmark).tolist()) for part in parts]
+        references = benchmark.references.tolist()
+        for i, name in enumerate(benchmark.names[: limit - len(rows)]):
+            row = [name, size_name(problem, benchmark.instances)]
+            for cost, gap in values:
+                row += [number(cost[i]), *([f"{gap[i]:.2%}" if gap[i] == gap[i] else "-"] if known else [])]
+            if known:
+                row += [number(references[i]) if references[i] == references[i] else "-", benchmark.kinds[i] or "-"]
+            rows.append(row)
+    methods = [word for name in results for word in ([name, "gap"] if known else [name])]
+    return ["Instance", "Size", *methods, *(["Reference", "Kind"] if known else [])], rows
+
+
+def number(cost: float) -> str:
+    """A cost as tables show it."""
+    return f"{cost:.0f}" if cost.is_integer() else f"{cost:.4f}"
+
+
+def mean_lines(results: Results, benchmarks: list[Benchmark]) -> list[str]:
+    """A line for each reference of which only the mean cost is known."""
+    lines = []
+    for place, benchmark in enumerate(benchmarks):
+        for kind, mean in benchmark.means.items():
+            gaps_to = (f"{name} {solved[place].costs.mean() / mean - 1:.3%}" for name, solved in results.items())
+            lines.append(f"gap of the mean cost to {kind} (mean {mean:g}): {', '.join(gaps_to)}")
+    return lines
+
+
+def write_json(out_dir: Path, results: Results, benchmarks: list[Benchmark], problem: Problem, about: dict) -> None:
+    """results.json: what was measured and how."""
+    reference = reference_of(benchmarks)
+    methods = {}
+    for name, solved in results.items():
+        means = {key: values.double().mean().item() for key, values in _further(problem, solved).items()}
+        methods[name] = {**summarise(solved, benchmarks)._asdict(), **means, "reference": reference}
+        methods[name]["by_size"] = {
+            size_name(problem, benchmark.instances): summarise([part], [benchmark])._asdict()
+            for part, benchmark in zip(solved, benchmarks, strict=True)
+        }
+    content = {"methods": methods, **about}
+    _replace(out_dir / "results.json", json.dumps(content, indent=2) + "\n")
+
+
+def write_csv(out_dir: Path, results: Results, benchmarks: list[Benchmark], problem: Problem) -> None:
+    """results.csv: a line per method and instance, with its solution in the problem's own terms."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    solution_of = getattr(problem, "solution", Tensor.tolist)
+    further = list(_further(problem, next(iter(results.values()))))
+    header = ["method", "instance", "cost", "reference", "gap", "kind", "solutions", *further, "solution"]
+    writer.writerow(header)
+    for name, solved in results.items():
+        for part, benchmark in zip(solved, benchmarks, strict=True):
+            numbers = [values.tolist() for values in _further(problem, [part]).values()]
+            gap, found, costs = gaps(part, benchmark).tolist(), part.found.tolist(), part.costs.tolist()
+            for i, instance in enumerate(benchmark.names):
+                reference = benchmark.references[i].item()
+                known = [reference, gap[i], benchmark.kinds[i]] if reference == reference else ["", "", ""]
+                solution = " ".join(map(str, solution_of(part.actions[i])))
+                more = [values[i] for values in numbers]
+                writer.writerow([name, instance, costs[i], *known, found[i], *more, solution])
+    _replace(out_dir / "results.csv", text.getvalue())
+
+
+def write_details(out_dir: Path, results: Results, benchmarks: list[Benchmark], problem: Problem) -> str | None:
+    """The problem's own table of all solutions, if it has one (`details`), and the name of its file."""
+    if not hasattr(problem, "details"):
+        return None
+    text = io.StringIO()
+    writer = csv.writer(text)
+    written: Any = None
+    for name, solved in results.items():
+        for part, benchmark in zip(solved, benchmarks, strict=True):
+            for i, instance in enumerate(benchmark.names):
+                file, header, rows = problem.details(benchmark.originals, i, part.actions[i])
+                if written is None:
+                    written = file
+                    writer.writerow(["method", "instance", *header])
+                writer.writerows([name, instance, *row] for row in rows)
+    _replace(out_dir / written, text.getvalue())
+    return written
+
+
+def write_solutions(out_dir: Path, results: Results, benchmarks: list[Benchmark], problem: Problem) -> str | None:
+    """The solutions in files for other programs, where the problem has such (`solution_file`), and their folder.
+
+    They are named after method and instance, in letters that are safe in file names.
+    """
+    if not hasattr(problem, "solution_file"):
+        return None
+    written: set[Path] = set()
+    for name, solved in results.items():
+        for part, benchmark in zip(solved, benchmarks, strict=True):
+            for i, instance in enumerate(benchmark.names):
+                file = problem.solution_file(benchmark, i, part.actions[i], part.costs[i].item())
+                if file is None:
+                    continue
+                suffix, text = file
+                path = stem = out_dir / "solutions" / _file_name(name) / _file_name(instance)
+                number = 1
+                while path in written:  # two files of a folder may hold instances of the same name
+                    number += 1
+                    path = stem.with_name(f"{stem.name}-{number}")
+                written.add(path)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _replace(path.with_name(path.name + suffix), text)
+    return "solutions/" if written else None
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", name).strip("._") or "_"
+
+
+def _known(benchmark: Benchmark) -> int:
+    """How many instances have a reference."""
+    return int((~benchmark.references.isnan()).sum())
+
+
+def _further(problem: Problem, solved: list[Solved]) -> dict[str, Tensor]:
+    """Further numbers of the solutions of several benchmarks, one after the other."""
+    if not hasattr(problem, "describe"):
+        return {}
+    described = [problem.describe(part.actions) for part in solved]
+    return {key: Tensor([x for numbers in described for x in numbers[key].tolist()]) for key in described[0]}
+
+
+def _replace(path: Path, text: str) -> None:
+    with replacing(path) as file:
+        file.write(text.encode())

@@ -1,0 +1,143 @@
+"""Solving benchmarks with a search method: true costs, gaps to the references, time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from gumbeldore.interfaces import Benchmark
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime.errors import check_costs, named
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.rounds import SearchStats, Solutions
+from gumbeldore.seeding import fold
+
+
+class Solved(NamedTuple):
+    """The best solutions of one benchmark."""
+
+    actions: Tensor  # [n, T]
+    costs: Tensor  # [n] float64, true costs
+    found: Tensor  # [n] int64 solutions sampled per instance
+    samples: Tensor  # [n, L] float32 true costs of these in the order they were found, then NaN
+    seconds: float  # wall-clock, all instances together
+    evaluations: int  # of the network
+    cut_short: int = 0  # instances whose search ended before its time limit, for want of memory
+
+    @classmethod
+    def without_policy(cls, actions: Tensor, costs: Tensor, seconds: float) -> Solved:
+        """One solution [n, T] per instance, which no network has found."""
+        return cls(actions, costs, torch.ones_like(actions[:, 0]), costs[:, None].float(), seconds, 0)
+
+
+class Sampled(NamedTuple):
+    """What an evaluation needs of a search's solutions."""
+
+    actions: Tensor  # [B, L, T]
+    valid: Tensor  # [B, L]
+    stats: SearchStats
+
+    @classmethod
+    def of(cls, solutions: Solutions) -> Sampled:
+        return cls(solutions.actions, solutions.valid, solutions.stats)
+
+
+class Outcome(NamedTuple):
+    """One method on all instances, whatever their sizes."""
+
+    mean_cost: float
+    mean_gap: float | None  # mean over instances of cost / reference - 1; None unless all have a reference
+    num_instances: int
+    seconds: float
+    evaluations: int
+    solutions: int
+
+    @property
+    def merit(self) -> float:
+        """The lower, the better: the mean gap, or the mean cost where references are missing."""
+        return self.mean_cost if self.mean_gap is None else self.mean_gap
+
+
+def solve(
+    pool: SearchPool,
+    benchmark: Benchmark,
+    config: SearchConfig,
+    seed: int,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Solved:
+    """The best solution of every instance by its true cost; of equally good ones, the first that was found.
+
+    Arguments:
+        seed: with an instance's place in the benchmark, decides its samples
+        progress: called with the number of instances solved since the last call
+
+    Raises ValueError naming an instance that the policy or the problem cannot deal with.
+    """
+    count = len(benchmark.names)
+    keys = fold(seed, "evaluation", torch.arange(count))
+    parts: dict[int, tuple[Tensor, Tensor, Tensor, Tensor]] = {}
+    evaluations = cut_short = 0
+    start = time.perf_counter()
+    with named(benchmark, keys):
+        for _, chunk, sampled in pool.map_all(benchmark.instances, keys, [config], read=Sampled.of):
+            parts[chunk.start] = _best(benchmark, chunk, sampled)
+            evaluations += sampled.stats.evaluations
+            cut_short += sampled.stats.full * (chunk.stop - chunk.start)
+            progress(chunk.stop - chunk.start)
+    seconds = time.perf_counter() - start
+    *best, samples = zip(*(parts[first] for first in sorted(parts)), strict=True)
+    return Solved(*map(torch.cat, best), _side_by_side(samples), seconds, evaluations, cut_short)
+
+
+def have_gaps(benchmarks: list[Benchmark]) -> bool:
+    """Whether all instances have a reference."""
+    return not any(benchmark.references.isnan().any() for benchmark in benchmarks)
+
+
+def best_of(found: dict[str, list[Solved]], benchmarks: list[Benchmark]) -> str:
+    """The first of the methods of the best merit."""
+    return min(found, key=lambda name: summarise(found[name], benchmarks).merit)
+
+
+def _best(benchmark: Benchmark, chunk: slice, sampled: Sampled) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The first four fields of Solved for a chunk."""
+    batch, per_instance, horizon = sampled.actions.shape
+    index = torch.arange(chunk.start, chunk.stop).repeat_interleave(per_instance)
+    costs = benchmark.true_cost(index, sampled.actions.reshape(-1, horizon)).view(batch, per_instance)
+    check_costs(benchmark, chunk.start, costs, sampled.valid)
+    cost, place = costs.masked_fill(~sampled.valid, math.inf).min(dim=1)
+    found = sampled.valid.sum(dim=1)
+    # Of an instance without further solutions some places of a round are empty: those found move up.
+    order = (~sampled.valid).to(torch.uint8).argsort(dim=1, stable=True)
+    samples = costs.masked_fill(~sampled.valid, math.nan).gather(1, order)[:, : int(found.max())].float()
+    return sampled.actions[torch.arange(batch), place], cost, found, samples
+
+
+def _side_by_side(samples: tuple[Tensor, ...]) -> Tensor:
+    """The samples of all chunks; a search that is limited by time has found more in some of them than in others."""
+    longest = max(part.shape[1] for part in samples)
+    return torch.cat([nn.functional.pad(part, (0, longest - part.shape[1]), value=math.nan) for part in samples])
+
+
+def gaps(solved: Solved, benchmark: Benchmark) -> Tensor:
+    """cost / reference - 1 [n], NaN without a reference."""
+    return solved.costs / benchmark.references - 1
+
+
+def summarise(solved: list[Solved], benchmarks: list[Benchmark]) -> Outcome:
+    """One method's results over benchmarks of several sizes."""
+    costs = torch.cat([part.costs for part in solved])
+    gap = torch.cat([gaps(part, benchmark) for part, benchmark in zip(solved, benchmarks, strict=True)])
+    return Outcome(
+        mean_cost=costs.mean().item(),
+        mean_gap=None if gap.isnan().any() else gap.mean().item(),
+        num_instances=len(costs),
+        seconds=sum(part.seconds for part in solved),
+        evaluations=sum(part.evaluations for part in solved),
+        solutions=int(sum(part.found.sum() for part in solved)),
+    )

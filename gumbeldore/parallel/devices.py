@@ -1,0 +1,108 @@
+"""What a run uses of the machine: device, workers, processes, threads, rows at once; `auto` is decided here."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+from gumbeldore.parallel import ray_cluster
+from gumbeldore.runtime.memory import gpu_memory
+
+CPU_ROWS = 1024  # fastest of those measured, see docs/decisions.md
+GPU_ROWS = 16384  # not measured: enough for every layer to fill a large GPU
+
+
+def resolve_device(device: str) -> torch.device:
+    """The device a user means; 'auto' is the GPU if there is one. Raises ValueError if it is not there."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        resolved = torch.device(device)
+        torch.empty(0, device=resolved)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device={device} cannot be used: {str(error).splitlines()[0]}") from None
+    if resolved.type not in ("cpu", "cuda"):
+        raise ValueError(f"device={device} cannot be used: cpu and cuda can")
+    return resolved
+
+
+def trie_budget(device: str) -> int:
+    """Bytes that the trie of a chunk may take: a quarter of a GPU's memory, 2 GiB per worker on CPUs."""
+    kind = torch.device(device)
+    return gpu_memory(kind) // 4 if kind.type == "cuda" else 2**31
+
+
+def resolve_workers(workers: int | str, device: torch.device, threads: int, key: str = "workers") -> int:
+    """The number of Ray actors; 'auto' is one per GPU, or as many as keep all cores busy: of the cluster, if joined.
+
+    With one GPU this process searches itself: what it samples and trains with shares the card's memory.
+
+    On CPUs, actors of one thread sample faster than one process of several, most of all on a machine that is busy
+    with other things, where threads wait for each other at the end of every operation (docs/decisions.md).
+
+    Arguments:
+        key: of the configuration
+    """
+    if workers == "auto":
+        if device.type == "cuda":
+            if device.index is not None:
+                return 0
+            gpus = ray_cluster.gpus()
+            return gpus if gpus > 1 or ray_cluster.joined() else 0
+        return ray_cluster.room(threads)
+    _check_count(key, workers, 0)
+    if workers and device.index is not None:
+        raise ValueError(f"device={device} is one GPU, which this process uses itself: workers=0, or device=cuda")
+    return workers
+
+
+def resolve_rows(rows: int | str, device: torch.device) -> int:
+    """Beam rows searched together; 'auto' depends on the kind of device. Raises ValueError for a bad value."""
+    if rows == "auto":
+        return GPU_ROWS if device.type == "cuda" else CPU_ROWS
+    _check_count("chunk_rows", rows, 1)
+    return rows
+
+
+def resolve_trainers(trainers: int | str, device: torch.device, batch_size: int) -> list[str]:
+    """The device of each process that trains; auto: as many GPUs as share out a batch evenly, or one process on a CPU.
+
+    Raises ValueError for a bad value, for more processes than GPUs, or if batches cannot be shared out evenly.
+    """
+    gpus = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
+    if trainers == "auto":
+        trainers = max(n for n in range(1, max(1, gpus) + 1) if batch_size % n == 0)
+    _check_count("trainers", trainers, 1)
+    if device.type == "cuda" and trainers > gpus:
+        raise ValueError(f"trainers={trainers} need as many GPUs, device={device} are {gpus}")
+    if batch_size % trainers:
+        raise ValueError(f"train.batch_size={batch_size} cannot be shared out evenly among trainers={trainers}")
+    return (
+        [str(device)] if trainers == 1 else [f"cuda:{i}" if device.type == "cuda" else "cpu" for i in range(trainers)]
+    )
+
+
+def resolve_threads(threads: int | str, trainers: int) -> int:
+    """CPU threads of each process that trains; auto: all together one per core."""
+    if threads == "auto":
+        return max(1, torch.get_num_threads() // trainers)
+    _check_count("trainer_threads", threads, 1)
+    return threads
+
+
+def _check_count(key: str, value: int | str, lowest: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
+        raise ValueError(f"{key} must be 'auto' or an integer of at least {lowest}, got {value!r}")
+
+
+@contextlib.contextmanager
+def cpu_threads(count: int) -> Iterator[None]:
+    """Let torch use so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

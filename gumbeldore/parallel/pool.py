@@ -1,0 +1,218 @@
+"""Searching many instances, in chunks: in this process, or on Ray actors that live as long as the run.
+
+How instances are cut into chunks is part of the configuration, and an instance's randomness is its key's: results
+do not depend on the number of workers. Each chunk is searched with the same number of threads everywhere, because
+the last bits of a matrix product may depend on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gumbeldore.interfaces import Problem, batch_size, take, to
+from gumbeldore.parallel import ray_cluster
+from gumbeldore.parallel.devices import CPU_ROWS, cpu_threads, trie_budget
+from gumbeldore.parallel.ray_actors import Actors, WorkerError
+from gumbeldore.runtime.compiling import compile_layers
+from gumbeldore.runtime.memory import keep_freed_memory
+from gumbeldore.runtime.precision import InPrecision
+from gumbeldore.runtime.stopping import Stopped
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.rounds import Solutions, search, trie_memory
+
+WORTH = 8  # on CPUs few instances are cut in two for two workers to share where each has this part of the rows
+GROWTH = 8  # times as many solutions as expected fit the trie of a search with a time limit
+
+Read = Callable[[Solutions], Any]  # what is wanted of a search's solutions, as a NamedTuple
+
+
+def all_of(solutions: Solutions) -> Solutions:
+    """Everything."""
+    return solutions
+
+
+class Worker:
+    """Searches chunks of instances with the policy it was last given.
+
+    Arguments:
+        policy: becomes the worker's own
+        device, precision: where and how the network runs (precision resolved)
+        threads: of CPU work per chunk
+        compiled: whether the network's layers are, see `gumbeldore.runtime.compiling`
+    """
+
+    def __init__(self, problem: Problem, policy: nn.Module, device: str, precision: str, threads: int, compiled: bool):
+        self.problem = problem
+        self.memory = trie_budget(device)
+        self.device = torch.device(device)
+        self.threads = threads
+        self.policy = policy.to(self.device).eval()
+        if compiled:
+            compile_layers(self.policy)
+        self.asked = InPrecision(self.policy, self.device, precision)
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        self.policy.load_state_dict(weights)
+
+    def search(self, instances: Any, keys: Tensor, config: SearchConfig, read: Read) -> Any:
+        """Raises WorkerError if memory does not suffice."""
+        with cpu_threads(self.threads), _advice_on_memory():
+            found = search(self.problem, self.asked, to(instances, self.device), config, keys=keys, memory=self.memory)
+            wanted = read(found)
+        tensors = (field.cpu() if isinstance(field, Tensor) else field for field in wanted)
+        return type(wanted)(*tensors)
+
+
+class RemoteWorker(Worker):
+    """A worker as a Ray actor. Weights come with every chunk, so that one that was started anew has them, too."""
+
+    def __init__(self, *arguments: Any):
+        keep_freed_memory()
+        super().__init__(*arguments)
+        self.loaded = ""
+
+    def work(self, weights: list, instances: Any, keys: Tensor, config: SearchConfig, read: Read) -> Any:
+        """`weights` holds a reference to them, of which Ray fetches the value only when asked."""
+        import ray
+
+        (stored,) = weights
+        if stored.hex() != self.loaded:
+            self.load(ray.get(stored))
+            self.loaded = stored.hex()
+        return self.search(instances, keys, config, read)
+
+
+class SearchPool:
+    """One or many workers behind one `map`.
+
+    Arguments:
+        workers: Ray actors; 0 searches in this process, without Ray
+        chunk_rows: beam rows (instances * beam width) searched together, but fewer where their trie would outgrow
+            `trie_budget`
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        policy: nn.Module,
+        workers: int = 0,
+        chunk_rows: int = CPU_ROWS,
+        device: str = "cpu",
+        precision: str = "float32",
+        threads: int = 1,
+        compiled: bool = False,
+    ):
+        self.problem, self.policy = problem, policy
+        self.chunk_rows = chunk_rows
+        self.gpus = max(1, workers) if torch.device(device).type == "cuda" else 0
+        self.trie_budget = trie_budget(device)
+        arguments = (problem, copy.deepcopy(policy).cpu(), device, precision, threads, compiled)
+        self.local = Worker(*arguments) if workers == 0 else None
+        self.actors = None if workers == 0 else _start_actors(workers, arguments)
+        self.load(policy.state_dict())
+
+    def load(self, weights: dict[str, Tensor]) -> None:
+        """Search with these weights from now on; they are stored once for all workers."""
+        if self.local:
+            self.local.load(weights)
+        else:
+            self.weights = self.actors.store({name: tensor.cpu() for name, tensor in weights.items()})
+
+    def map(
+        self, instances: Any, keys: Tensor, config: SearchConfig, stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[tuple[slice, Solutions]]:
+        """Search all instances; yields (their indices, their solutions) chunk by chunk, in the order they finish.
+
+        Raises WorkerError, with the worker's own error text if it has one, and Stopped when `stop()` holds between two
+        chunks or, with actors, while waiting for one.
+        """
+        return ((chunk, solutions) for _, chunk, solutions in self.map_all(instances, keys, [config], stop))
+
+    def map_all(
+        self,
+        instances: Any,
+        keys: Tensor,
+        configs: Sequence[SearchConfig],
+        stop: Callable[[], bool] = lambda: False,
+        read: Read = all_of,
+    ) -> Iterator[tuple[int, slice, Any]]:
+        """`map` with several searches, none of which waits for the others; yields also which one it was.
+
+        Arguments:
+            read: called where a chunk was searched, on its device; only what it returns is sent back
+        """
+        jobs = [(which, chunk) for which, x in enumerate(configs) for chunk in self._chunks(instances, x)]
+        if self.local:
+            for which, chunk in jobs:
+                if stop():
+                    raise Stopped
+                yield which, chunk, self.local.search(take(instances, chunk), keys[chunk], configs[which], read)
+            return
+        weights = self.weights
+
+        def job(number: int) -> tuple:
+            which, chunk = jobs[number]
+            # Cloned, or the whole batch's storage would travel with every chunk.
+            part = type(instances)(*(tensor[chunk].clone() for tensor in instances))
+            return [weights], part, keys[chunk].clone(), configs[which], read
+
+        for number, found in self.actors.map(len(jobs), job, stop):
+            yield *jobs[number], found
+
+    def _chunks(self, instances: Any, config: SearchConfig) -> list[slice]:
+        """Which instances are searched together: parts as equal as can be, so that no worker waits for another.
+
+        On CPUs the number of workers changes no part, and so no bit; GPUs have a part each at least.
+        """
+        count = batch_size(instances)
+        size = at_once(self.problem, self.policy, instances, config, self.chunk_rows, self.trie_budget)
+        shares = self.gpus or min(2, count * config.beam_width * WORTH // self.chunk_rows)
+        parts = max(min(count, shares), -(-count // size))
+        return [slice(count * i // parts, count * (i + 1) // parts) for i in range(parts)]
+
+    def close(self) -> None:
+        """End the actors."""
+        if self.actors:
+            self.actors.close()
+
+    def __enter__(self) -> SearchPool:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+def at_once(
+    problem: Problem, policy: nn.Module, instances: Any, config: SearchConfig, chunk_rows: int, budget: int
+) -> int:
+    """How many of the instances are searched together, at most: so many rows, whose tries take so many bytes."""
+    room = budget // trie_memory(problem, policy, instances, config)
+    if config.time_limit is not None:
+        room //= GROWTH
+    return max(1, min(chunk_rows // config.beam_width, room))
+
+
+def _start_actors(workers: int, arguments: tuple) -> Actors:
+    ray_cluster.start_ray(workers)
+    device, threads = arguments[2], arguments[4]
+    share = 1 / math.ceil(workers / ray_cluster.gpus()) if device.startswith("cuda") else 0  # whole actors per GPU
+    advice = "if they ran out of memory, lower chunk_rows"
+    return Actors(RemoteWorker, arguments, workers, advice, ray_cluster.placement(threads, share))
+
+
+@contextlib.contextmanager
+def _advice_on_memory() -> Iterator[None]:
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        words = ("out of memory", "allocate memory")  # of torch's allocators, which raise RuntimeErrors
+        if isinstance(error, MemoryError) or any(word in str(error) for word in words):
+            raise WorkerError(f"a search ran out of memory; lower chunk_rows ({error!r})".split("\n")[0]) from None
+        raise

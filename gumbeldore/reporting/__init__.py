@@ -1,0 +1,1 @@
+"""What people look at: the console, TensorBoard, figures and the page of an evaluation."""

@@ -1,0 +1,148 @@
+"""Figures of what the methods of an evaluation have sampled, as markup that a page can hold."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import re
+from collections.abc import Iterator
+
+import matplotlib
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+from torch import Tensor
+
+from gumbeldore.evaluation.results import Results
+from gumbeldore.evaluation.solve import Solved, have_gaps
+from gumbeldore.interfaces import Benchmark
+
+COLOURS = ("#2b83ba", "#e08214", "#1b9e77", "#c75a9b", "#6a8fd8", "#d3492f", "#8a8a1e", "#8c6bb1")  # on white and black
+STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none"}
+INCHES = 4.4  # width
+BINS = 40
+POINTS = 60  # of a curve
+LARGEST_SVG = 400_000  # characters; a busier picture becomes pixels
+
+
+def quality(results: Results, benchmarks: list[Benchmark]) -> Figure | None:
+    """Mean of the best so far against the number of samples, a curve per method; None if none took more than one.
+
+    The mean gap, or the mean cost where references are missing. A method with one solution is a dashed line.
+    """
+    if all(_longest(solved) == 1 for solved in results.values()):
+        return None
+    relative = have_gaps(benchmarks)
+    bases = [benchmark.references if relative else torch.ones_like(benchmark.references) for benchmark in benchmarks]
+    figure, axes = _axes(3.2)
+    for (name, solved), colour in zip(results.items(), _colours(results), strict=True):
+        counts, means = best_so_far(solved, bases)
+        means = [mean - relative for mean in means]  # a ratio of 1 is a gap of 0
+        if len(counts) == 1:
+            axes.axhline(means[0], color=colour, linestyle="--", label=name)
+        else:
+            axes.plot(counts, means, color=colour, marker="." if len(counts) < 8 else None, label=name)
+    axes.set(xscale="log", xlabel="samples per instance", ylabel="mean gap" if relative else "mean cost")
+    longest = max(map(_longest, results.values()))
+    axes.set_xticks([n * 10**power for power in range(7) for n in (1, 2, 5) if n * 10**power <= longest])
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.minorticks_off()
+    if relative:
+        axes.yaxis.set_major_formatter(PercentFormatter(1))
+    axes.grid(alpha=0.25)
+    figure.legend(loc="outside upper left", ncols=2, frameon=False)
+    return figure
+
+
+def best_so_far(solved: list[Solved], bases: list[Tensor]) -> tuple[list[int], list[float]]:
+    """Numbers of samples k, and the mean over all instances of the best of the first k costs, divided by its base.
+
+    Arguments:
+        bases: a number [n] per instance of each benchmark; of an instance with fewer than k samples, all count
+    """
+    longest = _longest(solved)
+    counts = sorted({round(longest ** (place / (POINTS - 1))) for place in range(POINTS)})
+    totals = [0.0] * len(counts)
+    for part, base in zip(solved, bases, strict=True):
+        samples = part.samples.nan_to_num(nan=math.inf)
+        best, before = samples[:, 0].double(), 1
+        for place, count in enumerate(counts):
+            if before < min(count, samples.shape[1]):
+                best = torch.minimum(best, samples[:, before:count].amin(dim=1).double())
+            before = count
+            totals[place] += float((best / base).sum())
+    instances = sum(len(part.costs) for part in solved)
+    return counts, [total / instances for total in totals]
+
+
+def distribution(results: Results, benchmarks: list[Benchmark]) -> tuple[Figure, str] | None:
+    """A histogram of all sampled costs per method, and what it shows; None if each has found one solution in all.
+
+    Of several instances the costs are compared with the reference, or with the best found by any method.
+    """
+    alone = sum(len(benchmark.names) for benchmark in benchmarks) == 1
+    known = have_gaps(benchmarks)
+    values = {}
+    for name, solved in results.items():
+        shown = []
+        for place, (part, benchmark) in enumerate(zip(solved, benchmarks, strict=True)):
+            best = torch.stack([each[place].costs for each in results.values()]).amin(dim=0)
+            base = (benchmark.references if known else best)[:, None]
+            shown.append(part.samples.double() if alone else part.samples / base - 1)
+        flat = torch.cat([part.flatten() for part in shown])
+        values[name] = flat[~flat.isnan()].numpy()
+    if all(len(each) == 1 for each in values.values()):
+        return None
+    pooled = np.concatenate(list(values.values()))
+    edges = np.histogram_bin_edges(pooled, bins=min(BINS, len(np.unique(pooled))))
+    figure, *panels = _axes(0.8 + 0.8 * len(values), len(values))
+    for axes, (name, each), colour in zip(panels, values.items(), _colours(results), strict=True):
+        share = np.histogram(each, edges)[0] / len(each)
+        axes.stairs(share, edges, fill=True, color=colour)
+        axes.axvline(each.mean(), color="black", linewidth=1, linestyle=":")
+        axes.set_title(f"{name}: {len(each):,} solution{'s' if len(each) > 1 else ''}", loc="left", fontsize=9)
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.locator_params(axis="y", nbins=2)
+    if alone:
+        return figure, "Costs of all solutions found"
+    panels[-1].xaxis.set_major_formatter(PercentFormatter(1))
+    compared = "the reference" if known else "the best found here for the same instance"
+    return figure, f"Costs of all solutions found, relative to {compared}"
+
+
+def markup(figure: Figure) -> str:
+    """The figure as SVG in the colour of the text around it, or as a PNG on white if that would be large.
+
+    Black becomes `currentColor`: as a line by name, as a fill (which matplotlib leaves out) from the page's style.
+    """
+    with matplotlib.rc_context(STYLE):
+        text = io.StringIO()
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(text, format="svg", transparent=True, bbox_inches="tight", metadata=nothing)
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :].replace("#000000", "currentColor")
+    svg = re.sub(r' id="[A-Za-z0-9.]+_\d+"', "", svg)  # of groups: the same in all figures of a page
+    if len(svg) <= LARGEST_SVG:
+        return svg
+    pixels = io.BytesIO()
+    figure.savefig(pixels, format="png", dpi=150, bbox_inches="tight")
+    return f'<img alt="" src="data:image/png;base64,{base64.b64encode(pixels.getvalue()).decode()}">'
+
+
+def _axes(height: float, panels: int = 1) -> tuple:
+    """A figure and its panels, one below the other."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(INCHES, height), layout="constrained")
+        return figure, *np.atleast_1d(figure.subplots(panels, sharex=True))
+
+
+def _colours(results: Results) -> Iterator[str]:
+    return (COLOURS[place % len(COLOURS)] for place in range(len(results)))
+
+
+def _longest(solved: list[Solved]) -> int:
+    """The largest number of samples of an instance."""
+    return max(part.samples.shape[1] for part in solved)

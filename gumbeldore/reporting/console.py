@@ -1,0 +1,141 @@
+"""What a person sees of a run: progress with rate and time left, a line per epoch, a table at the end."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from gumbeldore.parallel.ray_cluster import available_cores
+from gumbeldore.runtime.run_directory import RunDirectory
+from gumbeldore.training.loop import Report
+from gumbeldore.training.state import Learner
+
+
+class Rate(ProgressColumn):
+    """Steps per second."""
+
+    def render(self, task) -> Text:
+        return Text(f"{task.speed:.1f}/s" if task.speed else "", style="dim")
+
+
+class Terminal:
+    """Progress bars on a terminal; plain lines where the output is a file."""
+
+    def __init__(self) -> None:
+        self.console = Console(highlight=False, soft_wrap=True)
+        columns = (
+            TextColumn("{task.description:>12}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            Rate(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[best]}", style="dim"),
+        )
+        self.bars = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
+        self.task = self.bars.add_task("", visible=False, best="")
+        self.phase = ""
+
+    def __enter__(self) -> Terminal:
+        self.bars.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.bars.stop()
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        """Show how far a phase has come."""
+        if phase != self.phase or done == 0:
+            self.bars.reset(self.task, description=phase, total=total, visible=True)
+            self.phase = phase
+        self.bars.update(self.task, completed=done)
+
+    def say(self, text: str) -> None:
+        self.console.print(text, markup=False)
+
+    def epoch(self, report: Report, epochs: int) -> None:
+        """One line about a finished epoch; the best policy so far stays beside the progress bar."""
+        m = report.metrics
+        best = [f"best greedy {m['quality/best_greedy_cost']:.4f}"]
+        best += [f"gap {m['quality/best_greedy_gap']:.2%}"] if "quality/best_greedy_gap" in m else []
+        self.bars.update(self.task, best=" ".join(best))
+        greedy = f"greedy {m['quality/greedy_cost']:.4f}"
+        greedy += f" gap {m['quality/greedy_gap']:7.2%}" if "quality/greedy_gap" in m else ""
+        sampling = ""
+        if "sampling/solutions" in m:
+            sampling = f"  best sampled {-m['sampling/improvement_over_greedy']:+.1%} against greedy"
+            sampling += f"  {m['sampling/solutions_per_second']:,.0f} solutions/s"
+        self.say(
+            f"epoch {report.epoch:>{len(str(epochs))}}/{epochs}  {greedy}"
+            f"{' *' if report.improved else '  '} loss {m['training/loss']:.4f}{sampling}"
+            f"  {m['usage/totals/seconds']:,.0f} s"
+        )
+
+    def time_left(self, report: Report, epochs: int, limit: float, growing: bool) -> None:
+        """One line about how long the epochs after this one will take.
+
+        Arguments:
+            limit: seconds until the run's time limit
+            growing: whether later epochs sample larger instances
+        """
+        others = epochs - report.epoch
+        seconds = others * sum(value for name, value in report.metrics.items() if name.startswith("usage/seconds/"))
+        text = f"about {duration(seconds)} for the other {f'{others} epochs' if others > 1 else 'epoch'}"
+        text += f", at the pace of epoch {report.epoch}"
+        text += "; later instances are larger and take longer" if growing else ""
+        text += f"; time_limit ends the training earlier, in {duration(limit)}" if limit < seconds else ""
+        self.say(text)
+
+    def summary(self, learner: Learner, reason: str | None, directory: RunDirectory) -> None:
+        """What came out, where it is, and what to do next."""
+        rows = [["epochs", str(learner.epoch)], ["training time", f"{learner.totals['seconds']:,.0f} s"]]
+        rows += [
+            ["solutions sampled", f"{learner.totals['solutions']:,}"],
+            ["batches", f"{learner.totals['batches']:,}"],
+        ]
+        rows += [["best greedy cost (validation)", f"{learner.best_cost:.4f}"]]
+        if not math.isnan(learner.best_gap):
+            rows += [["its gap to the reference", f"{learner.best_gap:.2%}"]]
+        self.table(reason or "finished", ["", ""], rows)
+        self.say(f"evaluate:    python evaluate.py checkpoint={directory.path} instances=<set, file or folder>")
+        runs = "runs" if directory.path.is_relative_to("runs") else directory.path  # a folder of runs shows their names
+        self.say(f"dashboards:  tensorboard --logdir {runs}")
+        if reason:
+            self.say(f"continue:    python train.py resume={directory.path} time_limit=null")
+
+    def table(self, title: str, header: list[str], rows: list[list[str]], notes: str = "") -> None:
+        """A table with its first column to the left and figures to the right."""
+        table = Table(*header, title=title, caption=notes, title_justify="left", caption_justify="left")
+        table.show_header = any(header)
+        table.columns[0].no_wrap = True  # names in full, also where 80 columns make figures wrap
+        for column in table.columns[1:]:
+            column.justify = "right"
+        for row in rows:
+            table.add_row(*row)
+        self.console.print(table)
+
+
+def duration(seconds: float) -> str:
+    """A time in words, in the largest unit of which there are two at least."""
+    units = {"day": 24 * 3600, "hour": 3600, "minute": 60, "second": 1}
+    unit, size = next(((unit, size) for unit, size in units.items() if seconds >= 2 * size), ("second", 1))
+    count = max(1, round(seconds / size))
+    return f"{count} {unit}{'s' if count > 1 else ''}"
+
+
+def hardware(device: torch.device) -> str:
+    """The machine in words, as results need it."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    model = platform.processor() or platform.machine()
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo") as file:
+            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+        model = names[0] if names else model
+    return f"{model}, {available_cores()} cores"

@@ -1,0 +1,58 @@
+"""Pictures of the same instances solved by several policies and by sampling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark, Problem, take
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.seeding import fold
+
+COUNT = 4  # instances shown
+
+
+def solutions_of(
+    problem: Problem,
+    pool: SearchPool,
+    validation: Benchmark,
+    policies: dict[str, dict[str, Tensor]],
+    search: SearchConfig,
+    seed: int,
+) -> Any:
+    """A figure of some validation instances: each policy's greedy solution, and the best the last one samples.
+
+    None if the problem cannot draw (`render`).
+
+    Arguments:
+        validation: instances of one size
+        policies: weights by their title
+    """
+    if not hasattr(problem, "render"):
+        return None
+    index = torch.arange(min(COUNT, len(validation.names)))
+    instances = take(validation.instances, index)
+    keys = fold(seed, "pictures", index)
+    actions, titles = [], []
+
+    def solve(name: str, config: SearchConfig) -> None:
+        found = torch.cat([solutions.best()[0] for _, solutions in sorted_chunks(pool, instances, keys, config)])
+        costs = validation.true_cost(index, found)
+        actions.append(found)
+        titles.extend(f"{name}: {cost:.3f}" for cost in costs.tolist())
+
+    for name, weights in policies.items():
+        pool.load(weights)
+        solve(name, methods.greedy())
+    solve("best sampled", search)
+    everything = type(instances)(*(field.repeat(len(actions), *[1] * (field.dim() - 1)) for field in instances))
+    return problem.render(everything, torch.cat(actions), titles)
+
+
+def sorted_chunks(pool: SearchPool, instances: Any, keys: Tensor, config: SearchConfig) -> list:
+    """All chunks of a search, in the order of the instances."""
+    return sorted(pool.map(instances, keys, config), key=lambda part: part[0].start)

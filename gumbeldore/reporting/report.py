@@ -1,0 +1,96 @@
+"""report.html: what an evaluation has found, as one page that needs nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jinja2
+import torch
+
+from gumbeldore.evaluation import results
+from gumbeldore.evaluation.solve import Solved, best_of, gaps, summarise
+from gumbeldore.interfaces import Benchmark, Problem, take
+from gumbeldore.reporting import charts
+from gumbeldore.runtime.files import replacing
+
+FOLDER = Path(__file__).parent
+MOST_ROWS = 200  # of the table of instances
+
+
+class Picture(NamedTuple):
+    """Solutions of one instance, drawn."""
+
+    title: str
+    panels: list[tuple[str, str]]  # markup and caption of each
+
+
+def write(
+    out_dir: Path, found: results.Results, benchmarks: list[Benchmark], problem: Problem, about: dict[str, Any]
+) -> None:
+    """Write report.html; `about` is shown as it is, its `instances` as the title and its `command` to be copied."""
+    pages = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    count = sum(len(benchmark.names) for benchmark in benchmarks)
+    best = best_of(found, benchmarks)
+    quality, distribution = charts.quality(found, benchmarks), charts.distribution(found, benchmarks)
+    text = pages.get_template("report.html").render(
+        about=about,
+        problem=problem.name,
+        count=count,
+        best=best,
+        outcome=summarise(found[best], benchmarks),
+        note=results.reference_note(benchmarks),
+        methods=results.method_rows(found, benchmarks, problem),
+        sizes=results.size_rows(found, benchmarks, problem) if len(benchmarks) > 1 else None,
+        means=results.mean_lines(found, benchmarks),
+        quality=quality and charts.markup(quality),
+        distribution=distribution and (charts.markup(distribution[0]), distribution[1]),
+        pictures=pictures(found[best], benchmarks, problem, best),
+        instances=results.instance_rows(found, benchmarks, problem, MOST_ROWS),
+        shown=min(count, MOST_ROWS),
+        style=(FOLDER / "report.css").read_text(),
+    )
+    with replacing(out_dir / "report.html") as file:
+        file.write(text.encode())
+
+
+def pictures(solved: list[Solved], benchmarks: list[Benchmark], problem: Problem, method: str) -> list[Picture]:
+    """The instances with the lowest, the median and the highest gap (cost where references are missing) of a method.
+
+    Each with the reference solution where it is known. No pictures if the problem cannot draw (`render`).
+    """
+    if not hasattr(problem, "render"):
+        return []
+    places = [(part, benchmark, i) for part, benchmark in zip(solved, benchmarks, strict=True) for i in _of(benchmark)]
+    gap = torch.cat([gaps(part, benchmark) for part, benchmark in zip(solved, benchmarks, strict=True)])
+    by_gap = not gap.isnan().any()
+    order = (gap if by_gap else torch.cat([part.costs for part in solved])).argsort(stable=True).tolist()
+    what = "gap" if by_gap else "cost"
+    chosen = {order[len(order) // 2]: f"Median {what}", order[-1]: f"Highest {what}", order[0]: f"Lowest {what}"}
+    if len(order) == 1:
+        chosen = {0: ""}
+    return [_picture(chosen[place], problem, method, *places[place]) for place in sorted(chosen, key=order.index)]
+
+
+def _of(benchmark: Benchmark) -> range:
+    return range(len(benchmark.names))
+
+
+def _picture(word: str, problem: Problem, method: str, part: Solved, benchmark: Benchmark, index: int) -> Picture:
+    """One instance as a method has solved it, and its reference."""
+    one = take(benchmark.originals, slice(index, index + 1))
+
+    def drawn(actions: torch.Tensor) -> str:
+        return charts.markup(problem.render(one, actions[None], [""]))
+
+    cost, gap = results.number(part.costs[index].item()), gaps(part, benchmark)[index].item()
+    panels = [(drawn(part.actions[index]), f"{method}: {cost}" + (f", gap {gap:.2%}" if gap == gap else ""))]
+    if gap == gap:
+        reference = f"{benchmark.kinds[index]}: {results.number(benchmark.references[index].item())}"
+        if index in benchmark.solutions:
+            panels.append((drawn(benchmark.solutions[index]), reference))
+        else:
+            panels[0] = (panels[0][0], f"{panels[0][1]} ({reference}, only its cost is known)")
+    return Picture(f"{word}: {benchmark.names[index]}".removeprefix(": "), panels)

@@ -1,0 +1,1 @@
+"""What every run needs: files, checkpoints, precision, checked settings, faults."""

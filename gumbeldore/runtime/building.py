@@ -1,0 +1,99 @@
+"""Objects from plain values: the class that a configuration or a checkpoint names, called with checked arguments."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Collection, Mapping
+from pkgutil import resolve_name
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+from gumbeldore.runtime.old_versions import refuse_removed
+
+KINDS = {
+    int: (int, "an integer", "integers"),
+    float: ((int, float), "a number", "numbers"),
+    bool: (bool, "true or false", "true and false"),
+    str: (str, "text", "texts"),
+    list: ((list, tuple), "a list", "lists"),
+    NoneType: (NoneType, "null", "nulls"),
+}
+
+
+def build(node: Mapping[str, Any], key: str, *required: str) -> Any:
+    """The object a node describes: its class `_target_`, called with the other values, nothing else.
+
+    A configuration may come out of somebody's checkpoint, so the target must be a class with the attributes
+    `required`, and no value may name a target of its own.
+
+    Raises ValueError naming the key and the value that is wrong.
+    """
+    values = dict(node)
+    target = values.pop("_target_", None)
+    try:
+        cls = resolve_name(str(target))
+    except Exception as error:  # of whatever is imported
+        where = "; is its folder in PYTHONPATH?" if isinstance(error, ModuleNotFoundError) else ""
+        raise ValueError(f"{key}._target_={target} is not a class that can be imported: {error}{where}") from None
+    if not isinstance(cls, type):
+        raise ValueError(f"{key}._target_={target} is not a class")
+    missing = [name for name in required if not hasattr(cls, name)]
+    if missing:
+        raise ValueError(f"{key}._target_={target} lacks {', '.join(missing)}")
+    if "_target_" in str(values):
+        raise ValueError(f"{key} must hold plain values, no targets: {values}")
+    _check_arguments(cls, key, values)
+    try:
+        return cls(**values)
+    except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:
+        raise ValueError(f"{key}: {error}") from None
+
+
+def _check_arguments(cls: type, key: str, values: dict[str, Any]) -> None:
+    """Raises ValueError for a value that the class does not take, or of another kind than it says."""
+    parameters = inspect.signature(cls).parameters
+    if not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        check_keys(values, parameters, key)
+    for name, parameter in parameters.items():
+        annotation = _evaluated(parameter.annotation, cls)
+        if name in values and not _fits(values[name], annotation):
+            raise ValueError(f"{key}: {name} must be {_words(annotation)}, got {values[name]!r}")
+
+
+def _evaluated(annotation: Any, cls: type) -> Any:
+    """What the text of an annotation stands for; the text itself if only type checkers import its names."""
+    if isinstance(annotation, str):
+        with contextlib.suppress(Exception):
+            return eval(annotation, cls.__init__.__globals__)
+    return annotation
+
+
+def _fits(value: Any, annotation: Any) -> bool:
+    """Whether a value is of the kind an annotation names; anything is, of one that is not known here."""
+    outer, inner = get_origin(annotation) or annotation, get_args(annotation)
+    if outer in (Union, UnionType):
+        return any(_fits(value, each) for each in inner)
+    if outer not in KINDS:
+        return True
+    if not isinstance(value, KINDS[outer][0]) or isinstance(value, bool) != (outer is bool):
+        return False
+    return not inner or all(_fits(each, inner[0]) for each in value)
+
+
+def _words(annotation: Any, several: bool = False) -> str:
+    """What an annotation says, for people."""
+    outer, inner = get_origin(annotation) or annotation, get_args(annotation)
+    if outer in (Union, UnionType):
+        return " or ".join(_words(each, several) for each in inner)
+    if outer not in KINDS:
+        return str(annotation)
+    return KINDS[outer][1 + several] + (f" of {_words(inner[0], several=True)}" if inner else "")
+
+
+def check_keys(given: Collection[str], known: Collection[str], group: str) -> None:
+    """Refuse a key that a file gives and the group (`train`, `model`, ...) does not have: ValueError."""
+    for name in given:
+        if name not in known:
+            refuse_removed(f"{group}.{name}")
+            raise ValueError(f"there is no key {group}.{name}; {group} has {', '.join(sorted(known))}")

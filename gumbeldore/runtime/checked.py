@@ -1,0 +1,71 @@
+"""Checked settings: a value of the wrong type or out of range is an error that names its key."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+LARGEST = 2**63 - 1  # integer of a tensor
+
+
+def at_least(lowest: float, optional: bool = False) -> Any:
+    """A dataclass field for a finite number of at least `lowest`; its annotation decides between int and float."""
+    return field(metadata={"lowest": lowest, "optional": optional})
+
+
+def positive(optional: bool = False) -> Any:
+    """A dataclass field for a finite number above 0."""
+    return field(metadata={"above": 0, "optional": optional})
+
+
+class Checked:
+    """Base of settings dataclasses whose fields carry their range (no defaults: these live in configs/)."""
+
+    prefix = ""  # of the keys in messages
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Checked:
+        """With the values of that name among others."""
+        return cls(**{spec.name: values[spec.name] for spec in dataclasses.fields(cls)})
+
+    def __post_init__(self) -> None:
+        for spec in dataclasses.fields(self):
+            key, value = f"{self.prefix}{spec.name}", getattr(self, spec.name)
+            if spec.metadata:
+                _check(key, value, spec)
+            elif spec.type == "str | None" and value is None:
+                continue
+            elif spec.type in ("str", "str | None") and not isinstance(value, str):
+                raise ValueError(f"{key} must be text, got {value!r}; quote it if it is a number")
+            elif spec.type in ("str", "str | None") and not value:  # as of a shell's variable that is not set
+                raise ValueError(f"{key} must not be empty")
+
+
+def _check(key: str, value: Any, spec: dataclasses.Field) -> None:
+    if value is None and spec.metadata["optional"]:
+        return
+    whole = spec.type.startswith("int")
+    kind = "an integer" if whole else "a number"
+    lowest, above = spec.metadata.get("lowest"), spec.metadata.get("above")
+    limit = f"at least {lowest}" if lowest is not None else f"above {above}"
+    allowed = f"{kind} {limit}" + (" or null" if spec.metadata["optional"] else "")
+    fits = is_number(value) and (isinstance(value, int) or not whole)
+    if not fits or (value < lowest if lowest is not None else value <= above):
+        raise ValueError(f"{key} must be {allowed}, got {value!r}")
+    if whole and value > LARGEST:
+        raise ValueError(f"{key} must be at most {LARGEST}, got {value}")
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a finite one; true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool) or isinstance(value, float) and math.isfinite(value)
+
+
+def check_switches(settings: Any, *names: str, prefix: str = "") -> None:
+    """Raises ValueError for what is neither True nor False: `no` and `off` are texts, and texts count as true."""
+    for name in names:
+        if not isinstance(getattr(settings, name), bool):
+            raise ValueError(f"{prefix}{name} must be true or false, got {getattr(settings, name)!r}")

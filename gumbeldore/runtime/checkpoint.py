@@ -1,0 +1,120 @@
+"""Everything a run needs to go on, in one file that is either whole or not there.
+
+The file is torch's own, with the sha256 of its content behind it: torch itself does not notice a flipped bit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import pickle
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gumbeldore.runtime.files import replacing
+
+FORMAT = 4
+READABLE = (3, FORMAT)  # policies of both; a run goes on from its own format alone
+MARK = b"sha256:"  # between the content and its digest
+TAIL = len(MARK) + hashlib.sha256().digest_size
+CAUSES = (  # what damage, or the content of another program, can raise in zipfile, pickle and torch
+    *(RuntimeError, ValueError, TypeError, AttributeError, LookupError, OSError, EOFError, MemoryError, AssertionError),
+    zipfile.BadZipFile,
+)
+LONGEST = 300  # characters of a reason
+
+
+def save(path: Path, content: dict[str, Any]) -> None:
+    """Write a checkpoint (tensors and plain values) to a temporary file, then rename it."""
+    buffer = io.BytesIO()
+    torch.save({"format": FORMAT, **content}, buffer)
+    with replacing(path) as file:
+        file.write(buffer.getbuffer())
+        file.write(MARK + hashlib.sha256(buffer.getbuffer()).digest())
+
+
+def load(path: Path, formats: tuple[int, ...] = READABLE) -> dict[str, Any]:
+    """Read a checkpoint onto the CPU; nothing in it is executed.
+
+    Raises ValueError naming the file if it is missing, damaged or of another format version, if it lacks weights or the
+    configuration they belong to, or if a tensor holds NaN or infinity.
+    """
+    if not path.is_file():
+        raise ValueError(f"there is no checkpoint {path}")
+    with blamed(path, "is not a readable checkpoint"):
+        data = path.read_bytes()
+        marked = data[-TAIL:].startswith(MARK)
+        body = data[:-TAIL] if marked else data
+        if marked and hashlib.sha256(body).digest() != data[len(body) + len(MARK) :]:
+            raise ValueError("it is damaged, its checksum does not match")
+        content = _unpickled(body)
+    found = content.get("format") if isinstance(content, dict) else None
+    if type(found) is not int or found not in formats:
+        known = " and ".join(map(str, formats))
+        raise ValueError(f"{path} has checkpoint format {found!r:.20}, this version reads format {known}")
+    if not marked:
+        raise ValueError(f"{path} is not a readable checkpoint: it is damaged, its checksum is missing")
+    with blamed(path, "is not a usable checkpoint"):
+        _check(content)
+    return content
+
+
+def find(path: Path) -> Path:
+    """The checkpoint a user means: a file itself, or the best one of a run directory or of a folder made for it."""
+    if not path.is_dir():
+        return path
+    alone = path / "best.pt"
+    return alone if alone.is_file() else path / "checkpoints" / "best.pt"
+
+
+@contextlib.contextmanager
+def blamed(path: Path, rule: str = "does not fit") -> Iterator[None]:
+    """Whatever the content of a checkpoint causes is one line that names the file."""
+    try:
+        yield
+    except KeyError as error:
+        raise ValueError(f"{path} {rule}: there is no {error}") from None
+    except CAUSES as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"{path} {rule}: {text if len(text) <= LONGEST else text[:LONGEST] + '...'}") from None
+
+
+def _unpickled(body: bytes) -> Any:
+    """What torch has saved; no record may take more memory than the file has bytes."""
+    with zipfile.ZipFile(io.BytesIO(body)) as records:
+        if sum(record.file_size for record in records.infolist()) > len(body):
+            raise ValueError("it claims to be larger than its file")
+    try:
+        return torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:  # torch's own text says how to execute it
+        raise ValueError("it holds more than tensors and plain values") from None
+
+
+def _check(content: dict[str, Any]) -> None:
+    """Raises ValueError unless there are weights, their configuration, and tensors that are what they claim."""
+    for name, value in (("config", content["config"]), ("weights", content["weights"])):
+        if not isinstance(value, dict) or not value:
+            raise ValueError(f"its {name} must be a dictionary, got {type(value).__name__}")
+    if not all(isinstance(value, Tensor) for value in content["weights"].values()):
+        raise ValueError("its weights are not tensors")
+    for name, tensor in _tensors(content, ""):
+        plain = tensor.layout == torch.strided and tensor.device.type == "cpu"
+        if not plain or tensor.nbytes > tensor.untyped_storage().nbytes():
+            raise ValueError(f"{name} claims more numbers than the file holds")
+        if not tensor.isfinite().all():
+            raise ValueError(f"{name} holds NaN or infinity")
+
+
+def _tensors(value: Any, name: str) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor in nested dictionaries and lists, with its place."""
+    if isinstance(value, Tensor):
+        yield name.lstrip("."), value
+    elif isinstance(value, (dict, list, tuple)):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _tensors(part, f"{name}.{key}")

@@ -1,0 +1,118 @@
+"""The files of one training run: config.yaml, checkpoints/, dataset/, metrics.jsonl, TensorBoard's events."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from gumbeldore.runtime.files import named, remove_leftovers, replacing
+
+MOST_SNAPSHOTS = 20
+
+
+class RunDirectory:
+    """Paths and files of a run; nothing of another run is ever overwritten.
+
+    Only one process can have it at a time, until the `with` block of the directory ends or the process does.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.config = path / "config.yaml"
+        self.metrics = path / "metrics.jsonl"
+        self.dataset = path / "dataset"
+        self.last = path / "checkpoints" / "last.pt"
+        self.best = path / "checkpoints" / "best.pt"
+        self._lock = path / "lock"
+        with named(self._lock):
+            self._locked = open(self._lock, "ab")
+        try:
+            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system lets go of it with the process
+        except BlockingIOError:
+            self._locked.close()
+            raise ValueError(f"{path} is in use by another run; wait for its end, or choose another run_dir") from None
+
+    def __enter__(self) -> RunDirectory:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._locked.close()
+
+    @classmethod
+    def create(cls, path: Path, unique: bool, config: str) -> RunDirectory:
+        """A new run directory; with `unique`, a number is appended to a path that is taken.
+
+        Raises ValueError if the path is taken and must not be changed.
+        """
+        candidate, number = path, 1
+        while True:
+            try:
+                candidate.mkdir(parents=True)
+                break
+            except FileExistsError:
+                if candidate.is_dir() and not any(candidate.iterdir()) and not unique:
+                    break
+                if not unique:
+                    rule = f"run_dir={path} is not empty; choose another, or continue it with resume={path}"
+                    raise ValueError(rule) from None
+            number += 1
+            candidate = path.with_name(f"{path.name}-{number}")
+        run = cls(candidate)
+        run.last.parent.mkdir()
+        run.write_config(config)
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """The directory of an earlier run. Raises ValueError if there is none to continue."""
+        for file in (path / "config.yaml", path / "checkpoints" / "last.pt"):
+            if not file.is_file():
+                raise ValueError(f"resume={path}: there is no {file}")
+        run = cls(path)
+        for folder in (path, run.last.parent, run.dataset):
+            remove_leftovers(folder)
+        return run
+
+    def write_config(self, config: str) -> None:
+        """The configuration as YAML."""
+        with replacing(self.config) as file:
+            file.write(config.encode())
+
+    def snapshot(self, epoch: int) -> Path:
+        """Where the best policy after so many epochs is kept, see `thin_out_snapshots`."""
+        return self.last.with_name(f"epoch_{epoch:06d}.pt")
+
+    def thin_out_snapshots(self) -> None:
+        """Of more than MOST_SNAPSHOTS, keep multiples of 2, 4, ... times the step between them, and the newest.
+
+        The step is that of the files, not of the configuration: a continued run may have changed its own.
+        """
+        paths = {int(path.stem[-6:]): path for path in self.last.parent.glob(f"epoch_{'[0-9]' * 6}.pt")}
+        kept, every = set(paths), math.gcd(*paths)
+        while len(kept) > MOST_SNAPSHOTS:
+            every *= 2
+            kept = {epoch for epoch in paths if epoch % every == 0 or epoch == max(paths)}
+        for epoch in set(paths) - kept:
+            paths[epoch].unlink()
+
+    def append_metrics(self, values: dict[str, Any]) -> None:
+        """One line of metrics.jsonl."""
+        with named(self.metrics), open(self.metrics, "a") as file:
+            file.write(json.dumps(values) + "\n")
+
+    def forget_metrics_after(self, epoch: int) -> None:
+        """Drop the lines of epochs that no checkpoint has kept."""
+        if self.metrics.exists():
+            lines = [line for line in self.metrics.read_text().splitlines() if _epoch(line) <= epoch]
+            with replacing(self.metrics) as file:
+                file.write("".join(line + "\n" for line in lines).encode())
+
+
+def _epoch(line: str) -> float:
+    try:
+        return json.loads(line)["epoch"]
+    except (json.JSONDecodeError, KeyError):
+        return float("inf")  # torn by a kill

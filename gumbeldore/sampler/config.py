@@ -1,0 +1,74 @@
+"""How to search: one configuration for every method [SBS; GD]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gumbeldore.runtime.checked import check_switches, is_number
+from gumbeldore.sampler.updates import Update
+
+
+class TopP(NamedTuple):
+    """Nucleus probability of the first and of the last round, linear in between; one round alone uses the end."""
+
+    start: float = 1.0
+    end: float = 1.0
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """How to search; `gumbeldore.sampler.methods` names the usual combinations.
+
+    Arguments:
+        beam_width: K, solutions per round
+        num_rounds: n; at most n * K solutions per instance
+        update: what happens to the trie between rounds; None leaves it alone (rounds are then independent)
+        stochastic: perturb with Gumbel noise; otherwise the beam keeps the most likely prefixes
+        replacement: K independent samples per round instead of a beam
+        top_p: growing nucleus; each node keeps its smallest set of most likely actions of that probability
+        first_round_deterministic: round 1 is a plain beam search, from which nothing is learnt but not to repeat it
+        sampled_root: draw the root's Gumbel, which makes the unnormalised estimator unbiased; False fixes it to 0
+        time_limit: seconds per instance; then rounds go on, whatever num_rounds is, until it has passed, or the trie
+            would outgrow the memory it may take
+    """
+
+    beam_width: int
+    num_rounds: int = 1
+    update: Update | None = None
+    stochastic: bool = True
+    replacement: bool = False
+    top_p: TopP = TopP()
+    first_round_deterministic: bool = False
+    sampled_root: bool = True
+    time_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("beam_width", "num_rounds"):
+            if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
+                raise ValueError(f"{name} must be an integer of at least 1, got {getattr(self, name)!r}")
+        check_switches(self, "stochastic", "replacement", "first_round_deterministic", "sampled_root")
+        if not (len(self.top_p) == 2 and all(is_number(p) and 0 < p <= 1 for p in self.top_p)):
+            raise ValueError(f"top_p must be two probabilities (start, end) in (0, 1], got {self.top_p}")
+        if self.time_limit is not None and not (is_number(self.time_limit) and self.time_limit > 0):
+            raise ValueError(f"time_limit must be positive seconds per instance, got {self.time_limit!r}")
+        if self.replacement and (self.update is not None or not self.stochastic):
+            raise ValueError("sampling with replacement is stochastic and has no update between rounds")
+
+    @property
+    def copies(self) -> int:
+        """Beams of an instance: independent samples are beams of width 1."""
+        return self.beam_width if self.replacement else 1
+
+    @property
+    def width(self) -> int:
+        """Of each of them."""
+        return self.beam_width // self.copies
+
+
+def nucleus_of(config: SearchConfig, round_: int) -> float:
+    """top_p of a round [GD, section 4.2.2]; rounds beyond num_rounds (anytime use) stay at the end value."""
+    start, end = config.top_p
+    if round_ >= config.num_rounds - 1:
+        return end
+    return start + (end - start) * round_ / (config.num_rounds - 1)

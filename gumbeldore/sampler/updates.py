@@ -1,0 +1,152 @@
+"""What a round teaches the next one: changes of the trie between rounds [GD, section 4].
+
+An update is a callable (trie, leaves, objective [B, K]) -> None that writes into the trie. Objectives are to be
+maximised (negative costs); everything is float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gumbeldore.runtime.checked import check_switches, is_number
+from gumbeldore.sampler import trie as tries
+from gumbeldore.sampler.beam import Leaves
+from gumbeldore.sampler.estimators import estimate_expectation, importance_log_weights
+from gumbeldore.sampler.trie import Trie
+
+Update = Callable[[Trie, Leaves, Tensor], None]
+
+
+def without_replacement(trie: Trie, leaves: Leaves, objective: Tensor) -> None:
+    """Take the sampled leaves out of the tree.
+
+    The masses of their ancestors are recomputed bottom-up from their children's, not subtracted: nothing cancels,
+    and an exhausted subtree has exactly no mass left.
+    """
+    horizon = len(leaves.path) - 1
+    passed = _per_beam_node(leaves, leaves.valid.long()) > 0
+    trie.log_mass[horizon].scatter_(1, leaves.node[-1], _leaf_mass(trie, leaves))
+    for depth in range(horizon - 1, -1, -1):
+        node = leaves.node[depth]
+        of_children = tries.read_log_mass(trie, depth, node, leaves.filled)
+        mass = of_children.logsumexp(dim=-1).where(passed[depth], trie.log_mass[depth].gather(1, node))
+        trie.log_mass[depth].scatter_(1, node, mass)
+
+
+def _check_step_size(step_size: float) -> None:
+    if not (is_number(step_size) and step_size >= 0):
+        raise ValueError(f"step_size must be finite and at least 0, got {step_size!r}")
+
+
+@dataclass(frozen=True)
+class Gumbeldore:
+    """Sampling without replacement that shifts the policy toward better leaves [GD, eq. 6, algorithm 2].
+
+    step_size * (objective - baseline) of every leaf is added to every edge of its path.
+
+    Arguments:
+        step_size: sigma >= 0, in units of 1 / objective
+        baseline: "estimate" (of the round's expectation from its weights), "mean" of the leaves, or "none" (the
+            raw outcome; for games)
+        min_max: divide positive advantages by the largest, negative ones by the size of the smallest
+        divide_by_visits: average over the leaves through an edge instead of adding them up
+    """
+
+    step_size: float
+    baseline: str = "estimate"
+    min_max: bool = False
+    divide_by_visits: bool = False
+
+    def __post_init__(self) -> None:
+        _check_step_size(self.step_size)
+        if self.baseline not in BASELINES:
+            raise ValueError(f"baseline must be one of {sorted(BASELINES)}, got {self.baseline!r}")
+        check_switches(self, "min_max", "divide_by_visits")
+
+    def __call__(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
+        without_replacement(trie, leaves, objective)
+        advantage = objective - BASELINES[self.baseline](objective, leaves)[:, None]
+        advantage = advantage.masked_fill(~leaves.valid, 0.0)
+        if self.min_max:
+            advantage = _min_max(advantage)
+        node = leaves.node[1:]  # [T, B, K]; no edge leads into the root
+        added = _per_beam_node(leaves, self.step_size * advantage)[1:]
+        visits = _per_beam_node(leaves, leaves.valid.long())[1:]
+        before = trie.visits[1:].gather(2, node)
+        edge = trie.advantage[1:].gather(2, node)
+        if self.divide_by_visits:
+            edge = (edge * before + added) / (before + visits).clamp(min=1)
+        else:
+            edge = edge + added
+        trie.advantage[1:].scatter_(2, node, edge)
+        trie.visits[1:].scatter_(2, node, before + visits)
+
+
+@dataclass(frozen=True)
+class Theory:
+    """The update with a guarantee: each edge gets step_size * (E[f | child] - E[f | parent]) [GD, eq. 1 and 5].
+
+    Both expectations are estimated from the round's leaves through the node; parents with a single leaf are left
+    alone. With exact expectations the expected objective cannot fall [GD, appendix B].
+    """
+
+    step_size: float
+
+    def __post_init__(self) -> None:
+        _check_step_size(self.step_size)
+
+    def __call__(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
+        without_replacement(trie, leaves, objective)
+        log_weights = importance_log_weights(leaves.phi, leaves.gumbel, leaves.valid)
+        expected = _expectation_per_beam_node(leaves, log_weights, objective)
+        passed = _per_beam_node(leaves, leaves.valid.long())
+        parent = leaves.parent[1:]  # [T, B, K]
+        gain = expected[1:] - expected[:-1].gather(2, parent)
+        gain = gain.where((passed[1:] > 0) & (passed[:-1].gather(2, parent) >= 2), 0.0)
+        trie.advantage[1:].scatter_add_(2, leaves.node[1:], self.step_size * gain)
+
+
+def _estimated(objective: Tensor, leaves: Leaves) -> Tensor:
+    return estimate_expectation(objective, leaves.phi, leaves.gumbel, leaves.valid)
+
+
+def _mean(objective: Tensor, leaves: Leaves) -> Tensor:
+    return objective.masked_fill(~leaves.valid, 0.0).sum(dim=1) / leaves.valid.sum(dim=1)
+
+
+def _none(objective: Tensor, leaves: Leaves) -> Tensor:
+    return objective.new_zeros(len(objective))
+
+
+BASELINES = {"estimate": _estimated, "mean": _mean, "none": _none}
+
+
+def _leaf_mass(trie: Trie, leaves: Leaves) -> Tensor:
+    return trie.log_mass[-1].gather(1, leaves.node[-1]).masked_fill(leaves.valid, -math.inf)
+
+
+def _per_beam_node(leaves: Leaves, values: Tensor) -> Tensor:
+    """Sum [T+1, B, K] of the leaves' values [B, K], or [T+1, B, K], over those through each beam position."""
+    values = values.masked_fill(~leaves.valid, 0).expand_as(leaves.path)
+    return torch.zeros_like(leaves.path, dtype=values.dtype).scatter_add_(2, leaves.path, values)
+
+
+def _expectation_per_beam_node(leaves: Leaves, log_weights: Tensor, objective: Tensor) -> Tensor:
+    """Weighted mean [T+1, B, K] of the objective of the leaves through each beam position, NaN where there are none."""
+    log_weights = log_weights.expand_as(leaves.path)
+    largest = log_weights.new_full(leaves.path.shape, -math.inf).scatter_reduce_(2, leaves.path, log_weights, "amax")
+    largest = largest.gather(2, leaves.path)  # of the leaf's node; -inf if only the threshold leaf went through it
+    weights = (log_weights - largest).exp().where(largest > -math.inf, 1.0)
+    return _per_beam_node(leaves, weights * objective) / _per_beam_node(leaves, weights)
+
+
+def _min_max(advantage: Tensor) -> Tensor:
+    highest = advantage.amax(dim=1, keepdim=True).clamp(min=0)
+    lowest = advantage.amin(dim=1, keepdim=True).clamp(max=0)
+    scale = torch.where(advantage > 0, highest, -lowest)
+    return torch.where(scale > 0, advantage / scale, 0.0)

@@ -1,0 +1,192 @@
+"""Pseudo-experts: instances with the best sequence of decisions found so far, in memory and as plain arrays on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Problem, batch_size, moved, replay, take, to
+from gumbeldore.runtime.arrays import check_sizes
+from gumbeldore.runtime.files import replacing
+
+CPU = torch.device("cpu")
+
+
+class Shard(NamedTuple):
+    """What one epoch added; all of one size."""
+
+    name: str
+    instances: Any  # [n, ...]
+    actions: Tensor  # [n, T]
+    costs: Tensor  # [n]
+
+
+class Example(NamedTuple):
+    """A minibatch of decisions to imitate, all at the same step."""
+
+    instance: Any  # [R, ...]
+    state: Any  # [R, ...] after the decisions before the step
+    rest: Tensor  # [R, T - step] the expert's decisions from the step on; the first is the target
+
+
+class PseudoExperts:
+    """Shards on disk, one file per epoch: adding one writes nothing else, and forgetting deletes nothing at once.
+
+    A file is deleted by `prune`, which is called after the checkpoint that no longer needs it has been written: a
+    run killed in between finds every file its checkpoint names.
+
+    Arguments:
+        folder: where the shards are written; None keeps them in memory alone
+    """
+
+    def __init__(self, folder: Path | None = None):
+        self.folder = folder
+        self.shards: list[Shard] = []
+        self._groups: dict[torch.device, list[Group]] = {}  # of the same size, on each device that asked
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def __len__(self) -> int:
+        return sum(len(shard.actions) for shard in self.shards)
+
+    def add(self, name: str, instances: Any, actions: Tensor, costs: Tensor, capacity: int | None = None) -> None:
+        """Append one epoch's experts (see `Shard`) and write them to `<name>.npz`.
+
+        Arguments:
+            capacity: instances kept at most, but always the new shard: the oldest are forgotten first; None: no limit
+        """
+        shard = Shard(name, instances, actions, costs)
+        if self.folder is not None:
+            arrays = {"actions": actions.numpy(), "costs": costs.numpy()}
+            arrays |= {f"instance.{field}": value.numpy() for field, value in instances._asdict().items()}
+            with replacing(self.folder / f"{name}.npz") as file:
+                np.savez(file, **arrays)
+        self._keep([*self.shards, shard])
+        while capacity is not None and len(self) > capacity and len(self.shards) > 1:
+            self._keep(self.shards[1:])
+
+    def clear(self) -> None:
+        """Forget all experts (their files stay until `prune`)."""
+        self._keep([])
+
+    def prune(self) -> None:
+        """Delete the files of forgotten shards."""
+        if self.folder is not None:
+            kept = {f"{shard.name}.npz" for shard in self.shards}
+            for path in self.folder.iterdir():
+                if path.name not in kept:
+                    path.unlink()
+
+    def restore(self, names: list[str], instance_type: type) -> None:
+        """Read back the shards a checkpoint names, but those that are here already."""
+        known = {shard.name: shard for shard in self.shards}
+        self._keep([known.get(name) or read_shard(self.folder / f"{name}.npz", instance_type) for name in names])
+
+    def batch(self, problem: Problem, size: int, generator: torch.Generator, device: torch.device = CPU) -> Example:
+        """`size` decisions at one step: experts of one size, drawn at random, augmented, put in order, replayed so far.
+
+        Of several sizes, each is drawn in proportion to the decisions of its experts.
+
+        Arguments:
+            generator: of the CPU, so that every device sees the same examples
+            device: where the experts are kept and the examples are made
+        """
+        if not self.shards:
+            raise ValueError("there are no pseudo-experts to learn from")
+        groups = self._by_size(device)
+        decisions = [len(group.actions) * (problem.last_choice(group.instances) + 1.0) for group in groups]
+        instances, actions = groups[int(torch.multinomial(torch.tensor(decisions), 1, generator=generator))]
+        rows = moved(torch.randint(len(actions), (size,), generator=generator), device)
+        share = torch.rand((), dtype=torch.float64, generator=generator)
+        step = int(share * (problem.last_choice(instances) + 1))
+        instance, actions = take(instances, rows), actions[rows]
+        if hasattr(problem, "augment"):
+            instance, actions = problem.augment(instance, actions, step, generator)
+        if hasattr(problem, "reorder"):
+            actions = problem.reorder(instance, actions, step, generator)
+        return Example(instance, replay(problem, instance, actions[:, :step]), actions[:, step:])
+
+    def _by_size(self, device: torch.device) -> list[Group]:
+        """Experts of the same size side by side."""
+        if device not in self._groups:
+            sizes: dict[tuple, list[Shard]] = {}
+            for shard in self.shards:
+                sizes.setdefault(tuple(field.shape[1:] for field in shard.instances), []).append(shard)
+            self._groups[device] = [_together(same, device) for same in sizes.values()]
+        return self._groups[device]
+
+    def _keep(self, shards: list[Shard]) -> None:
+        self.shards, self._groups = shards, {}
+
+
+class Group(NamedTuple):
+    """Experts of one size."""
+
+    instances: Any  # [n, ...]
+    actions: Tensor  # [n, T]
+
+
+def _together(shards: list[Shard], device: torch.device) -> Group:
+    """Shards of one size as one."""
+    fields = zip(*(shard.instances for shard in shards), strict=True)
+    instances = type(shards[0].instances)(*map(torch.cat, fields))
+    actions = torch.cat([shard.actions for shard in shards])
+    return Group(to(instances, device), actions.to(device))
+
+
+def read_shard(path: Path, instance_type: type) -> Shard:
+    """The experts in a file. Raises ValueError naming it if it is missing or damaged."""
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    try:
+        check_sizes(path)
+        with np.load(path, allow_pickle=False) as arrays:
+            needed = [*(f"instance.{field}" for field in instance_type._fields), "actions", "costs"]
+            if missing := [name for name in needed if name not in arrays]:
+                raise ValueError(f"it lacks the arrays {', '.join(missing)}")
+            fields = [torch.from_numpy(arrays[f"instance.{field}"]) for field in instance_type._fields]
+            actions, costs = torch.from_numpy(arrays["actions"]), torch.from_numpy(arrays["costs"])
+    except Exception as error:  # a damaged archive can fail in any part of zipfile, zlib or numpy
+        raise ValueError(f"{path} is damaged or holds something else: {error}") from None
+    shard = Shard(path.stem, instance_type(*fields), actions, costs)
+    if batch_size(shard.instances) != len(shard.actions):
+        raise ValueError(f"{path} is damaged: {batch_size(shard.instances)} instances, {len(shard.actions)} solutions")
+    return shard
+
+
+def read_experts(source: Path, problem: Problem, example: Any) -> list[Shard]:
+    """Solutions to be imitated, from a `.npz` or a folder of them, each checked by the problem's own cost.
+
+    Arguments:
+        example: an instance batch of the problem, whose type and dtypes the file's must be
+
+    Raises ValueError naming the file: a solution that is not legal, or whose stated cost is not its cost.
+    """
+    paths = sorted(source.glob("*.npz")) if source.is_dir() else [source]
+    if not paths:
+        raise ValueError(f"there are no .npz files in {source}")
+    shards = []
+    for path in paths:
+        shard = read_shard(path, type(example))
+        for name, field, expected in zip(example._fields, shard.instances, example, strict=True):
+            if field.dtype != expected.dtype or field.dim() != expected.dim():
+                kind, wanted = f"{field.dtype} of {field.dim()} dimensions", f"{expected.dtype} of {expected.dim()}"
+                raise ValueError(f"{path}: instance.{name} must be {wanted} dimensions, it is {kind}")
+        if shard.actions.dtype != torch.int64:
+            raise ValueError(f"{path}: actions must be torch.int64, they are {shard.actions.dtype}")
+        if not len(shard.actions):
+            raise ValueError(f"{path}: there are no solutions in it")
+        try:
+            if hasattr(problem, "check"):
+                problem.check(shard.instances)
+            costs = problem.cost(shard.instances, shard.actions)
+        except (ValueError, RuntimeError) as error:
+            raise ValueError(f"{path}: {error}") from None
+        if shard.costs.shape != costs.shape or not torch.allclose(shard.costs.to(costs), costs, rtol=1e-4):
+            raise ValueError(f"{path}: the stated costs are not those of the solutions")
+        shards.append(shard)
+    return shards

@@ -1,0 +1,239 @@
+"""Data-parallel training: every batch is shared out among processes, and torch's DDP averages their gradients.
+
+All processes draw the same batches and take their own rows of them, so that only gradients travel. This process is
+the first; the others follow it epoch by epoch.
+"""
+
+from __future__ import annotations
+
+import copy
+import signal
+import socket
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
+
+from gumbeldore.interfaces import Problem
+from gumbeldore.parallel.pool import WorkerError
+from gumbeldore.runtime.compiling import compile_layers
+from gumbeldore.runtime.memory import keep_freed_memory
+from gumbeldore.runtime.precision import dtype_of
+from gumbeldore.seeding import generator
+from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.optimizer import optimizer_of
+from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.state import Learner
+
+Fit = Callable[..., Any]
+TO_MEET = timedelta(minutes=5)  # until all processes have started
+TO_SAMPLE = timedelta(days=365)  # the others wait while the first one samples and validates; a death ends that at once
+SECONDS_TO_DIE = 5  # between a connection that closes and the end of the process that closed it
+
+
+class Alone:
+    """One process trains."""
+
+    rank = 0
+
+    def begin(self, learner: Learner) -> None:
+        pass
+
+    def share(self, batch_size: int) -> slice:
+        return slice(0, batch_size)
+
+    def replicate(self, network: nn.Module) -> nn.Module:
+        return network
+
+    def agree(self, stop: bool) -> bool:
+        return stop
+
+    def mean(self, values: Tensor) -> Tensor:
+        return values
+
+    def __enter__(self) -> Alone:
+        return self
+
+    def __exit__(self, *_) -> None:
+        pass
+
+
+ALONE = Alone()
+
+
+class Member:
+    """One of several processes that train together, as it sees the others."""
+
+    def __init__(self, rank: int, size: int, port: int, device: str, threads: int):
+        backend = "nccl" if device.startswith("cuda") else "gloo"
+        place = {"init_method": f"tcp://127.0.0.1:{port}", "rank": rank, "world_size": size}
+        dist.init_process_group(backend, timeout=TO_MEET, **place)
+        torch.set_num_threads(threads)
+        self.rank, self.size = rank, size
+        self.words = dist.new_group(backend="gloo", timeout=TO_SAMPLE)  # what they tell each other besides gradients
+        self.replica: nn.Module | None = None
+
+    def share(self, batch_size: int) -> slice:
+        part = batch_size // self.size
+        return slice(self.rank * part, (self.rank + 1) * part)
+
+    def replicate(self, network: nn.Module) -> nn.Module:
+        # Anew each epoch, as in a continued run: after its first step a replica adds up gradients in another order,
+        # which rounds otherwise among three or more. The old one first, so that its hooks are gone.
+        self.replica = None
+        self.replica = nn.parallel.DistributedDataParallel(network)
+        return self.replica
+
+    def agree(self, stop: bool) -> bool:
+        word = torch.tensor([stop])
+        dist.broadcast(word, 0, group=self.words)
+        return bool(word)
+
+    def mean(self, values: Tensor) -> Tensor:
+        dist.all_reduce(values)
+        return values / self.size
+
+    def tell(self, message: Any = None) -> Any:
+        """What the first process says, to all of them."""
+        box = [message]
+        dist.broadcast_object_list(box, 0, group=self.words)
+        return box[0]
+
+    def __enter__(self) -> Member:
+        return self
+
+    def __exit__(self, *_) -> None:
+        dist.destroy_process_group()
+
+
+class Task(NamedTuple):
+    """What a further process is started with."""
+
+    problem: Problem
+    policy: nn.Module
+    settings: TrainSettings
+    seed: int
+    precision: str
+    compiled: bool
+    devices: list[str]
+    threads: int  # of each process
+    dataset: Path
+    instance_type: type
+    fit: Fit
+
+
+class Trainers(Member):
+    """The first process, which starts the others and ends them.
+
+    Arguments:
+        task: devices has one entry per process, this one's first; the batch size is a multiple of their number
+
+    Raises WorkerError, also when it ends, if another process failed.
+    """
+
+    def __init__(self, task: Task):
+        size = len(task.devices)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        spawn = torch.multiprocessing.get_context("spawn")
+        self.processes, self.reports = [], []
+        for rank in range(1, size):
+            report, to_report = spawn.Pipe(duplex=False)
+            process = spawn.Process(target=_follow, args=(rank, port, task, to_report), daemon=True)
+            process.start()
+            to_report.close()
+            self.processes.append(process)
+            self.reports.append(report)
+        try:
+            super().__init__(0, size, port, task.devices[0], task.threads)
+        except RuntimeError as error:
+            self._end(error)
+            raise WorkerError(f"the {size} trainers did not start: {error}") from error
+        self.told = False
+
+    def begin(self, learner: Learner) -> None:
+        """Let the others train the learner's next epoch, too; the first time they learn where it stands."""
+        message = {"epoch": learner.epoch, "dataset": [shard.name for shard in learner.dataset.shards]}
+        if not self.told:
+            state = {"policy": learner.policy.state_dict(), "optimizer": learner.optimizer.state_dict()}
+            message |= tree_map_only(Tensor, Tensor.cpu, state)  # or they would arrive on this process's GPU
+            self.told = True
+        self.tell(message)
+
+    def __exit__(self, *error) -> None:
+        reason = error[1]
+        if reason is None:
+            try:
+                self.tell(None)
+            except RuntimeError as lost:
+                reason = lost
+        try:
+            self._end(reason)
+        finally:
+            super().__exit__(*error)
+
+    def _end(self, reason: BaseException | None) -> None:
+        """See the others off, which were told to end unless there is a reason; WorkerError if one of them failed."""
+        if isinstance(reason, RuntimeError):  # of a connection, perhaps: whoever closed it is about to die
+            wait(self.reports, SECONDS_TO_DIE)
+        if reason is not None:
+            failed = self._failed()
+            for process in self.processes:
+                process.terminate()
+        for process in self.processes:
+            process.join()
+        if reason is None:
+            failed = self._failed()
+        if failed:
+            raise WorkerError(f"trainer {failed[0]}") from reason
+
+    def _failed(self) -> list[str]:
+        """Which of the others have ended otherwise than asked to, and how: they have reported, or can no longer."""
+        found = []
+        for rank, (process, report) in enumerate(zip(self.processes, self.reports, strict=True), 1):
+            if process.exitcode != 0 and report.poll():
+                try:
+                    how = f"failed: {report.recv()}"
+                except EOFError:
+                    how = "died"
+                found.append(f"{rank} of {1 + len(self.processes)} {how}")
+        return found
+
+
+def _follow(rank: int, port: int, task: Task, report: Connection) -> None:
+    """The life of a further process; what ends it too early is printed, and its last line reported."""
+    try:
+        _train_along(rank, port, task)
+    except Exception as error:
+        traceback.print_exc()
+        report.send(f"{type(error).__name__}: {error}".splitlines()[0])
+        raise SystemExit(1) from None
+
+
+def _train_along(rank: int, port: int, task: Task) -> None:
+    """The same epochs on its own rows."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which ends the others
+    keep_freed_memory()
+    device = task.devices[rank]
+    policy = copy.deepcopy(task.policy).to(device)  # torch sends CPU tensors as memory that both processes share
+    if task.compiled:
+        compile_layers(policy)
+    optimizer = optimizer_of(policy, task.settings, dtype_of(task.precision))
+    learner = Learner(policy, policy, optimizer, PseudoExperts(task.dataset))
+    with Member(rank, len(task.devices), port, device, task.threads) as member:
+        while (message := member.tell()) is not None:
+            if "policy" in message:
+                learner.policy.load_state_dict(message["policy"])
+                learner.optimizer.load_state_dict(message["optimizer"])
+            learner.epoch = message["epoch"]
+            learner.dataset.restore(message["dataset"], task.instance_type)
+            draws = generator(task.seed, "batches", learner.epoch)
+            task.fit(task.problem, learner, task.settings, draws, torch.device(device), task.precision, trainers=member)

@@ -1,0 +1,102 @@
+"""Pseudo-experts: the best of the solutions that the best policy samples."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import batch_size
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime.stopping import Progress, Stop, silent
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.rounds import Solutions
+from gumbeldore.sampler.transpositions import fingerprint
+
+
+class Experts(NamedTuple):
+    actions: Tensor  # [n, T]
+    costs: Tensor  # [n]
+    metrics: dict[str, float]
+
+
+class Found(NamedTuple):
+    """What training needs of the solutions of n instances; nothing else of them leaves the worker."""
+
+    actions: Tensor  # [n, T] of the best
+    costs: Tensor  # [n] float64
+    samples: Tensor  # [n] solutions sampled
+    distinct: Tensor  # [n] different ones among them
+    cost_sum: Tensor  # [n] float64 over all of them
+    evaluations: int
+
+
+def sample_experts(
+    pool: SearchPool,
+    instances: Any,
+    keys: Tensor,
+    search: SearchConfig,
+    greedy_too: bool = False,
+    progress: Progress = silent,
+    stop: Stop = lambda: False,
+) -> Experts:
+    """The best of the sampled solutions of each instance, and how the sampling went.
+
+    Arguments:
+        greedy_too: the greedy solution takes part
+    """
+    start = time.perf_counter()
+    count = batch_size(instances)
+    parts: tuple[dict[int, Found], ...] = ({}, {})  # of the search, and greedy ones
+    done = 0
+    progress("sampling", 0, count)
+    for which, chunk, found in pool.map_all(instances, keys, (search, methods.greedy()), stop, best_of):
+        parts[which][chunk.start] = found
+        if which == 0:
+            done += len(found.costs)
+            progress("sampling", done, count)
+    sampled, greedy = map(_in_order, parts)
+    total = sampled.samples.sum().item()
+    actions, costs = sampled.actions, sampled.costs
+    metrics = {
+        "sampling/best_cost": costs.mean().item(),
+        "sampling/mean_cost": (sampled.cost_sum.sum() / total).item(),
+        "sampling/greedy_cost": greedy.costs.mean().item(),
+        "sampling/improvement_over_greedy": 1 - (costs / greedy.costs).mean().item(),
+        "sampling/distinct_share": sampled.distinct.sum().item() / total,
+        "sampling/solutions": total,
+        "sampling/solutions_per_second": total / (time.perf_counter() - start),
+        "sampling/evaluations": sampled.evaluations,
+    }
+    if greedy_too:
+        better = greedy.costs < costs
+        actions = torch.where(better[:, None], greedy.actions, actions)
+        costs = torch.where(better, greedy.costs, costs)
+        metrics["sampling/greedy_is_expert"] = better.double().mean().item()
+    return Experts(actions, costs, metrics)
+
+
+def best_of(solutions: Solutions) -> Found:
+    """Distinct solutions are told apart by a hash of their actions."""
+    actions, costs = solutions.best()
+    code = fingerprint((solutions.actions.flatten(0, 1),)).view_as(solutions.round)
+    code = code.masked_fill(~solutions.valid, 0).sort(dim=1).values
+    first = torch.ones_like(code, dtype=torch.bool)
+    first[:, 1:] = code[:, 1:] != code[:, :-1]
+    return Found(
+        actions,
+        costs,
+        samples=solutions.valid.sum(dim=1),
+        distinct=(first & (code != 0)).sum(dim=1),
+        cost_sum=solutions.costs.masked_fill(~solutions.valid, 0.0).sum(dim=1),
+        evaluations=solutions.stats.evaluations,
+    )
+
+
+def _in_order(parts: dict[int, Found]) -> Found:
+    """In the order of the instances, whatever order their chunks came back in: sums do not depend on it."""
+    *fields, evaluations = zip(*(parts[first] for first in sorted(parts)), strict=True)
+    return Found(*map(torch.cat, fields), sum(evaluations))

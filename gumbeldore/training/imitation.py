@@ -1,0 +1,130 @@
+"""Next-token imitation: one epoch of cross-entropy on the decisions of the pseudo-experts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gumbeldore.interfaces import Problem, take
+from gumbeldore.runtime.precision import autocast
+from gumbeldore.runtime.stopping import Progress, Stop, silent
+from gumbeldore.training.distributed import ALONE, Alone, Member
+from gumbeldore.training.optimizer import scale_rates
+from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.state import Learner
+
+CHECK_EVERY = 50  # steps between two looks at the numbers on the device, for each of which the CPU waits
+
+
+class Fitted(NamedTuple):
+    complete: bool
+    batches: int
+    metrics: dict[str, float]
+
+
+def fit(
+    problem: Problem,
+    learner: Learner,
+    settings: TrainSettings,
+    draws: torch.Generator,
+    device: torch.device,
+    precision: str,
+    progress: Progress = silent,
+    stop: Stop = lambda: False,
+    trainers: Alone | Member = ALONE,
+) -> Fitted:
+    """One epoch of imitation, unless stopped before its last batch.
+
+    Raises ValueError with the number of the first step whose loss or gradient is not finite, at most CHECK_EVERY steps
+    later.
+    """
+    rate = learning_rate(settings, learner.epoch)
+    scale_rates(learner.optimizer, rate / settings.learning_rate)
+    learner.policy.train()
+    network = trainers.replicate(Imitation(problem, learner.policy, precision))
+    share = trainers.share(settings.batch_size)
+    losses, norms, hits = [], [], []
+    for index in range(settings.batches_per_epoch):
+        progress("training", index, settings.batches_per_epoch)
+        if trainers.agree(stop()):
+            break
+        example = learner.dataset.batch(problem, settings.batch_size, draws, device)
+        instance, state, rest = take(example.instance, share), take(example.state, share), example.rest[share]
+        target = rest[:, 0]
+        logits, further = network(instance, state, rest)
+        loss = F.cross_entropy(logits, target)
+        learner.optimizer.zero_grad(set_to_none=True)
+        _spoiled(loss + further).backward()
+        norm = nn.utils.clip_grad_norm_(learner.policy.parameters(), settings.gradient_clip)
+        learner.optimizer.step()
+        learner.average(settings.averaging, learner.epoch * settings.batches_per_epoch + index)
+        norms.append(norm)
+        losses.append(loss.detach())
+        hits.append((logits.argmax(dim=1) == target).float().mean())
+        if len(norms) % CHECK_EVERY == 0:
+            _refuse_bad_steps(trainers, learner.epoch, losses, norms)
+    _refuse_bad_steps(trainers, learner.epoch, losses, norms)
+    means = [math.nan] * 3
+    if losses:
+        means = trainers.mean(torch.stack([torch.stack(values).mean() for values in (losses, norms, hits)])).tolist()
+    names = ("training/loss", "training/gradient_norm", "training/accuracy")
+    metrics = {**dict(zip(names, means, strict=True)), "training/learning_rate": rate}
+    return Fitted(len(norms) == settings.batches_per_epoch, len(norms), metrics)
+
+
+def _spoiled(loss: Tensor) -> Tensor:
+    """The loss, but a gradient of NaN if it is not finite: an infinite one may have a finite gradient.
+
+    So the norm of the gradient tells good steps from bad ones, to all processes that average it.
+    """
+    return loss * torch.where(loss.detach().isfinite(), 1.0, math.nan)
+
+
+def _refuse_bad_steps(trainers: Alone | Member, epoch: int, losses: list[Tensor], norms: list[Tensor]) -> None:
+    """Raises ValueError for the first step whose gradient's norm is not finite."""
+    if trainers.rank > 0:
+        return  # the first process speaks for all, and ends the others
+    bad = (~torch.stack(norms).isfinite()).nonzero() if norms else []
+    if len(bad):
+        step = int(bad[0])
+        values = f"the loss is {losses[step].item()}, the norm of its gradient {norms[step].item()}"
+        raise ValueError(f"step {step + 1} of epoch {epoch + 1} cannot be learnt from: {values}")
+
+
+class Imitation(nn.Module):
+    """`imitate` as a module."""
+
+    def __init__(self, problem: Problem, policy: nn.Module, precision: str):
+        super().__init__()
+        self.problem, self.policy, self.precision = problem, policy, precision
+
+    def forward(self, instance: Any, state: Any, rest: Tensor) -> tuple[Tensor, Tensor | float]:
+        return imitate(self.problem, self.policy, instance, state, rest, self.precision)
+
+
+def imitate(
+    problem: Problem, policy: nn.Module, instance: Any, state: Any, rest: Tensor, precision: str
+) -> tuple[Tensor, Tensor | float]:
+    """float32 logits [R, A] of the states of an `Example`, illegal actions at -inf, and the policy's further loss."""
+    with autocast(rest.device, precision):
+        context = policy.encode(instance)
+        if hasattr(policy, "imitate"):
+            logits, further = policy.imitate(context, state, rest)
+        else:
+            logits, further = policy(context, state), 0.0
+    return logits.float().masked_fill(~problem.mask(instance, state), -math.inf), further
+
+
+def learning_rate(settings: TrainSettings, epoch: int) -> float:
+    """learning_rate at first; in the last `cooldown_epochs` it falls linearly to final_learning_rate.
+
+    Without `cooldown_epochs` it falls from the first epoch to the last.
+    """
+    last = settings.epochs - 1
+    falling = last if settings.cooldown_epochs is None else settings.cooldown_epochs
+    share = max(0, epoch - (last - falling)) / max(1, falling)
+    return settings.learning_rate + share * (settings.final_learning_rate - settings.learning_rate)

@@ -1,0 +1,64 @@
+"""Greedy quality on a fixed set of instances, by which a new policy is accepted."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark, Problem, size_name, take
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime.errors import check_costs, named
+from gumbeldore.runtime.stopping import Progress
+from gumbeldore.sampler import methods
+from gumbeldore.seeding import generator
+
+
+class Quality(NamedTuple):
+    """Greedy quality of a policy on the validation set."""
+
+    cost: float  # mean over all instances
+    gap: float  # mean gap to the references; NaN unless every instance has one
+    costs: dict[str, float]  # mean cost of the instances of each size; empty where there is one size alone
+
+
+def validation_set(problem: Problem, n: int, seed: int) -> list[Benchmark]:
+    """The problem's own validation set, or n random instances that only the seed decides; a Benchmark for each size."""
+    if hasattr(problem, "validation"):
+        found = problem.validation(n)
+        if isinstance(found, Benchmark):
+            raise ValueError(f"{type(problem).__name__}.validation must return a list with a Benchmark for each size")
+        return found
+    instances = problem.generate(n, generator(seed, "validation"))
+
+    def true_cost(index: Tensor, actions: Tensor) -> Tensor:
+        return problem.cost(take(instances, index), actions).double()
+
+    names = [f"validation/{i}" for i in range(n)]
+    return [Benchmark(names, instances, None, true_cost, torch.full((n,), math.nan, dtype=torch.float64), [""] * n)]
+
+
+def validate(pool: SearchPool, validation: list[Benchmark], progress: Progress) -> Quality:
+    """How good the pool's policy is, greedily.
+
+    Raises ValueError naming an instance that the policy or the problem cannot deal with.
+    """
+    total = sum(len(benchmark.names) for benchmark in validation)
+    done, found = 0, []
+    for benchmark in validation:
+        keys = torch.arange(len(benchmark.names))  # a greedy search draws nothing: they only tell instances apart
+        costs = torch.empty(len(benchmark.names), dtype=torch.float64)
+        with named(benchmark, keys):
+            for chunk, solutions in pool.map(benchmark.instances, keys, methods.greedy()):
+                index = torch.arange(chunk.start, chunk.stop)
+                costs[chunk] = benchmark.true_cost(index, solutions.actions[:, 0])
+                check_costs(benchmark, chunk.start, costs[chunk, None], solutions.valid)
+                done += chunk.stop - chunk.start
+                progress("validation", done, total)
+        found.append(costs)
+    costs, references = torch.cat(found), torch.cat([benchmark.references for benchmark in validation])
+    sizes = [size_name(pool.problem, benchmark.instances) for benchmark in validation]
+    by_size = {size: mine.mean().item() for size, mine in zip(sizes, found, strict=True)} if len(found) > 1 else {}
+    return Quality(costs.mean().item(), (costs / references - 1).mean().item(), by_size)

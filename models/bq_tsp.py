@@ -1,0 +1,81 @@
+"""BQ for the TSP: a transformer over what is left of the problem [Drakulic et al. 2023; GD, appendix C.2].
+
+A partial tour is the instance of its remaining nodes, with an origin and a destination. Only these are fed, so the
+sequence shrinks at every step, and there is no positional encoding: the order of the nodes carries no meaning.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.canonical_coordinates import in_own_frame
+from models.layers import ReZeroLayers, check_sizes
+from models.micro_batches import RowSize
+from models.policy import TokenPolicy
+from problems.tsp import State
+from problems.tsp.instances import Instance
+
+
+class BQ(TokenPolicy):
+    """Logits of the next node from [origin, remaining nodes, destination].
+
+    Arguments:
+        width: of the embeddings; a multiple of heads
+        layers, heads, feedforward: of the transformer
+        own_frame: express the nodes in the sub-problem's own frame, so that the policy does not change when the
+            instance is moved, rotated, mirrored or scaled (at the first decision, where origin and destination
+            coincide: moved or scaled). Not in the paper; it learns from a fraction of the samples (docs/decisions.md).
+        successor_loss: weight of a further training loss: every node also points at its successor in the expert's
+            tour, which teaches n + 1 decisions per example instead of one. 0 leaves it out, as the paper does.
+    """
+
+    problem = "tsp"
+
+    def __init__(self, width: int, layers: int, heads: int, feedforward: int, own_frame: bool, successor_loss: float):
+        check_sizes(width=width, layers=layers, feedforward=feedforward)
+        super().__init__(successor_loss=successor_loss)
+        self.own_frame = own_frame
+        self.embed = nn.Linear(2, width)
+        self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
+        self.destination = nn.Parameter(torch.randn(width) * width**-0.5)
+        self.layers = ReZeroLayers(layers, width, heads, feedforward)
+        self.head = nn.Linear(width, 1)
+        if successor_loss:
+            self.leave, self.enter = nn.Linear(width, width), nn.Linear(width, width)
+
+    def row_size(self, context: Instance, state: State) -> RowSize:
+        tokens = state.remaining.shape[1] + 2
+        return RowSize(self.layers[0].heads * tokens**2, tokens * len(self.origin))
+
+    def tokens(self, context: Instance, state: State) -> list[Tensor]:
+        """The transformed tokens [R, n+2, width], in the end only."""
+        nodes = torch.cat([state.origin[:, None], state.remaining, state.destination[:, None]], dim=1)
+        points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, n+2, 2]
+        if self.own_frame:
+            points = in_own_frame(points)
+        with torch.autocast(points.device.type, enabled=False):
+            x = self.embed(points)  # float32: bf16 coordinates would blur neighbours
+        x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.destination], dim=1)
+        return [self.layers(x)]
+
+    def logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
+        """[R, N]; -inf on nodes that are not remaining."""
+        logits = self.head(x[:, 1:-1]).squeeze(-1).float()
+        everywhere = torch.full(context.coords.shape[:2], -math.inf, device=logits.device)
+        return everywhere.scatter(1, state.remaining, logits)
+
+    def further_loss(self, context: Instance, state: State, tokens: list[Tensor], rest: Tensor) -> Tensor:
+        """Cross-entropy of each node's successor on the expert's way."""
+        (x,) = tokens
+        # Tokens 0..n (all but the destination) choose among tokens 1..n+1 (all but the origin), not themselves.
+        scores = (self.leave(x[:, :-1]) @ self.enter(x[:, 1:]).transpose(1, 2)).float() * x.shape[-1] ** -0.5
+        itself = torch.ones_like(scores[0], dtype=torch.bool).tril(-1).triu(-1)
+        place = torch.searchsorted(state.remaining.contiguous(), rest.contiguous())  # [R, n]; remaining ascends
+        first, last = torch.zeros_like(place[:, :1]), torch.full_like(place[:, :1], rest.shape[1])
+        successor = torch.empty_like(scores[..., 0], dtype=torch.int64)
+        successor.scatter_(1, torch.cat([first, place + 1], dim=1), torch.cat([place, last], dim=1))
+        return F.cross_entropy(scores.masked_fill(itself, -math.inf).flatten(0, 1), successor.flatten())

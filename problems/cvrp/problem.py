@@ -1,0 +1,230 @@
+"""The capacitated vehicle routing problem: routes from a depot, none of which loads too much [GD, D.3]."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark, moved
+from problems.cvrp import sets
+from problems.cvrp.instances import (
+    Instance,
+    as_routes,
+    as_walks,
+    check_instance,
+    check_routes,
+    decode,
+    encode,
+    routes_of,
+)
+from problems.formats.cvrplib import solution_text
+from problems.growth import check_growth, size_at
+from problems.plane import move_square
+from problems.plots import plot_routes
+from problems.remaining import unmarked, without
+
+
+class State(NamedTuple):
+    origin: Tensor  # [R] int64 node the vehicle is at
+    left: Tensor  # [R] int64 capacity left in it
+    remaining: Tensor  # [R, n] int64 customers still to visit, ascending; n shrinks by one each step
+    near: Tensor  # [R, k] int64 those of them looked at, ascending: all, or the k nearest to the origin
+
+
+class CVRP:
+    """An action is the next customer and whether it is reached directly or via the depot (A = 2N); T = N decisions.
+
+    Actions 0..N-1 go directly to customer 1..N, actions N..2N-1 via the depot, where the vehicle is emptied.
+
+    Arguments:
+        num_customers: N >= 2 of the random training instances; files of any size can be evaluated
+        capacity: [lowest, highest] of the random training instances, at least 9 (their largest demand)
+        far_first: imitate each expert's routes in the order of their farthest customers, the farthest first, and each
+            from the end that is farther from the depot. Not in the paper, which starts with the fullest route and
+            draws directions; the policy learns it with less data (docs/decisions.md).
+        grow: [customers, share]: the first training instances have so many customers, later ones more, up to
+            num_customers after that share of the training (None: num_customers from the start). Not in the paper.
+        nearest: only so many remaining customers, the nearest to the current node, can be gone to (None: all)
+    """
+
+    name = "cvrp"
+
+    def __init__(
+        self,
+        num_customers: int,
+        capacity: list[int],
+        far_first: bool = False,
+        grow: list[float] | None = None,
+        nearest: int | None = None,
+    ):
+        if num_customers < 2:
+            raise ValueError(f"num_customers must be at least 2, got {num_customers}")
+        if len(capacity) != 2 or not 9 <= capacity[0] <= capacity[1]:
+            raise ValueError(f"capacity must be [lowest, highest] of at least 9, got {list(capacity)}")
+        check_growth(grow, 2)
+        if nearest is not None and nearest < 1:
+            raise ValueError(f"nearest must be at least 1 or null, got {nearest}")
+        self.num_customers = num_customers
+        self.capacity = tuple(capacity)
+        self.far_first = far_first
+        self.grow = grow
+        self.nearest = nearest
+
+    def at(self, progress: float) -> CVRP:
+        """The same problem with as many customers as after a share `progress` of the training."""
+        return CVRP(size_at(self.grow, self.num_customers, progress), self.capacity, self.far_first, None, self.nearest)
+
+    def generate(self, n: int, generator: torch.Generator) -> Instance:
+        """n instances: nodes uniform in the unit square, demands uniform in 1..9, capacities uniform in their range."""
+        coords = torch.rand(n, self.num_customers + 1, 2, generator=generator)
+        demands = torch.randint(1, 10, (n, self.num_customers + 1), generator=generator)
+        demands[:, 0] = 0
+        lowest, highest = self.capacity
+        return Instance(coords, demands, torch.randint(lowest, highest + 1, (n,), generator=generator))
+
+    def num_actions(self, instance: Instance) -> int:
+        return 2 * self.horizon(instance)
+
+    def horizon(self, instance: Instance) -> int:
+        return instance.coords.shape[1] - 1
+
+    def last_choice(self, instance: Instance) -> int:
+        return self.horizon(instance) - 1  # the last customer, too, may be reached directly or via the depot
+
+    def reset(self, instance: Instance) -> State:
+        rows, num_nodes, _ = instance.coords.shape
+        origin = torch.zeros(rows, dtype=torch.int64, device=instance.coords.device)
+        remaining = torch.arange(1, num_nodes, device=instance.coords.device).expand(rows, -1)
+        return self._state(instance, origin, instance.capacity, remaining)
+
+    def step(self, instance: Instance, state: State, action: Tensor) -> State:
+        customer, via_depot = decode(action, instance.coords.shape[1] - 1)
+        demand = instance.demands.gather(1, customer[:, None]).squeeze(1)
+        left = torch.where(via_depot, instance.capacity, state.left) - demand
+        return self._state(instance, customer, left, without(state.remaining, customer[:, None]))
+
+    def replay(self, instance: Instance, actions: Tensor) -> State:
+        """The state after `actions` [R, q] without walking through the q states before it."""
+        rows, num_nodes, _ = instance.coords.shape
+        if actions.shape[1] == 0:
+            return self.reset(instance)
+        customers, via_depot = decode(actions, num_nodes - 1)
+        visited = torch.zeros(rows, num_nodes, dtype=torch.bool, device=actions.device)
+        visited[:, 0] = True
+        visited.scatter_(1, customers, True)
+        route = via_depot.long().cumsum(dim=1)
+        load = (instance.demands.gather(1, customers) * (route == route[:, -1:])).sum(dim=1)  # of the last route
+        remaining = unmarked(visited, num_nodes - 1 - actions.shape[1])
+        return self._state(instance, customers[:, -1], instance.capacity - load, remaining)
+
+    def _state(self, instance: Instance, origin: Tensor, left: Tensor, remaining: Tensor) -> State:
+        near = remaining
+        if self.nearest is not None and remaining.shape[1] > self.nearest:
+            points = instance.coords.gather(1, remaining[..., None].expand(-1, -1, 2))
+            here = instance.coords.gather(1, origin[:, None, None].expand(-1, -1, 2))
+            closest = (points - here).norm(dim=-1).topk(self.nearest, dim=1, largest=False).indices
+            near = remaining.gather(1, closest).sort(dim=1).values
+        return State(origin, left, remaining, near)
+
+    def mask(self, instance: Instance, state: State) -> Tensor:
+        rows, num_nodes, _ = instance.coords.shape
+        fits = instance.demands.gather(1, state.near) <= state.left[:, None]
+        direct = fits & (state.origin != 0)[:, None]
+        legal = torch.zeros(rows, 2, num_nodes - 1, dtype=torch.bool, device=state.near.device)
+        legal[:, 0].scatter_(1, state.near - 1, direct)
+        legal[:, 1].scatter_(1, state.near - 1, True)
+        return legal.flatten(1)
+
+    def cost(self, instance: Instance, actions: Tensor) -> Tensor:
+        """Total length [R] of the routes that actions [R, N] stand for."""
+        check_routes(instance, actions)
+        walks = as_walks(actions, instance.coords.shape[1] - 1)  # [R, 2N+1]
+        points = instance.coords.gather(1, walks[..., None].expand(-1, -1, 2))
+        return (points[:, 1:] - points[:, :-1]).norm(dim=-1).sum(dim=1)
+
+    def augment(
+        self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator
+    ) -> tuple[Instance, Tensor]:
+        """The same routes in randomly moved squares."""
+        draw = moved(torch.rand(len(actions), 4, generator=generator), actions.device)
+        return instance._replace(coords=move_square(instance.coords, draw)), actions
+
+    def reorder(self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator) -> Tensor:
+        """The same routes in an order that can be learnt.
+
+        The routes are sorted by the capacity left over at their end, the fullest first, each in a random direction
+        (or as `far_first` says). Then they are rotated so that the decisions from `step` on end with a route, any
+        route that is late enough: the examples are pieces of the sorted solution that end in the depot [GD, D.3].
+        """
+        rows, num_customers = actions.shape
+        device = actions.device
+        per_route = moved(torch.rand(rows, 3, num_customers, generator=generator), device)
+        customers, _ = decode(actions, num_customers)
+        route, loads = routes_of(instance, actions)
+
+        if self.far_first:
+            rank, forwards = _far_first(instance, customers, route)
+        else:
+            rank = instance.capacity[:, None] - loads + 0.5 * per_route[:, 0].double()  # whole numbers; ties random
+            forwards = per_route[:, 1] < 0.5
+        place = torch.arange(num_customers, device=device).expand(rows, -1)
+        order = (place * torch.where(forwards, 1, -1).gather(1, route)).argsort(dim=1)  # within each route, ...
+        order = order.gather(1, rank.gather(1, route.gather(1, order)).argsort(dim=1, stable=True))  # ... of the routes
+        customers, route = customers.gather(1, order), route.gather(1, order)
+        via_depot = torch.ones_like(customers, dtype=torch.bool)
+        via_depot[:, 1:] = route[:, 1:] != route[:, :-1]
+
+        ends = via_depot.roll(-1, dims=1) & (place >= num_customers - step - 1)  # the last place always is one
+        end = per_route[:, 2].masked_fill(~ends, -1.0).argmax(dim=1, keepdim=True)
+        turned = (place + end + 1) % num_customers
+        return encode(customers.gather(1, turned), via_depot.gather(1, turned), num_customers)
+
+    def solution(self, actions: Tensor) -> list[int]:
+        """The nodes from depot (0) to depot."""
+        walk = as_walks(actions[None], len(actions))[0]
+        return walk[torch.cat([torch.ones_like(walk[:1], dtype=torch.bool), walk[1:] != walk[:-1]])].tolist()
+
+    def solution_file(self, benchmark: Benchmark, index: int, actions: Tensor, cost: float) -> tuple[str, str] | None:
+        """CVRPLIB's `.sol` for an instance that came from such a file."""
+        if benchmark.originals.metrics[index] == "EUCLIDEAN":
+            return None
+        return ".sol", solution_text(as_routes(actions), cost)
+
+    def describe(self, actions: Tensor) -> dict[str, Tensor]:
+        """The number of routes [n]."""
+        return {"routes": decode(actions, actions.shape[1])[1].sum(dim=1)}
+
+    def size(self, instance: Instance) -> str:
+        """Customers"""
+        return str(instance.coords.shape[1] - 1)
+
+    def check(self, instance: Instance) -> None:
+        """Raises ValueError unless all instances are well-formed."""
+        check_instance(instance)
+
+    def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
+        """Evaluation sets: a named standard set, a `.npz`, a CVRPLIB file or a folder of them."""
+        return sets.load_cvrp(source, limit)
+
+    def validation(self, n: int) -> list[Benchmark]:
+        """n random instances of this size (seed 4321), with references where they are shipped."""
+        return [sets.validation(self.num_customers, self.capacity, n)]
+
+    def render(self, instance: Instance, actions: Tensor, titles: list[str]):
+        """A figure with one panel per solution, one colour per route."""
+        return plot_routes(instance.coords, as_walks(actions, actions.shape[1]), titles)
+
+
+def _far_first(instance: Instance, customers: Tensor, route: Tensor) -> tuple[Tensor, Tensor]:
+    """A rank of the routes [R, N], lowest first, and whether each is driven as it is."""
+    away = (instance.coords - instance.coords[:, :1]).norm(dim=-1).gather(1, customers)  # [R, N] from the depot
+    first = torch.ones_like(route, dtype=torch.bool)
+    first[:, 1:] = route[:, 1:] != route[:, :-1]
+    last = first.roll(-1, dims=1)
+    farthest, begin, end = torch.zeros(3, *route.shape, device=route.device, dtype=away.dtype)
+    farthest.scatter_reduce_(1, route, away, "amax")
+    begin.scatter_add_(1, route, away * first)
+    end.scatter_add_(1, route, away * last)
+    return -farthest, begin >= end

@@ -1,0 +1,246 @@
+"""Evaluation sets of the CVRP: standard sets made from their seeds, `.npz` files and CVRPLIB files."""
+
+from __future__ import annotations
+
+import csv
+from functools import cache, partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark
+from problems.cvrp.instances import Instance, Original, as_walks, check_routes, of_routes
+from problems.formats.cvrplib import LARGEST_DEMAND, CvrplibInstance, read_cvrplib, read_solution
+from problems.formats.npz import costs_of, read_npz
+from problems.plane import into_unit_square
+from problems.sets import (
+    DATA,
+    Library,
+    Reference,
+    checked_coordinates,
+    load,
+    numbered,
+    shipped_costs,
+    taken,
+    verify,
+    walk_lengths,
+)
+
+
+class Recipe(NamedTuple):
+    """A random set, and what is known of it."""
+
+    seed: int
+    count: int
+    num_customers: int
+    capacity: int
+    file: str  # in `problems/data`, with costs
+    kind: str | None  # of these costs, None: as the file says
+    means: dict[str, float]  # of the costs of all its instances
+
+
+KOOL_CAPACITY = {10: 20, 20: 30, 50: 40, 100: 50}  # by the number of customers
+KOOL_COUNT = 10_000
+KOOL_VALIDATION_SEED = 4321
+KOOL_FILE = "kool_cvrp{}_seed{}.npz"
+
+
+def _kool_test(n: int) -> Recipe:
+    return Recipe(1234, KOOL_COUNT, n, KOOL_CAPACITY[n], KOOL_FILE.format(n, 1234), None, {})
+
+
+def _generalisation(seed: int, n: int, capacity: int, hgs: float) -> Recipe:
+    return Recipe(seed, 128, n, capacity, f"cvrp_{n}_test.npz", "LKH3 quality", {"HGS": hgs})
+
+
+NAMED_SETS = {
+    **{f"kool/cvrp{n}": _kool_test(n) for n in (20, 50, 100)},
+    "gd/cvrp200": _generalisation(12345, 200, 80, 19.9455),
+    "gd/cvrp500": _generalisation(1234, 500, 100, 36.5613),
+    "gd/cvrp1000": _generalisation(1234, 1000, 250, 36.2886),
+}
+
+# (seed, number of instances, N) -> the first 16 hex digits of the sha256 of the float64 depots, the float64 customers
+# and the int64 demands
+CHECKSUMS = {
+    (1234, 10_000, 20): "de838427abccda27 a624de24ec4df25f 68d8cc4eba7a042b",
+    (1234, 10_000, 50): "de838427abccda27 bed6203dc0687ddd 302aeb78e7ca43ef",
+    (1234, 10_000, 100): "de838427abccda27 2722963443b9cea8 d9e9143e34e3b2b7",
+    (4321, 10_000, 20): "84945a9742ea12ea a81ac0eca8304f47 19a2428cc95ba471",
+    (4321, 10_000, 50): "84945a9742ea12ea e2190d35be3df2f7 690dba0f78d7f332",
+    (4321, 10_000, 100): "84945a9742ea12ea 662c6e92b285e4b1 fea7b701ea971bf3",
+    (12345, 128, 200): "f85b32385b1bdd52 b175a6cb522ddb04 2f5d1f01e1e1672f",
+    (1234, 128, 500): "d69bdeabbf437649 4b5299e5a7118fb6 227f6475ec46b9b7",
+    (1234, 128, 1000): "d69bdeabbf437649 f7dc0749e100777b 40d0d2de44c18482",
+}
+
+
+class _Raw(NamedTuple):
+    """n instances in their own units."""
+
+    coords: np.ndarray  # [n, N+1, 2] float64; node 0 is the depot
+    demands: np.ndarray  # [n, N+1] int64
+    capacity: np.ndarray  # [n] int64
+
+
+def load_cvrp(source: str, limit: int | None = None) -> list[Benchmark]:
+    """The instances of `source`, one Benchmark per number of customers in ascending order of it.
+
+    Arguments:
+        source: a key of NAMED_SETS, a `.npz` file, a CVRPLIB file (any other file) or a folder of `.vrp` files.
+        limit: how many instances to take from the front (of a folder: the first files by name), None for all.
+    """
+    named = {name: partial(_random_set, name, recipe) for name, recipe in NAMED_SETS.items()}
+    return load(source, limit, named, _load_npz, Library("CVRPLIB", ".vrp", read_cvrplib, _reference, _from_files))
+
+
+def validation(num_customers: int, capacity: tuple[int, int], n: int) -> Benchmark:
+    """The first n of 10,000 instances by Kool's recipe (seed 4321), with references where they are shipped for all n.
+
+    Arguments:
+        capacity: lowest and highest of the vehicles; unless they are equal, it is drawn last for each instance.
+    """
+    name = f"kool/cvrp{num_customers}-val"
+    n = taken(n, KOOL_COUNT, name, "")
+    random = np.random.RandomState(KOOL_VALIDATION_SEED)
+    coords, demands = _draw(name, random, KOOL_VALIDATION_SEED, KOOL_COUNT, num_customers)
+    lowest, highest = capacity
+    if lowest == highest:
+        capacities = np.full(n, lowest, dtype=np.int64)
+    else:
+        name += f"-capacity{lowest}to{highest}"
+        capacities = random.randint(lowest, highest + 1, KOOL_COUNT, dtype=np.int64)[:n]
+    costs, kinds = np.full(n, np.nan), [""] * n
+    if lowest == highest == KOOL_CAPACITY.get(num_customers):
+        costs, kinds = shipped_costs(KOOL_FILE.format(num_customers, KOOL_VALIDATION_SEED), n)
+    return _benchmark(numbered(name, n), _Raw(coords[:n], demands[:n], capacities), ["EUCLIDEAN"] * n, costs, kinds)
+
+
+def _random_set(name: str, recipe: Recipe, limit: int | None) -> Benchmark:
+    """The first instances of a recipe, with references where the project ships them for all of these."""
+    n = taken(limit, recipe.count, name)
+    random = np.random.RandomState(recipe.seed)
+    coords, demands = _draw(name, random, recipe.seed, recipe.count, recipe.num_customers)
+    raw = _Raw(coords[:n], demands[:n], np.full(n, recipe.capacity, dtype=np.int64))
+    costs, kinds = shipped_costs(recipe.file, n, recipe.kind)
+    means = recipe.means if n == recipe.count else {}
+    return _benchmark(numbered(name, n), raw, ["EUCLIDEAN"] * n, costs, kinds)._replace(means=means)
+
+
+def _draw(
+    name: str, random: np.random.RandomState, seed: int, count: int, num_customers: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Coordinates [count, N+1, 2] and demands [count, N+1] by Kool's recipe; `random` has just got `seed`.
+
+    All must be drawn to take some: each of the three draws begins where the one before it ended.
+    """
+    depots = random.uniform(size=(count, 2))
+    customers = random.uniform(size=(count, num_customers, 2))
+    demands = random.randint(1, 10, (count, num_customers), dtype=np.int64)
+    if checksum := CHECKSUMS.get((seed, count, num_customers)):
+        verify(name, checksum, depots, customers, demands)
+    return np.concatenate([depots[:, None], customers], axis=1), np.pad(demands, ((0, 0), (1, 0)))
+
+
+def _load_npz(path: Path, limit: int | None) -> Benchmark:
+    """Instances from `coords` [n, N+1, 2], `demands` [n, N+1], `capacity` [n] or [], perhaps with their `cost` [n]."""
+    arrays = read_npz(path, {"coords", "demands", "capacity"}, {"cost", "reference"})
+    coords = checked_coordinates(path, arrays["coords"], 2, "N+1")
+    count, num_nodes, _ = coords.shape
+    demands = _whole(path, "demands", arrays["demands"], (count, num_nodes))
+    capacity = arrays["capacity"]
+    capacity = _whole(path, "capacity", np.full(count, capacity) if capacity.ndim == 0 else capacity, (count,))
+    _refuse(path, demands[:, 0] != 0, "the depot, node 0, must have the demand 0")
+    _refuse(path, capacity < 1, "capacity must be at least 1")
+    _refuse(path, (demands > capacity[:, None]).any(axis=1), "demands must be at most the capacity")
+    costs, kinds = costs_of(path, arrays, count)
+    n = taken(limit, count, str(path))
+    raw = _Raw(coords[:n], demands[:n], capacity[:n])
+    return _benchmark(numbered(path.stem, n), raw, ["EUCLIDEAN"] * n, costs[:n], kinds[:n])
+
+
+def _whole(path: Path, name: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The array [n, ...] as int64, refused unless it has this shape and holds whole numbers 0..LARGEST_DEMAND."""
+    if array.shape != shape or array.dtype.kind not in "fiu":
+        raise ValueError(f"{path}: {name} must be numbers {list(shape)}, got {array.dtype} {list(array.shape)}")
+    rows = array.reshape(len(array), -1)
+    _refuse(path, ((rows < 0) | (rows > LARGEST_DEMAND)).any(axis=1), f"{name} must lie within 0..{LARGEST_DEMAND}")
+    # Scaled demands like 3/30 are refused, not rounded: which sums of them fill a vehicle would be a matter of luck.
+    fraction = (rows != np.rint(rows)).any(axis=1)  # of NaN, too
+    _refuse(path, fraction, f"{name} must be whole numbers (scale demands and capacity to whole numbers)")
+    return array.astype(np.int64)
+
+
+def _refuse(path: Path, wrong: np.ndarray, rule: str) -> None:
+    """Refuses a file if any of its instances, wrong [n], breaks the rule."""
+    if wrong.any():
+        raise ValueError(f"{path}: {rule}; instance {int(wrong.argmax())} breaks this")
+
+
+def _from_files(instances: list[CvrplibInstance], costs: np.ndarray, kinds: list[str]) -> Benchmark:
+    names, coords, demands, capacity, metrics = zip(*instances, strict=True)
+    raw = _Raw(np.stack(coords), np.stack(demands), np.array(capacity, dtype=np.int64))
+    return _benchmark(list(names), raw, list(metrics), costs, kinds)
+
+
+def _reference(path: Path, instance: CvrplibInstance) -> Reference:
+    """The best solution known of a CVRPLIB file: the `.sol` beside it, else the shipped table."""
+    key = (instance.name, len(instance.coords) - 1, instance.capacity)
+    # All instances of the table are EUC_2D: another metric, size or capacity under the same name is another instance.
+    known = _cvrplib_best_known().get(key) if instance.metric == "EUC_2D" else None
+    solution = path.with_suffix(".sol")
+    if solution.is_file():
+        cost, actions = _solution(solution, instance)
+        return Reference(cost, f"{known[1]} (.sol)" if known and known[0] == cost else "solution file (.sol)", actions)
+    return Reference(known[0], f"{known[1]} (CVRPLIB)") if known else Reference()
+
+
+def _solution(path: Path, instance: CvrplibInstance) -> tuple[float, Tensor]:
+    """Cost and actions [N] of the routes in a `.sol` file, which must be legal and cost what the file says."""
+    num_customers = len(instance.coords) - 1
+    routes, stated = read_solution(path, num_customers)
+    for place, route in enumerate(routes, start=1):
+        if (load := int(instance.demands[route].sum())) > instance.capacity:
+            raise ValueError(f"{path}: route {place} loads {load}, more than the capacity {instance.capacity}")
+    benchmark = _from_files([instance], np.array([np.nan]), [""])
+    actions = of_routes(routes, num_customers)
+    cost = float(benchmark.true_cost(torch.tensor([0]), actions[None]))
+    if stated is not None and stated != cost:
+        raise ValueError(f"{path}: the routes cost {cost:.12g} under {instance.metric}, the file says {stated:.12g}")
+    return cost, actions
+
+
+@cache
+def _cvrplib_best_known() -> dict[tuple[str, int, int], tuple[float, str]]:
+    """(name, customers, capacity) -> cost, kind."""
+    with open(DATA / "cvrplib_best_known.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {
+        (row["name"], int(row["customers"]), int(row["capacity"])): (float(row["cost"]), row["kind"]) for row in rows
+    }
+
+
+def _benchmark(names: list[str], raw: _Raw, metrics: list[str], costs: np.ndarray, kinds: list[str]) -> Benchmark:
+    """A Benchmark of n instances with a metric, a reference cost (or NaN) and its kind each."""
+    original = Original(*map(torch.tensor, raw), metrics)  # the copies let go of a set cut to n
+    seen = torch.from_numpy(into_unit_square(raw.coords).astype(np.float32))
+    return Benchmark(
+        names=names,
+        instances=Instance(seen, original.demands, original.capacity),
+        originals=original,
+        true_cost=partial(_true_cost, original),
+        references=torch.tensor(costs, dtype=torch.float64),
+        kinds=kinds,
+    )
+
+
+def _true_cost(original: Original, index: Tensor, actions: Tensor) -> Tensor:
+    """Costs [m] of the routes that actions [m, N] stand for in the instances `index` [m], on the CPU."""
+    index, actions = index.cpu(), actions.cpu()
+    coords, demands, capacity, metrics = original
+    check_routes(Instance(coords[index], demands[index], capacity[index]), actions)
+    # A walk repeats nodes where it does not pass the depot; such a step has the length 0 in every metric of the CVRP.
+    return walk_lengths(coords, metrics, index, as_walks(actions, coords.shape[1] - 1))

@@ -1,0 +1,206 @@
+"""The job shop scheduling problem: order the operations of jobs on machines so that all ends early [GD, D.4]."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark, moved
+from problems.growth import check_growth, size_at
+from problems.jssp import sets
+from problems.jssp.gantt import plot_schedules
+from problems.jssp.instances import (
+    Instance,
+    Original,
+    check_instance,
+    check_schedule,
+    random_instances,
+    schedule,
+    timeline,
+)
+from problems.remaining import unmarked, without
+
+
+class State(NamedTuple):
+    next_op: Tensor  # [R, J] int64 operations scheduled of each job; M when it is finished
+    job_free: Tensor  # [R, J] end of the job's last scheduled operation
+    machine_free: Tensor  # [R, M] end of the machine's last scheduled operation
+    remaining: Tensor  # [R, n] int64 operations to come, ascending; operation o of job j is j * M + o
+
+
+class JSSP:
+    """An action is the job whose next operation starts as early as it can (A = J); T = J * M decisions.
+
+    Arguments:
+        sizes: [jobs, machines] or [jobs, machines, weight] of the random training instances; `generate` draws one size
+            for all its instances, with a probability in proportion to the weight (1 where none is given)
+        validation_sizes: [jobs, machines] of the validation instances, equally many of each
+        chronological: imitate experts with their decisions in the order of the operations' starts. Many orders give
+            the same schedule; this one leaves the policy less to guess. Not in the paper (docs/decisions.md).
+        reversal: imitate half of the experts backwards in time: with the operations of every job in reverse order, the
+            reversed schedule is as good. Not in the paper.
+        grow: [[jobs, machines], share]: the first training instances have this size, later ones more of both, up to
+            `sizes` after that share of the training (None: `sizes` from the start). Not in the paper.
+    """
+
+    name = "jssp"
+
+    def __init__(
+        self,
+        sizes: list[list[int | float]],
+        validation_sizes: list[list[int]],
+        chronological: bool = False,
+        reversal: bool = False,
+        grow: list | None = None,
+    ):
+        check_growth(grow, 1, dimensions=2)
+        if not sizes or not validation_sizes:
+            raise ValueError("sizes and validation_sizes must each list at least one [jobs, machines]")
+        for size in [*(size[:2] for size in sizes), *validation_sizes, *(grow or [])[:1]]:
+            if len(size) != 2 or not all(isinstance(n, int) and n >= 1 for n in size) or size[0] * size[1] < 2:
+                raise ValueError(f"a size is [jobs, machines] with at least two operations, got {size}")
+        for size in sizes:
+            if len(size) > 3 or not all(0 < weight < math.inf for weight in size[2:]):
+                raise ValueError(f"a size is [jobs, machines] or [jobs, machines, weight above 0], got {size}")
+        if any(validation_sizes.count(size) > 1 for size in validation_sizes):
+            raise ValueError(f"validation_sizes must differ from one another, got {validation_sizes}")
+        self.sizes = [tuple(size[:2]) for size in sizes]
+        self.weights = [float(size[2]) if len(size) == 3 else 1.0 for size in sizes]
+        self.validation_sizes = [tuple(size) for size in validation_sizes]
+        self.chronological = chronological
+        self.reversal = reversal
+        self.grow = grow
+
+    def at(self, progress: float) -> JSSP:
+        """The same problem with the sizes due after a share `progress` of the training."""
+        if self.grow is None:
+            return self
+        first, share = self.grow
+        grown = [[size_at([n, share], full, progress) for n, full in zip(first, x, strict=True)] for x in self.sizes]
+        sizes = [[*size, weight] for size, weight in zip(grown, self.weights, strict=True)]
+        return JSSP(sizes, self.validation_sizes, self.chronological, self.reversal)
+
+    def generate(self, n: int, generator: torch.Generator) -> Instance:
+        """n instances of one of the sizes: times uniform in 1..99, machines in a random order for each job."""
+        weights = torch.tensor([weight / max(self.weights) for weight in self.weights])  # float32 ends at 3e38
+        jobs, ops = self.sizes[int(torch.multinomial(weights, 1, generator=generator))]
+        return random_instances(n, jobs, ops, generator)
+
+    def num_actions(self, instance: Instance) -> int:
+        return instance.times.shape[1]
+
+    def horizon(self, instance: Instance) -> int:
+        return instance.times.shape[1] * instance.times.shape[2]
+
+    def last_choice(self, instance: Instance) -> int:
+        return self.horizon(instance) - 2  # with one operation left the move is forced
+
+    def reset(self, instance: Instance) -> State:
+        rows, jobs, ops = instance.times.shape
+        return State(
+            next_op=torch.zeros(rows, jobs, dtype=torch.int64, device=instance.times.device),
+            job_free=instance.times.new_zeros(rows, jobs),
+            machine_free=instance.times.new_zeros(rows, ops),
+            remaining=torch.arange(jobs * ops, device=instance.times.device).expand(rows, -1),
+        )
+
+    def step(self, instance: Instance, state: State, action: Tensor) -> State:
+        job = action[:, None]  # [R, 1]
+        op = state.next_op.gather(1, job)
+        flat = job * instance.times.shape[2] + op
+        machine = instance.machines.flatten(1).gather(1, flat)
+        begin = torch.maximum(state.job_free.gather(1, job), state.machine_free.gather(1, machine))
+        end = begin + instance.times.flatten(1).gather(1, flat)  # both become z [GD, eq. 31-32]
+        return State(
+            next_op=state.next_op.scatter(1, job, op + 1),
+            job_free=state.job_free.scatter(1, job, end),
+            machine_free=state.machine_free.scatter(1, machine, end),
+            remaining=without(state.remaining, flat),
+        )
+
+    def replay(self, instance: Instance, actions: Tensor) -> State:
+        """The state after `actions` [R, q] without the tensors of the q states before it."""
+        if actions.shape[1] == 0:
+            return self.reset(instance)
+        rows, jobs, ops = instance.times.shape
+        done = timeline(*instance, actions)
+        scheduled = torch.zeros(rows, jobs * ops, dtype=torch.bool, device=actions.device)
+        scheduled.scatter_(1, done.operations, True)
+        remaining = unmarked(scheduled, jobs * ops - actions.shape[1])
+        return State(scheduled.view(rows, jobs, ops).sum(dim=2), done.job_free, done.machine_free, remaining)
+
+    def mask(self, instance: Instance, state: State) -> Tensor:
+        legal = state.next_op < instance.times.shape[2]
+        done = ~legal.any(dim=1, keepdim=True)  # a finished row is absorbing
+        return torch.cat([legal[:, :1] | done, legal[:, 1:]], dim=1)
+
+    def cost(self, instance: Instance, actions: Tensor) -> Tensor:
+        """Makespan [R] of the schedules that the sequences of jobs [R, J*M] stand for."""
+        start = schedule(instance.times, instance.machines, actions)
+        return (start + instance.times).amax(dim=(1, 2))
+
+    def augment(
+        self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator
+    ) -> tuple[Instance, Tensor]:
+        """Schedules as good: half of them backwards in time, if `reversal`."""
+        if self.reversal:
+            backwards = moved(torch.rand(len(actions), 1, generator=generator) < 0.5, actions.device)
+            instance = Instance(*(torch.where(backwards[..., None], field.flip(2), field) for field in instance))
+            actions = torch.where(backwards, actions.flip(1), actions)
+        return instance, actions
+
+    def reorder(self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator) -> Tensor:
+        """The same schedules, their decisions in the order of the starts if `chronological`; ties at random."""
+        if self.chronological:
+            rows, horizon = actions.shape
+            order = moved(torch.rand(rows, horizon, generator=generator), actions.device).argsort(dim=1)
+            starts = timeline(*instance, actions).starts
+            order = order.gather(1, starts.gather(1, order).argsort(dim=1, stable=True))
+            actions = actions.gather(1, order)
+        return actions
+
+    def solution(self, actions: Tensor) -> list[int]:
+        """The jobs, from 0, in the order in which their operations are scheduled."""
+        return actions.tolist()
+
+    def details(self, originals: Original, index: int, actions: Tensor) -> tuple[str, list[str], list[list[int]]]:
+        """The schedule in the instance's own units: file name, columns and a row per operation.
+
+        Operations are counted from 0, jobs and machines from the number of the first machine in the input.
+        """
+        times, machines = originals.times[index, None], originals.machines[index, None]
+        start = schedule(times, machines, actions[None])
+        check_schedule(times, machines, start)
+        job, op = torch.meshgrid(*(torch.arange(n) for n in times.shape[1:]), indexing="ij")
+        first = originals.first[index]
+        rows = torch.stack([job + first, op, machines[0] + first, start[0], (start + times)[0]], dim=-1).flatten(0, 1)
+        return "schedules.csv", ["job", "operation", "machine", "start", "end"], rows.tolist()
+
+    def size(self, instance: Instance) -> str:
+        """jobs x machines"""
+        return "x".join(map(str, instance.times.shape[1:]))
+
+    def check(self, instance: Instance) -> None:
+        """Raises ValueError unless all instances are well-formed."""
+        check_instance(instance)
+
+    def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
+        """Evaluation sets: a named standard set, a `.npz`, a file in the standard or Taillard's format, a folder."""
+        return sets.load_jssp(source, limit)
+
+    def validation(self, n: int) -> list[Benchmark]:
+        """n random instances in equal parts of the validation sizes, always the same, with the references shipped."""
+        part, more = divmod(n, len(self.validation_sizes))
+        counts = [part + (i < more) for i in range(len(self.validation_sizes))]
+        if not part:
+            raise ValueError(f"{len(counts)} validation sizes need at least as many validation instances, got {n}")
+        return [sets.validation(*size, count) for size, count in zip(self.validation_sizes, counts, strict=True)]
+
+    def render(self, instance: Instance | Original, actions: Tensor, titles: list[str]):
+        """A figure with one Gantt chart per schedule, jobs and machines numbered as in the input."""
+        start = schedule(instance.times, instance.machines, actions)
+        first = instance.first.tolist() if isinstance(instance, Original) else [0] * len(actions)
+        return plot_schedules(instance.times, instance.machines, start, titles, first)

@@ -1,0 +1,186 @@
+"""Evaluation sets of the JSSP: standard sets made from their seeds, `.npz` files and files in two text formats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark
+from problems.formats.jsplib import LARGEST_TOTAL, JsspInstance, read_jssp
+from problems.formats.npz import costs_of, kinds_of, read_npz
+from problems.jssp.best_known import best_known, fingerprint
+from problems.jssp.instances import Instance, Original, random_instances, schedule
+from problems.jssp.taillard import SIZES, taillard_instances
+from problems.sets import numbered, taken
+
+DATA = Path(__file__).parents[1] / "data"
+
+# jobs and machines -> fingerprint of the 100 instances of Learning to Dispatch's validation [Zhang et al. 2020]
+L2D_FINGERPRINTS = {
+    (6, 6): "97e6dd37f9800816",
+    (10, 10): "d0da1125b7b35b33",
+    (15, 15): "e4c456536b84f7ca",
+    (20, 20): "030170b531caa8f4",
+}
+L2D_SETS = {f"l2d/{jobs}x{machines}": (jobs, machines) for jobs, machines in L2D_FINGERPRINTS}
+TAILLARD_SETS = {**{f"taillard/{jobs}x{machines}": [(jobs, machines)] for jobs, machines in SIZES}, "taillard": SIZES}
+NAMED_SETS = [*TAILLARD_SETS, *L2D_SETS]
+
+SUFFIXES = {".txt", ".jsp", ".jss"}  # of the files taken from a folder
+VALIDATION_COUNT = 10_000
+TIME_RANGE = (50, 99)  # an instance's largest time is brought to 99 if it is outside
+
+
+def load_jssp(source: str, limit: int | None = None) -> list[Benchmark]:
+    """The instances of `source`, one Benchmark per size, in ascending order of operations, then jobs.
+
+    Arguments:
+        source: one of NAMED_SETS, a `.npz` file, an instance file (any other file) or a folder of .txt, .jsp or .jss
+            files.
+        limit: how many instances to take from the front (of a folder: the first files by name), None for all.
+    """
+    if source in TAILLARD_SETS:
+        instances = [each for each in taillard_instances() if each.times.shape in TAILLARD_SETS[source]]
+        return _by_size(instances[: taken(limit, len(instances), source)])
+    if source in L2D_SETS:
+        return [_l2d(source, *L2D_SETS[source], limit)]
+    path = Path(source).expanduser()
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
+        if not files:
+            raise ValueError(f"there are no files {path}/*.txt, *.jsp or *.jss")
+        return _by_size([read_jssp(file) for file in files[: taken(limit, len(files), source)]])
+    if path.suffix == ".npz" and path.is_file():
+        return [_load_npz(path, limit)]
+    if path.is_file():
+        return _by_size([read_jssp(path)][: taken(limit, 1, source)])
+    kinds = "a .npz file, a file in the standard or in Taillard's format, or a folder of .txt, .jsp or .jss files"
+    raise ValueError(f"unknown source {source!r}: neither one of {', '.join(NAMED_SETS)} nor the path of {kinds}")
+
+
+def validation(jobs: int, machines: int, n: int) -> Benchmark:
+    """The first n of 10,000 random instances of one size, with references where the project ships them for all n."""
+    name = f"validation/{jobs}x{machines}"
+    taken(n, VALIDATION_COUNT, name, "")
+    shipped, expected = _shipped(f"jssp_{jobs}x{machines}_validation.npz")
+    generator = torch.Generator().manual_seed(4321)
+    # Drawn one by one, so that the first ones do not depend on how many follow.
+    drawn = [random_instances(1, jobs, machines, generator) for _ in range(max(n, len(shipped)))]
+    times = torch.cat([each.times for each in drawn]).to(torch.int64).numpy()
+    orders = torch.cat([each.machines for each in drawn]).numpy()
+    known = n <= len(shipped) and fingerprint(times, orders) == expected  # another release of torch may draw others
+    costs = shipped[:n] if known else np.full(n, np.nan)
+    return _benchmark(numbered(name, n), times[:n], orders[:n], costs, kinds_of(costs, "optimal (CP-SAT)"))
+
+
+def _l2d(name: str, jobs: int, machines: int, limit: int | None) -> Benchmark:
+    """The first instances of a validation set of Learning to Dispatch; times are 1..98, not 1..99."""
+    count = 100
+    random = np.random.RandomState(200)
+    times, orders = np.empty((2, count, jobs, machines), dtype=np.int64)
+    for i in range(count):
+        times[i] = random.randint(1, 99, size=(jobs, machines))
+        orders[i] = random.random_sample((jobs, machines)).argsort(axis=1)
+    found, expected = fingerprint(times, orders), L2D_FINGERPRINTS[jobs, machines]
+    if found != expected:
+        raise ValueError(f"{name} must have the checksum {expected}, this numpy {np.__version__} generated {found}")
+    n = taken(limit, count, name)
+    shipped, described = _shipped(f"jssp_{jobs}x{machines}_l2d.npz")
+    costs = shipped[:n] if described == expected else np.full(n, np.nan)
+    return _benchmark(numbered(name, n), times[:n], orders[:n], costs, kinds_of(costs, "optimal (CP-SAT)"))
+
+
+def _shipped(file: str) -> tuple[np.ndarray, str]:
+    """Optimal costs [m] in a file of the project and the fingerprint of the m instances they belong to."""
+    if not (DATA / file).is_file():
+        return np.empty(0), ""
+    with np.load(DATA / file, allow_pickle=False) as arrays:
+        return arrays["cost"], str(arrays["fingerprint"])
+
+
+def _load_npz(path: Path, limit: int | None) -> Benchmark:
+    """Instances from the arrays `times` and `machines` [n, J, M], with `cost` [n] and `reference` as in `costs_of`."""
+    arrays = read_npz(path, {"times", "machines"}, {"cost", "reference"})
+    times, machines = arrays["times"], arrays["machines"]
+    shaped = times.ndim == 3 and len(times) >= 1 and times[0].size >= 2 and machines.shape == times.shape
+    if not shaped or times.dtype.kind not in "iu" or machines.dtype.kind not in "iu":
+        shapes = " and ".join(f"{array.dtype} {list(array.shape)}" for array in (times, machines))
+        rule = "times and machines must be whole numbers [n, J, M] with n >= 1 and J * M >= 2"
+        raise ValueError(f"{path}: {rule}, got {shapes}")
+
+    wrong = (times < 0).any(axis=(1, 2)) | (times.sum(axis=(1, 2), dtype=np.float64) > LARGEST_TOTAL)
+    if wrong.any():
+        rule = f"times must be >= 0 and add up to at most {LARGEST_TOTAL:g} per instance"
+        raise ValueError(f"{path}: {rule}, those of instance {int(wrong.argmax())} do not")
+    ordered, expected = np.sort(machines, axis=2), np.arange(times.shape[2])
+    wrong = (ordered != expected).any(axis=(1, 2))
+    if wrong.any():
+        rule = f"each job must visit the machines 0..{times.shape[2] - 1} once, in instance {int(wrong.argmax())}"
+        hint = "; this file seems to count machines from 1" if (ordered == expected + 1).all() else ""
+        raise ValueError(f"{path}: {rule} one does not{hint}")
+
+    n = taken(limit, len(times), str(path))
+    costs, kinds = costs_of(path, arrays, len(times))
+    times, machines = times[:n].astype(np.int64), machines[:n].astype(np.int64)
+    return _benchmark(numbered(path.stem, n), times, machines, costs[:n], kinds[:n])
+
+
+def _by_size(instances: list[JsspInstance]) -> list[Benchmark]:
+    """One Benchmark per size, with the best makespans known."""
+    groups: dict[tuple[int, int], list[JsspInstance]] = {}
+    for instance in instances:
+        jobs, machines = instance.times.shape
+        groups.setdefault((jobs * machines, jobs), []).append(instance)
+    benchmarks = []
+    for _, group in sorted(groups.items()):
+        names, times, machines, first = zip(*group, strict=True)
+        costs, kinds = zip(*map(best_known, times, machines), strict=True)
+        parts = np.stack(times), np.stack(machines), np.array(costs), list(kinds)
+        benchmarks.append(_benchmark(list(names), *parts, first))
+    return benchmarks
+
+
+def _benchmark(
+    names: list[str],
+    times: np.ndarray,
+    machines: np.ndarray,
+    costs: np.ndarray,
+    kinds: list[str],
+    first: Sequence[int] = (),
+) -> Benchmark:
+    """A Benchmark of n instances, times and machines [n, J, M] int64, a reference cost (or NaN) and its kind each.
+
+    Arguments:
+        first: n numbers of the first machine in the input; none: 0
+    """
+    numbers = torch.tensor(first or [0] * len(names))
+    original = Original(torch.tensor(times), torch.tensor(machines), numbers)  # the copies let go of a set cut to n
+    return Benchmark(
+        names=names,
+        instances=Instance(_for_network(original.times), original.machines),
+        originals=original,
+        true_cost=partial(_true_cost, original),
+        references=torch.tensor(costs, dtype=torch.float64),
+        kinds=kinds,
+    )
+
+
+def _for_network(times: Tensor) -> Tensor:
+    """Times [n, J, M] float32; where an instance's largest is not 50..99 already, multiplied so that it is 99."""
+    largest = times.amax(dim=(1, 2), keepdim=True).double()
+    low, high = TIME_RANGE
+    fits = (largest >= low) & (largest <= high) | (largest == 0)
+    return torch.where(fits, times.double(), times.double() * high / largest).float()
+
+
+def _true_cost(original: Original, index: Tensor, actions: Tensor) -> Tensor:
+    """Makespans [m] of the sequences of jobs [m, J*M] of the instances `index` [m], on the CPU, which has float64."""
+    index, actions = index.cpu(), actions.cpu()
+    times = original.times[index].double()
+    start = schedule(times, original.machines[index], actions)
+    return (start + times).amax(dim=(1, 2))

@@ -1,1 +1,0 @@
-"""Evaluation sets by name, file or folder: one module per problem."""

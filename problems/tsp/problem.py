@@ -1,0 +1,147 @@
+"""The travelling salesman problem: visit every node once, starting and ending at node 0 [GD, appendix D.2]."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark, moved
+from problems.formats.tsplib import tour_text
+from problems.growth import check_growth, size_at
+from problems.plane import move_square
+from problems.plots import plot_tours
+from problems.remaining import unmarked, without
+from problems.tsp import sets
+from problems.tsp.instances import Instance, as_tours, check_instance, check_tours
+
+
+class State(NamedTuple):
+    origin: Tensor  # [R] int64 node the partial tour has reached
+    destination: Tensor  # [R] int64 node the tour must end in
+    remaining: Tensor  # [R, n] int64 nodes still to visit, ascending; n shrinks by one each step
+
+
+class TSP:
+    """An action is the next node (A = N, node 0 never is one); T = N - 1 decisions.
+
+    Arguments:
+        num_nodes: N >= 3 of the random training instances; files of any size can be evaluated
+        grow: [nodes, share]: the first training instances have so many nodes, later ones more, up to num_nodes after
+            that share of the training (None: num_nodes from the start). Not in the paper.
+    """
+
+    name = "tsp"
+
+    def __init__(self, num_nodes: int, grow: list[float] | None = None):
+        if num_nodes < 3:
+            raise ValueError(f"num_nodes must be at least 3, got {num_nodes}")
+        check_growth(grow, 3)
+        self.num_nodes = num_nodes
+        self.grow = grow
+
+    def at(self, progress: float) -> TSP:
+        """The same problem with as many nodes as after a share `progress` of the training."""
+        return TSP(size_at(self.grow, self.num_nodes, progress))
+
+    def generate(self, n: int, generator: torch.Generator) -> Instance:
+        """n instances with coordinates uniform in the unit square."""
+        return Instance(torch.rand(n, self.num_nodes, 2, generator=generator))
+
+    def num_actions(self, instance: Instance) -> int:
+        return instance.coords.shape[1]
+
+    def horizon(self, instance: Instance) -> int:
+        return instance.coords.shape[1] - 1
+
+    def last_choice(self, instance: Instance) -> int:
+        return max(0, self.horizon(instance) - 2)  # with one node left the move is forced
+
+    def reset(self, instance: Instance) -> State:
+        rows, num_nodes, _ = instance.coords.shape
+        device = instance.coords.device
+        start = torch.zeros(rows, dtype=torch.int64, device=device)
+        remaining = torch.arange(1, num_nodes, device=device).expand(rows, -1)
+        return State(origin=start, destination=start, remaining=remaining)
+
+    def step(self, instance: Instance, state: State, action: Tensor) -> State:
+        return State(action, state.destination, without(state.remaining, action[:, None]))
+
+    def replay(self, instance: Instance, actions: Tensor) -> State:
+        """The state after `actions` [R, q] without walking through the q states before it."""
+        rows, num_nodes, _ = instance.coords.shape
+        visited = torch.zeros(rows, num_nodes, dtype=torch.bool, device=actions.device)
+        visited[:, 0] = True
+        visited.scatter_(1, actions, True)
+        start = torch.zeros(rows, dtype=torch.int64, device=actions.device)
+        origin = actions[:, -1] if actions.shape[1] else start
+        return State(origin=origin, destination=start, remaining=unmarked(visited, num_nodes - 1 - actions.shape[1]))
+
+    def mask(self, instance: Instance, state: State) -> Tensor:
+        rows, num_nodes, _ = instance.coords.shape
+        legal = torch.zeros(rows, num_nodes, dtype=torch.bool, device=state.remaining.device)
+        return legal.scatter_(1, state.remaining, True)
+
+    def cost(self, instance: Instance, actions: Tensor) -> Tensor:
+        """Length [R] of the closed tours 0, actions [R, N-1], back to 0."""
+        check_tours(actions, instance.coords.shape[1])
+        tours = as_tours(actions)  # [R, N]
+        points = instance.coords.gather(1, tours[..., None].expand(-1, -1, 2))
+        return (points - points.roll(-1, dims=1)).norm(dim=-1).sum(dim=-1)
+
+    def augment(
+        self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator
+    ) -> tuple[Instance, Tensor]:
+        """The same tours from a random start node, in a random direction, in randomly moved squares.
+
+        The geometry is swapped in x/y, mirrored at each mid-line and rotated about the centre by a uniform
+        angle, then scaled down where it left the unit square [GD, appendix D.2]. A new start node takes the
+        label 0, so a piece of the tour that ends in node 0 can be any piece of it.
+        """
+        tours = as_tours(actions)
+        rows, num_nodes = tours.shape
+        draw = moved(torch.rand(rows, 6, generator=generator), tours.device)  # one column per decision below
+
+        shift = (draw[:, 0] * num_nodes).long()[:, None] + torch.arange(num_nodes, device=tours.device)
+        tours = tours.gather(1, shift % num_nodes)
+        backwards = draw[:, 1, None] < 0.5
+        tours = torch.where(backwards, tours.flip(1).roll(1, dims=1), tours)  # the start stays first
+
+        start = tours[:, :1]  # [R, 1] and node 0 swap their labels
+        tours = torch.where(tours == start, 0, torch.where(tours == 0, start, tours))
+        labels = torch.arange(num_nodes, device=tours.device).repeat(rows, 1)
+        labels.scatter_(1, start, torch.zeros_like(start))
+        labels[:, :1] = start
+        coords = instance.coords.gather(1, labels[..., None].expand(-1, -1, 2))
+        return Instance(move_square(coords, draw[:, 2:])), tours[:, 1:]
+
+    def solution(self, actions: Tensor) -> list[int]:
+        """The tour as node indices from 0, in the order of the input."""
+        return [0, *actions.tolist()]
+
+    def solution_file(self, benchmark: Benchmark, index: int, actions: Tensor, cost: float) -> tuple[str, str] | None:
+        """TSPLIB's `.tour` for an instance that came from such a file."""
+        if benchmark.originals.metrics[index] == "EUCLIDEAN":
+            return None
+        return ".tour", tour_text(benchmark.names[index], self.solution(actions), cost)
+
+    def size(self, instance: Instance) -> str:
+        """Nodes"""
+        return str(instance.coords.shape[1])
+
+    def check(self, instance: Instance) -> None:
+        """Raises ValueError unless all instances are well-formed."""
+        check_instance(instance)
+
+    def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
+        """Evaluation sets: a named standard set, a `.npz`, a TSPLIB file or a folder of them."""
+        return sets.load_tsp(source, limit)
+
+    def validation(self, n: int) -> list[Benchmark]:
+        """The first n instances of Kool's validation recipe (seed 4321) for this size."""
+        return [sets.kool_tsp_validation(self.num_nodes, n)]
+
+    def render(self, instance: Instance, actions: Tensor, titles: list[str]):
+        """A figure with one panel per tour."""
+        return plot_tours(instance.coords, as_tours(actions), titles)
