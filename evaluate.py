@@ -19,7 +19,7 @@ from gumbeldore.cli.settings import EvaluationSettings
 from gumbeldore.evaluation import results
 from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.evaluation.references import read_table, with_table
-from gumbeldore.evaluation.solve import Outcome, Solved, best_of, solve, summarise
+from gumbeldore.evaluation.solve import BenchmarkResult, MethodSummary, best_of, solve, summarise
 from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers, trie_budget
 from gumbeldore.parallel.pool import SearchPool, at_once
@@ -31,7 +31,7 @@ from gumbeldore.sampler.config import SearchConfig
 from problems.heuristics import Heuristic
 
 
-def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
+def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
     """Solve the instances with every method asked for; prints a table, writes results.json, .csv and report.html."""
     run = EvaluationSettings.of(cfg)
     device = resolve_device(run.device)
@@ -52,12 +52,12 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
 
     searches = [method for method in methods.values() if isinstance(method, SearchConfig)]
     workers = resolve_workers(run.workers, device, run.worker_threads)
-    chunk_rows = resolve_rows(run.chunk_rows, device)
+    search_batch_rows = resolve_rows(run.search_batch_rows, device)
     budget = trie_budget(str(device))
-    most = max((full_chunks(problem, policy, benchmarks, x, chunk_rows, budget) for x in searches), default=0)
+    most = max((full_chunks(problem, policy, benchmarks, x, search_batch_rows, budget) for x in searches), default=0)
     if run.workers == "auto" and most <= 1:
         workers = 0  # nothing to share out
-    pool = SearchPool(problem, policy, workers, chunk_rows, str(device), precision, run.worker_threads)
+    pool = SearchPool(problem, policy, workers, search_batch_rows, str(device), precision, run.worker_threads)
     where = f"{hardware(device)}, {precision}, {workers or 'no'} workers"
     about = {"checkpoint": str(path), "instances": run.instances, "hardware": where, "precision": precision}
     about |= {"seed": run.seed, "command": typed()}
@@ -83,10 +83,17 @@ def evaluate(cfg: DictConfig) -> dict[str, Outcome]:
 
 
 def full_chunks(
-    problem: Problem, policy: Any, benchmarks: list[Benchmark], search: SearchConfig, chunk_rows: int, budget: int
+    problem: Problem,
+    policy: Any,
+    benchmarks: list[Benchmark],
+    search: SearchConfig,
+    search_batch_rows: int,
+    budget: int,
 ) -> float:
     """How many times as much all instances are as what is searched together at most."""
-    return sum(len(x.names) / at_once(problem, policy, x.instances, search, chunk_rows, budget) for x in benchmarks)
+    return sum(
+        len(x.names) / at_once(problem, policy, x.instances, search, search_batch_rows, budget) for x in benchmarks
+    )
 
 
 def instances_for(problem: Problem, run: EvaluationSettings) -> list[Benchmark]:
@@ -120,7 +127,7 @@ def run_method(
     benchmarks: list[Benchmark],
     seed: int,
     advance: Callable[[int], None],
-) -> tuple[str, list[Solved]]:
+) -> tuple[str, list[BenchmarkResult]]:
     """The solutions of one method for each benchmark, and the name to show.
 
     A method is a search with the policy, the classical heuristics (the best of which is shown), or a solver.
@@ -131,19 +138,21 @@ def run_method(
     if hasattr(method, "solve"):
         answers = [method.solve(problem.name, benchmark, advance) for benchmark in benchmarks]
         share = max(1, method.workers)  # the seconds of each instance are known, also of an answer kept from earlier
-        return name, [Solved.without_policy(x.actions, x.costs, x.seconds.sum().item() / share) for x in answers]
+        return name, [
+            BenchmarkResult.without_policy(x.actions, x.costs, x.seconds.sum().item() / share) for x in answers
+        ]
     return name, [solve(pool, benchmark, method, seed, advance) for benchmark in benchmarks]
 
 
 def best_heuristic(
     method: Heuristic, problem: Problem, benchmarks: list[Benchmark], advance: Callable[[int], None]
-) -> tuple[str, list[Solved]]:
+) -> tuple[str, list[BenchmarkResult]]:
     """The heuristic that is the best on all benchmarks together: its name and its solutions."""
-    found: dict[str, list[Solved]] = {}
+    found: dict[str, list[BenchmarkResult]] = {}
     for benchmark in benchmarks:
         for name, (actions, seconds) in method.solve(problem.name, benchmark, advance).items():
             costs = benchmark.true_cost(torch.arange(len(actions)), actions)
-            found.setdefault(name, []).append(Solved.without_policy(actions, costs, seconds))
+            found.setdefault(name, []).append(BenchmarkResult.without_policy(actions, costs, seconds))
     best = best_of(found, benchmarks)
     return best, found[best]
 

@@ -12,7 +12,7 @@ from evaluate import add_references, advancing, instances_for, new_directory, ty
 from gumbeldore.cli import command
 from gumbeldore.cli.settings import StudySettings
 from gumbeldore.evaluation import curves, results
-from gumbeldore.evaluation.curves import Point
+from gumbeldore.evaluation.curves import CurvePoint
 from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.evaluation.solve import have_gaps
 from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers
@@ -23,7 +23,7 @@ from gumbeldore.runtime.precision import resolve_precision
 from gumbeldore.sampler.config import SearchConfig
 
 
-def study(cfg: DictConfig) -> list[Point]:
+def study(cfg: DictConfig) -> list[CurvePoint]:
     """Measure every curve asked for; prints a table, writes study.json, study.csv and study.png."""
     run = StudySettings.of(cfg)
     device = resolve_device(run.device)
@@ -39,10 +39,10 @@ def study(cfg: DictConfig) -> list[Point]:
     out_dir = new_directory(run.out_dir, "study.json")
 
     workers = resolve_workers(run.workers, device, run.worker_threads)
-    chunk_rows = resolve_rows(run.chunk_rows, device)
-    pool = SearchPool(problem, policy, workers, chunk_rows, str(device), precision, run.worker_threads)
+    search_batch_rows = resolve_rows(run.search_batch_rows, device)
+    pool = SearchPool(problem, policy, workers, search_batch_rows, str(device), precision, run.worker_threads)
     where = f"{hardware(device)}, {precision}, {workers or 'no'} workers"
-    points: list[Point] = []
+    points: list[CurvePoint] = []
     with pool, Terminal() as terminal:
         benchmarks = add_references(cfg, problem, benchmarks, terminal)
         out_dir.mkdir(parents=True, exist_ok=True)

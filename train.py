@@ -24,9 +24,9 @@ from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.parallel.devices import (
     cpu_threads,
     resolve_device,
+    resolve_processes,
     resolve_rows,
     resolve_threads,
-    resolve_trainers,
     resolve_workers,
 )
 from gumbeldore.parallel.pool import SearchPool, WorkerError
@@ -43,28 +43,28 @@ from gumbeldore.runtime.stopping import Stopper
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.seeding import fold
 from gumbeldore.training.dataset import PseudoExperts, Shard, read_experts
-from gumbeldore.training.distributed import ALONE, Alone, Task, Trainers
+from gumbeldore.training.distributed import SINGLE_PROCESS, DDPLauncher, DDPTask, SingleProcess
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.loop import accept, self_improvement
 from gumbeldore.training.optimizer import Optimizers, optimizer_of
 from gumbeldore.training.settings import TrainSettings
-from gumbeldore.training.state import Learner
+from gumbeldore.training.state import TrainState
 from gumbeldore.training.validation import validate, validation_set
 
 # A continued run may change these. The harmless ones change no result, but for the last bits of matrix products by
-# chunk_rows; the others do.
-HARMLESS = ("resume", "time_limit", "workers", "chunk_rows", "images_every", "checkpoint_every", "ray.address")
+# search_batch_rows; the others do.
+HARMLESS = ("resume", "time_limit", "workers", "search_batch_rows", "images_every", "checkpoint_every", "ray.address")
 OTHERS = (
     "device",
     "precision",
-    "trainers",
-    "trainer_threads",
+    "train_processes",
+    "train_threads",
     "worker_threads",
     "train.epochs",
     "train.cooldown_epochs",
 )
 RESUMABLE = (*HARMLESS, *OTHERS)
-OF_DEVICE = ("chunk_rows", "trainers", "trainer_threads")  # on another device these are decided anew
+OF_DEVICE = ("search_batch_rows", "train_processes", "train_threads")  # on another device these are decided anew
 
 
 class Setup(NamedTuple):
@@ -79,8 +79,8 @@ class Setup(NamedTuple):
     device: torch.device
     precision: str
     workers: int
-    chunk_rows: int
-    trainers: list[str]  # the device of each
+    search_batch_rows: int
+    train_processes: list[str]  # the device of each
     threads: int  # of each trainer
     optimizer: Optimizers
     experts: list[Shard]  # given ones; none if they are to be sampled
@@ -94,8 +94,8 @@ def train(cfg: DictConfig) -> dict[str, float]:
         command.check_effect(cfg, HydraConfig.get().overrides.task)
     setup = set_up(cfg)
     # A continued run decides nothing anew, unless it is asked to.
-    cfg.precision, cfg.trainers, cfg.trainer_threads = setup.precision, len(setup.trainers), setup.threads
-    cfg.chunk_rows, cfg.resume = setup.chunk_rows, None
+    cfg.precision, cfg.train_processes, cfg.train_threads = setup.precision, len(setup.train_processes), setup.threads
+    cfg.search_batch_rows, cfg.resume = setup.search_batch_rows, None
     config = OmegaConf.to_yaml(cfg, resolve=True)
     with open_directory(setup.run, setup.problem.name, config) as directory:
         return train_in(directory, cfg, setup, config)
@@ -105,41 +105,55 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
     """Train in a directory that no other run has."""
     run, problem, validation = setup.run, setup.problem, setup.validation
     stopper = Stopper(run.time_limit)
-    learner, first = start(setup, directory)
+    train_state, first = start(setup, directory)
     if run.resume:
         directory.write_config(config)  # what was changed holds from now on
 
     def save(path: Path, **more) -> None:
-        content = {"config": OmegaConf.to_container(cfg, resolve=True), "problem": problem.name, "epoch": learner.epoch}
-        checkpoint.save(path, {**content, "best_cost": learner.best_cost, "weights": learner.best.state_dict(), **more})
+        content = {
+            "config": OmegaConf.to_container(cfg, resolve=True),
+            "problem": problem.name,
+            "epoch": train_state.epoch,
+        }
+        checkpoint.save(
+            path, {**content, "best_cost": train_state.best_cost, "weights": train_state.best.state_dict(), **more}
+        )
 
     save(directory.best)  # also of a continued run: an epoch that was cut short may have left a better one
-    save(directory.last, learner=learner.state_dict())
+    save(directory.last, train_state=train_state.state_dict())
     pool = SearchPool(
         problem,
         setup.policy,
         setup.workers,
-        setup.chunk_rows,
+        setup.search_batch_rows,
         str(setup.device),
         setup.precision,
         run.worker_threads,
         compiled=run.compile and setup.device.type == "cuda",  # on CPUs compiled layers sample more slowly
     )
     metrics: dict[str, float] = {}
-    trainers = start_trainers(setup, directory)
-    dashboard = Dashboard(directory.path, learner.epoch)
-    with resumable(directory), pool, trainers, dashboard, Terminal() as terminal, stopper, cpu_threads(setup.threads):
+    ddp = start_trainers(setup, directory)
+    dashboard = Dashboard(directory.path, train_state.epoch)
+    with (
+        resumable(directory),
+        pool,
+        ddp,
+        dashboard,
+        Terminal() as terminal,
+        stopper,
+        cpu_threads(setup.threads),
+    ):
         terminal.say(f"{problem.name} on {hardware(setup.device)}, {setup.precision}, workers={setup.workers}")
         terminal.say(f"writing {directory.path}")
         dashboard.config(config, command.flat(cfg))
-        before = learner.epoch
-        if run.init and learner.best_cost == math.inf:  # the first trained policy has to beat the one it began as
-            pool.load(learner.best.state_dict())
-            accept(learner, validate(pool, validation, terminal.progress))
-            terminal.say(f"init={run.init}: greedy cost {learner.best_cost:.4f} on the validation instances")
+        before = train_state.epoch
+        if run.init and train_state.best_cost == math.inf:  # the first trained policy has to beat the one it began as
+            pool.load(train_state.best.state_dict())
+            accept(train_state, validate(pool, validation, terminal.progress))
+            terminal.say(f"init={run.init}: greedy cost {train_state.best_cost:.4f} on the validation instances")
         for report in self_improvement(
             problem,
-            learner,
+            train_state,
             setup.settings,
             setup.search,
             pool,
@@ -149,7 +163,7 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
             precision=setup.precision,
             progress=terminal.progress,
             stop=stopper,
-            trainers=trainers,
+            ddp=ddp,
         ):
             if report.improved:
                 save(directory.best)
@@ -157,8 +171,8 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
                 break  # last.pt stays at the end of the epoch before, from where the run can be continued exactly
             metrics = report.metrics
             directory.append_metrics({"epoch": report.epoch, **metrics})
-            save(directory.last, learner=learner.state_dict())
-            learner.dataset.prune()
+            save(directory.last, train_state=train_state.state_dict())
+            train_state.dataset.prune()
             if run.checkpoint_every and report.epoch % run.checkpoint_every == 0:
                 save(directory.snapshot(report.epoch))
                 directory.thin_out_snapshots()
@@ -168,10 +182,10 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
                 growing = setup.settings.samples and grows(problem, before / setup.settings.epochs)
                 terminal.time_left(report, setup.settings.epochs, stopper.seconds_left(), growing)
             if report.epoch % run.images_every == 0 or report.epoch == setup.settings.epochs:
-                policies = {"first policy": first, "best policy": learner.best.state_dict()}
+                policies = {"first policy": first, "best policy": train_state.best.state_dict()}
                 figure = pictures.solutions_of(problem, pool, validation[0], policies, setup.search, run.seed)
                 dashboard.figure("validation/solutions", figure, report.epoch)
-        terminal.summary(learner, stopper.reason, directory)
+        terminal.summary(train_state, stopper.reason, directory)
     return metrics
 
 
@@ -261,8 +275,8 @@ def set_up(cfg: DictConfig) -> Setup:
     if cfg.search.time_limit is not None:
         raise ValueError("search.time_limit would make training depend on the machine's speed; set search.num_rounds")
     validation = validation_set(problem, settings.validation_instances, run.seed)
-    trainers = resolve_trainers(run.trainers, device, settings.batch_size)
-    threads = resolve_threads(run.trainer_threads, len(trainers))
+    train_processes = resolve_processes(run.train_processes, device, settings.batch_size)
+    threads = resolve_threads(run.train_threads, len(train_processes))
     given = not settings.samples and not run.resume
     return Setup(
         run=run,
@@ -274,8 +288,8 @@ def set_up(cfg: DictConfig) -> Setup:
         device=device,
         precision=precision,
         workers=resolve_workers(run.workers, device, run.worker_threads),
-        chunk_rows=resolve_rows(run.chunk_rows, device),
-        trainers=trainers,
+        search_batch_rows=resolve_rows(run.search_batch_rows, device),
+        train_processes=train_processes,
         threads=threads,
         optimizer=optimizer_of(policy, settings, dtype_of(precision)),
         experts=read_experts(Path(settings.experts).expanduser(), problem, validation[0].instances) if given else [],
@@ -290,37 +304,37 @@ def open_directory(run: RunSettings, problem: str, config: str) -> RunDirectory:
     return RunDirectory.create(Path(run.run_dir or named_by_time), unique=run.run_dir is None, config=config)
 
 
-def start(setup: Setup, directory: RunDirectory) -> tuple[Learner, dict[str, torch.Tensor]]:
-    """The learner, new or as the last checkpoint left it, and the weights training began with."""
+def start(setup: Setup, directory: RunDirectory) -> tuple[TrainState, dict[str, torch.Tensor]]:
+    """The training state, new or as the last checkpoint left it, and the weights training began with."""
     keep_freed_memory()
-    learner = Learner(
+    train_state = TrainState(
         policy=setup.policy,
-        averaged=copy.deepcopy(setup.policy) if setup.settings.averaging else None,
+        ema=copy.deepcopy(setup.policy) if setup.settings.ema_decay else None,
         best=copy.deepcopy(setup.policy),
         optimizer=setup.optimizer,
         dataset=PseudoExperts(directory.dataset),
     )
     first = copy.deepcopy(setup.policy.state_dict())
     for shard in setup.experts:  # kept in the run directory: a continued run does not need the file again
-        learner.dataset.add(*shard)
+        train_state.dataset.add(*shard)
     if setup.run.resume:
         saved = checkpoint.load(directory.last, (checkpoint.FORMAT,))
-        with checkpoint.blamed(directory.last):
-            learner.load_state_dict(saved["learner"], saved["weights"], type(setup.validation[0].instances))
-        if setup.settings.epochs < learner.epoch:
-            raise ValueError(f"train.epochs={setup.settings.epochs} is less than the {learner.epoch} epochs done")
-        directory.forget_metrics_after(learner.epoch)
-    return learner, first
+        with checkpoint.checkpoint_errors(directory.last):
+            train_state.load_state_dict(saved["train_state"], saved["weights"], type(setup.validation[0].instances))
+        if setup.settings.epochs < train_state.epoch:
+            raise ValueError(f"train.epochs={setup.settings.epochs} is less than the {train_state.epoch} epochs done")
+        directory.forget_metrics_after(train_state.epoch)
+    return train_state, first
 
 
-def start_trainers(setup: Setup, directory: RunDirectory) -> Alone | Trainers:
+def start_trainers(setup: Setup, directory: RunDirectory) -> SingleProcess | DDPLauncher:
     """The processes that train."""
-    if len(setup.trainers) == 1:
-        return ALONE
+    if len(setup.train_processes) == 1:
+        return SINGLE_PROCESS
     instance_type = type(setup.validation[0].instances)
     policy = copy.deepcopy(setup.policy).cpu()
     parts = setup.problem, policy, setup.settings, setup.run.seed, setup.precision, setup.run.compile
-    return Trainers(Task(*parts, setup.trainers, setup.threads, directory.dataset, instance_type, fit))
+    return DDPLauncher(DDPTask(*parts, setup.train_processes, setup.threads, directory.dataset, instance_type, fit))
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from torch import nn
 
 from gumbeldore.cli import command
 from gumbeldore.interfaces import Problem
-from gumbeldore.runtime.files import replacing
+from gumbeldore.runtime.files import atomic_write
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
@@ -93,7 +93,7 @@ def untrained(problem: str) -> nn.Module:
 def write(path: Path, figures: dict[str, Any]) -> None:
     """Figures for programs, such as `benchmarks compare`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(json.dumps(figures, indent=1).encode())
 
 

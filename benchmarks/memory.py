@@ -19,7 +19,7 @@ DEFAULTS = {"nodes": 100, "instances": 16, "width": 128, "layers": 1, "heads": 8
 def main(nodes, instances, width, layers, heads, beam, rounds) -> None:
     models.micro_batches.rows_at_once = lambda *_: math.inf  # no parts
     problem = TSP(nodes)
-    policy = BQ(width, layers, heads, 4 * width, own_frame=False, successor_loss=0)
+    policy = BQ(width, layers, heads, 4 * width, canonical_coordinates=False, successor_loss=0)
     batch = problem.generate(instances, torch.Generator().manual_seed(0))
     search(problem, policy, batch, methods.gumbeldore(2, 2, step_size=0.3), torch.Generator())
     # What the network's activations take at once, measured by one forward of all rows, is not the search's doing.

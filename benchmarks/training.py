@@ -23,7 +23,7 @@ from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
 from gumbeldore.training.settings import TrainSettings
-from gumbeldore.training.state import Learner
+from gumbeldore.training.state import TrainState
 
 DEFAULTS = {"problems": "tsp,cvrp,jssp", "batches": 10, "repeats": 5, "seconds": 120.0} | {
     "threads": torch.get_num_threads(),
@@ -42,19 +42,19 @@ class UniformPolicy(torch.nn.Module):
 
 
 def learner_of(problem: str, batches: int, precision: str):
-    """The preset's problem, settings and a learner with random solutions of an epoch's instances."""
+    """The preset's problem, settings and a train_state with random solutions of an epoch's instances."""
     cfg = configuration(f"problem={problem}", f"train.batches_per_epoch={batches}")
     made = command.build_part(cfg, "problem", "reset", "step", "mask", "cost")
     settings = TrainSettings(**cfg.train)
     torch.manual_seed(0)
     policy = command.build_part(cfg, "model", "encode", "forward")
-    learner = Learner(policy, policy, optimizer_of(policy, settings, dtype_of(precision)), PseudoExperts())
+    train_state = TrainState(policy, policy, optimizer_of(policy, settings, dtype_of(precision)), PseudoExperts())
     uniform = UniformPolicy()
     uniform.problem = made
     instances = made.generate(256, torch.Generator().manual_seed(0))
     found = search(made, uniform, instances, methods.sampling(1), torch.Generator().manual_seed(1))
-    learner.dataset.add("random", instances, *found.best())
-    return made, settings, learner
+    train_state.dataset.add("random", instances, *found.best())
+    return made, settings, train_state
 
 
 def decisions_to_come(horizon: int, last_choice: int) -> float:
@@ -70,18 +70,18 @@ def main(problems, batches, repeats, seconds, threads, out) -> None:
     cases = {name: learner_of(name, batches, precision) for name in problems.split(",")}
     took: dict[str, list[float]] = {name: [] for name in cases}
     for turn in turns(repeats + 1, seconds):
-        for name, (problem, settings, learner) in cases.items():
+        for name, (problem, settings, train_state) in cases.items():
             start = time.perf_counter()
-            fit(problem, learner, settings, torch.Generator().manual_seed(turn), device, precision)
+            fit(problem, train_state, settings, torch.Generator().manual_seed(turn), device, precision)
             took[name].append((time.perf_counter() - start) / batches)
     if turn:
         took = {name: found[1:] for name, found in took.items()}  # the first warms up
     print(f"{hardware(device)}, {threads} threads, {precision}; medians of {max(1, turn)}, interleaved")
     print(f"{'preset':8}{'batch':>7}{'ms/batch':>10}{'examples/s':>12}{'tokens/s':>12}{'s/epoch (training)':>20}")
     table = {}
-    for name, (problem, settings, learner) in cases.items():
+    for name, (problem, settings, train_state) in cases.items():
         step = statistics.median(took[name])
-        example = learner.dataset.shards[0].instances
+        example = train_state.dataset.shards[0].instances
         tokens = decisions_to_come(problem.horizon(example), problem.last_choice(example))
         per_epoch = configuration(f"problem={name}").train.batches_per_epoch
         table[name] = {

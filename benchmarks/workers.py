@@ -1,7 +1,7 @@
 """Workers against threads, and rows searched together: solutions per second of a trained policy, interleaved.
 
-`workers=auto` and the default of `chunk_rows` follow earlier measurements (docs/decisions.md); a machine with larger or
-smaller caches may want another `chunk_rows`.
+`workers=auto` and the default of `search_batch_rows` follow earlier measurements (docs/decisions.md); a machine with
+larger or smaller caches may want another `search_batch_rows`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from gumbeldore.runtime.precision import resolve_precision
 from gumbeldore.sampler import methods
 
 DEFAULTS = {"checkpoint": "pretrained/tsp20", "instances": 256, "repeats": 5, "beam": 16, "rounds": 4} | {
-    "chunk_rows": "256,512,1024,2048"
+    "search_batch_rows": "256,512,1024,2048"
 }
 
 
-def main(checkpoint, instances, repeats, beam, rounds, chunk_rows) -> None:
+def main(checkpoint, instances, repeats, beam, rounds, search_batch_rows) -> None:
     keep_freed_memory()
     cores, cpu = available_cores(), torch.device("cpu")
     known = load_policy(checkpoint)
@@ -40,10 +40,10 @@ def main(checkpoint, instances, repeats, beam, rounds, chunk_rows) -> None:
             )
             for workers, threads in layouts
         }
-        rates = {(layout, int(rows)): [] for layout in layouts for rows in chunk_rows.split(",")}
+        rates = {(layout, int(rows)): [] for layout in layouts for rows in search_batch_rows.split(",")}
         for repeat in range(repeats + 1):
             for (layout, rows), found in rates.items():
-                pools[layout].chunk_rows = rows
+                pools[layout].search_batch_rows = rows
                 start = time.perf_counter()
                 count = sum(
                     int(part.valid.sum()) for _, part in pools[layout].map(batch, torch.arange(instances), config)
@@ -52,6 +52,5 @@ def main(checkpoint, instances, repeats, beam, rounds, chunk_rows) -> None:
                     found.append(count / (time.perf_counter() - start))
     print(f"{checkpoint}, {instances} instances, {beam} x {rounds}; {hardware(cpu)}, {precision}; medians of {repeats}")
     for ((workers, threads), rows), found in rates.items():
-        print(
-            f"workers={workers} worker_threads={threads} chunk_rows={rows}: {statistics.median(found):,.0f} solutions/s"
-        )
+        rate = statistics.median(found)
+        print(f"workers={workers} worker_threads={threads} search_batch_rows={rows}: {rate:,.0f} solutions/s")

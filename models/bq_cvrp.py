@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from models.canonical_coordinates import in_own_frame
+from models.canonical_coordinates import to_canonical
 from models.layers import ReZeroLayers, check_sizes
 from models.micro_batches import RowSize
 from models.policy import TokenPolicy
@@ -25,10 +25,10 @@ class BQ(TokenPolicy):
     Arguments:
         width: of the embeddings; a multiple of heads
         layers, heads, feedforward: of the transformer
-        own_frame: express the nodes as seen from the origin and from the depot, and give how much more than the
-            vehicle has left is demanded and what of it the last vehicle will have to spare. The policy does not change
-            when the instance is moved, rotated, mirrored or scaled (at the first decision, in the depot: moved or
-            scaled). Not in the paper; it learns from fewer samples (docs/decisions.md).
+        canonical_coordinates: express the nodes as seen from the origin and from the depot, and give how much more
+            than the vehicle has left is demanded and what of it the last vehicle will have to spare. The policy does
+            not change when the instance is moved, rotated, mirrored or scaled (at the first decision, in the depot:
+            moved or scaled). Not in the paper; it learns from fewer samples (docs/decisions.md).
         route_loss: weight of a further training loss: in the expert's solution, every node also points at its two
             neighbours and at all nodes of its route, which teaches far more decisions per example than one; after half
             of the layers as well as in the end. 0 leaves it out, as the paper does.
@@ -36,11 +36,13 @@ class BQ(TokenPolicy):
 
     problem = "cvrp"
 
-    def __init__(self, width: int, layers: int, heads: int, feedforward: int, own_frame: bool, route_loss: float):
+    def __init__(
+        self, width: int, layers: int, heads: int, feedforward: int, canonical_coordinates: bool, route_loss: float
+    ):
         check_sizes(width=width, layers=layers, feedforward=feedforward)
         super().__init__(route_loss=route_loss)
-        self.own_frame = own_frame
-        self.embed = nn.Linear(15 if own_frame else 4, width)
+        self.canonical_coordinates = canonical_coordinates
+        self.embed = nn.Linear(15 if canonical_coordinates else 4, width)
         self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
         self.depot = nn.Parameter(torch.randn(width) * width**-0.5)
         self.layers = ReZeroLayers(layers, width, heads, feedforward)
@@ -60,7 +62,7 @@ class BQ(TokenPolicy):
         demand = (context.demands.gather(1, nodes) / capacity)[..., None]
         left = (state.left[:, None] / capacity)[..., None].expand_as(demand)
         features = [points, demand, left]
-        if self.own_frame:
+        if self.canonical_coordinates:
             ahead = (context.demands.gather(1, state.remaining).sum(dim=1) - state.left)[:, None] / capacity  # [R, 1]
             spare = torch.cat([ahead, ahead.ceil() - ahead], dim=1)[:, None].expand(-1, nodes.shape[1], -1)
             features = [*in_both_frames(points), demand, left, spare]
@@ -89,7 +91,7 @@ def in_both_frames(points: Tensor) -> list[Tensor]:
     direction from the depot; and the distance between the two.
     """
     features = []
-    for seen in (in_own_frame(points), in_own_frame(points.flip(1)).flip(1)):
+    for seen in (to_canonical(points), to_canonical(points.flip(1)).flip(1)):
         features += [seen, *((seen - end).norm(dim=-1, keepdim=True) for end in (seen[:, :1], seen[:, -1:]))]
     from_depot, distance = features[3], features[5]  # [R, n+2, 2 and 1]
     direction = from_depot / distance.where(distance > 0, 1.0)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.canonical_coordinates import in_own_frame
+from models.canonical_coordinates import to_canonical
 from models.layers import ReZeroLayers, check_sizes
 from models.micro_batches import RowSize
 from models.policy import TokenPolicy
@@ -26,8 +26,8 @@ class BQ(TokenPolicy):
     Arguments:
         width: of the embeddings; a multiple of heads
         layers, heads, feedforward: of the transformer
-        own_frame: express the nodes in the sub-problem's own frame, so that the policy does not change when the
-            instance is moved, rotated, mirrored or scaled (at the first decision, where origin and destination
+        canonical_coordinates: express the nodes in the sub-problem's own frame, so that the policy does not change when
+            the instance is moved, rotated, mirrored or scaled (at the first decision, where origin and destination
             coincide: moved or scaled). Not in the paper; it learns from a fraction of the samples (docs/decisions.md).
         successor_loss: weight of a further training loss: every node also points at its successor in the expert's
             tour, which teaches n + 1 decisions per example instead of one. 0 leaves it out, as the paper does.
@@ -35,10 +35,12 @@ class BQ(TokenPolicy):
 
     problem = "tsp"
 
-    def __init__(self, width: int, layers: int, heads: int, feedforward: int, own_frame: bool, successor_loss: float):
+    def __init__(
+        self, width: int, layers: int, heads: int, feedforward: int, canonical_coordinates: bool, successor_loss: float
+    ):
         check_sizes(width=width, layers=layers, feedforward=feedforward)
         super().__init__(successor_loss=successor_loss)
-        self.own_frame = own_frame
+        self.canonical_coordinates = canonical_coordinates
         self.embed = nn.Linear(2, width)
         self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
         self.destination = nn.Parameter(torch.randn(width) * width**-0.5)
@@ -55,8 +57,8 @@ class BQ(TokenPolicy):
         """The transformed tokens [R, n+2, width], in the end only."""
         nodes = torch.cat([state.origin[:, None], state.remaining, state.destination[:, None]], dim=1)
         points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, n+2, 2]
-        if self.own_frame:
-            points = in_own_frame(points)
+        if self.canonical_coordinates:
+            points = to_canonical(points)
         with torch.autocast(points.device.type, enabled=False):
             x = self.embed(points)  # float32: bf16 coordinates would blur neighbours
         x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.destination], dim=1)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def in_own_frame(points: Tensor) -> Tensor:
+def to_canonical(points: Tensor) -> Tensor:
     """Sub-problems [R, n+2, 2] with the first point at 0, the last on the positive x axis, most of y above it.
 
     Scaled so that the node farthest from the first has distance 1. Where first and last coincide, the rotation

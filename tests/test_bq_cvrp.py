@@ -21,7 +21,7 @@ PROBLEM = CVRP(10, [15, 30])
 def bq(seed=0, **options):
     """A small network whose layers matter (ReZero starts them at 0)."""
     torch.manual_seed(seed)
-    plain = {"width": 16, "layers": 2, "heads": 2, "feedforward": 32, "own_frame": False, "route_loss": 0.0}
+    plain = {"width": 16, "layers": 2, "heads": 2, "feedforward": 32, "canonical_coordinates": False, "route_loss": 0.0}
     policy = BQ(**{**plain, **options})
     for layer in policy.layers:
         layer.scale.data.fill_(0.7)
@@ -38,8 +38,8 @@ def same(a, b, tolerance=1e-5):
     return torch.allclose(a, b, atol=tolerance)
 
 
-OPTIONS = [{}, {"own_frame": True}, {"route_loss": 0.5}, {"own_frame": True, "route_loss": 2.0}]
-SEEN = [{}, {"own_frame": True}]
+OPTIONS = [{}, {"canonical_coordinates": True}, {"route_loss": 0.5}, {"canonical_coordinates": True, "route_loss": 2.0}]
+SEEN = [{}, {"canonical_coordinates": True}]
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -143,13 +143,13 @@ def test_own_frame_makes_moved_instances_the_same(move):
     other = instance._replace(coords=move(instance.coords))
     for step in (1, 4, 9) if turns else (0, 1, 4, 9):
         state = PROBLEM.replay(instance, actions[:, :step])
-        policy, without = bq(own_frame=True), bq()
+        policy, without = bq(canonical_coordinates=True), bq()
         assert same(*(legal_logits(policy, view, state) for view in (instance, other)), tolerance=1e-3)
         assert not same(*(legal_logits(without, view, state) for view in (instance, other)), tolerance=1e-2)
 
 
 def test_own_frame_of_nodes_in_one_place_is_finite():
-    policy = bq(own_frame=True)
+    policy = bq(canonical_coordinates=True)
     instance, actions = random_solutions(PROBLEM, 4)
     together = instance._replace(coords=torch.full_like(instance.coords, 0.5))
     for step in (0, 5):
@@ -181,7 +181,7 @@ def slow_tokens(policy, instance, state, row, layers=None):
     seen_of = []
     for place, node in enumerate(nodes):
         numbers = [demands[node] / capacity, left / capacity]
-        if policy.own_frame:
+        if policy.canonical_coordinates:
             seen = []
             for frame in (from_origin, from_depot):
                 seen += [*frame[place], math.dist(frame[place], frame[0]), math.dist(frame[place], frame[-1])]
@@ -279,7 +279,7 @@ def test_route_loss_can_be_learnt():
     offsets = instance.coords[:, 1:] - instance.coords[:, :1]
     actions = torch.atan2(offsets[..., 1], offsets[..., 0]).argsort(dim=1)
     actions[:, 0] += 6  # via the depot, and the others directly: it is one route
-    policy = bq(route_loss=1.0, own_frame=True).train()
+    policy = bq(route_loss=1.0, canonical_coordinates=True).train()
     optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
     alike = 2 * math.log(5)  # is left over of the five others on the route, halfway and in the end
     losses = []
@@ -302,7 +302,7 @@ def test_route_loss_can_be_learnt():
 )
 def test_micro_batches_give_the_same_logits(limit, budget, parts, monkeypatch):
     """Halved until they fit: 2 heads of 9^2 scores, or 9 tokens of 16 numbers, are 4 rows of the budget of 1,000."""
-    policy = bq(own_frame=True)
+    policy = bq(canonical_coordinates=True)
     instance, actions = random_solutions(PROBLEM, 50)
     state = PROBLEM.replay(instance, actions[:, :3])
     whole = legal_logits(policy, instance, state)

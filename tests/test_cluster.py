@@ -58,12 +58,12 @@ from models.bq_tsp import BQ
 
 torch.manual_seed(0)
 problem = mine.Mine(folder)
-policy = BQ(width=16, layers=1, heads=2, feedforward=32, own_frame=False, successor_loss=0)
+policy = BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
 cluster.join(address, [import_module(name) for name in ("gumbeldore", "models", "problems", "mine")])
 instances, keys = problem.generate(200, torch.Generator().manual_seed(0)), torch.arange(200)
 
 def found_by(workers, told=lambda: None):
-    with SearchPool(problem, policy, workers, chunk_rows=8) as pool:
+    with SearchPool(problem, policy, workers, search_batch_rows=8) as pool:
         parts = []
         for part in pool.map(instances, keys, methods.gumbeldore(4, 2, 0.3)):
             parts.append(part)
@@ -115,7 +115,7 @@ def trained(folder, *words):
 
 
 def weights(run):
-    return checkpoint.load(run / "checkpoints/last.pt")["learner"]["policy"]
+    return checkpoint.load(run / "checkpoints/last.pt")["train_state"]["policy"]
 
 
 def same(some, others):
@@ -150,7 +150,7 @@ def test_evaluation_and_solvers_work_on_a_cluster_too(tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
 
     words = [f"checkpoint={ROOT / 'pretrained/tsp20'}", "instances=kool/tsp20", "num_instances=40"]
-    words += ["search=[greedy,gumbeldore]", "search.beam_width=8", "search.num_rounds=2", "chunk_rows=32"]
+    words += ["search=[greedy,gumbeldore]", "search.beam_width=8", "search.num_rounds=2", "search_batch_rows=32"]
     run("evaluate.py", *words, "workers=0", f"out_dir={tmp_path / 'alone'}")
     with TwoNodes() as nodes:
         run("evaluate.py", *words, f"ray.address={nodes.address}", f"out_dir={tmp_path / 'there'}")

@@ -41,7 +41,7 @@ def test_layers_are_compiled_copies_are_not():
 @needs_a_compiler
 def test_same_gradients():
     torch.manual_seed(0)
-    problem, network = TSP(8), awake(BQ(16, 2, 2, 32, own_frame=True, successor_loss=1)).double()
+    problem, network = TSP(8), awake(BQ(16, 2, 2, 32, canonical_coordinates=True, successor_loss=1)).double()
     other = copy.deepcopy(network)
     compile_layers(other)
     instance = problem.generate(5, torch.Generator().manual_seed(0))
@@ -64,12 +64,12 @@ def test_same_gradients():
 @needs_a_compiler
 def test_same_solutions():
     torch.manual_seed(0)
-    problem, network = TSP(8), awake(BQ(16, 2, 2, 32, own_frame=True, successor_loss=0)).double()
+    problem, network = TSP(8), awake(BQ(16, 2, 2, 32, canonical_coordinates=True, successor_loss=0)).double()
     instances = problem.generate(6, torch.Generator().manual_seed(0))
     instances = instances._replace(coords=instances.coords.double())
     found = []
     for wanted in (False, True):
-        with SearchPool(problem, network, chunk_rows=12, compiled=wanted) as pool:
+        with SearchPool(problem, network, search_batch_rows=12, compiled=wanted) as pool:
             found += [[s for _, s in pool.map(instances, torch.arange(6), gumbeldore(4, 2, 0.3))]]
     for plain, fast in zip(*found, strict=True):
         assert torch.equal(plain.actions, fast.actions)
@@ -77,7 +77,7 @@ def test_same_solutions():
 
 
 def test_sampling_is_compiled_if_asked_for():
-    network = BQ(16, 2, 2, 32, own_frame=True, successor_loss=0)
+    network = BQ(16, 2, 2, 32, canonical_coordinates=True, successor_loss=0)
     for wanted in (False, True):
         with SearchPool(TSP(8), network, compiled=wanted) as pool:
             assert bool(compiled(pool.local.policy)) == wanted and not compiled(network)
@@ -88,7 +88,7 @@ def test_sampling_is_compiled_if_asked_for():
 def test_the_command_trains_with_compiled_layers(tmp_path):
     losses = []
     same = ["problem.num_nodes=7", "debug=fast", "precision=float32"]
-    for number, words in enumerate((["compile=false"], ["compile=true"], ["compile=true", "trainers=2"])):
+    for number, words in enumerate((["compile=false"], ["compile=true"], ["compile=true", "train_processes=2"])):
         run = f"run{number}"
         done = typed(train, *same, f"run_dir={run}", *words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr

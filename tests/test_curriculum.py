@@ -65,9 +65,9 @@ def test_training_asks_for_the_size_of_its_epoch(monkeypatch):
         return TSP(5 + len(seen))
 
     monkeypatch.setattr(TSP, "at", at)
-    learner, _ = trained(epochs=3, forget=False)
+    train_state, _ = trained(epochs=3, clear_on_improvement=False)
     assert seen == [0.0, 1 / 3, 2 / 3]
-    assert learner.dataset.shards[-1].instances.coords.shape[1] == 8
+    assert train_state.dataset.shards[-1].instances.coords.shape[1] == 8
 
 
 def test_greedy_solutions_compete_if_asked():
@@ -76,7 +76,7 @@ def test_greedy_solutions_compete_if_asked():
     trees, keys = problem.generate(60, torch.Generator().manual_seed(0)), torch.arange(60)
     with SearchPool(problem, policy) as pool:
         sampled = sample_experts(pool, trees, keys, methods.wor(1))
-        both = sample_experts(pool, trees, keys, methods.wor(1), greedy_too=True)
+        both = sample_experts(pool, trees, keys, methods.wor(1), include_greedy=True)
         greedy = next(pool.map(trees, keys, methods.greedy()))[1]
     assert torch.equal(both.costs, torch.minimum(sampled.costs, greedy.costs[:, 0]))
     assert torch.equal(problem.cost(trees, both.actions), both.costs)
@@ -86,8 +86,8 @@ def test_greedy_solutions_compete_if_asked():
 
 
 def test_the_untrained_policy_does_not_count_as_the_best():
-    learner, reports = trained(epochs=1, batches_per_epoch=1, learning_rate=1e-9, final_learning_rate=1e-9)
-    assert reports[0].improved and learner.best_cost == reports[0].metrics["quality/greedy_cost"]
+    train_state, reports = trained(epochs=1, batches_per_epoch=1, learning_rate=1e-9, final_learning_rate=1e-9)
+    assert reports[0].improved and train_state.best_cost == reports[0].metrics["quality/greedy_cost"]
     assert new_learner().best_cost == float("inf")
 
 

@@ -155,11 +155,11 @@ MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
     "depot another": (b"1\n-1\n", b"2\n-1\n", 21, "the depot must be node 1, got '2'"),
     "depot a point": (b"1\n-1\n", b"0.0\n-1\n", 21, "a depot must be a whole number, got '0.0'"),
 }
-ALONE = (
+SINGLE_PROCESS = (
     b"DIMENSION : 1\nEDGE_WEIGHT_TYPE : EUC_2D\nCAPACITY : 1\nNODE_COORD_SECTION\n1 0 0\n"
     b"DEMAND_SECTION\n1 0\nDEPOT_SECTION\n1 -1\nEOF\n"
 )
-MALFORMED["depot alone"] = (MALFORMED["depot alone"][0], ALONE, 5, "at least one customer, DIMENSION is 1")
+MALFORMED["depot alone"] = (MALFORMED["depot alone"][0], SINGLE_PROCESS, 5, "at least one customer, DIMENSION is 1")
 
 
 @pytest.mark.parametrize("case", MALFORMED)

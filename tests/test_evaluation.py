@@ -19,7 +19,7 @@ from gumbeldore.evaluation import results
 from gumbeldore.evaluation import solve as evaluation
 from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.evaluation.references import with_table
-from gumbeldore.evaluation.solve import Solved
+from gumbeldore.evaluation.solve import BenchmarkResult
 from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime import checkpoint
@@ -156,7 +156,7 @@ def test_a_search_without_memory_for_its_time_says_so(room, policies, tmp_path, 
 
 
 def test_workers_are_for_more_than_is_searched_together():
-    problem, policy = TSP(7), BQ(16, 1, 2, 32, own_frame=True, successor_loss=0)
+    problem, policy = TSP(7), BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=0)
     (benchmark,), search = problem.validation(40), methods.wor(4, 2)
     one = trie_memory(problem, policy, benchmark.instances, search)
     for rows, budget, chunks in ((160, 40 * one, 1), (80, 40 * one, 2), (160, 10 * one, 4), (160, 80 * one, 1)):
@@ -371,10 +371,10 @@ def test_the_best_routing_heuristic_is_shown(policies, tmp_path, problem):
 
 def test_samples_are_all_costs_in_the_order_they_were_found():
     """Five nodes have 24 tours, so eight rounds of four find them all; chunks of two instances."""
-    problem, policy = TSP(5), BQ(16, 1, 2, 32, own_frame=True, successor_loss=0)
+    problem, policy = TSP(5), BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=0)
     (benchmark,) = problem.validation(5)
     config = methods.wor(4, 8)
-    pool = SearchPool(problem, policy, chunk_rows=8)
+    pool = SearchPool(problem, policy, search_batch_rows=8)
     found = evaluation.solve(pool, benchmark, config, seed=3)
     keys = fold(3, "evaluation", torch.arange(5))
     alone = search(problem, policy, benchmark.instances, config, keys=keys)
@@ -470,7 +470,7 @@ def benchmark_of(costs, references, kinds, means):
     benchmark = Benchmark(
         [f"n{i}" for i in range(len(costs))], None, None, None, torch.tensor(references).double(), kinds, means
     )
-    solved = Solved(
+    solved = BenchmarkResult(
         torch.zeros(len(costs), 3),
         torch.tensor(costs).double(),
         torch.ones(len(costs)),

@@ -17,7 +17,7 @@ import torch
 import train
 from gumbeldore.evaluation.results import _replace
 from gumbeldore.runtime import checkpoint
-from gumbeldore.runtime.files import replacing
+from gumbeldore.runtime.files import atomic_write
 from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.training.dataset import PseudoExperts
 from tests.test_commands import ROOT, typed
@@ -151,9 +151,9 @@ def test_read_only_directories_are_named(tmp_path):
 DIES_WRITING = """
 import os, signal, sys
 from pathlib import Path
-from gumbeldore.runtime.files import replacing
+from gumbeldore.runtime.files import atomic_write
 
-with replacing(Path(sys.argv[1])) as file:
+with atomic_write(Path(sys.argv[1])) as file:
     file.write(b"half")
     file.flush()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -168,7 +168,7 @@ def test_a_killed_write_leaves_the_old_file_and_what_is_left_is_swept(tmp_path):
     run = RunDirectory.create(tmp_path / "run", unique=False, config="a: 1\n")
     run.dataset.mkdir()
     for path in (run.last, run.best, run.dataset / "epoch_1.npz", run.metrics):
-        with replacing(path) as file:
+        with atomic_write(path) as file:
             file.write(b"whole")
         assert python(DIES_WRITING, path).wait() == -signal.SIGKILL
         assert path.read_bytes() == b"whole" and path.with_name(f"{path.name}.tmp").read_bytes() == b"half"
@@ -247,7 +247,7 @@ def test_a_run_is_continued_once_at_a_time_and_a_killed_one_at_once(tmp_path):
     ("edit", "message"),
     [
         (lambda text: text.replace("  epochs:", "  restart_after: 0.25\n  epochs:"), "has train.restart_after"),
-        (lambda text: re.sub("  averaging: .*\n", "", text), "lacks train.averaging"),
+        (lambda text: re.sub("  ema_decay: .*\n", "", text), "lacks train.ema_decay"),
         (lambda text: re.sub("images_every: .*\n", "", text), "lacks images_every"),
     ],
 )

@@ -20,11 +20,11 @@ from gumbeldore.sampler.rounds import search
 from gumbeldore.seeding import generator
 from gumbeldore.training import imitation
 from gumbeldore.training.dataset import PseudoExperts
-from gumbeldore.training.distributed import Task, Trainers
+from gumbeldore.training.distributed import DDPLauncher, DDPTask
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
 from gumbeldore.training.settings import TrainSettings
-from gumbeldore.training.state import Learner
+from gumbeldore.training.state import TrainState
 from gumbeldore.training.validation import validate, validation_set
 from models.bq_tsp import BQ
 from problems.tsp import TSP
@@ -34,7 +34,7 @@ from tests.test_training import SIZES, experts
 from tests.trees import TablePolicy, TreeProblem
 
 CPU = torch.device("cpu")
-MATRICES = {"matrix_learning_rate": 0.02, "averaging": 0.9}  # Muon, too, and the running average
+MATRICES = {"muon_learning_rate": 0.02, "ema_decay": 0.9}  # Muon, too, and the running average
 
 
 class Faulty(BQ):
@@ -58,27 +58,27 @@ class Draws(PseudoExperts):
 
 def spoiled(example):
     coords = example.instance.coords.clone()
-    coords[-1] = math.nan  # one row, the last: with two trainers it is the second's
+    coords[-1] = math.nan  # one row, the last: with two processes it is the second's
     return example._replace(instance=Instance(coords))
 
 
 def new_learner(bad=(), folder=None, **sizes):
     settings = TrainSettings(**{**SIZES, "batches_per_epoch": 12, **MATRICES, **sizes})
     torch.manual_seed(0)
-    policy = Faulty(width=16, layers=1, heads=2, feedforward=32, own_frame=False, successor_loss=0)
+    policy = Faulty(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
     dataset = Draws(folder)
     dataset.bad = bad
     dataset.add("epoch_1", *experts(10, 6))
     averaged = copy.deepcopy(policy)
-    return Learner(policy, copy.deepcopy(policy), optimizer_of(policy, settings), dataset, averaged), settings
+    return TrainState(policy, copy.deepcopy(policy), optimizer_of(policy, settings), dataset, averaged), settings
 
 
 @pytest.mark.parametrize("bad", [(3,), (60,), (0, 3)])
 def test_a_bad_step_ends_the_epoch_with_its_number(bad):
-    learner, settings = new_learner(bad, batches_per_epoch=70)
+    train_state, settings = new_learner(bad, batches_per_epoch=70)
     with pytest.raises(ValueError, match=f"^step {bad[0] + 1} of epoch 1 cannot be learnt from: the loss is nan"):
-        fit(TSP(6), learner, settings, generator(5, "batches", 0), CPU, "float32")
-    assert learner.dataset.drawn < bad[0] + imitation.CHECK_EVERY  # not at the end of the epoch
+        fit(TSP(6), train_state, settings, generator(5, "batches", 0), CPU, "float32")
+    assert train_state.dataset.drawn < bad[0] + imitation.CHECK_EVERY  # not at the end of the epoch
 
 
 def test_an_infinite_loss_with_a_finite_gradient_is_bad():
@@ -88,33 +88,33 @@ def test_an_infinite_loss_with_a_finite_gradient_is_bad():
         def mask(self, instance, state):
             return super().mask(instance, state).index_fill(1, torch.tensor([3]), False)
 
-    learner, settings = new_learner()
+    train_state, settings = new_learner()
     with pytest.raises(ValueError, match="the loss is inf"):
-        fit(Forbids(6), learner, settings, generator(5, "batches", 0), CPU, "float32")
+        fit(Forbids(6), train_state, settings, generator(5, "batches", 0), CPU, "float32")
 
 
 def test_processes_that_train_together_agree_on_bad_steps(tmp_path):
     """The bad row is the second process's; the first ends both with the cause."""
-    learner, settings = new_learner(folder=tmp_path, batches_per_epoch=6)
-    parts = TSP(6), learner.policy, settings, 5, "float32", False
-    task = Task(*parts, ["cpu", "cpu"], 1, tmp_path, Instance, fit_with_bad_row)
-    with pytest.raises(ValueError, match="step 3 of epoch 1 cannot be learnt from"), Trainers(task) as trainers:
-        trainers.begin(learner)
-        arguments = (TSP(6), learner, settings, generator(5, "batches", 0), CPU, "float32")
-        fit_with_bad_row(*arguments, trainers=trainers)
+    train_state, settings = new_learner(folder=tmp_path, batches_per_epoch=6)
+    parts = TSP(6), train_state.policy, settings, 5, "float32", False
+    task = DDPTask(*parts, ["cpu", "cpu"], 1, tmp_path, Instance, fit_with_bad_row)
+    with pytest.raises(ValueError, match="step 3 of epoch 1 cannot be learnt from"), DDPLauncher(task) as ddp:
+        ddp.start_epoch(train_state)
+        arguments = (TSP(6), train_state, settings, generator(5, "batches", 0), CPU, "float32")
+        fit_with_bad_row(*arguments, ddp=ddp)
 
 
-def fit_with_bad_row(problem, learner, *arguments, **options):
+def fit_with_bad_row(problem, train_state, *arguments, **options):
     """In every process: the third batch is spoiled."""
-    original, drawn = learner.dataset.batch, []
+    original, drawn = train_state.dataset.batch, []
 
     def batch(*given):
         drawn.append(None)
         example = original(*given)
         return spoiled(example) if len(drawn) == 3 else example
 
-    learner.dataset.batch = batch
-    return fit(problem, learner, *arguments, **options)
+    train_state.dataset.batch = batch
+    return fit(problem, train_state, *arguments, **options)
 
 
 def test_the_run_names_its_checkpoint_and_goes_on_once_the_fault_is_gone(tmp_path, monkeypatch):
@@ -194,7 +194,7 @@ def benchmark(instances, factor=1.0):
 @pytest.mark.parametrize("what", WRONG)
 def test_an_evaluation_names_the_instance(what):
     """In whatever chunk it comes."""
-    pool = SearchPool(PROBLEM, POLICY, chunk_rows=2)
+    pool = SearchPool(PROBLEM, POLICY, search_batch_rows=2)
     with pytest.raises(ValueError, match="^instance tree-3: "):
         solve(pool, benchmark(damaged(what, 3)), methods.greedy(), seed=0)
     with pytest.raises(ValueError, match="^instance tree-3: "):
@@ -202,7 +202,7 @@ def test_an_evaluation_names_the_instance(what):
 
 
 def test_an_evaluation_with_workers_names_the_instance():
-    with SearchPool(PROBLEM, POLICY, workers=2, chunk_rows=2) as pool:
+    with SearchPool(PROBLEM, POLICY, workers=2, search_batch_rows=2) as pool:
         with pytest.raises(ValueError, match="^instance tree-3: "):
             solve(pool, benchmark(damaged("nan cost", 3)), methods.greedy(), seed=0)
 
@@ -210,7 +210,7 @@ def test_an_evaluation_with_workers_names_the_instance():
 def test_a_true_cost_that_is_no_number_names_the_instance():
     whole = benchmark(trees())
     spoilt = whole._replace(true_cost=lambda i, a: whole.true_cost(i, a).masked_fill(i == 2, math.nan))
-    pool = SearchPool(PROBLEM, POLICY, chunk_rows=2)
+    pool = SearchPool(PROBLEM, POLICY, search_batch_rows=2)
     with pytest.raises(ValueError, match="^instance tree-2: a solution costs nan"):
         solve(pool, spoilt, methods.wor(2), seed=0)
     with pytest.raises(ValueError, match="^instance tree-2: a solution costs nan"):
@@ -218,7 +218,7 @@ def test_a_true_cost_that_is_no_number_names_the_instance():
 
 
 def test_ruined_weights_do_not_pass_validation():
-    policy = BQ(width=16, layers=1, heads=2, feedforward=32, own_frame=False, successor_loss=0)
+    policy = BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
     nn.init.constant_(next(policy.parameters()), math.nan)
     with pytest.raises(ValueError, match="^instance kool/tsp6-val/0: the policy's logits are NaN"):
         validate(SearchPool(TSP(6), policy), validation_set(TSP(6), 4, seed=0), lambda *_: None)

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 import evaluate
 import train
-from gumbeldore.parallel.devices import CPU_ROWS
+from gumbeldore.parallel.devices import CPU_BATCH_ROWS
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.old_versions import of_this_version
 from gumbeldore.runtime.run_directory import MOST_SNAPSHOTS, RunDirectory
@@ -62,16 +62,16 @@ def saved(folder, name, file="last.pt"):
 def test_init_takes_the_weights_and_nothing_else(source, folder, tmp_path):
     run(tmp_path, *SMALL, f"init={folder / source}", "train.epochs=0", "problem.num_nodes=12", "run_dir=second")
     weights, state = saved(folder, "first", "best.pt")["weights"], saved(tmp_path, "second")
-    for ours in (state["weights"], state["learner"]["policy"], state["learner"]["averaged"]):
+    for ours in (state["weights"], state["train_state"]["policy"], state["train_state"]["ema"]):
         assert all(torch.equal(ours[name], value) for name, value in weights.items())
-    assert state["epoch"] == 0 and state["learner"]["dataset"] == []
-    assert not any(each["state"] for each in state["learner"]["optimizer"])
+    assert state["epoch"] == 0 and state["train_state"]["dataset"] == []
+    assert not any(each["state"] for each in state["train_state"]["optimizer"])
 
 
 def test_a_policy_worse_than_the_one_training_began_with_is_not_accepted(folder, tmp_path):
     """Steps that are far too large ruin it."""
-    words = [*SMALL, f"init={folder / 'first'}", "train.learning_rate=9", "train.matrix_learning_rate=9"]
-    text = run(tmp_path, *words, "train.averaging=0", "train.epochs=1", "run_dir=ruined")
+    words = [*SMALL, f"init={folder / 'first'}", "train.learning_rate=9", "train.muon_learning_rate=9"]
+    text = run(tmp_path, *words, "train.ema_decay=0", "train.epochs=1", "run_dir=ruined")
     cost = float(text.split("greedy cost ")[1].split()[0])
     last = saved(tmp_path, "ruined")
     assert last["best_cost"] == pytest.approx(cost, abs=1e-4)
@@ -110,20 +110,27 @@ def test_an_init_that_is_not_there_is_refused(tmp_path):
 
 
 def test_precision_and_processes_can_change_when_a_run_goes_on(folder):
-    run(folder, *SMALL, "train.epochs=1", "run_dir=changes", "trainer_threads=1")
-    words = ["train.epochs=2", "trainer_threads=2", "workers=2", "worker_threads=2", "precision=float32", "trainers=1"]
+    run(folder, *SMALL, "train.epochs=1", "run_dir=changes", "train_threads=1")
+    words = [
+        "train.epochs=2",
+        "train_threads=2",
+        "workers=2",
+        "worker_threads=2",
+        "precision=float32",
+        "train_processes=1",
+    ]
     run(folder, "resume=changes", *words)
     for now in (OmegaConf.load(folder / "changes" / "config.yaml"), saved(folder, "changes")["config"]):
-        assert (now["trainer_threads"], now["workers"], now["worker_threads"], now["train"]["epochs"]) == (2, 2, 2, 2)
+        assert (now["train_threads"], now["workers"], now["worker_threads"], now["train"]["epochs"]) == (2, 2, 2, 2)
     assert len(metrics_of(folder / "changes")) == 2
 
 
 def test_a_run_that_moves_to_another_device_decides_anew_what_depends_on_it(folder):
-    words = [f"run_dir={folder}/moves", "train.epochs=1", "chunk_rows=8", "trainer_threads=1"]
+    words = [f"run_dir={folder}/moves", "train.epochs=1", "search_batch_rows=8", "train_threads=1"]
     run(folder, *SMALL, *words)
-    for words, rows in (([], 8), (["device=cpu"], CPU_ROWS), (["device=cpu", "chunk_rows=16"], 16)):
+    for words, rows in (([], 8), (["device=cpu"], CPU_BATCH_ROWS), (["device=cpu", "search_batch_rows=16"], 16)):
         run(folder, "resume=moves", *words)
-        assert saved(folder, "moves")["config"]["chunk_rows"] == rows
+        assert saved(folder, "moves")["config"]["search_batch_rows"] == rows
 
 
 def test_fewer_epochs_than_done_and_other_keys_are_refused(folder):
@@ -230,8 +237,8 @@ def test_snapshots_at_another_distance_do_not_replace_the_earlier_ones(tmp_path)
 def test_larger_instances_are_fewer_if_decisions_are_limited():
     """TSP-7 has six decisions."""
     for limit, count in ((None, 10), (60, 10), (59, 9), (24, 4), (1, 1)):
-        learner, _ = trained(epochs=1, forget=False, decisions_per_epoch=limit)
-        assert len(learner.dataset) == count
+        train_state, _ = trained(epochs=1, clear_on_improvement=False, decisions_per_epoch=limit)
+        assert len(train_state.dataset) == count
 
 
 def test_sizes_are_learnt_from_in_proportion_to_their_decisions():
@@ -278,16 +285,25 @@ def test_policies_of_format_3_are_read_and_runs_are_not(folder, tmp_path):
     assert checkpoint.load(path)["format"] == 3
     words = [f"checkpoint={path}", "instances=kool/tsp20", "num_instances=2", "workers=0"]
     run(tmp_path, *words, program=evaluate)
-    with pytest.raises(ValueError, match="has checkpoint format 3, this version reads format 4"):
+    with pytest.raises(ValueError, match=f"has checkpoint format 3, this version reads format {checkpoint.FORMAT}"):
         checkpoint.load(path, (checkpoint.FORMAT,))
 
 
 def test_old_keys_are_renamed_and_networks_that_left_are_refused():
-    config = {"problem": {"validation_size": [6, 6]}, "model": {"savings": 0, "width": 8}, "seed": 1}
-    expected = {"problem": {"validation_sizes": [[6, 6]]}, "model": {"width": 8}, "seed": 1}
+    config = {
+        "problem": {"_target_": "problems.jssp.JSSP", "validation_size": [6, 6]},
+        "model": {"_target_": "models.bq.BQ", "savings": 0, "own_frame": True},
+        "seed": 1,
+    }
+    expected = {
+        "problem": {"_target_": "problems.jssp.JSSP", "validation_sizes": [[6, 6]]},
+        "model": {"_target_": "models.bq_tsp.BQ", "canonical_coordinates": True},
+        "seed": 1,
+    }
     assert of_this_version({"format": 3, "config": config}) == expected
-    for content in (config, expected):
-        assert of_this_version({"format": 4, "config": content}) == content
+    own = {"problem": {"_target_": "mine.P"}, "model": {"_target_": "mine.Net", "own_frame": 1, "savings": 2}}
+    for format, content in ((4, expected), (checkpoint.FORMAT, config), (4, own)):
+        assert of_this_version({"format": format, "config": content}) == content
     for plans in (32, [1.0]):
         with pytest.raises(ValueError, match="routes of the savings heuristic, .* train it anew"):
             of_this_version({"format": 3, "config": {"problem": {}, "model": {"savings": plans}}})

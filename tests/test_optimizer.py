@@ -13,7 +13,7 @@ from gumbeldore.training.optimizer import Muon, optimizer_of, orthogonalised, sc
 from gumbeldore.training.settings import TrainSettings
 from tests.test_training import SIZES
 
-SETTINGS = TrainSettings(**{**SIZES, "matrix_learning_rate": 0.02})
+SETTINGS = TrainSettings(**{**SIZES, "muon_learning_rate": 0.02})
 
 
 def network() -> nn.Module:
@@ -70,14 +70,14 @@ def test_adam_takes_embeddings_heads_and_biases():
     adam, muon = optimizer_of(policy, SETTINGS).param_groups
     assert [tuple(p.shape) for p in muon["params"]] == [(96, 32), (32, 96)]
     assert len(adam["params"]) + len(muon["params"]) == len(list(policy.parameters()))
-    everything = optimizer_of(policy, dataclasses.replace(SETTINGS, matrix_learning_rate=None)).param_groups
+    everything = optimizer_of(policy, dataclasses.replace(SETTINGS, muon_learning_rate=None)).param_groups
     assert len(everything) == 1 and len(everything[0]["params"]) == len(list(policy.parameters()))
 
 
 def test_settings_without_effect_are_errors():
-    with pytest.raises(ValueError, match="matrix_weight_decay has no effect"):
-        optimizer_of(network(), dataclasses.replace(SETTINGS, matrix_learning_rate=None, matrix_weight_decay=0.1))
-    with pytest.raises(ValueError, match="matrix_learning_rate has no effect"):
+    with pytest.raises(ValueError, match="muon_weight_decay has no effect"):
+        optimizer_of(network(), dataclasses.replace(SETTINGS, muon_learning_rate=None, muon_weight_decay=0.1))
+    with pytest.raises(ValueError, match="muon_learning_rate has no effect"):
         optimizer_of(nn.Linear(2, 15), SETTINGS)
 
 

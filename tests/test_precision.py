@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gumbeldore.runtime.precision import InPrecision, autocast, dtype_of, few_sizes, has_bf16, resolve_precision
+from gumbeldore.runtime.precision import InPrecision, autocast, bucket_size, dtype_of, has_bf16, resolve_precision
 
 CPU = torch.device("cpu")
 
@@ -34,11 +34,11 @@ class Recorder(nn.Module):
 
 
 def test_few_sizes_are_few_and_close():
-    sizes = [few_sizes(rows) for rows in range(1, 4097)]
+    sizes = [bucket_size(rows) for rows in range(1, 4097)]
     assert all(rows <= size <= 1.25 * rows for rows, size in enumerate(sizes, start=1))
     assert sorted(set(sizes))[:12] == [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16]
     assert len(set(sizes)) == 3 + 4 * 10 + 1  # four between one power of two and the next
-    assert sizes == sorted(sizes) and all(few_sizes(size) == size for size in sizes)
+    assert sizes == sorted(sizes) and all(bucket_size(size) == size for size in sizes)
 
 
 @pytest.mark.parametrize(("precision", "asked"), [("bf16", [10, 10, 10, 0, 1]), ("float32", [9, 10, 9, 0, 1])])

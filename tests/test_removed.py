@@ -10,7 +10,7 @@ import evaluate
 import train
 from gumbeldore.cli import command
 from gumbeldore.runtime.building import build
-from gumbeldore.runtime.old_versions import DATE, REMOVED
+from gumbeldore.runtime.old_versions import DATE, REMOVED, RENAMED
 from tests.test_commands import compose, typed
 
 GONE = "error: {} was removed on " + DATE + ": "
@@ -29,6 +29,13 @@ def refused(program, *words, cwd):
 @pytest.mark.parametrize("word", ["{}=null", "{}.after=0.5", "{}=0.1,1", "+{}=1", "~{}"])
 def test_on_the_command_line(key, word):
     with pytest.raises(ValueError, match=f"^{re.escape(key)} was removed on {DATE}: {re.escape(REMOVED[key])}$"):
+        command.check_overrides(["problem=cvrp", word.format(key)], "train")
+
+
+@pytest.mark.parametrize("key", RENAMED)
+@pytest.mark.parametrize("word", ["{}=null", "{}=0.1,1", "+{}=1", "~{}"])
+def test_renamed_keys_name_the_new_one(key, word):
+    with pytest.raises(ValueError, match=f"^{re.escape(key)} is called {re.escape(RENAMED[key])} since {DATE}$"):
         command.check_overrides(["problem=cvrp", word.format(key)], "train")
 
 
@@ -60,8 +67,8 @@ FILES = {  # what they add, and the beginning of the line that refuses it
     "part": ("train: {late: {after: 0.5}}", GONE.format("train.late")),
     "number": ("train: {importance: 0.1, epochs: 3}", GONE.format("train.importance")),
     "model": ("model: {savings: 0}", GONE.format("model.savings")),
-    "unknown": ("train: {epoch: 3}", "error: there is no key train.epoch; train has averaging, batch_size, "),
-    "unknown of the model": ("model: {widht: 3}", "error: there is no key model.widht; model has feedforward, heads, "),
+    "unknown": ("train: {epoch: 3}", "error: there is no key train.epoch; train has batch_size, batches_per_epoch, "),
+    "unknown of the model": ("model: {widht: 3}", "error: there is no key model.widht; model has canonical"),
     "unknown of the problem": (
         "problem: {size: 3}",
         "error: there is no key problem.size; problem has grow, num_nodes",

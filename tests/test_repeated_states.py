@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gumbeldore.sampler import beam, methods
 from gumbeldore.sampler.rounds import search
-from gumbeldore.sampler.transpositions import fingerprint
+from gumbeldore.sampler.transpositions import state_hash
 from models.bq_cvrp import BQ as BQforCVRP
 from models.bq_tsp import BQ
 from models.job_shop import JobShop
@@ -22,8 +22,8 @@ from tests.networks import awake
 
 KEYS = torch.arange(3) + 7
 CASES = {
-    "tsp": (TSP(7), lambda: BQ(16, 1, 2, 32, own_frame=True, successor_loss=0)),
-    "cvrp": (CVRP(6, [12, 14]), lambda: BQforCVRP(16, 1, 2, 32, own_frame=False, route_loss=0)),
+    "tsp": (TSP(7), lambda: BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=0)),
+    "cvrp": (CVRP(6, [12, 14]), lambda: BQforCVRP(16, 1, 2, 32, canonical_coordinates=False, route_loss=0)),
     "jssp": (JSSP([[3, 3]], [[3, 3]]), lambda: JobShop(16, 1, 2, 32, lookahead=False, order_loss=0)),
     "jssp, lookahead": (JSSP([[3, 3]], [[3, 3]]), lambda: JobShop(16, 1, 2, 32, lookahead=True, order_loss=0)),
 }
@@ -71,7 +71,7 @@ def test_each_state_is_asked_about_once(case, method, monkeypatch):
 
     count = torch.arange(1000 * 256).view(-1, 256)  # every state another number: nothing is shared
     numbers = iter(count)
-    monkeypatch.setattr(beam, "fingerprint", lambda state: next(numbers)[: len(state[0])])
+    monkeypatch.setattr(beam, "state_hash", lambda state: next(numbers)[: len(state[0])])
     lonely, alone = run(case, METHODS[method])
     assert set(lonely.asked) == set(policy.asked)
     assert alone.stats.evaluations == found.stats.evaluations + found.stats.repeated
@@ -98,7 +98,7 @@ def test_fingerprints_tell_states_apart():
     )
     rows = torch.cat([field.view(n, -1).double() for field in state], dim=1)
     _, same_row = rows.unique(dim=0, return_inverse=True)
-    _, same_print = fingerprint(state).unique(return_inverse=True)
+    _, same_print = state_hash(state).unique(return_inverse=True)
     pairs = torch.stack([same_row, same_print]).unique(dim=1)
     assert pairs.shape[1] == same_row.max() + 1 == same_print.max() + 1  # one to one
     assert same_row.max() + 1 < n  # and some rows are equal
@@ -111,7 +111,7 @@ def test_no_two_of_a_million_regular_states_have_the_same_fingerprint():
     counts = torch.cartesian_prod(*[digits] * 6)  # [1000000, 6]
     for field in (sets, counts, counts * 2.0**60, counts.to(torch.bfloat16), counts.double()):
         state = Sample(field[:, :2], field[:, 2:], torch.zeros(len(field)))
-        assert len(fingerprint(state).unique()) == len(field)
+        assert len(state_hash(state).unique()) == len(field)
 
 
 class Position(NamedTuple):
@@ -152,7 +152,7 @@ class Leaning(nn.Module):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_state_of_zeros_is_a_state(method):
-    """Behind nodes with no choice, whose missing fingerprint must not be taken for its own."""
+    """Behind nodes with no choice, whose missing state_hash must not be taken for its own."""
     walk, policy = Walk(), Leaning()
     instances = Position(torch.zeros(len(KEYS), dtype=torch.int64))
     found = search(walk, policy, instances, METHODS[method], keys=KEYS)
@@ -171,12 +171,12 @@ def test_doubles_of_any_strides_have_fingerprints():
         dense = Position(table[:rows, 0].clone()), Position(table[:rows, :1].clone())
         strided = Position(table[:rows, 0]), Position(table.t().contiguous().t()[:rows, :1])
         for one, other in zip(dense, strided, strict=True):
-            assert torch.equal(fingerprint(one), fingerprint(other))
+            assert torch.equal(state_hash(one), state_hash(other))
 
 
 def test_fingerprints_depend_on_the_place_of_a_value():
     a, b = torch.tensor([[1, 2]]), torch.tensor([[2, 1]])
     zero = torch.zeros(1, 2)
     flag = torch.tensor([True])
-    assert fingerprint(Sample(a, zero, flag)) != fingerprint(Sample(b, zero, flag))
-    assert fingerprint(Sample(a, zero, flag)) != fingerprint(Sample(a[:, :1], torch.cat([zero, zero], 1), flag))
+    assert state_hash(Sample(a, zero, flag)) != state_hash(Sample(b, zero, flag))
+    assert state_hash(Sample(a, zero, flag)) != state_hash(Sample(a[:, :1], torch.cat([zero, zero], 1), flag))

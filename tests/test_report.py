@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from gumbeldore.evaluation.solve import Solved
+from gumbeldore.evaluation.solve import BenchmarkResult
 from gumbeldore.interfaces import Benchmark
 from gumbeldore.reporting import charts, report
 from problems.tsp import TSP
@@ -137,7 +137,9 @@ def test_names_are_text_and_nothing_else(policies, browser, tmp_path):
 def solved(costs):
     samples = torch.tensor(costs)
     best = samples.nan_to_num(nan=math.inf).amin(dim=1).double()
-    return Solved(torch.zeros(len(costs), 3, dtype=torch.int64), best, (~samples.isnan()).sum(dim=1), samples, 1.0, 1)
+    return BenchmarkResult(
+        torch.zeros(len(costs), 3, dtype=torch.int64), best, (~samples.isnan()).sum(dim=1), samples, 1.0, 1
+    )
 
 
 def unnamed(references):
@@ -174,7 +176,9 @@ def test_single_solutions_have_no_distribution():
 def test_a_large_set_makes_a_small_page(tmp_path):
     count = 10_000
     samples = torch.rand(count, 128, generator=torch.Generator().manual_seed(0)) + 1
-    part = Solved(torch.zeros(count, 3), samples.amin(dim=1).double(), torch.full((count,), 128), samples, 1.0, 1)
+    part = BenchmarkResult(
+        torch.zeros(count, 3), samples.amin(dim=1).double(), torch.full((count,), 128), samples, 1.0, 1
+    )
 
     class Drawless:
         name = "own"

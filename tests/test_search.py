@@ -139,12 +139,12 @@ COMPLETE = CompleteTree()
 def improved_policy_value(trees, row, config):
     """E[outcome] before and after one update from all leaves: the exact policies, by enumeration."""
     from gumbeldore.sampler import rounds as module
-    from gumbeldore.sampler import trie as tries
+    from gumbeldore.sampler import trie as trie_ops
     from gumbeldore.sampler.beam import sample_round
 
     one = take(trees, slice(row, row + 1))
-    roots = module._plant(PROBLEM, POLICY, one, config.beam_width, KEYS[:1])
-    trie = tries.create(1, roots.horizon, config.beam_width, roots.actions, torch.float64, "cpu")
+    roots = module._search_context(PROBLEM, POLICY, one, config.beam_width, KEYS[:1])
+    trie = trie_ops.create(1, roots.horizon, config.beam_width, roots.actions, torch.float64, "cpu")
     leaves, _ = sample_round(roots, trie, 0, lambda phi, parent, depth: phi, torch.zeros(1, dtype=torch.float64), 1.0)
     objective = -PROBLEM.cost(roots.instance, leaves.actions.flatten(0, 1)).view(1, -1)
     config.update(trie, leaves, objective)
@@ -153,7 +153,7 @@ def improved_policy_value(trees, row, config):
         value = 1.0
         for depth in range(roots.horizon):
             node = leaves.node[depth, :, leaves.path[depth, 0, k]][:, None]
-            child = tries.read_children(trie, depth, node, leaves.filled)
+            child = trie_ops.read_children(trie, depth, node, leaves.filled)
             log_probs = trie.log_probs[depth][0, node[0, 0]]  # the policy's own: nothing taken out
             value *= (log_probs + child.advantage[0, 0]).softmax(0)[leaves.actions[0, k, depth]].item()
         before += leaves.log_prob[0, k].exp().item() * objective[0, k].item()

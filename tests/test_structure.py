@@ -114,7 +114,7 @@ import copy
 import torch
 from gumbeldore import methods
 from gumbeldore.training.dataset import PseudoExperts
-from gumbeldore.training.state import Learner
+from gumbeldore.training.state import TrainState
 from gumbeldore.training.loop import self_improvement
 from gumbeldore.training.validation import validation_set
 from gumbeldore.training.settings import TrainSettings
@@ -123,22 +123,22 @@ from models.bq_tsp import BQ
 from problems.tsp import TSP
 
 torch.manual_seed(0)
-problem, policy = TSP(6), BQ(16, 1, 2, 32, own_frame=True, successor_loss=1)
-learner = Learner(policy, copy.deepcopy(policy), torch.optim.Adam(policy.parameters(), lr=1e-2), PseudoExperts())
+problem, policy = TSP(6), BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=1)
+train_state = TrainState(policy, copy.deepcopy(policy), torch.optim.Adam(policy.parameters(), lr=1e-2), PseudoExperts())
 settings = TrainSettings(
     experts=None, epochs=3, instances_per_epoch=8, batches_per_epoch=20, batch_size=32, learning_rate=1e-2,
-    final_learning_rate=1e-2, cooldown_epochs=None, matrix_learning_rate=None, matrix_weight_decay=0,
-    gradient_clip=1.0, averaging=0.9, nucleus_after=0, greedy_too=False, forget=True, decisions_per_epoch=None,
-    dataset_capacity=None, validation_instances=50,
+    final_learning_rate=1e-2, cooldown_epochs=None, muon_learning_rate=None, muon_weight_decay=0,
+    gradient_clip=1.0, ema_decay=0.9, nucleus_after=0, include_greedy=False, clear_on_improvement=True,
+    decisions_per_epoch=None, dataset_capacity=None, validation_instances=50,
 )
 validation = validation_set(problem, 50, seed=0)
 with SearchPool(problem, policy) as pool:
     reports = list(self_improvement(
-        problem, learner, settings, methods.gumbeldore(4, 2, 0.3), pool, validation,
+        problem, train_state, settings, methods.gumbeldore(4, 2, 0.3), pool, validation,
         seed=0, device=torch.device("cpu"), precision="float32",
     ))
 costs = [report.metrics["quality/greedy_cost"] for report in reports]
-print(len(costs), learner.best_cost)
+print(len(costs), train_state.best_cost)
 """
 
 

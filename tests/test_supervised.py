@@ -73,7 +73,7 @@ def metrics_of(run):
 def same_runs(one, other, epochs):
     a, b = (checkpoint.load(run / "checkpoints" / "last.pt") for run in (one, other))
     assert a["epoch"] == b["epoch"] == epochs and a["best_cost"] == b["best_cost"]
-    for x, y in ((a["weights"], b["weights"]), (a["learner"]["policy"], b["learner"]["policy"])):
+    for x, y in ((a["weights"], b["weights"]), (a["train_state"]["policy"], b["train_state"]["policy"])):
         assert all(torch.equal(x[name], y[name]) for name in x)
     for x, y in zip(metrics_of(one), metrics_of(other), strict=True):
         assert x["training/loss"] == y["training/loss"] and x["epoch"] == y["epoch"]
@@ -140,7 +140,7 @@ def test_a_run_that_died_continues_exactly_without_the_file(batches, tmp_path, m
     resumed = typed(train, "resume=died", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     same_runs(tmp_path / "whole", tmp_path / "died", epochs=3)
-    last = checkpoint.load(tmp_path / "died" / "checkpoints" / "last.pt")["learner"]
+    last = checkpoint.load(tmp_path / "died" / "checkpoints" / "last.pt")["train_state"]
     assert last["dataset"] == ["experts"] and last["totals"]["solutions"] == 0
 
 

@@ -10,18 +10,18 @@ import torch
 from omegaconf import OmegaConf
 
 import train
-from gumbeldore.parallel.devices import resolve_trainers
+from gumbeldore.parallel.devices import resolve_processes
 from gumbeldore.parallel.pool import WorkerError
 from gumbeldore.runtime.precision import resolve_precision
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.rounds import search
 from gumbeldore.seeding import generator
 from gumbeldore.training.dataset import PseudoExperts
-from gumbeldore.training.distributed import Task, Trainers
+from gumbeldore.training.distributed import DDPLauncher, DDPTask
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
 from gumbeldore.training.settings import TrainSettings
-from gumbeldore.training.state import Learner
+from gumbeldore.training.state import TrainState
 from models.bq_cvrp import BQ as BQforCVRP
 from models.bq_tsp import BQ
 from models.job_shop import JobShop
@@ -34,31 +34,31 @@ from tests.test_commands import typed
 from tests.test_training import SIZES, experts
 
 NETWORKS = {
-    "tsp": (TSP(7), lambda: BQ(16, 1, 2, 32, own_frame=True, successor_loss=1.0)),
-    "cvrp": (CVRP(6, [12, 14]), lambda: BQforCVRP(16, 1, 2, 32, own_frame=True, route_loss=1.0)),
+    "tsp": (TSP(7), lambda: BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=1.0)),
+    "cvrp": (CVRP(6, [12, 14]), lambda: BQforCVRP(16, 1, 2, 32, canonical_coordinates=True, route_loss=1.0)),
     "jssp": (JSSP([[3, 3]], [[3, 3]], True, True), lambda: JobShop(16, 1, 2, 32, lookahead=True, order_loss=1.0)),
 }
 
 
-def trained(case, batches, trainers, folder, rate):
+def trained(case, batches, ddp, folder, rate):
     """Metrics, last gradients and weights after so many batches."""
     problem, network = NETWORKS[case]
     settings = TrainSettings(**{**SIZES, "batches_per_epoch": batches, "learning_rate": rate})
     torch.manual_seed(0)
     policy = awake(network())
-    learner = Learner(policy, policy, optimizer_of(policy, settings), PseudoExperts(folder))
+    train_state = TrainState(policy, policy, optimizer_of(policy, settings), PseudoExperts(folder))
     instances = problem.generate(20, torch.Generator().manual_seed(0))
     found = search(problem, policy, instances, methods.sampling(1), torch.Generator().manual_seed(1))
-    learner.dataset.add("epoch_1", instances, *found.best())
-    arguments = (problem, learner, settings, generator(5, "batches", 0), torch.device("cpu"), "float32")
-    if trainers == 1:
+    train_state.dataset.add("epoch_1", instances, *found.best())
+    arguments = (problem, train_state, settings, generator(5, "batches", 0), torch.device("cpu"), "float32")
+    if ddp == 1:
         fitted = fit(*arguments)
     else:
-        devices = ["cpu"] * trainers
+        devices = ["cpu"] * ddp
         parts = problem, policy, settings, 5, "float32", False
-        with Trainers(Task(*parts, devices, 1, folder, type(instances), fit)) as together:
-            together.begin(learner)
-            fitted = fit(*arguments, trainers=together)
+        with DDPLauncher(DDPTask(*parts, devices, 1, folder, type(instances), fit)) as together:
+            together.start_epoch(train_state)
+            fitted = fit(*arguments, ddp=together)
     return fitted.metrics, {name: parameter.grad for name, parameter in policy.named_parameters()}, policy.state_dict()
 
 
@@ -82,22 +82,22 @@ def test_shared_batches_move_the_weights_as_whole_ones(tmp_path):
 
 
 def test_the_command_trains_with_two_processes(tmp_path):
-    words = ["problem.num_nodes=7", "debug=fast", "trainers=2", "run_dir=run"]
+    words = ["problem.num_nodes=7", "debug=fast", "train_processes=2", "run_dir=run"]
     done = typed(train, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len((tmp_path / "run/metrics.jsonl").read_text().splitlines()) == 2
     config = OmegaConf.load(tmp_path / "run/config.yaml")  # what a continued run must not decide anew
-    assert (config.trainers, config.precision) == (2, resolve_precision("auto", torch.device("cpu")))
+    assert (config.train_processes, config.precision) == (2, resolve_precision("auto", torch.device("cpu")))
 
 
 def learner_and_trainers(tmp_path, **sizes):
     settings = TrainSettings(**{**SIZES, **sizes})
     torch.manual_seed(0)
-    policy = BQ(width=16, layers=1, heads=2, feedforward=32, own_frame=False, successor_loss=0)
-    learner = Learner(policy, policy, optimizer_of(policy, settings), PseudoExperts(tmp_path))
-    learner.dataset.add("epoch_1", *experts(10, 6))
-    task = Task(TSP(6), policy, settings, 5, "float32", False, ["cpu", "cpu"], 1, tmp_path, Instance, fit)
-    return learner, settings, task
+    policy = BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
+    train_state = TrainState(policy, policy, optimizer_of(policy, settings), PseudoExperts(tmp_path))
+    train_state.dataset.add("epoch_1", *experts(10, 6))
+    task = DDPTask(TSP(6), policy, settings, 5, "float32", False, ["cpu", "cpu"], 1, tmp_path, Instance, fit)
+    return train_state, settings, task
 
 
 @pytest.mark.slow
@@ -105,82 +105,82 @@ def test_three_that_go_on_end_with_the_weights_of_three_that_begin(tmp_path):
     """A continued run has new processes; in which order they add up their gradients must not depend on that."""
     weights = []
     for runs in ([[0, 1]], [[0], [1]]):
-        learner, settings, task = learner_and_trainers(tmp_path / str(len(runs)), batch_size=12)
+        train_state, settings, task = learner_and_trainers(tmp_path / str(len(runs)), batch_size=12)
         for epochs in runs:
-            with Trainers(task._replace(devices=["cpu"] * 3)) as trainers:
-                for learner.epoch in epochs:
-                    trainers.begin(learner)
-                    draws = generator(5, "batches", learner.epoch)
-                    fit(TSP(6), learner, settings, draws, torch.device("cpu"), "float32", trainers=trainers)
-        weights.append(torch.cat([parameter.flatten() for parameter in learner.policy.parameters()]))
+            with DDPLauncher(task._replace(devices=["cpu"] * 3)) as ddp:
+                for train_state.epoch in epochs:
+                    ddp.start_epoch(train_state)
+                    draws = generator(5, "batches", train_state.epoch)
+                    fit(TSP(6), train_state, settings, draws, torch.device("cpu"), "float32", ddp=ddp)
+        weights.append(torch.cat([parameter.flatten() for parameter in train_state.policy.parameters()]))
     assert torch.equal(*weights)
 
 
 def test_a_stop_ends_all_in_the_same_step(tmp_path):
-    learner, settings, task = learner_and_trainers(tmp_path)
+    train_state, settings, task = learner_and_trainers(tmp_path)
     steps = iter(range(100))
-    with Trainers(task) as trainers:
+    with DDPLauncher(task) as ddp:
         for epoch, limit in enumerate((5, 1000)):
-            learner.epoch = epoch
-            trainers.begin(learner)
+            train_state.epoch = epoch
+            ddp.start_epoch(train_state)
             draws = generator(5, "batches", epoch)
             stop = lambda: next(steps) >= limit  # noqa: B023, E731
-            fitted = fit(TSP(6), learner, settings, draws, torch.device("cpu"), "float32", stop=stop, trainers=trainers)
+            fitted = fit(TSP(6), train_state, settings, draws, torch.device("cpu"), "float32", stop=stop, ddp=ddp)
             assert fitted.batches == (5, settings.batches_per_epoch)[epoch]
-    assert all(process.exitcode == 0 for process in trainers.processes)
+    assert all(process.exitcode == 0 for process in ddp.processes)
 
 
 def test_a_trainer_that_dies_ends_the_run_with_a_clear_error(tmp_path):
-    learner, settings, task = learner_and_trainers(tmp_path)
+    train_state, settings, task = learner_and_trainers(tmp_path)
     with (
-        pytest.raises(WorkerError, match="trainer 1 of 2 died"),
-        Trainers(task) as trainers,
+        pytest.raises(WorkerError, match="training process 1 of 2 died"),
+        DDPLauncher(task) as ddp,
     ):
-        os.kill(trainers.processes[0].pid, signal.SIGKILL)
-        trainers.processes[0].join()
-        trainers.begin(learner)
+        os.kill(ddp.processes[0].pid, signal.SIGKILL)
+        ddp.processes[0].join()
+        ddp.start_epoch(train_state)
         draws = generator(5, "batches", 0)
-        fit(TSP(6), learner, settings, draws, torch.device("cpu"), "float32", trainers=trainers)
+        fit(TSP(6), train_state, settings, draws, torch.device("cpu"), "float32", ddp=ddp)
 
 
-def fails_in_the_other(problem, learner, *_, trainers, **__):
-    if trainers.rank:
+def fails_in_the_other(problem, train_state, *_, ddp, **__):
+    if ddp.rank:
         raise ValueError("there is no such shard")
-    trainers.agree(False)
-    trainers.agree(False)
+    ddp.broadcast_stop(False)
+    ddp.broadcast_stop(False)
 
 
 @pytest.mark.slow
 def test_the_error_of_another_trainer_is_told(tmp_path, capfd):
-    learner, _, task = learner_and_trainers(tmp_path)
+    train_state, _, task = learner_and_trainers(tmp_path)
     with (
-        pytest.raises(WorkerError, match="trainer 1 of 2 failed: ValueError: there is no such shard"),
-        Trainers(task._replace(fit=fails_in_the_other)) as trainers,
+        pytest.raises(WorkerError, match="training process 1 of 2 failed: ValueError: there is no such shard"),
+        DDPLauncher(task._replace(fit=fails_in_the_other)) as ddp,
     ):
-        trainers.begin(learner)
-        trainers.mean(torch.ones(1))
+        ddp.start_epoch(train_state)
+        ddp.mean(torch.ones(1))
     assert "Traceback" in capfd.readouterr().err
 
 
 @pytest.mark.slow
 def test_a_trainer_that_dies_after_its_work_is_noticed_at_the_end(tmp_path):
     _, _, task = learner_and_trainers(tmp_path)
-    with pytest.raises(WorkerError, match="trainer 1 of 2 died"), Trainers(task) as trainers:
-        os.kill(trainers.processes[0].pid, signal.SIGKILL)
-        trainers.processes[0].join()
+    with pytest.raises(WorkerError, match="training process 1 of 2 died"), DDPLauncher(task) as ddp:
+        os.kill(ddp.processes[0].pid, signal.SIGKILL)
+        ddp.processes[0].join()
 
 
 def test_how_many_trainers(monkeypatch):
     cpu = torch.device("cpu")
-    with pytest.raises(ValueError, match="train.batch_size=31 cannot be shared out evenly among trainers=2"):
-        resolve_trainers(2, cpu, 31)
+    with pytest.raises(ValueError, match="train.batch_size=31 cannot be shared out evenly among train_processes=2"):
+        resolve_processes(2, cpu, 31)
     for wrong in (0, -1, True, 1.5, "many"):
-        with pytest.raises(ValueError, match="trainers must be 'auto' or an integer of at least 1"):
-            resolve_trainers(wrong, cpu, 128)
-    assert resolve_trainers("auto", cpu, 128) == ["cpu"]
-    assert resolve_trainers(3, cpu, 129) == ["cpu"] * 3
+        with pytest.raises(ValueError, match="train_processes must be 'auto' or an integer of at least 1"):
+            resolve_processes(wrong, cpu, 128)
+    assert resolve_processes("auto", cpu, 128) == ["cpu"]
+    assert resolve_processes(3, cpu, 129) == ["cpu"] * 3
     for gpus, used in ((1, 1), (2, 2), (3, 2), (4, 4), (7, 4), (8, 8)):  # the most that share out 128 evenly
         monkeypatch.setattr(torch.cuda, "device_count", lambda gpus=gpus: gpus)
-        assert resolve_trainers("auto", torch.device("cuda"), 128) == (
+        assert resolve_processes("auto", torch.device("cuda"), 128) == (
             ["cuda"] if used == 1 else [f"cuda:{i}" for i in range(used)]
         )

@@ -19,13 +19,13 @@ import torch
 import train
 from gumbeldore.interfaces import batch_size, take
 from gumbeldore.parallel import ray_cluster as cluster
-from gumbeldore.parallel.devices import CPU_ROWS, resolve_rows, resolve_threads, resolve_workers
+from gumbeldore.parallel.devices import CPU_BATCH_ROWS, resolve_rows, resolve_threads, resolve_workers
 from gumbeldore.parallel.pool import SearchPool, WorkerError
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.runtime.stopping import Stopper
 from gumbeldore.sampler import methods
-from gumbeldore.sampler import trie as tries
+from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.config import TopP
 from gumbeldore.sampler.rounds import search
 from gumbeldore.seeding import fold
@@ -34,7 +34,7 @@ from gumbeldore.training.experts import sample_experts
 from gumbeldore.training.loop import self_improvement
 from gumbeldore.training.optimizer import optimizer_of
 from gumbeldore.training.settings import TrainSettings
-from gumbeldore.training.state import Learner
+from gumbeldore.training.state import TrainState
 from gumbeldore.training.validation import validate, validation_set
 from models.bq_tsp import BQ
 from problems.tsp import TSP, Instance
@@ -53,13 +53,13 @@ SIZES = {
     "final_learning_rate": 1e-3,
     "cooldown_epochs": None,
     "decisions_per_epoch": None,
-    "averaging": 0.0,
-    "matrix_learning_rate": None,
-    "matrix_weight_decay": 0,
+    "ema_decay": 0.0,
+    "muon_learning_rate": None,
+    "muon_weight_decay": 0,
     "gradient_clip": 1.0,
     "nucleus_after": 0,
-    "greedy_too": False,
-    "forget": True,
+    "include_greedy": False,
+    "clear_on_improvement": True,
     "dataset_capacity": None,
     "validation_instances": 40,
 }
@@ -68,17 +68,17 @@ SEARCH = methods.gumbeldore(4, 2, 0.3)
 
 def new_learner(folder=None):
     torch.manual_seed(0)
-    policy = BQ(width=16, layers=1, heads=2, feedforward=32, own_frame=False, successor_loss=0)
+    policy = BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
     optimizer = optimizer_of(policy, TrainSettings(**SIZES))
-    return Learner(policy, copy.deepcopy(policy), optimizer, PseudoExperts(folder))
+    return TrainState(policy, copy.deepcopy(policy), optimizer, PseudoExperts(folder))
 
 
-def reports_of(learner, pool, search=SEARCH, stop=lambda: False, **sizes):
+def reports_of(train_state, pool, search=SEARCH, stop=lambda: False, **sizes):
     problem = TSP(7)
     settings = TrainSettings(**{**SIZES, **sizes})
     yield from self_improvement(
         problem,
-        learner,
+        train_state,
         settings,
         search,
         pool,
@@ -90,11 +90,11 @@ def reports_of(learner, pool, search=SEARCH, stop=lambda: False, **sizes):
     )
 
 
-def trained(workers=0, chunk_rows=12, **sizes):
-    learner = new_learner()
-    with SearchPool(TSP(7), learner.policy, workers, chunk_rows) as pool:
-        reports = list(reports_of(learner, pool, **sizes))
-    return learner, reports
+def trained(workers=0, search_batch_rows=12, **sizes):
+    train_state = new_learner()
+    with SearchPool(TSP(7), train_state.policy, workers, search_batch_rows) as pool:
+        reports = list(reports_of(train_state, pool, **sizes))
+    return train_state, reports
 
 
 def same_weights(a, b):
@@ -109,12 +109,12 @@ def test_the_number_of_workers_changes_nothing():
             assert "second" in name or b.metrics[name] == value, name
 
 
-@pytest.mark.parametrize("chunk_rows", [3, 12, 1000])
-def test_the_chunk_size_changes_nothing_for_an_exact_policy(chunk_rows):
+@pytest.mark.parametrize("search_batch_rows", [3, 12, 1000])
+def test_the_chunk_size_changes_nothing_for_an_exact_policy(search_batch_rows):
     problem, policy = TreeProblem(), TablePolicy()
     trees, keys = problem.generate(50, torch.Generator().manual_seed(0)), torch.arange(50)
     found = {}
-    for rows in (1, chunk_rows):
+    for rows in (1, search_batch_rows):
         for chunk, solutions in SearchPool(problem, policy, 0, rows).map(trees, keys, methods.gumbeldore(3, 3, 1.0)):
             for row in range(chunk.start, chunk.stop):
                 valid = solutions.valid[row - chunk.start]
@@ -128,7 +128,7 @@ def test_the_chunk_size_changes_nothing_for_an_exact_policy(chunk_rows):
 
 
 @pytest.mark.parametrize(
-    ("count", "chunk_rows", "config", "sizes"),
+    ("count", "search_batch_rows", "config", "sizes"),
     [
         (10, 12, SEARCH, [2, 3, 2, 3]),  # three instances fill the rows, and none is left over alone
         (6, 12, SEARCH, [3, 3]),
@@ -139,11 +139,12 @@ def test_the_chunk_size_changes_nothing_for_an_exact_policy(chunk_rows):
         (1, 8, SEARCH, [1]),
     ],
 )
-def test_chunks_are_as_equal_as_can_be(count, chunk_rows, config, sizes):
+def test_chunks_are_as_equal_as_can_be(count, search_batch_rows, config, sizes):
     problem, policy = TSP(7), new_learner().policy
     instances = problem.generate(count, torch.Generator().manual_seed(0))
     chunks = [
-        chunk for chunk, _ in SearchPool(problem, policy, 0, chunk_rows).map(instances, torch.arange(count), config)
+        chunk
+        for chunk, _ in SearchPool(problem, policy, 0, search_batch_rows).map(instances, torch.arange(count), config)
     ]
     assert [chunk.stop - chunk.start for chunk in chunks] == sizes
     assert [row for chunk in chunks for row in range(chunk.start, chunk.stop)] == list(range(count))
@@ -154,7 +155,7 @@ def test_several_searches_at_once_are_those_one_after_another(workers):
     problem, policy = TSP(7), new_learner().policy
     instances, keys = problem.generate(10, torch.Generator().manual_seed(0)), torch.arange(10)
     configs = (SEARCH, methods.greedy())
-    with SearchPool(problem, policy, workers, chunk_rows=12) as pool:
+    with SearchPool(problem, policy, workers, search_batch_rows=12) as pool:
         found = {(which, chunk.start): x.actions for which, chunk, x in pool.map_all(instances, keys, configs)}
         apart = {(i, chunk.start): x.actions for i in (0, 1) for chunk, x in pool.map(instances, keys, configs[i])}
     assert found.keys() == apart.keys() and all(torch.equal(found[part], apart[part]) for part in found)
@@ -186,19 +187,19 @@ def test_chunks_shrink_to_the_memory_of_their_tries(config, monkeypatch):
     trees, keys = problem.generate(50, torch.Generator().manual_seed(0)), torch.arange(50)
     pool, asked = SearchPool(problem, policy), []
     monkeypatch.setattr(pool.local, "search", lambda part, *_: asked.append(part))
-    created, create = [], tries.create
-    monkeypatch.setattr(tries, "create", lambda *args, **kw: created.append(create(*args, **kw)) or created[-1])
+    created, create = [], trie_ops.create
+    monkeypatch.setattr(trie_ops, "create", lambda *args, **kw: created.append(create(*args, **kw)) or created[-1])
     search(problem, policy, take(trees, slice(0, 1)), config, keys=keys[:1])
     (tree,) = created
     for memory, size in ((7.5, 7), (0.5, 1), (100, 50)):  # never less than one instance
-        pool.trie_budget = int(memory * tries.memory(tree))
+        pool.trie_budget = int(memory * trie_ops.memory(tree))
         asked.clear()
         list(pool.map(trees, keys, config))
         assert max(map(batch_size, asked)) == size and sum(map(batch_size, asked)) == 50
 
 
 def test_training_improves_and_best_is_strictly_the_best():
-    learner, reports = trained(epochs=6, batches_per_epoch=60, learning_rate=5e-3)
+    train_state, reports = trained(epochs=6, batches_per_epoch=60, learning_rate=5e-3)
     with SearchPool(TSP(7), new_learner().policy) as pool:
         untrained = validate(pool, validation_set(TSP(7), SIZES["validation_instances"], seed=0), lambda *_: None).cost
     costs = [report.metrics["quality/greedy_cost"] for report in reports]
@@ -222,9 +223,9 @@ def test_every_epoch_sees_new_instances():
             assert torch.allclose(problem.cost(instances, actions).double(), costs)
             super().add(name, instances, actions, costs, capacity)
 
-    learner = new_learner()
-    learner.dataset = Remember()
-    list(reports_of(learner, SearchPool(problem, learner.policy)))
+    train_state = new_learner()
+    train_state.dataset = Remember()
+    list(reports_of(train_state, SearchPool(problem, train_state.policy)))
     assert len(seen) == 3 and not torch.equal(seen[0], seen[1])
 
 
@@ -235,9 +236,9 @@ def test_every_setting_of_the_training_matters(changes):
     search = methods.gumbeldore(4, 2, 0.3, top_p=TopP(0.5, 0.5))
 
     def weights(**sizes):
-        learner = new_learner()
-        list(reports_of(learner, SearchPool(TSP(7), learner.policy), search, **sizes))
-        return learner.policy
+        train_state = new_learner()
+        list(reports_of(train_state, SearchPool(TSP(7), train_state.policy), search, **sizes))
+        return train_state.policy
 
     assert not same_weights(weights(), weights(**changes))
 
@@ -248,24 +249,24 @@ def test_the_learning_rate_falls_from_the_first_epoch_to_the_last():
 
 
 def test_the_average_counts_the_steps_of_the_whole_training(monkeypatch):
-    steps, average = [], Learner.average
+    steps, average = [], TrainState.update_ema
 
     def watched(self, keep, step):
         steps.append(step)
         average(self, keep, step)
 
-    monkeypatch.setattr(Learner, "average", watched)
-    trained(epochs=2, batches_per_epoch=3, averaging=0.9)
+    monkeypatch.setattr(TrainState, "update_ema", watched)
+    trained(epochs=2, batches_per_epoch=3, ema_decay=0.9)
     assert steps == [*range(6)]
 
 
 def test_buffers_are_those_of_the_policy_not_averaged():
-    learner = new_learner()
-    learner.policy.register_buffer("seen", torch.zeros(()))
-    learner.averaged = copy.deepcopy(learner.policy)
-    learner.policy.seen += 3
-    learner.average(0.9, 0)
-    assert learner.averaged.seen == 3
+    train_state = new_learner()
+    train_state.policy.register_buffer("seen", torch.zeros(()))
+    train_state.ema = copy.deepcopy(train_state.policy)
+    train_state.policy.seen += 3
+    train_state.update_ema(0.9, 0)
+    assert train_state.ema.seen == 3
 
 
 def test_the_first_signal_after_the_time_limit_is_the_first():
@@ -280,16 +281,16 @@ def test_the_first_signal_after_the_time_limit_is_the_first():
 
 def test_the_running_average_is_validated_and_samples():
     """Against an average computed beside it: after update t, share 1 - min(keep, (t + 1) / (t + 10)) is new."""
-    keep, learner = 0.6, new_learner()
-    learner.averaged = copy.deepcopy(learner.policy)
-    expected, step, loaded = [p.detach().clone() for p in learner.policy.parameters()], 0, []
-    original = learner.optimizer.step
+    keep, train_state = 0.6, new_learner()
+    train_state.ema = copy.deepcopy(train_state.policy)
+    expected, step, loaded = [p.detach().clone() for p in train_state.policy.parameters()], 0, []
+    original = train_state.optimizer.step
 
     def counted(*arguments, **options):
         nonlocal step
         result = original(*arguments, **options)
         share = 1 - min(keep, (step + 1) / (step + 10))
-        for place, parameter in enumerate(learner.policy.parameters()):
+        for place, parameter in enumerate(train_state.policy.parameters()):
             expected[place] += share * (parameter.detach() - expected[place])
         step += 1
         return result
@@ -299,33 +300,33 @@ def test_the_running_average_is_validated_and_samples():
             loaded.append({name: tensor.clone() for name, tensor in weights.items()})
             super().load(weights)
 
-    learner.optimizer.step = counted
-    list(reports_of(learner, Listening(TSP(7), learner.policy), epochs=2, averaging=keep))
-    for parameter, average in zip(expected, learner.averaged.parameters(), strict=True):
+    train_state.optimizer.step = counted
+    list(reports_of(train_state, Listening(TSP(7), train_state.policy), epochs=2, ema_decay=keep))
+    for parameter, average in zip(expected, train_state.ema.parameters(), strict=True):
         assert torch.allclose(parameter, average, atol=1e-6)
-    assert not same_weights(learner.policy, learner.averaged)
-    final = learner.averaged.state_dict()
+    assert not same_weights(train_state.policy, train_state.ema)
+    final = train_state.ema.state_dict()
     assert all(torch.equal(loaded[-1][name], final[name]) for name in final)  # the last to be validated
 
 
-@pytest.mark.parametrize(("forget", "capacity"), [(True, None), (False, None), (False, 20)])
-def test_experts_of_worse_policies_are_forgotten_or_kept(forget, capacity):
+@pytest.mark.parametrize(("clear_on_improvement", "capacity"), [(True, None), (False, None), (False, 20)])
+def test_experts_of_worse_policies_are_forgotten_or_kept(clear_on_improvement, capacity):
     """Ten new ones in each of three epochs, some of which improve."""
-    learner = new_learner()
-    sizes = {"forget": forget, "dataset_capacity": capacity, "batches_per_epoch": 60}
-    reports = list(reports_of(learner, SearchPool(TSP(7), learner.policy), **sizes))
+    train_state = new_learner()
+    sizes = {"clear_on_improvement": clear_on_improvement, "dataset_capacity": capacity, "batches_per_epoch": 60}
+    reports = list(reports_of(train_state, SearchPool(TSP(7), train_state.policy), **sizes))
     last = max(report.epoch for report in reports if report.improved)
-    assert len(learner.dataset) == (10 * (3 - last) if forget else capacity or 30)
+    assert len(train_state.dataset) == (10 * (3 - last) if clear_on_improvement else capacity or 30)
 
 
 def test_stopping_keeps_what_is_complete():
     """A stop while sampling yields nothing; one while training yields an incomplete report, still validated."""
     for calls, complete in ((2, None), (5, False)):
-        learner, left = new_learner(), iter(range(calls))
+        train_state, left = new_learner(), iter(range(calls))
         reports = list(
             reports_of(
-                learner,
-                SearchPool(TSP(7), learner.policy, chunk_rows=20),
+                train_state,
+                SearchPool(TSP(7), train_state.policy, search_batch_rows=20),
                 stop=lambda left=left: next(left, None) is None,
                 batches_per_epoch=40,
             )
@@ -336,15 +337,15 @@ def test_stopping_keeps_what_is_complete():
 
 def test_experts_come_from_the_best_policy():
     """Each epoch's, sampled again with the policy that was the best when the epoch began."""
-    learner = new_learner()
-    best = [copy.deepcopy(learner.best.state_dict())]
-    pool = SearchPool(TSP(7), learner.policy)
-    for _ in reports_of(learner, pool, forget=False, batches_per_epoch=60, epochs=4):
-        best.append(copy.deepcopy(learner.best.state_dict()))
+    train_state = new_learner()
+    best = [copy.deepcopy(train_state.best.state_dict())]
+    pool = SearchPool(TSP(7), train_state.policy)
+    for _ in reports_of(train_state, pool, clear_on_improvement=False, batches_per_epoch=60, epochs=4):
+        best.append(copy.deepcopy(train_state.best.state_dict()))
 
     def same(epoch, weights):
         pool.load(weights)
-        shard, keys = learner.dataset.shards[epoch], fold(5, "sampling", epoch, torch.arange(10))
+        shard, keys = train_state.dataset.shards[epoch], fold(5, "sampling", epoch, torch.arange(10))
         return torch.equal(sample_experts(pool, shard.instances, keys, SEARCH).actions, shard.actions)
 
     assert [same(epoch, best[epoch]) for epoch in range(4)] == [True] * 4
@@ -357,7 +358,7 @@ class BadProblem(TSP):
 
 
 def test_a_workers_error_ends_the_run_with_its_text():
-    policy = BQ(width=16, layers=1, heads=2, feedforward=32, own_frame=False, successor_loss=0)
+    policy = BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
     instances = TSP(7).generate(4, torch.Generator())
     with SearchPool(BadProblem(7), policy, workers=1) as pool:
         pool.load(policy.state_dict())
@@ -375,19 +376,19 @@ def test_workers_auto_and_wrong():
 
 def test_trainer_threads_auto_and_wrong(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
-    assert [resolve_threads("auto", trainers) for trainers in (1, 2, 3, 9)] == [8, 4, 2, 1]
+    assert [resolve_threads("auto", train_processes) for train_processes in (1, 2, 3, 9)] == [8, 4, 2, 1]
     assert resolve_threads(3, 2) == 3
     for wrong in (0, True, "many", 1.5):
-        with pytest.raises(ValueError, match="trainer_threads must be"):
+        with pytest.raises(ValueError, match="train_threads must be"):
             resolve_threads(wrong, 1)
 
 
 def test_chunk_rows_auto_and_wrong():
     cpu = torch.device("cpu")
-    assert resolve_rows("auto", cpu) == CPU_ROWS < resolve_rows("auto", torch.device("cuda:0"))
+    assert resolve_rows("auto", cpu) == CPU_BATCH_ROWS < resolve_rows("auto", torch.device("cuda:0"))
     assert resolve_rows(7, cpu) == 7
     for wrong in (0, 1.5, "many", True):
-        with pytest.raises(ValueError, match="chunk_rows must be 'auto' or an integer of at least 1"):
+        with pytest.raises(ValueError, match="search_batch_rows must be 'auto' or an integer of at least 1"):
             resolve_rows(wrong, cpu)
 
 

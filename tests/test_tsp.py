@@ -20,7 +20,14 @@ from problems.tsp import TSP, Instance, State
 def bq(seed=0, **sizes):
     """A small network whose layers matter (ReZero starts them at 0)."""
     torch.manual_seed(seed)
-    plain = {"width": 16, "layers": 2, "heads": 2, "feedforward": 32, "own_frame": False, "successor_loss": 0}
+    plain = {
+        "width": 16,
+        "layers": 2,
+        "heads": 2,
+        "feedforward": 32,
+        "canonical_coordinates": False,
+        "successor_loss": 0,
+    }
     policy = BQ(**{**plain, **sizes})
     for layer in policy.layers:
         layer.scale.data.fill_(0.7)
@@ -42,7 +49,7 @@ def plain_length(coords, tour):
 def test_contracts(num_nodes):
     problem_contract(TSP(num_nodes))
     policy_contract(bq(), TSP(num_nodes))
-    policy_contract(bq(own_frame=True, successor_loss=1.0), TSP(num_nodes))
+    policy_contract(bq(canonical_coordinates=True, successor_loss=1.0), TSP(num_nodes))
 
 
 def test_cost_is_the_tour_length():
@@ -154,7 +161,7 @@ def test_own_frame_makes_moved_instances_the_same():
     legal = problem.mask(instance, state)
     moved = Instance(move_square(instance.coords, torch.rand(64, 4, generator=torch.Generator().manual_seed(1))))
     smaller = Instance(moved.coords * 0.3 + 0.2)
-    same, other = bq(own_frame=True), bq()
+    same, other = bq(canonical_coordinates=True), bq()
     for view in (moved, smaller):
         assert torch.allclose(same(instance, state)[legal], same(view, state)[legal], atol=1e-3)
         assert not torch.allclose(other(instance, state)[legal], other(view, state)[legal], atol=1e-2)

@@ -27,12 +27,12 @@ COUNT = 40
 
 def network():
     torch.manual_seed(0)
-    return BQ(width=16, layers=1, heads=2, feedforward=32, own_frame=False, successor_loss=0)
+    return BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
 
 
-def found_by(problem, workers, policy=None, chunk_rows=12):
+def found_by(problem, workers, policy=None, search_batch_rows=12):
     """The solutions of every instance, however the chunks came back; each exactly once."""
-    with SearchPool(problem, policy or network(), workers, chunk_rows) as pool:
+    with SearchPool(problem, policy or network(), workers, search_batch_rows) as pool:
         return of_all(pool)
 
 
@@ -102,7 +102,7 @@ def test_a_worker_killed_between_two_searches_comes_back_with_its_weights(tmp_pa
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.add_(0.1)
-    with SearchPool(Known(tmp_path), policy, workers=1, chunk_rows=12) as pool:
+    with SearchPool(Known(tmp_path), policy, workers=1, search_batch_rows=12) as pool:
         pool.load(other.state_dict())
         before = of_all(pool)
         (worker,) = (int(file.name) for file in tmp_path.iterdir())
@@ -115,7 +115,7 @@ def test_a_worker_killed_between_two_searches_comes_back_with_its_weights(tmp_pa
 @pytest.mark.slow
 def test_a_chunk_that_kills_every_worker_ends_the_run(tmp_path):
     with pytest.raises(
-        WorkerError, match="3 workers died of the same work; if they ran out of memory, lower chunk_rows"
+        WorkerError, match="3 workers died of the same work; if they ran out of memory, lower search_batch_rows"
     ):
         found_by(Struck(tmp_path, kills=100), workers=1)
     assert len(list(tmp_path.iterdir())) == 97
@@ -137,7 +137,7 @@ class Greedy(TSP):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_memory_that_does_not_suffice_names_the_setting_to_lower(workers):
-    with pytest.raises(WorkerError, match="^a search ran out of memory; lower chunk_rows") as caught:
+    with pytest.raises(WorkerError, match="^a search ran out of memory; lower search_batch_rows") as caught:
         found_by(Greedy(7), workers)
     assert len(str(caught.value).splitlines()) == 1
 
@@ -164,7 +164,10 @@ def test_workers_that_rays_memory_monitor_kills_end_the_run_after_three_tries():
     env = {**os.environ, "RAY_memory_usage_threshold": str(threshold), "RAY_memory_monitor_refresh_ms": "100"}
     done = subprocess.run([sys.executable, "-c", HOLDING], cwd=ROOT, env=env, capture_output=True, text=True)
     assert done.stdout.startswith("started") and done.returncode == 1
-    assert "WorkerError: 3 workers died of the same work; if they ran out of memory, lower chunk_rows" in done.stderr
+    assert (
+        "WorkerError: 3 workers died of the same work; if they ran out of memory, lower search_batch_rows"
+        in done.stderr
+    )
 
 
 class Refuses(TSP):
@@ -181,7 +184,7 @@ def test_a_worker_that_cannot_start_ends_the_run_with_its_text():
 def test_weights_do_not_pile_up_in_the_object_store():
     import ray
 
-    policy = BQ(width=128, layers=2, heads=4, feedforward=512, own_frame=False, successor_loss=0)
+    policy = BQ(width=128, layers=2, heads=4, feedforward=512, canonical_coordinates=False, successor_loss=0)
     size = 4 * sum(parameter.numel() for parameter in policy.parameters())
     used = []
     with SearchPool(TSP(5), policy, workers=2) as pool:
@@ -199,7 +202,7 @@ import sys, torch
 from gumbeldore import methods
 from tests.test_worker_faults import SearchPool, Known, Path, network
 problem = Known(Path(sys.argv[1]))
-with SearchPool(problem, network(), workers=2, chunk_rows=4) as pool:
+with SearchPool(problem, network(), workers=2, search_batch_rows=4) as pool:
     while True:
         list(pool.map(problem.generate(16, torch.Generator()), torch.arange(16), methods.greedy()))
 """

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from gumbeldore.sampler import trie as tries
+from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.beam import Leaves
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.rounds import search
@@ -78,7 +78,7 @@ def nodes_of(trie: Trie, leaves: Leaves) -> list[Node]:
     for prefix, slot in places.items():
         if len(prefix) == horizon:
             continue
-        children = tries.read_children(trie, len(prefix), torch.tensor([[slot]]), leaves.filled)
+        children = trie_ops.read_children(trie, len(prefix), torch.tensor([[slot]]), leaves.filled)
         shares = (children.log_mass + children.advantage)[0, 0].softmax(dim=0).nan_to_num()
         for action in legal_actions(trie, len(prefix), slot):
             child = (*prefix, action)
@@ -88,7 +88,7 @@ def nodes_of(trie: Trie, leaves: Leaves) -> list[Node]:
 
 
 def legal_actions(trie: Trie, depth: int, slot: int) -> list[int]:
-    log_probs = tries.read_log_probs(trie, depth, tries.places(trie, torch.tensor([[slot]]))[0, 0])
+    log_probs = trie_ops.read_log_probs(trie, depth, trie_ops.places(trie, torch.tensor([[slot]]))[0, 0])
     return (log_probs > -math.inf).nonzero().flatten().tolist()
 
 

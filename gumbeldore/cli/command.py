@@ -26,11 +26,18 @@ from gumbeldore.parallel import ray_cluster
 from gumbeldore.parallel.ray_actors import WorkerError
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build
-from gumbeldore.runtime.old_versions import refuse_removed
+from gumbeldore.runtime.old_versions import refuse_old
 
 FOLDER = Path(__file__).parents[2] / "configs"
 # Of `train`, for sampled experts only.
-SAMPLING = ("instances_per_epoch", "decisions_per_epoch", "nucleus_after", "greedy_too", "forget", "dataset_capacity")
+SAMPLING = (
+    "instances_per_epoch",
+    "decisions_per_epoch",
+    "nucleus_after",
+    "include_greedy",
+    "clear_on_improvement",
+    "dataset_capacity",
+)
 
 REMOVED_OPTIONS = {"search=rules": "search=heuristic", "search=savings": "search=heuristic"}  # and what to type instead
 
@@ -101,7 +108,7 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
         raise ValueError(f"--config-dir: there is no folder {own_configs}")
     overrides = OverridesParser.create().parse_overrides(words)
     for override in overrides:
-        refuse_removed(override.key_or_group)
+        refuse_old(override.key_or_group)
         if override.is_add() or override.is_delete():
             raise ValueError(f"{override.input_line}: keys can be changed, not added or removed")
     groups = [override for override in overrides if (FOLDER / override.key_or_group).is_dir()]
@@ -180,7 +187,7 @@ def build_methods(cfg: DictConfig) -> dict[str, Any]:
 def set_step_size(search: DictConfig, found: LoadedPolicy) -> None:
     """The step size of the training run, unless another was asked for. Raises ValueError if the run had none."""
     if search.step_size is None:
-        with checkpoint.blamed(found.path):
+        with checkpoint.checkpoint_errors(found.path):
             search.step_size = found.config["search"]["step_size"]
 
 

@@ -21,9 +21,9 @@ class RunSettings(Checked):
     compile: bool
     workers: int | str
     worker_threads: int = at_least(1)
-    trainers: int | str
-    trainer_threads: int | str
-    chunk_rows: int | str
+    train_processes: int | str
+    train_threads: int | str
+    search_batch_rows: int | str
     images_every: int = at_least(1)
     checkpoint_every: int | None = at_least(1, optional=True)
 
@@ -47,7 +47,7 @@ class EvaluationSettings(Checked):
     precision: str
     workers: int | str
     worker_threads: int = at_least(1)
-    chunk_rows: int | str
+    search_batch_rows: int | str
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gumbeldore.evaluation.solve import solve, summarise
 from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.runtime.files import replacing
+from gumbeldore.runtime.files import atomic_write
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.seeding import fold
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Point(NamedTuple):
+class CurvePoint(NamedTuple):
     """A search on all instances, repeated with other random numbers; numbers are means over the repetitions."""
 
     curve: str
@@ -43,7 +43,7 @@ def measure(
     repetitions: int,
     seed: int,
     progress: Callable[[int], None] = lambda done: None,
-) -> Point:
+) -> CurvePoint:
     """One point of a curve; all points of the same seed share the random numbers of their repetitions."""
     outcomes = []
     for repetition in range(repetitions):
@@ -52,7 +52,7 @@ def measure(
         outcomes.append(summarise(solved, benchmarks))
     qualities = [x.merit for x in outcomes]
     searches = sum(x.num_instances for x in outcomes)
-    return Point(
+    return CurvePoint(
         curve=curve,
         samples=config.beam_width * config.num_rounds,
         quality=statistics.fmean(qualities),
@@ -63,12 +63,12 @@ def measure(
     )
 
 
-def by_curve(points: list[Point]) -> dict[str, list[Point]]:
+def by_curve(points: list[CurvePoint]) -> dict[str, list[CurvePoint]]:
     """The points of each curve."""
     return {name: [point for point in points if point.curve == name] for name in dict.fromkeys(x.curve for x in points)}
 
 
-def rows(points: list[Point], gaps: bool) -> tuple[list[str], list[list[str]]]:
+def rows(points: list[CurvePoint], gaps: bool) -> tuple[list[str], list[list[str]]]:
     """The table with a row per curve and a column per number of samples."""
     samples = sorted({point.samples for point in points})
     lines = []
@@ -80,21 +80,21 @@ def rows(points: list[Point], gaps: bool) -> tuple[list[str], list[list[str]]]:
     return ["samples", *map(str, samples)], lines
 
 
-def write(out_dir: Path, points: list[Point], gaps: bool, about: dict[str, Any]) -> None:
+def write(out_dir: Path, points: list[CurvePoint], gaps: bool, about: dict[str, Any]) -> None:
     """study.json, study.csv and study.png."""
     content = {"quality": "mean gap" if gaps else "mean cost", **about}
     content["points"] = [point._asdict() for point in points]
     text = io.StringIO()
-    csv.writer(text).writerows([Point._fields, *points])
-    with replacing(out_dir / "study.json") as file:
+    csv.writer(text).writerows([CurvePoint._fields, *points])
+    with atomic_write(out_dir / "study.json") as file:
         file.write((json.dumps(content, indent=2) + "\n").encode())
-    with replacing(out_dir / "study.csv") as file:
+    with atomic_write(out_dir / "study.csv") as file:
         file.write(text.getvalue().encode())
-    with replacing(out_dir / "study.png") as file:
+    with atomic_write(out_dir / "study.png") as file:
         plot(points, gaps, f"{about['instances']}, {about['num_instances']} instances").savefig(file, dpi=100)
 
 
-def plot(points: list[Point], gaps: bool, title: str) -> Figure:
+def plot(points: list[CurvePoint], gaps: bool, title: str) -> Figure:
     """A line per curve, with its standard errors as bars; a dotted one where there is a single sample."""
     from matplotlib.figure import Figure  # the object interface: no pyplot, no global state, no display
     from matplotlib.ticker import PercentFormatter

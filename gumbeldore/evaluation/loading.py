@@ -31,7 +31,7 @@ def load_policy(path: str | Path, nearest: int | None = None) -> LoadedPolicy:
     path = checkpoint.find(Path(path))
     saved = checkpoint.load(path)
     required = ("reset", "step", "mask", "cost", "load")
-    with checkpoint.blamed(path):
+    with checkpoint.checkpoint_errors(path):
         config = of_this_version(saved)
         problem = build(config["problem"], "problem", *required)
         policy = build(config["model"], "model", "encode", "forward").eval()
@@ -52,7 +52,7 @@ def start_from(policy: nn.Module, problem: Problem, path: str | Path) -> None:
     if not path.is_file():
         raise ValueError(f"init={given}: there is no checkpoint {path}")
     saved = checkpoint.load(path)
-    with checkpoint.blamed(path, "cannot be where training starts"):
+    with checkpoint.checkpoint_errors(path, "cannot be where training starts"):
         of_this_version(saved)
         if saved["problem"] != problem.name:
             raise ValueError(f"it is a policy for {saved['problem']}, not for {problem.name}")

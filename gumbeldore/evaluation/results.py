@@ -12,11 +12,11 @@ from typing import Any
 
 from torch import Tensor
 
-from gumbeldore.evaluation.solve import Solved, gaps, summarise
+from gumbeldore.evaluation.solve import BenchmarkResult, gaps, summarise
 from gumbeldore.interfaces import Benchmark, Problem, size_name
-from gumbeldore.runtime.files import replacing
+from gumbeldore.runtime.files import atomic_write
 
-Results = dict[str, list[Solved]]  # by method, one per benchmark
+Results = dict[str, list[BenchmarkResult]]  # by method, one per benchmark
 
 
 def reference_of(benchmarks: list[Benchmark]) -> str | None:
@@ -184,7 +184,7 @@ def _known(benchmark: Benchmark) -> int:
     return int((~benchmark.references.isnan()).sum())
 
 
-def _further(problem: Problem, solved: list[Solved]) -> dict[str, Tensor]:
+def _further(problem: Problem, solved: list[BenchmarkResult]) -> dict[str, Tensor]:
     """Further numbers of the solutions of several benchmarks, one after the other."""
     if not hasattr(problem, "describe"):
         return {}
@@ -193,5 +193,5 @@ def _further(problem: Problem, solved: list[Solved]) -> dict[str, Tensor]:
 
 
 def _replace(path: Path, text: str) -> None:
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(text.encode())

@@ -18,7 +18,7 @@ from gumbeldore.sampler.rounds import SearchStats, Solutions
 from gumbeldore.seeding import fold
 
 
-class Solved(NamedTuple):
+class BenchmarkResult(NamedTuple):
     """The best solutions of one benchmark."""
 
     actions: Tensor  # [n, T]
@@ -30,12 +30,12 @@ class Solved(NamedTuple):
     cut_short: int = 0  # instances whose search ended before its time limit, for want of memory
 
     @classmethod
-    def without_policy(cls, actions: Tensor, costs: Tensor, seconds: float) -> Solved:
+    def without_policy(cls, actions: Tensor, costs: Tensor, seconds: float) -> BenchmarkResult:
         """One solution [n, T] per instance, which no network has found."""
         return cls(actions, costs, torch.ones_like(actions[:, 0]), costs[:, None].float(), seconds, 0)
 
 
-class Sampled(NamedTuple):
+class SampledSolutions(NamedTuple):
     """What an evaluation needs of a search's solutions."""
 
     actions: Tensor  # [B, L, T]
@@ -43,11 +43,11 @@ class Sampled(NamedTuple):
     stats: SearchStats
 
     @classmethod
-    def of(cls, solutions: Solutions) -> Sampled:
+    def of(cls, solutions: Solutions) -> SampledSolutions:
         return cls(solutions.actions, solutions.valid, solutions.stats)
 
 
-class Outcome(NamedTuple):
+class MethodSummary(NamedTuple):
     """One method on all instances, whatever their sizes."""
 
     mean_cost: float
@@ -69,7 +69,7 @@ def solve(
     config: SearchConfig,
     seed: int,
     progress: Callable[[int], None] = lambda done: None,
-) -> Solved:
+) -> BenchmarkResult:
     """The best solution of every instance by its true cost; of equally good ones, the first that was found.
 
     Arguments:
@@ -84,14 +84,14 @@ def solve(
     evaluations = cut_short = 0
     start = time.perf_counter()
     with named(benchmark, keys):
-        for _, chunk, sampled in pool.map_all(benchmark.instances, keys, [config], read=Sampled.of):
+        for _, chunk, sampled in pool.map_all(benchmark.instances, keys, [config], read=SampledSolutions.of):
             parts[chunk.start] = _best(benchmark, chunk, sampled)
             evaluations += sampled.stats.evaluations
             cut_short += sampled.stats.full * (chunk.stop - chunk.start)
             progress(chunk.stop - chunk.start)
     seconds = time.perf_counter() - start
     *best, samples = zip(*(parts[first] for first in sorted(parts)), strict=True)
-    return Solved(*map(torch.cat, best), _side_by_side(samples), seconds, evaluations, cut_short)
+    return BenchmarkResult(*map(torch.cat, best), _side_by_side(samples), seconds, evaluations, cut_short)
 
 
 def have_gaps(benchmarks: list[Benchmark]) -> bool:
@@ -99,13 +99,13 @@ def have_gaps(benchmarks: list[Benchmark]) -> bool:
     return not any(benchmark.references.isnan().any() for benchmark in benchmarks)
 
 
-def best_of(found: dict[str, list[Solved]], benchmarks: list[Benchmark]) -> str:
+def best_of(found: dict[str, list[BenchmarkResult]], benchmarks: list[Benchmark]) -> str:
     """The first of the methods of the best merit."""
     return min(found, key=lambda name: summarise(found[name], benchmarks).merit)
 
 
-def _best(benchmark: Benchmark, chunk: slice, sampled: Sampled) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The first four fields of Solved for a chunk."""
+def _best(benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The first four fields of BenchmarkResult for a chunk."""
     batch, per_instance, horizon = sampled.actions.shape
     index = torch.arange(chunk.start, chunk.stop).repeat_interleave(per_instance)
     costs = benchmark.true_cost(index, sampled.actions.reshape(-1, horizon)).view(batch, per_instance)
@@ -124,16 +124,16 @@ def _side_by_side(samples: tuple[Tensor, ...]) -> Tensor:
     return torch.cat([nn.functional.pad(part, (0, longest - part.shape[1]), value=math.nan) for part in samples])
 
 
-def gaps(solved: Solved, benchmark: Benchmark) -> Tensor:
+def gaps(solved: BenchmarkResult, benchmark: Benchmark) -> Tensor:
     """cost / reference - 1 [n], NaN without a reference."""
     return solved.costs / benchmark.references - 1
 
 
-def summarise(solved: list[Solved], benchmarks: list[Benchmark]) -> Outcome:
+def summarise(solved: list[BenchmarkResult], benchmarks: list[Benchmark]) -> MethodSummary:
     """One method's results over benchmarks of several sizes."""
     costs = torch.cat([part.costs for part in solved])
     gap = torch.cat([gaps(part, benchmark) for part, benchmark in zip(solved, benchmarks, strict=True)])
-    return Outcome(
+    return MethodSummary(
         mean_cost=costs.mean().item(),
         mean_gap=None if gap.isnan().any() else gap.mean().item(),
         num_instances=len(costs),

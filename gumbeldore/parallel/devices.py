@@ -10,8 +10,8 @@ import torch
 from gumbeldore.parallel import ray_cluster
 from gumbeldore.runtime.memory import gpu_memory
 
-CPU_ROWS = 1024  # fastest of those measured, see docs/decisions.md
-GPU_ROWS = 16384  # not measured: enough for every layer to fill a large GPU
+CPU_BATCH_ROWS = 1024  # fastest of those measured, see docs/decisions.md
+GPU_BATCH_ROWS = 16384  # not measured: enough for every layer to fill a large GPU
 
 
 def resolve_device(device: str) -> torch.device:
@@ -61,34 +61,38 @@ def resolve_workers(workers: int | str, device: torch.device, threads: int, key:
 def resolve_rows(rows: int | str, device: torch.device) -> int:
     """Beam rows searched together; 'auto' depends on the kind of device. Raises ValueError for a bad value."""
     if rows == "auto":
-        return GPU_ROWS if device.type == "cuda" else CPU_ROWS
-    _check_count("chunk_rows", rows, 1)
+        return GPU_BATCH_ROWS if device.type == "cuda" else CPU_BATCH_ROWS
+    _check_count("search_batch_rows", rows, 1)
     return rows
 
 
-def resolve_trainers(trainers: int | str, device: torch.device, batch_size: int) -> list[str]:
+def resolve_processes(train_processes: int | str, device: torch.device, batch_size: int) -> list[str]:
     """The device of each process that trains; auto: as many GPUs as share out a batch evenly, or one process on a CPU.
 
     Raises ValueError for a bad value, for more processes than GPUs, or if batches cannot be shared out evenly.
     """
     gpus = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
-    if trainers == "auto":
-        trainers = max(n for n in range(1, max(1, gpus) + 1) if batch_size % n == 0)
-    _check_count("trainers", trainers, 1)
-    if device.type == "cuda" and trainers > gpus:
-        raise ValueError(f"trainers={trainers} need as many GPUs, device={device} are {gpus}")
-    if batch_size % trainers:
-        raise ValueError(f"train.batch_size={batch_size} cannot be shared out evenly among trainers={trainers}")
+    if train_processes == "auto":
+        train_processes = max(n for n in range(1, max(1, gpus) + 1) if batch_size % n == 0)
+    _check_count("train_processes", train_processes, 1)
+    if device.type == "cuda" and train_processes > gpus:
+        raise ValueError(f"train_processes={train_processes} need as many GPUs, device={device} are {gpus}")
+    if batch_size % train_processes:
+        raise ValueError(
+            f"train.batch_size={batch_size} cannot be shared out evenly among train_processes={train_processes}"
+        )
     return (
-        [str(device)] if trainers == 1 else [f"cuda:{i}" if device.type == "cuda" else "cpu" for i in range(trainers)]
+        [str(device)]
+        if train_processes == 1
+        else [f"cuda:{i}" if device.type == "cuda" else "cpu" for i in range(train_processes)]
     )
 
 
-def resolve_threads(threads: int | str, trainers: int) -> int:
+def resolve_threads(threads: int | str, train_processes: int) -> int:
     """CPU threads of each process that trains; auto: all together one per core."""
     if threads == "auto":
-        return max(1, torch.get_num_threads() // trainers)
-    _check_count("trainer_threads", threads, 1)
+        return max(1, torch.get_num_threads() // train_processes)
+    _check_count("train_threads", threads, 1)
     return threads
 
 

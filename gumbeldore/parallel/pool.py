@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from gumbeldore.interfaces import Problem, batch_size, take, to
 from gumbeldore.parallel import ray_cluster
-from gumbeldore.parallel.devices import CPU_ROWS, cpu_threads, trie_budget
+from gumbeldore.parallel.devices import CPU_BATCH_ROWS, cpu_threads, trie_budget
 from gumbeldore.parallel.ray_actors import Actors, WorkerError
 from gumbeldore.runtime.compiling import compile_layers
 from gumbeldore.runtime.memory import keep_freed_memory
@@ -27,8 +27,8 @@ from gumbeldore.runtime.stopping import Stopped
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.rounds import Solutions, search, trie_memory
 
-WORTH = 8  # on CPUs few instances are cut in two for two workers to share where each has this part of the rows
-GROWTH = 8  # times as many solutions as expected fit the trie of a search with a time limit
+SPLIT_FROM = 8  # on CPUs few instances are cut in two for two workers to share where each has this part of the rows
+TRIE_GROWTH = 8  # times as many solutions as expected fit the trie of a search with a time limit
 
 Read = Callable[[Solutions], Any]  # what is wanted of a search's solutions, as a NamedTuple
 
@@ -94,7 +94,7 @@ class SearchPool:
 
     Arguments:
         workers: Ray actors; 0 searches in this process, without Ray
-        chunk_rows: beam rows (instances * beam width) searched together, but fewer where their trie would outgrow
+        search_batch_rows: beam rows (instances * beam width) searched together; fewer where their trie would outgrow
             `trie_budget`
     """
 
@@ -103,14 +103,14 @@ class SearchPool:
         problem: Problem,
         policy: nn.Module,
         workers: int = 0,
-        chunk_rows: int = CPU_ROWS,
+        search_batch_rows: int = CPU_BATCH_ROWS,
         device: str = "cpu",
         precision: str = "float32",
         threads: int = 1,
         compiled: bool = False,
     ):
         self.problem, self.policy = problem, policy
-        self.chunk_rows = chunk_rows
+        self.search_batch_rows = search_batch_rows
         self.gpus = max(1, workers) if torch.device(device).type == "cuda" else 0
         self.trie_budget = trie_budget(device)
         arguments = (problem, copy.deepcopy(policy).cpu(), device, precision, threads, compiled)
@@ -172,8 +172,8 @@ class SearchPool:
         On CPUs the number of workers changes no part, and so no bit; GPUs have a part each at least.
         """
         count = batch_size(instances)
-        size = at_once(self.problem, self.policy, instances, config, self.chunk_rows, self.trie_budget)
-        shares = self.gpus or min(2, count * config.beam_width * WORTH // self.chunk_rows)
+        size = at_once(self.problem, self.policy, instances, config, self.search_batch_rows, self.trie_budget)
+        shares = self.gpus or min(2, count * config.beam_width * SPLIT_FROM // self.search_batch_rows)
         parts = max(min(count, shares), -(-count // size))
         return [slice(count * i // parts, count * (i + 1) // parts) for i in range(parts)]
 
@@ -190,20 +190,20 @@ class SearchPool:
 
 
 def at_once(
-    problem: Problem, policy: nn.Module, instances: Any, config: SearchConfig, chunk_rows: int, budget: int
+    problem: Problem, policy: nn.Module, instances: Any, config: SearchConfig, search_batch_rows: int, budget: int
 ) -> int:
     """How many of the instances are searched together, at most: so many rows, whose tries take so many bytes."""
     room = budget // trie_memory(problem, policy, instances, config)
     if config.time_limit is not None:
-        room //= GROWTH
-    return max(1, min(chunk_rows // config.beam_width, room))
+        room //= TRIE_GROWTH
+    return max(1, min(search_batch_rows // config.beam_width, room))
 
 
 def _start_actors(workers: int, arguments: tuple) -> Actors:
     ray_cluster.start_ray(workers)
     device, threads = arguments[2], arguments[4]
     share = 1 / math.ceil(workers / ray_cluster.gpus()) if device.startswith("cuda") else 0  # whole actors per GPU
-    advice = "if they ran out of memory, lower chunk_rows"
+    advice = "if they ran out of memory, lower search_batch_rows"
     return Actors(RemoteWorker, arguments, workers, advice, ray_cluster.placement(threads, share))
 
 
@@ -214,5 +214,7 @@ def _advice_on_memory() -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         words = ("out of memory", "allocate memory")  # of torch's allocators, which raise RuntimeErrors
         if isinstance(error, MemoryError) or any(word in str(error) for word in words):
-            raise WorkerError(f"a search ran out of memory; lower chunk_rows ({error!r})".split("\n")[0]) from None
+            raise WorkerError(
+                f"a search ran out of memory; lower search_batch_rows ({error!r})".split("\n")[0]
+            ) from None
         raise

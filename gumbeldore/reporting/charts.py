@@ -16,7 +16,7 @@ from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
 from gumbeldore.evaluation.results import Results
-from gumbeldore.evaluation.solve import Solved, have_gaps
+from gumbeldore.evaluation.solve import BenchmarkResult, have_gaps
 from gumbeldore.interfaces import Benchmark
 
 COLOURS = ("#2b83ba", "#e08214", "#1b9e77", "#c75a9b", "#6a8fd8", "#d3492f", "#8a8a1e", "#8c6bb1")  # on white and black
@@ -56,7 +56,7 @@ def quality(results: Results, benchmarks: list[Benchmark]) -> Figure | None:
     return figure
 
 
-def best_so_far(solved: list[Solved], bases: list[Tensor]) -> tuple[list[int], list[float]]:
+def best_so_far(solved: list[BenchmarkResult], bases: list[Tensor]) -> tuple[list[int], list[float]]:
     """Numbers of samples k, and the mean over all instances of the best of the first k costs, divided by its base.
 
     Arguments:
@@ -143,6 +143,6 @@ def _colours(results: Results) -> Iterator[str]:
     return (COLOURS[place % len(COLOURS)] for place in range(len(results)))
 
 
-def _longest(solved: list[Solved]) -> int:
+def _longest(solved: list[BenchmarkResult]) -> int:
     """The largest number of samples of an instance."""
     return max(part.samples.shape[1] for part in solved)

@@ -15,7 +15,7 @@ from rich.text import Text
 from gumbeldore.parallel.ray_cluster import available_cores
 from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.training.loop import Report
-from gumbeldore.training.state import Learner
+from gumbeldore.training.state import TrainState
 
 
 class Rate(ProgressColumn):
@@ -92,16 +92,16 @@ class Terminal:
         text += f"; time_limit ends the training earlier, in {duration(limit)}" if limit < seconds else ""
         self.say(text)
 
-    def summary(self, learner: Learner, reason: str | None, directory: RunDirectory) -> None:
+    def summary(self, train_state: TrainState, reason: str | None, directory: RunDirectory) -> None:
         """What came out, where it is, and what to do next."""
-        rows = [["epochs", str(learner.epoch)], ["training time", f"{learner.totals['seconds']:,.0f} s"]]
+        rows = [["epochs", str(train_state.epoch)], ["training time", f"{train_state.totals['seconds']:,.0f} s"]]
         rows += [
-            ["solutions sampled", f"{learner.totals['solutions']:,}"],
-            ["batches", f"{learner.totals['batches']:,}"],
+            ["solutions sampled", f"{train_state.totals['solutions']:,}"],
+            ["batches", f"{train_state.totals['batches']:,}"],
         ]
-        rows += [["best greedy cost (validation)", f"{learner.best_cost:.4f}"]]
-        if not math.isnan(learner.best_gap):
-            rows += [["its gap to the reference", f"{learner.best_gap:.2%}"]]
+        rows += [["best greedy cost (validation)", f"{train_state.best_cost:.4f}"]]
+        if not math.isnan(train_state.best_gap):
+            rows += [["its gap to the reference", f"{train_state.best_gap:.2%}"]]
         self.table(reason or "finished", ["", ""], rows)
         self.say(f"evaluate:    python evaluate.py checkpoint={directory.path} instances=<set, file or folder>")
         runs = "runs" if directory.path.is_relative_to("runs") else directory.path  # a folder of runs shows their names

@@ -9,10 +9,10 @@ import jinja2
 import torch
 
 from gumbeldore.evaluation import results
-from gumbeldore.evaluation.solve import Solved, best_of, gaps, summarise
+from gumbeldore.evaluation.solve import BenchmarkResult, best_of, gaps, summarise
 from gumbeldore.interfaces import Benchmark, Problem, take
 from gumbeldore.reporting import charts
-from gumbeldore.runtime.files import replacing
+from gumbeldore.runtime.files import atomic_write
 
 FOLDER = Path(__file__).parent
 MOST_ROWS = 200  # of the table of instances
@@ -52,11 +52,13 @@ def write(
         shown=min(count, MOST_ROWS),
         style=(FOLDER / "report.css").read_text(),
     )
-    with replacing(out_dir / "report.html") as file:
+    with atomic_write(out_dir / "report.html") as file:
         file.write(text.encode())
 
 
-def pictures(solved: list[Solved], benchmarks: list[Benchmark], problem: Problem, method: str) -> list[Picture]:
+def pictures(
+    solved: list[BenchmarkResult], benchmarks: list[Benchmark], problem: Problem, method: str
+) -> list[Picture]:
     """The instances with the lowest, the median and the highest gap (cost where references are missing) of a method.
 
     Each with the reference solution where it is known. No pictures if the problem cannot draw (`render`).
@@ -78,7 +80,9 @@ def _of(benchmark: Benchmark) -> range:
     return range(len(benchmark.names))
 
 
-def _picture(word: str, problem: Problem, method: str, part: Solved, benchmark: Benchmark, index: int) -> Picture:
+def _picture(
+    word: str, problem: Problem, method: str, part: BenchmarkResult, benchmark: Benchmark, index: int
+) -> Picture:
     """One instance as a method has solved it, and its reference."""
     one = take(benchmark.originals, slice(index, index + 1))
 

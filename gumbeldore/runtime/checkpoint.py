@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gumbeldore.runtime.files import replacing
+from gumbeldore.runtime.files import atomic_write
 
-FORMAT = 4
-READABLE = (3, FORMAT)  # policies of both; a run goes on from its own format alone
+FORMAT = 5
+READABLE = (3, 4, FORMAT)  # policies of both; a run goes on from its own format alone
 MARK = b"sha256:"  # between the content and its digest
 TAIL = len(MARK) + hashlib.sha256().digest_size
 CAUSES = (  # what damage, or the content of another program, can raise in zipfile, pickle and torch
@@ -34,7 +34,7 @@ def save(path: Path, content: dict[str, Any]) -> None:
     """Write a checkpoint (tensors and plain values) to a temporary file, then rename it."""
     buffer = io.BytesIO()
     torch.save({"format": FORMAT, **content}, buffer)
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(buffer.getbuffer())
         file.write(MARK + hashlib.sha256(buffer.getbuffer()).digest())
 
@@ -47,7 +47,7 @@ def load(path: Path, formats: tuple[int, ...] = READABLE) -> dict[str, Any]:
     """
     if not path.is_file():
         raise ValueError(f"there is no checkpoint {path}")
-    with blamed(path, "is not a readable checkpoint"):
+    with checkpoint_errors(path, "is not a readable checkpoint"):
         data = path.read_bytes()
         marked = data[-TAIL:].startswith(MARK)
         body = data[:-TAIL] if marked else data
@@ -60,7 +60,7 @@ def load(path: Path, formats: tuple[int, ...] = READABLE) -> dict[str, Any]:
         raise ValueError(f"{path} has checkpoint format {found!r:.20}, this version reads format {known}")
     if not marked:
         raise ValueError(f"{path} is not a readable checkpoint: it is damaged, its checksum is missing")
-    with blamed(path, "is not a usable checkpoint"):
+    with checkpoint_errors(path, "is not a usable checkpoint"):
         _check(content)
     return content
 
@@ -74,7 +74,7 @@ def find(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def blamed(path: Path, rule: str = "does not fit") -> Iterator[None]:
+def checkpoint_errors(path: Path, rule: str = "does not fit") -> Iterator[None]:
     """Whatever the content of a checkpoint causes is one line that names the file."""
     try:
         yield

@@ -12,7 +12,7 @@ SUFFIX = ".tmp"  # of what a killed process may leave behind
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """A binary file to write to, which takes the name `path` once it is complete and on the disk.
 
     If it cannot be completed, what is there under that name stays, and OSError names the file.

@@ -1,4 +1,7 @@
-"""Keys that earlier versions had: a command or a file that still gives one of them is told what became of it."""
+"""Names of earlier versions: keys that were renamed or removed, and classes that have moved.
+
+A command or a file that still gives such a key is told what became of it; an old policy loads by the new names.
+"""
 
 from __future__ import annotations
 
@@ -15,32 +18,53 @@ REMOVED = {
     "model.savings": "the network sees no routes of the savings heuristic",
     "problem.validation_size": "problem.validation_sizes is a list of sizes",
 }
-
-
+RENAMED = {
+    "train.averaging": "train.ema_decay",
+    "train.greedy_too": "train.include_greedy",
+    "train.forget": "train.clear_on_improvement",
+    "train.matrix_learning_rate": "train.muon_learning_rate",
+    "train.matrix_weight_decay": "train.muon_weight_decay",
+    "trainers": "train_processes",
+    "trainer_threads": "train_threads",
+    "chunk_rows": "search_batch_rows",
+    "model.own_frame": "model.canonical_coordinates",
+}
 CLASSES = {"models.bq.BQ": "models.bq_tsp.BQ"}  # `_target_` of earlier versions, and where the class is now
+OURS = ("models.", "problems.")  # a class of the user's may well have keys of these names
 
 
-def refuse_removed(key: str) -> None:
-    """Raises ValueError if the key, or the one it is a part of, was removed."""
-    for removed, instead in REMOVED.items():
-        if f"{key}.".startswith(f"{removed}."):
-            raise ValueError(f"{removed} was removed on {DATE}: {instead}")
+def refuse_old(key: str) -> None:
+    """Raises ValueError if the key, or the one it is a part of, was removed or renamed."""
+    for old, new in RENAMED.items():
+        if f"{key}.".startswith(f"{old}."):
+            raise ValueError(f"{old} is called {new} since {DATE}")
+    for old, instead in REMOVED.items():
+        if f"{key}.".startswith(f"{old}."):
+            raise ValueError(f"{old} was removed on {DATE}: {instead}")
 
 
 def of_this_version(saved: dict[str, Any]) -> dict[str, Any]:
-    """The configuration in a checkpoint with the keys of this version.
+    """The configuration in a checkpoint with the classes and keys of `problem` and `model` of this version.
 
     Raises ValueError for a policy whose network has left the project.
     """
     config = saved["config"]
     problem, model = dict(config["problem"]), dict(config["model"])
-    if (target := model.get("_target_")) in CLASSES:
-        model["_target_"] = CLASSES[target]
-    if saved["format"] > 3:  # a class of the user's may well have keys of these names
-        return {**config, "model": model}
-    if model.pop("savings", None):
-        rule = "its network sees routes of the savings heuristic, which left the project"
-        raise ValueError(f"{rule} on {DATE}: the policy's quality was mostly the heuristic's doing; train it anew")
-    if "validation_size" in problem:
-        problem["validation_sizes"] = [problem.pop("validation_size")]
+    if saved["format"] == 3:
+        if model.pop("savings", None):
+            rule = "its network sees routes of the savings heuristic, which left the project"
+            raise ValueError(f"{rule} on {DATE}: the policy's quality was mostly the heuristic's doing; train it anew")
+        if "validation_size" in problem:
+            problem["validation_sizes"] = [problem.pop("validation_size")]
+    if saved["format"] <= 4:
+        problem, model = _renamed("problem", problem), _renamed("model", model)
     return {**config, "problem": problem, "model": model}
+
+
+def _renamed(group: str, values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a class of this project by the new names of its keys."""
+    target = values.get("_target_")
+    if not str(target).startswith(OURS):
+        return values
+    keys = {key: RENAMED.get(f"{group}.{key}", f"{group}.{key}").partition(".")[2] for key in values}
+    return {keys[key]: CLASSES.get(value, value) if key == "_target_" else value for key, value in values.items()}

@@ -47,7 +47,7 @@ def autocast(device: torch.device, precision: str) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=dtype_of(precision) == torch.bfloat16)
 
 
-def few_sizes(rows: int) -> int:
+def bucket_size(rows: int) -> int:
     """The smallest of 1, 2, 3, and of 4, 5, 6 and 7 times powers of two, that is not less than `rows`."""
     step = 1 << max(0, rows.bit_length() - 3)
     return -(-rows // step) * step
@@ -74,8 +74,8 @@ class InPrecision(nn.Module):
 
     def forward(self, context: Any, state: Any) -> Tensor:
         rows = batch_size(state)
-        if self.pads and few_sizes(rows) > rows:
-            repeated = torch.arange(few_sizes(rows)).clamp_(max=rows - 1)
+        if self.pads and bucket_size(rows) > rows:
+            repeated = torch.arange(bucket_size(rows)).clamp_(max=rows - 1)
             context, state = take(context, repeated), take(state, repeated)
         with autocast(self.device, self.precision):
             return self.policy(context, state)[:rows]

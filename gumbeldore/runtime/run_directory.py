@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from gumbeldore.runtime.files import named, remove_leftovers, replacing
+from gumbeldore.runtime.files import atomic_write, named, remove_leftovers
 
 MOST_SNAPSHOTS = 20
 
@@ -78,7 +78,7 @@ class RunDirectory:
 
     def write_config(self, config: str) -> None:
         """The configuration as YAML."""
-        with replacing(self.config) as file:
+        with atomic_write(self.config) as file:
             file.write(config.encode())
 
     def snapshot(self, epoch: int) -> Path:
@@ -107,7 +107,7 @@ class RunDirectory:
         """Drop the lines of epochs that no checkpoint has kept."""
         if self.metrics.exists():
             lines = [line for line in self.metrics.read_text().splitlines() if _epoch(line) <= epoch]
-            with replacing(self.metrics) as file:
+            with atomic_write(self.metrics) as file:
                 file.write("".join(line + "\n" for line in lines).encode())
 
 

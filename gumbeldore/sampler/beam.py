@@ -16,15 +16,15 @@ from torch import Tensor
 
 from gumbeldore.interfaces import Policy, Problem, take
 from gumbeldore.runtime.errors import refuse
-from gumbeldore.sampler import trie as tries
-from gumbeldore.sampler.transpositions import fingerprint
+from gumbeldore.sampler import trie as trie_ops
+from gumbeldore.sampler.transpositions import state_hash
 from gumbeldore.sampler.trie import Trie
 
 # (log-probabilities of the children [B, K, A], perturbed log-probability of their parents [B, K], depth) -> scores
 Perturb = Callable[[Tensor, Tensor, int], Tensor]
 
 
-class Roots(NamedTuple):
+class SearchContext(NamedTuple):
     """What stays the same from round to round."""
 
     problem: Problem
@@ -63,7 +63,7 @@ class Count(NamedTuple):
 
 
 def sample_round(
-    roots: Roots, trie: Trie, filled: int, perturb: Perturb, root_gumbel: Tensor, top_p: float
+    roots: SearchContext, trie: Trie, filled: int, perturb: Perturb, root_gumbel: Tensor, top_p: float
 ) -> tuple[Leaves, Count]:
     """Run the beam from the root to the leaves.
 
@@ -98,7 +98,7 @@ def sample_round(
         count = count._replace(reused=count.reused + (alive & ~new).sum())
         broken |= (new & ~log_probs.amax(dim=-1).isfinite()).any(dim=1)
 
-        children = tries.read_children(trie, depth, node, filled)
+        children = trie_ops.read_children(trie, depth, node, filled)
         conditional = nucleus(normalised(children.log_mass + children.advantage), top_p)
         child_phi = phi[..., None] + conditional  # [B, K, A]
         score = perturb(child_phi, gumbel, depth).masked_fill(~alive[..., None], -math.inf)
@@ -112,8 +112,8 @@ def sample_round(
         phi = child_phi.flatten(1).gather(1, best)
         slot = children.slot.flatten(1).gather(1, best)
         mass = children.log_mass.flatten(1).gather(1, best)
-        grown = alive & (slot == tries.NO_NODE)
-        tries.write_nodes(trie, depth + 1, filled, grown, node.gather(1, parent), action, mass)
+        grown = alive & (slot == trie_ops.NO_NODE)
+        trie_ops.write_nodes(trie, depth + 1, filled, grown, node.gather(1, parent), action, mass)
         node = slot.where(alive & ~grown, reserved)
         history.append((node, parent, action))
         if depth + 1 < horizon:
@@ -126,7 +126,7 @@ def sample_round(
 
 
 def evaluate(
-    roots: Roots, trie: Trie, depth: int, filled: int, state: Any, legal: Tensor, new: Tensor, count: Count
+    roots: SearchContext, trie: Trie, depth: int, filled: int, state: Any, legal: Tensor, new: Tensor, count: Count
 ) -> tuple[Tensor, Count]:
     """Store and return log pi [B, K, A] of the nodes in `new` [B, K]; other entries mean nothing.
 
@@ -136,19 +136,19 @@ def evaluate(
     choice = (legal.sum(dim=-1) > 1).view(batch, width)
     ask = new & choice
     seen = roots.policy.seen(roots.instance, state) if hasattr(roots.policy, "seen") else state
-    key = fingerprint(seen).view(batch, width).where(ask, tries.NO_KEY)
-    known = tries.find_states(trie, depth, filled, key)
-    own = tries.places(trie, filled + torch.arange(width, device=new.device))
+    key = state_hash(seen).view(batch, width).where(ask, trie_ops.NO_KEY)
+    known = trie_ops.find_states(trie, depth, filled, key)
+    own = trie_ops.places(trie, filled + torch.arange(width, device=new.device))
     rows = (ask & (known == own)).flatten().nonzero().squeeze(1)
     dtype = trie.log_probs.dtype
     if len(rows):
         with torch.profiler.record_function("policy"):
             logits = roots.policy(take(roots.context, rows // width), take(state, rows))
         logits = logits.double().masked_fill(~legal.index_select(0, rows), -math.inf)
-        tries.write_log_probs(trie, depth, own.flatten().index_select(0, rows), normalised(logits).to(dtype))
+        trie_ops.write_log_probs(trie, depth, own.flatten().index_select(0, rows), normalised(logits).to(dtype))
     certain = torch.zeros_like(legal, dtype=dtype).masked_fill_(~legal, -math.inf).view(batch, width, -1)
-    log_probs = tries.read_log_probs(trie, depth, known).where(ask[..., None], certain)
-    tries.write_log_probs(trie, depth, own, log_probs)
+    log_probs = trie_ops.read_log_probs(trie, depth, known).where(ask[..., None], certain)
+    trie_ops.write_log_probs(trie, depth, own, log_probs)
     count = count._replace(
         evaluated=count.evaluated + len(rows),
         forced=count.forced + (new & ~choice).sum(),
@@ -157,7 +157,7 @@ def evaluate(
     return log_probs, count
 
 
-def check_instances(roots: Roots, wrong: Tensor, rule: str) -> None:
+def check_instances(roots: SearchContext, wrong: Tensor, rule: str) -> None:
     """Raises InstanceError for the first instance of which a copy is `wrong` [B]; a host sync, so once per round."""
     refuse(wrong.view(len(roots.keys), -1).any(dim=1), roots.keys, rule)
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Policy, Problem, batch_size, take
-from gumbeldore.sampler import trie as tries
-from gumbeldore.sampler.beam import Count, Leaves, Perturb, Roots, check_instances, sample_round
+from gumbeldore.sampler import trie as trie_ops
+from gumbeldore.sampler.beam import Count, Leaves, Perturb, SearchContext, check_instances, sample_round
 from gumbeldore.sampler.config import SearchConfig, nucleus_of
 from gumbeldore.sampler.gumbel import gumbel_with_maximum
 from gumbeldore.sampler.updates import without_replacement
@@ -117,24 +117,24 @@ def _run_rounds(
     keys: Tensor,
     given: Tensor,
     memory: int | None,
-) -> tuple[list[tuple[Leaves, Tensor]], tries.Trie, Count, bool]:
+) -> tuple[list[tuple[Leaves, Tensor]], trie_ops.Trie, Count, bool]:
     """Round after round until the last one, the deadline, the end of all instances or of the memory.
 
     Arguments:
         keys, given: of the copies [B] that are searched, and of the instances [b] they are copies of
     """
     width = config.width
-    roots = _plant(problem, policy, instances, width, given)
+    roots = _search_context(problem, policy, instances, width, given)
     deadline = None if config.time_limit is None else time.monotonic() + len(given) * config.time_limit
     trie = _empty_trie(problem, policy, instances, config, len(given), keys.device)
 
     rounds, total, full = [], Count(), False
     for round_ in itertools.count():
         if (round_ + 1) * width > trie.parent.shape[2]:
-            full = memory is not None and 2 * tries.memory(trie) > memory
+            full = memory is not None and 2 * trie_ops.memory(trie) > memory
             if full:
                 break
-            trie = tries.grow(trie, 2 * trie.parent.shape[2])
+            trie = trie_ops.grow(trie, 2 * trie.parent.shape[2])
         deterministic = not config.stochastic or (config.first_round_deterministic and round_ == 0)
         perturb, root_gumbel = _most_likely(keys) if deterministic else _gumbel(keys, round_, config, roots)
         leaves, count = sample_round(roots, trie, round_ * width, perturb, root_gumbel, nucleus_of(config, round_))
@@ -157,25 +157,25 @@ def _run_rounds(
 
 def trie_memory(problem: Problem, policy: Policy, instances: Any, config: SearchConfig) -> int:
     """Bytes that the trie of each of the instances will take."""
-    return tries.memory(_empty_trie(problem, policy, instances, config, 1, "meta"))
+    return trie_ops.memory(_empty_trie(problem, policy, instances, config, 1, "meta"))
 
 
 def _empty_trie(
     problem: Problem, policy: Policy, instances: Any, config: SearchConfig, count: int, device
-) -> tries.Trie:
+) -> trie_ops.Trie:
     """The trie of `count` instances."""
     slots = config.num_rounds * config.width
     reread = config.num_rounds > 1 or config.time_limit is not None
     horizon, actions = problem.horizon(instances), problem.num_actions(instances)
     batch, dtype = count * config.copies, _log_prob_dtype(policy)
-    return tries.create(batch, horizon, slots, actions, dtype, device, keep=reread, copies=config.copies)
+    return trie_ops.create(batch, horizon, slots, actions, dtype, device, keep=reread, copies=config.copies)
 
 
-def _plant(problem: Problem, policy: Policy, instances: Any, width: int, keys: Tensor) -> Roots:
+def _search_context(problem: Problem, policy: Policy, instances: Any, width: int, keys: Tensor) -> SearchContext:
     batch = batch_size(instances)
     rows = torch.arange(batch, device=instances[0].device).repeat_interleave(width)
     instance = take(instances, rows)
-    return Roots(
+    return SearchContext(
         problem=problem,
         policy=policy,
         instance=instance,
@@ -189,7 +189,7 @@ def _plant(problem: Problem, policy: Policy, instances: Any, width: int, keys: T
     )
 
 
-def _gumbel(keys: Tensor, round_: int, config: SearchConfig, roots: Roots) -> tuple[Perturb, Tensor]:
+def _gumbel(keys: Tensor, round_: int, config: SearchConfig, roots: SearchContext) -> tuple[Perturb, Tensor]:
     """Gumbel noise of one round: the beam becomes a sample without replacement [SBS, algorithm 1]."""
     first = round_ * (roots.horizon + 1)
 

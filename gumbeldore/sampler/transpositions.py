@@ -13,7 +13,7 @@ from gumbeldore.seeding import GOLDEN, mix, xor_shifted
 AS_INTEGERS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.bfloat16: torch.int16}
 
 
-def fingerprint(state: Any) -> Tensor:
+def state_hash(state: Any) -> Tensor:
     """A hash [R] int64 of every bit of a state, a NamedTuple of [R, ...].
 
     A policy sees the instance and the state alone (or less of it, see `Policy.seen`), so states of one instance with

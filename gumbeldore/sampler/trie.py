@@ -25,7 +25,7 @@ class Trie(NamedTuple):
     visits: Tensor  # [T+1, B, W]  int64  sampled leaves that passed through the node
     parent: Tensor  # [T+1, B, W]  int64  slot of the parent one level up, or NO_NODE
     action: Tensor  # [T+1, B, W]  int64  action on the edge into the node
-    # [T or 1, b, W, B/b]  int64  fingerprint of the state the network was asked about, or NO_KEY; of b instances, whose
+    # [T or 1, b, W, B/b]  int64  hash of the state the network was asked about, or NO_KEY; of b instances, whose
     # beams come last, so that of all of them together those of earlier rounds are first
     key: Tensor
 
@@ -98,7 +98,7 @@ def places(trie: Trie, slot: Tensor) -> Tensor:
 def find_states(trie: Trie, depth: int, first: int, key: Tensor) -> Tensor:
     """Note the fingerprints [B, K] of new nodes in slots first .. first + K - 1, and who had them first.
 
-    Returns the place [B, K] of the first node of this depth and instance with the same fingerprint, by slot and then by
+    Returns the place [B, K] of the first node of this depth and instance with the same state_hash, by slot and then by
     beam, which may be the node itself.
     """
     batch, width = key.shape

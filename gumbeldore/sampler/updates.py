@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.runtime.checked import check_switches, is_number
-from gumbeldore.sampler import trie as tries
+from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.beam import Leaves
 from gumbeldore.sampler.estimators import estimate_expectation, importance_log_weights
 from gumbeldore.sampler.trie import Trie
@@ -33,7 +33,7 @@ def without_replacement(trie: Trie, leaves: Leaves, objective: Tensor) -> None:
     trie.log_mass[horizon].scatter_(1, leaves.node[-1], _leaf_mass(trie, leaves))
     for depth in range(horizon - 1, -1, -1):
         node = leaves.node[depth]
-        of_children = tries.read_log_mass(trie, depth, node, leaves.filled)
+        of_children = trie_ops.read_log_mass(trie, depth, node, leaves.filled)
         mass = of_children.logsumexp(dim=-1).where(passed[depth], trie.log_mass[depth].gather(1, node))
         trie.log_mass[depth].scatter_(1, node, mass)
 

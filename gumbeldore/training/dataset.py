@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gumbeldore.interfaces import Problem, batch_size, moved, replay, take, to
 from gumbeldore.runtime.arrays import check_sizes
-from gumbeldore.runtime.files import replacing
+from gumbeldore.runtime.files import atomic_write
 
 CPU = torch.device("cpu")
 
@@ -63,7 +63,7 @@ class PseudoExperts:
         if self.folder is not None:
             arrays = {"actions": actions.numpy(), "costs": costs.numpy()}
             arrays |= {f"instance.{field}": value.numpy() for field, value in instances._asdict().items()}
-            with replacing(self.folder / f"{name}.npz") as file:
+            with atomic_write(self.folder / f"{name}.npz") as file:
                 np.savez(file, **arrays)
         self._keep([*self.shards, shard])
         while capacity is not None and len(self) > capacity and len(self.shards) > 1:

@@ -30,7 +30,7 @@ from gumbeldore.seeding import generator
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.optimizer import optimizer_of
 from gumbeldore.training.settings import TrainSettings
-from gumbeldore.training.state import Learner
+from gumbeldore.training.state import TrainState
 
 Fit = Callable[..., Any]
 TO_MEET = timedelta(minutes=5)  # until all processes have started
@@ -38,37 +38,37 @@ TO_SAMPLE = timedelta(days=365)  # the others wait while the first one samples a
 SECONDS_TO_DIE = 5  # between a connection that closes and the end of the process that closed it
 
 
-class Alone:
+class SingleProcess:
     """One process trains."""
 
     rank = 0
 
-    def begin(self, learner: Learner) -> None:
+    def start_epoch(self, train_state: TrainState) -> None:
         pass
 
-    def share(self, batch_size: int) -> slice:
+    def shard(self, batch_size: int) -> slice:
         return slice(0, batch_size)
 
-    def replicate(self, network: nn.Module) -> nn.Module:
+    def wrap(self, network: nn.Module) -> nn.Module:
         return network
 
-    def agree(self, stop: bool) -> bool:
+    def broadcast_stop(self, stop: bool) -> bool:
         return stop
 
     def mean(self, values: Tensor) -> Tensor:
         return values
 
-    def __enter__(self) -> Alone:
+    def __enter__(self) -> SingleProcess:
         return self
 
     def __exit__(self, *_) -> None:
         pass
 
 
-ALONE = Alone()
+SINGLE_PROCESS = SingleProcess()
 
 
-class Member:
+class DDPRank:
     """One of several processes that train together, as it sees the others."""
 
     def __init__(self, rank: int, size: int, port: int, device: str, threads: int):
@@ -80,18 +80,18 @@ class Member:
         self.words = dist.new_group(backend="gloo", timeout=TO_SAMPLE)  # what they tell each other besides gradients
         self.replica: nn.Module | None = None
 
-    def share(self, batch_size: int) -> slice:
+    def shard(self, batch_size: int) -> slice:
         part = batch_size // self.size
         return slice(self.rank * part, (self.rank + 1) * part)
 
-    def replicate(self, network: nn.Module) -> nn.Module:
+    def wrap(self, network: nn.Module) -> nn.Module:
         # Anew each epoch, as in a continued run: after its first step a replica adds up gradients in another order,
         # which rounds otherwise among three or more. The old one first, so that its hooks are gone.
         self.replica = None
         self.replica = nn.parallel.DistributedDataParallel(network)
         return self.replica
 
-    def agree(self, stop: bool) -> bool:
+    def broadcast_stop(self, stop: bool) -> bool:
         word = torch.tensor([stop])
         dist.broadcast(word, 0, group=self.words)
         return bool(word)
@@ -100,20 +100,20 @@ class Member:
         dist.all_reduce(values)
         return values / self.size
 
-    def tell(self, message: Any = None) -> Any:
+    def broadcast(self, message: Any = None) -> Any:
         """What the first process says, to all of them."""
         box = [message]
         dist.broadcast_object_list(box, 0, group=self.words)
         return box[0]
 
-    def __enter__(self) -> Member:
+    def __enter__(self) -> DDPRank:
         return self
 
     def __exit__(self, *_) -> None:
         dist.destroy_process_group()
 
 
-class Task(NamedTuple):
+class DDPTask(NamedTuple):
     """What a further process is started with."""
 
     problem: Problem
@@ -129,7 +129,7 @@ class Task(NamedTuple):
     fit: Fit
 
 
-class Trainers(Member):
+class DDPLauncher(DDPRank):
     """The first process, which starts the others and ends them.
 
     Arguments:
@@ -138,7 +138,7 @@ class Trainers(Member):
     Raises WorkerError, also when it ends, if another process failed.
     """
 
-    def __init__(self, task: Task):
+    def __init__(self, task: DDPTask):
         size = len(task.devices)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -156,23 +156,23 @@ class Trainers(Member):
             super().__init__(0, size, port, task.devices[0], task.threads)
         except RuntimeError as error:
             self._end(error)
-            raise WorkerError(f"the {size} trainers did not start: {error}") from error
+            raise WorkerError(f"the {size} training processes did not start: {error}") from error
         self.told = False
 
-    def begin(self, learner: Learner) -> None:
-        """Let the others train the learner's next epoch, too; the first time they learn where it stands."""
-        message = {"epoch": learner.epoch, "dataset": [shard.name for shard in learner.dataset.shards]}
+    def start_epoch(self, train_state: TrainState) -> None:
+        """Let the other ranks train the next epoch, too; the first time they get the weights."""
+        message = {"epoch": train_state.epoch, "dataset": [shard.name for shard in train_state.dataset.shards]}
         if not self.told:
-            state = {"policy": learner.policy.state_dict(), "optimizer": learner.optimizer.state_dict()}
+            state = {"policy": train_state.policy.state_dict(), "optimizer": train_state.optimizer.state_dict()}
             message |= tree_map_only(Tensor, Tensor.cpu, state)  # or they would arrive on this process's GPU
             self.told = True
-        self.tell(message)
+        self.broadcast(message)
 
     def __exit__(self, *error) -> None:
         reason = error[1]
         if reason is None:
             try:
-                self.tell(None)
+                self.broadcast(None)
             except RuntimeError as lost:
                 reason = lost
         try:
@@ -193,7 +193,7 @@ class Trainers(Member):
         if reason is None:
             failed = self._failed()
         if failed:
-            raise WorkerError(f"trainer {failed[0]}") from reason
+            raise WorkerError(f"training process {failed[0]}") from reason
 
     def _failed(self) -> list[str]:
         """Which of the others have ended otherwise than asked to, and how: they have reported, or can no longer."""
@@ -208,7 +208,7 @@ class Trainers(Member):
         return found
 
 
-def _follow(rank: int, port: int, task: Task, report: Connection) -> None:
+def _follow(rank: int, port: int, task: DDPTask, report: Connection) -> None:
     """The life of a further process; what ends it too early is printed, and its last line reported."""
     try:
         _train_along(rank, port, task)
@@ -218,7 +218,7 @@ def _follow(rank: int, port: int, task: Task, report: Connection) -> None:
         raise SystemExit(1) from None
 
 
-def _train_along(rank: int, port: int, task: Task) -> None:
+def _train_along(rank: int, port: int, task: DDPTask) -> None:
     """The same epochs on its own rows."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which ends the others
     keep_freed_memory()
@@ -227,13 +227,13 @@ def _train_along(rank: int, port: int, task: Task) -> None:
     if task.compiled:
         compile_layers(policy)
     optimizer = optimizer_of(policy, task.settings, dtype_of(task.precision))
-    learner = Learner(policy, policy, optimizer, PseudoExperts(task.dataset))
-    with Member(rank, len(task.devices), port, device, task.threads) as member:
-        while (message := member.tell()) is not None:
+    train_state = TrainState(policy, policy, optimizer, PseudoExperts(task.dataset))
+    with DDPRank(rank, len(task.devices), port, device, task.threads) as member:
+        while (message := member.broadcast()) is not None:
             if "policy" in message:
-                learner.policy.load_state_dict(message["policy"])
-                learner.optimizer.load_state_dict(message["optimizer"])
-            learner.epoch = message["epoch"]
-            learner.dataset.restore(message["dataset"], task.instance_type)
-            draws = generator(task.seed, "batches", learner.epoch)
-            task.fit(task.problem, learner, task.settings, draws, torch.device(device), task.precision, trainers=member)
+                train_state.policy.load_state_dict(message["policy"])
+                train_state.optimizer.load_state_dict(message["optimizer"])
+            train_state.epoch = message["epoch"]
+            train_state.dataset.restore(message["dataset"], task.instance_type)
+            draws = generator(task.seed, "batches", train_state.epoch)
+            task.fit(task.problem, train_state, task.settings, draws, torch.device(device), task.precision, ddp=member)

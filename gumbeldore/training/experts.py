@@ -14,7 +14,7 @@ from gumbeldore.runtime.stopping import Progress, Stop, silent
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.rounds import Solutions
-from gumbeldore.sampler.transpositions import fingerprint
+from gumbeldore.sampler.transpositions import state_hash
 
 
 class Experts(NamedTuple):
@@ -39,14 +39,14 @@ def sample_experts(
     instances: Any,
     keys: Tensor,
     search: SearchConfig,
-    greedy_too: bool = False,
+    include_greedy: bool = False,
     progress: Progress = silent,
     stop: Stop = lambda: False,
 ) -> Experts:
     """The best of the sampled solutions of each instance, and how the sampling went.
 
     Arguments:
-        greedy_too: the greedy solution takes part
+        include_greedy: the greedy solution takes part
     """
     start = time.perf_counter()
     count = batch_size(instances)
@@ -71,7 +71,7 @@ def sample_experts(
         "sampling/solutions_per_second": total / (time.perf_counter() - start),
         "sampling/evaluations": sampled.evaluations,
     }
-    if greedy_too:
+    if include_greedy:
         better = greedy.costs < costs
         actions = torch.where(better[:, None], greedy.actions, actions)
         costs = torch.where(better, greedy.costs, costs)
@@ -82,7 +82,7 @@ def sample_experts(
 def best_of(solutions: Solutions) -> Found:
     """Distinct solutions are told apart by a hash of their actions."""
     actions, costs = solutions.best()
-    code = fingerprint((solutions.actions.flatten(0, 1),)).view_as(solutions.round)
+    code = state_hash((solutions.actions.flatten(0, 1),)).view_as(solutions.round)
     code = code.masked_fill(~solutions.valid, 0).sort(dim=1).values
     first = torch.ones_like(code, dtype=torch.bool)
     first[:, 1:] = code[:, 1:] != code[:, :-1]

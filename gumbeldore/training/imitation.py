@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from gumbeldore.interfaces import Problem, take
 from gumbeldore.runtime.precision import autocast
 from gumbeldore.runtime.stopping import Progress, Stop, silent
-from gumbeldore.training.distributed import ALONE, Alone, Member
+from gumbeldore.training.distributed import SINGLE_PROCESS, DDPRank, SingleProcess
 from gumbeldore.training.optimizer import scale_rates
 from gumbeldore.training.settings import TrainSettings
-from gumbeldore.training.state import Learner
+from gumbeldore.training.state import TrainState
 
 CHECK_EVERY = 50  # steps between two looks at the numbers on the device, for each of which the CPU waits
 
 
-class Fitted(NamedTuple):
+class ImitationStats(NamedTuple):
     complete: bool
     batches: int
     metrics: dict[str, float]
@@ -28,55 +28,55 @@ class Fitted(NamedTuple):
 
 def fit(
     problem: Problem,
-    learner: Learner,
+    train_state: TrainState,
     settings: TrainSettings,
     draws: torch.Generator,
     device: torch.device,
     precision: str,
     progress: Progress = silent,
     stop: Stop = lambda: False,
-    trainers: Alone | Member = ALONE,
-) -> Fitted:
+    ddp: SingleProcess | DDPRank = SINGLE_PROCESS,
+) -> ImitationStats:
     """One epoch of imitation, unless stopped before its last batch.
 
     Raises ValueError with the number of the first step whose loss or gradient is not finite, at most CHECK_EVERY steps
     later.
     """
-    rate = learning_rate(settings, learner.epoch)
-    scale_rates(learner.optimizer, rate / settings.learning_rate)
-    learner.policy.train()
-    network = trainers.replicate(Imitation(problem, learner.policy, precision))
-    share = trainers.share(settings.batch_size)
+    rate = learning_rate(settings, train_state.epoch)
+    scale_rates(train_state.optimizer, rate / settings.learning_rate)
+    train_state.policy.train()
+    network = ddp.wrap(Imitation(problem, train_state.policy, precision))
+    shard = ddp.shard(settings.batch_size)
     losses, norms, hits = [], [], []
     for index in range(settings.batches_per_epoch):
         progress("training", index, settings.batches_per_epoch)
-        if trainers.agree(stop()):
+        if ddp.broadcast_stop(stop()):
             break
-        example = learner.dataset.batch(problem, settings.batch_size, draws, device)
-        instance, state, rest = take(example.instance, share), take(example.state, share), example.rest[share]
+        example = train_state.dataset.batch(problem, settings.batch_size, draws, device)
+        instance, state, rest = take(example.instance, shard), take(example.state, shard), example.rest[shard]
         target = rest[:, 0]
         logits, further = network(instance, state, rest)
         loss = F.cross_entropy(logits, target)
-        learner.optimizer.zero_grad(set_to_none=True)
-        _spoiled(loss + further).backward()
-        norm = nn.utils.clip_grad_norm_(learner.policy.parameters(), settings.gradient_clip)
-        learner.optimizer.step()
-        learner.average(settings.averaging, learner.epoch * settings.batches_per_epoch + index)
+        train_state.optimizer.zero_grad(set_to_none=True)
+        _nan_unless_finite(loss + further).backward()
+        norm = nn.utils.clip_grad_norm_(train_state.policy.parameters(), settings.gradient_clip)
+        train_state.optimizer.step()
+        train_state.update_ema(settings.ema_decay, train_state.epoch * settings.batches_per_epoch + index)
         norms.append(norm)
         losses.append(loss.detach())
         hits.append((logits.argmax(dim=1) == target).float().mean())
         if len(norms) % CHECK_EVERY == 0:
-            _refuse_bad_steps(trainers, learner.epoch, losses, norms)
-    _refuse_bad_steps(trainers, learner.epoch, losses, norms)
+            _refuse_bad_steps(ddp, train_state.epoch, losses, norms)
+    _refuse_bad_steps(ddp, train_state.epoch, losses, norms)
     means = [math.nan] * 3
     if losses:
-        means = trainers.mean(torch.stack([torch.stack(values).mean() for values in (losses, norms, hits)])).tolist()
+        means = ddp.mean(torch.stack([torch.stack(values).mean() for values in (losses, norms, hits)])).tolist()
     names = ("training/loss", "training/gradient_norm", "training/accuracy")
     metrics = {**dict(zip(names, means, strict=True)), "training/learning_rate": rate}
-    return Fitted(len(norms) == settings.batches_per_epoch, len(norms), metrics)
+    return ImitationStats(len(norms) == settings.batches_per_epoch, len(norms), metrics)
 
 
-def _spoiled(loss: Tensor) -> Tensor:
+def _nan_unless_finite(loss: Tensor) -> Tensor:
     """The loss, but a gradient of NaN if it is not finite: an infinite one may have a finite gradient.
 
     So the norm of the gradient tells good steps from bad ones, to all processes that average it.
@@ -84,9 +84,9 @@ def _spoiled(loss: Tensor) -> Tensor:
     return loss * torch.where(loss.detach().isfinite(), 1.0, math.nan)
 
 
-def _refuse_bad_steps(trainers: Alone | Member, epoch: int, losses: list[Tensor], norms: list[Tensor]) -> None:
+def _refuse_bad_steps(ddp: SingleProcess | DDPRank, epoch: int, losses: list[Tensor], norms: list[Tensor]) -> None:
     """Raises ValueError for the first step whose gradient's norm is not finite."""
-    if trainers.rank > 0:
+    if ddp.rank > 0:
         return  # the first process speaks for all, and ends the others
     bad = (~torch.stack(norms).isfinite()).nonzero() if norms else []
     if len(bad):
@@ -126,5 +126,5 @@ def learning_rate(settings: TrainSettings, epoch: int) -> float:
     """
     last = settings.epochs - 1
     falling = last if settings.cooldown_epochs is None else settings.cooldown_epochs
-    share = max(0, epoch - (last - falling)) / max(1, falling)
-    return settings.learning_rate + share * (settings.final_learning_rate - settings.learning_rate)
+    shard = max(0, epoch - (last - falling)) / max(1, falling)
+    return settings.learning_rate + shard * (settings.final_learning_rate - settings.learning_rate)

@@ -18,11 +18,11 @@ from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.stopping import Progress, Stop, Stopped, silent
 from gumbeldore.sampler.config import SearchConfig, TopP
 from gumbeldore.seeding import fold, generator
-from gumbeldore.training.distributed import ALONE, Alone, Trainers
+from gumbeldore.training.distributed import SINGLE_PROCESS, DDPLauncher, SingleProcess
 from gumbeldore.training.experts import sample_experts
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.settings import TrainSettings
-from gumbeldore.training.state import Learner
+from gumbeldore.training.state import TrainState
 from gumbeldore.training.validation import Quality, validate
 
 
@@ -37,7 +37,7 @@ class Report(NamedTuple):
 
 def self_improvement(
     problem: Problem,
-    learner: Learner,
+    train_state: TrainState,
     settings: TrainSettings,
     search: SearchConfig,
     pool: SearchPool,
@@ -48,7 +48,7 @@ def self_improvement(
     precision: str,
     progress: Progress = silent,
     stop: Stop = lambda: False,
-    trainers: Alone | Trainers = ALONE,
+    ddp: SingleProcess | DDPLauncher = SINGLE_PROCESS,
 ) -> Iterator[Report]:
     """Train until settings.epochs are done or `stop()` holds; yields a report per epoch.
 
@@ -57,42 +57,42 @@ def self_improvement(
     With `settings.experts` the dataset is given: it is neither added to nor emptied (supervised training).
     Every random number comes from (seed, purpose, epoch), so a run continued from a checkpoint taken at a complete
     report repeats nothing and skips nothing. The last report is incomplete if the epoch was stopped while training: its
-    policy has been validated, but the learner is not to be continued from.
+    policy has been validated, but the train_state is not to be continued from.
     """
-    while learner.epoch < settings.epochs and not stop():
-        epoch = learner.epoch
+    while train_state.epoch < settings.epochs and not stop():
+        epoch = train_state.epoch
         clock = Clock()
         sampled: dict[str, float] = {}
         if settings.samples:
             try:
-                sampled = sample_epoch(problem, learner, settings, search, pool, seed, progress, stop)
+                sampled = sample_epoch(problem, train_state, settings, search, pool, seed, progress, stop)
             except Stopped:
                 return
         clock.lap("sampling")
 
-        size = len(learner.dataset)
-        trainers.begin(learner)
+        size = len(train_state.dataset)
+        ddp.start_epoch(train_state)
         draws = generator(seed, "batches", epoch)
-        fitted = fit(problem, learner, settings, draws, device, precision, progress, stop, trainers)
+        fitted = fit(problem, train_state, settings, draws, device, precision, progress, stop, ddp)
         clock.lap("training")
 
-        pool.load(learner.candidate.state_dict())
+        pool.load(train_state.candidate.state_dict())
         quality = validate(pool, validation, progress)
-        improved = accept(learner, quality)
+        improved = accept(train_state, quality)
         clock.lap("validation")
 
-        if improved and settings.samples and settings.forget:
-            learner.dataset.clear()
-        learner.epoch += fitted.complete
-        learner.totals["seconds"] += sum(clock.seconds.values())
-        learner.totals["batches"] += fitted.batches
+        if improved and settings.samples and settings.clear_on_improvement:
+            train_state.dataset.clear()
+        train_state.epoch += fitted.complete
+        train_state.totals["seconds"] += sum(clock.seconds.values())
+        train_state.totals["batches"] += fitted.batches
         metrics = {
             **sampled,
             **fitted.metrics,
-            **quality_metrics(quality, learner),
+            **quality_metrics(quality, train_state),
             "training/dataset_size": size,
             **{f"usage/seconds/{phase}": seconds for phase, seconds in clock.seconds.items()},
-            **{f"usage/totals/{name}": value for name, value in learner.totals.items()},
+            **{f"usage/totals/{name}": value for name, value in train_state.totals.items()},
         }
         yield Report(epoch + 1, metrics, improved, fitted.complete)
         if not fitted.complete:
@@ -101,7 +101,7 @@ def self_improvement(
 
 def sample_epoch(
     problem: Problem,
-    learner: Learner,
+    train_state: TrainState,
     settings: TrainSettings,
     search: SearchConfig,
     pool: SearchPool,
@@ -110,7 +110,7 @@ def sample_epoch(
     stop: Stop,
 ) -> dict[str, float]:
     """Sample the epoch's pseudo-experts with the best policy into the dataset; returns how the sampling went."""
-    epoch, count = learner.epoch, settings.instances_per_epoch
+    epoch, count = train_state.epoch, settings.instances_per_epoch
     trained = problem.at(epoch / settings.epochs) if hasattr(problem, "at") else problem
     instances = trained.generate(count, generator(seed, "instances", epoch))
     if settings.decisions_per_epoch is not None:
@@ -119,27 +119,27 @@ def sample_epoch(
     keys = fold(seed, "sampling", epoch, torch.arange(count))
     if epoch < settings.nucleus_after:
         search = replace(search, top_p=TopP())
-    pool.load(learner.best.state_dict())
-    experts = sample_experts(pool, instances, keys, search, settings.greedy_too, progress, stop)
+    pool.load(train_state.best.state_dict())
+    experts = sample_experts(pool, instances, keys, search, settings.include_greedy, progress, stop)
     name = f"epoch_{epoch + 1:06d}"
-    learner.dataset.add(name, instances, experts.actions, experts.costs, settings.dataset_capacity)
-    learner.totals["solutions"] += experts.metrics["sampling/solutions"]
+    train_state.dataset.add(name, instances, experts.actions, experts.costs, settings.dataset_capacity)
+    train_state.totals["solutions"] += experts.metrics["sampling/solutions"]
     return experts.metrics
 
 
-def accept(learner: Learner, quality: Quality) -> bool:
+def accept(train_state: TrainState, quality: Quality) -> bool:
     """Whether the candidate, of this greedy quality, is the best policy from now on."""
-    improved = quality.cost < learner.best_cost
+    improved = quality.cost < train_state.best_cost
     if improved:
-        learner.best.load_state_dict(learner.candidate.state_dict())
-        learner.best_cost, learner.best_gap = quality.cost, quality.gap
+        train_state.best.load_state_dict(train_state.candidate.state_dict())
+        train_state.best_cost, train_state.best_gap = quality.cost, quality.gap
     return improved
 
 
-def quality_metrics(quality: Quality, learner: Learner) -> dict[str, float]:
+def quality_metrics(quality: Quality, train_state: TrainState) -> dict[str, float]:
     """Greedy cost and gap of the trained policy and of the best one; no gap without references."""
-    metrics = {"greedy_cost": quality.cost, "best_greedy_cost": learner.best_cost}
-    metrics |= {"greedy_gap": quality.gap, "best_greedy_gap": learner.best_gap}
+    metrics = {"greedy_cost": quality.cost, "best_greedy_cost": train_state.best_cost}
+    metrics |= {"greedy_gap": quality.gap, "best_greedy_gap": train_state.best_gap}
     metrics |= {f"greedy_cost_{size}": cost for size, cost in quality.costs.items()}
     return {f"quality/{name}": value for name, value in metrics.items() if not math.isnan(value)}
 

@@ -111,26 +111,26 @@ class Optimizers:
 
 
 def optimizer_of(policy: nn.Module, settings: TrainSettings, dtype: torch.dtype = torch.float32) -> Optimizers:
-    """Adam for all parameters, or with `matrix_learning_rate` Muon for the matrices and Adam for the rest.
+    """Adam for all parameters, or with `muon_learning_rate` Muon for the matrices and Adam for the rest.
 
     Arguments:
         dtype: of Muon's iteration
     """
     parameters = list(policy.parameters())
     matrices = [p for p in parameters if p.dim() >= 2 and min(p.shape[-2:]) >= SMALLEST]
-    if settings.matrix_learning_rate is None:
-        if settings.matrix_weight_decay:
-            raise ValueError("train.matrix_weight_decay has no effect without train.matrix_learning_rate")
+    if settings.muon_learning_rate is None:
+        if settings.muon_weight_decay:
+            raise ValueError("train.muon_weight_decay has no effect without train.muon_learning_rate")
         return Optimizers(torch.optim.Adam(parameters, lr=settings.learning_rate, fused=True))
     if not matrices:
         raise ValueError(
-            f"train.matrix_learning_rate has no effect: no matrix of the model has {SMALLEST} rows and columns"
+            f"train.muon_learning_rate has no effect: no matrix of the model has {SMALLEST} rows and columns"
         )
     muons = {id(p) for p in matrices}
     rest = [p for p in parameters if id(p) not in muons]
     return Optimizers(
         torch.optim.Adam(rest, lr=settings.learning_rate, fused=True),
-        Muon(matrices, settings.matrix_learning_rate, weight_decay=settings.matrix_weight_decay, dtype=dtype),
+        Muon(matrices, settings.muon_learning_rate, weight_decay=settings.muon_weight_decay, dtype=dtype),
     )
 
 

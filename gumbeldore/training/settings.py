@@ -21,22 +21,26 @@ class TrainSettings(Checked):
     learning_rate: float = positive()
     final_learning_rate: float = positive()  # of the last epoch
     cooldown_epochs: int | None = at_least(1, optional=True)  # last ones, in which the rate falls linearly; None: all
-    matrix_learning_rate: float | None = positive(optional=True)  # Muon's, which falls alike; null: Adam for all
-    matrix_weight_decay: float = at_least(0)  # Muon's: share of the weights, times the learning rate, lost at a step
+    muon_learning_rate: float | None = positive(optional=True)  # Muon's, which falls alike; null: Adam for all
+    muon_weight_decay: float = at_least(0)  # Muon's: share of the weights, times the learning rate, lost at a step
     gradient_clip: float = positive()  # largest norm of the gradient
-    averaging: float = at_least(0)  # share of the old in the running average of the weights; 0: no average
+    ema_decay: float = at_least(0)  # share of the old in the running average of the weights; 0: no average
     nucleus_after: int = at_least(0)  # epochs before the search's nucleus is used; until then it is 1
-    greedy_too: bool  # the best policy's greedy solution can be an expert; False: sampled ones alone [GD, algorithm 1]
-    forget: bool  # all experts when the best policy has improved [GD, algorithm 1]; False: only those beyond capacity
+    include_greedy: (
+        bool  # the best policy's greedy solution can be an expert; False: sampled ones alone [GD, algorithm 1]
+    )
+    clear_on_improvement: (
+        bool  # all experts when the best policy has improved [GD, algorithm 1]; False: only those beyond capacity
+    )
     decisions_per_epoch: int | None = at_least(1, optional=True)  # of the experts of an epoch, at most
     dataset_capacity: int | None = at_least(1, optional=True)  # instances; null: no limit
     validation_instances: int = at_least(1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_switches(self, "forget", "greedy_too", prefix=self.prefix)
-        if self.averaging >= 1:
-            raise ValueError(f"train.averaging must be below 1, got {self.averaging}")
+        check_switches(self, "clear_on_improvement", "include_greedy", prefix=self.prefix)
+        if self.ema_decay >= 1:
+            raise ValueError(f"train.ema_decay must be below 1, got {self.ema_decay}")
 
     @property
     def samples(self) -> bool:

@@ -14,14 +14,14 @@ from gumbeldore.training.optimizer import Optimizers
 
 
 @dataclass
-class Learner:
+class TrainState:
     """All that changes during training; `state_dict` and the best weights are everything needed to go on."""
 
     policy: nn.Module  # pi, being trained
     best: nn.Module  # pi_best, the one that samples
     optimizer: Optimizers
     dataset: PseudoExperts
-    averaged: nn.Module | None = None  # running average of pi's weights, which takes its place outside of training
+    ema: nn.Module | None = None  # running average of pi's weights, which takes its place outside of training
     epoch: int = 0  # finished ones
     best_cost: float = math.inf  # mean greedy cost of pi_best on the validation set
     best_gap: float = math.nan  # its mean gap, NaN without references
@@ -30,25 +30,25 @@ class Learner:
     @property
     def candidate(self) -> nn.Module:
         """What is validated, and sampled with if it is the best so far."""
-        return self.policy if self.averaged is None else self.averaged
+        return self.policy if self.ema is None else self.ema
 
     @torch.no_grad()
-    def average(self, keep: float, step: int) -> None:
+    def update_ema(self, keep: float, step: int) -> None:
         """Move the running average towards the policy, after its update `step` = 0, 1, ... of the whole training.
 
         Arguments:
             keep: share of the old average; less in the first steps, when it is still far off
         """
-        if self.averaged is not None:
+        if self.ema is not None:
             weight = 1 - min(keep, (step + 1) / (step + 10))
-            torch._foreach_lerp_(list(self.averaged.parameters()), list(self.policy.parameters()), weight)
-            for ours, theirs in zip(self.averaged.buffers(), self.policy.buffers(), strict=True):
+            torch._foreach_lerp_(list(self.ema.parameters()), list(self.policy.parameters()), weight)
+            for ours, theirs in zip(self.ema.buffers(), self.policy.buffers(), strict=True):
                 ours.copy_(theirs)
 
     def state_dict(self) -> dict[str, Any]:
         return {
             "policy": self.policy.state_dict(),
-            "averaged": None if self.averaged is None else self.averaged.state_dict(),
+            "ema": None if self.ema is None else self.ema.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "dataset": [shard.name for shard in self.dataset.shards],
             "epoch": self.epoch,
@@ -59,8 +59,8 @@ class Learner:
 
     def load_state_dict(self, state: dict[str, Any], best: dict[str, Tensor], instance_type: type) -> None:
         self.policy.load_state_dict(state["policy"])
-        if self.averaged is not None:
-            self.averaged.load_state_dict(state["averaged"])
+        if self.ema is not None:
+            self.ema.load_state_dict(state["ema"])
         self.best.load_state_dict(best)
         self.optimizer.load_state_dict(state["optimizer"])
         self.dataset.restore(state["dataset"], instance_type)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from gumbeldore.runtime.files import replacing
+from gumbeldore.runtime.files import atomic_write
 from problems.solvers.answer import Answer, Options
 from problems.solvers.backends import Backend
 
@@ -62,7 +62,7 @@ class Cache:
         path = self._path(key)
         path.parent.mkdir(exist_ok=True)
         # Another process that has just written the same answer took the temporary file with it.
-        with contextlib.suppress(FileNotFoundError), replacing(path) as file:
+        with contextlib.suppress(FileNotFoundError), atomic_write(path) as file:
             np.savez(file, **answer._asdict())
 
     def _path(self, key: str) -> Path:
