@@ -20,6 +20,7 @@ from gumbeldore.runtime.precision import dtype_of, resolve_precision
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.rounds import search
 from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
 from gumbeldore.training.settings import TrainSettings
@@ -72,7 +73,7 @@ def main(problems, batches, repeats, seconds, threads, out) -> None:
     for turn in turns(repeats + 1, seconds):
         for name, (problem, settings, train_state) in cases.items():
             start = time.perf_counter()
-            fit(problem, train_state, settings, torch.Generator().manual_seed(turn), device, precision)
+            fit(problem, train_state, settings, torch.Generator().manual_seed(turn), Execution(device, precision))
             took[name].append((time.perf_counter() - start) / batches)
     if turn:
         took = {name: found[1:] for name, found in took.items()}  # the first warms up

@@ -26,6 +26,7 @@ import evaluate
 import train
 from gumbeldore.cli import command
 from gumbeldore.cli.settings import EvaluationSettings, RunSettings
+from gumbeldore.cli.setup import set_up
 from gumbeldore.runtime.building import build
 from gumbeldore.training.settings import TrainSettings
 
@@ -62,7 +63,7 @@ NOT_FOR_TRAINING = ("search=heuristic", "search=solver", "train=supervised")
 )
 def test_every_configuration_builds(choice):
     words = [choice] if choice.startswith("experiment") else [f"problem={problem_of(choice)}", choice]
-    setup = train.set_up(compose("train", *dict.fromkeys(words)))
+    setup = set_up(compose("train", *dict.fromkeys(words)))
     assert isinstance(setup.policy, torch.nn.Module) and setup.problem.name == problem_of(choice)
 
 
@@ -77,12 +78,12 @@ def test_every_configuration_builds(choice):
 )
 def test_what_does_not_fit_training_is_refused(choice, message):
     with pytest.raises((ValueError, MissingMandatoryValue), match=re.escape(message)):
-        train.set_up(compose("train", choice))
+        set_up(compose("train", choice))
 
 
 def test_paper_recipe_of_the_tsp():
     cfg = compose("train", "experiment=tsp100")
-    setup = train.set_up(cfg)
+    setup = set_up(cfg)
     assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 128, 8)
     assert setup.policy.layers[0].widen.out_features == 512
     assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 0.3)
@@ -94,7 +95,7 @@ def test_paper_recipe_of_the_tsp():
 
 
 def test_paper_recipe_of_the_cvrp():
-    setup = train.set_up(compose("train", "experiment=cvrp100"))
+    setup = set_up(compose("train", "experiment=cvrp100"))
     assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 192, 12)
     assert setup.policy.layers[0].widen.out_features == 512
     assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 3.0)
@@ -107,7 +108,7 @@ def test_paper_recipe_of_the_cvrp():
 
 
 def test_paper_recipe_of_the_jssp():
-    setup = train.set_up(compose("train", "experiment=jssp"))
+    setup = set_up(compose("train", "experiment=jssp"))
     policy = setup.policy
     assert (len(policy.job_wise), len(policy.machine_wise), policy.embed.out_features) == (3, 3, 64)
     assert (policy.between_jobs.heads, policy.between_jobs.widen.out_features) == (8, 256)
@@ -181,7 +182,7 @@ def test_paper_recipe_of_the_jssp():
 )
 def test_wrong_values_name_the_key_and_what_is_allowed(overrides, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        train.set_up(compose("train", *overrides.split()))
+        set_up(compose("train", *overrides.split()))
 
 
 @pytest.mark.parametrize(
