@@ -191,9 +191,7 @@ def train_in(directory: RunDirectory, cfg: DictConfig, setup: Setup, config: str
 
 def grows(problem: Problem, progress: float) -> bool:
     """Whether training instances take more decisions at the end than after a share `progress` of the epochs."""
-    if not hasattr(problem, "at"):
-        return False
-    stages = (problem.at(progress), problem.at(1.0))
+    stages = (problem.curriculum(progress), problem.curriculum(1.0))
     now, last = (stage.horizon(stage.generate(1, torch.Generator().manual_seed(0))) for stage in stages)
     return now < last
 
@@ -253,9 +251,7 @@ def set_up(cfg: DictConfig) -> Setup:
     settings = TrainSettings(**cfg.train)
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
-    problem = command.build_part(cfg, "problem", "reset", "step", "mask", "cost")
-    if getattr(problem, "nearest", None) is not None:
-        raise ValueError("problem.nearest is for evaluation: experts may go to other customers, too")
+    problem = command.build_part(cfg, "problem", Problem)
     with torch.random.fork_rng():
         torch.manual_seed(int(fold(run.seed, "weights")))
         policy = command.build_part(cfg, "model", "encode", "forward").to(device)

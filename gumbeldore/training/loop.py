@@ -111,7 +111,7 @@ def sample_epoch(
 ) -> dict[str, float]:
     """Sample the epoch's pseudo-experts with the best policy into the dataset; returns how the sampling went."""
     epoch, count = train_state.epoch, settings.instances_per_epoch
-    trained = problem.at(epoch / settings.epochs) if hasattr(problem, "at") else problem
+    trained = problem.curriculum(epoch / settings.epochs)
     instances = trained.generate(count, generator(seed, "instances", epoch))
     if settings.decisions_per_epoch is not None:
         count = min(count, max(1, settings.decisions_per_epoch // problem.horizon(instances)))
