@@ -74,32 +74,38 @@ class Problem(Protocol):
         """
 
     def replay(self, instance: Any, actions: Tensor) -> Any:
-        """The state after the decisions `actions` [R, q], q >= 0. Default: q steps, where a problem may be faster."""
+        """The state after the decisions `actions` [R, q], q >= 0; training starts there. Default: q times `step`."""
         state = self.reset(instance)
         for action in actions.unbind(dim=1):
             state = self.step(instance, state, action)
         return state
 
     def augment(self, instance: Any, actions: Tensor, step: int, generator: torch.Generator) -> tuple[Any, Tensor]:
-        """Instances equivalent to `instance`, with their solutions for the solutions `actions` [R, T].
+        """Other instances with solutions as good as `actions` [R, T] are for `instance`, e.g. mirrored ones.
 
-        Training imitates the decisions from `step` on. Default: instances and solutions as they are.
+        Training imitates their decisions from `step` on. Default: instances and solutions as they are.
+
+        Arguments:
+            generator: of the CPU, the only source of random numbers
         """
         return instance, actions
 
     def reorder(self, instance: Any, actions: Tensor, step: int, generator: torch.Generator) -> Tensor:
-        """The solutions `actions` [R, T] by decisions in another order, of the same cost.
+        """The solutions `actions` [R, T] with their decisions in another order, at the same cost.
 
         Training imitates the decisions from `step` on. Default: the same order.
+
+        Arguments:
+            generator: as in `augment`
         """
         return actions
 
     def curriculum(self, progress: float) -> Problem:
-        """The problem whose instances are trained on after a share `progress` of the epochs. Default: this problem."""
+        """The problem whose instances training draws after a share `progress` of the epochs. Default: this problem."""
         return self
 
     def check(self, instance: Any) -> None:
-        """Raises ValueError unless all instances, of a file of experts, are well-formed. Default: no check."""
+        """Raises ValueError unless all instances of a file of experts are well-formed. Default: no check."""
 
     def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
         """The evaluation sets that `source` names, a Benchmark for each size. Default: ValueError, there are none.
