@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from gumbeldore.cli import command
 from gumbeldore.cli.settings import EvaluationSettings
@@ -37,7 +37,7 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
     keep_freed_memory()
-    problem, policy, _, path = loaded = load_policy(run.checkpoint, run.nearest)
+    problem, policy, _, path = loaded = load_policy(run.checkpoint, **OmegaConf.to_container(cfg.problem, resolve=True))
     command.set_step_size(cfg.search, loaded)
     command.join_cluster(cfg, problem, policy)
     cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), 1, key="solver.workers")

@@ -14,6 +14,7 @@ import torch
 
 from benchmarks.machine import configuration, turns, write
 from gumbeldore.cli import command
+from gumbeldore.interfaces import Problem
 from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
@@ -45,7 +46,7 @@ class UniformPolicy(torch.nn.Module):
 def learner_of(problem: str, batches: int, precision: str):
     """The preset's problem, settings and a train_state with random solutions of an epoch's instances."""
     cfg = configuration(f"problem={problem}", f"train.batches_per_epoch={batches}")
-    made = command.build_part(cfg, "problem", "reset", "step", "mask", "cost")
+    made = command.build_part(cfg, "problem", Problem)
     settings = TrainSettings(**cfg.train)
     torch.manual_seed(0)
     policy = command.build_part(cfg, "model", "encode", "forward")

@@ -159,7 +159,7 @@ def test_paper_recipe_of_the_jssp():
         ("model.heads=0", "model: width must be a multiple of heads, got width=64 and heads=0"),
         ("problem.num_nodes=2", "problem: num_nodes must be at least 3"),
         ("problem._target_=os.system", "problem._target_=os.system is not a class"),
-        ("problem._target_=models.bq_tsp.BQ", "lacks reset, step, mask, cost"),
+        ("problem._target_=models.bq_tsp.BQ", "must inherit gumbeldore.interfaces.Problem"),
         ("model.heads=5", "model: width must be a multiple of heads"),
         ("seed=-1", "seed must be an integer at least 0"),
         ("seed=true", "seed must be an integer"),

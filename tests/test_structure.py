@@ -13,10 +13,10 @@ ROOT = Path(__file__).parent.parent
 
 # A room may import from the rooms before it; `root` are the modules beside the rooms that every room may import.
 ROOMS = ["runtime", "sampler", "parallel", "training", "evaluation", "reporting", "cli"]
-ROOT_MODULES = {"interfaces", "seeding"}
+ROOT_MODULES = {"interfaces", "reports", "seeding"}
 PUBLIC = {"__init__", "testing"}  # of the root, for users: no room imports them
 ALLOWED = {
-    "problems": {"problems", "gumbeldore.interfaces", "gumbeldore.runtime.arrays"},
+    "problems": {"problems", "gumbeldore.interfaces", "gumbeldore.reports", "gumbeldore.runtime.arrays"},
     "models": {"models", "problems", "gumbeldore.runtime.memory"},
 }
 RAY = {"ray_cluster.py", "ray_actors.py", "pool.py"}  # the modules of the core that know it

@@ -164,7 +164,7 @@ def _alternatives(cfg: DictConfig, key: str) -> str:
     return (f"did you mean {close[0]}? " if close else "") + f"The keys are {', '.join(names)}"
 
 
-def build_part(cfg: DictConfig, key: str, *required: str) -> Any:
+def build_part(cfg: DictConfig, key: str, *required: str | type) -> Any:
     """The object that `problem` or `model` of the configuration describes, see `gumbeldore.runtime.building`."""
     return build(OmegaConf.to_container(cfg[key], resolve=True), key, *required)
 

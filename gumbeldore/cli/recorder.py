@@ -94,8 +94,6 @@ def save(path: Path, config: dict[str, Any], problem: Problem, state: TrainState
 
 def grows(problem: Problem, progress: float) -> bool:
     """Whether training instances take more decisions at the end than after a share `progress` of the epochs."""
-    if not hasattr(problem, "at"):
-        return False
-    stages = (problem.at(progress), problem.at(1.0))
+    stages = (problem.curriculum(progress), problem.curriculum(1.0))
     now, last = (stage.horizon(stage.generate(1, torch.Generator().manual_seed(0))) for stage in stages)
     return now < last

@@ -57,9 +57,7 @@ def set_up(cfg: DictConfig) -> Setup:
     settings = TrainSettings(**cfg.train)
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
-    problem = command.build_part(cfg, "problem", "reset", "step", "mask", "cost")
-    if getattr(problem, "nearest", None) is not None:
-        raise ValueError("problem.nearest is for evaluation: experts may go to other customers, too")
+    problem = command.build_part(cfg, "problem", Problem)
     with torch.random.fork_rng():
         torch.manual_seed(int(fold(run.seed, "weights")))
         policy = command.build_part(cfg, "model", "encode", "forward").to(device)

@@ -28,6 +28,7 @@ RENAMED = {
     "trainer_threads": "train_threads",
     "chunk_rows": "search_batch_rows",
     "model.own_frame": "model.canonical_coordinates",
+    "nearest": "problem.nearest",
 }
 CLASSES = {"models.bq.BQ": "models.bq_tsp.BQ"}  # `_target_` of earlier versions, and where the class is now
 OURS = ("models.", "problems.")  # a class of the user's may well have keys of these names

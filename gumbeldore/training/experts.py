@@ -67,8 +67,8 @@ def sample_epoch(
 
 def training_instances(problem: Problem, settings: TrainSettings, seed: int, epoch: int) -> Any:
     """The random instances of an epoch: new ones in each, of the size that is due then."""
-    trained = problem.at(epoch / settings.epochs) if hasattr(problem, "at") else problem
-    instances = trained.generate(settings.instances_per_epoch, generator(seed, "instances", epoch))
+    stage = problem.curriculum(epoch / settings.epochs)
+    instances = stage.generate(settings.instances_per_epoch, generator(seed, "instances", epoch))
     if settings.decisions_per_epoch is None:
         return instances
     count = max(1, settings.decisions_per_epoch // problem.horizon(instances))
