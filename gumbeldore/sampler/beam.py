@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Policy, Problem, take
-from gumbeldore.runtime.errors import refuse
+from gumbeldore.runtime.errors import raise_for_instance
 from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.transpositions import first_in_same_state, state_hash
 from gumbeldore.sampler.trie import Children, Trie
@@ -182,7 +182,7 @@ def evaluate(
 
 def check_instances(context: SearchContext, wrong: Tensor, rule: str) -> None:
     """Raises InstanceError for the first instance of which a copy is `wrong` [B]; a host sync, so once per round."""
-    refuse(wrong.view(len(context.keys), -1).any(dim=1), context.keys, rule)
+    raise_for_instance(wrong.view(len(context.keys), -1).any(dim=1), context.keys, rule)
 
 
 def nucleus(log_probs: Tensor, top_p: float) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 
 from gumbeldore.interfaces import Benchmark, Problem, size_name
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.runtime.errors import check_costs, named
+from gumbeldore.runtime.errors import check_costs, instance_errors
 from gumbeldore.runtime.stopping import Progress
 from gumbeldore.sampler import methods
 
@@ -39,7 +39,7 @@ def validate(pool: SearchPool, validation: list[Benchmark], progress: Progress) 
     for benchmark in validation:
         keys = torch.arange(len(benchmark.names))  # a greedy search draws nothing: they only tell instances apart
         costs = torch.empty(len(benchmark.names), dtype=torch.float64)
-        with named(benchmark, keys):
+        with instance_errors(benchmark, keys):
             for chunk, solutions in pool.map(benchmark.instances, keys, methods.greedy()):
                 index = torch.arange(chunk.start, chunk.stop)
                 costs[chunk] = benchmark.true_cost(index, solutions.actions[:, 0])
