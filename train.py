@@ -258,8 +258,8 @@ def set_up(cfg: DictConfig) -> Setup:
         raise ValueError("problem.nearest is for evaluation: experts may go to other customers, too")
     with torch.random.fork_rng():
         torch.manual_seed(int(fold(run.seed, "weights")))
-        policy = command.build_part(cfg, "model", "encode", "forward").to(device)
-    if getattr(policy, "problem", problem.name) != problem.name:
+        policy = command.build_part(cfg, "model", "encode", "forward", "with_auxiliary_loss").to(device)
+    if policy.problem not in (None, problem.name):
         raise ValueError(f"model {cfg.model._target_} is not for problem {problem.name}, but for {policy.problem}")
     if run.init and not run.resume:
         start_from(policy, problem, run.init)

@@ -135,8 +135,8 @@ def evaluate(
     batch, width = new.shape
     choice = (legal.sum(dim=-1) > 1).view(batch, width)
     ask = new & choice
-    seen = roots.policy.seen(roots.instance, state) if hasattr(roots.policy, "seen") else state
-    key = state_hash(seen).view(batch, width).where(ask, trie_ops.NO_KEY)
+    canonical = roots.policy.canonical_state(roots.instance, state)
+    key = state_hash(canonical).view(batch, width).where(ask, trie_ops.NO_KEY)
     known = trie_ops.find_states(trie, depth, filled, key)
     own = trie_ops.places(trie, filled + torch.arange(width, device=new.device))
     rows = (ask & (known == own)).flatten().nonzero().squeeze(1)

@@ -1,4 +1,4 @@
-"""One number for all that a network can see of a state."""
+"""A hash of a state, by which a search finds states that it has met by other decisions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ AS_INTEGERS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.bfl
 def state_hash(state: Any) -> Tensor:
     """A hash [R] int64 of every bit of a state, a NamedTuple of [R, ...].
 
-    A policy sees the instance and the state alone (or less of it, see `Policy.seen`), so states of one instance with
-    equal fingerprints have the same logits, by whatever decisions they were reached. Two different ones agree with a
-    probability of about 2^-64, and never if they differ in one number only: all that is done to one can be undone.
+    The logits depend on nothing but the instance and the canonical state (`Policy.canonical_state`). So two states of
+    one instance whose canonical states have equal hashes have the same logits, whatever decisions led to them. Two
+    different states have equal hashes with a probability of about 2^-64, and never if they differ in one number only:
+    every operation on a single number can be undone.
     """
     fields = {id(field): field for field in state}.values()  # two that are one tensor say nothing more
     numbers = torch.cat([_as_integers(field.reshape(len(field), -1)) for field in fields], dim=1).long()
