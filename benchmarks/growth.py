@@ -46,7 +46,7 @@ class Grown(NamedTuple):
 def grown(name: str, instances: int, beam: int, rounds: int, repeats: int, threads: int) -> Grown:
     """Sampling with the network of the paper, untrained."""
     keep_freed_memory()
-    models.micro_batches.rows_at_once = lambda *_: math.inf  # no parts
+    models.micro_batches.max_rows = lambda *_: math.inf  # no micro-batches
     torch.set_num_threads(threads)
     problem, step_size = sized(name)
     case = Case(name, problem, untrained(problem.name), step_size)

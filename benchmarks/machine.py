@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from gumbeldore.cli import command
-from gumbeldore.interfaces import Problem
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime.files import atomic_write
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
 from problems.cvrp import CVRP
@@ -87,7 +87,7 @@ def configuration(*words: str):
 def untrained(problem: str) -> nn.Module:
     """The paper's network for a problem, with random weights."""
     torch.manual_seed(0)
-    return command.build_part(configuration(f"experiment={PAPER[problem]}"), "model", "encode", "forward").eval()
+    return command.build_part(configuration(f"experiment={PAPER[problem]}"), "model", Policy).eval()
 
 
 def write(path: Path, figures: dict[str, Any]) -> None:

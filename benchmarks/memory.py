@@ -17,7 +17,7 @@ DEFAULTS = {"nodes": 100, "instances": 16, "width": 128, "layers": 1, "heads": 8
 
 
 def main(nodes, instances, width, layers, heads, beam, rounds) -> None:
-    models.micro_batches.rows_at_once = lambda *_: math.inf  # no parts
+    models.micro_batches.max_rows = lambda *_: math.inf  # no micro-batches
     problem = TSP(nodes)
     policy = BQ(width, layers, heads, 4 * width, canonical_coordinates=False, successor_loss=0)
     batch = problem.generate(instances, torch.Generator().manual_seed(0))

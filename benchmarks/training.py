@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.machine import configuration, turns, write
 from gumbeldore.cli import command
-from gumbeldore.interfaces import Problem
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
@@ -33,14 +33,15 @@ DEFAULTS = {"problems": "tsp,cvrp,jssp", "batches": 10, "repeats": 5, "seconds":
 }
 
 
-class UniformPolicy(torch.nn.Module):
+class UniformPolicy(Policy):
     """Every action is as likely: random solutions."""
 
-    def encode(self, instance):
-        return instance
+    def __init__(self, mask):
+        super().__init__()
+        self.mask = mask
 
     def forward(self, context, state):
-        return self.problem.mask(context, state).float()
+        return self.mask(context, state).float()
 
 
 def learner_of(problem: str, batches: int, precision: str):
@@ -49,12 +50,10 @@ def learner_of(problem: str, batches: int, precision: str):
     made = command.build_part(cfg, "problem", Problem)
     settings = TrainSettings(**cfg.train)
     torch.manual_seed(0)
-    policy = command.build_part(cfg, "model", "encode", "forward")
+    policy = command.build_part(cfg, "model", Policy)
     train_state = TrainState(policy, policy, optimizer_of(policy, settings, dtype_of(precision)), PseudoExperts())
-    uniform = UniformPolicy()
-    uniform.problem = made
     instances = made.generate(256, torch.Generator().manual_seed(0))
-    found = search(made, uniform, instances, methods.sampling(1), torch.Generator().manual_seed(1))
+    found = search(made, UniformPolicy(made.mask), instances, methods.sampling(1), torch.Generator().manual_seed(1))
     train_state.dataset.add("random", instances, *found.best())
     return made, settings, train_state
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gumbeldore.reports import Reports
 from gumbeldore.seeding import generator
@@ -128,23 +128,42 @@ class Problem(Protocol):
     reports: Reports = Reports()  # how evaluations show instances and solutions
 
 
-@runtime_checkable
-class Policy(Protocol):
-    """A torch module that scores the next action. `policy_contract` checks an implementation.
+class Policy(nn.Module):
+    """A network that scores the next action; a subclass defines `forward`, the other methods have defaults.
 
-    Optional, used when present:
-        problem: str              the name of the only problem it is for
-        seen(instance, state) -> State    the state without what makes no difference to the logits; states alike in it
-            are evaluated once
-        imitate(context, state, rest [R, T - q]) -> (logits [R, A], loss [])   forward, and a further loss that the
-            expert's whole `rest` of the solution teaches, not only its next decision rest[:, 0]
+    `policy_contract` checks a subclass.
     """
 
+    problem: str | None = None  # name of the only problem that the policy is for; None: any problem
+
     def encode(self, instance: Any) -> Any:
-        """What depends on the instance alone, computed once per search (the instance itself if nothing does)."""
+        """The context: a NamedTuple of [R, ...] that depends on the instance alone, computed once per search.
+
+        By default the instance itself.
+        """
+        return instance
 
     def forward(self, context: Any, state: Any) -> Tensor:
-        """Logits [R, A]. The caller applies the mask and the log-softmax."""
+        """Logits [R, A], float32 or float64. The caller applies the mask and the log-softmax."""
+        raise NotImplementedError(f"{type(self).__name__} defines no forward(context, state)")
+
+    def canonical_state(self, instance: Any, state: Any) -> Any:
+        """The state without whatever makes no difference to the logits, by default the state itself.
+
+        A search evaluates states of one instance with equal canonical states once.
+        """
+        return state
+
+    def with_auxiliary_loss(self, context: Any, state: Any, remaining_actions: Tensor) -> tuple[Tensor, Tensor]:
+        """The logits [R, A] of `forward`, and an auxiliary loss [] that training adds to the cross-entropy.
+
+        By default the loss is zero.
+
+        Arguments:
+            remaining_actions: [R, T - q] all decisions of the expert from the state on; the first column is the target
+        """
+        logits = self(context, state)
+        return logits, logits.new_zeros(())
 
 
 class Benchmark(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gumbeldore.interfaces import Policy, Problem, batch_size, size_name, take
 
@@ -51,7 +51,10 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
 
 def policy_contract(policy: Policy, problem: Problem, n: int = 6, seed: int = 0) -> None:
     """Ask the policy about the states of n random solutions. Raises AssertionError naming the broken rule."""
-    assert isinstance(policy, nn.Module) and isinstance(policy, Policy), "a policy is an nn.Module with encode"
+    kind = f"{type(policy).__module__}.{type(policy).__qualname__}"
+    assert isinstance(policy, Policy), f"a policy must inherit gumbeldore.interfaces.Policy, {kind} does not"
+    fits = policy.problem in (None, problem.name)
+    assert fits, f"the policy is for the problem {policy.problem}, not for {problem.name}"
     generator = torch.Generator().manual_seed(seed)
     instance = problem.generate(n, generator)
     actions = _random_solution(problem, instance, generator)
@@ -69,13 +72,12 @@ def policy_contract(policy: Policy, problem: Problem, n: int = 6, seed: int = 0)
             shuffled = policy(policy.encode(take(instance, order)), take(state, order))
         close = torch.allclose(shuffled[legal[order]], logits[order][legal[order]], rtol=1e-4, atol=1e-4)
         assert close, f"rows must not depend on each other (step {step})"
-        if hasattr(policy, "seen"):
-            same = policy(policy.encode(instance), policy.seen(instance, state))
-            assert torch.equal(same[legal], logits[legal]), "a state and what is seen of it must have the same logits"
-        if hasattr(policy, "imitate"):
-            again, loss = policy.imitate(policy.encode(instance), state, actions[:, step:])
-            assert torch.equal(again[legal], logits[legal]), "imitate must give the logits of forward"
-            assert loss.shape == () and loss.isfinite() and loss >= 0, f"imitate's loss must be a number, got {loss}"
+        same = policy(policy.encode(instance), policy.canonical_state(instance, state))
+        assert torch.equal(same[legal], logits[legal]), "a state and its canonical_state must have the same logits"
+        again, loss = policy.with_auxiliary_loss(policy.encode(instance), state, actions[:, step:])
+        assert torch.equal(again[legal], logits[legal]), "with_auxiliary_loss must give the logits of forward"
+        usable = loss.shape == () and loss.isfinite() and loss >= 0
+        assert usable, f"the auxiliary loss must be one finite number that is not negative, got {loss}"
     _check_gradient(policy, problem, instance, actions[:, 0])
     policy.train(was_training)
 

@@ -1,4 +1,4 @@
-"""Softmax attention of tokens within their rows, or within lines of a grid."""
+"""Multi-head softmax attention of tokens within their rows, or within groups of tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = N
     """Softmax attention over [R, heads, n, d]; `bias`, which expands to [R, heads, n, n], is added to the scores.
 
     On CPUs explicit matrix products beat torch's fused attention 1.3 to 4 times on the short sequences of this field,
-    and only they train fast in bf16 (docs/decisions.md).
+    and only explicit products train fast in bf16 (docs/decisions.md).
     """
     if query.is_cuda:
         return F.scaled_dot_product_attention(query, key, value, None if bias is None else bias.to(query.dtype))
@@ -26,8 +26,8 @@ def attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = N
 def _softmax(scores: Tensor) -> Tensor:
     """Softmax over the last dimension.
 
-    Where that is shorter than the 16 lanes of AVX-512, torch's own does not use them and takes about 8 times as long;
-    over the first dimension of a transposed copy it does (docs/decisions.md).
+    Where the last dimension is shorter than the 16 lanes of AVX-512, torch's own softmax does not use the lanes and
+    takes about 8 times as long; over the first dimension of a transposed copy it does (docs/decisions.md).
     """
     keys = scores.shape[-1]
     if keys >= 16:
@@ -35,35 +35,37 @@ def _softmax(scores: Tensor) -> Tensor:
     return scores.reshape(-1, keys).t().contiguous().softmax(dim=0).t().reshape(scores.shape)
 
 
-HIDDEN = -1e9  # a score that no softmax sees; finite, since all keys of a query may be hidden
+MASKED_SCORE = -1e9  # hides a key from a softmax; finite, since all keys of a query may be hidden
 
 
-class Grid(NamedTuple):
-    """Where the tokens of all rows lie on lines within which they attend."""
+class AttentionGroups(NamedTuple):
+    """Groups of tokens that attend to each other, of all rows side by side, padded to one size with empty slots."""
 
-    place: Tensor  # [R * n] int64 in 0..lines*size-1, line by line
-    token: Tensor  # [lines, size] int64, the other way round; -1: none
+    slot_of_token: Tensor  # [R * n] int64 in 0..groups*size-1, group by group
+    token_in_slot: Tensor  # [groups, size] int64 in 0..R*n-1; -1: the slot is empty
 
     @classmethod
-    def of(cls, place: Tensor, lines: int, size: int) -> Grid:
-        token = torch.full((lines * size,), -1, device=place.device)
-        return cls(place, token.index_copy_(0, place, torch.arange(len(place), device=place.device)).view(lines, size))
+    def of(cls, slot_of_token: Tensor, groups: int, size: int) -> AttentionGroups:
+        tokens = torch.arange(len(slot_of_token), device=slot_of_token.device)
+        token_in_slot = torch.full((groups * size,), -1, device=slot_of_token.device)
+        return cls(slot_of_token, token_in_slot.index_copy_(0, slot_of_token, tokens).view(groups, size))
 
 
-def multi_head_attention(qkv: Tensor, heads: int, bias: Tensor | None, grid: Grid | None) -> Tensor:
+def multi_head_attention(qkv: Tensor, heads: int, bias: Tensor | None, groups: AttentionGroups | None) -> Tensor:
     """Queries, keys and values [R, n, 3 * width] of all heads to [R, n, width].
 
-    `bias` is added to the scores: it expands to [R, heads, n, n], or with a grid to [lines, heads, size, size]. Places
-    of the grid without a token are hidden from all queries.
+    Tokens attend to all tokens of their row, or with `groups` to the tokens of their group; empty slots are hidden from
+    all queries. `bias` is added to the scores: it expands to [R, heads, n, n], or with groups to
+    [groups, heads, size, size].
     """
     rows, count, _ = qkv.shape
-    if grid is not None:
-        empty = qkv.new_zeros(grid.token.numel(), qkv.shape[-1])
-        qkv = empty.index_copy_(0, grid.place, qkv.flatten(0, 1)).view(*grid.token.shape, -1)
-        hidden = torch.where(grid.token < 0, HIDDEN, 0.0)[:, None, None, :]
+    if groups is not None:
+        slots = qkv.new_zeros(groups.token_in_slot.numel(), qkv.shape[-1])
+        qkv = slots.index_copy_(0, groups.slot_of_token, qkv.flatten(0, 1)).view(*groups.token_in_slot.shape, -1)
+        hidden = torch.where(groups.token_in_slot < 0, MASKED_SCORE, 0.0)[:, None, None, :]
         bias = hidden if bias is None else hidden + bias
     query, key, value = qkv.view(*qkv.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
     x = attention(query, key, value, bias).transpose(1, 2).flatten(2)
-    if grid is not None:
-        x = x.flatten(0, 1).index_select(0, grid.place).view(rows, count, -1)
+    if groups is not None:
+        x = x.flatten(0, 1).index_select(0, groups.slot_of_token).view(rows, count, -1)
     return x

@@ -1,7 +1,8 @@
 """BQ for the TSP: a transformer over what is left of the problem [Drakulic et al. 2023; GD, appendix C.2].
 
-A partial tour is the instance of its remaining nodes, with an origin and a destination. Only these are fed, so the
-sequence shrinks at every step, and there is no positional encoding: the order of the nodes carries no meaning.
+A partial tour is a smaller instance: the remaining nodes, an origin and a destination. The network is fed with these
+nodes alone, so the sequence shrinks at every step. There is no positional encoding: the order of the nodes carries no
+meaning.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from models.auxiliary_losses import SuccessorLoss, check_weight
 from models.canonical_coordinates import to_canonical
 from models.layers import ReZeroLayers, check_sizes
 from models.micro_batches import RowSize
@@ -26,11 +27,12 @@ class BQ(TokenPolicy):
     Arguments:
         width: of the embeddings; a multiple of heads
         layers, heads, feedforward: of the transformer
-        canonical_coordinates: express the nodes in the sub-problem's own frame, so that the policy does not change when
-            the instance is moved, rotated, mirrored or scaled (at the first decision, where origin and destination
-            coincide: moved or scaled). Not in the paper; it learns from a fraction of the samples (docs/decisions.md).
-        successor_loss: weight of a further training loss: every node also points at its successor in the expert's
-            tour, which teaches n + 1 decisions per example instead of one. 0 leaves it out, as the paper does.
+        canonical_coordinates: express the nodes in canonical coordinates of the sub-problem, so that the policy does
+            not change when the instance is moved, rotated, mirrored or scaled (at the first decision, where origin and
+            destination coincide: moved or scaled). Not in the paper; it learns from a fraction of the samples
+            (docs/decisions.md).
+        successor_loss: weight of the auxiliary loss: every node also points at its successor in the expert's tour,
+            which teaches n + 1 decisions per example instead of one. 0 leaves it out, as the paper does.
     """
 
     problem = "tsp"
@@ -39,22 +41,23 @@ class BQ(TokenPolicy):
         self, width: int, layers: int, heads: int, feedforward: int, canonical_coordinates: bool, successor_loss: float
     ):
         check_sizes(width=width, layers=layers, feedforward=feedforward)
-        super().__init__(successor_loss=successor_loss)
+        check_weight("successor_loss", successor_loss)
+        super().__init__()
         self.canonical_coordinates = canonical_coordinates
         self.embed = nn.Linear(2, width)
         self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
         self.destination = nn.Parameter(torch.randn(width) * width**-0.5)
         self.layers = ReZeroLayers(layers, width, heads, feedforward)
         self.head = nn.Linear(width, 1)
-        if successor_loss:
-            self.leave, self.enter = nn.Linear(width, width), nn.Linear(width, width)
+        self.successor_weight = successor_loss
+        self.successor_loss = SuccessorLoss(width) if successor_loss else None
 
     def row_size(self, context: Instance, state: State) -> RowSize:
         tokens = state.remaining.shape[1] + 2
         return RowSize(self.layers[0].heads * tokens**2, tokens * len(self.origin))
 
     def tokens(self, context: Instance, state: State) -> list[Tensor]:
-        """The transformed tokens [R, n+2, width], in the end only."""
+        """The tokens [R, n+2, width] after all layers."""
         nodes = torch.cat([state.origin[:, None], state.remaining, state.destination[:, None]], dim=1)
         points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, n+2, 2]
         if self.canonical_coordinates:
@@ -67,17 +70,14 @@ class BQ(TokenPolicy):
     def logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
         """[R, N]; -inf on nodes that are not remaining."""
         logits = self.head(x[:, 1:-1]).squeeze(-1).float()
-        everywhere = torch.full(context.coords.shape[:2], -math.inf, device=logits.device)
-        return everywhere.scatter(1, state.remaining, logits)
+        nowhere = torch.full(context.coords.shape[:2], -math.inf, device=logits.device)
+        return nowhere.scatter(1, state.remaining, logits)
 
-    def further_loss(self, context: Instance, state: State, tokens: list[Tensor], rest: Tensor) -> Tensor:
-        """Cross-entropy of each node's successor on the expert's way."""
+    def auxiliary_loss(
+        self, context: Instance, state: State, tokens: list[Tensor], remaining_actions: Tensor
+    ) -> Tensor:
+        """The weighted successor loss."""
         (x,) = tokens
-        # Tokens 0..n (all but the destination) choose among tokens 1..n+1 (all but the origin), not themselves.
-        scores = (self.leave(x[:, :-1]) @ self.enter(x[:, 1:]).transpose(1, 2)).float() * x.shape[-1] ** -0.5
-        itself = torch.ones_like(scores[0], dtype=torch.bool).tril(-1).triu(-1)
-        place = torch.searchsorted(state.remaining.contiguous(), rest.contiguous())  # [R, n]; remaining ascends
-        first, last = torch.zeros_like(place[:, :1]), torch.full_like(place[:, :1], rest.shape[1])
-        successor = torch.empty_like(scores[..., 0], dtype=torch.int64)
-        successor.scatter_(1, torch.cat([first, place + 1], dim=1), torch.cat([place, last], dim=1))
-        return F.cross_entropy(scores.masked_fill(itself, -math.inf).flatten(0, 1), successor.flatten())
+        if self.successor_loss is None:
+            return x.new_zeros(())
+        return self.successor_weight * self.successor_loss(x, state, remaining_actions)

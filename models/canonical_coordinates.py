@@ -1,4 +1,4 @@
-"""Coordinates that do not depend on how an instance lies in the plane."""
+"""Coordinates that stay the same when an instance is moved, rotated, mirrored or scaled in the plane."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from torch import Tensor
 
 
 def to_canonical(points: Tensor) -> Tensor:
-    """Sub-problems [R, n+2, 2] with the first point at 0, the last on the positive x axis, most of y above it.
+    """Points [R, n+2, 2] with the first point at 0, the last on the positive x axis, most of y above it.
 
-    Scaled so that the node farthest from the first has distance 1. Where first and last coincide, the rotation
-    stays as it is.
+    The scale gives the point farthest from the first one distance 1. Where the first and the last point coincide, the
+    rotation stays as it is.
     """
     points = points - points[:, :1]
     distance = points[:, -1].norm(dim=-1, keepdim=True)  # [R, 1] to the last
@@ -20,5 +20,22 @@ def to_canonical(points: Tensor) -> Tensor:
     y = points[..., 1] * cos - points[..., 0] * sin
     y = torch.where(y.sum(dim=1, keepdim=True) < 0, -y, y)
     points = torch.stack([x, y], dim=-1)
-    reach = points.norm(dim=-1).amax(dim=1)[:, None, None]
-    return points / reach.where(reach > 0, 1.0)
+    farthest = points.norm(dim=-1).amax(dim=1)[:, None, None]
+    return points / farthest.where(farthest > 0, 1.0)
+
+
+CANONICAL_FEATURES = 11  # of each point
+
+
+def canonical_features(points: Tensor) -> list[Tensor]:
+    """11 features of points [R, n+2, 2] from two canonical views: from the first point, and from the last one.
+
+    Of each view the canonical coordinates and the distances from the first and from the last point; then the direction
+    from the last point, and the distance between the first and the last point.
+    """
+    features = []
+    for view in (to_canonical(points), to_canonical(points.flip(1)).flip(1)):
+        features += [view, *((view - end).norm(dim=-1, keepdim=True) for end in (view[:, :1], view[:, -1:]))]
+    from_last, distance = features[3], features[5]  # [R, n+2, 2 and 1]
+    direction = from_last / distance.where(distance > 0, 1.0)
+    return [*features, direction, features[2][:, :1].expand_as(distance)]

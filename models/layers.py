@@ -1,4 +1,4 @@
-"""Transformer layers without any problem's words."""
+"""Transformer layers, for any problem."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.attention import Grid, multi_head_attention
+from models.attention import AttentionGroups, multi_head_attention
 
 
 def check_sizes(**sizes: int) -> None:
-    """Raises ValueError naming the first that is not positive."""
+    """Raises ValueError that names the first size below 1."""
     for name, size in sizes.items():
         if size < 1:
             raise ValueError(f"{name} must be at least 1, got {size}")
 
 
 class Linears(nn.Module):
-    """Several linear maps of one input side by side: one product, but to an optimizer matrices of their own."""
+    """Several linear maps of one input side by side: one matrix product, but a matrix each for the optimizer."""
 
     def __init__(self, count: int, inputs: int, outputs: int):
         super().__init__()
@@ -26,11 +26,15 @@ class Linears(nn.Module):
         self.bias = nn.Parameter(torch.empty(count * outputs).uniform_(-bound, bound))
 
     def forward(self, x: Tensor) -> Tensor:
+        """[..., inputs] -> [..., count * outputs]"""
         return F.linear(x, self.weight.flatten(0, 1), self.bias)
 
 
 class ReZeroLayer(nn.Module):
-    """x + a * attention(x), then x + a * feedforward(x), with one learnt a that starts at 0; no normalisation."""
+    """A transformer layer with ReZero [Bachlechner et al. 2021] in the place of normalisation.
+
+    One learnt scale a, which starts at 0, weights both residual branches.
+    """
 
     def __init__(self, width: int, heads: int, feedforward: int):
         super().__init__()
@@ -38,38 +42,40 @@ class ReZeroLayer(nn.Module):
             raise ValueError(f"width must be a multiple of heads, got width={width} and heads={heads}")
         self.heads = heads
         self.qkv = Linears(3, width, width)
-        self.out = nn.Linear(width, width)
-        self.widen = nn.Linear(width, feedforward)
-        self.narrow = nn.Linear(feedforward, width)
+        self.output_projection = nn.Linear(width, width)
+        self.up_projection = nn.Linear(width, feedforward)
+        self.down_projection = nn.Linear(feedforward, width)
         self.scale = nn.Parameter(torch.zeros(()))
 
-    def forward(self, x: Tensor, bias: Tensor | None = None, grid: Grid | None = None) -> Tensor:
+    def forward(self, x: Tensor, bias: Tensor | None = None, groups: AttentionGroups | None = None) -> Tensor:
         """[R, n, width] -> [R, n, width]
 
-        Tokens attend to all tokens of their row, or with `grid` to those of their line. `bias` expands to the scores,
-        [R, heads, n, n] or [lines, heads, size, size].
+        Tokens attend to all tokens of their row, or with `groups` to the tokens of their group. `bias` is added to the
+        attention scores and expands to [R, heads, n, n], or with groups to [groups, heads, size, size].
         """
-        x = x + self.scale * self.attention(x, bias, grid)
-        return x + self.scale * self.feedforward(x)
+        a = self.scale
+        x = x + a * self.attention(x, bias, groups)
+        x = x + a * self.feedforward(x)
+        return x
 
-    def attention(self, x: Tensor, bias: Tensor | None, grid: Grid | None) -> Tensor:
-        return self.out(multi_head_attention(self.qkv(x), self.heads, bias, grid))
+    def attention(self, x: Tensor, bias: Tensor | None, groups: AttentionGroups | None) -> Tensor:
+        return self.output_projection(multi_head_attention(self.qkv(x), self.heads, bias, groups))
 
     def feedforward(self, x: Tensor) -> Tensor:
-        return self.narrow(F.gelu(self.widen(x)))
+        return self.down_projection(F.gelu(self.up_projection(x)))
 
 
 class ReZeroLayers(nn.ModuleList):
-    """Layers one after the other, [R, n, width] -> [R, n, width]; all tokens of a row attend to each other."""
+    """A stack of layers, [R, n, width] -> [R, n, width]; all tokens of a row attend to each other."""
 
     def __init__(self, layers: int, width: int, heads: int, feedforward: int):
         super().__init__([ReZeroLayer(width, heads, feedforward) for _ in range(layers)])
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.halves(x)[-1]
+        return self.intermediate_outputs(x)[-1]
 
-    def halves(self, x: Tensor) -> list[Tensor]:
-        """The tokens after the first half of the layers, and after all."""
+    def intermediate_outputs(self, x: Tensor) -> list[Tensor]:
+        """The tokens [R, n, width] after the first half of the layers, and after all: for deep supervision."""
         for number, layer in enumerate(self):
             if number == len(self) // 2:
                 halfway = x

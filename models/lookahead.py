@@ -12,18 +12,18 @@ FEATURES = 8  # of each operation
 
 
 def lookahead(instance: Instance, state: State) -> list[Tensor]:
-    """Features [R, n] of the operations that remain, in quarters of the instance's lower bound.
+    """Eight features [R, n] of the operations that remain, in quarters of the instance's bound (`bound_of`).
 
-    That unit stays the same from the first decision to the last, and makes small and large instances alike.
+    The unit stays the same from the first decision to the last, and makes small and large instances alike.
 
-    The features: the earliest start of its job's next operation and its own (its head), the work that its job has after
-    it (its tail), how long its machine stays busy, and the lower bounds on the makespan.
+    The features of an operation: the earliest start of its job's next operation, its own earliest start (its head), the
+    work that its job has after it (its tail), how long its machine stays busy, and four lower bounds on the makespan.
     """
     ops = instance.times.shape[2]  # of a job, one on each machine
     job = state.remaining // ops
     machine = instance.machines.flatten(1).gather(1, state.remaining)
     times = instance.times.flatten(1).gather(1, state.remaining)
-    through = times.cumsum(dim=1)  # within a job, differences of it are the work in between
+    through = times.cumsum(dim=1)  # the difference between two operations of a job is the work in between
     left = torch.zeros_like(state.job_free).scatter_add_(1, job, times)  # [R, J]
     before = through - times - (left.cumsum(dim=1) - left).gather(1, job)
     start, busy = state.job_free.gather(1, job), state.machine_free.gather(1, machine)
@@ -34,10 +34,15 @@ def lookahead(instance: Instance, state: State) -> list[Tensor]:
 
 
 def lower_bounds(machines: int, machine: Tensor, times: Tensor, head: Tensor, tail: Tensor) -> list[Tensor]:
-    """Four lower bounds on the makespan per operation, all [R, n], less the largest of the first two of all operations.
+    """Four lower bounds [R, n] on the makespan per operation, less the largest of the first two of all operations.
 
-    That of its job's chain through it, and that of its machine: the earliest head, all the work, and the shortest tail
-    [Carlier 1982]. The latter also if the operation is the first on its machine, and if it is the last.
+    The bounds of an operation: of the chain of its job through the operation; of its machine, the earliest head plus
+    all the work plus the shortest tail [Carlier 1982]; of its machine if the operation is the first on it; and of its
+    machine if the operation is the last on it.
+
+    Arguments:
+        machines: M
+        machine, times, head, tail: [R, n] of each operation
     """
 
     def of_machine(values: Tensor, reduce: str) -> Tensor:
@@ -51,7 +56,7 @@ def lower_bounds(machines: int, machine: Tensor, times: Tensor, head: Tensor, ta
 
 
 def bound_of(instance: Instance) -> Tensor:
-    """The most work [R] of a job or a machine."""
+    """A lower bound [R] on the makespan: the most work of a job or a machine, 1 where there is no work."""
     jobs = instance.times.sum(dim=2)
     machines = torch.zeros_like(instance.times[:, 0])
     machines.scatter_add_(1, instance.machines.flatten(1), instance.times.flatten(1))

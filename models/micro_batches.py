@@ -1,20 +1,24 @@
-"""Micro-batches: a large batch goes through a network in parts that fit a GPU's memory, or a CPU's cache."""
+"""Micro-batches: a large batch passes a network in parts that fit into a GPU's memory, or into a CPU's cache."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from gumbeldore.interfaces import batch_size, take
 from gumbeldore.runtime.memory import gpu_memory
 
-ACTIVATIONS_AT_ONCE = 5 * 2**18  # on a CPU: the fastest, or nearly so, of the sizes tried (docs/decisions.md)
-SCORES_AT_ONCE = 2**27  # attention scores of a layer, on a CPU
-GPU_SHARE = 4  # a forward pass takes at most this part of a GPU's memory,
-HELD = 16  # where it holds about so many float32 numbers for each activation
-GROUPS_AT_ONCE = 2**16 - 1  # torch's fused attention takes no more on a GPU
+# The most that one micro-batch takes.
+CPU_MAX_ACTIVATIONS = 5 * 2**18  # the fastest, or nearly so, of the sizes tried (docs/decisions.md)
+CPU_MAX_SCORES = 2**27
+GPU_MEMORY_DIVISOR = 4  # a forward pass takes at most this part of a GPU's memory
+GPU_MAX_GROUPS = 2**16 - 1  # torch's fused attention takes no more groups on a GPU
+
+FLOATS_PER_ACTIVATION = 16  # a forward pass holds about so many float32 numbers for each activation
 
 
 class RowSize(NamedTuple):
@@ -25,36 +29,24 @@ class RowSize(NamedTuple):
     groups: int = 1  # of tokens that attend to each other
 
 
-class Network(Protocol):
-    """A network whose forward pass may be cut into micro-batches."""
+def in_micro_batches(forward: Callable[[Any, Any], Tensor], row: RowSize, context: Any, state: Any) -> Tensor:
+    """forward(context, state) [R, ...] of NamedTuples of [R, ...], in micro-batches unless gradients are needed.
 
-    def forward_at_once(self, context: Any, state: Any) -> Tensor: ...
-
-    def row_size(self, context: Any, state: Any) -> RowSize: ...
-
-
-def in_micro_batches(network: Network, context: Any, state: Any) -> Tensor:
-    """network.forward_at_once(context, state) [R, ...], both NamedTuples of [R, ...]; without gradients in parts.
-
-    The batch is halved until it fits. So the parts have few sizes, whatever the size of the batch.
+    The batch is halved until it fits. So the micro-batches have few sizes, whatever the size of the batch.
     """
-    rows = part = state[0].shape[0]
-    room = math.inf if torch.is_grad_enabled() else rows_at_once(network.row_size(context, state), state[0].device)
-    while part > 1 and part > room:
-        part = -(-part // 2)
-    if part == rows:
-        return network.forward_at_once(context, state)
-    parts = (slice(first, first + part) for first in range(0, rows, part))
-    return torch.cat([network.forward_at_once(_rows(context, each), _rows(state, each)) for each in parts])
+    rows = size = batch_size(state)
+    limit = math.inf if torch.is_grad_enabled() else max_rows(row, state[0].device)
+    while size > 1 and size > limit:
+        size = -(-size // 2)
+    if size == rows:
+        return forward(context, state)
+    parts = (slice(first, first + size) for first in range(0, rows, size))
+    return torch.cat([forward(take(context, part), take(state, part)) for part in parts])
 
 
-def rows_at_once(row: RowSize, device: torch.device) -> float:
-    """How many rows of this size fit at once into a GPU's memory, or into a CPU's cache."""
+def max_rows(row: RowSize, device: torch.device) -> float:
+    """How many rows of this size fit into a GPU's memory, or into a CPU's cache."""
     if device.type == "cuda":
-        numbers = gpu_memory(device) // GPU_SHARE // torch.float32.itemsize
-        return min(numbers / (row.scores + HELD * row.activations), GROUPS_AT_ONCE / row.groups)
-    return min(SCORES_AT_ONCE / max(1, row.scores), ACTIVATIONS_AT_ONCE / row.activations)
-
-
-def _rows(tensors: Any, rows: slice) -> Any:
-    return type(tensors)(*(field[rows] for field in tensors))
+        floats = gpu_memory(device) // GPU_MEMORY_DIVISOR // torch.float32.itemsize
+        return min(floats / (row.scores + FLOATS_PER_ACTIVATION * row.activations), GPU_MAX_GROUPS / row.groups)
+    return min(CPU_MAX_SCORES / max(1, row.scores), CPU_MAX_ACTIVATIONS / row.activations)

@@ -1,49 +1,48 @@
-"""What the policies share: tokens of a state, and the logits read off them."""
+"""What the policies of this folder share: tokens of a state, and the logits read off the tokens."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from models.micro_batches import in_micro_batches
+from gumbeldore.interfaces import Policy
+from models.micro_batches import RowSize, in_micro_batches
 
 
-class TokenPolicy(nn.Module):
-    """A policy in two halves, of which training reads more off the first than the logits.
+class TokenPolicy(Policy):
+    """A policy in two steps: a transformer makes tokens of the state, and the logits are read off the last tokens.
 
-    Subclasses define
-        tokens(context, state) -> list of [R, n, width]     what the transformer makes of the state; the last is the end
-        logits(context, state, x) -> [R, A]                 of the last
-        further_loss(context, state, tokens, rest) -> []    what else the expert's `rest` [R, n] of the solution teaches
-        row_size(context, state) -> RowSize                 what a row takes
-
-    Arguments, by the name of the weight:
-        weight: of the further loss; 0 leaves it out
+    A subclass defines `tokens`, `logits` and `row_size`; `auxiliary_loss` where the tokens are to learn more than the
+    next decision. The context is the instance: embedding a few numbers is cheaper than gathering their embeddings.
     """
 
-    def __init__(self, **weight: float):
-        super().__init__()
-        ((name, self.further_weight),) = weight.items()
-        if self.further_weight < 0:
-            raise ValueError(f"{name} must be at least 0, got {self.further_weight}")
+    def tokens(self, context: Any, state: Any) -> list[Tensor]:
+        """Outputs [R, n, width] of the transformer's layers; the last one is the output of all layers."""
+        raise NotImplementedError
 
-    def encode(self, instance: Any) -> Any:
-        """Nothing is worth keeping: embedding a few numbers is cheaper than gathering their embeddings."""
-        return instance
+    def logits(self, context: Any, state: Any, x: Tensor) -> Tensor:
+        """Logits [R, A] from the last tokens x [R, n, width]."""
+        raise NotImplementedError
+
+    def row_size(self, context: Any, state: Any) -> RowSize:
+        """What one row takes in a forward pass."""
+        raise NotImplementedError
+
+    def auxiliary_loss(self, context: Any, state: Any, tokens: list[Tensor], remaining_actions: Tensor) -> Tensor:
+        """Weighted loss [] of what the expert's remaining actions [R, n] teach beyond the next decision; 0: nothing."""
+        return tokens[-1].new_zeros(())
 
     def forward(self, context: Any, state: Any) -> Tensor:
         """Logits [R, A]."""
-        return in_micro_batches(self, context, state)
+        return in_micro_batches(self.forward_in_one_pass, self.row_size(context, state), context, state)
 
-    def imitate(self, context: Any, state: Any, rest: Tensor) -> tuple[Tensor, Tensor]:
-        """The logits, and the weighted further loss."""
-        tokens = self.tokens(context, state)
-        further = tokens[-1].new_zeros(())
-        if self.further_weight:
-            further = self.further_weight * self.further_loss(context, state, tokens, rest)
-        return self.logits(context, state, tokens[-1]), further
-
-    def forward_at_once(self, context: Any, state: Any) -> Tensor:
+    def forward_in_one_pass(self, context: Any, state: Any) -> Tensor:
         """`forward` without micro-batches."""
         return self.logits(context, state, self.tokens(context, state)[-1])
+
+    def with_auxiliary_loss(self, context: Any, state: Any, remaining_actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits [R, A] and the auxiliary loss [], from the same tokens."""
+        tokens = self.tokens(context, state)
+        loss = self.auxiliary_loss(context, state, tokens, remaining_actions)
+        return self.logits(context, state, tokens[-1]), loss

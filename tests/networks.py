@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from torch import nn
 
-WAYS = ("grid", "dense")  # of attention within jobs and within machines
+WAYS = ("groups", "dense")  # of attention within jobs and within machines
 
 
 def attend_by(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attention on the grid, or over all pairs of operations."""
-    monkeypatch.setattr("models.job_shop.DENSE", {"grid": 0, "dense": 1e9}[way])
+    """Attention in groups, or over all pairs of operations."""
+    monkeypatch.setattr("models.job_shop.MAX_DENSE_RATIO", {"groups": 0, "dense": 1e9}[way])
 
 
 def awake(network: nn.Module) -> nn.Module:

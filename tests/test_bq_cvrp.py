@@ -1,4 +1,4 @@
-"""The network for the CVRP: what it sees, what it must not see, and its further loss."""
+"""The network for the CVRP: what it sees, what it must not see, and its auxiliary loss."""
 
 from __future__ import annotations
 
@@ -204,8 +204,8 @@ def slow_tokens(policy, instance, state, row, layers=None):
                 scores = torch.stack([part[query] @ other[keys] / math.sqrt(d) for other in parts])
                 shares = scores.softmax(0)
                 mixed.append(sum(share * other[values] for share, other in zip(shares, parts, strict=True)))
-            token = token + layer.scale * layer.out(torch.cat(mixed))
-            moved.append(token + layer.scale * layer.narrow(F.gelu(layer.widen(token))))
+            token = token + layer.scale * layer.output_projection(torch.cat(mixed))
+            moved.append(token + layer.scale * layer.down_projection(F.gelu(layer.up_projection(token))))
         tokens = moved
     return tokens
 
@@ -239,11 +239,12 @@ def test_route_loss_points_at_neighbours_and_at_all_others_on_the_route(step):
     assert len(policy.layers) == 2
     instance, actions = random_solutions(PROBLEM, 6)
     state, rest = PROBLEM.replay(instance, actions[:, :step]), actions[:, step:]
-    _, loss = policy.imitate(instance, state, rest)
+    _, loss = policy.with_auxiliary_loss(instance, state, rest)
     before, after, together = [], [], []
     for row, halfway in itertools.product(range(6), (True, False)):
         tokens = slow_tokens(policy, instance, state, row, layers=1 if halfway else None)
-        of_route, of_neighbours = policy.pointers[not halfway].route, policy.pointers[not halfway].neighbours
+        pointers_of = policy.route_loss.halfway if halfway else policy.route_loss.final
+        of_route, of_neighbours = pointers_of.route, pointers_of.neighbours
         names = ["origin", *state.near[row].tolist(), "depot"]
 
         def surprise(name, other, pointers=of_neighbours, tokens=tokens, names=names):
@@ -269,7 +270,7 @@ def test_route_loss_points_at_neighbours_and_at_all_others_on_the_route(step):
                 together.append(torch.stack(found).mean())
     mean = (torch.stack(before).mean() + torch.stack(after).mean()) / 2 + torch.stack(together).mean()
     assert loss.item() == pytest.approx(0.25 * 2 * mean.item(), rel=1e-5)
-    assert bq().imitate(instance, state, rest)[1] == 0
+    assert bq().with_auxiliary_loss(instance, state, rest)[1] == 0
 
 
 def test_route_loss_can_be_learnt():
@@ -284,7 +285,7 @@ def test_route_loss_can_be_learnt():
     alike = 2 * math.log(5)  # is left over of the five others on the route, halfway and in the end
     losses = []
     for _ in range(60):
-        _, loss = policy.imitate(instance, problem.replay(instance, actions[:, :1]), actions[:, 1:])
+        _, loss = policy.with_auxiliary_loss(instance, problem.replay(instance, actions[:, :1]), actions[:, 1:])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -298,7 +299,7 @@ def test_route_loss_can_be_learnt():
 
 @pytest.mark.parametrize(
     ("limit", "budget", "parts"),
-    [("SCORES_AT_ONCE", 1, 50), ("SCORES_AT_ONCE", 1000, 13), ("ACTIVATIONS_AT_ONCE", 1000, 13)],
+    [("CPU_MAX_SCORES", 1, 50), ("CPU_MAX_SCORES", 1000, 13), ("CPU_MAX_ACTIVATIONS", 1000, 13)],
 )
 def test_micro_batches_give_the_same_logits(limit, budget, parts, monkeypatch):
     """Halved until they fit: 2 heads of 9^2 scores, or 9 tokens of 16 numbers, are 4 rows of the budget of 1,000."""
@@ -316,7 +317,7 @@ def test_micro_batches_give_the_same_logits(limit, budget, parts, monkeypatch):
 
 IMPOSSIBLE = [
     ({"width": 10, "heads": 4}, "width=10 and heads=4"),
-    ({"route_loss": -1.0}, "at least 0, got -1.0"),
+    ({"route_loss": -1.0}, "route_loss must be at least 0, got -1.0"),
 ]
 
 

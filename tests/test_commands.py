@@ -85,7 +85,7 @@ def test_paper_recipe_of_the_tsp():
     cfg = compose("train", "experiment=tsp100")
     setup = set_up(cfg)
     assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 128, 8)
-    assert setup.policy.layers[0].widen.out_features == 512
+    assert setup.policy.layers[0].up_projection.out_features == 512
     assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 0.3)
     assert setup.search.top_p == (0.95, 1.0) and setup.settings.nucleus_after == 500
     assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (1000, 1000)
@@ -97,7 +97,7 @@ def test_paper_recipe_of_the_tsp():
 def test_paper_recipe_of_the_cvrp():
     setup = set_up(compose("train", "experiment=cvrp100"))
     assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 192, 12)
-    assert setup.policy.layers[0].widen.out_features == 512
+    assert setup.policy.layers[0].up_projection.out_features == 512
     assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 3.0)
     assert setup.search.top_p == (0.95, 1.0) and setup.settings.nucleus_after == 500
     assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (1000, 1000)
@@ -111,8 +111,8 @@ def test_paper_recipe_of_the_jssp():
     setup = set_up(compose("train", "experiment=jssp"))
     policy = setup.policy
     assert (len(policy.job_wise), len(policy.machine_wise), policy.embed.out_features) == (3, 3, 64)
-    assert (policy.between_jobs.heads, policy.between_jobs.widen.out_features) == (8, 256)
-    assert policy.embed.in_features == 2 and policy.further_weight == 0 and not setup.problem.chronological
+    assert (policy.between_jobs.heads, policy.between_jobs.up_projection.out_features) == (8, 256)
+    assert policy.embed.in_features == 2 and policy.order_loss is None and not setup.problem.chronological
     assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 0.05)
     assert setup.search.top_p == (0.95, 1.0) and setup.settings.nucleus_after == 50
     assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (512, 1000)
@@ -160,6 +160,7 @@ def test_paper_recipe_of_the_jssp():
         ("problem.num_nodes=2", "problem: num_nodes must be at least 3"),
         ("problem._target_=os.system", "problem._target_=os.system is not a class"),
         ("problem._target_=models.bq_tsp.BQ", "must inherit gumbeldore.interfaces.Problem"),
+        ("model._target_=torch.nn.Linear", "must inherit gumbeldore.interfaces.Policy"),
         ("model.heads=5", "model: width must be a multiple of heads"),
         ("seed=-1", "seed must be an integer at least 0"),
         ("seed=true", "seed must be an integer"),

@@ -51,8 +51,8 @@ def test_same_gradients():
         losses = []
         for policy in (network, other):
             policy.zero_grad()
-            logits, further = policy.imitate(policy.encode(instance), state, rest[:, step:])
-            losses.append(F.cross_entropy(logits, rest[:, step]) + further)
+            logits, auxiliary = policy.with_auxiliary_loss(policy.encode(instance), state, rest[:, step:])
+            losses.append(F.cross_entropy(logits, rest[:, step]) + auxiliary)
             losses[-1].backward()
         torch.testing.assert_close(*losses)
         for ours, theirs in zip(network.parameters(), other.parameters(), strict=True):

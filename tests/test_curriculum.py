@@ -109,7 +109,7 @@ def test_an_example_is_in_the_problems_order_or_in_the_experts_own():
     for reorder, problem in problems.items():
         steps = set()
         for seed in range(40):
-            rest = dataset.batch(problem, 20, torch.Generator().manual_seed(seed)).rest
+            rest = dataset.batch(problem, 20, torch.Generator().manual_seed(seed)).remaining_actions
             steps.add(rest.shape[1])
             ends = {row[-rest.shape[1] :] for row in own}
             same = [tuple(row) in ends for row in rest.tolist()]

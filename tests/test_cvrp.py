@@ -10,8 +10,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
 
+from gumbeldore.interfaces import Policy
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.rounds import search
 from gumbeldore.testing import problem_contract
@@ -19,11 +19,8 @@ from problems.cvrp import CVRP
 from problems.cvrp.instances import Instance
 
 
-class FixedPolicy(nn.Module):
+class FixedPolicy(Policy):
     """The same logits everywhere; no network is needed to test a problem."""
-
-    def encode(self, instance):
-        return instance
 
     def forward(self, context, state):
         num_actions = 2 * (context.coords.shape[1] - 1)

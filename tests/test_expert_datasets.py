@@ -58,7 +58,7 @@ def test_experts_can_be_learnt_from(tmp_path):
     for i in range(6):
         repeated = tsp_types.Instance(shard.instances.coords[i].expand(len(every), -1, -1))
         assert shard.costs[i].item() == pytest.approx(problem.cost(repeated, every).min().item(), rel=1e-5)
-    assert dataset.batch(problem, 4, torch.Generator()).rest.shape[0] == 4
+    assert dataset.batch(problem, 4, torch.Generator()).remaining_actions.shape[0] == 4
 
     again = experts(*words, cwd=tmp_path)
     assert again.returncode == 2 and again.stderr == "error: out=data.npz exists already; choose another\n"

@@ -75,6 +75,6 @@ def test_same_examples_as_on_the_cpu(case):
     here, there = (
         dataset.batch(problem, 16, torch.Generator().manual_seed(4), torch.device(kind)) for kind in ("cpu", "cuda")
     )
-    assert there.rest.is_cuda and torch.equal(there.rest.cpu(), here.rest)
+    assert there.remaining_actions.is_cuda and torch.equal(there.remaining_actions.cpu(), here.remaining_actions)
     for ours, theirs in zip((*here.instance, *here.state), (*there.instance, *there.state), strict=True):
         torch.testing.assert_close(theirs.cpu(), ours)

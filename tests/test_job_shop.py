@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 
 from gumbeldore.testing import policy_contract
-from models.job_shop import HIDDEN, JobShop
+from models.attention import MASKED_SCORE
+from models.job_shop import JobShop
 from models.lookahead import lookahead as looked_ahead
 from problems.jssp import JSSP, State
 from problems.jssp.instances import Instance, random_instances
@@ -232,19 +233,19 @@ def test_the_network_sees_less_than_the_state():
         remaining=torch.tensor([[1, 2, 4, 5]]),
     )
     policy = job_shop(lookahead=True)
-    seen = policy.seen(instance, state)
+    seen = policy.canonical_state(instance, state)
     assert seen.job_free.tolist() == [[0.0, 0.0]] and seen.machine_free.tolist() == [[5.0, 0.0, 10.0]]
     for same in (
         state._replace(job_free=torch.tensor([[60.0, 5.0]])),
         state._replace(job_free=state.job_free + 100, machine_free=state.machine_free + 100),
     ):
-        assert all(torch.equal(a, b) for a, b in zip(policy.seen(instance, same), seen, strict=True))
-    without = job_shop(lookahead=False).seen(instance, state)
+        assert all(torch.equal(a, b) for a, b in zip(policy.canonical_state(instance, same), seen, strict=True))
+    without = job_shop(lookahead=False).canonical_state(instance, state)
     assert without.job_free.tolist() == [[0.0, 0.0]] and without.machine_free.tolist() == [[0.0, 0.0, 0.0]]
     last = State(
         torch.tensor([[3, 2]]), torch.tensor([[90.0, 80.0]]), torch.tensor([[85.0, 90.0, 95.0]]), torch.tensor([[5]])
     )
-    seen = policy.seen(instance, last)  # job 0 has ended, and only machine 0 is needed
+    seen = policy.canonical_state(instance, last)  # job 0 has ended, and only machine 0 is needed
     assert seen.job_free.tolist() == [[0.0, 0.0]] and seen.machine_free.tolist() == [[0.0, 0.0, 0.0]]
 
 
@@ -265,8 +266,8 @@ def slow_layer(layer, tokens, sees, bias=lambda query, key, head: 0.0):
             scores = [parts[name][query] @ parts[key][keys] / math.sqrt(d) + bias(name, key, head) for key in seen]
             shares = torch.stack(scores).softmax(0)
             mixed.append(sum(share * parts[key][values] for share, key in zip(shares, seen, strict=True)))
-        token = token + layer.scale * layer.out(torch.cat(mixed))
-        moved[name] = token + layer.scale * layer.narrow(F.gelu(layer.widen(token)))
+        token = token + layer.scale * layer.output_projection(torch.cat(mixed))
+        moved[name] = token + layer.scale * layer.down_projection(F.gelu(layer.up_projection(token)))
     return moved
 
 
@@ -328,7 +329,7 @@ def test_all_ways_of_attention_are_the_same(jobs, ops, options, monkeypatch):
         found = []
         for way in WAYS:
             attend_by(way, monkeypatch)
-            _, loss = policy.imitate(instance, state, rest)
+            _, loss = policy.with_auxiliary_loss(instance, state, rest)
             found.append((logits_of(policy, instance, state), loss))
         for logits, loss in found[1:]:
             assert torch.allclose(found[0][0], logits, atol=1e-5)
@@ -337,15 +338,15 @@ def test_all_ways_of_attention_are_the_same(jobs, ops, options, monkeypatch):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_hidden_keys_leave_no_trace(way, monkeypatch):
-    """Finite logits, loss and gradients where jobs are finished, down to two operations; HIDDEN is never seen."""
+    """Finite logits, loss and gradients where jobs are finished, down to two operations; MASKED_SCORE is never seen."""
     attend_by(way, monkeypatch)
-    assert math.isfinite(HIDDEN)
+    assert math.isfinite(MASKED_SCORE)
     for jobs, ops in (*SIZES, (6, 2)):
         policy = job_shop(order_loss=1.0)
         for step in steps(jobs, ops):
             instance, state, rest = played(16, jobs, ops, step, seed=step)
             legal = jssp(jobs, ops).mask(instance, state)
-            logits, loss = policy.imitate(instance, state, rest)
+            logits, loss = policy.with_auxiliary_loss(instance, state, rest)
             assert logits.isfinite().all() and logits[legal].abs().max() < 100 and loss.isfinite()
             policy.zero_grad()
             (F.cross_entropy(logits.masked_fill(~legal, -torch.inf), rest[:, 0]) + loss).backward()
@@ -415,7 +416,7 @@ def test_scheduled_operations_do_not_matter_and_others_do(way, monkeypatch):
         assert not torch.allclose(logits_of(policy, other, seen), before, atol=1e-3)
 
 
-# ---- the further loss
+# ---- the auxiliary loss
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -437,20 +438,20 @@ def test_order_loss_equals_plain_loops(jobs, ops, way, monkeypatch):
             assert sorted(way) == sorted(tokens)
             for first, second in itertools.combinations(way, 2):
                 if machines[first[0]][first[1]] == machines[second[0]][second[1]]:
-                    wins = policy.earlier(tokens[first]) @ policy.later(tokens[second])
-                    loses = policy.earlier(tokens[second]) @ policy.later(tokens[first])
+                    wins = policy.order_loss.earlier(tokens[first]) @ policy.order_loss.later(tokens[second])
+                    loses = policy.order_loss.earlier(tokens[second]) @ policy.order_loss.later(tokens[first])
                     losses.append(-F.logsigmoid((wins - loses) / 4.0))  # 4 is the root of the width
             means.append(torch.stack(losses).mean() if losses else torch.zeros(()))
-        loss = policy.imitate(instance, state, rest)[1]
+        loss = policy.with_auxiliary_loss(instance, state, rest)[1]
         assert loss.item() == pytest.approx(0.25 * torch.stack(means).mean().item(), rel=1e-4)
-        assert job_shop().imitate(instance, state, rest)[1] == 0
+        assert job_shop().with_auxiliary_loss(instance, state, rest)[1] == 0
 
 
 def test_order_loss_without_any_pair_is_zero():
     """Two operations of one job never are on the same machine."""
     policy = job_shop(order_loss=1.0)
     instance, state, rest = played(4, 1, 4, 2)
-    assert policy.imitate(instance, state, rest)[1] == 0
+    assert policy.with_auxiliary_loss(instance, state, rest)[1] == 0
 
 
 def test_order_loss_can_be_learnt():
@@ -463,7 +464,8 @@ def test_order_loss_can_be_learnt():
     optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
     losses = []
     for _ in range(40):
-        _, loss = policy.imitate(instance, jssp(3, 3).replay(instance, actions[:, :1]), actions[:, 1:])
+        state = jssp(3, 3).replay(instance, actions[:, :1])
+        _, loss = policy.with_auxiliary_loss(instance, state, actions[:, 1:])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -471,7 +473,10 @@ def test_order_loss_can_be_learnt():
     assert losses[-1] < 0.3 * losses[0]
 
 
-IMPOSSIBLE = [({"width": 10, "heads": 4}, "width=10 and heads=4"), ({"order_loss": -1.0}, "at least 0, got -1.0")]
+IMPOSSIBLE = [
+    ({"width": 10, "heads": 4}, "width=10 and heads=4"),
+    ({"order_loss": -1.0}, "order_loss must be at least 0, got -1.0"),
+]
 
 
 @pytest.mark.parametrize(("wrong", "rule"), IMPOSSIBLE)

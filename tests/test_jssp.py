@@ -11,9 +11,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
 
-from gumbeldore.interfaces import take
+from gumbeldore.interfaces import Policy, take
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.rounds import search
 from gumbeldore.testing import problem_contract
@@ -30,11 +29,8 @@ def jssp(jobs, ops, **options):
     return JSSP(sizes=[[jobs, ops]], validation_sizes=[[jobs, ops]], **options)
 
 
-class FixedPolicy(nn.Module):
+class FixedPolicy(Policy):
     """The same logits everywhere; no network is needed to test a problem."""
-
-    def encode(self, instance):
-        return instance
 
     def forward(self, context, state):
         jobs = state.next_op.shape[1]
@@ -284,21 +280,18 @@ def test_training_shows_every_number_of_remaining_operations_from_two_up():
     problem = JSSP([[2, 3], [4, 2]], [[2, 3]], chronological=True)
     for _ in range(300):
         example = dataset.batch(problem, 3, draws)
-        assert example.state.remaining.shape == example.rest.shape
-        assert problem.mask(example.instance, example.state).gather(1, example.rest[:, :1]).all()
-        seen[tuple(example.instance.times.shape[1:])].add(example.rest.shape[1])
+        assert example.state.remaining.shape == example.remaining_actions.shape
+        assert problem.mask(example.instance, example.state).gather(1, example.remaining_actions[:, :1]).all()
+        seen[tuple(example.instance.times.shape[1:])].add(example.remaining_actions.shape[1])
     assert seen == {(2, 3): {*range(2, 7)}, (4, 2): {*range(2, 9)}}
 
 
-class Witness(nn.Module):
+class Witness(Policy):
     """Remembers every state that a search asks its policy about, and the answer."""
 
     def __init__(self, policy):
         super().__init__()
         self.policy, self.asked = policy, {}
-
-    def encode(self, instance):
-        return instance
 
     def forward(self, context, state):
         logits = self.policy(context, state)

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from gumbeldore.interfaces import Policy
 from gumbeldore.runtime.precision import InPrecision, autocast, bucket_size, dtype_of, has_bf16, resolve_precision
 
 CPU = torch.device("cpu")
@@ -17,15 +18,12 @@ class Numbers(NamedTuple):
     value: Tensor  # [R]
 
 
-class Recorder(nn.Module):
+class Recorder(Policy):
     """Logits that tell the rows apart, and a list of the numbers of rows that were asked for."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[int] = []
-
-    def encode(self, instance: Numbers) -> Numbers:
-        return instance
 
     def forward(self, context: Numbers, state: Numbers) -> Tensor:
         self.asked.append(len(state.value))
@@ -64,3 +62,26 @@ def test_a_name_that_is_not_resolved_is_refused_and_nothing_runs_in_float32_inst
     for use in (dtype_of, lambda name: autocast(CPU, name), lambda name: InPrecision(Recorder(), CPU, name)):
         with pytest.raises(ValueError, match="a resolved precision is one of bf16, float32, got"):
             use(precision)
+
+
+class Halving(Recorder):
+    """Two numbers at a time are one canonical state, and the auxiliary loss is the sum of the decisions to come."""
+
+    problem = "halving"
+
+    def canonical_state(self, instance: Numbers, state: Numbers) -> Numbers:
+        return Numbers(state.value // 2)
+
+    def with_auxiliary_loss(self, context: Numbers, state: Numbers, remaining_actions: Tensor) -> tuple[Tensor, Tensor]:
+        product = torch.ones(2, 2) @ torch.ones(2, 2)
+        assert product.dtype == torch.bfloat16
+        return self(context, state), remaining_actions.sum().float()
+
+
+def test_all_of_the_policy_is_asked_and_the_network_in_its_precision():
+    within = InPrecision(Halving(), CPU, "bf16")
+    numbers = Numbers(torch.arange(4))
+    assert within.problem == "halving"
+    assert within.canonical_state(numbers, numbers).value.tolist() == [0, 0, 1, 1]
+    logits, loss = within.with_auxiliary_loss(numbers, numbers, torch.ones(4, 3))
+    assert logits[:, 0].tolist() == [0.0, 11.0, 22.0, 33.0] and loss == 12

@@ -103,8 +103,8 @@ def test_a_training_step_waits_for_nothing(case):
         optimizer = optimizer_of(policy, SETTINGS)
         for seed in range(4):
             example = dataset.batch(problem, 16, torch.Generator().manual_seed(seed), GPU)
-            logits, further = imitate(problem, policy, *example, "float32")
-            (F.cross_entropy(logits, example.rest[:, 0]) + further).backward()
+            logits, auxiliary = imitate(problem, policy, *example, "float32")
+            (F.cross_entropy(logits, example.remaining_actions[:, 0]) + auxiliary).backward()
             torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
             optimizer.step()
             assert all(isinstance(p.grad, Pretended) for p in policy.parameters() if p.grad is not None)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from gumbeldore.interfaces import Problem
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.sampler import beam, methods
 from gumbeldore.sampler.rounds import search
 from gumbeldore.sampler.transpositions import state_hash
@@ -36,21 +36,20 @@ METHODS = {
 }
 
 
-class Recorder(nn.Module):
-    """Remembers every (instance, state) it is asked about."""
+class Recorder(Policy):
+    """Remembers every (instance, canonical state) it is asked about."""
 
-    def __init__(self, policy: nn.Module):
+    def __init__(self, policy: Policy):
         super().__init__()
         self.policy, self.asked = policy.double(), []
-        self.seen = getattr(policy, "seen", lambda instance, state: state)
 
-    def encode(self, instance):
-        return self.policy.encode(instance)
+    def canonical_state(self, instance, state):
+        return self.policy.canonical_state(instance, state)
 
     def forward(self, context, state):
-        seen = self.seen(context, state)
-        for row in range(len(seen[0])):
-            self.asked.append(tuple(tuple(field[row].flatten().tolist()) for field in (*context, *seen)))
+        canonical = self.canonical_state(context, state)
+        for row in range(len(canonical[0])):
+            self.asked.append(tuple(tuple(field[row].flatten().tolist()) for field in (*context, *canonical)))
         return self.policy(context, state)
 
 
@@ -149,11 +148,8 @@ class Walk(Problem):
         return actions.sum(dim=1).double()
 
 
-class Leaning(nn.Module):
+class Leaning(Policy):
     """Goes on in the direction it took, so that nodes without a choice are the likeliest."""
-
-    def encode(self, instance: Position) -> Position:
-        return instance
 
     def forward(self, context: Position, state: Position) -> Tensor:
         return torch.stack([-state.x.double(), 0.5 + state.x.double()], dim=1)

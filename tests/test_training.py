@@ -428,7 +428,7 @@ def test_dataset_appends_restores_and_prunes(tmp_path):
     again = PseudoExperts(tmp_path)
     again.restore(["epoch_2", "epoch_3"], Instance)
     draws = [d.batch(TSP(6), 64, torch.Generator().manual_seed(1)) for d in (dataset, again)]
-    assert torch.equal(draws[0].rest, draws[1].rest)
+    assert torch.equal(draws[0].remaining_actions, draws[1].remaining_actions)
     assert torch.equal(draws[0].instance.coords, draws[1].instance.coords)
     with pytest.raises(ValueError, match="there is no file .*epoch_1.npz"):
         again.restore(["epoch_1"], Instance)
@@ -444,7 +444,7 @@ def test_batches_hold_one_size_and_every_step():
     for _ in range(300):
         example = dataset.batch(problem, 4, draws)
         seen[example.instance.coords.shape[1]].add(example.state.remaining.shape[1])
-        assert problem.mask(example.instance, example.state).gather(1, example.rest[:, :1]).all()
+        assert problem.mask(example.instance, example.state).gather(1, example.remaining_actions[:, :1]).all()
     assert seen == {6: {2, 3, 4, 5}, 9: {2, 3, 4, 5, 6, 7, 8}}  # from two remaining nodes up
     with pytest.raises(ValueError, match="no pseudo-experts"):
         PseudoExperts().batch(problem, 4, draws)

@@ -186,7 +186,7 @@ def test_successor_loss_points_along_the_experts_way():
     policy, problem = bq(successor_loss=0.5), TSP(9)
     instance, actions = random_tours(5, 9)
     state = problem.replay(instance, actions[:, :3])
-    _, loss = policy.imitate(instance, state, actions[:, 3:])
+    _, loss = policy.with_auxiliary_loss(instance, state, actions[:, 3:])
     tokens = policy.tokens(instance, state)[-1]
     losses = []
     for row in range(5):
@@ -194,11 +194,11 @@ def test_successor_loss_points_along_the_experts_way():
         way = ["origin", *actions[row, 3:].tolist(), "destination"]
         for node, following in zip(way, way[1:], strict=False):
             others = [other for other in nodes if other not in ("origin", node)]
-            left = policy.leave(tokens[row, nodes.index(node)])
-            scores = torch.stack([left @ policy.enter(tokens[row, nodes.index(o)]) / 4.0 for o in others])
+            left = policy.successor_loss.query(tokens[row, nodes.index(node)])
+            scores = torch.stack([left @ policy.successor_loss.key(tokens[row, nodes.index(o)]) / 4.0 for o in others])
             losses.append(-scores.log_softmax(0)[others.index(following)])
     assert loss.item() == pytest.approx(0.5 * torch.stack(losses).mean().item(), rel=1e-5)
-    assert bq().imitate(instance, state, actions[:, 3:])[1] == 0
+    assert bq().with_auxiliary_loss(instance, state, actions[:, 3:])[1] == 0
 
 
 def test_micro_batches_give_the_same_logits(monkeypatch):
@@ -207,7 +207,7 @@ def test_micro_batches_give_the_same_logits(monkeypatch):
     state = problem.reset(instance)
     with torch.no_grad():
         whole = policy(instance, state)
-        monkeypatch.setattr("models.micro_batches.rows_at_once", lambda *_: 7)
+        monkeypatch.setattr("models.micro_batches.max_rows", lambda *_: 7)
         assert torch.allclose(policy(instance, state), whole, atol=1e-5)
 
 
@@ -217,7 +217,10 @@ def test_too_small_an_instance_is_refused(num_nodes):
         TSP(num_nodes)
 
 
-IMPOSSIBLE = [({"width": 10, "heads": 4}, "width=10 and heads=4"), ({"successor_loss": -1}, "at least 0")]
+IMPOSSIBLE = [
+    ({"width": 10, "heads": 4}, "width=10 and heads=4"),
+    ({"successor_loss": -1}, "successor_loss must be at least 0, got -1"),
+]
 
 
 @pytest.mark.parametrize(("wrong", "rule"), IMPOSSIBLE)

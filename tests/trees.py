@@ -6,9 +6,9 @@ import itertools
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from gumbeldore.interfaces import Problem
+from gumbeldore.interfaces import Policy, Problem
 
 ACTIONS, DEPTH = 3, 3
 NODES = sum(ACTIONS**d for d in range(DEPTH + 1))  # of the complete tree; the children of node i are 3i+1 .. 3i+3
@@ -75,11 +75,8 @@ class TreeProblem(Problem):
         return -instance.outcome[rows, node]
 
 
-class TablePolicy(nn.Module):
+class TablePolicy(Policy):
     """The logits written in the instance."""
-
-    def encode(self, instance: Trees) -> Trees:
-        return instance
 
     def forward(self, context: Trees, state: Place) -> Tensor:
         return context.logits[torch.arange(len(state.node)), state.node]

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from torch import Tensor, nn
+from torch import Tensor
 
+from gumbeldore.interfaces import Policy
 from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.beam import Leaves
 from gumbeldore.sampler.config import SearchConfig
@@ -30,11 +31,8 @@ WIDTH, STEP_SIZE = 3, 1.5
 INSTANCE = Instance(torch.tensor([[[0.1, 0.1], [0.9, 0.2], [0.8, 0.9], [0.2, 0.8], [0.45, 0.55]]]))
 
 
-class Nearest(nn.Module):
+class Nearest(Policy):
     """The nearer a node, the more likely it is next."""
-
-    def encode(self, instance: Instance) -> Instance:
-        return instance
 
     def forward(self, context: Instance, state: State) -> Tensor:
         here = context.coords.gather(1, state.origin[:, None, None].expand(-1, 1, 2))

@@ -164,9 +164,9 @@ def _alternatives(cfg: DictConfig, key: str) -> str:
     return (f"did you mean {close[0]}? " if close else "") + f"The keys are {', '.join(names)}"
 
 
-def build_part(cfg: DictConfig, key: str, *required: str | type) -> Any:
+def build_part(cfg: DictConfig, key: str, base: type) -> Any:
     """The object that `problem` or `model` of the configuration describes, see `gumbeldore.runtime.building`."""
-    return build(OmegaConf.to_container(cfg[key], resolve=True), key, *required)
+    return build(OmegaConf.to_container(cfg[key], resolve=True), key, base)
 
 
 def build_methods(cfg: DictConfig) -> dict[str, Any]:

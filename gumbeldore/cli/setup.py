@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from gumbeldore.cli import command
 from gumbeldore.cli.settings import RunSettings
 from gumbeldore.evaluation.loading import start_from
-from gumbeldore.interfaces import Benchmark, Problem
+from gumbeldore.interfaces import Benchmark, Policy, Problem
 from gumbeldore.parallel.devices import (
     resolve_device,
     resolve_processes,
@@ -60,8 +60,8 @@ def set_up(cfg: DictConfig) -> Setup:
     problem = command.build_part(cfg, "problem", Problem)
     with torch.random.fork_rng():
         torch.manual_seed(int(fold(run.seed, "weights")))
-        policy = command.build_part(cfg, "model", "encode", "forward").to(device)
-    if getattr(policy, "problem", problem.name) != problem.name:
+        policy = command.build_part(cfg, "model", Policy).to(device)
+    if policy.problem not in (None, problem.name):
         raise ValueError(f"model {cfg.model._target_} is not for problem {problem.name}, but for {policy.problem}")
     if run.init and not run.resume:
         start_from(policy, problem, run.init)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import nn
-
-from gumbeldore.interfaces import Problem
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, takes
-from gumbeldore.runtime.old_versions import of_this_version
+from gumbeldore.runtime.old_versions import of_this_version, weights_of_this_version
 
 
 class LoadedPolicy(NamedTuple):
     problem: Problem
-    policy: nn.Module
+    policy: Policy
     config: dict[str, Any]  # of the training
     path: Path  # of the checkpoint
 
@@ -33,8 +31,8 @@ def load_policy(path: str | Path, /, **problem_values: Any) -> LoadedPolicy:
     with checkpoint.checkpoint_errors(path):
         config = of_this_version(saved)
         problem = build(config["problem"], "problem", Problem)
-        policy = build(config["model"], "model", "encode", "forward").eval()
-        policy.load_state_dict(saved["weights"])
+        policy = build(config["model"], "model", Policy).eval()
+        policy.load_state_dict(weights_of_this_version(saved, policy.state_dict()))
     given = {name: value for name, value in problem_values.items() if value is not None}
     if unknown := [name for name in given if not takes(type(problem), name)]:
         raise ValueError(f"problem.{unknown[0]}: {problem.name} has no {unknown[0]}")
@@ -43,7 +41,7 @@ def load_policy(path: str | Path, /, **problem_values: Any) -> LoadedPolicy:
     return LoadedPolicy(problem, policy, config, path)
 
 
-def start_from(policy: nn.Module, problem: Problem, path: str | Path) -> None:
+def start_from(policy: Policy, problem: Problem, path: str | Path) -> None:
     """Give a network that is to be trained the weights of a checkpoint, or of the best policy of a run directory.
 
     Raises ValueError for a policy of another problem, and naming the layer if the networks differ.
@@ -56,7 +54,8 @@ def start_from(policy: nn.Module, problem: Problem, path: str | Path) -> None:
         of_this_version(saved)
         if saved["problem"] != problem.name:
             raise ValueError(f"it is a policy for {saved['problem']}, not for {problem.name}")
-        ours, theirs = policy.state_dict(), saved["weights"]
+        ours = policy.state_dict()
+        theirs = weights_of_this_version(saved, ours)
         for name in [*theirs, *ours]:
             if name not in theirs or name not in ours or theirs[name].shape != ours[name].shape:
                 has, wanted = (str(list(x[name].shape)) if name in x else "not there" for x in (theirs, ours))

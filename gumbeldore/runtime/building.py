@@ -21,11 +21,11 @@ KINDS = {
 }
 
 
-def build(node: Mapping[str, Any], key: str, *required: str | type) -> Any:
+def build(node: Mapping[str, Any], key: str, base: type = object) -> Any:
     """The object a node describes: its class `_target_`, called with the other values, nothing else.
 
-    A configuration may come out of somebody's checkpoint, so the target must be a class, with the attributes and the
-    base classes `required`, and no value may name a target of its own.
+    A configuration may come out of somebody's checkpoint, so the target must be a class that inherits
+    `base`, and no value may name a target of its own.
 
     Raises ValueError naming the key and the value that is wrong.
     """
@@ -38,14 +38,10 @@ def build(node: Mapping[str, Any], key: str, *required: str | type) -> Any:
         raise ValueError(f"{key}._target_={target} is not a class that can be imported: {error}{where}") from None
     if not isinstance(cls, type):
         raise ValueError(f"{key}._target_={target} is not a class")
-    for base in required:
-        if isinstance(base, type) and base not in cls.__mro__:
-            raise ValueError(f"{key}._target_={target} must inherit {base.__module__}.{base.__name__}")
-    missing = [name for name in required if isinstance(name, str) and not hasattr(cls, name)]
+    if base not in cls.__mro__:
+        raise ValueError(f"{key}._target_={target} must inherit {base.__module__}.{base.__name__}")
     if inspect.isabstract(cls):
-        missing += sorted(cls.__abstractmethods__)
-    if missing:
-        raise ValueError(f"{key}._target_={target} lacks {', '.join(missing)}")
+        raise ValueError(f"{key}._target_={target} lacks {', '.join(sorted(cls.__abstractmethods__))}")
     if "_target_" in str(values):
         raise ValueError(f"{key} must hold plain values, no targets: {values}")
     _check_arguments(cls, key, values)

@@ -1,11 +1,14 @@
-"""Names of earlier versions: keys that were renamed or removed, and classes that have moved.
+"""Names of earlier versions: keys that were renamed or removed, classes that have moved, parameters of networks.
 
 A command or a file that still gives such a key is told what became of it; an old policy loads by the new names.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
+
+from torch import Tensor
 
 DATE = "2026-11-26"
 REMOVED = {
@@ -32,6 +35,17 @@ RENAMED = {
 }
 CLASSES = {"models.bq.BQ": "models.bq_tsp.BQ"}  # `_target_` of earlier versions, and where the class is now
 OURS = ("models.", "problems.")  # a class of the user's may well have keys of these names
+PARAMETERS = {  # modules of networks in checkpoints of format 4 and before, and their paths now
+    "out": "output_projection",  # of models.layers.ReZeroLayer
+    "widen": "up_projection",
+    "narrow": "down_projection",
+    "leave": "successor_loss.query",  # of models.bq_tsp.BQ
+    "enter": "successor_loss.key",
+    "pointers.0": "route_loss.halfway",  # of models.bq_cvrp.BQ
+    "pointers.1": "route_loss.final",
+    "earlier": "order_loss.earlier",  # of models.job_shop.JobShop
+    "later": "order_loss.later",
+}
 
 
 def refuse_old(key: str) -> None:
@@ -69,3 +83,23 @@ def _renamed(group: str, values: dict[str, Any]) -> dict[str, Any]:
         return values
     keys = {key: RENAMED.get(f"{group}.{key}", f"{group}.{key}").partition(".")[2] for key in values}
     return {keys[key]: CLASSES.get(value, value) if key == "_target_" else value for key, value in values.items()}
+
+
+def weights_of_this_version(saved: dict[str, Any], names: Collection[str]) -> dict[str, Tensor]:
+    """The weights in a checkpoint by the parameter names of this version.
+
+    Arguments:
+        names: of the network's parameters; what the network has under its saved name stays (a network of the user's
+            may have modules of these names)
+    """
+    weights = saved["weights"]
+    if saved["format"] > 4:
+        return weights
+    return {name if name in names else _renamed_parameter(name): weight for name, weight in weights.items()}
+
+
+def _renamed_parameter(name: str) -> str:
+    path = f".{name}"
+    for old, new in PARAMETERS.items():
+        path = path.replace(f".{old}.", f".{new}.")
+    return path[1:]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from gumbeldore.interfaces import batch_size, take
+from gumbeldore.interfaces import Policy, batch_size, take
 
 FORMATS = {"bf16": torch.bfloat16, "float32": torch.float32}
 PRECISIONS = ("auto", *FORMATS)
@@ -53,7 +53,7 @@ def bucket_size(rows: int) -> int:
     return -(-rows // step) * step
 
 
-class InPrecision(nn.Module):
+class InPrecision(Policy):
     """A policy whose network runs in a precision; the problem around it stays in float32.
 
     For bf16 on a CPU, torch has oneDNN compile a kernel for every new shape, about 12 ms for all of a network's, and
@@ -61,11 +61,10 @@ class InPrecision(nn.Module):
     rows and saves more than that (docs/decisions.md).
     """
 
-    def __init__(self, policy: nn.Module, device: torch.device, precision: str):
+    def __init__(self, policy: Policy, device: torch.device, precision: str):
         super().__init__()
         self.policy, self.device, self.precision = policy, device, precision
-        if hasattr(policy, "seen"):
-            self.seen = policy.seen
+        self.problem = policy.problem
         self.pads = dtype_of(precision) == torch.bfloat16 and device.type == "cpu"
 
     def encode(self, instance: Any) -> Any:
@@ -79,3 +78,10 @@ class InPrecision(nn.Module):
             context, state = take(context, repeated), take(state, repeated)
         with autocast(self.device, self.precision):
             return self.policy(context, state)[:rows]
+
+    def canonical_state(self, instance: Any, state: Any) -> Any:
+        return self.policy.canonical_state(instance, state)
+
+    def with_auxiliary_loss(self, context: Any, state: Any, remaining_actions: Tensor) -> tuple[Tensor, Tensor]:
+        with autocast(self.device, self.precision):
+            return self.policy.with_auxiliary_loss(context, state, remaining_actions)

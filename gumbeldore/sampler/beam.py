@@ -158,8 +158,8 @@ def evaluate(
     batch, width = new.shape
     choice = (legal.sum(dim=-1) > 1).view(batch, width)
     ask = new & choice
-    seen = context.policy.seen(context.instance, state) if hasattr(context.policy, "seen") else state
-    hashes = state_hash(seen).view(batch, width).where(ask, trie_ops.NO_HASH)
+    canonical = context.policy.canonical_state(context.instance, state)
+    hashes = state_hash(canonical).view(batch, width).where(ask, trie_ops.NO_HASH)
     known = first_in_same_state(trie, depth, filled, hashes)
     own = trie_ops.places(trie, filled + torch.arange(width, device=new.device))
     rows = (ask & (known == own)).flatten().nonzero().squeeze(1)

@@ -30,7 +30,7 @@ class Example(NamedTuple):
 
     instance: Any  # [R, ...]
     state: Any  # [R, ...] after the decisions before the step
-    rest: Tensor  # [R, T - step] the expert's decisions from the step on; the first is the target
+    remaining_actions: Tensor  # [R, T - step] the expert's decisions from the step on; the first is the target
 
 
 class PseudoExperts:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gumbeldore.interfaces import Problem, take
+from gumbeldore.interfaces import Policy, Problem, take
 from gumbeldore.runtime.precision import autocast
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.optimizer import scale_rates
@@ -51,12 +51,12 @@ def fit(
         if ddp.broadcast_stop(stop()):
             break
         example = train_state.dataset.batch(problem, settings.batch_size, draws, device)
-        instance, state, rest = take(example.instance, shard), take(example.state, shard), example.rest[shard]
-        target = rest[:, 0]
-        logits, further = network(instance, state, rest)
+        remaining_actions = example.remaining_actions[shard]
+        target = remaining_actions[:, 0]
+        logits, auxiliary = network(take(example.instance, shard), take(example.state, shard), remaining_actions)
         loss = F.cross_entropy(logits, target)
         train_state.optimizer.zero_grad(set_to_none=True)
-        _nan_unless_finite(loss + further).backward()
+        _nan_unless_finite(loss + auxiliary).backward()
         norm = nn.utils.clip_grad_norm_(train_state.policy.parameters(), settings.gradient_clip)
         train_state.optimizer.step()
         train_state.update_ema(settings.ema_decay, train_state.epoch * settings.batches_per_epoch + index)
@@ -96,25 +96,21 @@ def _refuse_bad_steps(ddp: SingleProcess | DDPRank, epoch: int, losses: list[Ten
 class Imitation(nn.Module):
     """`imitate` as a module."""
 
-    def __init__(self, problem: Problem, policy: nn.Module, precision: str):
+    def __init__(self, problem: Problem, policy: Policy, precision: str):
         super().__init__()
         self.problem, self.policy, self.precision = problem, policy, precision
 
-    def forward(self, instance: Any, state: Any, rest: Tensor) -> tuple[Tensor, Tensor | float]:
-        return imitate(self.problem, self.policy, instance, state, rest, self.precision)
+    def forward(self, instance: Any, state: Any, remaining_actions: Tensor) -> tuple[Tensor, Tensor]:
+        return imitate(self.problem, self.policy, instance, state, remaining_actions, self.precision)
 
 
 def imitate(
-    problem: Problem, policy: nn.Module, instance: Any, state: Any, rest: Tensor, precision: str
-) -> tuple[Tensor, Tensor | float]:
-    """float32 logits [R, A] of the states of an `Example`, illegal actions at -inf, and the policy's further loss."""
-    with autocast(rest.device, precision):
-        context = policy.encode(instance)
-        if hasattr(policy, "imitate"):
-            logits, further = policy.imitate(context, state, rest)
-        else:
-            logits, further = policy(context, state), 0.0
-    return logits.float().masked_fill(~problem.mask(instance, state), -math.inf), further
+    problem: Problem, policy: Policy, instance: Any, state: Any, remaining_actions: Tensor, precision: str
+) -> tuple[Tensor, Tensor]:
+    """float32 logits [R, A] of the states of an `Example`, illegal actions at -inf, and the policy's auxiliary loss."""
+    with autocast(remaining_actions.device, precision):
+        logits, auxiliary = policy.with_auxiliary_loss(policy.encode(instance), state, remaining_actions)
+    return logits.float().masked_fill(~problem.mask(instance, state), -math.inf), auxiliary
 
 
 def learning_rate(settings: TrainSettings, epoch: int) -> float:

@@ -1,0 +1,153 @@
+"""Auxiliary losses: what the whole of an expert's solution teaches the tokens, beyond its next decision.
+
+None of them is in the papers; docs/decisions.md has what each one brings. The networks use them in training alone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from problems import cvrp, jssp, tsp
+from problems.cvrp.instances import decode
+
+
+def check_weight(name: str, weight: float) -> None:
+    """Raises ValueError that names the loss if its weight is negative."""
+    if weight < 0:
+        raise ValueError(f"{name} must be at least 0, got {weight}")
+
+
+class SuccessorLoss(nn.Module):
+    """TSP: every node points at its successor in the expert's tour, which teaches n + 1 decisions per example."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor, state: tsp.State, remaining_actions: Tensor) -> Tensor:
+        """Mean cross-entropy [] of the successors.
+
+        Arguments:
+            x: tokens [R, n+2, width] of the origin, the remaining nodes and the destination
+            remaining_actions: [R, n] the remaining nodes in the expert's order
+        """
+        # Tokens 0..n (all but the destination) choose among tokens 1..n+1 (all but the origin), not themselves.
+        scores = (self.query(x[:, :-1]) @ self.key(x[:, 1:]).transpose(1, 2)).float() * x.shape[-1] ** -0.5
+        itself = torch.ones_like(scores[0], dtype=torch.bool).tril(-1).triu(-1)
+        place = torch.searchsorted(state.remaining.contiguous(), remaining_actions.contiguous())  # remaining ascends
+        first, last = torch.zeros_like(place[:, :1]), torch.full_like(place[:, :1], place.shape[1])
+        successor = torch.empty_like(scores[..., 0], dtype=torch.int64)
+        successor.scatter_(1, torch.cat([first, place + 1], dim=1), torch.cat([place, last], dim=1))
+        return F.cross_entropy(scores.masked_fill(itself, -math.inf).flatten(0, 1), successor.flatten())
+
+
+class RouteLoss(nn.Module):
+    """CVRP: every node points at its neighbours and at all nodes of its route in the expert's solution.
+
+    Deep supervision: the tokens after half of the layers and after all layers learn it, by pointers of their own.
+    """
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.halfway, self.final = RoutePointers(width), RoutePointers(width)
+
+    def forward(self, tokens: list[Tensor], state: cvrp.State, remaining_actions: Tensor, customers: int) -> Tensor:
+        """Sum [] of the losses of both outputs.
+
+        Arguments:
+            tokens: two of [R, n+2, width]: the vehicle, the customers of `state.near` and the depot
+            remaining_actions: [R, n] the expert's decisions
+            customers: N of the instance
+        """
+        routes = Routes.of(state, remaining_actions, customers)
+        halfway, final = tokens
+        return self.halfway(halfway, routes) + self.final(final, routes)
+
+
+class Routes(NamedTuple):
+    """An expert's routes over tokens 0..n+1: the vehicle on its way, the customers and the depot."""
+
+    order: Tensor  # [R, n+1] int64 the vehicle, then the customers in the order in which the expert serves them
+    before: Tensor  # [R, n] int64 the token before each customer
+    after: Tensor  # [R, n+1] int64 the token after the vehicle and after each customer
+    others: Tensor  # [R, n+1, n+2] bool the other tokens on the route of each token; the depot where there are none
+
+    @classmethod
+    def of(cls, state: cvrp.State, remaining_actions: Tensor, customers: int) -> Routes:
+        """The routes of the decisions [R, n] from the state on."""
+        customer, via_depot = decode(remaining_actions, customers)
+        n = customer.shape[1]
+        place = torch.searchsorted(state.near.contiguous(), customer.contiguous()) + 1  # near ascends
+        depot = torch.full_like(place[:, :1], n + 1)
+        order = torch.cat([torch.zeros_like(depot), place], dim=1)
+        before = torch.where(via_depot, n + 1, order[:, :-1])
+        after = torch.cat([torch.where(via_depot, n + 1, place), depot], dim=1)
+        route = torch.zeros_like(order).scatter_(1, place, via_depot.long().cumsum(dim=1))  # number of each one's route
+        others = (route[:, :, None] == route[:, None]) & ~torch.eye(n + 1, dtype=torch.bool, device=order.device)
+        return cls(order, before, after, torch.cat([others, ~others.any(dim=2, keepdim=True)], dim=2))
+
+
+class RoutePointers(nn.Module):
+    """The route loss of one output of the transformer."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.neighbours, self.route = Pointers(width), Pointers(width)
+
+    def forward(self, x: Tensor, routes: Routes) -> Tensor:
+        """Loss [] of tokens [R, n+2, width], the sum of two cross-entropies.
+
+        The first one is the mean of two: of the token before each customer, and of the token after each customer and
+        after the vehicle. The second one is of the others on each token's route, all alike, or of the depot where there
+        are none.
+        """
+        size = x.shape[1]
+        log_probs = self.neighbours(x).flatten(1)  # [R, (n+2) * (n+2)]
+        before = log_probs.gather(1, routes.order[:, 1:] * size + routes.before)
+        after = log_probs.gather(1, routes.order * size + routes.after)
+        others = self.route(x)[:, :-1].where(routes.others, 0.0).sum(dim=2) / routes.others.sum(dim=2)
+        return -(before.mean() + after.mean()) / 2 - others.mean()
+
+
+class Pointers(nn.Module):
+    """Log-probabilities [R, n, n] with which each of the tokens [R, n, width] points at every other token."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = (self.query(x) @ self.key(x).mT).float() * x.shape[-1] ** -0.5
+        itself = torch.eye(x.shape[1], dtype=torch.bool, device=x.device)
+        return scores.masked_fill(itself, -math.inf).log_softmax(dim=2)
+
+
+class OrderLoss(nn.Module):
+    """JSSP: of every two unscheduled operations of a machine, which one does the expert schedule first?"""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.earlier, self.later = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor, instance: jssp.Instance, state: jssp.State, remaining_actions: Tensor) -> Tensor:
+        """Mean cross-entropy [] of the pairs of each row, then of the rows; 0 for a row without pairs.
+
+        Arguments:
+            x: tokens [R, n, width] of the operations that remain
+            remaining_actions: [R, n] the expert's jobs
+        """
+        jobs, ops = instance.times.shape[1:]
+        # The operation that each decision schedules: the k-th time its job occurs, k on from next_op.
+        one_hot = F.one_hot(remaining_actions, jobs)  # [R, n, J]
+        op = (one_hot.cumsum(dim=1) * one_hot).sum(dim=2) - 1 + state.next_op.gather(1, remaining_actions)
+        order = (remaining_actions * ops + op).argsort(dim=1)  # [R, n] when each remaining operation is scheduled
+        scores = (self.earlier(x) @ self.later(x).mT).float() * x.shape[-1] ** -0.5
+        scores = scores - scores.mT
+        machine = instance.machines.flatten(1).gather(1, state.remaining)
+        pairs = (machine[:, :, None] == machine[:, None, :]) & (order[:, :, None] < order[:, None, :])
+        return ((F.softplus(-scores) * pairs).sum(dim=(1, 2)) / pairs.sum(dim=(1, 2)).clamp(min=1)).mean()
