@@ -49,7 +49,8 @@ def self_improvement(
         recorder: writes checkpoints and metrics
     """
     while state.epoch < settings.epochs and not execution.stop():
-        clock, sampling = Clock(), {}
+        clock = Clock()
+        sampling: dict[str, float] = {}
         if settings.samples:  # experts: the best of the solutions that the best policy samples
             try:
                 experts, sampling = sample_epoch(problem, state, settings, search, pool, seed, execution)

@@ -39,6 +39,7 @@ def fold(key: Tensor | int, *parts: Tensor | int | str) -> Tensor:
     key = torch.as_tensor(key, dtype=torch.int64)
     for part in parts:
         part = zlib.crc32(part.encode()) if isinstance(part, str) else part
+        step: Tensor | int
         if isinstance(part, Tensor):
             step = part.to(dtype=torch.int64, device=key.device) * GOLDEN
         else:  # a number stays on the host: a copy of it to a GPU would wait for the GPU

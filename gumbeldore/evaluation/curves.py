@@ -109,7 +109,7 @@ def plot(points: list[CurvePoint], gaps: bool, title: str) -> Figure:
             axes.errorbar(x, y, bars, label=name, marker=marker, markersize=5, linewidth=1.2, capsize=2)
     ticks = sorted({point.samples for point in points} - {1})
     axes.set_xscale("log", base=2)
-    axes.set_xticks(ticks, ticks)
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.set(title=title, xlabel="samples per instance", ylabel="mean gap" if gaps else "mean cost")
     if gaps:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))

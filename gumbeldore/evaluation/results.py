@@ -62,7 +62,7 @@ def instance_rows(
 ) -> tuple[list[str], list[list[str]]]:
     """The table of the first instances: size, reference, and of each method the cost and, if there is one, the gap."""
     known = any(map(_known, benchmarks))
-    rows = []
+    rows: list[list[str]] = []
     for place, benchmark in enumerate(benchmarks):
         parts = [solved[place] for solved in results.values()]
         values = [(part.costs.tolist(), gaps(part, benchmark).tolist()) for part in parts]

@@ -90,8 +90,9 @@ def solve(
             cut_short += sampled.stats.full * (chunk.stop - chunk.start)
             progress(chunk.stop - chunk.start)
     seconds = time.perf_counter() - start
-    *best, samples = zip(*(parts[first] for first in sorted(parts)), strict=True)
-    return BenchmarkResult(*map(torch.cat, best), _side_by_side(samples), seconds, evaluations, cut_short)
+    actions, costs, found, samples = zip(*(parts[first] for first in sorted(parts)), strict=True)
+    best = torch.cat(actions), torch.cat(costs), torch.cat(found)
+    return BenchmarkResult(*best, _side_by_side(samples), seconds, evaluations, cut_short)
 
 
 def have_gaps(benchmarks: list[Benchmark]) -> bool:

@@ -52,18 +52,17 @@ def resolve_workers(workers: int | str, device: torch.device, threads: int, key:
             gpus = ray_cluster.gpus()
             return gpus if gpus > 1 or ray_cluster.joined() else 0
         return ray_cluster.room(threads)
-    _check_count(key, workers, 0)
-    if workers and device.index is not None:
+    count = _count(key, workers, 0)
+    if count and device.index is not None:
         raise ValueError(f"device={device} is one GPU, which this process uses itself: workers=0, or device=cuda")
-    return workers
+    return count
 
 
 def resolve_rows(rows: int | str, device: torch.device) -> int:
     """Beam rows searched together; 'auto' depends on the kind of device. Raises ValueError for a bad value."""
     if rows == "auto":
         return GPU_BATCH_ROWS if device.type == "cuda" else CPU_BATCH_ROWS
-    _check_count("search_batch_rows", rows, 1)
-    return rows
+    return _count("search_batch_rows", rows, 1)
 
 
 def resolve_processes(train_processes: int | str, device: torch.device, batch_size: int) -> list[str]:
@@ -74,31 +73,28 @@ def resolve_processes(train_processes: int | str, device: torch.device, batch_si
     gpus = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
     if train_processes == "auto":
         train_processes = max(n for n in range(1, max(1, gpus) + 1) if batch_size % n == 0)
-    _check_count("train_processes", train_processes, 1)
-    if device.type == "cuda" and train_processes > gpus:
-        raise ValueError(f"train_processes={train_processes} need as many GPUs, device={device} are {gpus}")
-    if batch_size % train_processes:
-        raise ValueError(
-            f"train.batch_size={batch_size} cannot be shared out evenly among train_processes={train_processes}"
-        )
-    return (
-        [str(device)]
-        if train_processes == 1
-        else [f"cuda:{i}" if device.type == "cuda" else "cpu" for i in range(train_processes)]
-    )
+    count = _count("train_processes", train_processes, 1)
+    if device.type == "cuda" and count > gpus:
+        raise ValueError(f"train_processes={count} need as many GPUs, device={device} are {gpus}")
+    if batch_size % count:
+        raise ValueError(f"train.batch_size={batch_size} cannot be shared out evenly among train_processes={count}")
+    if count == 1:
+        return [str(device)]
+    return [f"cuda:{i}" if device.type == "cuda" else "cpu" for i in range(count)]
 
 
 def resolve_threads(threads: int | str, train_processes: int) -> int:
     """CPU threads of each process that trains; auto: all together one per core."""
     if threads == "auto":
         return max(1, torch.get_num_threads() // train_processes)
-    _check_count("train_threads", threads, 1)
-    return threads
+    return _count("train_threads", threads, 1)
 
 
-def _check_count(key: str, value: int | str, lowest: int) -> None:
+def _count(key: str, value: int | str, lowest: int) -> int:
+    """The value, an integer of at least `lowest`; ValueError naming the key otherwise."""
     if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
         raise ValueError(f"{key} must be 'auto' or an integer of at least {lowest}, got {value!r}")
+    return value
 
 
 @contextlib.contextmanager

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from gumbeldore.interfaces import Problem, batch_size, take, to
+from gumbeldore.interfaces import Policy, Problem, batch_size, take, to
 from gumbeldore.parallel import ray_cluster
 from gumbeldore.parallel.devices import CPU_BATCH_ROWS, cpu_threads, trie_budget
 from gumbeldore.parallel.ray_actors import Actors, WorkerError
@@ -48,7 +48,7 @@ class Worker:
         compiled: whether the network's layers are, see `gumbeldore.runtime.compiling`
     """
 
-    def __init__(self, problem: Problem, policy: nn.Module, device: str, precision: str, threads: int, compiled: bool):
+    def __init__(self, problem: Problem, policy: Policy, device: str, precision: str, threads: int, compiled: bool):
         self.problem = problem
         self.memory = trie_budget(device)
         self.device = torch.device(device)
@@ -101,7 +101,7 @@ class SearchPool:
     def __init__(
         self,
         problem: Problem,
-        policy: nn.Module,
+        policy: Policy,
         workers: int = 0,
         search_batch_rows: int = CPU_BATCH_ROWS,
         device: str = "cpu",
@@ -123,6 +123,7 @@ class SearchPool:
         if self.local:
             self.local.load(weights)
         else:
+            assert self.actors is not None
             self.weights = self.actors.store({name: tensor.cpu() for name, tensor in weights.items()})
 
     def map(
@@ -155,6 +156,7 @@ class SearchPool:
                     raise Stopped
                 yield which, chunk, self.local.search(take(instances, chunk), keys[chunk], configs[which], read)
             return
+        assert self.actors is not None
         weights = self.weights
 
         def job(number: int) -> tuple:
@@ -191,7 +193,7 @@ class SearchPool:
 
 
 def at_once(
-    problem: Problem, policy: nn.Module, instances: Any, config: SearchConfig, search_batch_rows: int, budget: int
+    problem: Problem, policy: Policy, instances: Any, config: SearchConfig, search_batch_rows: int, budget: int
 ) -> int:
     """How many of the instances are searched together, at most: so many rows, whose tries take so many bytes."""
     room = budget // trie_memory(problem, policy, instances, config)

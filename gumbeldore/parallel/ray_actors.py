@@ -57,7 +57,7 @@ class Actors:
         actor_class = ray.remote(max_restarts=-1, **options)(Actor)
         self.advice, self.heartbeat_addresses = advice, ray_cluster.heartbeat_addresses()
         self.recipe = self.store((kind, arguments))
-        self.alive = [actor_class.remote() for _ in range(count)]
+        self.alive: list[Any] = [actor_class.remote() for _ in range(count)]
         self.unconfirmed: dict[ray.ObjectRef, Any] = {}  # actors that may be dead or starting, by their heartbeat
 
     def store(self, value: Any) -> Any:
@@ -78,7 +78,8 @@ class Actors:
         """
         import ray
 
-        todo, deaths = deque(range(count)), Counter()
+        todo = deque(range(count))
+        deaths: Counter[int] = Counter()  # by job
         running: dict[ray.ObjectRef, tuple[Any, int]] = {}
         last_sign = time.monotonic()
         self._ask_for_heartbeats()

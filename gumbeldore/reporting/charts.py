@@ -7,6 +7,7 @@ import io
 import math
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -20,7 +21,7 @@ from gumbeldore.evaluation.solve import BenchmarkResult, have_gaps
 from gumbeldore.interfaces import Benchmark
 
 COLOURS = ("#2b83ba", "#e08214", "#1b9e77", "#c75a9b", "#6a8fd8", "#d3492f", "#8a8a1e", "#8c6bb1")  # on white and black
-STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none"}
+STYLE: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none"}
 INCHES = 4.4  # width
 BINS = 40
 POINTS = 60  # of a curve

@@ -35,7 +35,8 @@ def solutions_of(
     index = torch.arange(min(COUNT, len(validation.names)))
     instances = take(validation.instances, index)
     keys = fold(seed, "pictures", index)
-    actions, titles = [], []
+    actions: list[Tensor] = []
+    titles: list[str] = []
 
     def solve(name: str, config: SearchConfig) -> None:
         found = torch.cat([solutions.best()[0] for _, solutions in sorted_chunks(pool, instances, keys, config)])

@@ -93,8 +93,8 @@ def _picture(
     if gap == gap:
         reference = f"{benchmark.kinds[index]}: {results.number(benchmark.references[index].item())}"
         if index in benchmark.solutions:
-            figure = problem.reports.render(one, benchmark.solutions[index][None], [""])
-            panels.append((charts.markup(figure), reference))
+            drawn = problem.reports.render(one, benchmark.solutions[index][None], [""])
+            panels += [(charts.markup(drawn), reference)] if drawn else []
         else:
             panels[0] = (panels[0][0], f"{panels[0][1]} ({reference}, only its cost is known)")
     return Picture(f"{word}: {benchmark.names[index]}".removeprefix(": "), panels)

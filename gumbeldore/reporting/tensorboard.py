@@ -86,7 +86,7 @@ class Dashboard:
         # SummaryWriter.add_hparams would also write scalars: cards of one point each.
         columns, start, _ = hparams(row, dict.fromkeys(OUTCOME))
         for summary in (columns, start):
-            self.writer.file_writer.add_summary(summary)
+            self.writer._get_file_writer().add_summary(summary)
 
     def __enter__(self) -> Dashboard:
         return self

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
 
 LARGEST = 2**63 - 1  # integer of a tensor
 
@@ -21,13 +21,17 @@ def positive(optional: bool = False) -> Any:
     return field(metadata={"above": 0, "optional": optional})
 
 
+Settings = TypeVar("Settings", bound="Checked")
+
+
+@dataclass(frozen=True)
 class Checked:
     """Base of settings dataclasses whose fields carry their range (no defaults: these live in configs/)."""
 
-    prefix = ""  # of the keys in messages
+    prefix: ClassVar[str] = ""  # of the keys in messages
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Checked:
+    def of(cls: type[Settings], values: Mapping[str, Any]) -> Settings:
         """With the values of that name among others."""
         return cls(**{spec.name: values[spec.name] for spec in dataclasses.fields(cls)})
 

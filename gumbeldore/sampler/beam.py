@@ -66,9 +66,9 @@ class Count(NamedTuple):
     """How the states of the beam got their action probabilities."""
 
     evaluated: int = 0  # by the network
-    forced: int = 0  # not at all: one legal action
-    reused: int = 0  # from an earlier round
-    repeated: int = 0  # from another node in the same state
+    forced: int | Tensor = 0  # not at all: one legal action (summed up on the device)
+    reused: int | Tensor = 0  # from an earlier round
+    repeated: int | Tensor = 0  # from another node in the same state
 
 
 def sample_round(

@@ -64,7 +64,7 @@ class PseudoExperts:
             arrays = {"actions": actions.numpy(), "costs": costs.numpy()}
             arrays |= {f"instance.{field}": value.numpy() for field, value in instances._asdict().items()}
             with atomic_write(self.folder / f"{name}.npz") as file:
-                np.savez(file, **arrays)
+                np.savez(file, **arrays)  # type: ignore[arg-type]
         self._keep([*self.shards, shard])
         while capacity is not None and len(self) > capacity and len(self.shards) > 1:
             self._keep(self.shards[1:])
@@ -81,10 +81,13 @@ class PseudoExperts:
                 if path.name not in kept:
                     path.unlink()
 
-    def restore(self, names: list[str], instance_type: type) -> None:
+    def restore(self, names: list[str], instance_type: Any) -> None:
         """Read back the shards a checkpoint names, but those that are here already."""
         known = {shard.name: shard for shard in self.shards}
-        self._keep([known.get(name) or read_shard(self.folder / f"{name}.npz", instance_type) for name in names])
+        assert self.folder is not None or known.keys() >= set(names), "a dataset in memory alone cannot be read back"
+        self._keep(
+            [known.get(name) or read_shard(Path(self.folder or "") / f"{name}.npz", instance_type) for name in names]
+        )
 
     def batch(self, problem: Problem, size: int, generator: torch.Generator, device: torch.device = CPU) -> Example:
         """`size` decisions at one step: experts of one size, drawn at random, augmented, put in order, replayed so far.
@@ -136,7 +139,7 @@ def _together(shards: list[Shard], device: torch.device) -> Group:
     return Group(to(instances, device), actions.to(device))
 
 
-def read_shard(path: Path, instance_type: type) -> Shard:
+def read_shard(path: Path, instance_type: Any) -> Shard:
     """The experts in a file. Raises ValueError naming it if it is missing or damaged."""
     if not path.is_file():
         raise ValueError(f"there is no file {path}")

@@ -139,5 +139,8 @@ def best_of(solutions: Solutions) -> BestSolutions:
 
 def _in_order(parts: dict[int, BestSolutions]) -> BestSolutions:
     """In the order of the instances, whatever order their chunks came back in: sums do not depend on it."""
-    *fields, evaluations = zip(*(parts[first] for first in sorted(parts)), strict=True)
-    return BestSolutions(*map(torch.cat, fields), sum(evaluations))
+    actions, costs, samples, distinct, cost_sum, evaluations = zip(
+        *(parts[first] for first in sorted(parts)), strict=True
+    )
+    totals = torch.cat(samples), torch.cat(distinct), torch.cat(cost_sum)
+    return BestSolutions(torch.cat(actions), torch.cat(costs), *totals, sum(evaluations))

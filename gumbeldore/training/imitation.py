@@ -86,9 +86,9 @@ def _refuse_bad_steps(ddp: SingleProcess | DDPRank, epoch: int, losses: list[Ten
     """Raises ValueError for the first step whose gradient's norm is not finite."""
     if ddp.rank > 0:
         return  # the first process speaks for all, and ends the others
-    bad = (~torch.stack(norms).isfinite()).nonzero() if norms else []
-    if len(bad):
-        step = int(bad[0])
+    bad = (~torch.stack(norms).isfinite()).nonzero().flatten().tolist() if norms else []
+    if bad:
+        step = bad[0]
         values = f"the loss is {losses[step].item()}, the norm of its gradient {norms[step].item()}"
         raise ValueError(f"step {step + 1} of epoch {epoch + 1} cannot be learnt from: {values}")
 

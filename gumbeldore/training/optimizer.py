@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -40,7 +41,7 @@ class Muon(torch.optim.Optimizer):
         self.dtype = dtype
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
             if not parameters:
@@ -57,7 +58,7 @@ class Muon(torch.optim.Optimizer):
             torch._foreach_mul_(parameters, 1 - lr * group["weight_decay"])
             torch._foreach_add_(parameters, updates)
 
-    def _orthogonalised(self, matrices: list[Tensor]) -> list[Tensor]:
+    def _orthogonalised(self, matrices: Sequence[Tensor]) -> list[Tensor]:
         """Each of these stacks of matrices so; all that have the same two sides at once."""
         stacks = [x.flatten(0, -3) if x.dim() > 2 else x[None] for x in matrices]
         lying = [x if x.shape[1] <= x.shape[2] else x.mT for x in stacks]

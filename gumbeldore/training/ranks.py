@@ -50,8 +50,8 @@ class DDPRank:
 
     def __init__(self, rank: int, size: int, port: int, device: str, threads: int):
         backend = "nccl" if device.startswith("cuda") else "gloo"
-        place = {"init_method": f"tcp://127.0.0.1:{port}", "rank": rank, "world_size": size}
-        dist.init_process_group(backend, timeout=TO_MEET, **place)
+        address = f"tcp://127.0.0.1:{port}"
+        dist.init_process_group(backend, init_method=address, timeout=TO_MEET, rank=rank, world_size=size)
         torch.set_num_threads(threads)
         self.rank, self.size = rank, size
         self.words = dist.new_group(backend="gloo", timeout=TO_SAMPLE)  # what they tell each other besides gradients

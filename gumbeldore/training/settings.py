@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gumbeldore.runtime.checked import Checked, at_least, check_switches, positive
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainSettings(Checked):
     """Sizes of self-improvement training [GD, algorithm 1]; the presets are in configs/."""
 

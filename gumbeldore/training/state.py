@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from gumbeldore.interfaces import Policy
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.optimizer import Optimizers
 from gumbeldore.training.validation import Quality
@@ -18,18 +19,18 @@ from gumbeldore.training.validation import Quality
 class TrainState:
     """All that changes during training; `state_dict` and the best weights are everything needed to go on."""
 
-    policy: nn.Module  # pi, being trained
-    best: nn.Module  # pi_best, the one that samples
+    policy: Policy  # pi, being trained
+    best: Policy  # pi_best, the one that samples
     optimizer: Optimizers
     dataset: PseudoExperts
-    ema: nn.Module | None = None  # running average of pi's weights, which takes its place outside of training
+    ema: Policy | None = None  # running average of pi's weights, which takes its place outside of training
     epoch: int = 0  # finished ones
     best_cost: float = math.inf  # mean greedy cost of pi_best on the validation set
     best_gap: float = math.nan  # its mean gap, NaN without references
     totals: dict[str, float] = field(default_factory=lambda: {"seconds": 0.0, "batches": 0, "solutions": 0})
 
     @property
-    def candidate(self) -> nn.Module:
+    def candidate(self) -> Policy:
         """What is validated, and sampled with if it is the best so far."""
         return self.policy if self.ema is None else self.ema
 
