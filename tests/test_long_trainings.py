@@ -91,7 +91,7 @@ def test_training_goes_on_from_better_weights(folder, tmp_path):
     [
         (["model.width=32"], "its layer origin is [16], here it is [32]"),
         (["model.layers=2"], "its layer layers.1.scale is not there, here it is []"),
-        (["model.successor_loss=0"], "its layer leave.weight is [16, 16], here it is not there"),
+        (["model.successor_loss=0"], "its layer successor_loss.query.weight is [16, 16], here it is not there"),
         (["problem=cvrp", "problem.num_customers=8"], "starts: it is a policy for tsp, not for cvrp"),
     ],
 )
