@@ -17,7 +17,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from gumbeldore.cli import command
+from gumbeldore.cli import command, parts
+from gumbeldore.cli.overrides import check_effect
 from gumbeldore.cli.settings import RunSettings
 from gumbeldore.evaluation.loading import start_from
 from gumbeldore.interfaces import Benchmark, Problem
@@ -91,7 +92,7 @@ def train(cfg: DictConfig) -> dict[str, float]:
     if cfg.resume:
         cfg = continued(cfg)
     elif HydraConfig.initialized():
-        command.check_effect(cfg, HydraConfig.get().overrides.task)
+        check_effect(cfg, HydraConfig.get().overrides.task)
     setup = set_up(cfg)
     # A continued run decides nothing anew, unless it is asked to.
     cfg.precision, cfg.train_processes, cfg.train_threads = setup.precision, len(setup.train_processes), setup.threads
@@ -253,27 +254,20 @@ def set_up(cfg: DictConfig) -> Setup:
     settings = TrainSettings(**cfg.train)
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
-    problem = command.build_part(cfg, "problem", "reset", "step", "mask", "cost")
+    problem = parts.build_part(cfg, "problem", "reset", "step", "mask", "cost")
     if getattr(problem, "nearest", None) is not None:
         raise ValueError("problem.nearest is for evaluation: experts may go to other customers, too")
     with torch.random.fork_rng():
         torch.manual_seed(int(fold(run.seed, "weights")))
-        policy = command.build_part(cfg, "model", "encode", "forward").to(device)
+        policy = parts.build_part(cfg, "model", "encode", "forward").to(device)
     if getattr(policy, "problem", problem.name) != problem.name:
         raise ValueError(f"model {cfg.model._target_} is not for problem {problem.name}, but for {policy.problem}")
     if run.init and not run.resume:
         start_from(policy, problem, run.init)
     if run.compile:
         compile_layers(policy)
-    if len(cfg.methods) != 1:
-        raise ValueError(f"training samples with one search method, got search={list(cfg.methods)}")
-    for name, node in cfg.methods.items():
-        if not node._target_.startswith("gumbeldore."):
-            raise ValueError(f"training samples with a search, not with search={name}")
-    command.join_cluster(cfg, problem, policy)
-    methods = command.build_methods(cfg)
-    if cfg.search.time_limit is not None:
-        raise ValueError("search.time_limit would make training depend on the machine's speed; set search.num_rounds")
+    search = parts.training_search(cfg)
+    parts.join_cluster(cfg, problem, policy)
     validation = validation_set(problem, settings.validation_instances, run.seed)
     train_processes = resolve_processes(run.train_processes, device, settings.batch_size)
     threads = resolve_threads(run.train_threads, len(train_processes))
@@ -283,7 +277,7 @@ def set_up(cfg: DictConfig) -> Setup:
         settings=settings,
         problem=problem,
         policy=policy,
-        search=next(iter(methods.values())),
+        search=search,
         validation=validation,
         device=device,
         precision=precision,

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.machine import configuration, turns, write
-from gumbeldore.cli import command
+from gumbeldore.cli import parts
 from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
@@ -44,10 +44,10 @@ class UniformPolicy(torch.nn.Module):
 def learner_of(problem: str, batches: int, precision: str):
     """The preset's problem, settings and a train_state with random solutions of an epoch's instances."""
     cfg = configuration(f"problem={problem}", f"train.batches_per_epoch={batches}")
-    made = command.build_part(cfg, "problem", "reset", "step", "mask", "cost")
+    made = parts.build_part(cfg, "problem", "reset", "step", "mask", "cost")
     settings = TrainSettings(**cfg.train)
     torch.manual_seed(0)
-    policy = command.build_part(cfg, "model", "encode", "forward")
+    policy = parts.build_part(cfg, "model", "encode", "forward")
     train_state = TrainState(policy, policy, optimizer_of(policy, settings, dtype_of(precision)), PseudoExperts())
     uniform = UniformPolicy()
     uniform.problem = made

@@ -31,11 +31,7 @@ def build(node: Mapping[str, Any], key: str, *required: str) -> Any:
     """
     values = dict(node)
     target = values.pop("_target_", None)
-    try:
-        cls = resolve_name(str(target))
-    except Exception as error:  # of whatever is imported
-        where = "; is its folder in PYTHONPATH?" if isinstance(error, ModuleNotFoundError) else ""
-        raise ValueError(f"{key}._target_={target} is not a class that can be imported: {error}{where}") from None
+    cls = imported(target, key)
     if not isinstance(cls, type):
         raise ValueError(f"{key}._target_={target} is not a class")
     missing = [name for name in required if not hasattr(cls, name)]
@@ -48,6 +44,15 @@ def build(node: Mapping[str, Any], key: str, *required: str) -> Any:
         return cls(**values)
     except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise ValueError(f"{key}: {error}") from None
+
+
+def imported(target: Any, key: str) -> Any:
+    """What a `_target_` names. Raises ValueError naming the key if that cannot be imported."""
+    try:
+        return resolve_name(str(target))
+    except Exception as error:  # of whatever is imported
+        where = "; is its folder in PYTHONPATH?" if isinstance(error, ModuleNotFoundError) else ""
+        raise ValueError(f"{key}._target_={target} cannot be imported: {error}{where}") from None
 
 
 def _check_arguments(cls: type, key: str, values: dict[str, Any]) -> None:

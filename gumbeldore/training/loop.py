@@ -16,7 +16,7 @@ import torch
 from gumbeldore.interfaces import Benchmark, Problem, take
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.stopping import Progress, Stop, Stopped, silent
-from gumbeldore.sampler.config import SearchConfig, TopP
+from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.seeding import fold, generator
 from gumbeldore.training.distributed import SINGLE_PROCESS, DDPLauncher, SingleProcess
 from gumbeldore.training.experts import sample_experts
@@ -118,7 +118,7 @@ def sample_epoch(
         instances = take(instances, slice(0, count))
     keys = fold(seed, "sampling", epoch, torch.arange(count))
     if epoch < settings.nucleus_after:
-        search = replace(search, top_p=TopP())
+        search = replace(search, top_p_start=1.0, top_p_end=1.0)
     pool.load(train_state.best.state_dict())
     experts = sample_experts(pool, instances, keys, search, settings.include_greedy, progress, stop)
     name = f"epoch_{epoch + 1:06d}"
