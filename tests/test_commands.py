@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import re
 import shlex
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -18,6 +19,7 @@ from unittest.mock import patch
 import hydra
 import pytest
 import torch
+import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue
@@ -28,6 +30,7 @@ from gumbeldore.cli.overrides import SAMPLING, check_overrides
 from gumbeldore.cli.parts import knobs
 from gumbeldore.cli.settings import EvaluationSettings, RunSettings
 from gumbeldore.runtime.building import build
+from gumbeldore.sampler import methods
 from gumbeldore.training.settings import TrainSettings
 
 ROOT = Path(__file__).parent.parent
@@ -283,6 +286,30 @@ def test_no_key_without_effect():
     names = {path.stem for path in (CONFIGS / "method").glob("*.yaml")}
     every = compose("evaluate", "checkpoint=a", "instances=b", f"method=[{','.join(names)}]").methods
     assert {key for node in every.values() for key in knobs(node, cfg.search)} == set(cfg.search)
+
+
+def defaults_of(group):
+    """The values that configs/train.yaml or configs/search.yaml gives, before any preset."""
+    return yaml.safe_load((CONFIGS / f"{group}.yaml").read_text())[group]
+
+
+def test_every_default_stands_in_one_place():
+    """A preset says only what it changes, the settings class says nothing, and the paper's TSP needs no change."""
+    assert all(field.default is MISSING for field in fields(TrainSettings))
+    for path in [*(CONFIGS / "problem").glob("*.yaml"), *(CONFIGS / "experiment").glob("*.yaml")]:
+        values = yaml.safe_load(path.read_text())
+        for group in ("train", "search"):
+            again = values.get(group, {}).items() & defaults_of(group).items()
+            assert not again, f"{path.name} repeats {again} of configs/{group}.yaml"
+    assert compose("train", "experiment=tsp100").train == {**defaults_of("train"), "experts": None}
+
+
+def test_the_command_line_and_python_have_the_same_defaults():
+    of_yaml = defaults_of("search")
+    for name in ("beam", "greedy", "gumbeldore", "sampling", "theory", "wor"):
+        for key, parameter in inspect.signature(getattr(methods, name)).parameters.items():
+            if parameter.default is not parameter.empty and key != "num_rounds":  # in Python, one round
+                assert parameter.default == of_yaml[key], f"{name}: {key}"
 
 
 def run(*words, cwd, **env):

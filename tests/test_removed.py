@@ -40,6 +40,27 @@ def test_renamed_keys_name_the_new_one(key, word):
 
 
 @pytest.mark.parametrize(
+    ("program", "words", "new"),
+    [
+        (train, ["search=wor"], "method=wor"),
+        (train, ["problem=cvrp", "+search=wor"], "method=wor"),
+        (train, ["-m", "search=wor,gumbeldore"], "method=wor,gumbeldore"),
+        (train, ["-m", "problem=tsp,cvrp", "search=wor"], "method=wor"),
+        (evaluate, ["checkpoint=x", "instances=y", "search=[greedy,wor]"], "method=[greedy,wor]"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else None,
+)
+def test_the_group_search_is_called_method(program, words, new, tmp_path):
+    old = new.replace("method", "search")
+    assert refused(program, *words, cwd=tmp_path) == f"error: {old} is called {new} since {DATE}\n"
+
+
+def test_the_knobs_of_search_can_be_given_together():
+    check_overrides(["search={beam_width: 4}"], "train")
+    assert compose("train", "search={beam_width: 4}").search.beam_width == 4
+
+
+@pytest.mark.parametrize(
     ("program", "words"),
     [
         (train, ["train.late=null"]),

@@ -37,13 +37,13 @@ GROUPS = {  # heading, where its keys are, how an option is chosen
     "problem": (
         "Presets",
         "",
-        "`problem=...` in training; each also chooses its network, its search and its training.",
+        "`problem=...` in training: problem, network, search and training for two CPU cores.",
     ),
     "experiment": (
         "Experiments",
         "",
         "`experiment=...` in training: a demonstration for any CPU, and the recipes of the paper for a GPU, which have "
-        "its networks, too. What they change of a preset:",
+        "its networks, too. What they change of the values in train.yaml and search.yaml, demo of its preset:",
     ),
     "model": ("Networks", "model.", "`model=...` in training; a preset chooses its own."),
     "train": (
