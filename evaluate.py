@@ -40,10 +40,10 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
     keep_freed_memory()
     problem, policy, _, path = loaded = load_policy(run.checkpoint, run.nearest)
     parts.set_step_size(cfg.search, loaded)
-    parts.join_cluster(cfg, problem, policy)
-    cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), 1, key="solver.workers")
     if HydraConfig.initialized():
         check_effect(cfg, HydraConfig.get().overrides.task)
+    parts.join_cluster(cfg, problem, policy)
+    cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), 1, key="solver.workers")
     methods = parts.build_methods(cfg)
     for method in methods.values():
         if not isinstance(method, SearchConfig):

@@ -68,7 +68,7 @@ def _check_experiment(groups: list[Override], config_name: str, path: list[str])
     """Raises ValueError if an experiment and a problem are chosen that do not belong together."""
     typed = {override.key_or_group: _options(override) for override in groups}
     for experiment, problem in itertools.product(typed.get("experiment", []), typed.get("problem", [])):
-        if experiment is None:
+        if experiment in (None, "null"):
             continue
         words = [*path, f"experiment={experiment}"]
         own = hydra.compose(config_name, words, return_hydra_config=True).hydra.runtime.choices.problem
@@ -79,8 +79,10 @@ def _check_experiment(groups: list[Override], config_name: str, path: list[str])
 
 
 def _options(override: Override) -> list[Any]:
-    """What a word chooses of a group: one option, or those of a sweep."""
-    return [str(each) for each in override.value().list] if override.is_choice_sweep() else [override.value()]
+    """What a word chooses of a group: one option, or those that a sweep lists."""
+    if override.is_sweep_override():
+        return list(override.sweep_string_iterator()) if override.is_choice_sweep() else []
+    return [override.value()]
 
 
 def check_sweep(words: list[str]) -> None:

@@ -79,6 +79,7 @@ def theory(
     top_p_start: float = 1.0,
     top_p_end: float = 1.0,
     time_limit: float | None = None,
+    first_round_deterministic: bool = False,
     sampled_root: bool = True,
 ) -> SearchConfig:
     """Rounds without replacement with the policy update that provably improves [GD, eq. 1 and 5]."""
@@ -88,6 +89,7 @@ def theory(
         update=Theory(step_size),
         top_p_start=top_p_start,
         top_p_end=top_p_end,
+        first_round_deterministic=first_round_deterministic,
         sampled_root=sampled_root,
         time_limit=time_limit,
     )

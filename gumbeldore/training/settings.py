@@ -44,6 +44,8 @@ class TrainSettings(Checked):
         check_switches(self, "clear_on_improvement", "include_greedy", prefix=self.prefix)
         if self.ema_decay >= 1:
             raise ValueError(f"train.ema_decay must be below 1, got {self.ema_decay}")
+        if self.cooldown_epochs is not None and self.final_learning_rate is None:
+            raise ValueError("train.cooldown_epochs has no effect without train.final_learning_rate")
 
     @property
     def samples(self) -> bool:
