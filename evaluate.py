@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from gumbeldore.cli import command, parts
 from gumbeldore.cli.overrides import check_effect
@@ -38,7 +38,7 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
     keep_freed_memory()
-    problem, policy, _, path = loaded = load_policy(run.checkpoint, run.nearest)
+    problem, policy, _, path = loaded = load_policy(run.checkpoint, **OmegaConf.to_container(cfg.problem, resolve=True))
     parts.set_step_size(cfg.search, loaded)
     if HydraConfig.initialized():
         check_effect(cfg, HydraConfig.get().overrides.task)

@@ -30,7 +30,7 @@ def study(cfg: DictConfig) -> list[CurvePoint]:
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
     keep_freed_memory()
-    problem, policy, _, path = loaded = load_policy(run.checkpoint, run.nearest)
+    problem, policy, _, path = loaded = load_policy(run.checkpoint, **OmegaConf.to_container(cfg.problem, resolve=True))
     parts.set_step_size(cfg.search, loaded)
     cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), 1, key="solver.workers")
     if HydraConfig.initialized():

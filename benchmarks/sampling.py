@@ -28,7 +28,7 @@ from gumbeldore.parallel.devices import resolve_device
 from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import InPrecision, resolve_precision
-from gumbeldore.sampler import trie
+from gumbeldore.sampler import beam, trie
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.methods import gumbeldore
 from gumbeldore.sampler.rounds import SearchStats, search, trie_memory
@@ -48,7 +48,7 @@ DEFAULTS = {
     "precision": "auto",
     "out": "",
 }
-TRIE = ("read_children", "find_states", "read_log_probs", "write_log_probs", "write_nodes")
+TRIE = ("read_children", "read_log_probs", "write_log_probs", "write_nodes")
 
 
 class Case(NamedTuple):
@@ -104,17 +104,18 @@ def measure(case: Case, instances: Any, config: SearchConfig, precision: str) ->
     for name in ("reset", "step", "mask", "cost"):
         setattr(problem, name, clock.timed("states", getattr(type(problem), name).__get__(problem)))
     policy.forward = clock.timed("forward", policy.forward)
-    originals = {name: getattr(trie, name) for name in TRIE}
-    for name, function in originals.items():
-        setattr(trie, name, clock.timed("trie", function))
+    originals = {(trie, name): getattr(trie, name) for name in TRIE}
+    originals[beam, "first_in_same_state"] = beam.first_in_same_state
+    for (module, name), function in originals.items():
+        setattr(module, name, clock.timed("trie", function))
     config = replace(config, update=clock.timed("trie", config.update))
     try:
         start = seconds_at(device)
         found = search(problem, policy, instances, config, keys=torch.arange(len(instances[0])))
         seconds = seconds_at(device) - start
     finally:
-        for name, function in originals.items():
-            setattr(trie, name, function)
+        for (module, name), function in originals.items():
+            setattr(module, name, function)
         for name in ("reset", "step", "mask", "cost"):
             delattr(problem, name)
     return Measured(int(found.valid.sum()), seconds, clock.seconds, found.stats)

@@ -14,12 +14,14 @@ import torch
 
 from benchmarks.machine import configuration, turns, write
 from gumbeldore.cli import parts
+from gumbeldore.interfaces import Problem
 from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.rounds import search
 from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
 from gumbeldore.training.settings import TrainSettings
@@ -44,7 +46,7 @@ class UniformPolicy(torch.nn.Module):
 def learner_of(problem: str, batches: int, precision: str):
     """The preset's problem, settings and a train_state with random solutions of an epoch's instances."""
     cfg = configuration(f"problem={problem}", f"train.batches_per_epoch={batches}")
-    made = parts.build_part(cfg, "problem", "reset", "step", "mask", "cost")
+    made = parts.build_part(cfg, "problem", Problem)
     settings = TrainSettings(**cfg.train)
     torch.manual_seed(0)
     policy = parts.build_part(cfg, "model", "encode", "forward")
@@ -72,7 +74,7 @@ def main(problems, batches, repeats, seconds, threads, out) -> None:
     for turn in turns(repeats + 1, seconds):
         for name, (problem, settings, train_state) in cases.items():
             start = time.perf_counter()
-            fit(problem, train_state, settings, torch.Generator().manual_seed(turn), device, precision)
+            fit(problem, train_state, settings, torch.Generator().manual_seed(turn), Execution(device, precision))
             took[name].append((time.perf_counter() - start) / batches)
     if turn:
         took = {name: found[1:] for name, found in took.items()}  # the first warms up

@@ -8,6 +8,7 @@ from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.evaluation.solve import solve
 from gumbeldore.interfaces import Benchmark, Policy, Problem
 from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.reports import Reports
 from gumbeldore.sampler import estimators, methods
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.rounds import Solutions, search
@@ -17,6 +18,7 @@ __all__ = [
     "Benchmark",
     "Policy",
     "Problem",
+    "Reports",
     "SearchConfig",
     "SearchPool",
     "Solutions",

@@ -11,66 +11,121 @@ Costs are to be minimised, everywhere a user sees them.
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from gumbeldore.reports import Reports
+from gumbeldore.seeding import generator
+
 Tensors = TypeVar("Tensors", bound=tuple)
 
 
-@runtime_checkable
 class Problem(Protocol):
     """A combinatorial problem whose solutions are built by T successive decisions among A actions.
 
-    All methods are pure and batched over rows; no Python loop over rows. `problem_contract` checks an
-    implementation. Optional methods the core uses when present:
-        replay(instance, actions [R, q]) -> State         the state after q decisions, faster than q steps
-        augment(instance, actions, step, generator) -> (instance, actions)   an equivalent solved instance, of which the
-            decisions from `step` on will be imitated
-        reorder(instance, actions, step, generator) -> actions   likewise: the solution by decisions in another order
-        at(progress) -> Problem                           what to train on after a share `progress` of the epochs
-        check(instance) -> None                           raises ValueError unless all instances are well-formed
-        load(source, limit) -> list[Benchmark]            evaluation sets by name or file
-        validation(n) -> list[Benchmark]                  the fixed validation set of training, a Benchmark per size
-        solution(actions [T]) -> list                     one solution in the user's terms (e.g. a tour)
-        size(instance) -> str                             the size of its instances as tables show it
-        describe(actions [n, T]) -> dict[str, Tensor [n]]   further numbers of solutions, e.g. of routes
-        details(originals, index, actions [T]) -> (file, columns, rows)   one solution's rows in a table of them all
-        solution_file(benchmark, index, actions [T], cost) -> (suffix, text) | None   one solution as a file that other
-            programs read; None for an instance that did not come in such a format
-        render(instance, actions [R, T], titles) -> figure      pictures of solutions, also of `originals`
+    The class of a problem inherits this class: `class TSP(Problem)`. The members from `name` to `cost` are required,
+    the others have defaults. All methods are pure and batched over rows, without a Python loop over rows.
+    `problem_contract` checks a problem.
     """
 
-    name: str
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The problem's name in messages, files and checkpoints: an attribute of the class, `name = "tsp"`."""
 
+    @abstractmethod
     def generate(self, n: int, generator: torch.Generator) -> Any:
         """Draw n random training instances."""
 
+    @abstractmethod
     def num_actions(self, instance: Any) -> int:
         """A, the size of the action space."""
 
+    @abstractmethod
     def horizon(self, instance: Any) -> int:
         """T, the number of decisions of every solution."""
 
+    @abstractmethod
     def last_choice(self, instance: Any) -> int:
         """Index of the last decision that is not always forced; training learns decisions 0..last_choice."""
 
+    @abstractmethod
     def reset(self, instance: Any) -> Any:
         """The state before the first decision."""
 
+    @abstractmethod
     def step(self, instance: Any, state: Any, action: Tensor) -> Any:
         """The state after `action` [R]; a finished row is absorbing, with exactly one legal action."""
 
+    @abstractmethod
     def mask(self, instance: Any, state: Any) -> Tensor:
         """bool [R, A], True = legal; no row is all False."""
 
+    @abstractmethod
     def cost(self, instance: Any, actions: Tensor) -> Tensor:
         """Cost [R] of complete action sequences [R, T], lower is better, from the actions alone.
 
         Raises ValueError if a sequence is not a legal solution.
         """
+
+    def replay(self, instance: Any, actions: Tensor) -> Any:
+        """The state after the decisions `actions` [R, q], q >= 0; training starts there. Default: q times `step`."""
+        state = self.reset(instance)
+        for action in actions.unbind(dim=1):
+            state = self.step(instance, state, action)
+        return state
+
+    def augment(self, instance: Any, actions: Tensor, step: int, generator: torch.Generator) -> tuple[Any, Tensor]:
+        """Other instances with solutions as good as `actions` [R, T] are for `instance`, e.g. mirrored ones.
+
+        Training imitates their decisions from `step` on. Default: instances and solutions as they are.
+
+        Arguments:
+            generator: of the CPU, the only source of random numbers
+        """
+        return instance, actions
+
+    def reorder(self, instance: Any, actions: Tensor, step: int, generator: torch.Generator) -> Tensor:
+        """The solutions `actions` [R, T] with their decisions in another order, at the same cost.
+
+        Training imitates the decisions from `step` on. Default: the same order.
+
+        Arguments:
+            generator: as in `augment`
+        """
+        return actions
+
+    def curriculum(self, progress: float) -> Problem:
+        """The problem whose instances training draws after a share `progress` of the epochs. Default: this problem."""
+        return self
+
+    def check(self, instance: Any) -> None:
+        """Raises ValueError unless all instances of a file of experts are well-formed. Default: no check."""
+
+    def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
+        """The evaluation sets that `source` names, a Benchmark for each size. Default: ValueError, there are none.
+
+        Arguments:
+            source: the name of a set, or the path of a file or a folder
+            limit: how many instances to take from the front, None for all
+
+        Raises ValueError for a source that is not known or a file that is not well-formed.
+        """
+        raise ValueError(f"{type(self).__name__} has no evaluation sets: it does not define load")
+
+    def validation(self, n: int, seed: int) -> list[Benchmark]:
+        """The fixed validation set of training, n instances in all, a Benchmark for each size.
+
+        Default: random instances without references, which only the run's seed decides.
+        """
+        return [without_references(self, self.generate(n, generator(seed, "validation")), "validation")]
+
+    reports: Reports = Reports()  # how evaluations show instances and solutions
 
 
 @runtime_checkable
@@ -97,7 +152,7 @@ class Benchmark(NamedTuple):
 
     names: list[str]  # n
     instances: Any  # [n, ...] as the network sees them
-    originals: Any  # [n, ...] in their own units, as solvers see them
+    originals: Any  # [n, ...] in their own units, as solvers and pictures see them; None where neither is wanted
     true_cost: Callable[[Tensor, Tensor], Tensor]  # (index [m], actions [m, T]) -> cost [m] float64, of the originals
     references: Tensor  # [n] float64 cost of the reference solution, NaN where there is none
     kinds: list[str]  # n; how good each reference is, e.g. "optimal (Concorde)"; empty where there is none
@@ -135,16 +190,21 @@ def batch_size(tensors: tuple) -> int:
     return tensors[0].shape[0]
 
 
-def replay(problem: Problem, instance: Any, actions: Tensor) -> Any:
-    """The state after the decisions `actions` [R, q] (q >= 0), built by the code the search uses."""
-    if hasattr(problem, "replay"):
-        return problem.replay(instance, actions)
-    state = problem.reset(instance)
-    for action in actions.unbind(dim=1):
-        state = problem.step(instance, state, action)
-    return state
+def without_references(problem: Problem, instances: Any, name: str) -> Benchmark:
+    """Instances [n, ...] of a problem as a Benchmark. Their true cost is the problem's own; references are missing.
+
+    Arguments:
+        name: of the set; an instance is called `name`/0, `name`/1, ...
+    """
+
+    def true_cost(index: Tensor, actions: Tensor) -> Tensor:
+        return problem.cost(take(instances, index), actions).double()
+
+    n = batch_size(instances)
+    unknown = torch.full((n,), math.nan, dtype=torch.float64)
+    return Benchmark([f"{name}/{i}" for i in range(n)], instances, instances, true_cost, unknown, [""] * n)
 
 
 def size_name(problem: Problem, instances: Any) -> str:
     """The size of instances as tables show it."""
-    return problem.size(instances) if hasattr(problem, "size") else f"{problem.horizon(instances)} decisions"
+    return problem.reports.size(instances, problem.horizon(instances))

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gumbeldore.interfaces import Policy, Problem, batch_size, replay, take
+from gumbeldore.interfaces import Policy, Problem, batch_size, size_name, take
 
 
 def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
     """Play n random solutions of random instances and check every rule. Raises AssertionError naming the rule."""
-    assert isinstance(problem, Problem), f"missing: {[m for m in _methods(Problem) if not hasattr(problem, m)]}"
+    _check_class(type(problem))
     instance = problem.generate(n, torch.Generator().manual_seed(seed))
     again = problem.generate(n, torch.Generator().manual_seed(seed))
     assert batch_size(instance) == n, f"generate({n}) gave {batch_size(instance)} instances"
@@ -27,7 +27,7 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
         action = torch.multinomial(legal.double(), 1, generator=generator).squeeze(1)
         _check_step(problem, instance, state, action)
         so_far = torch.stack(actions, dim=1) if actions else torch.empty(n, 0, dtype=torch.int64)
-        assert _equal(replay(problem, instance, so_far), state), f"replay of {step} decisions differs from {step} steps"
+        assert _equal(problem.replay(instance, so_far), state), f"replay of {step} decisions differs from {step} steps"
         if not legal.all():
             _check_refused(problem, instance, so_far, (~legal).int().argmax(dim=1), step)
         actions.append(action)
@@ -36,14 +36,17 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
     solution = torch.stack(actions, dim=1)
     cost = problem.cost(instance, solution)
     assert cost.shape == (n,) and cost.isfinite().all(), f"cost must be n finite numbers, got {cost}"
-    if hasattr(problem, "augment"):
-        other, moved = problem.augment(instance, solution, 0, generator)
-        assert moved.shape == solution.shape, "augment must keep the number of decisions"
-        assert problem.cost(other, moved).isfinite().all()  # and they must be legal
-    if hasattr(problem, "reorder"):
-        turned = problem.reorder(instance, solution, 0, generator)
-        assert turned.shape == solution.shape, "reorder must keep the number of decisions"
-        assert torch.allclose(problem.cost(instance, turned), cost), "reorder must keep the cost"
+    other, moved = problem.augment(instance, solution, 0, generator)
+    assert moved.shape == solution.shape, "augment must keep the number of decisions"
+    assert problem.cost(other, moved).isfinite().all()  # and they must be legal
+    turned = problem.reorder(instance, solution, 0, generator)
+    assert turned.shape == solution.shape, "reorder must keep the number of decisions"
+    assert torch.allclose(problem.cost(instance, turned), cost), "reorder must keep the cost"
+    for progress in (0.0, 1.0):
+        grown = problem.curriculum(progress)
+        assert batch_size(grown.generate(n, generator)) == n, f"curriculum({progress}) must be a problem"
+    problem.check(instance)  # what is generated must be well-formed
+    _check_reports(problem, instance, solution)
 
 
 def policy_contract(policy: Policy, problem: Problem, n: int = 6, seed: int = 0) -> None:
@@ -55,7 +58,7 @@ def policy_contract(policy: Policy, problem: Problem, n: int = 6, seed: int = 0)
     was_training = policy.training
     policy.eval()
     for step in range(problem.last_choice(instance) + 1):
-        state = replay(problem, instance, actions[:, :step])
+        state = problem.replay(instance, actions[:, :step])
         legal = problem.mask(instance, state)
         logits = policy(policy.encode(instance), state)
         assert logits.shape == legal.shape, f"logits must be {tuple(legal.shape)}, got {tuple(logits.shape)}"
@@ -100,8 +103,19 @@ def _check_gradient(policy: Policy, problem: Problem, instance: Any, action: Ten
     policy.zero_grad()
 
 
-def _methods(protocol: type) -> list[str]:
-    return [name for name in (*vars(protocol), *protocol.__annotations__) if not name.startswith("_")]
+def _check_class(cls: type) -> None:
+    """The class of a problem inherits Problem; a class that inherits it and lacks a method makes no instances."""
+    lacking = sorted(name for name in Problem.__abstractmethods__ if not hasattr(cls, name))
+    rule = f"{cls.__name__} must inherit gumbeldore.Problem" + (f"; it lacks {', '.join(lacking)}" if lacking else "")
+    assert Problem in cls.__mro__, rule
+
+
+def _check_reports(problem: Problem, instance: Any, solution: Tensor) -> None:
+    """What tables ask of every problem; `details`, `solution_file` and `render` need an evaluation's instances."""
+    assert isinstance(size_name(problem, instance), str), "reports.size must be text"
+    assert list(problem.reports.solution(solution[0])), "reports.solution must list at least one thing"
+    for name, values in problem.reports.describe(solution).items():
+        assert values.shape == (len(solution),), f"reports.describe must give a number {name} for each solution"
 
 
 def _equal(a: Any, b: Any) -> bool:

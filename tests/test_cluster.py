@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import train
+from gumbeldore.cli.setup import set_up
 from gumbeldore.parallel import ray_cluster as cluster
 from gumbeldore.runtime import checkpoint
 from gumbeldore.training.dataset import read_shard
@@ -185,5 +185,5 @@ def test_the_runs_of_a_sweep_share_their_cluster(monkeypatch):
 )
 def test_addresses_that_lead_nowhere_are_one_line(words, message):
     with pytest.raises(ValueError, match=message) as caught:
-        train.set_up(compose("train", *words))
+        set_up(compose("train", *words))
     assert len(str(caught.value).splitlines()) == 1

@@ -29,6 +29,7 @@ import train
 from gumbeldore.cli.overrides import SAMPLING, check_overrides
 from gumbeldore.cli.parts import knobs
 from gumbeldore.cli.settings import EvaluationSettings, RunSettings
+from gumbeldore.cli.setup import set_up
 from gumbeldore.runtime.building import build
 from gumbeldore.sampler import methods
 from gumbeldore.training.settings import TrainSettings
@@ -66,7 +67,7 @@ NOT_FOR_TRAINING = ("method=heuristic", "method=solver", "train=supervised")
 )
 def test_every_configuration_builds(choice):
     words = [choice] if choice.startswith("experiment") else [f"problem={problem_of(choice)}", choice]
-    setup = train.set_up(compose("train", *dict.fromkeys(words)))
+    setup = set_up(compose("train", *dict.fromkeys(words)))
     assert isinstance(setup.policy, torch.nn.Module) and setup.problem.name == problem_of(choice)
 
 
@@ -84,12 +85,12 @@ def test_every_configuration_builds(choice):
 )
 def test_what_does_not_fit_training_is_refused(choice, message):
     with pytest.raises((ValueError, MissingMandatoryValue), match=re.escape(message)):
-        train.set_up(compose("train", choice))
+        set_up(compose("train", choice))
 
 
 def test_paper_recipe_of_the_tsp():
     cfg = compose("train", "experiment=tsp100")
-    setup = train.set_up(cfg)
+    setup = set_up(cfg)
     assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 128, 8)
     assert setup.policy.layers[0].widen.out_features == 512
     assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 0.3)
@@ -101,7 +102,7 @@ def test_paper_recipe_of_the_tsp():
 
 
 def test_paper_recipe_of_the_cvrp():
-    setup = train.set_up(compose("train", "experiment=cvrp100"))
+    setup = set_up(compose("train", "experiment=cvrp100"))
     assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 192, 12)
     assert setup.policy.layers[0].widen.out_features == 512
     assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 3.0)
@@ -114,7 +115,7 @@ def test_paper_recipe_of_the_cvrp():
 
 
 def test_paper_recipe_of_the_jssp():
-    setup = train.set_up(compose("train", "experiment=jssp"))
+    setup = set_up(compose("train", "experiment=jssp"))
     policy = setup.policy
     assert (len(policy.job_wise), len(policy.machine_wise), policy.embed.out_features) == (3, 3, 64)
     assert (policy.between_jobs.heads, policy.between_jobs.widen.out_features) == (8, 256)
@@ -165,7 +166,7 @@ def test_paper_recipe_of_the_jssp():
         ("model.heads=0", "model: width must be a multiple of heads, got width=64 and heads=0"),
         ("problem.num_nodes=2", "problem: num_nodes must be at least 3"),
         ("problem._target_=os.system", "problem._target_=os.system is not a class"),
-        ("problem._target_=models.bq_tsp.BQ", "lacks reset, step, mask, cost"),
+        ("problem._target_=models.bq_tsp.BQ", "must inherit gumbeldore.interfaces.Problem"),
         ("model.heads=5", "model: width must be a multiple of heads"),
         ("seed=-1", "seed must be an integer at least 0"),
         ("seed=true", "seed must be an integer"),
@@ -188,7 +189,7 @@ def test_paper_recipe_of_the_jssp():
 )
 def test_wrong_values_name_the_key_and_what_is_allowed(overrides, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        train.set_up(compose("train", *overrides.split()))
+        set_up(compose("train", *overrides.split()))
 
 
 @pytest.mark.parametrize(

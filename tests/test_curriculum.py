@@ -21,23 +21,23 @@ PROGRESS = (0.0, 0.125, 0.25, 0.5, 0.9)
 
 def test_routing_instances_grow_linearly():
     tsp, cvrp = TSP(20, grow=[8, 0.5]), CVRP(20, [30, 40], far_first=True, grow=[8, 0.5])
-    assert [tsp.at(progress).num_nodes for progress in PROGRESS] == [8, 11, 14, 20, 20]
-    assert [cvrp.at(progress).num_customers for progress in PROGRESS] == [8, 11, 14, 20, 20]
-    small = cvrp.at(0.25)
+    assert [tsp.curriculum(progress).num_nodes for progress in PROGRESS] == [8, 11, 14, 20, 20]
+    assert [cvrp.curriculum(progress).num_customers for progress in PROGRESS] == [8, 11, 14, 20, 20]
+    small = cvrp.curriculum(0.25)
     assert small.capacity == cvrp.capacity and small.far_first
     assert small.generate(3, torch.Generator()).coords.shape == (3, 15, 2)
-    assert TSP(20).at(0.0).num_nodes == 20 and TSP(5, grow=[8, 0.5]).at(0.0).num_nodes == 5
+    assert TSP(20).curriculum(0.0).num_nodes == 20 and TSP(5, grow=[8, 0.5]).curriculum(0.0).num_nodes == 5
 
 
 def test_schedules_grow_in_both_dimensions():
     problem = JSSP([[6, 6], [10, 5]], [[6, 6]], chronological=True, reversal=True, grow=[[4, 4], 0.5])
-    assert [problem.at(progress).sizes for progress in PROGRESS] == [
+    assert [problem.curriculum(progress).sizes for progress in PROGRESS] == [
         *([(4, 4), (4, 4)], [(4, 4), (6, 4)], [(5, 5), (7, 4)], [(6, 6), (10, 5)], [(6, 6), (10, 5)])
     ]
-    assert problem.at(0.25).chronological and problem.at(0.25).reversal
-    assert JSSP([[3, 6]], [[6, 6]], grow=[[4, 4], 0.5]).at(0.0).sizes == [(3, 4)]  # nothing shrinks
+    assert problem.curriculum(0.25).chronological and problem.curriculum(0.25).reversal
+    assert JSSP([[3, 6]], [[6, 6]], grow=[[4, 4], 0.5]).curriculum(0.0).sizes == [(3, 4)]  # nothing shrinks
     steady = JSSP([[4, 4], [5, 5]], [[6, 6]])
-    assert steady.at(0.0) is steady
+    assert steady.curriculum(0.0) is steady
 
 
 @pytest.mark.parametrize("grow", [[2, 0.5], [8, 0.0], [8, 1.5], [8]])
@@ -60,11 +60,11 @@ def test_the_first_schedules_need_two_operations():
 def test_training_asks_for_the_size_of_its_epoch(monkeypatch):
     seen = []
 
-    def at(self, progress):
+    def curriculum(self, progress):
         seen.append(progress)
         return TSP(5 + len(seen))
 
-    monkeypatch.setattr(TSP, "at", at)
+    monkeypatch.setattr(TSP, "curriculum", curriculum)
     train_state, _ = trained(epochs=3, clear_on_improvement=False)
     assert seen == [0.0, 1 / 3, 2 / 3]
     assert train_state.dataset.shards[-1].instances.coords.shape[1] == 8

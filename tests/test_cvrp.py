@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from gumbeldore.interfaces import replay
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.rounds import search
 from gumbeldore.testing import problem_contract
@@ -124,7 +123,7 @@ def test_known_cross():
         ([6, 0, 5, 3], 4.0, 2),  # straight through the depot, which counts no stop there
     ]:
         assert problem.cost(cross, torch.tensor([actions])).item() == pytest.approx(length)
-        assert problem.describe(torch.tensor([actions]))["routes"].tolist() == [routes]
+        assert problem.reports.describe(torch.tensor([actions]))["routes"].tolist() == [routes]
 
 
 FIVE = Instance(torch.linspace(0, 1, 12).view(1, 6, 2), torch.tensor([[0, 3, 3, 3, 3, 3]]), torch.tensor([9]))
@@ -207,7 +206,7 @@ def test_replayed_states_equal_stepped_ones(nearest):
     instance, actions = random_solutions(problem, 50)
     state = problem.reset(instance)
     for q in range(10):
-        assert same(replay(problem, instance, actions[:, :q]), state)
+        assert same(problem.replay(instance, actions[:, :q]), state)
         for row, before in enumerate(actions[:, :q].tolist()):
             routes = plain_routes(before, 9)
             visited = list(itertools.chain(*routes))
@@ -223,22 +222,22 @@ def test_replayed_states_equal_stepped_ones(nearest):
 
 def test_solutions_walk_from_depot_to_depot():
     problem = CVRP(5, [9, 9])
-    assert problem.solution(torch.tensor([7, 0, 6, 3, 4])) == [0, 3, 1, 0, 2, 4, 5, 0]
-    assert problem.solution(torch.tensor([9, 8, 7, 6, 5])) == [0, 5, 0, 4, 0, 3, 0, 2, 0, 1, 0]
-    assert problem.solution(torch.tensor([5, 1, 2, 3, 4])) == [0, 1, 2, 3, 4, 5, 0]
+    assert problem.reports.solution(torch.tensor([7, 0, 6, 3, 4])) == [0, 3, 1, 0, 2, 4, 5, 0]
+    assert problem.reports.solution(torch.tensor([9, 8, 7, 6, 5])) == [0, 5, 0, 4, 0, 3, 0, 2, 0, 1, 0]
+    assert problem.reports.solution(torch.tensor([5, 1, 2, 3, 4])) == [0, 1, 2, 3, 4, 5, 0]
     _, actions = random_solutions(CVRP(7, [9, 30]), 20)
     for row in actions:
         walk = [0]
         for route in plain_routes(row.tolist(), 7):
             walk += [*route, 0]
-        assert problem.solution(row) == walk
+        assert problem.reports.solution(row) == walk
 
 
 def test_descriptions_count_the_routes():
     instance, actions = random_solutions(CVRP(8, [9, 40]), 30)
     expected = [len(plain_routes(row, 8)) for row in actions.tolist()]
-    assert CVRP(8, [9, 9]).describe(actions)["routes"].tolist() == expected and len(set(expected)) > 2
-    assert CVRP(8, [9, 9]).size(instance) == "8"
+    assert CVRP(8, [9, 9]).reports.describe(actions)["routes"].tolist() == expected and len(set(expected)) > 2
+    assert CVRP(8, [9, 9]).reports.size(instance, 12) == "8"
 
 
 def test_random_instances_cover_their_ranges():

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from problems import sets as common
+from problems import sets_common as common
 from problems.cvrp import CVRP
 from problems.cvrp import sets as standard_sets
 from problems.cvrp.instances import as_walks, encode
+from problems.cvrp.plots import plot_routes
 from problems.cvrp.sets import CHECKSUMS, NAMED_SETS, load_cvrp, validation
 from problems.formats.cvrplib import read_cvrplib, read_solution
-from problems.plots import plot_routes
 
 DATA = Path(__file__).parent / "data" / "cvrplib"
 FIRST = torch.tensor([0])
@@ -176,7 +176,7 @@ def test_validation_sets():
     assert not torch.equal(
         validation(20, (30, 30), 3).instances.coords, load_cvrp("kool/cvrp20", 3)[0].instances.coords
     )
-    assert CVRP(10, [20, 20]).validation(5)[0].names == part.names
+    assert CVRP(10, [20, 20]).validation(5, seed=0)[0].names == part.names
     with pytest.raises(ValueError, match="has 10000 instances, between 1 and 10000 can be taken, not 10001"):
         validation(10, (20, 20), 10_001)
 
@@ -308,5 +308,5 @@ def test_routes_are_drawn_in_colours_of_their_own():
         for line, route in zip(axes.lines, routes, strict=True):
             stops = [a for a, b in pairwise([*line.get_xydata().tolist(), None]) if a != b]  # without repetitions
             assert np.allclose(stops, points[[0, *route, 0]])
-    with pytest.raises(ValueError, match="one title per solution is needed, got 2 instances, 2 solutions, 1 titles"):
+    with pytest.raises(ValueError, match="one title per solution is needed, got 1 titles and parts of 2, 2 solutions"):
         plot_routes(coords, walks, ["a"])

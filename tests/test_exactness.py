@@ -12,6 +12,7 @@ import math
 import pytest
 import torch
 
+from gumbeldore.interfaces import Problem
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.estimators import estimate_entropy, estimate_expectation
@@ -169,10 +170,14 @@ class Flat(collections.namedtuple("Flat", ["probability"])):
     pass
 
 
-class FlatProblem:
+class FlatProblem(Problem):
     """One decision among five."""
 
+    name = "flat"
     outcome = torch.tensor([1.0, 3.0, -2.0, 5.0, 10.0], dtype=torch.float64)
+
+    def generate(self, n, generator):
+        return Flat(torch.rand(n, 5, generator=generator).softmax(dim=1))
 
     def num_actions(self, instance):
         return 5
@@ -180,8 +185,14 @@ class FlatProblem:
     def horizon(self, instance):
         return 1
 
+    def last_choice(self, instance):
+        return 0
+
     def reset(self, instance):
         return instance
+
+    def step(self, instance, state, action):
+        return state
 
     def mask(self, instance, state):
         return torch.ones_like(state.probability, dtype=torch.bool)

@@ -21,6 +21,7 @@ from gumbeldore.seeding import generator
 from gumbeldore.training import imitation
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.distributed import DDPLauncher, DDPTask
+from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
 from gumbeldore.training.settings import TrainSettings
@@ -77,7 +78,7 @@ def new_learner(bad=(), folder=None, **sizes):
 def test_a_bad_step_ends_the_epoch_with_its_number(bad):
     train_state, settings = new_learner(bad, batches_per_epoch=70)
     with pytest.raises(ValueError, match=f"^step {bad[0] + 1} of epoch 1 cannot be learnt from: the loss is nan"):
-        fit(TSP(6), train_state, settings, generator(5, "batches", 0), CPU, "float32")
+        fit(TSP(6), train_state, settings, generator(5, "batches", 0))
     assert train_state.dataset.drawn < bad[0] + imitation.CHECK_EVERY  # not at the end of the epoch
 
 
@@ -90,7 +91,7 @@ def test_an_infinite_loss_with_a_finite_gradient_is_bad():
 
     train_state, settings = new_learner()
     with pytest.raises(ValueError, match="the loss is inf"):
-        fit(Forbids(6), train_state, settings, generator(5, "batches", 0), CPU, "float32")
+        fit(Forbids(6), train_state, settings, generator(5, "batches", 0))
 
 
 def test_processes_that_train_together_agree_on_bad_steps(tmp_path):
@@ -99,12 +100,11 @@ def test_processes_that_train_together_agree_on_bad_steps(tmp_path):
     parts = TSP(6), train_state.policy, settings, 5, "float32", False
     task = DDPTask(*parts, ["cpu", "cpu"], 1, tmp_path, Instance, fit_with_bad_row)
     with pytest.raises(ValueError, match="step 3 of epoch 1 cannot be learnt from"), DDPLauncher(task) as ddp:
-        ddp.start_epoch(train_state)
-        arguments = (TSP(6), train_state, settings, generator(5, "batches", 0), CPU, "float32")
-        fit_with_bad_row(*arguments, ddp=ddp)
+        arguments = (TSP(6), train_state, settings, generator(5, "batches", 0))
+        fit_with_bad_row(*arguments, Execution(ddp=ddp))
 
 
-def fit_with_bad_row(problem, train_state, *arguments, **options):
+def fit_with_bad_row(problem, train_state, *arguments):
     """In every process: the third batch is spoiled."""
     original, drawn = train_state.dataset.batch, []
 
@@ -114,7 +114,7 @@ def fit_with_bad_row(problem, train_state, *arguments, **options):
         return spoiled(example) if len(drawn) == 3 else example
 
     train_state.dataset.batch = batch
-    return fit(problem, train_state, *arguments, **options)
+    return fit(problem, train_state, *arguments)
 
 
 def test_the_run_names_its_checkpoint_and_goes_on_once_the_fault_is_gone(tmp_path, monkeypatch):

@@ -23,8 +23,8 @@ from problems.formats.tsplib import edge_lengths
 from problems.heuristics import Heuristic, dispatching
 from problems.heuristics.dispatching import GENERATIONS, PRIORITIES, RULES
 from problems.jssp import instances as jssp_types
-from problems.jssp.gantt import plot_schedules
 from problems.jssp.instances import check_schedule, random_instances, schedule
+from problems.jssp.plots import plot_schedules
 from problems.jssp.sets import load_jssp, validation
 from problems.solvers import Solver
 from tests.unsolved import cvrp, jssp, random_points, tsp
@@ -424,5 +424,5 @@ def test_pictures_need_one_title_each_and_may_take_no_time():
     zero = torch.zeros(1, 2, 2)
     FigureCanvasAgg(plot_schedules(zero, torch.tensor([[[0, 1], [1, 0]]]), zero, ["nothing"])).draw()
     for titles in ([], ["a", "b"]):
-        with pytest.raises(ValueError, match="one title per schedule is needed"):
+        with pytest.raises(ValueError, match="one title per solution is needed"):
             plot_schedules(zero, zero.long(), zero, titles)

@@ -9,7 +9,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gumbeldore.interfaces import replay
 from gumbeldore.testing import policy_contract
 from models.job_shop import HIDDEN, JobShop
 from models.lookahead import lookahead as looked_ahead
@@ -39,7 +38,7 @@ def played(n, jobs, ops, step, seed=0):
     generator = torch.Generator().manual_seed(seed)
     instance = random_instances(n, jobs, ops, generator)
     actions = torch.rand(n, jobs * ops, generator=generator).argsort(dim=1) % jobs
-    return instance, replay(jssp(jobs, ops), instance, actions[:, :step]), actions[:, step:]
+    return instance, jssp(jobs, ops).replay(instance, actions[:, :step]), actions[:, step:]
 
 
 def steps(jobs, ops):
@@ -366,8 +365,8 @@ def test_numbers_of_jobs_do_not_matter(options, way, monkeypatch):
         old = renamed.argsort()
         other = Instance(instance.times[:, old], instance.machines[:, old])
         actions = decisions(state)
-        moved = replay(jssp(5, 4), other, renamed[actions])
-        before = replay(jssp(5, 4), instance, actions)
+        moved = jssp(5, 4).replay(other, renamed[actions])
+        before = jssp(5, 4).replay(instance, actions)
         a, b = logits_of(policy, instance, before), logits_of(policy, other, moved)
         assert torch.allclose(b[:, renamed], a, atol=1e-5)
 
@@ -464,7 +463,7 @@ def test_order_loss_can_be_learnt():
     optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
     losses = []
     for _ in range(40):
-        _, loss = policy.imitate(instance, replay(jssp(3, 3), instance, actions[:, :1]), actions[:, 1:])
+        _, loss = policy.imitate(instance, jssp(3, 3).replay(instance, actions[:, :1]), actions[:, 1:])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

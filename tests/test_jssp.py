@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from gumbeldore.interfaces import replay, take
+from gumbeldore.interfaces import take
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.rounds import search
 from gumbeldore.testing import problem_contract
@@ -256,7 +256,7 @@ def test_states_say_what_has_happened(jobs, ops):
     instance, actions = random_sequences(20, jobs, ops)
     state = problem.reset(instance)
     for q in range(jobs * ops + 1):
-        assert same(replay(problem, instance, actions[:, :q]), state)
+        assert same(problem.replay(instance, actions[:, :q]), state)
         legal = problem.mask(instance, state)
         for row, before in enumerate(actions[:, :q].tolist()):
             times, machines = instance.times[row].tolist(), instance.machines[row].tolist()
@@ -321,7 +321,7 @@ def test_training_states_are_those_of_the_search(jobs, ops):
     replayed, with_finished = set(), 0
     for sequence in set(itertools.permutations(every_job)):
         for q in range(jobs * ops - 1):
-            state = replay(problem, instance, torch.tensor([sequence[:q]], dtype=torch.int64))
+            state = problem.replay(instance, torch.tensor([sequence[:q]], dtype=torch.int64))
             replayed.add(code(state))
             if code(state) in policy.asked:  # where one job is left, the search does not ask
                 logits = policy.policy(instance, state)[0]
@@ -381,7 +381,7 @@ def test_generate_draws_one_size_per_call():
 
 def test_sizes_are_drawn_by_their_weights_whatever_their_growth():
     problem = JSSP([[4, 3, 8], [2, 5], [3, 3, 1.0]], [[9, 9]], grow=[[2, 2], 0.5])
-    for at, large in ((problem.at(1.0), (4, 3)), (problem.at(0.0), (2, 2))):
+    for at, large in ((problem.curriculum(1.0), (4, 3)), (problem.curriculum(0.0), (2, 2))):
         sizes = [at.generate(1, torch.Generator().manual_seed(seed)).times.shape[1:] for seed in range(300)]
         assert sizes.count(large) > 210  # of (4, 3) 240 expected
 
@@ -389,7 +389,7 @@ def test_sizes_are_drawn_by_their_weights_whatever_their_growth():
 @pytest.mark.parametrize("weight", [1e-60, 1e60, 10**300])
 def test_weights_may_be_of_any_size(weight):
     """Also of one that float32 has no number for."""
-    problem = JSSP([[4, 3, weight], [2, 5, 4 * weight]], [[9, 9]], grow=[[2, 2], 0.5]).at(1.0)
+    problem = JSSP([[4, 3, weight], [2, 5, 4 * weight]], [[9, 9]], grow=[[2, 2], 0.5]).curriculum(1.0)
     sizes = [problem.generate(1, torch.Generator().manual_seed(seed)).times.shape[1:] for seed in range(300)]
     assert 210 < sizes.count((2, 5)) < 270  # 240 expected
 
@@ -451,18 +451,18 @@ def test_details_are_the_schedule_in_the_instances_own_units():
         torch.tensor([[[0, 1], [0, 1]], [[0, 1], [1, 0]]]),
         first=torch.tensor([1, 0]),
     )
-    file, columns, rows = jssp(2, 2).details(originals, 1, torch.tensor([0, 1, 1, 0]))
+    file, columns, rows = jssp(2, 2).reports.details(originals, 1, torch.tensor([0, 1, 1, 0]))
     assert file == "schedules.csv" and columns == ["job", "operation", "machine", "start", "end"]
     assert sorted(rows) == [[0, 0, 0, 0, 300], [0, 1, 1, 400, 600], [1, 0, 1, 0, 400], [1, 1, 0, 400, 500]]
     assert all(type(number) is int for row in rows for number in row)
-    *_, rows = jssp(2, 2).details(originals, 0, torch.tensor([0, 0, 1, 1]))  # of an input that counts from 1
+    *_, rows = jssp(2, 2).reports.details(originals, 0, torch.tensor([0, 0, 1, 1]))  # of an input that counts from 1
     assert sorted(rows) == [[1, 0, 1, 0, 9], [1, 1, 2, 9, 18], [2, 0, 1, 9, 18], [2, 1, 2, 18, 27]]
 
 
 def test_sizes_and_solutions_in_words():
     instance, actions = random_sequences(1, 4, 3)
-    assert jssp(2, 2).size(instance) == "4x3"
-    assert jssp(2, 2).solution(actions[0]) == actions[0].tolist()
+    assert jssp(2, 2).reports.size(instance, 12) == "4x3"
+    assert jssp(2, 2).reports.solution(actions[0]) == actions[0].tolist()
 
 
 @pytest.mark.parametrize(
@@ -491,7 +491,7 @@ def test_steps_leave_the_states_before_them_alone():
     """The search keeps states of several depths."""
     problem = jssp(3, 2)
     instance, actions = random_sequences(5, 3, 2)
-    state = replay(problem, instance, actions[:, :2])
+    state = problem.replay(instance, actions[:, :2])
     copy = State(*(field.clone() for field in state))
     problem.step(instance, state, actions[:, 2])
     assert same(state, copy)

@@ -274,8 +274,8 @@ def test_validation_of_several_sizes_is_shown_by_size(tmp_path):
 
 def test_a_problem_with_one_validation_set_of_no_list_is_told_so():
     class Mine(TSP):
-        def validation(self, n):
-            return super().validation(n)[0]
+        def validation(self, n, seed):
+            return super().validation(n, seed)[0]
 
     with pytest.raises(ValueError, match="Mine.validation must return a list with a Benchmark for each size"):
         validation_set(Mine(7), 4, seed=0)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from gumbeldore.interfaces import Problem
 from gumbeldore.sampler import beam, methods
 from gumbeldore.sampler.rounds import search
 from gumbeldore.sampler.transpositions import state_hash
@@ -118,14 +119,22 @@ class Position(NamedTuple):
     x: Tensor  # [R]
 
 
-class Walk:
+class Walk(Problem):
     """Four steps to the left or to the right of 0, where at -2 and 2 the only way is back: a state of zeros alone."""
+
+    name = "walk"
+
+    def generate(self, n: int, generator: torch.Generator) -> Position:
+        return Position(torch.zeros(n, dtype=torch.int64))
 
     def num_actions(self, instance: Position) -> int:
         return 2
 
     def horizon(self, instance: Position) -> int:
         return 4
+
+    def last_choice(self, instance: Position) -> int:
+        return 3
 
     def reset(self, instance: Position) -> Position:
         return Position(torch.zeros_like(instance.x))
@@ -154,7 +163,7 @@ class Leaning(nn.Module):
 def test_a_state_of_zeros_is_a_state(method):
     """Behind nodes with no choice, whose missing state_hash must not be taken for its own."""
     walk, policy = Walk(), Leaning()
-    instances = Position(torch.zeros(len(KEYS), dtype=torch.int64))
+    instances = walk.generate(len(KEYS), torch.Generator())
     found = search(walk, policy, instances, METHODS[method], keys=KEYS)
     for actions, log_prob in zip(found.actions[found.valid], found.log_probs[found.valid], strict=True):
         state, wanted = walk.reset(Position(torch.zeros(1, dtype=torch.int64))), 0.0

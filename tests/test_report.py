@@ -11,9 +11,11 @@ import torch
 from gumbeldore.evaluation.solve import BenchmarkResult
 from gumbeldore.interfaces import Benchmark
 from gumbeldore.reporting import charts, report
+from gumbeldore.reports import Reports
 from problems.tsp import TSP
 from tests.browser import CHROMIUM, DRIVER, Browser
 from tests.test_evaluation import DATA, evaluated, untrained
+from tests.trees import TreeProblem
 
 CASES = {
     "tsp": [f"instances={DATA}", "num_instances=3", "method=[greedy,wor,gumbeldore]"],
@@ -180,14 +182,8 @@ def test_a_large_set_makes_a_small_page(tmp_path):
         torch.zeros(count, 3), samples.amin(dim=1).double(), torch.full((count,), 128), samples, 1.0, 1
     )
 
-    class Drawless:
-        name = "own"
-
-        def horizon(self, instances):
-            return 3
-
     about = {"instances": "mine", "command": "python evaluate.py"}
-    report.write(tmp_path, {"wor": [part]}, [unnamed([1.0] * count)], Drawless(), about)
+    report.write(tmp_path, {"wor": [part]}, [unnamed([1.0] * count)], TreeProblem(), about)
     page = (tmp_path / "report.html").read_text()
     assert len(page) < 200_000 and page.count("<figure>") == 2
     assert f"The first {report.MOST_ROWS} of 10,000 instances" in page and page.count("<tr") == 2 + 1 + report.MOST_ROWS
@@ -198,9 +194,9 @@ def test_busy_pictures_become_pixels():
     tour = torch.arange(1, 6000)[None]
     problem = TSP(5)
     instance = problem.generate(1, torch.Generator())
-    drawn = charts.markup(problem.render(type(instance)(coords), tour, [""]))
+    drawn = charts.markup(problem.reports.render(type(instance)(coords), tour, [""]))
     assert drawn.startswith("<img") and len(drawn) < 1_000_000
-    few = charts.markup(problem.render(type(instance)(coords[:, :50]), tour[:, :49], [""]))
+    few = charts.markup(problem.reports.render(type(instance)(coords[:, :50]), tour[:, :49], [""]))
     assert few.startswith("<svg") and "#000000" not in few and "currentColor" in few
 
 
@@ -210,15 +206,18 @@ def test_pictures_are_of_the_best_the_median_and_the_worst():
     class Instances(NamedTuple):
         number: torch.Tensor
 
-    class Drawn:
+    class Drawn(Reports):
         def render(self, instance, actions, titles):
             shown.extend(instance.number.tolist())
             return charts.Figure()
 
+    class DrawnTree(TreeProblem):
+        reports = Drawn()
+
     def chosen(*costs):
         shown.clear()
         benchmark = unnamed([1.0] * len(costs))._replace(originals=Instances(torch.arange(len(costs))))
-        found = report.pictures([solved([[cost] for cost in costs])], [benchmark], Drawn(), "wor")
+        found = report.pictures([solved([[cost] for cost in costs])], [benchmark], DrawnTree(), "wor")
         return [picture.title for picture in found]
 
     shown = []

@@ -13,10 +13,10 @@ ROOT = Path(__file__).parent.parent
 
 # A room may import from the rooms before it; `root` are the modules beside the rooms that every room may import.
 ROOMS = ["runtime", "sampler", "parallel", "training", "evaluation", "reporting", "cli"]
-ROOT_MODULES = {"interfaces", "seeding"}
+ROOT_MODULES = {"interfaces", "reports", "seeding"}
 PUBLIC = {"__init__", "testing"}  # of the root, for users: no room imports them
 ALLOWED = {
-    "problems": {"problems", "gumbeldore.interfaces", "gumbeldore.runtime.arrays"},
+    "problems": {"problems", "gumbeldore.interfaces", "gumbeldore.reports", "gumbeldore.runtime.arrays"},
     "models": {"models", "problems", "gumbeldore.runtime.memory"},
 }
 RAY = {"ray_cluster.py", "ray_actors.py", "pool.py"}  # the modules of the core that know it
@@ -115,16 +115,23 @@ import torch
 from gumbeldore import methods
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.state import TrainState
-from gumbeldore.training.loop import self_improvement
 from gumbeldore.training.validation import validation_set
 from gumbeldore.training.settings import TrainSettings
 from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.training.recorder import Recorder
 from models.bq_tsp import BQ
 from problems.tsp import TSP
+from train import self_improvement
+
+class Costs(Recorder):
+    all = []
+
+    def epoch(self, state, report):
+        self.all.append(report.metrics["quality/greedy_cost"])
 
 torch.manual_seed(0)
 problem, policy = TSP(6), BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=1)
-train_state = TrainState(policy, copy.deepcopy(policy), torch.optim.Adam(policy.parameters(), lr=1e-2), PseudoExperts())
+state = TrainState(policy, copy.deepcopy(policy), torch.optim.Adam(policy.parameters(), lr=1e-2), PseudoExperts())
 settings = TrainSettings(
     experts=None, epochs=3, instances_per_epoch=8, batches_per_epoch=20, batch_size=32, learning_rate=1e-2,
     final_learning_rate=1e-2, cooldown_epochs=None, muon_learning_rate=None, muon_weight_decay=0,
@@ -133,12 +140,8 @@ settings = TrainSettings(
 )
 validation = validation_set(problem, 50, seed=0)
 with SearchPool(problem, policy) as pool:
-    reports = list(self_improvement(
-        problem, train_state, settings, methods.gumbeldore(4, 2, 0.3), pool, validation,
-        seed=0, device=torch.device("cpu"), precision="float32",
-    ))
-costs = [report.metrics["quality/greedy_cost"] for report in reports]
-print(len(costs), train_state.best_cost)
+    self_improvement(problem, state, settings, methods.gumbeldore(4, 2, 0.3), pool, validation, Costs())
+print(len(Costs.all), state.best_cost)
 """
 
 

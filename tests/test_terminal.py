@@ -7,9 +7,10 @@ import math
 import pytest
 
 import train
+from gumbeldore.cli.recorder import grows
 from gumbeldore.reporting.console import Terminal, duration
 from gumbeldore.runtime.stopping import Stopper
-from gumbeldore.training.loop import Report
+from gumbeldore.training.recorder import EpochReport
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
@@ -48,18 +49,16 @@ def test_durations(seconds, words):
     ],
 )
 def test_the_line(epoch, epochs, limit, growing, line, capsys):
-    Terminal().time_left(Report(epoch, EPOCH, True, True), epochs, limit, growing)
+    Terminal().time_left(EpochReport(epoch, EPOCH, True), epochs, limit, growing)
     assert capsys.readouterr().out == f"{line}\n"
 
 
 def test_problems_that_grow():
-    assert train.grows(TSP(20, grow=[8, 0.4]), 0.0) and train.grows(TSP(20, grow=[8, 0.4]), 0.3)
-    assert not train.grows(TSP(20, grow=[8, 0.4]), 0.4)
-    assert not train.grows(TSP(20), 0.0) and not train.grows(TreeProblem(), 0.0)
-    assert train.grows(CVRP(20, [30, 30], grow=[8, 0.15]), 0.0) and not train.grows(CVRP(20, [30, 30]), 0.0)
-    assert train.grows(JSSP([[6, 6]], [[6, 6]], grow=[[4, 4], 0.5]), 0.0) and not train.grows(
-        JSSP([[6, 6]], [[6, 6]]), 0.0
-    )
+    assert grows(TSP(20, grow=[8, 0.4]), 0.0) and grows(TSP(20, grow=[8, 0.4]), 0.3)
+    assert not grows(TSP(20, grow=[8, 0.4]), 0.4)
+    assert not grows(TSP(20), 0.0) and not grows(TreeProblem(), 0.0)
+    assert grows(CVRP(20, [30, 30], grow=[8, 0.15]), 0.0) and not grows(CVRP(20, [30, 30]), 0.0)
+    assert grows(JSSP([[6, 6]], [[6, 6]], grow=[[4, 4], 0.5]), 0.0) and not grows(JSSP([[6, 6]], [[6, 6]]), 0.0)
 
 
 def test_seconds_left():

@@ -18,6 +18,7 @@ from gumbeldore.sampler.rounds import search
 from gumbeldore.seeding import generator
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.distributed import DDPLauncher, DDPTask
+from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
 from gumbeldore.training.settings import TrainSettings
@@ -50,15 +51,14 @@ def trained(case, batches, ddp, folder, rate):
     instances = problem.generate(20, torch.Generator().manual_seed(0))
     found = search(problem, policy, instances, methods.sampling(1), torch.Generator().manual_seed(1))
     train_state.dataset.add("epoch_1", instances, *found.best())
-    arguments = (problem, train_state, settings, generator(5, "batches", 0), torch.device("cpu"), "float32")
+    arguments = (problem, train_state, settings, generator(5, "batches", 0))
     if ddp == 1:
         fitted = fit(*arguments)
     else:
         devices = ["cpu"] * ddp
         parts = problem, policy, settings, 5, "float32", False
         with DDPLauncher(DDPTask(*parts, devices, 1, folder, type(instances), fit)) as together:
-            together.start_epoch(train_state)
-            fitted = fit(*arguments, ddp=together)
+            fitted = fit(*arguments, Execution(ddp=together))
     return fitted.metrics, {name: parameter.grad for name, parameter in policy.named_parameters()}, policy.state_dict()
 
 
@@ -109,9 +109,8 @@ def test_three_that_go_on_end_with_the_weights_of_three_that_begin(tmp_path):
         for epochs in runs:
             with DDPLauncher(task._replace(devices=["cpu"] * 3)) as ddp:
                 for train_state.epoch in epochs:
-                    ddp.start_epoch(train_state)
                     draws = generator(5, "batches", train_state.epoch)
-                    fit(TSP(6), train_state, settings, draws, torch.device("cpu"), "float32", ddp=ddp)
+                    fit(TSP(6), train_state, settings, draws, Execution(ddp=ddp))
         weights.append(torch.cat([parameter.flatten() for parameter in train_state.policy.parameters()]))
     assert torch.equal(*weights)
 
@@ -122,10 +121,9 @@ def test_a_stop_ends_all_in_the_same_step(tmp_path):
     with DDPLauncher(task) as ddp:
         for epoch, limit in enumerate((5, 1000)):
             train_state.epoch = epoch
-            ddp.start_epoch(train_state)
             draws = generator(5, "batches", epoch)
             stop = lambda: next(steps) >= limit  # noqa: B023, E731
-            fitted = fit(TSP(6), train_state, settings, draws, torch.device("cpu"), "float32", stop=stop, ddp=ddp)
+            fitted = fit(TSP(6), train_state, settings, draws, Execution(ddp=ddp, stop=stop))
             assert fitted.batches == (5, settings.batches_per_epoch)[epoch]
     assert all(process.exitcode == 0 for process in ddp.processes)
 
@@ -138,16 +136,13 @@ def test_a_trainer_that_dies_ends_the_run_with_a_clear_error(tmp_path):
     ):
         os.kill(ddp.processes[0].pid, signal.SIGKILL)
         ddp.processes[0].join()
-        ddp.start_epoch(train_state)
         draws = generator(5, "batches", 0)
-        fit(TSP(6), train_state, settings, draws, torch.device("cpu"), "float32", ddp=ddp)
+        fit(TSP(6), train_state, settings, draws, Execution(ddp=ddp))
 
 
-def fails_in_the_other(problem, train_state, *_, ddp, **__):
-    if ddp.rank:
+def fails_in_the_other(problem, train_state, settings, draws, execution):
+    if execution.ddp.rank:
         raise ValueError("there is no such shard")
-    ddp.broadcast_stop(False)
-    ddp.broadcast_stop(False)
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import train
+from gumbeldore.cli.setup import set_up
 from gumbeldore.interfaces import batch_size, take
 from gumbeldore.parallel import ray_cluster as cluster
 from gumbeldore.parallel.devices import CPU_BATCH_ROWS, resolve_rows, resolve_threads, resolve_workers
@@ -29,9 +30,10 @@ from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.rounds import search
 from gumbeldore.seeding import fold
 from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.execution import Execution
 from gumbeldore.training.experts import sample_experts
-from gumbeldore.training.loop import self_improvement
 from gumbeldore.training.optimizer import optimizer_of
+from gumbeldore.training.recorder import Recorder
 from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.state import TrainState
 from gumbeldore.training.validation import validate, validation_set
@@ -40,6 +42,7 @@ from problems.tsp import TSP, Instance
 from tests.test_commands import compose, typed
 from tests.test_supervised import Killed, dies_after, metrics_of, same_runs
 from tests.trees import TablePolicy, TreeProblem
+from train import self_improvement
 
 ROOT = Path(__file__).parent.parent
 SIZES = {
@@ -72,27 +75,30 @@ def new_learner(folder=None):
     return TrainState(policy, copy.deepcopy(policy), optimizer, PseudoExperts(folder))
 
 
-def reports_of(train_state, pool, search=SEARCH, stop=lambda: False, **sizes):
-    problem = TSP(7)
+class Reports(Recorder):
+    """The reports of all complete epochs; `after` is called after each."""
+
+    def __init__(self, after=lambda: None):
+        self.all, self.after = [], after
+
+    def epoch(self, state, report):
+        self.all.append(report)
+        self.after()
+
+
+def reports_of(train_state, pool, search=SEARCH, stop=lambda: False, after=lambda: None, **sizes):
+    problem, recorder = TSP(7), Reports(after)
     settings = TrainSettings(**{**SIZES, **sizes})
-    yield from self_improvement(
-        problem,
-        train_state,
-        settings,
-        search,
-        pool,
-        validation_set(problem, settings.validation_instances, seed=0),
-        seed=5,
-        device=torch.device("cpu"),
-        precision="float32",
-        stop=stop,
-    )
+    validation = validation_set(problem, settings.validation_instances, seed=0)
+    execution = Execution(stop=stop)
+    self_improvement(problem, train_state, settings, search, pool, validation, recorder, seed=5, execution=execution)
+    return recorder.all
 
 
 def trained(workers=0, search_batch_rows=12, **sizes):
     train_state = new_learner()
     with SearchPool(TSP(7), train_state.policy, workers, search_batch_rows) as pool:
-        reports = list(reports_of(train_state, pool, **sizes))
+        reports = reports_of(train_state, pool, **sizes)
     return train_state, reports
 
 
@@ -224,7 +230,7 @@ def test_every_epoch_sees_new_instances():
 
     train_state = new_learner()
     train_state.dataset = Remember()
-    list(reports_of(train_state, SearchPool(problem, train_state.policy)))
+    reports_of(train_state, SearchPool(problem, train_state.policy))
     assert len(seen) == 3 and not torch.equal(seen[0], seen[1])
 
 
@@ -236,7 +242,7 @@ def test_every_setting_of_the_training_matters(changes):
 
     def weights(**sizes):
         train_state = new_learner()
-        list(reports_of(train_state, SearchPool(TSP(7), train_state.policy), search, **sizes))
+        reports_of(train_state, SearchPool(TSP(7), train_state.policy), search, **sizes)
         return train_state.policy
 
     assert not same_weights(weights(), weights(**changes))
@@ -300,7 +306,7 @@ def test_the_running_average_is_validated_and_samples():
             super().load(weights)
 
     train_state.optimizer.step = counted
-    list(reports_of(train_state, Listening(TSP(7), train_state.policy), epochs=2, ema_decay=keep))
+    reports_of(train_state, Listening(TSP(7), train_state.policy), epochs=2, ema_decay=keep)
     for parameter, average in zip(expected, train_state.ema.parameters(), strict=True):
         assert torch.allclose(parameter, average, atol=1e-6)
     assert not same_weights(train_state.policy, train_state.ema)
@@ -313,25 +319,23 @@ def test_experts_of_worse_policies_are_forgotten_or_kept(clear_on_improvement, c
     """Ten new ones in each of three epochs, some of which improve."""
     train_state = new_learner()
     sizes = {"clear_on_improvement": clear_on_improvement, "dataset_capacity": capacity, "batches_per_epoch": 60}
-    reports = list(reports_of(train_state, SearchPool(TSP(7), train_state.policy), **sizes))
+    reports = reports_of(train_state, SearchPool(TSP(7), train_state.policy), **sizes)
     last = max(report.epoch for report in reports if report.improved)
     assert len(train_state.dataset) == (10 * (3 - last) if clear_on_improvement else capacity or 30)
 
 
 def test_stopping_keeps_what_is_complete():
-    """A stop while sampling yields nothing; one while training yields an incomplete report, still validated."""
-    for calls, complete in ((2, None), (5, False)):
+    """After a stop while sampling nothing has changed; after one while training the policy is validated."""
+    for calls, validated in ((2, False), (5, True)):
         train_state, left = new_learner(), iter(range(calls))
-        reports = list(
-            reports_of(
-                train_state,
-                SearchPool(TSP(7), train_state.policy, search_batch_rows=20),
-                stop=lambda left=left: next(left, None) is None,
-                batches_per_epoch=40,
-            )
+        reports = reports_of(
+            train_state,
+            SearchPool(TSP(7), train_state.policy, search_batch_rows=20),
+            stop=lambda left=left: next(left, None) is None,
+            batches_per_epoch=40,
         )
-        assert [report.complete for report in reports] == ([] if complete is None else [complete])
-        assert all(report.metrics["quality/greedy_cost"] > 0 for report in reports)
+        assert reports == [] and train_state.epoch == 0
+        assert (train_state.best_cost < math.inf) == validated == (train_state.totals["seconds"] > 0)
 
 
 def test_experts_come_from_the_best_policy():
@@ -339,8 +343,8 @@ def test_experts_come_from_the_best_policy():
     train_state = new_learner()
     best = [copy.deepcopy(train_state.best.state_dict())]
     pool = SearchPool(TSP(7), train_state.policy)
-    for _ in reports_of(train_state, pool, clear_on_improvement=False, batches_per_epoch=60, epochs=4):
-        best.append(copy.deepcopy(train_state.best.state_dict()))
+    after = lambda: best.append(copy.deepcopy(train_state.best.state_dict()))  # noqa: E731
+    reports_of(train_state, pool, clear_on_improvement=False, batches_per_epoch=60, epochs=4, after=after)
 
     def same(epoch, weights):
         pool.load(weights)
@@ -499,7 +503,7 @@ def test_other_problems_improve_and_continue_exactly(words, share, tmp_path, mon
     resumed = typed(train, "resume=died", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     same_runs(tmp_path / "whole", tmp_path / "died", epochs=3)
-    setup = train.set_up(compose("train", *words))
+    setup = set_up(compose("train", *words))
     untrained = validate(SearchPool(setup.problem, setup.policy), setup.validation, lambda *_: None).cost
     assert metrics_of(tmp_path / "whole")[-1]["quality/best_greedy_cost"] < share * untrained
 

@@ -8,7 +8,6 @@ import math
 import pytest
 import torch
 
-from gumbeldore.interfaces import replay
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.rounds import search
 from gumbeldore.testing import policy_contract, problem_contract
@@ -131,7 +130,7 @@ def test_training_examples_show_every_state_of_the_search():
     instance, actions = random_tours(30, 9)
     state = problem.reset(instance)
     for q in range(8):
-        again = replay(problem, instance, actions[:, :q])
+        again = problem.replay(instance, actions[:, :q])
         assert all(torch.equal(a, b) for a, b in zip(again, state, strict=True))
         assert again.remaining.shape[1] == 8 - q
         state = problem.step(instance, state, actions[:, q]) if q < 7 else state

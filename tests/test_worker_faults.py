@@ -51,10 +51,10 @@ def same(found, others):
 def test_no_worker_gets_a_second_job_before_all_have_given_a_sign_of_life():
     """Or the first one up would work off two jobs while the others have nothing to do."""
     actors = object.__new__(Actors)
-    actors.living, actors.unsure = ["a"], {"sign of b": "b"}
+    actors.alive, actors.unconfirmed = ["a"], {"heartbeat of b": "b"}
     assert actors._with_room({}, left=3) == "a"
     assert actors._with_room({"job 0": ("a", 0)}, left=2) is None
-    actors.living, actors.unsure = ["a", "b"], {}
+    actors.alive, actors.unconfirmed = ["a", "b"], {}
     assert actors._with_room({"job 0": ("a", 0)}, left=2) == "b"
     both = {"job 0": ("a", 0), "job 1": ("b", 1)}
     assert actors._with_room(both, left=1) is None  # the last one goes to whoever is free first

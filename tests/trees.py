@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from gumbeldore.interfaces import Problem
+
 ACTIONS, DEPTH = 3, 3
 NODES = sum(ACTIONS**d for d in range(DEPTH + 1))  # of the complete tree; the children of node i are 3i+1 .. 3i+3
 
@@ -23,7 +25,7 @@ class Place(NamedTuple):
     depth: Tensor  # [R]
 
 
-class TreeProblem:
+class TreeProblem(Problem):
     """Walk down a tree; a node whose outcome is set early only allows action 0 from then on."""
 
     name = "tree"

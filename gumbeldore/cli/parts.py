@@ -19,7 +19,7 @@ from gumbeldore.runtime.building import build, imported
 from gumbeldore.sampler.config import SearchConfig
 
 
-def build_part(cfg: DictConfig, key: str, *required: str) -> Any:
+def build_part(cfg: DictConfig, key: str, *required: str | type) -> Any:
     """The object that `problem` or `model` of the configuration describes, see `gumbeldore.runtime.building`."""
     return build(OmegaConf.to_container(cfg[key], resolve=True), key, *required)
 

@@ -40,7 +40,6 @@ class EvaluationSettings(Checked):
     instances: str
     num_instances: int | None = at_least(1, optional=True)
     references: str | None
-    nearest: int | None = at_least(1, optional=True)
     out_dir: str | None
     seed: int = at_least(0)
     device: str

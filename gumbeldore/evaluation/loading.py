@@ -9,7 +9,7 @@ from torch import nn
 
 from gumbeldore.interfaces import Problem
 from gumbeldore.runtime import checkpoint
-from gumbeldore.runtime.building import build
+from gumbeldore.runtime.building import build, takes
 from gumbeldore.runtime.old_versions import of_this_version
 
 
@@ -20,26 +20,26 @@ class LoadedPolicy(NamedTuple):
     path: Path  # of the checkpoint
 
 
-def load_policy(path: str | Path, nearest: int | None = None) -> LoadedPolicy:
+def load_policy(path: str | Path, /, **problem_values: Any) -> LoadedPolicy:
     """The policy in a checkpoint, or the best one of a run directory.
 
     Arguments:
-        nearest: of the CVRP, see configs/evaluate.yaml
+        problem_values: of the problem, instead of those of the training; None leaves a value as it was
 
-    Raises ValueError for a checkpoint that cannot be read, and if its problem has no such setting as `nearest`.
+    Raises ValueError for a checkpoint that cannot be read, and for a value that its problem does not have.
     """
     path = checkpoint.find(Path(path))
     saved = checkpoint.load(path)
-    required = ("reset", "step", "mask", "cost", "load")
     with checkpoint.checkpoint_errors(path):
         config = of_this_version(saved)
-        problem = build(config["problem"], "problem", *required)
+        problem = build(config["problem"], "problem", Problem)
         policy = build(config["model"], "model", "encode", "forward").eval()
         policy.load_state_dict(saved["weights"])
-    if nearest is not None:
-        if not hasattr(problem, "nearest"):
-            raise ValueError(f"nearest has no effect on {problem.name}")
-        problem = build({**config["problem"], "nearest": nearest}, "problem", *required)
+    given = {name: value for name, value in problem_values.items() if value is not None}
+    if unknown := [name for name in given if not takes(type(problem), name)]:
+        raise ValueError(f"problem.{unknown[0]}: {problem.name} has no {unknown[0]}")
+    if given:
+        problem = build({**config["problem"], **given}, "problem", Problem)
     return LoadedPolicy(problem, policy, config, path)
 
 

@@ -8,7 +8,6 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -113,7 +112,6 @@ def write_csv(out_dir: Path, results: Results, benchmarks: list[Benchmark], prob
     """results.csv: a line per method and instance, with its solution in the problem's own terms."""
     text = io.StringIO()
     writer = csv.writer(text)
-    solution_of = getattr(problem, "solution", Tensor.tolist)
     further = list(_further(problem, next(iter(results.values()))))
     header = ["method", "instance", "cost", "reference", "gap", "kind", "solutions", *further, "solution"]
     writer.writerow(header)
@@ -124,43 +122,44 @@ def write_csv(out_dir: Path, results: Results, benchmarks: list[Benchmark], prob
             for i, instance in enumerate(benchmark.names):
                 reference = benchmark.references[i].item()
                 known = [reference, gap[i], benchmark.kinds[i]] if reference == reference else ["", "", ""]
-                solution = " ".join(map(str, solution_of(part.actions[i])))
+                solution = " ".join(map(str, problem.reports.solution(part.actions[i])))
                 more = [values[i] for values in numbers]
                 writer.writerow([name, instance, costs[i], *known, found[i], *more, solution])
     _replace(out_dir / "results.csv", text.getvalue())
 
 
 def write_details(out_dir: Path, results: Results, benchmarks: list[Benchmark], problem: Problem) -> str | None:
-    """The problem's own table of all solutions, if it has one (`details`), and the name of its file."""
-    if not hasattr(problem, "details"):
-        return None
+    """Write the problem's own table of all solutions, if it has one; returns the name of its file (`details`)."""
     text = io.StringIO()
     writer = csv.writer(text)
-    written: Any = None
+    written: str | None = None
     for name, solved in results.items():
         for part, benchmark in zip(solved, benchmarks, strict=True):
             for i, instance in enumerate(benchmark.names):
-                file, header, rows = problem.details(benchmark.originals, i, part.actions[i])
+                details = problem.reports.details(benchmark.originals, i, part.actions[i])
+                if details is None:
+                    continue
+                file, header, rows = details
                 if written is None:
                     written = file
                     writer.writerow(["method", "instance", *header])
                 writer.writerows([name, instance, *row] for row in rows)
-    _replace(out_dir / written, text.getvalue())
+    if written is not None:
+        _replace(out_dir / written, text.getvalue())
     return written
 
 
 def write_solutions(out_dir: Path, results: Results, benchmarks: list[Benchmark], problem: Problem) -> str | None:
-    """The solutions in files for other programs, where the problem has such (`solution_file`), and their folder.
+    """Write solutions as files for other programs, where the problem has such files; returns their folder.
 
-    They are named after method and instance, in letters that are safe in file names.
+    The files are named after method and instance, in letters that are safe in file names.
     """
-    if not hasattr(problem, "solution_file"):
-        return None
     written: set[Path] = set()
     for name, solved in results.items():
         for part, benchmark in zip(solved, benchmarks, strict=True):
             for i, instance in enumerate(benchmark.names):
-                file = problem.solution_file(benchmark, i, part.actions[i], part.costs[i].item())
+                cost = part.costs[i].item()
+                file = problem.reports.solution_file(benchmark.originals, i, instance, part.actions[i], cost)
                 if file is None:
                     continue
                 suffix, text = file
@@ -186,9 +185,7 @@ def _known(benchmark: Benchmark) -> int:
 
 def _further(problem: Problem, solved: list[BenchmarkResult]) -> dict[str, Tensor]:
     """Further numbers of the solutions of several benchmarks, one after the other."""
-    if not hasattr(problem, "describe"):
-        return {}
-    described = [problem.describe(part.actions) for part in solved]
+    described = [problem.reports.describe(part.actions) for part in solved]
     return {key: Tensor([x for numbers in described for x in numbers[key].tolist()]) for key in described[0]}
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.runtime.errors import check_costs, named
+from gumbeldore.runtime.errors import check_costs, instance_errors
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.rounds import SearchStats, Solutions
 from gumbeldore.seeding import fold
@@ -83,7 +83,7 @@ def solve(
     parts: dict[int, tuple[Tensor, Tensor, Tensor, Tensor]] = {}
     evaluations = cut_short = 0
     start = time.perf_counter()
-    with named(benchmark, keys):
+    with instance_errors(benchmark, keys):
         for _, chunk, sampled in pool.map_all(benchmark.instances, keys, [config], read=SampledSolutions.of):
             parts[chunk.start] = _best(benchmark, chunk, sampled)
             evaluations += sampled.stats.evaluations

@@ -27,8 +27,8 @@ from gumbeldore.runtime.stopping import Stopped
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.rounds import Solutions, search, trie_memory
 
-SPLIT_FROM = 8  # on CPUs few instances are cut in two for two workers to share where each has this part of the rows
-TRIE_GROWTH = 8  # times as many solutions as expected fit the trie of a search with a time limit
+TWO_CHUNKS_FROM = 1 / 8  # of the rows searched together: from there on a CPU batch makes two chunks, for two workers
+TRIE_GROWTH = 8  # a search with a time limit may find so many times the expected number of solutions
 
 Read = Callable[[Solutions], Any]  # what is wanted of a search's solutions, as a NamedTuple
 
@@ -173,8 +173,9 @@ class SearchPool:
         """
         count = batch_size(instances)
         size = at_once(self.problem, self.policy, instances, config, self.search_batch_rows, self.trie_budget)
-        shares = self.gpus or min(2, count * config.beam_width * SPLIT_FROM // self.search_batch_rows)
-        parts = max(min(count, shares), -(-count // size))
+        rows = count * config.beam_width
+        least = self.gpus or min(2, int(rows / self.search_batch_rows / TWO_CHUNKS_FROM))
+        parts = max(min(count, least), -(-count // size))
         return [slice(count * i // parts, count * (i + 1) // parts) for i in range(parts)]
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Ray actors that share out jobs, and outlive the death of some of them."""
+"""Ray actors that share jobs; a job whose actor dies goes to another one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gumbeldore.parallel import ray_cluster
 from gumbeldore.runtime.errors import InstanceError
 from gumbeldore.runtime.stopping import Stop, Stopped
 
-TRIES = 3  # of a job whose actors die: then it is likely that the job kills them
-PATIENCE = 120  # seconds without a single living actor; a first start on a cold machine takes about 10
-GLANCE = 0.5  # seconds between two looks at `stop`
+MAX_ATTEMPTS = 3  # at a job whose actors die: after so many it is likely that the job kills them
+START_TIMEOUT = 120  # seconds without a single living actor; a first start on a cold machine takes about 10
+POLL_SECONDS = 0.5  # between two looks at `stop`
 
 
 class WorkerError(RuntimeError):
@@ -21,27 +21,32 @@ class WorkerError(RuntimeError):
 
 
 class Actor:
-    """One object of a kind, in a process of its own. It is made for the first job, with which its recipe comes."""
+    """A process that makes one object when its first job arrives, and lets it do this job and all others."""
 
     def __init__(self) -> None:
-        self.one: Any = None
+        self.object: Any = None
 
     def work(self, recipe: list, *job: Any) -> Any:
-        """`recipe` holds a reference, of which Ray fetches the value only when asked."""
+        """Do a job.
+
+        Arguments:
+            recipe: a reference to (class, arguments) of the object; Ray fetches the value only when it is asked for
+        """
         import ray
 
-        if self.one is None:
+        if self.object is None:
             kind, arguments = ray.get(recipe[0])
-            self.one = kind(*arguments)
-        return self.one.work(*job)
+            self.object = kind(*arguments)
+        return self.object.work(*job)
 
 
 class Actors:
-    """So many actors of a kind. Ray starts one that dies anew, where it finds room; its jobs go to any of them.
+    """Actors of one kind that share jobs. Ray restarts an actor that dies, where it finds room for it.
 
     Arguments:
-        kind: a class whose method `work` does a job; what it needs for that comes with the constructor's arguments or
-            with the job, because an actor that was started anew remembers nothing
+        kind: a class whose method `work` does a job. A restarted actor remembers nothing: what a job needs comes with
+            the constructor's arguments or with the job.
+        count: number of actors
         advice: what a person can change if jobs kill actors
         options: of Ray, see `ray_cluster.placement`
     """
@@ -50,64 +55,61 @@ class Actors:
         import ray
 
         actor_class = ray.remote(max_restarts=-1, **options)(Actor)
-        self.advice, self.pulse = advice, ray_cluster.pulse()
+        self.advice, self.heartbeat_addresses = advice, ray_cluster.heartbeat_addresses()
         self.recipe = self.store((kind, arguments))
-        self.living = [actor_class.remote() for _ in range(count)]
-        self.unsure: dict[ray.ObjectRef, Any] = {}  # actors that may be dead or starting, by their sign of life
+        self.alive = [actor_class.remote() for _ in range(count)]
+        self.unconfirmed: dict[ray.ObjectRef, Any] = {}  # actors that may be dead or starting, by their heartbeat
 
     def store(self, value: Any) -> Any:
-        """A reference to the value in Ray's object store, which keeps it as long as the reference is kept."""
+        """A reference to the value in Ray's object store, which keeps the value as long as the reference is kept."""
         import ray
 
         self._check_cluster()
         return ray.put(value)
 
     def map(self, count: int, job: Callable[[int], tuple], stop: Stop = lambda: False) -> Iterator[tuple[int, Any]]:
-        """Do jobs 0 to count - 1; yields (its number, its result) in the order they finish.
+        """Do jobs 0 to count - 1; yields (number, result) in the order in which the jobs finish.
 
-        A job's arguments are made when there is an actor with room for it, and its result is gone from Ray's object
-        store when it is yielded: the store holds two jobs per actor at most.
+        The arguments of a job are made when an actor has room for it, and a result leaves Ray's object store when it is
+        yielded: the store holds two jobs per actor at most.
 
-        Raises an InstanceError of a job, WorkerError if it raises another error (with its text) or keeps killing its
-        actors, or if there is no living actor any more, and Stopped when `stop()` holds while waiting.
+        Raises an InstanceError of a job, WorkerError if a job raises another error (with its text) or keeps killing its
+        actors, or if no actor lives any more, and Stopped when `stop()` holds while waiting.
         """
         import ray
 
         todo, deaths = deque(range(count)), Counter()
         running: dict[ray.ObjectRef, tuple[Any, int]] = {}
         last_sign = time.monotonic()
-        self._doubt_all()
+        self._ask_for_heartbeats()
         while todo or running:
             self._check_cluster()
             while todo and (actor := self._with_room(running, len(todo))):
                 number = todo.popleft()
                 running[actor.work.remote([self.recipe], *job(number))] = actor, number
-            done, _ = ray.wait([*running, *self.unsure], timeout=GLANCE)
+            done, _ = ray.wait([*running, *self.unconfirmed], timeout=POLL_SECONDS)
             if stop():
                 raise Stopped
             self._check_cluster()
             if done or running:
                 last_sign = time.monotonic()
-            elif time.monotonic() - last_sign > PATIENCE:
-                raise WorkerError(f"for {PATIENCE} s no node had room for a worker; `ray status` shows the nodes")
+            elif time.monotonic() - last_sign > START_TIMEOUT:
+                rule = f"for {START_TIMEOUT} s no node had room for a worker; `ray status` shows the nodes"
+                raise WorkerError(rule)
             for reference in done:
-                if reference in self.unsure:
-                    self._lives(reference)
+                if reference in self.unconfirmed:
+                    self._confirm(reference)
                     continue
                 actor, number = running.pop(reference)
                 try:
-                    result = ray.get(reference)
-                except ray.exceptions.RayTaskError as error:
-                    if isinstance(error.cause, InstanceError):  # whoever knows the instance's name reports it
-                        raise error.cause from None
-                    told = isinstance(error.cause, WorkerError)
-                    raise WorkerError(error.cause if told else f"a worker failed: {error.cause!r}\n{error}") from None
+                    result = _result_of(reference)
                 except ray.exceptions.RayError as error:
-                    if actor in self.living:  # or its death is known already
-                        self._doubt_all()
+                    if actor in self.alive:  # otherwise its death is known already
+                        self._ask_for_heartbeats()
                     deaths[number] += 1
-                    if deaths[number] == TRIES:
-                        raise WorkerError(f"{TRIES} workers died of the same work; {self.advice}\n{error}") from None
+                    if deaths[number] == MAX_ATTEMPTS:
+                        rule = f"{MAX_ATTEMPTS} workers died of the same work; {self.advice}"
+                        raise WorkerError(f"{rule}\n{error}") from None
                     todo.appendleft(number)
                 else:
                     yield number, result
@@ -116,39 +118,53 @@ class Actors:
         """End the actors."""
         import ray
 
-        for actor in [*self.living, *self.unsure.values()]:
+        for actor in [*self.alive, *self.unconfirmed.values()]:
             ray.kill(actor)
-        self.living, self.unsure = [], {}
+        self.alive, self.unconfirmed = [], {}
 
     def _with_room(self, running: dict, left: int) -> Any:
-        """The least busy living actor, unless it is busy enough.
+        """The least busy of the living actors; None if all are busy enough.
 
-        A second job waits at an actor while it works on the first, so that it need not wait for this process; but not
-        before all have given a sign of life, or the first to do so would get two. The last jobs go to those that are
-        free first.
+        A second job waits at an actor while the actor works on the first: so no actor waits for this process. But not
+        before all actors have sent a heartbeat, or the first one would get two jobs. The last jobs go to the actors
+        that are free first.
         """
         busy = Counter(actor for actor, _ in running.values())
-        actor = min(self.living, key=busy.__getitem__, default=None)
-        most = 2 if left > len(self.living) and not self.unsure else 1
+        actor = min(self.alive, key=busy.__getitem__, default=None)
+        most = 2 if left > len(self.alive) and not self.unconfirmed else 1
         return actor if busy[actor] < most else None
 
-    def _doubt_all(self) -> None:
-        """Wait for a sign of life: where one actor died its whole node may have, and the others' jobs be lost, too."""
-        # Ray retries it until there is one: of an actor that has died, when it is started anew.
-        self.unsure |= {actor.__ray_ready__.options(max_task_retries=-1).remote(): actor for actor in self.living}
-        self.living = []
+    def _ask_for_heartbeats(self) -> None:
+        """Take no actor for alive before its heartbeat: where one actor died, its whole node may have died with it."""
+        # Ray retries the question until there is an answer; a dead actor answers when it has been restarted.
+        self.unconfirmed |= {actor.__ray_ready__.options(max_task_retries=-1).remote(): actor for actor in self.alive}
+        self.alive = []
 
-    def _lives(self, sign: Any) -> None:
+    def _confirm(self, heartbeat: Any) -> None:
+        """The actor of this heartbeat is alive."""
         import ray
 
-        actor = self.unsure.pop(sign)
+        actor = self.unconfirmed.pop(heartbeat)
         try:
-            ray.get(sign)
-        except ray.exceptions.RayError as error:  # its constructor's; Ray tries again after all others
+            ray.get(heartbeat)
+        except ray.exceptions.RayError as error:  # of the constructor; Ray retries after all other errors
             raise WorkerError(f"a worker could not start: {error}") from None
-        self.living.append(actor)
+        self.alive.append(actor)
 
     def _check_cluster(self) -> None:
-        """Raises WorkerError if it is gone; Ray would end this process without a word, at its next big object."""
-        if not all(ray_cluster.answers(address) for address in self.pulse):
+        """Raises WorkerError if the cluster is gone; Ray would end this process silently at its next large object."""
+        if not all(ray_cluster.answers(address) for address in self.heartbeat_addresses):
             raise WorkerError("the Ray cluster does not answer any more")
+
+
+def _result_of(reference: Any) -> Any:
+    """The result of a finished job. Raises what the job raised, or Ray's error if its actor died."""
+    import ray
+
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, InstanceError):  # whoever knows the instance's name reports it
+            raise error.cause from None
+        told = isinstance(error.cause, WorkerError)
+        raise WorkerError(error.cause if told else f"a worker failed: {error.cause!r}\n{error}") from None

@@ -91,8 +91,8 @@ def placement(threads: int, gpus: float = 0) -> dict[str, Any]:
     return {"num_cpus": threads, "num_gpus": gpus, "scheduling_strategy": "SPREAD"}
 
 
-def pulse() -> list[str]:
-    """The addresses that answer as long as this process has its Ray: of the head, and of the node it is on."""
+def heartbeat_addresses() -> list[str]:
+    """The addresses of the head and of this process's node, which answer as long as this process has its Ray."""
     import ray
 
     if _joined and _joined.startswith("ray://"):

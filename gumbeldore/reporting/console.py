@@ -14,7 +14,7 @@ from rich.text import Text
 
 from gumbeldore.parallel.ray_cluster import available_cores
 from gumbeldore.runtime.run_directory import RunDirectory
-from gumbeldore.training.loop import Report
+from gumbeldore.training.recorder import EpochReport
 from gumbeldore.training.state import TrainState
 
 
@@ -59,7 +59,7 @@ class Terminal:
     def say(self, text: str) -> None:
         self.console.print(text, markup=False)
 
-    def epoch(self, report: Report, epochs: int) -> None:
+    def epoch(self, report: EpochReport, epochs: int) -> None:
         """One line about a finished epoch; the best policy so far stays beside the progress bar."""
         m = report.metrics
         best = [f"best greedy {m['quality/best_greedy_cost']:.4f}"]
@@ -77,7 +77,7 @@ class Terminal:
             f"  {m['usage/totals/seconds']:,.0f} s"
         )
 
-    def time_left(self, report: Report, epochs: int, limit: float, growing: bool) -> None:
+    def time_left(self, report: EpochReport, epochs: int, limit: float, growing: bool) -> None:
         """One line about how long the epochs after this one will take.
 
         Arguments:

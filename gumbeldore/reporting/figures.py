@@ -26,14 +26,12 @@ def solutions_of(
 ) -> Any:
     """A figure of some validation instances: each policy's greedy solution, and the best the last one samples.
 
-    None if the problem cannot draw (`render`).
+    None if the problem draws no pictures (`render`).
 
     Arguments:
         validation: instances of one size
         policies: weights by their title
     """
-    if not hasattr(problem, "render"):
-        return None
     index = torch.arange(min(COUNT, len(validation.names)))
     instances = take(validation.instances, index)
     keys = fold(seed, "pictures", index)
@@ -50,7 +48,7 @@ def solutions_of(
         solve(name, methods.greedy())
     solve("best sampled", search)
     everything = type(instances)(*(field.repeat(len(actions), *[1] * (field.dim() - 1)) for field in instances))
-    return problem.render(everything, torch.cat(actions), titles)
+    return problem.reports.render(everything, torch.cat(actions), titles)
 
 
 def sorted_chunks(pool: SearchPool, instances: Any, keys: Tensor, config: SearchConfig) -> list:

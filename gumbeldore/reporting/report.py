@@ -61,10 +61,8 @@ def pictures(
 ) -> list[Picture]:
     """The instances with the lowest, the median and the highest gap (cost where references are missing) of a method.
 
-    Each with the reference solution where it is known. No pictures if the problem cannot draw (`render`).
+    Each with the reference solution where it is known. There are none if the problem draws no pictures (`render`).
     """
-    if not hasattr(problem, "render"):
-        return []
     places = [(part, benchmark, i) for part, benchmark in zip(solved, benchmarks, strict=True) for i in _of(benchmark)]
     gap = torch.cat([gaps(part, benchmark) for part, benchmark in zip(solved, benchmarks, strict=True)])
     by_gap = not gap.isnan().any()
@@ -73,7 +71,9 @@ def pictures(
     chosen = {order[len(order) // 2]: f"Median {what}", order[-1]: f"Highest {what}", order[0]: f"Lowest {what}"}
     if len(order) == 1:
         chosen = {0: ""}
-    return [_picture(chosen[place], problem, method, *places[place]) for place in sorted(chosen, key=order.index)]
+    ordered = sorted(chosen, key=order.index)
+    found = [_picture(chosen[place], problem, method, *places[place]) for place in ordered]
+    return [picture for picture in found if picture is not None]
 
 
 def _of(benchmark: Benchmark) -> range:
@@ -82,19 +82,19 @@ def _of(benchmark: Benchmark) -> range:
 
 def _picture(
     word: str, problem: Problem, method: str, part: BenchmarkResult, benchmark: Benchmark, index: int
-) -> Picture:
-    """One instance as a method has solved it, and its reference."""
-    one = take(benchmark.originals, slice(index, index + 1))
-
-    def drawn(actions: torch.Tensor) -> str:
-        return charts.markup(problem.render(one, actions[None], [""]))
-
+) -> Picture | None:
+    """One instance as a method has solved it, and its reference; None if the problem draws no pictures."""
+    one = None if benchmark.originals is None else take(benchmark.originals, slice(index, index + 1))
+    figure = problem.reports.render(one, part.actions[index, None], [""])
+    if figure is None:
+        return None
     cost, gap = results.number(part.costs[index].item()), gaps(part, benchmark)[index].item()
-    panels = [(drawn(part.actions[index]), f"{method}: {cost}" + (f", gap {gap:.2%}" if gap == gap else ""))]
+    panels = [(charts.markup(figure), f"{method}: {cost}" + (f", gap {gap:.2%}" if gap == gap else ""))]
     if gap == gap:
         reference = f"{benchmark.kinds[index]}: {results.number(benchmark.references[index].item())}"
         if index in benchmark.solutions:
-            panels.append((drawn(benchmark.solutions[index]), reference))
+            figure = problem.reports.render(one, benchmark.solutions[index][None], [""])
+            panels.append((charts.markup(figure), reference))
         else:
             panels[0] = (panels[0][0], f"{panels[0][1]} ({reference}, only its cost is known)")
     return Picture(f"{word}: {benchmark.names[index]}".removeprefix(": "), panels)

@@ -21,11 +21,11 @@ KINDS = {
 }
 
 
-def build(node: Mapping[str, Any], key: str, *required: str) -> Any:
+def build(node: Mapping[str, Any], key: str, *required: str | type) -> Any:
     """The object a node describes: its class `_target_`, called with the other values, nothing else.
 
-    A configuration may come out of somebody's checkpoint, so the target must be a class with the attributes
-    `required`, and no value may name a target of its own.
+    A configuration may come out of somebody's checkpoint, so the target must be a class, with the attributes and the
+    base classes `required`, and no value may name a target of its own.
 
     Raises ValueError naming the key and the value that is wrong.
     """
@@ -34,7 +34,12 @@ def build(node: Mapping[str, Any], key: str, *required: str) -> Any:
     cls = imported(target, key)
     if not isinstance(cls, type):
         raise ValueError(f"{key}._target_={target} is not a class")
-    missing = [name for name in required if not hasattr(cls, name)]
+    for base in required:
+        if isinstance(base, type) and base not in cls.__mro__:
+            raise ValueError(f"{key}._target_={target} must inherit {base.__module__}.{base.__name__}")
+    missing = [name for name in required if isinstance(name, str) and not hasattr(cls, name)]
+    if inspect.isabstract(cls):
+        missing += sorted(cls.__abstractmethods__)
     if missing:
         raise ValueError(f"{key}._target_={target} lacks {', '.join(missing)}")
     if "_target_" in str(values):
@@ -53,6 +58,12 @@ def imported(target: Any, key: str) -> Any:
     except Exception as error:  # of whatever is imported
         where = "; is its folder in PYTHONPATH?" if isinstance(error, ModuleNotFoundError) else ""
         raise ValueError(f"{key}._target_={target} cannot be imported: {error}{where}") from None
+
+
+def takes(cls: type, name: str) -> bool:
+    """Whether a class can be called with an argument of that name."""
+    parameters = inspect.signature(cls).parameters
+    return name in parameters or any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
 
 
 def _check_arguments(cls: type, key: str, values: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ class InstanceError(ValueError):
         return f"instance {self.index} of the batch: {self.rule}"
 
 
-def refuse(wrong: Tensor, keys: Tensor, rule: str) -> None:
+def raise_for_instance(wrong: Tensor, keys: Tensor, rule: str) -> None:
     """Raises InstanceError for the first of the instances `wrong` [b], if there is one; waits for the device."""
     if wrong.any():
         index = int(wrong.nonzero()[0])
@@ -35,7 +35,7 @@ def refuse(wrong: Tensor, keys: Tensor, rule: str) -> None:
 
 
 @contextlib.contextmanager
-def named(benchmark: Benchmark, keys: Tensor) -> Iterator[None]:
+def instance_errors(benchmark: Benchmark, keys: Tensor) -> Iterator[None]:
     """Errors of instances by their names in the benchmark, which were searched with the keys [n]."""
     try:
         yield

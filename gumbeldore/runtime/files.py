@@ -18,7 +18,7 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     If it cannot be completed, what is there under that name stays, and OSError names the file.
     """
     temporary = path.with_name(path.name + SUFFIX)
-    with named(path):
+    with write_errors(path):
         try:
             with open(temporary, "wb") as file:
                 yield file
@@ -32,7 +32,7 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def named(path: Path) -> Iterator[None]:
+def write_errors(path: Path) -> Iterator[None]:
     """Errors of the system with the name of the file, which those of a full disk lack."""
     try:
         yield

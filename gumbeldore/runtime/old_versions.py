@@ -28,6 +28,7 @@ RENAMED = {
     "trainer_threads": "train_threads",
     "chunk_rows": "search_batch_rows",
     "model.own_frame": "model.canonical_coordinates",
+    "nearest": "problem.nearest",
 }
 GROUPS = {"search": "method"}  # groups of options, of which `search=greedy` chose one
 OPTIONS = {"method=rules": "method=heuristic", "method=savings": "method=heuristic"}  # and what took their place

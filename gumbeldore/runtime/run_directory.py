@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from gumbeldore.runtime.files import atomic_write, named, remove_leftovers
+from gumbeldore.runtime.files import atomic_write, remove_leftovers, write_errors
 
 MOST_SNAPSHOTS = 20
 
@@ -27,7 +27,7 @@ class RunDirectory:
         self.last = path / "checkpoints" / "last.pt"
         self.best = path / "checkpoints" / "best.pt"
         self._lock = path / "lock"
-        with named(self._lock):
+        with write_errors(self._lock):
             self._locked = open(self._lock, "ab")
         try:
             fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system lets go of it with the process
@@ -100,7 +100,7 @@ class RunDirectory:
 
     def append_metrics(self, values: dict[str, Any]) -> None:
         """One line of metrics.jsonl."""
-        with named(self.metrics), open(self.metrics, "a") as file:
+        with write_errors(self.metrics), open(self.metrics, "a") as file:
             file.write(json.dumps(values) + "\n")
 
     def forget_metrics_after(self, epoch: int) -> None:

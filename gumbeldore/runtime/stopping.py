@@ -15,6 +15,11 @@ def silent(phase: str, done: int, total: int) -> None:
     """The progress that nobody listens to."""
 
 
+def never() -> bool:
+    """The stop that nobody asks for."""
+    return False
+
+
 class Stopped(Exception):
     """The run was asked to end in the middle of an epoch."""
 

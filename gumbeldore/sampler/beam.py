@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Policy, Problem, take
-from gumbeldore.runtime.errors import refuse
+from gumbeldore.runtime.errors import raise_for_instance
 from gumbeldore.sampler import trie as trie_ops
-from gumbeldore.sampler.transpositions import state_hash
-from gumbeldore.sampler.trie import Trie
+from gumbeldore.sampler.transpositions import first_in_same_state, state_hash
+from gumbeldore.sampler.trie import Children, Trie
 
 # (log-probabilities of the children [B, K, A], perturbed log-probability of their parents [B, K], depth) -> scores
 Perturb = Callable[[Tensor, Tensor, int], Tensor]
@@ -30,7 +30,7 @@ class SearchContext(NamedTuple):
     problem: Problem
     policy: Policy
     instance: Any  # [B*K, ...] each instance K times
-    context: Any  # [B, ...] the policy's view of each instance
+    encoded: Any  # [B, ...] the policy's view of each instance (`Policy.encode`)
     state: Any  # [B*K, ...] before the first decision
     keys: Tensor  # [b] the random keys these instances came with
     batch: int
@@ -53,6 +53,15 @@ class Leaves(NamedTuple):
     filled: int  # trie slots used per depth, this round included
 
 
+class Beam(NamedTuple):
+    """The prefixes of one depth, by decreasing score; empty positions come last."""
+
+    node: Tensor  # [B, K] trie slot
+    phi: Tensor  # [B, K] log-probability under the distribution of the round
+    gumbel: Tensor  # [B, K] perturbed log-probability
+    alive: Tensor  # [B, K] False: the position is empty
+
+
 class Count(NamedTuple):
     """How the states of the beam got their action probabilities."""
 
@@ -63,7 +72,7 @@ class Count(NamedTuple):
 
 
 def sample_round(
-    roots: SearchContext, trie: Trie, filled: int, perturb: Perturb, root_gumbel: Tensor, top_p: float
+    context: SearchContext, trie: Trie, filled: int, perturb: Perturb, root_gumbel: Tensor, top_p: float
 ) -> tuple[Leaves, Count]:
     """Run the beam from the root to the leaves.
 
@@ -74,59 +83,73 @@ def sample_round(
 
     Raises InstanceError if the policy gives no usable probabilities.
     """
-    batch, width, horizon = roots.batch, roots.width, roots.horizon
+    batch, horizon = context.batch, context.horizon
     device = root_gumbel.device
-    position = torch.arange(width, device=device)
-    reserved = (filled + position).expand(batch, -1)  # slot of a new node at each beam position
-    row = torch.arange(batch, device=device)[:, None] * width  # first flat row of each instance
-
-    # Only beam position 0 holds a node at first: the root, which always lives in slot 0.
-    node = reserved.where(position > 0, 0)
-    alive = (trie.log_mass[0][:, :1] > -math.inf) & (position == 0)
-    phi = torch.zeros(batch, width, dtype=torch.float64, device=device)
-    gumbel = root_gumbel[:, None].where(alive, -math.inf)
-    parent = torch.zeros_like(node)
-    state = roots.state
-    history = [(node, parent, parent)]  # (slot, parent position, action) per depth
+    row = torch.arange(batch, device=device)[:, None] * context.width  # first flat row of each instance
+    beam = _root_beam(trie, filled, context.width, root_gumbel)
+    state = context.state
+    history = [(beam.node, torch.zeros_like(beam.node), torch.zeros_like(beam.node))]
     broken = torch.zeros(batch, dtype=torch.bool, device=device)
     count = Count()
 
     for depth in range(horizon):
-        legal = roots.problem.mask(roots.instance, state)  # [B*K, A]
-        new = alive & (node >= filled)
-        log_probs, count = evaluate(roots, trie, depth, filled, state, legal, new, count)
-        count = count._replace(reused=count.reused + (alive & ~new).sum())
+        legal = context.problem.mask(context.instance, state)  # [B*K, A]
+        new = beam.alive & (beam.node >= filled)
+        log_probs, count = evaluate(context, trie, depth, filled, state, legal, new, count)
+        count = count._replace(reused=count.reused + (beam.alive & ~new).sum())
         broken |= (new & ~log_probs.amax(dim=-1).isfinite()).any(dim=1)
 
-        children = trie_ops.read_children(trie, depth, node, filled)
-        conditional = nucleus(normalised(children.log_mass + children.advantage), top_p)
-        child_phi = phi[..., None] + conditional  # [B, K, A]
-        score = perturb(child_phi, gumbel, depth).masked_fill(~alive[..., None], -math.inf)
+        children = trie_ops.read_children(trie, depth, beam.node, filled)
+        phi = beam.phi[..., None] + nucleus(normalised(children.log_mass + children.advantage), top_p)  # [B, K, A]
+        score = perturb(phi, beam.gumbel, depth).masked_fill(~beam.alive[..., None], -math.inf)
+        beam, parent, action = _keep_best(trie, depth, filled, beam, children, phi, score, legal)
 
-        gumbel, best = score.flatten(1).topk(width, dim=1)  # [B, K]
-        alive = gumbel > -math.inf
-        # An empty beam position follows the first node along any legal action: harmless, and legal to step.
-        fallback = legal.view(batch, width, -1)[:, 0].int().argmax(dim=1, keepdim=True)
-        best = best.where(alive, fallback)
-        parent, action = best // roots.actions, best % roots.actions
-        phi = child_phi.flatten(1).gather(1, best)
-        slot = children.slot.flatten(1).gather(1, best)
-        mass = children.log_mass.flatten(1).gather(1, best)
-        grown = alive & (slot == trie_ops.NO_NODE)
-        trie_ops.write_nodes(trie, depth + 1, filled, grown, node.gather(1, parent), action, mass)
-        node = slot.where(alive & ~grown, reserved)
-        history.append((node, parent, action))
+        history.append((beam.node, parent, action))
         if depth + 1 < horizon:
             origin = (row + parent).flatten()
-            state = roots.problem.step(roots.instance, take(state, origin), action.flatten())
+            state = context.problem.step(context.instance, take(state, origin), action.flatten())
 
     rule = "the policy's logits are NaN, +inf or all -inf on the legal actions of a state, or its mask has no legal one"
-    check_instances(roots, broken, rule)
-    return _trace_back(history, trie.log_prob[-1], phi, gumbel, alive, filled + width), count
+    check_instances(context, broken, rule)
+    return _trace_back(history, trie.log_prob[-1], beam, filled + context.width), count
+
+
+def _root_beam(trie: Trie, filled: int, width: int, root_gumbel: Tensor) -> Beam:
+    """Beam position 0 holds the root, which always is in slot 0; the other positions are empty."""
+    batch = len(root_gumbel)
+    position = torch.arange(width, device=root_gumbel.device)
+    node = (filled + position).expand(batch, -1).where(position > 0, 0)
+    alive = (trie.log_mass[0][:, :1] > -math.inf) & (position == 0)
+    phi = torch.zeros(batch, width, dtype=torch.float64, device=root_gumbel.device)
+    return Beam(node, phi, root_gumbel[:, None].where(alive, -math.inf), alive)
+
+
+def _keep_best(
+    trie: Trie, depth: int, filled: int, beam: Beam, children: Children, phi: Tensor, score: Tensor, legal: Tensor
+) -> tuple[Beam, Tensor, Tensor]:
+    """The beam of the K best children, which are in the trie from now on; their parents and actions [B, K].
+
+    Arguments:
+        phi, score: [B, K, A] log-probabilities of the children, and perturbed
+    """
+    batch, width, actions = score.shape
+    gumbel, best = score.flatten(1).topk(width, dim=1)  # [B, K]
+    alive = gumbel > -math.inf
+    # An empty beam position follows the first node along any legal action: harmless, and legal to step.
+    fallback = legal.view(batch, width, -1)[:, 0].int().argmax(dim=1, keepdim=True)
+    best = best.where(alive, fallback)
+    parent, action = best // actions, best % actions
+    slot = children.slot.flatten(1).gather(1, best)
+    mass = children.log_mass.flatten(1).gather(1, best)
+    grown = alive & (slot == trie_ops.NO_NODE)
+    trie_ops.write_nodes(trie, depth + 1, filled, grown, beam.node.gather(1, parent), action, mass)
+    reserved = (filled + torch.arange(width, device=slot.device)).expand(batch, -1)  # slot of a new node per position
+    node = slot.where(alive & ~grown, reserved)
+    return Beam(node, phi.flatten(1).gather(1, best), gumbel, alive), parent, action
 
 
 def evaluate(
-    roots: SearchContext, trie: Trie, depth: int, filled: int, state: Any, legal: Tensor, new: Tensor, count: Count
+    context: SearchContext, trie: Trie, depth: int, filled: int, state: Any, legal: Tensor, new: Tensor, count: Count
 ) -> tuple[Tensor, Count]:
     """Store and return log pi [B, K, A] of the nodes in `new` [B, K]; other entries mean nothing.
 
@@ -135,15 +158,15 @@ def evaluate(
     batch, width = new.shape
     choice = (legal.sum(dim=-1) > 1).view(batch, width)
     ask = new & choice
-    seen = roots.policy.seen(roots.instance, state) if hasattr(roots.policy, "seen") else state
-    key = state_hash(seen).view(batch, width).where(ask, trie_ops.NO_KEY)
-    known = trie_ops.find_states(trie, depth, filled, key)
+    seen = context.policy.seen(context.instance, state) if hasattr(context.policy, "seen") else state
+    hashes = state_hash(seen).view(batch, width).where(ask, trie_ops.NO_HASH)
+    known = first_in_same_state(trie, depth, filled, hashes)
     own = trie_ops.places(trie, filled + torch.arange(width, device=new.device))
     rows = (ask & (known == own)).flatten().nonzero().squeeze(1)
     dtype = trie.log_probs.dtype
     if len(rows):
         with torch.profiler.record_function("policy"):
-            logits = roots.policy(take(roots.context, rows // width), take(state, rows))
+            logits = context.policy(take(context.encoded, rows // width), take(state, rows))
         logits = logits.double().masked_fill(~legal.index_select(0, rows), -math.inf)
         trie_ops.write_log_probs(trie, depth, own.flatten().index_select(0, rows), normalised(logits).to(dtype))
     certain = torch.zeros_like(legal, dtype=dtype).masked_fill_(~legal, -math.inf).view(batch, width, -1)
@@ -157,9 +180,9 @@ def evaluate(
     return log_probs, count
 
 
-def check_instances(roots: SearchContext, wrong: Tensor, rule: str) -> None:
+def check_instances(context: SearchContext, wrong: Tensor, rule: str) -> None:
     """Raises InstanceError for the first instance of which a copy is `wrong` [B]; a host sync, so once per round."""
-    refuse(wrong.view(len(roots.keys), -1).any(dim=1), roots.keys, rule)
+    raise_for_instance(wrong.view(len(context.keys), -1).any(dim=1), context.keys, rule)
 
 
 def nucleus(log_probs: Tensor, top_p: float) -> Tensor:
@@ -181,11 +204,13 @@ def normalised(log_probs: Tensor) -> Tensor:
     return log_probs - log_probs.logsumexp(dim=-1, keepdim=True)
 
 
-def _trace_back(history: list, log_prob: Tensor, phi: Tensor, gumbel: Tensor, valid: Tensor, filled: int) -> Leaves:
+def _trace_back(history: list[tuple[Tensor, Tensor, Tensor]], log_prob: Tensor, beam: Beam, filled: int) -> Leaves:
     """Follow every leaf up to the root.
 
     Arguments:
+        history: (slot, parent's position, action) [B, K] per depth
         log_prob: [B, W] of the trie's leaves
+        beam: of the leaves
     """
     node, parent, action = (torch.stack(field) for field in zip(*history, strict=True))  # [T+1, B, K]
     path = torch.empty_like(parent)
@@ -195,4 +220,4 @@ def _trace_back(history: list, log_prob: Tensor, phi: Tensor, gumbel: Tensor, va
         actions[depth - 1] = action[depth].gather(1, path[depth])
         path[depth - 1] = parent[depth].gather(1, path[depth])
     log_prob = log_prob.gather(1, node[-1])
-    return Leaves(actions.permute(1, 2, 0), log_prob, phi, gumbel, valid, node, parent, path, filled)
+    return Leaves(actions.permute(1, 2, 0), log_prob, beam.phi, beam.gumbel, beam.alive, node, parent, path, filled)

@@ -124,7 +124,7 @@ def _run_rounds(
         keys, given: of the copies [B] that are searched, and of the instances [b] they are copies of
     """
     width = config.width
-    roots = _search_context(problem, policy, instances, width, given)
+    context = _search_context(problem, policy, instances, width, given)
     deadline = None if config.time_limit is None else time.monotonic() + len(given) * config.time_limit
     trie = _empty_trie(problem, policy, instances, config, len(given), keys.device)
 
@@ -136,11 +136,11 @@ def _run_rounds(
                 break
             trie = trie_ops.grow(trie, 2 * trie.parent.shape[2])
         deterministic = not config.stochastic or (config.first_round_deterministic and round_ == 0)
-        perturb, root_gumbel = _most_likely(keys) if deterministic else _gumbel(keys, round_, config, roots)
-        leaves, count = sample_round(roots, trie, round_ * width, perturb, root_gumbel, nucleus_of(config, round_))
-        cost = problem.cost(roots.instance, leaves.actions.flatten(0, 1)).double().view(roots.batch, width)
+        perturb, root_gumbel = _most_likely(keys) if deterministic else _gumbel(keys, round_, config, context)
+        leaves, count = sample_round(context, trie, round_ * width, perturb, root_gumbel, nucleus_of(config, round_))
+        cost = problem.cost(context.instance, leaves.actions.flatten(0, 1)).double().view(context.batch, width)
         check_instances(
-            roots, (leaves.valid & ~cost.isfinite()).any(dim=1), "the cost of a solution is NaN or infinite"
+            context, (leaves.valid & ~cost.isfinite()).any(dim=1), "the cost of a solution is NaN or infinite"
         )
         rounds.append((leaves, cost))
         total = Count(*(a + b for a, b in zip(total, count, strict=True)))
@@ -179,7 +179,7 @@ def _search_context(problem: Problem, policy: Policy, instances: Any, width: int
         problem=problem,
         policy=policy,
         instance=instance,
-        context=policy.encode(instances),
+        encoded=policy.encode(instances),
         state=problem.reset(instance),
         keys=keys,
         batch=batch,
@@ -189,9 +189,9 @@ def _search_context(problem: Problem, policy: Policy, instances: Any, width: int
     )
 
 
-def _gumbel(keys: Tensor, round_: int, config: SearchConfig, roots: SearchContext) -> tuple[Perturb, Tensor]:
+def _gumbel(keys: Tensor, round_: int, config: SearchConfig, context: SearchContext) -> tuple[Perturb, Tensor]:
     """Gumbel noise of one round: the beam becomes a sample without replacement [SBS, algorithm 1]."""
-    first = round_ * (roots.horizon + 1)
+    first = round_ * (context.horizon + 1)
 
     def perturb(phi: Tensor, parent: Tensor, depth: int) -> Tensor:
         return gumbel_with_maximum(phi, parent, gumbel_noise(keys, first + 1 + depth, phi.shape[1:]))

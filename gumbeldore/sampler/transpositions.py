@@ -1,4 +1,4 @@
-"""One number for all that a network can see of a state."""
+"""The transposition table: a state that several sequences of decisions reach is evaluated once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gumbeldore.sampler.trie import Trie
 from gumbeldore.seeding import GOLDEN, mix, xor_shifted
 
 AS_INTEGERS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.bfloat16: torch.int16}
+
+
+def first_in_same_state(trie: Trie, depth: int, first: int, hashes: Tensor) -> Tensor:
+    """Enter the states of new nodes into the table; returns the first node in each of these states.
+
+    Arguments:
+        first: the new nodes are in the slots first .. first + K - 1
+        hashes: [B, K] of their states (`state_hash`), or NO_HASH
+
+    Returns the place [B, K] (see `trie.places`) of the first node of this depth and instance with the same hash, by
+    slot and then by beam. It may be the new node itself.
+    """
+    batch, width = hashes.shape
+    copies, slots = trie.state_hash.shape[3], trie.parent.shape[2]
+    table = trie.state_hash[depth % len(trie.state_hash)][:, : first + width]  # [b, first + K, C]
+    asked = hashes.view(-1, copies, width).mT  # [b, K, C]
+    table[:, first:] = asked
+    entries, order = table.flatten(1).sort(dim=1, stable=True)  # among equal hashes the earliest comes first
+    entry = order.gather(1, torch.searchsorted(entries, asked.flatten(1)))  # [b, K * C] slot * C + copy
+    slot, copy = entry // copies, entry % copies
+    instance = torch.arange(len(table), device=hashes.device)[:, None]
+    place = (instance * copies + copy) * slots + slot
+    return place.view(-1, width, copies).mT.reshape(batch, width)
 
 
 def state_hash(state: Any) -> Tensor:
@@ -25,7 +49,7 @@ def state_hash(state: Any) -> Tensor:
     before, after = _multipliers(numbers.shape[1], numbers.device)
     # The shift brings differences in high bits, all that some numbers have, to the low ones.
     total = xor_shifted(numbers.mul_(before), 32).mul_(after).sum(dim=1)
-    return mix(total + GOLDEN)  # mix(0) is 0, which stands for no state (trie.NO_KEY)
+    return mix(total + GOLDEN)  # mix(0) is 0, which stands for no state (NO_HASH)
 
 
 def _as_integers(field: Tensor) -> Tensor:

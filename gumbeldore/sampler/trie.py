@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 NO_NODE = -1  # parent of an empty slot; child that has not been visited
-NO_KEY = 0
+NO_HASH = 0
 
 
 class Trie(NamedTuple):
@@ -25,9 +25,10 @@ class Trie(NamedTuple):
     visits: Tensor  # [T+1, B, W]  int64  sampled leaves that passed through the node
     parent: Tensor  # [T+1, B, W]  int64  slot of the parent one level up, or NO_NODE
     action: Tensor  # [T+1, B, W]  int64  action on the edge into the node
-    # [T or 1, b, W, B/b]  int64  hash of the state the network was asked about, or NO_KEY; of b instances, whose
-    # beams come last, so that of all of them together those of earlier rounds are first
-    key: Tensor
+    # [T or 1, b, W, C]  int64  the transposition table: hash of the state the network evaluated there, or NO_HASH.
+    # The C beams that are copies of one of the b = B/C instances share a table. They come last: so the nodes of a table
+    # are in the order of their rounds.
+    state_hash: Tensor
 
 
 class Children(NamedTuple):
@@ -52,7 +53,7 @@ def create(
         batch: B, beams
         dtype: of the stored policy log-probabilities
         keep: False if no later round will read them back: one depth's worth of memory then serves all
-        copies: B/b, so many beams one after the other have the same instance, and its states in common
+        copies: C, number of beams one after the other that are copies of one instance, and share its states
     """
 
     def scalars(fill, dtype):
@@ -67,8 +68,8 @@ def create(
         visits=scalars(0, torch.int64),
         parent=scalars(NO_NODE, torch.int64),
         action=scalars(0, torch.int64),
-        key=torch.full(
-            (horizon if keep else 1, batch // copies, slots, copies), NO_KEY, dtype=torch.int64, device=device
+        state_hash=torch.full(
+            (horizon if keep else 1, batch // copies, slots, copies), NO_HASH, dtype=torch.int64, device=device
         ),
     )
 
@@ -77,7 +78,7 @@ def grow(trie: Trie, slots: int) -> Trie:
     """The same trie with room for `slots` nodes per depth."""
     old = trie.parent.shape[2]
     depths, batch, _, actions = trie.log_probs.shape
-    horizon, copies = len(trie.parent) - 1, trie.key.shape[3]
+    horizon, copies = len(trie.parent) - 1, trie.state_hash.shape[3]
     new = create(batch, horizon, slots, actions, trie.log_probs.dtype, trie.parent.device, depths > 1, copies)
     for old_field, new_field in zip(trie, new, strict=True):
         new_field[:, :, :old] = old_field
@@ -93,25 +94,6 @@ def places(trie: Trie, slot: Tensor) -> Tensor:
     """Where the nodes in these slots, [B, K] or the same [K] of all, are among all B * W of a depth: [B, K]."""
     batch, slots = trie.parent.shape[1:]
     return slots * torch.arange(batch, device=slot.device)[:, None] + slot
-
-
-def find_states(trie: Trie, depth: int, first: int, key: Tensor) -> Tensor:
-    """Note the fingerprints [B, K] of new nodes in slots first .. first + K - 1, and who had them first.
-
-    Returns the place [B, K] of the first node of this depth and instance with the same state_hash, by slot and then by
-    beam, which may be the node itself.
-    """
-    batch, width = key.shape
-    copies, slots = trie.key.shape[3], trie.parent.shape[2]
-    known = trie.key[depth % len(trie.key)][:, : first + width]  # [b, slots, copies]
-    asked = key.view(-1, copies, width).mT
-    known[:, first:] = asked
-    ordered, order = known.flatten(1).sort(dim=1, stable=True)  # earlier slots come first among equal ones
-    found = order.gather(1, torch.searchsorted(ordered, asked.flatten(1)))
-    slot, copy = found // copies, found % copies
-    instance = torch.arange(len(known), device=key.device)[:, None]
-    place = (instance * copies + copy) * slots + slot
-    return place.view(-1, width, copies).mT.reshape(batch, width)
 
 
 def read_log_probs(trie: Trie, depth: int, place: Tensor) -> Tensor:

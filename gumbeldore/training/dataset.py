@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Problem, batch_size, moved, replay, take, to
+from gumbeldore.interfaces import Problem, batch_size, moved, take, to
 from gumbeldore.runtime.arrays import check_sizes
 from gumbeldore.runtime.files import atomic_write
 
@@ -104,11 +104,9 @@ class PseudoExperts:
         share = torch.rand((), dtype=torch.float64, generator=generator)
         step = int(share * (problem.last_choice(instances) + 1))
         instance, actions = take(instances, rows), actions[rows]
-        if hasattr(problem, "augment"):
-            instance, actions = problem.augment(instance, actions, step, generator)
-        if hasattr(problem, "reorder"):
-            actions = problem.reorder(instance, actions, step, generator)
-        return Example(instance, replay(problem, instance, actions[:, :step]), actions[:, step:])
+        instance, actions = problem.augment(instance, actions, step, generator)
+        actions = problem.reorder(instance, actions, step, generator)
+        return Example(instance, problem.replay(instance, actions[:, :step]), actions[:, step:])
 
     def _by_size(self, device: torch.device) -> list[Group]:
         """Experts of the same size side by side."""
@@ -181,8 +179,7 @@ def read_experts(source: Path, problem: Problem, example: Any) -> list[Shard]:
         if not len(shard.actions):
             raise ValueError(f"{path}: there are no solutions in it")
         try:
-            if hasattr(problem, "check"):
-                problem.check(shard.instances)
+            problem.check(shard.instances)
             costs = problem.cost(shard.instances, shard.actions)
         except (ValueError, RuntimeError) as error:
             raise ValueError(f"{path}: {error}") from None

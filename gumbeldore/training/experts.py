@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import batch_size
+from gumbeldore.interfaces import Problem, batch_size, take
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.stopping import Progress, Stop, silent
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.rounds import Solutions
 from gumbeldore.sampler.transpositions import state_hash
+from gumbeldore.seeding import fold, generator
+from gumbeldore.training.dataset import Shard
+from gumbeldore.training.execution import Execution
+from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.state import TrainState
 
 
 class Experts(NamedTuple):
@@ -23,7 +29,7 @@ class Experts(NamedTuple):
     metrics: dict[str, float]
 
 
-class Found(NamedTuple):
+class BestSolutions(NamedTuple):
     """What training needs of the solutions of n instances; nothing else of them leaves the worker."""
 
     actions: Tensor  # [n, T] of the best
@@ -32,6 +38,41 @@ class Found(NamedTuple):
     distinct: Tensor  # [n] different ones among them
     cost_sum: Tensor  # [n] float64 over all of them
     evaluations: int
+
+
+def sample_epoch(
+    problem: Problem,
+    state: TrainState,
+    settings: TrainSettings,
+    search: SearchConfig,
+    pool: SearchPool,
+    seed: int,
+    execution: Execution = Execution(),
+) -> tuple[Shard, dict[str, float]]:
+    """The experts of the next epoch, sampled with the best policy on new random instances, and metrics.
+
+    A policy with random weights is the best policy until the first trained one has been validated.
+
+    Raises Stopped if the training is to end.
+    """
+    instances = training_instances(problem, settings, seed, state.epoch)
+    keys = fold(seed, "sampling", state.epoch, torch.arange(batch_size(instances)))
+    if state.epoch < settings.nucleus_after:
+        search = replace(search, top_p_start=1.0, top_p_end=1.0)
+    pool.load(state.best.state_dict())
+    experts = sample_experts(pool, instances, keys, search, settings.include_greedy, execution.progress, execution.stop)
+    shard = Shard(f"epoch_{state.epoch + 1:06d}", instances, experts.actions, experts.costs)
+    return shard, experts.metrics
+
+
+def training_instances(problem: Problem, settings: TrainSettings, seed: int, epoch: int) -> Any:
+    """The random instances of an epoch: new ones in each, of the size that is due then."""
+    stage = problem.curriculum(epoch / settings.epochs)
+    instances = stage.generate(settings.instances_per_epoch, generator(seed, "instances", epoch))
+    if settings.decisions_per_epoch is None:
+        return instances
+    count = max(1, settings.decisions_per_epoch // problem.horizon(instances))
+    return take(instances, slice(0, count))
 
 
 def sample_experts(
@@ -50,7 +91,7 @@ def sample_experts(
     """
     start = time.perf_counter()
     count = batch_size(instances)
-    parts: tuple[dict[int, Found], ...] = ({}, {})  # of the search, and greedy ones
+    parts: tuple[dict[int, BestSolutions], ...] = ({}, {})  # of the search, and greedy ones
     done = 0
     progress("sampling", 0, count)
     for which, chunk, found in pool.map_all(instances, keys, (search, methods.greedy()), stop, best_of):
@@ -79,14 +120,14 @@ def sample_experts(
     return Experts(actions, costs, metrics)
 
 
-def best_of(solutions: Solutions) -> Found:
+def best_of(solutions: Solutions) -> BestSolutions:
     """Distinct solutions are told apart by a hash of their actions."""
     actions, costs = solutions.best()
     code = state_hash((solutions.actions.flatten(0, 1),)).view_as(solutions.round)
     code = code.masked_fill(~solutions.valid, 0).sort(dim=1).values
     first = torch.ones_like(code, dtype=torch.bool)
     first[:, 1:] = code[:, 1:] != code[:, :-1]
-    return Found(
+    return BestSolutions(
         actions,
         costs,
         samples=solutions.valid.sum(dim=1),
@@ -96,7 +137,7 @@ def best_of(solutions: Solutions) -> Found:
     )
 
 
-def _in_order(parts: dict[int, Found]) -> Found:
+def _in_order(parts: dict[int, BestSolutions]) -> BestSolutions:
     """In the order of the instances, whatever order their chunks came back in: sums do not depend on it."""
     *fields, evaluations = zip(*(parts[first] for first in sorted(parts)), strict=True)
-    return Found(*map(torch.cat, fields), sum(evaluations))
+    return BestSolutions(*map(torch.cat, fields), sum(evaluations))

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from gumbeldore.interfaces import Problem, take
 from gumbeldore.runtime.precision import autocast
-from gumbeldore.runtime.stopping import Progress, Stop, silent
-from gumbeldore.training.distributed import SINGLE_PROCESS, DDPRank, SingleProcess
+from gumbeldore.training.execution import Execution
 from gumbeldore.training.optimizer import scale_rates
+from gumbeldore.training.ranks import DDPRank, SingleProcess
 from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.state import TrainState
 
@@ -31,17 +31,15 @@ def fit(
     train_state: TrainState,
     settings: TrainSettings,
     draws: torch.Generator,
-    device: torch.device,
-    precision: str,
-    progress: Progress = silent,
-    stop: Stop = lambda: False,
-    ddp: SingleProcess | DDPRank = SINGLE_PROCESS,
+    execution: Execution = Execution(),
 ) -> ImitationStats:
     """One epoch of imitation, unless stopped before its last batch.
 
     Raises ValueError with the number of the first step whose loss or gradient is not finite, at most CHECK_EVERY steps
     later.
     """
+    device, precision, ddp, progress, stop = execution
+    ddp.start_epoch(train_state)
     rate = learning_rate(settings, train_state.epoch)
     scale_rates(train_state.optimizer, rate / settings.learning_rate)
     train_state.policy.train()

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.optimizer import Optimizers
+from gumbeldore.training.validation import Quality
 
 
 @dataclass
@@ -44,6 +45,20 @@ class TrainState:
             torch._foreach_lerp_(list(self.ema.parameters()), list(self.policy.parameters()), weight)
             for ours, theirs in zip(self.ema.buffers(), self.policy.buffers(), strict=True):
                 ours.copy_(theirs)
+
+    def accept(self, quality: Quality) -> bool:
+        """Whether the candidate, of this greedy quality, is the best policy from now on."""
+        improved = quality.cost < self.best_cost
+        if improved:
+            self.best.load_state_dict(self.candidate.state_dict())
+            self.best_cost, self.best_gap = quality.cost, quality.gap
+        return improved
+
+    def count(self, seconds: float, batches: int, solutions: float) -> None:
+        """Add an epoch, complete or cut short, to the totals."""
+        self.totals["seconds"] += seconds
+        self.totals["batches"] += batches
+        self.totals["solutions"] += solutions
 
     def state_dict(self) -> dict[str, Any]:
         return {

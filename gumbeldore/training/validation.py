@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, Problem, size_name, take
+from gumbeldore.interfaces import Benchmark, Problem, size_name
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.runtime.errors import check_costs, named
+from gumbeldore.runtime.errors import check_costs, instance_errors
 from gumbeldore.runtime.stopping import Progress
 from gumbeldore.sampler import methods
-from gumbeldore.seeding import generator
 
 
 class Quality(NamedTuple):
@@ -25,19 +22,11 @@ class Quality(NamedTuple):
 
 
 def validation_set(problem: Problem, n: int, seed: int) -> list[Benchmark]:
-    """The problem's own validation set, or n random instances that only the seed decides; a Benchmark for each size."""
-    if hasattr(problem, "validation"):
-        found = problem.validation(n)
-        if isinstance(found, Benchmark):
-            raise ValueError(f"{type(problem).__name__}.validation must return a list with a Benchmark for each size")
-        return found
-    instances = problem.generate(n, generator(seed, "validation"))
-
-    def true_cost(index: Tensor, actions: Tensor) -> Tensor:
-        return problem.cost(take(instances, index), actions).double()
-
-    names = [f"validation/{i}" for i in range(n)]
-    return [Benchmark(names, instances, None, true_cost, torch.full((n,), math.nan, dtype=torch.float64), [""] * n)]
+    """The problem's validation set, checked to be a list."""
+    found = problem.validation(n, seed)
+    if isinstance(found, Benchmark):
+        raise ValueError(f"{type(problem).__name__}.validation must return a list with a Benchmark for each size")
+    return found
 
 
 def validate(pool: SearchPool, validation: list[Benchmark], progress: Progress) -> Quality:
@@ -50,7 +39,7 @@ def validate(pool: SearchPool, validation: list[Benchmark], progress: Progress) 
     for benchmark in validation:
         keys = torch.arange(len(benchmark.names))  # a greedy search draws nothing: they only tell instances apart
         costs = torch.empty(len(benchmark.names), dtype=torch.float64)
-        with named(benchmark, keys):
+        with instance_errors(benchmark, keys):
             for chunk, solutions in pool.map(benchmark.instances, keys, methods.greedy()):
                 index = torch.arange(chunk.start, chunk.stop)
                 costs[chunk] = benchmark.true_cost(index, solutions.actions[:, 0])

@@ -7,11 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, moved
+from gumbeldore.interfaces import Benchmark, Problem, moved
 from problems.cvrp import sets
 from problems.cvrp.instances import (
     Instance,
-    as_routes,
     as_walks,
     check_instance,
     check_routes,
@@ -19,10 +18,9 @@ from problems.cvrp.instances import (
     encode,
     routes_of,
 )
-from problems.formats.cvrplib import solution_text
+from problems.cvrp.reports import CVRPReports
 from problems.growth import check_growth, size_at
 from problems.plane import move_square
-from problems.plots import plot_routes
 from problems.remaining import unmarked, without
 
 
@@ -33,7 +31,7 @@ class State(NamedTuple):
     near: Tensor  # [R, k] int64 those of them looked at, ascending: all, or the k nearest to the origin
 
 
-class CVRP:
+class CVRP(Problem):
     """An action is the next customer and whether it is reached directly or via the depot (A = 2N); T = N decisions.
 
     Actions 0..N-1 go directly to customer 1..N, actions N..2N-1 via the depot, where the vehicle is emptied.
@@ -50,6 +48,7 @@ class CVRP:
     """
 
     name = "cvrp"
+    reports = CVRPReports()
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class CVRP:
         self.grow = grow
         self.nearest = nearest
 
-    def at(self, progress: float) -> CVRP:
+    def curriculum(self, progress: float) -> CVRP:
         """The same problem with as many customers as after a share `progress` of the training."""
         return CVRP(size_at(self.grow, self.num_customers, progress), self.capacity, self.far_first, None, self.nearest)
 
@@ -181,25 +180,6 @@ class CVRP:
         turned = (place + end + 1) % num_customers
         return encode(customers.gather(1, turned), via_depot.gather(1, turned), num_customers)
 
-    def solution(self, actions: Tensor) -> list[int]:
-        """The nodes from depot (0) to depot."""
-        walk = as_walks(actions[None], len(actions))[0]
-        return walk[torch.cat([torch.ones_like(walk[:1], dtype=torch.bool), walk[1:] != walk[:-1]])].tolist()
-
-    def solution_file(self, benchmark: Benchmark, index: int, actions: Tensor, cost: float) -> tuple[str, str] | None:
-        """CVRPLIB's `.sol` for an instance that came from such a file."""
-        if benchmark.originals.metrics[index] == "EUCLIDEAN":
-            return None
-        return ".sol", solution_text(as_routes(actions), cost)
-
-    def describe(self, actions: Tensor) -> dict[str, Tensor]:
-        """The number of routes [n]."""
-        return {"routes": decode(actions, actions.shape[1])[1].sum(dim=1)}
-
-    def size(self, instance: Instance) -> str:
-        """Customers"""
-        return str(instance.coords.shape[1] - 1)
-
     def check(self, instance: Instance) -> None:
         """Raises ValueError unless all instances are well-formed."""
         check_instance(instance)
@@ -208,13 +188,14 @@ class CVRP:
         """Evaluation sets: a named standard set, a `.npz`, a CVRPLIB file or a folder of them."""
         return sets.load_cvrp(source, limit)
 
-    def validation(self, n: int) -> list[Benchmark]:
-        """n random instances of this size (seed 4321), with references where they are shipped."""
-        return [sets.validation(self.num_customers, self.capacity, n)]
+    def validation(self, n: int, seed: int) -> list[Benchmark]:
+        """n random instances of this size, the same for all seeds, with references where they are shipped.
 
-    def render(self, instance: Instance, actions: Tensor, titles: list[str]):
-        """A figure with one panel per solution, one colour per route."""
-        return plot_routes(instance.coords, as_walks(actions, actions.shape[1]), titles)
+        Raises ValueError if `nearest` is given: it is for evaluation.
+        """
+        if self.nearest is not None:
+            raise ValueError("problem.nearest is for evaluation: experts may go to other customers, too")
+        return [sets.validation(self.num_customers, self.capacity, n)]
 
 
 def _far_first(instance: Instance, customers: Tensor, route: Tensor) -> tuple[Tensor, Tensor]:

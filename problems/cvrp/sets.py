@@ -16,7 +16,7 @@ from problems.cvrp.instances import Instance, Original, as_walks, check_routes, 
 from problems.formats.cvrplib import LARGEST_DEMAND, CvrplibInstance, read_cvrplib, read_solution
 from problems.formats.npz import costs_of, read_npz
 from problems.plane import into_unit_square
-from problems.sets import (
+from problems.sets_common import (
     DATA,
     Library,
     Reference,

@@ -8,19 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, moved
+from gumbeldore.interfaces import Benchmark, Problem, moved
 from problems.growth import check_growth, size_at
 from problems.jssp import sets
-from problems.jssp.gantt import plot_schedules
-from problems.jssp.instances import (
-    Instance,
-    Original,
-    check_instance,
-    check_schedule,
-    random_instances,
-    schedule,
-    timeline,
-)
+from problems.jssp.instances import Instance, check_instance, random_instances, schedule, timeline
+from problems.jssp.reports import JSSPReports
 from problems.remaining import unmarked, without
 
 
@@ -31,7 +23,7 @@ class State(NamedTuple):
     remaining: Tensor  # [R, n] int64 operations to come, ascending; operation o of job j is j * M + o
 
 
-class JSSP:
+class JSSP(Problem):
     """An action is the job whose next operation starts as early as it can (A = J); T = J * M decisions.
 
     Arguments:
@@ -47,6 +39,7 @@ class JSSP:
     """
 
     name = "jssp"
+    reports = JSSPReports()
 
     def __init__(
         self,
@@ -74,7 +67,7 @@ class JSSP:
         self.reversal = reversal
         self.grow = grow
 
-    def at(self, progress: float) -> JSSP:
+    def curriculum(self, progress: float) -> JSSP:
         """The same problem with the sizes due after a share `progress` of the training."""
         if self.grow is None:
             return self
@@ -162,27 +155,6 @@ class JSSP:
             actions = actions.gather(1, order)
         return actions
 
-    def solution(self, actions: Tensor) -> list[int]:
-        """The jobs, from 0, in the order in which their operations are scheduled."""
-        return actions.tolist()
-
-    def details(self, originals: Original, index: int, actions: Tensor) -> tuple[str, list[str], list[list[int]]]:
-        """The schedule in the instance's own units: file name, columns and a row per operation.
-
-        Operations are counted from 0, jobs and machines from the number of the first machine in the input.
-        """
-        times, machines = originals.times[index, None], originals.machines[index, None]
-        start = schedule(times, machines, actions[None])
-        check_schedule(times, machines, start)
-        job, op = torch.meshgrid(*(torch.arange(n) for n in times.shape[1:]), indexing="ij")
-        first = originals.first[index]
-        rows = torch.stack([job + first, op, machines[0] + first, start[0], (start + times)[0]], dim=-1).flatten(0, 1)
-        return "schedules.csv", ["job", "operation", "machine", "start", "end"], rows.tolist()
-
-    def size(self, instance: Instance) -> str:
-        """jobs x machines"""
-        return "x".join(map(str, instance.times.shape[1:]))
-
     def check(self, instance: Instance) -> None:
         """Raises ValueError unless all instances are well-formed."""
         check_instance(instance)
@@ -191,16 +163,10 @@ class JSSP:
         """Evaluation sets: a named standard set, a `.npz`, a file in the standard or Taillard's format, a folder."""
         return sets.load_jssp(source, limit)
 
-    def validation(self, n: int) -> list[Benchmark]:
-        """n random instances in equal parts of the validation sizes, always the same, with the references shipped."""
+    def validation(self, n: int, seed: int) -> list[Benchmark]:
+        """n random instances in equal parts of the validation sizes, the same for all seeds; references as shipped."""
         part, more = divmod(n, len(self.validation_sizes))
         counts = [part + (i < more) for i in range(len(self.validation_sizes))]
         if not part:
             raise ValueError(f"{len(counts)} validation sizes need at least as many validation instances, got {n}")
         return [sets.validation(*size, count) for size, count in zip(self.validation_sizes, counts, strict=True)]
-
-    def render(self, instance: Instance | Original, actions: Tensor, titles: list[str]):
-        """A figure with one Gantt chart per schedule, jobs and machines numbered as in the input."""
-        start = schedule(instance.times, instance.machines, actions)
-        first = instance.first.tolist() if isinstance(instance, Original) else [0] * len(actions)
-        return plot_schedules(instance.times, instance.machines, start, titles, first)

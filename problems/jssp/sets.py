@@ -16,9 +16,7 @@ from problems.formats.npz import costs_of, kinds_of, read_npz
 from problems.jssp.best_known import best_known, fingerprint
 from problems.jssp.instances import Instance, Original, random_instances, schedule
 from problems.jssp.taillard import SIZES, taillard_instances
-from problems.sets import numbered, taken
-
-DATA = Path(__file__).parents[1] / "data"
+from problems.sets_common import DATA, numbered, taken
 
 # jobs and machines -> fingerprint of the 100 instances of Learning to Dispatch's validation [Zhang et al. 2020]
 L2D_FINGERPRINTS = {

@@ -45,7 +45,7 @@ def experts(cfg: DictConfig) -> Path:
     run = ExpertSettings.of(cfg)
     if HydraConfig.initialized():
         check_effect(HydraConfig.get().overrides.task)
-    problem = parts.build_part(cfg, "problem", "generate", "cost")
+    problem = parts.build_part(cfg, "problem", Problem)
     backend_of(problem.name)
     parts.join_cluster(cfg, problem)
     workers = resolve_workers(run.workers, torch.device("cpu"), threads=1)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, Problem, batch_size, take
+from gumbeldore.interfaces import Benchmark, Problem, batch_size, without_references
 from problems.cvrp import instances as cvrp_types
 from problems.distances import UNROUNDED
 from problems.jssp import instances as jssp_types
@@ -17,21 +15,10 @@ from problems.tsp import instances as tsp_types
 
 def as_benchmark(problem: Problem, instances: Any) -> Benchmark:
     """Instances that `problem` has generated, without references; the true cost is the problem's own in float64."""
-    count = batch_size(instances)
     fields = (field.double() if field.is_floating_point() else field for field in instances)
     precise = type(instances)(*fields)
-
-    def true_cost(index: Tensor, actions: Tensor) -> Tensor:
-        return problem.cost(take(precise, index), actions)
-
-    return Benchmark(
-        names=[f"{problem.name}/{i}" for i in range(count)],
-        instances=instances,
-        originals=originals_of(problem.name, precise),
-        true_cost=true_cost,
-        references=torch.full((count,), math.nan, dtype=torch.float64),
-        kinds=[""] * count,
-    )
+    unsolved = without_references(problem, precise, problem.name)
+    return unsolved._replace(instances=instances, originals=originals_of(problem.name, precise))
 
 
 def originals_of(problem: str, instances: Any) -> Any:

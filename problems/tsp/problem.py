@@ -7,14 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, moved
-from problems.formats.tsplib import tour_text
+from gumbeldore.interfaces import Benchmark, Problem, moved
 from problems.growth import check_growth, size_at
 from problems.plane import move_square
-from problems.plots import plot_tours
 from problems.remaining import unmarked, without
 from problems.tsp import sets
 from problems.tsp.instances import Instance, as_tours, check_instance, check_tours
+from problems.tsp.reports import TSPReports
 
 
 class State(NamedTuple):
@@ -23,7 +22,7 @@ class State(NamedTuple):
     remaining: Tensor  # [R, n] int64 nodes still to visit, ascending; n shrinks by one each step
 
 
-class TSP:
+class TSP(Problem):
     """An action is the next node (A = N, node 0 never is one); T = N - 1 decisions.
 
     Arguments:
@@ -33,6 +32,7 @@ class TSP:
     """
 
     name = "tsp"
+    reports = TSPReports()
 
     def __init__(self, num_nodes: int, grow: list[float] | None = None):
         if num_nodes < 3:
@@ -41,7 +41,7 @@ class TSP:
         self.num_nodes = num_nodes
         self.grow = grow
 
-    def at(self, progress: float) -> TSP:
+    def curriculum(self, progress: float) -> TSP:
         """The same problem with as many nodes as after a share `progress` of the training."""
         return TSP(size_at(self.grow, self.num_nodes, progress))
 
@@ -116,20 +116,6 @@ class TSP:
         coords = instance.coords.gather(1, labels[..., None].expand(-1, -1, 2))
         return Instance(move_square(coords, draw[:, 2:])), tours[:, 1:]
 
-    def solution(self, actions: Tensor) -> list[int]:
-        """The tour as node indices from 0, in the order of the input."""
-        return [0, *actions.tolist()]
-
-    def solution_file(self, benchmark: Benchmark, index: int, actions: Tensor, cost: float) -> tuple[str, str] | None:
-        """TSPLIB's `.tour` for an instance that came from such a file."""
-        if benchmark.originals.metrics[index] == "EUCLIDEAN":
-            return None
-        return ".tour", tour_text(benchmark.names[index], self.solution(actions), cost)
-
-    def size(self, instance: Instance) -> str:
-        """Nodes"""
-        return str(instance.coords.shape[1])
-
     def check(self, instance: Instance) -> None:
         """Raises ValueError unless all instances are well-formed."""
         check_instance(instance)
@@ -138,10 +124,6 @@ class TSP:
         """Evaluation sets: a named standard set, a `.npz`, a TSPLIB file or a folder of them."""
         return sets.load_tsp(source, limit)
 
-    def validation(self, n: int) -> list[Benchmark]:
-        """The first n instances of Kool's validation recipe (seed 4321) for this size."""
+    def validation(self, n: int, seed: int) -> list[Benchmark]:
+        """The first n instances of Kool's validation recipe (seed 4321) for this size, the same for all seeds."""
         return [sets.kool_tsp_validation(self.num_nodes, n)]
-
-    def render(self, instance: Instance, actions: Tensor, titles: list[str]):
-        """A figure with one panel per tour."""
-        return plot_tours(instance.coords, as_tours(actions), titles)

@@ -15,7 +15,7 @@ from gumbeldore.interfaces import Benchmark
 from problems.formats.npz import costs_of, read_npz
 from problems.formats.tsplib import TsplibInstance, read_tour, read_tsplib, tour_lengths
 from problems.plane import into_unit_square
-from problems.sets import (
+from problems.sets_common import (
     DATA,
     Library,
     Reference,

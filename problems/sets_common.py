@@ -1,4 +1,4 @@
-"""What the evaluation sets of all problems share."""
+"""What the evaluation sets of several problems have in common: sources by name or file, checks, shipped costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of schedules; matplotlib is needed only when one is drawn."""
+"""Pictures of schedules."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from problems.panels import panels
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PANELS_PER_ROW = 4
 PANEL_INCHES = 5.0  # width
 BAR_INCHES = 0.28  # height of a machine's row
 LABELLED_JOBS = 20  # with more, colours repeat too closely and numbers do not fit
@@ -32,21 +33,11 @@ def plot_schedules(
         titles: n lines, each written above its panel.
         first: n numbers of the first machine and the first job; none: 0
     """
-    from matplotlib.figure import Figure  # the object interface: no pyplot, no global state, no display
-
-    panels = len(titles)
-    if panels == 0 or not panels == len(times) == len(machines) == len(start):
-        lengths = f"{len(times)} times, {len(machines)} machines, {len(start)} starts, {panels} titles"
-        raise ValueError(f"one title per schedule is needed, got {lengths}")
-    columns = min(panels, PANELS_PER_ROW)
-    rows = -(-panels // columns)
     height = 1.0 + BAR_INCHES * times.shape[2]
-    figure = Figure(figsize=(columns * PANEL_INCHES, rows * height), layout="constrained")
-    for place, title in enumerate(titles):
-        axes = figure.add_subplot(rows, columns, place + 1)
+    figure, axes = panels(titles, PANEL_INCHES, height, times, machines, start)
+    for place, panel in enumerate(axes):
         number = first[place] if first else 0
-        _draw(axes, times[place].cpu(), machines[place].cpu(), start[place].cpu(), number)
-        axes.set_title(title)
+        _draw(panel, times[place].cpu(), machines[place].cpu(), start[place].cpu(), number)
     return figure
 
 

@@ -1,0 +1,99 @@
+"""What a run writes while it trains: checkpoints, metrics, TensorBoard, the console."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gumbeldore.cli.setup import Setup
+from gumbeldore.interfaces import Problem
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.reporting import figures
+from gumbeldore.reporting.console import Terminal
+from gumbeldore.reporting.tensorboard import Dashboard
+from gumbeldore.runtime import checkpoint
+from gumbeldore.runtime.run_directory import RunDirectory
+from gumbeldore.runtime.stopping import Stopper
+from gumbeldore.training.recorder import EpochReport
+from gumbeldore.training.state import TrainState
+
+
+class RunRecorder:
+    """The recorder of a run directory.
+
+    Arguments:
+        config: of the run, as plain values
+        first: the weights that training began with, for pictures
+        pool: searches for pictures
+        begun_at: epochs done before this process began
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        setup: Setup,
+        config: dict[str, Any],
+        first: dict[str, Tensor],
+        pool: SearchPool,
+        dashboard: Dashboard,
+        terminal: Terminal,
+        stopper: Stopper,
+        begun_at: int,
+    ):
+        self.directory, self.setup, self.config, self.first = directory, setup, config, first
+        self.pool, self.dashboard, self.terminal, self.stopper = pool, dashboard, terminal, stopper
+        self.begun_at = begun_at
+        self.metrics: dict[str, float] = {}  # of the last complete epoch
+
+    def best(self, state: TrainState) -> None:
+        """checkpoints/best.pt: the best policy."""
+        save(self.directory.best, self.config, self.setup.problem, state)
+
+    def epoch(self, state: TrainState, report: EpochReport) -> None:
+        """checkpoints/last.pt: all that the training needs to go on; then metrics, charts and a line."""
+        self.metrics = report.metrics
+        self.directory.append_metrics({"epoch": report.epoch, **report.metrics})
+        save(self.directory.last, self.config, self.setup.problem, state, whole=True)
+        state.dataset.prune()
+        every = self.setup.run.checkpoint_every
+        if every and report.epoch % every == 0:
+            save(self.directory.snapshot(report.epoch), self.config, self.setup.problem, state)
+            self.directory.thin_out_snapshots()
+        self._tell(report)
+        if report.epoch % self.setup.run.images_every == 0 or report.epoch == self.setup.settings.epochs:
+            self._draw(state, report.epoch)
+
+    def _tell(self, report: EpochReport) -> None:
+        epochs, settings = self.setup.settings.epochs, self.setup.settings
+        self.dashboard.epoch(report.epoch, report.metrics)
+        self.terminal.epoch(report, epochs)
+        if self.begun_at + 1 == report.epoch < epochs and not self.stopper():
+            growing = settings.samples and grows(self.setup.problem, self.begun_at / epochs)
+            self.terminal.time_left(report, epochs, self.stopper.seconds_left(), growing)
+
+    def _draw(self, state: TrainState, epoch: int) -> None:
+        policies = {"first policy": self.first, "best policy": state.best.state_dict()}
+        validation, search, seed = self.setup.validation[0], self.setup.search, self.setup.run.seed
+        figure = figures.solutions_of(self.setup.problem, self.pool, validation, policies, search, seed)
+        self.dashboard.figure("validation/solutions", figure, epoch)
+
+
+def save(path: Path, config: dict[str, Any], problem: Problem, state: TrainState, whole: bool = False) -> None:
+    """Write a checkpoint.
+
+    Arguments:
+        whole: with all that the training needs to go on; otherwise the best policy alone
+    """
+    content = {"config": config, "problem": problem.name, "epoch": state.epoch, "best_cost": state.best_cost}
+    more = {"train_state": state.state_dict()} if whole else {}
+    checkpoint.save(path, {**content, "weights": state.best.state_dict(), **more})
+
+
+def grows(problem: Problem, progress: float) -> bool:
+    """Whether training instances take more decisions at the end than after a share `progress` of the epochs."""
+    stages = (problem.curriculum(progress), problem.curriculum(1.0))
+    now, last = (stage.horizon(stage.generate(1, torch.Generator().manual_seed(0))) for stage in stages)
+    return now < last

@@ -1,0 +1,91 @@
+"""The objects of a training, made and checked from the configuration before any file is written."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from omegaconf import DictConfig
+
+from gumbeldore.cli import parts
+from gumbeldore.cli.settings import RunSettings
+from gumbeldore.evaluation.loading import start_from
+from gumbeldore.interfaces import Benchmark, Problem
+from gumbeldore.parallel.devices import (
+    resolve_device,
+    resolve_processes,
+    resolve_rows,
+    resolve_threads,
+    resolve_workers,
+)
+from gumbeldore.runtime.building import check_keys
+from gumbeldore.runtime.compiling import compile_layers
+from gumbeldore.runtime.precision import dtype_of, resolve_precision
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.seeding import fold
+from gumbeldore.training.dataset import Shard, read_experts
+from gumbeldore.training.optimizer import Optimizers, optimizer_of
+from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.validation import validation_set
+
+
+class Setup(NamedTuple):
+    """The objects of a run, made and checked before any file is."""
+
+    run: RunSettings
+    settings: TrainSettings
+    problem: Problem
+    policy: torch.nn.Module
+    search: SearchConfig
+    validation: list[Benchmark]
+    device: torch.device
+    precision: str
+    workers: int
+    search_batch_rows: int
+    train_processes: list[str]  # the device of each
+    threads: int  # of each trainer
+    optimizer: Optimizers
+    experts: list[Shard]  # given ones; none if they are to be sampled
+
+
+def set_up(cfg: DictConfig) -> Setup:
+    """Build and check everything a run needs."""
+    run = RunSettings.of(cfg)
+    check_keys(cfg.train, [field.name for field in fields(TrainSettings)], "train")
+    settings = TrainSettings(**cfg.train)
+    device = resolve_device(run.device)
+    precision = resolve_precision(run.precision, device)
+    problem = parts.build_part(cfg, "problem", Problem)
+    with torch.random.fork_rng():
+        torch.manual_seed(int(fold(run.seed, "weights")))
+        policy = parts.build_part(cfg, "model", "encode", "forward").to(device)
+    if getattr(policy, "problem", problem.name) != problem.name:
+        raise ValueError(f"model {cfg.model._target_} is not for problem {problem.name}, but for {policy.problem}")
+    if run.init and not run.resume:
+        start_from(policy, problem, run.init)
+    if run.compile:
+        compile_layers(policy)
+    search = parts.training_search(cfg)
+    parts.join_cluster(cfg, problem, policy)
+    validation = validation_set(problem, settings.validation_instances, run.seed)
+    train_processes = resolve_processes(run.train_processes, device, settings.batch_size)
+    threads = resolve_threads(run.train_threads, len(train_processes))
+    given = not settings.samples and not run.resume
+    return Setup(
+        run=run,
+        settings=settings,
+        problem=problem,
+        policy=policy,
+        search=search,
+        validation=validation,
+        device=device,
+        precision=precision,
+        workers=resolve_workers(run.workers, device, run.worker_threads),
+        search_batch_rows=resolve_rows(run.search_batch_rows, device),
+        train_processes=train_processes,
+        threads=threads,
+        optimizer=optimizer_of(policy, settings, dtype_of(precision)),
+        experts=read_experts(Path(settings.experts).expanduser(), problem, validation[0].instances) if given else [],
+    )

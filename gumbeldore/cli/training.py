@@ -1,0 +1,159 @@
+"""A run of training: everything that Algorithm 1 needs, from the configuration to open files and processes."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from gumbeldore.cli import command
+from gumbeldore.cli.overrides import check_effect
+from gumbeldore.cli.recorder import RunRecorder, save
+from gumbeldore.cli.resuming import continued
+from gumbeldore.cli.settings import RunSettings
+from gumbeldore.cli.setup import Setup, set_up
+from gumbeldore.parallel.devices import cpu_threads
+from gumbeldore.parallel.pool import SearchPool, WorkerError
+from gumbeldore.reporting.console import Terminal, hardware
+from gumbeldore.reporting.tensorboard import Dashboard
+from gumbeldore.runtime import checkpoint
+from gumbeldore.runtime.memory import keep_freed_memory
+from gumbeldore.runtime.run_directory import RunDirectory
+from gumbeldore.runtime.stopping import Stopper
+from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.distributed import DDPLauncher, DDPTask
+from gumbeldore.training.execution import Execution
+from gumbeldore.training.imitation import fit
+from gumbeldore.training.ranks import SINGLE_PROCESS, SingleProcess
+from gumbeldore.training.state import TrainState
+from gumbeldore.training.validation import validate
+
+
+@contextmanager
+def open_training(cfg: DictConfig) -> Iterator[tuple[dict[str, Any], RunRecorder]]:
+    """The arguments of `train.self_improvement` and its recorder; the run's directory is locked until the end."""
+    if cfg.resume:
+        cfg = continued(cfg)
+    elif HydraConfig.initialized():
+        check_effect(cfg, HydraConfig.get().overrides.task)
+    setup = set_up(cfg)
+    # A continued run decides nothing anew, unless it is asked to.
+    cfg.precision, cfg.train_processes, cfg.train_threads = setup.precision, len(setup.train_processes), setup.threads
+    cfg.search_batch_rows, cfg.resume = setup.search_batch_rows, None
+    config = OmegaConf.to_yaml(cfg, resolve=True)
+    with open_directory(setup.run, setup.problem.name, config) as directory:
+        stopper = Stopper(setup.run.time_limit)
+        state, first = start(setup, directory)
+        if setup.run.resume:
+            directory.write_config(config)  # what was changed holds from now on
+        values = OmegaConf.to_container(cfg, resolve=True)
+        # Also of a continued run: an epoch that was cut short may have left a better policy.
+        save(directory.best, values, setup.problem, state)
+        save(directory.last, values, setup.problem, state, whole=True)
+        pool, ddp = start_pool(setup), start_processes(setup, directory)
+        dashboard, terminal = Dashboard(directory.path, state.epoch), Terminal()
+        with resumable(directory), pool, ddp, dashboard, terminal, stopper, cpu_threads(setup.threads):
+            where = f"{hardware(setup.device)}, {setup.precision}, workers={setup.workers}"
+            terminal.say(f"{setup.problem.name} on {where}")
+            terminal.say(f"writing {directory.path}")
+            dashboard.config(config, command.flat(cfg))
+            if setup.run.init and state.best_cost == math.inf:
+                accept_init(setup, state, pool, terminal)
+            recorder = RunRecorder(directory, setup, values, first, pool, dashboard, terminal, stopper, state.epoch)
+            execution = Execution(setup.device, setup.precision, ddp, terminal.progress, stopper)
+            yield arguments(setup, state, pool, execution), recorder
+            terminal.summary(state, stopper.reason, directory)
+
+
+def arguments(setup: Setup, state: TrainState, pool: SearchPool, execution: Execution) -> dict[str, Any]:
+    """Of `train.self_improvement`, all but the recorder."""
+    return {
+        "problem": setup.problem,
+        "state": state,
+        "settings": setup.settings,
+        "search": setup.search,
+        "pool": pool,
+        "validation": setup.validation,
+        "seed": setup.run.seed,
+        "execution": execution,
+    }
+
+
+def accept_init(setup: Setup, state: TrainState, pool: SearchPool, terminal: Terminal) -> None:
+    """Validate the policy that training begins with: the first trained one has to beat it."""
+    pool.load(state.best.state_dict())
+    state.accept(validate(pool, setup.validation, terminal.progress))
+    terminal.say(f"init={setup.run.init}: greedy cost {state.best_cost:.4f} on the validation instances")
+
+
+def open_directory(run: RunSettings, problem: str, config: str) -> RunDirectory:
+    """The run's directory: an earlier one to continue, the one asked for, or a new one named after the time."""
+    if run.resume:
+        return RunDirectory.open(Path(run.resume))
+    named_by_time = Path("runs", problem, datetime.now().strftime("%Y-%m-%d_%H-%M-%S"))
+    return RunDirectory.create(Path(run.run_dir or named_by_time), unique=run.run_dir is None, config=config)
+
+
+def start(setup: Setup, directory: RunDirectory) -> tuple[TrainState, dict[str, torch.Tensor]]:
+    """The training state, new or as the last checkpoint left it, and the weights training began with."""
+    keep_freed_memory()
+    state = TrainState(
+        policy=setup.policy,
+        ema=copy.deepcopy(setup.policy) if setup.settings.ema_decay else None,
+        best=copy.deepcopy(setup.policy),
+        optimizer=setup.optimizer,
+        dataset=PseudoExperts(directory.dataset),
+    )
+    first = copy.deepcopy(setup.policy.state_dict())
+    for shard in setup.experts:  # kept in the run directory: a continued run does not need the file again
+        state.dataset.add(*shard)
+    if setup.run.resume:
+        saved = checkpoint.load(directory.last, (checkpoint.FORMAT,))
+        with checkpoint.checkpoint_errors(directory.last):
+            state.load_state_dict(saved["train_state"], saved["weights"], type(setup.validation[0].instances))
+        if setup.settings.epochs < state.epoch:
+            raise ValueError(f"train.epochs={setup.settings.epochs} is less than the {state.epoch} epochs done")
+        directory.forget_metrics_after(state.epoch)
+    return state, first
+
+
+def start_pool(setup: Setup) -> SearchPool:
+    """Where the training's searches run."""
+    return SearchPool(
+        setup.problem,
+        setup.policy,
+        setup.workers,
+        setup.search_batch_rows,
+        str(setup.device),
+        setup.precision,
+        setup.run.worker_threads,
+        compiled=setup.run.compile and setup.device.type == "cuda",  # on CPUs compiled layers sample more slowly
+    )
+
+
+def start_processes(setup: Setup, directory: RunDirectory) -> SingleProcess | DDPLauncher:
+    """The processes that train."""
+    if len(setup.train_processes) == 1:
+        return SINGLE_PROCESS
+    instance_type = type(setup.validation[0].instances)
+    policy = copy.deepcopy(setup.policy).cpu()
+    parts = setup.problem, policy, setup.settings, setup.run.seed, setup.precision, setup.run.compile
+    return DDPLauncher(DDPTask(*parts, setup.train_processes, setup.threads, directory.dataset, instance_type, fit))
+
+
+@contextmanager
+def resumable(directory: RunDirectory) -> Iterator[None]:
+    """What ends the training says where it can be continued from."""
+    try:
+        yield
+    except (ValueError, OSError, WorkerError) as error:
+        kind = WorkerError if isinstance(error, WorkerError) else ValueError
+        raise kind(f"{error}; {directory.last} is intact, resume={directory.path} goes on from it") from error

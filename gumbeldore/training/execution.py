@@ -1,0 +1,20 @@
+"""Where and how a training runs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from gumbeldore.runtime.stopping import Progress, Stop, never, silent
+from gumbeldore.training.ranks import SINGLE_PROCESS, DDPRank, SingleProcess
+
+
+class Execution(NamedTuple):
+    """What a training needs of the machine and of the person before it; none of it is part of the method."""
+
+    device: torch.device = torch.device("cpu")  # of the policy that is trained
+    precision: str = "float32"  # resolved: float32 or bf16
+    ddp: SingleProcess | DDPRank = SINGLE_PROCESS  # the processes that share each batch
+    progress: Progress = silent
+    stop: Stop = never

@@ -1,0 +1,43 @@
+"""How evaluations show instances and solutions of the CVRP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gumbeldore.reports import Reports
+from problems.cvrp.instances import Instance, Original, as_routes, as_walks, decode
+from problems.cvrp.plots import plot_routes
+from problems.formats.cvrplib import solution_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class CVRPReports(Reports):
+    def size(self, instance: Instance, horizon: int) -> str:
+        """Customers"""
+        return str(instance.coords.shape[1] - 1)
+
+    def solution(self, actions: Tensor) -> list[int]:
+        """The nodes from depot (0) to depot."""
+        walk = as_walks(actions[None], len(actions))[0]
+        return walk[torch.cat([torch.ones_like(walk[:1], dtype=torch.bool), walk[1:] != walk[:-1]])].tolist()
+
+    def describe(self, actions: Tensor) -> dict[str, Tensor]:
+        """The number of routes [n]."""
+        return {"routes": decode(actions, actions.shape[1])[1].sum(dim=1)}
+
+    def solution_file(
+        self, originals: Original, index: int, name: str, actions: Tensor, cost: float
+    ) -> tuple[str, str] | None:
+        """CVRPLIB's `.sol` for an instance that came from such a file."""
+        if originals.metrics[index] == "EUCLIDEAN":
+            return None
+        return ".sol", solution_text(as_routes(actions), cost)
+
+    def render(self, instance: Instance | Original, actions: Tensor, titles: list[str]) -> Figure:
+        """A figure with one panel per solution, one colour per route."""
+        return plot_routes(instance.coords, as_walks(actions, actions.shape[1]), titles)

@@ -1,0 +1,37 @@
+"""How evaluations show instances and solutions of the TSP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from gumbeldore.reports import Reports
+from problems.formats.tsplib import tour_text
+from problems.tsp.instances import Instance, Original, as_tours
+from problems.tsp.plots import plot_tours
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class TSPReports(Reports):
+    def size(self, instance: Instance, horizon: int) -> str:
+        """Nodes"""
+        return str(instance.coords.shape[1])
+
+    def solution(self, actions: Tensor) -> list[int]:
+        """The tour as node indices from 0, in the order of the input."""
+        return [0, *actions.tolist()]
+
+    def solution_file(
+        self, originals: Original, index: int, name: str, actions: Tensor, cost: float
+    ) -> tuple[str, str] | None:
+        """TSPLIB's `.tour` for an instance that came from such a file."""
+        if originals.metrics[index] == "EUCLIDEAN":
+            return None
+        return ".tour", tour_text(name, self.solution(actions), cost)
+
+    def render(self, instance: Instance | Original, actions: Tensor, titles: list[str]) -> Figure:
+        """A figure with one panel per tour."""
+        return plot_tours(instance.coords, as_tours(actions), titles)
