@@ -9,7 +9,7 @@ ARGS ?=
 
 help:
 	@echo "make train [ARGS='...']      a training in minutes (TSP, 20 nodes); ARGS are more settings, e.g. ARGS='seed=1'"
-	@echo "make test [ARGS='...']       ruff and the fast tests, as CI does; ARGS go to pytest"
+	@echo "make test [ARGS='...']       ruff, mypy and the fast tests, as CI does; ARGS go to pytest"
 	@echo "make test-all [ARGS='...']   the same with the slow tests"
 	@echo "make bench [ARGS='...']      sampling and training speed (minutes), or the benchmark that ARGS names"
 	@echo "PYTHON=python3.12 with any of them picks the interpreter (3.10 to 3.13) for a new .venv."
@@ -27,9 +27,10 @@ test-all: lint
 	@.venv/bin/python -m pytest -n auto -m "not gpu" $(ARGS)
 
 lint: .venv/.installed
-	@echo "Checking the code with ruff"
+	@echo "Checking the code with ruff, and the types of the core with mypy"
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
 
 bench: .venv/.installed
 ifeq ($(ARGS),)

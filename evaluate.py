@@ -14,9 +14,11 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from gumbeldore.cli import command
+from gumbeldore.cli import command, parts
+from gumbeldore.cli.overrides import check_effect
 from gumbeldore.cli.settings import EvaluationSettings
 from gumbeldore.evaluation import results
+from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.evaluation.references import read_table, with_table
 from gumbeldore.evaluation.solve import BenchmarkResult, MethodSummary, best_of, solve, summarise
@@ -28,7 +30,6 @@ from gumbeldore.reporting.console import Terminal, hardware
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import resolve_precision
 from gumbeldore.sampler.config import SearchConfig
-from problems.heuristics import Heuristic
 
 
 def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
@@ -38,14 +39,14 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
     precision = resolve_precision(run.precision, device)
     keep_freed_memory()
     problem, policy, _, path = loaded = load_policy(run.checkpoint, **OmegaConf.to_container(cfg.problem, resolve=True))
-    command.set_step_size(cfg.search, loaded)
-    command.join_cluster(cfg, problem, policy)
-    cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), 1, key="solver.workers")
+    parts.set_step_size(cfg.search, loaded)
     if HydraConfig.initialized():
-        command.check_effect(cfg, HydraConfig.get().overrides.task)
-    methods = command.build_methods(cfg)
+        check_effect(cfg, HydraConfig.get().overrides.task)
+    parts.join_cluster(cfg, problem, policy)
+    cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), 1, key="solver.workers")
+    methods = parts.build_methods(cfg)
     for method in methods.values():
-        if isinstance(method, Heuristic):
+        if not isinstance(method, SearchConfig):
             method.check(problem.name)
     benchmarks = instances_for(problem, run)
     out_dir = new_directory(run.out_dir)
@@ -121,40 +122,30 @@ def add_references(
 
 def run_method(
     name: str,
-    method: Any,
+    method: SearchConfig | Baseline,
     problem: Problem,
     pool: SearchPool,
     benchmarks: list[Benchmark],
     seed: int,
     advance: Callable[[int], None],
 ) -> tuple[str, list[BenchmarkResult]]:
-    """The solutions of one method for each benchmark, and the name to show.
-
-    A method is a search with the policy, the classical heuristics (the best of which is shown), or a solver.
-    """
-    if isinstance(method, Heuristic):
-        best, solved = best_heuristic(method, problem, benchmarks, advance)
-        return f"{name}: {best}", solved
-    if hasattr(method, "solve"):
-        answers = [method.solve(problem.name, benchmark, advance) for benchmark in benchmarks]
-        share = max(1, method.workers)  # the seconds of each instance are known, also of an answer kept from earlier
-        return name, [
-            BenchmarkResult.without_policy(x.actions, x.costs, x.seconds.sum().item() / share) for x in answers
-        ]
-    return name, [solve(pool, benchmark, method, seed, advance) for benchmark in benchmarks]
+    """The solutions of one method for each benchmark, and the name to show."""
+    if isinstance(method, SearchConfig):
+        return name, [solve(pool, benchmark, method, seed, advance) for benchmark in benchmarks]
+    return run_baseline(name, method, problem, benchmarks, advance)
 
 
-def best_heuristic(
-    method: Heuristic, problem: Problem, benchmarks: list[Benchmark], advance: Callable[[int], None]
+def run_baseline(
+    name: str, method: Baseline, problem: Problem, benchmarks: list[Benchmark], advance: Callable[[int], None]
 ) -> tuple[str, list[BenchmarkResult]]:
-    """The heuristic that is the best on all benchmarks together: its name and its solutions."""
+    """The solutions of the way that is the best on all benchmarks together; it is named where there are several."""
     found: dict[str, list[BenchmarkResult]] = {}
     for benchmark in benchmarks:
-        for name, (actions, seconds) in method.solve(problem.name, benchmark, advance).items():
+        for way, (actions, seconds) in method.solve(problem.name, benchmark, advance).items():
             costs = benchmark.true_cost(torch.arange(len(actions)), actions)
-            found.setdefault(name, []).append(BenchmarkResult.without_policy(actions, costs, seconds))
+            found.setdefault(way, []).append(BenchmarkResult.without_policy(actions, costs, seconds))
     best = best_of(found, benchmarks)
-    return best, found[best]
+    return name if len(found) == 1 else f"{name}: {best}", found[best]
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from evaluate import add_references, advancing, instances_for, new_directory, typed
-from gumbeldore.cli import command
+from gumbeldore.cli import command, parts
+from gumbeldore.cli.overrides import check_effect
 from gumbeldore.cli.settings import StudySettings
 from gumbeldore.evaluation import curves, results
 from gumbeldore.evaluation.curves import CurvePoint
@@ -30,10 +31,10 @@ def study(cfg: DictConfig) -> list[CurvePoint]:
     precision = resolve_precision(run.precision, device)
     keep_freed_memory()
     problem, policy, _, path = loaded = load_policy(run.checkpoint, **OmegaConf.to_container(cfg.problem, resolve=True))
-    command.set_step_size(cfg.search, loaded)
+    parts.set_step_size(cfg.search, loaded)
     cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), 1, key="solver.workers")
     if HydraConfig.initialized():
-        command.check_effect(cfg, HydraConfig.get().overrides.task)
+        check_effect(cfg, HydraConfig.get().overrides.task)
     searches = searches_of(cfg)
     benchmarks = instances_for(problem, run)
     out_dir = new_directory(run.out_dir, "study.json")
@@ -68,32 +69,21 @@ def study(cfg: DictConfig) -> list[CurvePoint]:
 def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig]]:
     """The searches of each curve, by growing number of rounds.
 
-    A method has a curve for each combination of the values that `search` lists for the settings it reads.
+    A method has a curve for each combination of the values that `search` lists for its parameters.
 
     Raises ValueError for what is no search of a policy, or has a deadline.
     """
-    if cfg.search.time_limit is not None:
-        raise ValueError("search.time_limit does not fit a study of so many samples; set search.num_rounds")
     found = {}
-    for name, node in cfg.methods.items():
-        if not node._target_.startswith("gumbeldore."):
-            raise ValueError(f"a study compares searches with the policy; search={name} is none")
-        read = command.reads(node)
-        listed = {key: value for key, value in cfg.search.items() if key in read and OmegaConf.is_list(value)}
+    for name, method in cfg.methods.items():
+        read = parts.knobs(method, cfg.search)
+        listed = {key: cfg.search[key] for key in read if OmegaConf.is_list(cfg.search[key])}
         rounds = sorted(listed.pop("num_rounds", [cfg.search.num_rounds if "num_rounds" in read else 1]))
         for values in itertools.product(*listed.values()):
             chosen = dict(zip(listed, values, strict=True))
             curve = ", ".join([name, *(f"{key}={value}" for key, value in chosen.items())])
-            found[curve] = [build(cfg, name, {**chosen, "num_rounds": count}) for count in rounds]
+            searches = ({**cfg.search, **chosen, "num_rounds": count} for count in rounds)
+            found[curve] = [parts.build_search(name, method, search) for search in searches]
     return found
-
-
-def build(cfg: DictConfig, name: str, chosen: dict) -> SearchConfig:
-    """One method with single values instead of lists."""
-    one = cfg.copy()
-    one.methods = {name: cfg.methods[name]}
-    one.search.update(chosen)
-    return command.build_methods(one)[name]
 
 
 def main() -> None:

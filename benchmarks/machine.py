@@ -14,7 +14,8 @@ import hydra
 import torch
 from torch import nn
 
-from gumbeldore.cli import command
+from gumbeldore.cli import parts
+from gumbeldore.cli.overrides import FOLDER
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime.files import atomic_write
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
@@ -80,14 +81,14 @@ def sized(name: str) -> tuple[Problem, float]:
 
 def configuration(*words: str):
     """train.py's configuration with these words."""
-    with hydra.initialize_config_dir(str(command.FOLDER), version_base="1.3"):
+    with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):
         return hydra.compose("train", list(words))
 
 
 def untrained(problem: str) -> nn.Module:
     """The paper's network for a problem, with random weights."""
     torch.manual_seed(0)
-    return command.build_part(configuration(f"experiment={PAPER[problem]}"), "model", Policy).eval()
+    return parts.build_part(configuration(f"experiment={PAPER[problem]}"), "model", Policy).eval()
 
 
 def write(path: Path, figures: dict[str, Any]) -> None:

@@ -11,9 +11,9 @@ from benchmarks.machine import ROOT
 
 DEFAULTS = {"problem": "tsp", "seconds": 600, "seeds": "0,1,2", "experts": "", "out": ""}
 HELD_OUT = {
-    "tsp": ["instances=kool/tsp20", "num_instances=1000", "search=[greedy,gumbeldore]"],
-    "cvrp": ["instances=kool/cvrp20", "num_instances=1000", "search=[greedy,gumbeldore]"],
-    "jssp": ["instances=l2d/6x6", "search=[greedy,gumbeldore,heuristic]"],
+    "tsp": ["instances=kool/tsp20", "num_instances=1000", "method=[greedy,gumbeldore]"],
+    "cvrp": ["instances=kool/cvrp20", "num_instances=1000", "method=[greedy,gumbeldore]"],
+    "jssp": ["instances=l2d/6x6", "method=[greedy,gumbeldore,heuristic]"],
 }
 
 

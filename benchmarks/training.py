@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.machine import configuration, turns, write
-from gumbeldore.cli import command
+from gumbeldore.cli import parts
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.memory import keep_freed_memory
@@ -47,10 +47,10 @@ class UniformPolicy(Policy):
 def learner_of(problem: str, batches: int, precision: str):
     """The preset's problem, settings and a train_state with random solutions of an epoch's instances."""
     cfg = configuration(f"problem={problem}", f"train.batches_per_epoch={batches}")
-    made = command.build_part(cfg, "problem", Problem)
+    made = parts.build_part(cfg, "problem", Problem)
     settings = TrainSettings(**cfg.train)
     torch.manual_seed(0)
-    policy = command.build_part(cfg, "model", Policy)
+    policy = parts.build_part(cfg, "model", Policy)
     train_state = TrainState(policy, policy, optimizer_of(policy, settings, dtype_of(precision)), PseudoExperts())
     instances = made.generate(256, torch.Generator().manual_seed(0))
     found = search(made, UniformPolicy(made.mask), instances, methods.sampling(1), torch.Generator().manual_seed(1))

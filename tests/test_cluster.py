@@ -150,7 +150,7 @@ def test_evaluation_and_solvers_work_on_a_cluster_too(tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
 
     words = [f"checkpoint={ROOT / 'pretrained/tsp20'}", "instances=kool/tsp20", "num_instances=40"]
-    words += ["search=[greedy,gumbeldore]", "search.beam_width=8", "search.num_rounds=2", "search_batch_rows=32"]
+    words += ["method=[greedy,gumbeldore]", "search.beam_width=8", "search.num_rounds=2", "search_batch_rows=32"]
     run("evaluate.py", *words, "workers=0", f"out_dir={tmp_path / 'alone'}")
     with TwoNodes() as nodes:
         run("evaluate.py", *words, f"ray.address={nodes.address}", f"out_dir={tmp_path / 'there'}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import re
 import shlex
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -18,16 +19,19 @@ from unittest.mock import patch
 import hydra
 import pytest
 import torch
+import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue
 
 import evaluate
 import train
-from gumbeldore.cli import command
+from gumbeldore.cli.overrides import SAMPLING, check_overrides
+from gumbeldore.cli.parts import knobs
 from gumbeldore.cli.settings import EvaluationSettings, RunSettings
 from gumbeldore.cli.setup import set_up
 from gumbeldore.runtime.building import build
+from gumbeldore.sampler import methods
 from gumbeldore.training.settings import TrainSettings
 
 ROOT = Path(__file__).parent.parent
@@ -49,14 +53,14 @@ def problem_of(choice):
 
 
 OF_PROBLEM = {"cvrp": ["cvrp"], "jssp": ["jssp", "job_shop"]}
-NOT_FOR_TRAINING = ("search=heuristic", "search=solver", "train=supervised")
+NOT_FOR_TRAINING = ("method=heuristic", "method=solver", "train=supervised")
 
 
 @pytest.mark.parametrize(
     "choice",
     [
         x
-        for group in ("problem", "model", "search", "experiment", "debug", "train")
+        for group in ("problem", "model", "method", "experiment", "debug", "train")
         for x in options(group)
         if x not in NOT_FOR_TRAINING
     ],
@@ -70,8 +74,11 @@ def test_every_configuration_builds(choice):
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ("search=heuristic", "training samples with a search, not with search=heuristic"),
-        ("search=solver", "training samples with a search, not with search=solver"),
+        ("method=heuristic", "method=heuristic is no search with the policy, but a baseline of evaluate.py"),
+        (
+            "method=solver",
+            "method=solver does not belong to this command: Interpolation key 'solver.time_limit' not found",
+        ),
         ("train=supervised", "Missing mandatory value: train.experts"),
         ("model=job_shop", "model models.job_shop.JobShop is not for problem tsp"),
     ],
@@ -87,10 +94,10 @@ def test_paper_recipe_of_the_tsp():
     assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 128, 8)
     assert setup.policy.layers[0].up_projection.out_features == 512
     assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 0.3)
-    assert setup.search.top_p == (0.95, 1.0) and setup.settings.nucleus_after == 500
+    assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 500
     assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (1000, 1000)
     assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
-    assert setup.settings.learning_rate == setup.settings.final_learning_rate == 2e-4
+    assert (setup.settings.learning_rate, setup.settings.final_learning_rate) == (2e-4, None)
     assert setup.settings.epochs == 2200 and setup.problem.num_nodes == 100
 
 
@@ -99,10 +106,10 @@ def test_paper_recipe_of_the_cvrp():
     assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 192, 12)
     assert setup.policy.layers[0].up_projection.out_features == 512
     assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 3.0)
-    assert setup.search.top_p == (0.95, 1.0) and setup.settings.nucleus_after == 500
+    assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 500
     assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (1000, 1000)
     assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
-    assert setup.settings.learning_rate == setup.settings.final_learning_rate == 2e-4
+    assert (setup.settings.learning_rate, setup.settings.final_learning_rate) == (2e-4, None)
     assert setup.problem.num_customers == 100 and setup.problem.capacity == (40, 100)
     assert not setup.problem.far_first
 
@@ -114,10 +121,10 @@ def test_paper_recipe_of_the_jssp():
     assert (policy.between_jobs.heads, policy.between_jobs.up_projection.out_features) == (8, 256)
     assert policy.embed.in_features == 2 and policy.order_loss is None and not setup.problem.chronological
     assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 0.05)
-    assert setup.search.top_p == (0.95, 1.0) and setup.settings.nucleus_after == 50
+    assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 50
     assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (512, 1000)
     assert (setup.settings.batch_size, setup.settings.validation_instances, setup.settings.epochs) == (512, 100, 100)
-    assert setup.settings.learning_rate == setup.settings.final_learning_rate == 2e-4
+    assert (setup.settings.learning_rate, setup.settings.final_learning_rate) == (2e-4, None)
     assert setup.problem.sizes == [(15, 10), (15, 15), (15, 20)] and setup.problem.validation_sizes == [(20, 20)]
 
 
@@ -145,8 +152,8 @@ def test_paper_recipe_of_the_jssp():
         ("search.beam_width=0", "beam_width must be an integer of at least 1"),
         ("search.step_size=-1", "step_size must be finite and at least 0"),
         ("search.step_size=null", "step_size must be finite and at least 0, got None"),
-        ("search.top_p_start=1.5", "top_p must be two probabilities"),
-        ("search.top_p_end=much", "top_p must be two probabilities"),
+        ("search.top_p_start=1.5", "top_p_start must be a probability in (0, 1], got 1.5"),
+        ("search.top_p_end=much", "top_p_end must be a probability in (0, 1], got 'much'"),
         ("search.baseline=median", "baseline must be one of"),
         ("problem.num_nodes=many", "problem: num_nodes must be an integer, got 'many'"),
         ("problem.num_nodes=20.5", "problem: num_nodes must be an integer, got 20.5"),
@@ -178,7 +185,7 @@ def test_paper_recipe_of_the_jssp():
         ("device=cuda:99", "device=cuda:99 cannot be used"),
         ("precision=int4", "precision must be one of auto, bf16, float32"),
         ("time_limit=-5", "time_limit must be a number above 0"),
-        ("search=[greedy,wor]", "one search method"),
+        ("method=[greedy,wor]", "one search method"),
     ],
 )
 def test_wrong_values_name_the_key_and_what_is_allowed(overrides, message):
@@ -189,7 +196,12 @@ def test_wrong_values_name_the_key_and_what_is_allowed(overrides, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["problem=cvrp", "experiment=tsp100"], "experiment=tsp100 is for problem=tsp, not for problem=cvrp"),
+        (["problem=cvrp", "experiment=demo"], "experiment=demo is for problem=tsp, not for problem=cvrp"),
+        (["problem=tsp", "experiment=tsp100"], "experiment=tsp100 has a problem of its own, leave out problem=tsp"),
+        (
+            ["-m", "problem=tsp,cvrp", "experiment=demo"],
+            "experiment=demo is for problem=tsp, not for problem=cvrp",
+        ),
         (["-m", "seed=0,1", "run_dir=run"], "run_dir=run is that of every run; try 'run_dir=runs/seed${seed}'"),
     ],
 )
@@ -246,12 +258,12 @@ def test_annotations_of_any_kind_are_read(values, message):
 )
 def test_unknown_keys_are_errors(word, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        command.check_overrides([word], "train")
+        check_overrides([word], "train")
 
 
 def test_known_keys_pass():
-    command.check_overrides(["problem=tsp", "model=bq", "model.width=64", "experiment=tsp100", "search=wor"], "train")
-    command.check_overrides(["search=[greedy,wor]", "search.beam_width=4", "checkpoint=x"], "evaluate")
+    check_overrides(["problem=tsp", "model=bq", "model.width=64", "experiment=demo", "method=wor"], "train")
+    check_overrides(["method=[greedy,wor]", "search.beam_width=4", "checkpoint=x"], "evaluate")
 
 
 def used_attributes(*paths):
@@ -273,8 +285,33 @@ def test_no_key_without_effect():
     evaluation = compose("evaluate", "checkpoint=a", "instances=b")
     own = {key for key in evaluation if not OmegaConf.is_config(evaluation[key])}
     assert own == {field.name for field in fields(EvaluationSettings)}
-    methods = "".join(path.read_text() for path in (CONFIGS / "search").glob("*.yaml"))
-    assert all(f"${{search.{key}}}" in methods for key in cfg.search)  # and test_search shows what each changes
+    names = {path.stem for path in (CONFIGS / "method").glob("*.yaml")}
+    every = compose("evaluate", "checkpoint=a", "instances=b", f"method=[{','.join(names)}]").methods
+    assert {key for node in every.values() for key in knobs(node, cfg.search)} == set(cfg.search)
+
+
+def defaults_of(group):
+    """The values that configs/train.yaml or configs/search.yaml gives, before any preset."""
+    return yaml.safe_load((CONFIGS / f"{group}.yaml").read_text())[group]
+
+
+def test_every_default_stands_in_one_place():
+    """A preset says only what it changes, the settings class says nothing, and the paper's TSP needs no change."""
+    assert all(field.default is MISSING for field in fields(TrainSettings))
+    for path in [*(CONFIGS / "problem").glob("*.yaml"), *(CONFIGS / "experiment").glob("*.yaml")]:
+        values = yaml.safe_load(path.read_text())
+        for group in ("train", "search"):
+            again = values.get(group, {}).items() & defaults_of(group).items()
+            assert not again, f"{path.name} repeats {again} of configs/{group}.yaml"
+    assert compose("train", "experiment=tsp100").train == {**defaults_of("train"), "experts": None}
+
+
+def test_the_command_line_and_python_have_the_same_defaults():
+    of_yaml = defaults_of("search")
+    for name in ("beam", "greedy", "gumbeldore", "sampling", "theory", "wor"):
+        for key, parameter in inspect.signature(getattr(methods, name)).parameters.items():
+            if parameter.default is not parameter.empty and key != "num_rounds":  # in Python, one round
+                assert parameter.default == of_yaml[key], f"{name}: {key}"
 
 
 def run(*words, cwd, **env):
@@ -311,7 +348,7 @@ def typed(program, *words, cwd):
         (train, ["train=supervised"], "Missing mandatory value: train.experts"),
         *(
             (train, ["train=supervised", "train.experts=x.npz", f"train.{key}=3"], f"train.{key} has no effect")
-            for key in command.SAMPLING
+            for key in SAMPLING
         ),
         (train, ["seed=[0,1]"], "seed must be an integer at least 0, got [0, 1]"),
         (evaluate, ["checkpoint=x", "instances=[a.tsp,b.tsp]"], "instances must be text, got ['a.tsp', 'b.tsp']"),
@@ -336,8 +373,8 @@ def test_help_need_not_be_read_to_the_end():
 def test_help_reads_well(script, tmp_path):
     result = run(str(ROOT / script), "--help", cwd=tmp_path)
     assert result.returncode == 0 and f"python {script} " in result.stdout
-    options = {path.stem for path in (ROOT / "configs/search").glob("*.yaml")}
-    (listed,) = (line for line in result.stdout.splitlines() if line.lower().startswith("search") and "beam, " in line)
+    options = {path.stem for path in (ROOT / "configs/method").glob("*.yaml")}
+    (listed,) = (line for line in result.stdout.splitlines() if line.lower().startswith("method") and "beam, " in line)
     assert options <= set(re.findall(r"\w+", listed))
     assert "hydra:" not in result.stdout and list(tmp_path.iterdir()) == []
 
@@ -372,7 +409,7 @@ def shortened(script, words):
         choice = next((word for word in words if re.match("problem=|experiment=", word)), "problem=tsp")
         short.append("model.blocks=1" if problem_of(choice) == "jssp" else "model.layers=1")
     if "train=supervised" in words:
-        short = [word for word in short if word.split("=")[0].removeprefix("train.") not in command.SAMPLING]
+        short = [word for word in short if word.split("=")[0].removeprefix("train.") not in SAMPLING]
     if any(word.startswith("instances=") and (ROOT / word.split("=", 1)[1]).is_file() for word in words):
         short.remove("num_instances=2")
     if not re.search(r"=\S*\bsolver\b", " ".join(words)):
@@ -384,8 +421,8 @@ def shortened(script, words):
 
 
 def test_shortened_commands_keep_what_they_say():
-    assert shortened("evaluate.py", ["instances=tests/data/jssp", "num_instances=9", "search=wor"]) == [
-        *["instances=tests/data/jssp", "search=wor", "num_instances=2"]
+    assert shortened("evaluate.py", ["instances=tests/data/jssp", "num_instances=9", "method=wor"]) == [
+        *["instances=tests/data/jssp", "method=wor", "num_instances=2"]
     ]
     words = ["instances=tests/data/jssp/ft06.txt", "references=solver", "solver.time_limit=5"]
     assert shortened("evaluate.py", words) == [*words[:2], "solver.time_limit=1", "solver.workers=0"]

@@ -15,8 +15,8 @@ import torch
 
 import train
 from docs.figures import trie
-from gumbeldore.cli import command
 from gumbeldore.cli import key_reference as reference
+from gumbeldore.cli.overrides import check_overrides
 from tests.test_commands import typed
 
 ROOT = Path(__file__).parent.parent
@@ -117,11 +117,11 @@ def random_gap(times: torch.Tensor, optimum: torch.Tensor, orders: int = 1000) -
 
 def test_configs_outside_the_repository_are_checked_too(tmp_path):
     write({"problem/flowshop.yaml": files_of(page("add-a-problem"))["problem/flowshop.yaml"]}, tmp_path)
-    command.check_overrides(["problem=flowshop", "problem.num_jobs=3", "model.width=4"], "train", str(tmp_path))
+    check_overrides(["problem=flowshop", "problem.num_jobs=3", "model.width=4"], "train", str(tmp_path))
     with pytest.raises(ValueError, match="there is no key problem.num_job; problem has num_jobs, num_machines"):
-        command.check_overrides(["problem=flowshop", "problem.num_job=3"], "train", str(tmp_path))
+        check_overrides(["problem=flowshop", "problem.num_job=3"], "train", str(tmp_path))
     with pytest.raises(ValueError, match="--config-dir: there is no folder nowhere"):
-        command.check_overrides(["problem=flowshop"], "train", "nowhere")
+        check_overrides(["problem=flowshop"], "train", "nowhere")
     for problem, message in (
         ("flowshp", "problem=flowshp: there is no such option; there are cvrp, flowshop, jssp, tsp"),
         ("flowshop", "No module named 'flowshop'; is its folder in PYTHONPATH?"),

@@ -90,7 +90,7 @@ def evaluated(policy, tmp_path, *words, out="out"):
 
 
 def test_evaluation_reports_gaps_and_tours(policies, tmp_path):
-    words = ["instances=kool/tsp20", "num_instances=6", "search=[greedy,gumbeldore]", "search.beam_width=4"]
+    words = ["instances=kool/tsp20", "num_instances=6", "method=[greedy,gumbeldore]", "search.beam_width=4"]
     found = evaluated(policies / "tsp.pt", tmp_path, *words, "precision=float32")
     assert list(found.methods) == ["greedy", "gumbeldore"]
     content = json.loads((tmp_path / "out" / "results.json").read_text())
@@ -121,7 +121,7 @@ def test_one_file_without_a_reference_has_no_gap(policies, tmp_path):
     file.write_text(
         f"NAME: mine\nTYPE: TSP\nDIMENSION: 9\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n{nodes}\nEOF\n"
     )
-    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={file}", "search=wor", "search.num_rounds=3")
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={file}", "method=wor", "search.num_rounds=3")
     assert found.methods["wor"]["mean_gap"] is None and found.methods["wor"]["reference"] is None
     (row,) = found.rows
     assert "no reference costs, so no gap" in found.output and row["instance"] == "mine"
@@ -137,7 +137,7 @@ def test_a_folder_of_mixed_sizes(policies, tmp_path):
 
 
 def test_more_time_finds_more(policies, tmp_path):
-    words = ["instances=kool/tsp20", "num_instances=2", "search=wor", "search.beam_width=4", "search.num_rounds=1"]
+    words = ["instances=kool/tsp20", "num_instances=2", "method=wor", "search.beam_width=4", "search.num_rounds=1"]
     found = evaluated(policies / "tsp.pt", tmp_path, *words, "search.time_limit=0.5")
     assert found.methods["wor"]["solutions"] > 2 * 4
 
@@ -149,7 +149,7 @@ def test_a_search_without_memory_for_its_time_says_so(room, policies, tmp_path, 
     instance = TSP(5).generate(1, torch.Generator().manual_seed(0))
     tries = [trie_memory(TSP(5), load_policy(policies / "tsp.pt").policy, instance, methods.wor(4, 1, time_limit=60.0))]
     np.savez(tmp_path / "five.npz", coords=instance.coords.numpy())
-    words = [f"instances={tmp_path / 'five.npz'}", "search=wor", "search.beam_width=4", "search.num_rounds=1"]
+    words = [f"instances={tmp_path / 'five.npz'}", "method=wor", "search.beam_width=4", "search.num_rounds=1"]
     found = evaluated(policies / "tsp.pt", tmp_path, *words, "search.time_limit=60", "search.top_p_start=1")
     assert found.methods["wor"]["solutions"] == (4 if room == 1 else 24)
     assert ("wor: for want of memory 1 instances were searched for less" in found.output) == (room == 1)
@@ -169,9 +169,9 @@ def test_workers_are_for_more_than_is_searched_together():
         ("tsp", ["instances=kool/tsp21"], "unknown source 'kool/tsp21'"),
         ("tsp", ["instances=kool/tsp20", "search.beam_width=4"], "search.beam_width has no effect on greedy"),
         ("tsp", ["instances=kool/tsp20", "num_instances=20000"], "can be taken, not 20000; num_instances=null takes"),
-        ("tsp", ["instances=kool/tsp20", "search=solver", "solver.workers=-1"], "solver.workers must be 'auto' or an"),
+        ("tsp", ["instances=kool/tsp20", "method=solver", "solver.workers=-1"], "solver.workers must be 'auto' or an"),
         ("tsp", ["instances=kool/tsp20", "workers=0", "ray.address=auto"], "ray.address=auto has no effect with"),
-        ("tsp", ["instances=kool/tsp20", "search=fastest"], "fastest"),
+        ("tsp", ["instances=kool/tsp20", "method=fastest"], "fastest"),
         ("tsp", ["instances=kool/tsp20", "problem.nearest=5"], "error: problem.nearest: tsp has no nearest\n"),
         ("jssp", [f"instances={DATA}/jssp", "problem.nearest=5"], "error: problem.nearest: jssp has no nearest\n"),
         ("cvrp", [f"instances={DATA}/cvrplib", "problem.nearest=0"], "nearest must be at least 1 or null, got 0"),
@@ -181,7 +181,7 @@ def test_workers_are_for_more_than_is_searched_together():
         ("cvrp", ["instances=kool/tsp20"], "unknown source 'kool/tsp20'"),
         ("cvrp", ["instances=kool/tsp20"], "cvrp.pt is for cvrp)"),
         ("jssp", [f"instances={DATA}/berlin52.tsp"], "jssp.pt is for jssp)"),
-        ("tsp", ["instances=kool/tsp20", "search=[]"], "search=[]: there must be one method at least"),
+        ("tsp", ["instances=kool/tsp20", "method=[]"], "method=[]: there must be one method at least"),
         (
             "tsp",
             ["instances=kool/tsp20", f"out_dir={DATA}/berlin52.tsp"],
@@ -198,17 +198,17 @@ def test_wrong_evaluations_are_refused(policies, tmp_path, problem, words, messa
 @pytest.mark.parametrize("search", ["rules", "savings", "[greedy,rules]", "[savings,greedy]"])
 def test_removed_methods_name_the_one_in_their_place(policies, tmp_path, search):
     removed = "rules" if "rules" in search else "savings"
-    result = typed(evaluate, f"checkpoint={policies}/tsp.pt", "instances=kool/tsp20", f"search={search}", cwd=tmp_path)
+    result = typed(evaluate, f"checkpoint={policies}/tsp.pt", "instances=kool/tsp20", f"method={search}", cwd=tmp_path)
     assert result.returncode == 2
-    assert result.stderr == f"error: search={removed} has been removed; search=heuristic takes its place\n"
+    assert result.stderr == f"error: method={removed} has been removed; method=heuristic takes its place\n"
 
 
 def test_heuristics_without_ortools_are_refused_before_anything_is_solved(policies, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ortools.constraint_solver.pywrapcp", None)
-    words = [f"checkpoint={policies}/tsp.pt", "instances=kool/tsp20", "search=[greedy,heuristic]", "workers=0"]
+    words = [f"checkpoint={policies}/tsp.pt", "instances=kool/tsp20", "method=[greedy,heuristic]", "workers=0"]
     result = typed(evaluate, *words, cwd=tmp_path)
     assert result.returncode == 2 and result.stderr.count("\n") == 1
-    assert "search=heuristic needs OR-Tools for problem tsp: pip install" in result.stderr
+    assert "method=heuristic needs OR-Tools for problem tsp: pip install" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -234,7 +234,7 @@ def sections(path: Path) -> tuple[list[tuple[float, float]], list[int], int]:
 
 
 def test_routes_are_legal_and_cost_what_is_written(policies, tmp_path):
-    words = [f"instances={DATA}/cvrplib", "search=[greedy,gumbeldore]", "search.beam_width=2", "search.num_rounds=2"]
+    words = [f"instances={DATA}/cvrplib", "method=[greedy,gumbeldore]", "search.beam_width=2", "search.num_rounds=2"]
     found = evaluated(policies / "cvrp.pt", tmp_path, *words)
     columns = ["method", "instance", "cost", "reference", "gap", "kind", "solutions", "routes", "solution"]
     assert list(found.rows[0]) == columns and len(found.rows) == 2 * 4
@@ -291,7 +291,7 @@ def job_shop(name: str) -> tuple[list[list[int]], list[list[int]]]:
 
 def test_schedules_are_feasible_and_end_at_the_cost(policies, tmp_path):
     found = evaluated(
-        policies / "jssp.pt", tmp_path, f"instances={DATA}/jssp", "search=[greedy,beam]", "search.beam_width=2"
+        policies / "jssp.pt", tmp_path, f"instances={DATA}/jssp", "method=[greedy,beam]", "search.beam_width=2"
     )
     assert list(found.methods["greedy"]["by_size"]) == ["6x6", "10x5", "10x10", "15x15"]
     schedules = found.table("schedules.csv")
@@ -330,7 +330,7 @@ def makespan(times: list[list[int]], machines: list[list[int]], sequence: list[i
 def test_the_best_of_the_rules_is_shown(policies, tmp_path):
     for name in ("ft06", "ft10", "la01"):
         file = DATA / "jssp" / f"{name}.txt"
-        found = evaluated(policies / "jssp.pt", tmp_path, f"instances={file}", "search=[greedy,heuristic]", out=name)
+        found = evaluated(policies / "jssp.pt", tmp_path, f"instances={file}", "method=[greedy,heuristic]", out=name)
         shop = job_shop(name)
         costs = {f"heuristic: {name}": makespan(*shop, sequence_of(*rule, *shop)) for name, rule in RULES.items()}
         greedy, row = found.rows
@@ -339,7 +339,7 @@ def test_the_best_of_the_rules_is_shown(policies, tmp_path):
 
 
 def test_one_rule_is_the_best_of_all_sizes_by_its_gap(policies, tmp_path):
-    found = evaluated(policies / "jssp.pt", tmp_path, f"instances={DATA}/jssp", "search=heuristic")
+    found = evaluated(policies / "jssp.pt", tmp_path, f"instances={DATA}/jssp", "method=heuristic")
     (method,) = found.methods
     gaps = {name: [] for name in RULES}
     for benchmark in JSSP([[6, 6]], [[6, 6]]).load(str(DATA / "jssp")):
@@ -355,7 +355,7 @@ def test_one_rule_is_the_best_of_all_sizes_by_its_gap(policies, tmp_path):
 def test_the_best_routing_heuristic_is_shown(policies, tmp_path, problem):
     pytest.importorskip("ortools")
     files = {"tsp": DATA, "cvrp": DATA / "cvrplib"}[problem.name]
-    words = [f"instances={files}", "search=[greedy,heuristic]"]
+    words = [f"instances={files}", "method=[greedy,heuristic]"]
     found = evaluated(policies / f"{problem.name}.pt", tmp_path, *words)
     gaps = {}
     for benchmark in problem.load(str(files)):
@@ -397,7 +397,7 @@ def test_chunks_that_found_less_end_in_nan():
 
 
 def test_tours_are_written_as_files_that_are_read_back(policies, tmp_path):
-    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={DATA}", "num_instances=2", "search=[greedy,beam]")
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={DATA}", "num_instances=2", "method=[greedy,beam]")
     files = sorted(path.relative_to(found.folder / "solutions") for path in found.folder.glob("solutions/**/*.*"))
     assert [str(file) for file in files] == [f"{m}/{n}.tour" for m in ("beam", "greedy") for n in ("att48", "berlin52")]
     for row in found.rows:

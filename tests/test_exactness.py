@@ -14,7 +14,7 @@ import torch
 
 from gumbeldore.interfaces import Problem
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.config import SearchConfig, TopP
+from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.estimators import estimate_entropy, estimate_expectation
 from gumbeldore.sampler.rounds import search
 from tests.statistics import assert_frequencies
@@ -96,7 +96,7 @@ def test_sampling_with_replacement_matches_the_policy():
 def test_nucleus_samples_the_renormalised_policy():
     trees = small_tree(leaves=5)
     top_p = 0.75
-    seen = ordered_samples(run(trees, methods.wor(1, 1, top_p=TopP(1.0, top_p))))
+    seen = ordered_samples(run(trees, methods.wor(1, 1, top_p_start=1.0, top_p_end=top_p)))
     probabilities = {}
     for leaf in enumerate_leaves(trees, 0):
         node, value = 0, 1.0

@@ -367,7 +367,7 @@ def test_what_has_no_heuristic_is_refused(ortools):
 def test_ortools_is_needed_for_routes_alone(monkeypatch):
     monkeypatch.setitem(sys.modules, "ortools.constraint_solver.pywrapcp", None)
     for problem in ("tsp", "cvrp"):
-        message = rf"search=heuristic needs OR-Tools for problem {problem}: pip install .* -e '.\[solvers\]'$"
+        message = rf"method=heuristic needs OR-Tools for problem {problem}: pip install .* -e '.\[solvers\]'$"
         with pytest.raises(ValueError, match=message):
             Heuristic().check(problem)
     Heuristic().check("jssp")

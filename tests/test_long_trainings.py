@@ -194,6 +194,14 @@ def test_the_rate_falls_in_the_last_epochs(cooldown, expected):
     assert [learning_rate(settings, epoch) for epoch in range(5)] == pytest.approx(expected)
 
 
+def test_without_a_final_rate_it_does_not_fall():
+    sizes = {**SIZES, "epochs": 5, "learning_rate": 0.3, "final_learning_rate": None}
+    settings = TrainSettings(**{**sizes, "cooldown_epochs": None})
+    assert [learning_rate(settings, epoch) for epoch in range(5)] == [0.3] * 5
+    with pytest.raises(ValueError, match="train.cooldown_epochs has no effect without train.final_learning_rate"):
+        TrainSettings(**{**sizes, "cooldown_epochs": 2})
+
+
 # ---- snapshots
 
 

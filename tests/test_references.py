@@ -133,7 +133,7 @@ def test_a_solver_fills_only_what_is_missing(policies, tmp_path, own_cache):
 
 def test_a_solver_is_a_method_like_others(policies, tmp_path, own_cache):
     best = shops(tmp_path, np.full(3, np.nan))
-    words = [f"instances={tmp_path / 'shops.npz'}", "search=[greedy,solver]", "solver.time_limit=1"]
+    words = [f"instances={tmp_path / 'shops.npz'}", "method=[greedy,solver]", "solver.time_limit=1"]
     found = evaluated(policies / "jssp.pt", tmp_path, *words)
     assert [float(row["cost"]) for row in found.of("solver")] == best
     assert all(float(row["cost"]) >= cost for row, cost in zip(found.of("greedy"), best, strict=True))

@@ -8,7 +8,7 @@ import pytest
 
 import evaluate
 import train
-from gumbeldore.cli import command
+from gumbeldore.cli.overrides import check_overrides
 from gumbeldore.runtime.building import build
 from gumbeldore.runtime.old_versions import DATE, REMOVED, RENAMED
 from tests.test_commands import compose, typed
@@ -29,14 +29,35 @@ def refused(program, *words, cwd):
 @pytest.mark.parametrize("word", ["{}=null", "{}.after=0.5", "{}=0.1,1", "+{}=1", "~{}"])
 def test_on_the_command_line(key, word):
     with pytest.raises(ValueError, match=f"^{re.escape(key)} was removed on {DATE}: {re.escape(REMOVED[key])}$"):
-        command.check_overrides(["problem=cvrp", word.format(key)], "train")
+        check_overrides(["problem=cvrp", word.format(key)], "train")
 
 
 @pytest.mark.parametrize("key", RENAMED)
 @pytest.mark.parametrize("word", ["{}=null", "{}=0.1,1", "+{}=1", "~{}"])
 def test_renamed_keys_name_the_new_one(key, word):
     with pytest.raises(ValueError, match=f"^{re.escape(key)} is called {re.escape(RENAMED[key])} since {DATE}$"):
-        command.check_overrides(["problem=cvrp", word.format(key)], "train")
+        check_overrides(["problem=cvrp", word.format(key)], "train")
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "new"),
+    [
+        (train, ["search=wor"], "method=wor"),
+        (train, ["problem=cvrp", "+search=wor"], "method=wor"),
+        (train, ["-m", "search=wor,gumbeldore"], "method=wor,gumbeldore"),
+        (train, ["-m", "problem=tsp,cvrp", "search=wor"], "method=wor"),
+        (evaluate, ["checkpoint=x", "instances=y", "search=[greedy,wor]"], "method=[greedy,wor]"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else None,
+)
+def test_the_group_search_is_called_method(program, words, new, tmp_path):
+    old = new.replace("method", "search")
+    assert refused(program, *words, cwd=tmp_path) == f"error: {old} is called {new} since {DATE}\n"
+
+
+def test_the_knobs_of_search_can_be_given_together():
+    check_overrides(["search={beam_width: 4}"], "train")
+    assert compose("train", "search={beam_width: 4}").search.beam_width == 4
 
 
 @pytest.mark.parametrize(

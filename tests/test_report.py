@@ -18,9 +18,9 @@ from tests.test_evaluation import DATA, evaluated, untrained
 from tests.trees import TreeProblem
 
 CASES = {
-    "tsp": [f"instances={DATA}", "num_instances=3", "search=[greedy,wor,gumbeldore]"],
-    "cvrp": [f"instances={DATA}/cvrplib/A-n32-k5.vrp", "search=[greedy,sampling]"],
-    "jssp": [f"instances={DATA}/jssp", "search=[gumbeldore,heuristic]", "num_instances=2"],
+    "tsp": [f"instances={DATA}", "num_instances=3", "method=[greedy,wor,gumbeldore]"],
+    "cvrp": [f"instances={DATA}/cvrplib/A-n32-k5.vrp", "method=[greedy,sampling]"],
+    "jssp": [f"instances={DATA}/jssp", "method=[gumbeldore,heuristic]", "num_instances=2"],
 }
 needs_browser = pytest.mark.skipif(None in (CHROMIUM, DRIVER), reason="no Chromium with its driver is installed")
 
@@ -124,7 +124,7 @@ def test_names_are_text_and_nothing_else(policies, browser, tmp_path):
     text = (DATA / "ulysses16.tsp").read_text().replace("NAME: ulysses16.tsp", f"NAME: {name}")
     assert name in text
     (folder / "a.tsp").write_text(text)
-    words = [f"instances='{folder}'", "search=sampling", "search.beam_width=2"]
+    words = [f"instances='{folder}'", "method=sampling", "search.beam_width=2"]
     found = evaluated(policies / "tsp.pt", tmp_path, *words)
     browser.open(found.folder / "report.html", 390)
     assert browser.value("document.querySelector('h1').innerText") == str(folder)

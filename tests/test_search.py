@@ -10,7 +10,7 @@ import torch
 
 from gumbeldore.interfaces import take
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.config import SearchConfig, TopP, nucleus_of
+from gumbeldore.sampler.config import SearchConfig, nucleus_of
 from gumbeldore.sampler.gumbel import gumbel_with_maximum, log1mexp, log_survival
 from gumbeldore.sampler.rounds import search, trie_memory
 from gumbeldore.sampler.updates import Gumbeldore, Theory
@@ -58,9 +58,9 @@ def learn_theory(slow, found):
     ("method", "learn"),
     [
         (lambda k: methods.wor(k, 4), learn_nothing),
-        (lambda k: methods.wor(k, 4, top_p=TopP(0.6, 1.0)), learn_nothing),
+        (lambda k: methods.wor(k, 4, top_p_start=0.6, top_p_end=1.0), learn_nothing),
         (lambda k: methods.gumbeldore(k, 4, 0.8), learn_gumbeldore),
-        (lambda k: methods.gumbeldore(k, 4, 0.8, top_p=TopP(0.5, 0.9)), learn_gumbeldore),
+        (lambda k: methods.gumbeldore(k, 4, 0.8, top_p_start=0.5, top_p_end=0.9), learn_gumbeldore),
         (lambda k: methods.theory(k, 4, 0.8), learn_theory),
     ],
 )
@@ -85,7 +85,7 @@ def test_fast_and_slow_agree_on_the_same_noise(method, learn, width):
 @pytest.mark.parametrize(
     "config",
     [
-        *[methods.greedy(), methods.beam(4), methods.sampling(4, 3), methods.wor(2, 4, top_p=TopP(0.5, 0.9))],
+        *[methods.greedy(), methods.beam(4), methods.sampling(4, 3), methods.wor(2, 4, top_p_start=0.5, top_p_end=0.9)],
         *[methods.gumbeldore(3, 4, 0.8), methods.theory(3, 4, 0.8)],
     ],
     ids=["greedy", "beam", "sampling", "nucleus", "gumbeldore", "theory"],
@@ -213,8 +213,8 @@ BASE = methods.gumbeldore(2, 3, 1.0)
         methods.gumbeldore(2, 2, 1.0),
         methods.gumbeldore(2, 3, 3.0),
         methods.gumbeldore(2, 3, 0.0),
-        methods.gumbeldore(2, 3, 1.0, top_p=TopP(0.5, 1.0)),
-        methods.gumbeldore(2, 3, 1.0, top_p=TopP(1.0, 0.5)),
+        methods.gumbeldore(2, 3, 1.0, top_p_start=0.5, top_p_end=1.0),
+        methods.gumbeldore(2, 3, 1.0, top_p_start=1.0, top_p_end=0.5),
         methods.gumbeldore(2, 3, 1.0, baseline="mean"),
         methods.gumbeldore(2, 3, 1.0, baseline="none"),
         methods.gumbeldore(2, 3, 1.0, min_max=True),
@@ -322,7 +322,7 @@ def test_best_is_the_cheapest_valid_solution():
     [
         ({"beam_width": 0}, "beam_width must be an integer of at least 1"),
         ({"num_rounds": 2.5}, "num_rounds must be an integer"),
-        ({"top_p": TopP(0.0, 1.0)}, "top_p must be two probabilities"),
+        ({"top_p_start": 0.0}, "top_p_start must be a probability"),
         ({"time_limit": -1}, "time_limit must be positive"),
         ({"replacement": True, "update": Theory(1.0)}, "with replacement"),
     ],

@@ -19,7 +19,6 @@ from gumbeldore.evaluation.curves import measure
 from gumbeldore.evaluation.solve import have_gaps
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.config import TopP
 from gumbeldore.sampler.rounds import search
 from gumbeldore.seeding import fold
 from gumbeldore.training.validation import validation_set
@@ -65,7 +64,7 @@ def test_greedy_is_the_same_each_time():
 
 
 def test_a_method_has_a_curve_for_each_value_it_reads():
-    words = ["search=[greedy,sampling,wor,gumbeldore]", "search.step_size=[0.1,0.3]", "search.num_rounds=[4,1]"]
+    words = ["method=[greedy,sampling,wor,gumbeldore]", "search.step_size=[0.1,0.3]", "search.num_rounds=[4,1]"]
     found = study.searches_of(compose("study", *WORDS, *words, "search.beam_width=8"))
     assert list(found) == [
         "greedy",
@@ -76,13 +75,13 @@ def test_a_method_has_a_curve_for_each_value_it_reads():
     assert found["greedy"] == [methods.greedy()]
     assert found["sampling"] == [methods.sampling(8, rounds) for rounds in (1, 4)]
     last = found["gumbeldore, step_size=0.3, top_p_start=0.8"]
-    assert last == [methods.gumbeldore(8, rounds, 0.3, TopP(0.8, 1.0)) for rounds in (1, 4)]
+    assert last == [methods.gumbeldore(8, rounds, 0.3, 0.8) for rounds in (1, 4)]
 
 
 def test_a_single_number_of_rounds_is_one_point():
-    found = study.searches_of(compose("study", *WORDS, "search=[greedy,wor]", "search.num_rounds=3"))
+    found = study.searches_of(compose("study", *WORDS, "method=[greedy,wor]", "search.num_rounds=3"))
     assert found["greedy"] == [methods.greedy()]
-    assert found["wor, top_p_start=1.0"] == [methods.wor(32, 3, TopP())]
+    assert found["wor, top_p_start=1.0"] == [methods.wor(32, 3)]
 
 
 def test_the_usual_study_has_the_curves_of_the_paper():
@@ -103,7 +102,7 @@ def studied(policy, folder, *words):
 
 def test_a_study_leaves_a_table_for_programs_and_a_picture(policy, tmp_path):
     words = [
-        "search=[greedy,wor,gumbeldore]",
+        "method=[greedy,wor,gumbeldore]",
         "search.num_rounds=[1,2,4]",
         "search.step_size=5",
         "search.top_p_start=1.0",
@@ -137,7 +136,7 @@ def test_a_solver_gives_the_references_that_are_missing(policy, tmp_path, monkey
     monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))
     coords = TSP(20).generate(2, torch.Generator().manual_seed(0)).coords
     np.savez(tmp_path / "own.npz", coords=coords.numpy())
-    words = ["instances=" + str(tmp_path / "own.npz"), "num_instances=2", "repetitions=2", "search=[greedy]"]
+    words = ["instances=" + str(tmp_path / "own.npz"), "num_instances=2", "repetitions=2", "method=[greedy]"]
     words += ["workers=0", "references=solver", "solver.time_limit=0.1"]  # and solver.workers=auto
     result = typed(study, f"checkpoint={policy}", f"out_dir={tmp_path / 'out'}", *words, cwd=ROOT)
     assert result.returncode == 0, result.stderr
@@ -157,13 +156,13 @@ def test_costs_are_shown_where_references_are_missing():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["search=[wor,heuristic]"], "a study compares searches with the policy; search=heuristic is none"),
-        (["search.time_limit=1"], "search.time_limit does not fit a study"),
+        (["method=[wor,heuristic]"], "method=heuristic is no search with the policy, but a baseline of evaluate.py"),
+        (["search.time_limit=1"], "search.time_limit would make the result depend on the machine's speed"),
         (["repetitions=1"], "repetitions must be an integer at least 2"),
         (["repetition=3"], "did you mean repetitions"),
-        (["search=sampling", "search.step_size=[1,2]"], "search.step_size has no effect on sampling"),
+        (["method=sampling", "search.step_size=[1,2]"], "search.step_size has no effect on sampling"),
         (["search.num_rounds=[0]"], "num_rounds must be an integer of at least 1"),
-        (["search=gumbeldore", "search.step_size=[0.1,-1]"], "step_size must be finite and at least 0"),
+        (["method=gumbeldore", "search.step_size=[0.1,-1]"], "step_size must be finite and at least 0"),
     ],
 )
 def test_mistakes_end_in_one_line(policy, tmp_path, words, message):

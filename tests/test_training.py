@@ -27,7 +27,6 @@ from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.runtime.stopping import Stopper
 from gumbeldore.sampler import methods
 from gumbeldore.sampler import trie as trie_ops
-from gumbeldore.sampler.config import TopP
 from gumbeldore.sampler.rounds import search
 from gumbeldore.seeding import fold
 from gumbeldore.training.dataset import PseudoExperts
@@ -239,7 +238,7 @@ def test_every_epoch_sees_new_instances():
     "changes", [{"learning_rate": 5e-3}, {"final_learning_rate": 5e-3}, {"gradient_clip": 1e-3}, {"nucleus_after": 2}]
 )
 def test_every_setting_of_the_training_matters(changes):
-    search = methods.gumbeldore(4, 2, 0.3, top_p=TopP(0.5, 0.5))
+    search = methods.gumbeldore(4, 2, 0.3, top_p_start=0.5, top_p_end=0.5)
 
     def weights(**sizes):
         train_state = new_learner()

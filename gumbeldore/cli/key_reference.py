@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import NamedTuple
 
 import yaml
 
-FOLDER = Path(__file__).parents[2] / "configs"
+from gumbeldore.cli.overrides import FOLDER
+from gumbeldore.cli.parts import knobs
+
 PAGE = FOLDER.parent / "docs" / "config.md"
 COMMANDS = {
     "train": "python train.py",
@@ -25,7 +26,7 @@ Written by `python -m gumbeldore.cli.key_reference` from the files in [configs/]
 this page.
 
 Every value can be changed on the command line (`train.epochs=10`), an option of a group chosen (`problem=cvrp`,
-`'search=[greedy,wor]'`). `???` must be given, `null` means none or the default that the comment names. A key that does
+`'method=[greedy,wor]'`). `???` must be given, `null` means none or the default that the comment names. A key that does
 not exist, or of `search` and `solver` one that nothing reads, is an error. Options of your own: `--config-dir`, see
 [add-a-problem.md](add-a-problem.md).
 """
@@ -35,24 +36,19 @@ GROUPS = {  # heading, where its keys are, how an option is chosen
     "problem": (
         "Presets",
         "",
-        "`problem=...` in training; each also chooses its network, its search and its training.",
+        "`problem=...` in training: problem, network, search and training for two CPU cores.",
     ),
     "experiment": (
         "Experiments",
         "",
         "`experiment=...` in training: a demonstration for any CPU, and the recipes of the paper for a GPU, which have "
-        "its networks, too. What they change of a preset:",
+        "its networks, too. What they change of the values in train.yaml and search.yaml, demo of its preset:",
     ),
     "model": ("Networks", "model.", "`model=...` in training; a preset chooses its own."),
     "train": (
         "Sources of solutions",
         "train.",
         "`train=...` in training: which solutions are imitated. What a preset sets wins over these values.",
-    ),
-    "decoding": (
-        "What search methods share",
-        "search.",
-        "Evaluation takes the step size from the checkpoint's run, the others from here.",
     ),
     "debug": ("Small runs", "", "`debug=...` in training, added to any other choice."),
 }
@@ -73,7 +69,13 @@ def page() -> str:
     for group, (heading, prefix, about) in GROUPS.items():
         columns = {path.stem: choices(path) + read(path, prefix) for path in options(group)}
         parts.append(section(heading, about, columns))
+    about = "[search.yaml](../configs/search.yaml); evaluation and study have other values of some."
+    parts.append(section("What search methods share", about, {"default": knob_keys()}))
     return "\n".join([*parts, methods()])
+
+
+def knob_keys() -> list[Key]:
+    return read(FOLDER / "search.yaml")
 
 
 def options(group: str) -> list[Path]:
@@ -86,7 +88,7 @@ def choices(path: Path) -> list[Key]:
     for entry in yaml.safe_load(path.read_text()).get("defaults", []):
         for group, option in entry.items() if isinstance(entry, dict) else ():
             *override, name = group.replace("/", "").split()
-            if (name in GROUPS or name == "search") and not (override and option is None):
+            if (name in GROUPS or name == "method") and not (override and option is None):
                 names = ", ".join(each.stem for each in options(name))
                 found.append(Key(name, str(option).replace("'", "").replace("None", "null"), f"of {names}"))
     return found
@@ -106,12 +108,11 @@ def section(heading: str, about: str, columns: dict[str, list[Key]]) -> str:
 
 def methods() -> str:
     """Which values each search method reads."""
-    reads = {path.stem: re.findall(r"\$\{([\w.]+)\}", path.read_text()) for path in options("search")}
-    names = [key.name for key in read(FOLDER / "decoding" / "training.yaml", "search.")]
-    names += [f"solver.{name}" for name in ("time_limit", "workers")]
-    rows = [[f"`{name}`", *("x" if name in read else "" for read in reads.values())] for name in names]
-    about = "`search=...`: one in training, a list in evaluation and study; heuristic and solver in evaluation alone."
-    about += " What each reads:"
+    names = [key.name.removeprefix("search.") for key in knob_keys()]
+    reads = {path.stem: knobs(yaml.safe_load(path.read_text()), names) for path in options("method")}
+    rows = [[f"`search.{name}`", *("x" if name in read else "" for read in reads.values())] for name in names]
+    about = "`method=...`: one in training, a list in evaluation and study; heuristic and solver in evaluation alone."
+    about += " What each reads; solver has the keys `solver.time_limit` and `solver.workers`:"
     return "\n".join(["## Search methods", "", about, "", *table(["key", *reads], rows)])
 
 

@@ -55,7 +55,7 @@ def read_config(path: Path) -> DictConfig:
         config = OmegaConf.load(path)
     except (yaml.YAMLError, OmegaConfBaseException, OSError) as error:
         raise ValueError(f"{path} is not the configuration of a run: {str(error).splitlines()[0]}") from None
-    if not OmegaConf.is_dict(config) or not OmegaConf.is_dict(config.get("train")):
+    if not isinstance(config, DictConfig) or not OmegaConf.is_dict(config.get("train")):
         raise ValueError(f"{path} is not the configuration of a run: it has no keys of train")
     return config
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gumbeldore.runtime.checked import Checked, at_least, check_switches, positive
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunSettings(Checked):
     """The top-level keys of configs/train.yaml."""
 
@@ -32,7 +32,7 @@ class RunSettings(Checked):
         check_switches(self, "compile")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EvaluationSettings(Checked):
     """The top-level keys of configs/evaluate.yaml."""
 
@@ -49,7 +49,7 @@ class EvaluationSettings(Checked):
     search_batch_rows: int | str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StudySettings(EvaluationSettings):
     """The top-level keys of configs/study.yaml."""
 

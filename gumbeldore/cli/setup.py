@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from omegaconf import DictConfig
 
-from gumbeldore.cli import command
+from gumbeldore.cli import parts
 from gumbeldore.cli.settings import RunSettings
 from gumbeldore.evaluation.loading import start_from
 from gumbeldore.interfaces import Benchmark, Policy, Problem
@@ -37,7 +37,7 @@ class Setup(NamedTuple):
     run: RunSettings
     settings: TrainSettings
     problem: Problem
-    policy: torch.nn.Module
+    policy: Policy
     search: SearchConfig
     validation: list[Benchmark]
     device: torch.device
@@ -57,35 +57,30 @@ def set_up(cfg: DictConfig) -> Setup:
     settings = TrainSettings(**cfg.train)
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
-    problem = command.build_part(cfg, "problem", Problem)
+    problem = parts.build_part(cfg, "problem", Problem)
     with torch.random.fork_rng():
         torch.manual_seed(int(fold(run.seed, "weights")))
-        policy = command.build_part(cfg, "model", Policy).to(device)
+        policy = parts.build_part(cfg, "model", Policy).to(device)
     if policy.problem not in (None, problem.name):
         raise ValueError(f"model {cfg.model._target_} is not for problem {problem.name}, but for {policy.problem}")
     if run.init and not run.resume:
         start_from(policy, problem, run.init)
     if run.compile:
         compile_layers(policy)
-    if len(cfg.methods) != 1:
-        raise ValueError(f"training samples with one search method, got search={list(cfg.methods)}")
-    for name, node in cfg.methods.items():
-        if not node._target_.startswith("gumbeldore."):
-            raise ValueError(f"training samples with a search, not with search={name}")
-    command.join_cluster(cfg, problem, policy)
-    methods = command.build_methods(cfg)
-    if cfg.search.time_limit is not None:
-        raise ValueError("search.time_limit would make training depend on the machine's speed; set search.num_rounds")
+    search = parts.training_search(cfg)
+    parts.join_cluster(cfg, problem, policy)
     validation = validation_set(problem, settings.validation_instances, run.seed)
     train_processes = resolve_processes(run.train_processes, device, settings.batch_size)
     threads = resolve_threads(run.train_threads, len(train_processes))
-    given = not settings.samples and not run.resume
+    experts: list[Shard] = []
+    if settings.experts is not None and not run.resume:  # a continued run has them in its dataset
+        experts = read_experts(Path(settings.experts).expanduser(), problem, validation[0].instances)
     return Setup(
         run=run,
         settings=settings,
         problem=problem,
         policy=policy,
-        search=next(iter(methods.values())),
+        search=search,
         validation=validation,
         device=device,
         precision=precision,
@@ -94,5 +89,5 @@ def set_up(cfg: DictConfig) -> Setup:
         train_processes=train_processes,
         threads=threads,
         optimizer=optimizer_of(policy, settings, dtype_of(precision)),
-        experts=read_experts(Path(settings.experts).expanduser(), problem, validation[0].instances) if given else [],
+        experts=experts,
     )

@@ -14,7 +14,8 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from gumbeldore.cli import command
+from gumbeldore.cli import command, parts
+from gumbeldore.cli.overrides import check_effect
 from gumbeldore.cli.recorder import RunRecorder, save
 from gumbeldore.cli.resuming import continued
 from gumbeldore.cli.settings import RunSettings
@@ -42,7 +43,7 @@ def open_training(cfg: DictConfig) -> Iterator[tuple[dict[str, Any], RunRecorder
     if cfg.resume:
         cfg = continued(cfg)
     elif HydraConfig.initialized():
-        command.check_effect(cfg, HydraConfig.get().overrides.task)
+        check_effect(cfg, HydraConfig.get().overrides.task)
     setup = set_up(cfg)
     # A continued run decides nothing anew, unless it is asked to.
     cfg.precision, cfg.train_processes, cfg.train_threads = setup.precision, len(setup.train_processes), setup.threads
@@ -53,7 +54,7 @@ def open_training(cfg: DictConfig) -> Iterator[tuple[dict[str, Any], RunRecorder
         state, first = start(setup, directory)
         if setup.run.resume:
             directory.write_config(config)  # what was changed holds from now on
-        values = OmegaConf.to_container(cfg, resolve=True)
+        values = parts.plain(cfg)
         # Also of a continued run: an epoch that was cut short may have left a better policy.
         save(directory.best, values, setup.problem, state)
         save(directory.last, values, setup.problem, state, whole=True)

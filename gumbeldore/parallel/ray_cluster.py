@@ -105,6 +105,8 @@ def heartbeat_addresses() -> list[str]:
 def answers(address: str) -> bool:
     """Whether anybody listens there."""
     place = ADDRESS.fullmatch(address)
+    if place is None:
+        return False
     try:
         socket.create_connection((place["host"], int(place["port"])), SECONDS_TO_CONNECT).close()
     except (OSError, OverflowError):  # the latter for a port that cannot be
@@ -143,4 +145,5 @@ def _needed(count: int, what: str) -> int:
 
 def _source(module: ModuleType) -> str:
     """The folder of a package, or the file of a module."""
-    return str(Path(module.__path__[0] if hasattr(module, "__path__") else module.__file__).resolve())
+    places = list(module.__spec__.submodule_search_locations or []) if module.__spec__ else []
+    return str(Path(places[0] if places else str(module.__file__)).resolve())

@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin
 
 from gumbeldore.runtime.old_versions import refuse_old
 
-KINDS = {
+KINDS: dict[Any, tuple[Any, str, str]] = {
     int: (int, "an integer", "integers"),
     float: ((int, float), "a number", "numbers"),
     bool: (bool, "true or false", "true and false"),
@@ -31,17 +31,13 @@ def build(node: Mapping[str, Any], key: str, base: type = object) -> Any:
     """
     values = dict(node)
     target = values.pop("_target_", None)
-    try:
-        cls = resolve_name(str(target))
-    except Exception as error:  # of whatever is imported
-        where = "; is its folder in PYTHONPATH?" if isinstance(error, ModuleNotFoundError) else ""
-        raise ValueError(f"{key}._target_={target} is not a class that can be imported: {error}{where}") from None
+    cls = imported(target, key)
     if not isinstance(cls, type):
         raise ValueError(f"{key}._target_={target} is not a class")
     if base not in cls.__mro__:
         raise ValueError(f"{key}._target_={target} must inherit {base.__module__}.{base.__name__}")
-    if inspect.isabstract(cls):
-        raise ValueError(f"{key}._target_={target} lacks {', '.join(sorted(cls.__abstractmethods__))}")
+    if lacking := sorted(getattr(cls, "__abstractmethods__", ())):
+        raise ValueError(f"{key}._target_={target} lacks {', '.join(lacking)}")
     if "_target_" in str(values):
         raise ValueError(f"{key} must hold plain values, no targets: {values}")
     _check_arguments(cls, key, values)
@@ -49,6 +45,15 @@ def build(node: Mapping[str, Any], key: str, base: type = object) -> Any:
         return cls(**values)
     except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise ValueError(f"{key}: {error}") from None
+
+
+def imported(target: Any, key: str) -> Any:
+    """What a `_target_` names. Raises ValueError naming the key if that cannot be imported."""
+    try:
+        return resolve_name(str(target))
+    except Exception as error:  # of whatever is imported
+        where = "; is its folder in PYTHONPATH?" if isinstance(error, ModuleNotFoundError) else ""
+        raise ValueError(f"{key}._target_={target} cannot be imported: {error}{where}") from None
 
 
 def takes(cls: type, name: str) -> bool:
@@ -72,7 +77,7 @@ def _evaluated(annotation: Any, cls: type) -> Any:
     """What the text of an annotation stands for; the text itself if only type checkers import its names."""
     if isinstance(annotation, str):
         with contextlib.suppress(Exception):
-            return eval(annotation, cls.__init__.__globals__)
+            return eval(annotation, inspect.unwrap(cls.__init__).__globals__)  # type: ignore[misc]
     return annotation
 
 

@@ -33,6 +33,8 @@ RENAMED = {
     "model.own_frame": "model.canonical_coordinates",
     "nearest": "problem.nearest",
 }
+GROUPS = {"search": "method"}  # groups of options, of which `search=greedy` chose one
+OPTIONS = {"method=rules": "method=heuristic", "method=savings": "method=heuristic"}  # and what took their place
 CLASSES = {"models.bq.BQ": "models.bq_tsp.BQ"}  # `_target_` of earlier versions, and where the class is now
 OURS = ("models.", "problems.")  # a class of the user's may well have keys of these names
 PARAMETERS = {  # modules of networks in checkpoints of format 4 and before, and their paths now
@@ -56,6 +58,12 @@ def refuse_old(key: str) -> None:
     for old, instead in REMOVED.items():
         if f"{key}.".startswith(f"{old}."):
             raise ValueError(f"{old} was removed on {DATE}: {instead}")
+
+
+def refuse_old_option(group: str, word: str) -> None:
+    """Raises ValueError if `word` chooses of a group that was renamed, as `search=greedy` does."""
+    if new := GROUPS.get(group):
+        raise ValueError(f"{word} is called {new}{word.removeprefix(group)} since {DATE}")
 
 
 def of_this_version(saved: dict[str, Any]) -> dict[str, Any]:

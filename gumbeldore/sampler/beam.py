@@ -70,6 +70,10 @@ class Count(NamedTuple):
     reused: int | Tensor = 0  # from an earlier round
     repeated: int | Tensor = 0  # from another node in the same state
 
+    def plus(self, other: Count) -> Count:
+        evaluated, forced, reused, repeated = (a + b for a, b in zip(self, other, strict=True))
+        return Count(int(evaluated), forced, reused, repeated)
+
 
 def sample_round(
     context: SearchContext, trie: Trie, filled: int, perturb: Perturb, root_gumbel: Tensor, top_p: float

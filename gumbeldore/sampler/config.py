@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from gumbeldore.runtime.checked import check_switches, is_number
 from gumbeldore.sampler.updates import Update
-
-
-class TopP(NamedTuple):
-    """Nucleus probability of the first and of the last round, linear in between; one round alone uses the end."""
-
-    start: float = 1.0
-    end: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -26,7 +18,8 @@ class SearchConfig:
         update: what happens to the trie between rounds; None leaves it alone (rounds are then independent)
         stochastic: perturb with Gumbel noise; otherwise the beam keeps the most likely prefixes
         replacement: K independent samples per round instead of a beam
-        top_p: growing nucleus; each node keeps its smallest set of most likely actions of that probability
+        top_p_start, top_p_end: nucleus of the first and of the last round, linear in between [GD, section 4.2.2]: each
+            node keeps its smallest set of most likely actions of that probability; one round alone uses the end
         first_round_deterministic: round 1 is a plain beam search, from which nothing is learnt but not to repeat it
         sampled_root: draw the root's Gumbel, which makes the unnormalised estimator unbiased; False fixes it to 0
         time_limit: seconds per instance; then rounds go on, whatever num_rounds is, until it has passed, or the trie
@@ -38,7 +31,8 @@ class SearchConfig:
     update: Update | None = None
     stochastic: bool = True
     replacement: bool = False
-    top_p: TopP = TopP()
+    top_p_start: float = 1.0
+    top_p_end: float = 1.0
     first_round_deterministic: bool = False
     sampled_root: bool = True
     time_limit: float | None = None
@@ -48,8 +42,9 @@ class SearchConfig:
             if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
                 raise ValueError(f"{name} must be an integer of at least 1, got {getattr(self, name)!r}")
         check_switches(self, "stochastic", "replacement", "first_round_deterministic", "sampled_root")
-        if not (len(self.top_p) == 2 and all(is_number(p) and 0 < p <= 1 for p in self.top_p)):
-            raise ValueError(f"top_p must be two probabilities (start, end) in (0, 1], got {self.top_p}")
+        for name in ("top_p_start", "top_p_end"):
+            if not (is_number(getattr(self, name)) and 0 < getattr(self, name) <= 1):
+                raise ValueError(f"{name} must be a probability in (0, 1], got {getattr(self, name)!r}")
         if self.time_limit is not None and not (is_number(self.time_limit) and self.time_limit > 0):
             raise ValueError(f"time_limit must be positive seconds per instance, got {self.time_limit!r}")
         if self.replacement and (self.update is not None or not self.stochastic):
@@ -67,8 +62,7 @@ class SearchConfig:
 
 
 def nucleus_of(config: SearchConfig, round_: int) -> float:
-    """top_p of a round [GD, section 4.2.2]; rounds beyond num_rounds (anytime use) stay at the end value."""
-    start, end = config.top_p
+    """The nucleus of a round [GD, section 4.2.2]; rounds beyond num_rounds (anytime use) stay at the end value."""
     if round_ >= config.num_rounds - 1:
-        return end
-    return start + (end - start) * round_ / (config.num_rounds - 1)
+        return config.top_p_end
+    return config.top_p_start + (config.top_p_end - config.top_p_start) * round_ / (config.num_rounds - 1)

@@ -1,8 +1,11 @@
-"""The usual search methods by name: each is the one search with other knobs."""
+"""The usual search methods by name: each is the one search with other knobs.
+
+The command line chooses a method by `method=` and gives it those keys of `search` that are its parameters.
+"""
 
 from __future__ import annotations
 
-from gumbeldore.sampler.config import SearchConfig, TopP
+from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.updates import Gumbeldore, Theory, without_replacement
 
 
@@ -22,11 +25,24 @@ def beam(beam_width: int) -> SearchConfig:
 
 
 def wor(
-    beam_width: int, num_rounds: int = 1, top_p: TopP = TopP(), time_limit: float | None = None, **options
+    beam_width: int,
+    num_rounds: int = 1,
+    top_p_start: float = 1.0,
+    top_p_end: float = 1.0,
+    time_limit: float | None = None,
+    first_round_deterministic: bool = False,
+    sampled_root: bool = True,
 ) -> SearchConfig:
     """Sampling without replacement in rounds of stochastic beam search [SBS]."""
     return SearchConfig(
-        beam_width, num_rounds, update=without_replacement, top_p=top_p, time_limit=time_limit, **options
+        beam_width,
+        num_rounds,
+        update=without_replacement,
+        top_p_start=top_p_start,
+        top_p_end=top_p_end,
+        time_limit=time_limit,
+        first_round_deterministic=first_round_deterministic,
+        sampled_root=sampled_root,
     )
 
 
@@ -34,7 +50,8 @@ def gumbeldore(
     beam_width: int,
     num_rounds: int,
     step_size: float,
-    top_p: TopP = TopP(),
+    top_p_start: float = 1.0,
+    top_p_end: float = 1.0,
     time_limit: float | None = None,
     baseline: str = "estimate",
     min_max: bool = False,
@@ -47,7 +64,8 @@ def gumbeldore(
         beam_width,
         num_rounds,
         update=Gumbeldore(step_size, baseline, min_max, divide_by_visits),
-        top_p=top_p,
+        top_p_start=top_p_start,
+        top_p_end=top_p_end,
         first_round_deterministic=first_round_deterministic,
         sampled_root=sampled_root,
         time_limit=time_limit,
@@ -55,7 +73,23 @@ def gumbeldore(
 
 
 def theory(
-    beam_width: int, num_rounds: int, step_size: float, top_p: TopP = TopP(), time_limit: float | None = None, **options
+    beam_width: int,
+    num_rounds: int,
+    step_size: float,
+    top_p_start: float = 1.0,
+    top_p_end: float = 1.0,
+    time_limit: float | None = None,
+    first_round_deterministic: bool = False,
+    sampled_root: bool = True,
 ) -> SearchConfig:
     """Rounds without replacement with the policy update that provably improves [GD, eq. 1 and 5]."""
-    return SearchConfig(beam_width, num_rounds, update=Theory(step_size), top_p=top_p, time_limit=time_limit, **options)
+    return SearchConfig(
+        beam_width,
+        num_rounds,
+        update=Theory(step_size),
+        top_p_start=top_p_start,
+        top_p_end=top_p_end,
+        first_round_deterministic=first_round_deterministic,
+        sampled_root=sampled_root,
+        time_limit=time_limit,
+    )

@@ -143,7 +143,7 @@ def _run_rounds(
             context, (leaves.valid & ~cost.isfinite()).any(dim=1), "the cost of a solution is NaN or infinite"
         )
         rounds.append((leaves, cost))
-        total = Count(*(a + b for a, b in zip(total, count, strict=True)))
+        total = total.plus(count)
         if time.monotonic() >= deadline if deadline else round_ + 1 >= config.num_rounds:
             break
         if config.update is not None:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from gumbeldore.interfaces import Problem
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.pool import WorkerError
 from gumbeldore.runtime.compiling import compile_layers
 from gumbeldore.runtime.memory import keep_freed_memory
@@ -40,7 +40,7 @@ class DDPTask(NamedTuple):
     """What a further process is started with."""
 
     problem: Problem
-    policy: nn.Module
+    policy: Policy
     settings: TrainSettings
     seed: int
     precision: str

@@ -13,7 +13,7 @@ from gumbeldore.interfaces import Problem, batch_size, take
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.stopping import Progress, Stop, silent
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.config import SearchConfig, TopP
+from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.rounds import Solutions
 from gumbeldore.sampler.transpositions import state_hash
 from gumbeldore.seeding import fold, generator
@@ -58,7 +58,7 @@ def sample_epoch(
     instances = training_instances(problem, settings, seed, state.epoch)
     keys = fold(seed, "sampling", state.epoch, torch.arange(batch_size(instances)))
     if state.epoch < settings.nucleus_after:
-        search = replace(search, top_p=TopP())
+        search = replace(search, top_p_start=1.0, top_p_end=1.0)
     pool.load(state.best.state_dict())
     experts = sample_experts(pool, instances, keys, search, settings.include_greedy, execution.progress, execution.stop)
     shard = Shard(f"epoch_{state.epoch + 1:06d}", instances, experts.actions, experts.costs)

@@ -116,8 +116,10 @@ def imitate(
 def learning_rate(settings: TrainSettings, epoch: int) -> float:
     """learning_rate at first; in the last `cooldown_epochs` it falls linearly to final_learning_rate.
 
-    Without `cooldown_epochs` it falls from the first epoch to the last.
+    Without `cooldown_epochs` it falls from the first epoch to the last; without a final one it stays as it is.
     """
+    if settings.final_learning_rate is None:
+        return settings.learning_rate
     last = settings.epochs - 1
     falling = last if settings.cooldown_epochs is None else settings.cooldown_epochs
     shard = max(0, epoch - (last - falling)) / max(1, falling)

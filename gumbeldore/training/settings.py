@@ -9,7 +9,10 @@ from gumbeldore.runtime.checked import Checked, at_least, check_switches, positi
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings(Checked):
-    """Sizes of self-improvement training [GD, algorithm 1]; the presets are in configs/."""
+    """Sizes of self-improvement training [GD, algorithm 1].
+
+    There are no defaults here: those of the paper are the block `train` of configs/train.yaml.
+    """
 
     prefix = "train."
 
@@ -19,7 +22,7 @@ class TrainSettings(Checked):
     batches_per_epoch: int = at_least(1)
     batch_size: int = at_least(1)
     learning_rate: float = positive()
-    final_learning_rate: float = positive()  # of the last epoch
+    final_learning_rate: float | None = positive(optional=True)  # of the last epoch; None: that of the first
     cooldown_epochs: int | None = at_least(1, optional=True)  # last ones, in which the rate falls linearly; None: all
     muon_learning_rate: float | None = positive(optional=True)  # Muon's, which falls alike; null: Adam for all
     muon_weight_decay: float = at_least(0)  # Muon's: share of the weights, times the learning rate, lost at a step
@@ -41,6 +44,8 @@ class TrainSettings(Checked):
         check_switches(self, "clear_on_improvement", "include_greedy", prefix=self.prefix)
         if self.ema_decay >= 1:
             raise ValueError(f"train.ema_decay must be below 1, got {self.ema_decay}")
+        if self.cooldown_epochs is not None and self.final_learning_rate is None:
+            raise ValueError("train.cooldown_epochs has no effect without train.final_learning_rate")
 
     @property
     def samples(self) -> bool:

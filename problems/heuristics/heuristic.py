@@ -1,4 +1,4 @@
-"""The classical heuristics of each problem as one method of an evaluation."""
+"""The classical heuristics of each problem as one baseline of an evaluation."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Heuristic:
                 import_module("ortools.constraint_solver.pywrapcp")
             except ImportError:
                 install = "pip install -c constraints.txt -e '.[solvers]'"
-                raise ValueError(f"search=heuristic needs OR-Tools for problem {problem}: {install}") from None
+                raise ValueError(f"method=heuristic needs OR-Tools for problem {problem}: {install}") from None
 
     def solve(
         self, problem: str, benchmark: Benchmark, progress: Callable[[int], None] = lambda done: None

@@ -11,7 +11,7 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from gumbeldore.cli import command
+from gumbeldore.cli import command, parts
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.devices import resolve_workers
 from gumbeldore.reporting.console import Terminal
@@ -45,9 +45,9 @@ def experts(cfg: DictConfig) -> Path:
     run = ExpertSettings.of(cfg)
     if HydraConfig.initialized():
         check_effect(HydraConfig.get().overrides.task)
-    problem = command.build_part(cfg, "problem", Problem)
+    problem = parts.build_part(cfg, "problem", Problem)
     backend_of(problem.name)
-    command.join_cluster(cfg, problem)
+    parts.join_cluster(cfg, problem)
     workers = resolve_workers(run.workers, torch.device("cpu"), threads=1)
     solver = Solver(run.time_limit, workers, run.seed, run.patience)
     out = new_file(run.out)

@@ -1,0 +1,130 @@
+"""Checks of the words on a command line, before anything is done."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from omegaconf import DictConfig, OmegaConf
+
+from gumbeldore.cli.parts import knobs
+from gumbeldore.runtime.old_versions import refuse_old, refuse_old_option
+
+FOLDER = Path(__file__).parents[2] / "configs"
+# Of `train`, for sampled experts only.
+SAMPLING = (
+    "instances_per_epoch",
+    "decisions_per_epoch",
+    "nucleus_after",
+    "include_greedy",
+    "clear_on_improvement",
+    "dataset_capacity",
+)
+
+
+def check_overrides(words: list[str], config_name: str, own_configs: str | None = None) -> None:
+    """Refuse keys that do not exist, naming those that do, or saying what became of them.
+
+    Arguments:
+        own_configs: a folder of the user's (--config-dir) whose groups add options to those of this one
+
+    Raises ValueError, and Hydra's own errors for other mistakes (an unknown option of a group, a malformed word).
+    """
+    if own_configs and not Path(own_configs).is_dir():
+        raise ValueError(f"--config-dir: there is no folder {own_configs}")
+    overrides = OverridesParser.create().parse_overrides(words)
+    for override in overrides:
+        _refuse_other_than_changes(override)
+    groups = [override for override in overrides if (FOLDER / override.key_or_group).is_dir()]
+    if any(override.key_or_group == "method" and override.value() == [] for override in groups):
+        raise ValueError("method=[]: there must be one method at least")
+    with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):
+        path = [f"hydra.searchpath=['file://{Path(own_configs).resolve()}']"] if own_configs else []
+        _check_experiment(groups, config_name, path)
+        if any(override.is_sweep_override() for override in groups):
+            return  # each job's own composition is checked by Hydra
+        cfg = hydra.compose(config_name, [*path, *(str(override.input_line) for override in groups)])
+    for override in overrides:
+        key = override.key_or_group
+        if override not in groups and not key.startswith("hydra") and not _exists(cfg, key):
+            raise ValueError(f"there is no key {key}; {_alternatives(cfg, key)}")
+
+
+def _refuse_other_than_changes(override: Override) -> None:
+    """Raises ValueError for a key of an earlier version, and for one that is added or deleted."""
+    refuse_old(override.key_or_group)
+    if not override.is_delete() and not isinstance(override.value(), dict):  # search={beam_width: 3} gives knobs
+        refuse_old_option(override.key_or_group, str(override.input_line).lstrip("+"))
+    if override.is_add() or override.is_delete():
+        raise ValueError(f"{override.input_line}: keys can be changed, not added or removed")
+
+
+def _check_experiment(groups: list[Override], config_name: str, path: list[str]) -> None:
+    """Raises ValueError if an experiment and a problem are chosen that do not belong together."""
+    typed = {override.key_or_group: _options(override) for override in groups}
+    for experiment, problem in itertools.product(typed.get("experiment", []), typed.get("problem", [])):
+        if experiment in (None, "null"):
+            continue
+        words = [*path, f"experiment={experiment}"]
+        own = hydra.compose(config_name, words, return_hydra_config=True).hydra.runtime.choices.problem
+        if own is None:
+            raise ValueError(f"experiment={experiment} has a problem of its own, leave out problem={problem}")
+        if own != problem:
+            raise ValueError(f"experiment={experiment} is for problem={own}, not for problem={problem}")
+
+
+def _options(override: Override) -> list[Any]:
+    """What a word chooses of a group: one option, or those that a sweep lists."""
+    if override.is_sweep_override():
+        return list(override.sweep_string_iterator()) if override.is_choice_sweep() else []
+    return [override.value()]
+
+
+def check_sweep(words: list[str]) -> None:
+    """Raises ValueError if several runs would write to one folder: the second would be refused after the first."""
+    overrides = OverridesParser.create().parse_overrides(words)
+    swept = [override for override in overrides if override.is_sweep_override()]
+    for override in overrides:
+        alike = override not in swept and "$" not in str(override.input_line)
+        if swept and alike and override.key_or_group == "run_dir":
+            raise ValueError(f"{override.input_line} is that of every run; try 'run_dir=runs/seed${{seed}}'")
+
+
+def _exists(cfg: DictConfig, key: str) -> bool:
+    node: Any = cfg
+    for part in key.split("."):
+        if not OmegaConf.is_dict(node) or part not in node.keys():  # `in node` denies missing values
+            return False
+        node = node._get_node(part)
+    return True
+
+
+def _alternatives(cfg: DictConfig, key: str) -> str:
+    parent, _, name = key.rpartition(".")
+    if parent and _exists(cfg, parent):
+        siblings = OmegaConf.select(cfg, parent)
+        if OmegaConf.is_dict(siblings):
+            return f"{parent} has {', '.join(sorted(k for k in siblings if k != '_target_'))}"
+        value = "null" if siblings is None else siblings
+        return f"{parent} is {value}, give the whole of it: '{parent}={{{name}: ...}}'"
+    names = sorted(str(k) for k in cfg)
+    close = difflib.get_close_matches(parent or name, names, n=1)
+    return (f"did you mean {close[0]}? " if close else "") + f"The keys are {', '.join(names)}"
+
+
+def check_effect(cfg: DictConfig, words: list[str]) -> None:
+    """Refuse values that nothing reads: of `search`, of `solver`, of sampling where nothing is sampled (ValueError)."""
+    read = {key for node in cfg.methods.values() for key in knobs(node, cfg.search)}
+    for word in words:
+        group, _, key = word.split("=")[0].partition(".")
+        if group == "search" and key and key not in read:
+            raise ValueError(f"search.{key} has no effect on {', '.join(cfg.methods)}")
+        if group == "solver" and "solver" not in (*cfg.methods, cfg.references):
+            raise ValueError(f"solver.{key} has no effect without references=solver or method=solver")
+        if group == "train" and key.split(".")[0] in SAMPLING and cfg.train.experts is not None:
+            raise ValueError(f"train.{key} has no effect on train=supervised, which samples nothing")

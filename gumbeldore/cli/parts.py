@@ -1,0 +1,110 @@
+"""The objects that a configuration describes: problem, network, search methods, and the cluster they are sent to."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from typing import Any
+
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import InterpolationKeyError
+
+from gumbeldore.evaluation.baseline import Baseline
+from gumbeldore.evaluation.loading import LoadedPolicy
+from gumbeldore.parallel import ray_cluster
+from gumbeldore.runtime import checkpoint
+from gumbeldore.runtime.building import build, imported
+from gumbeldore.sampler.config import SearchConfig
+
+
+def plain(node: DictConfig) -> dict[str, Any]:
+    """A part of the configuration as plain values."""
+    values = OmegaConf.to_container(node, resolve=True)
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}
+
+
+def build_part(cfg: DictConfig, key: str, base: type) -> Any:
+    """The object that `problem` or `model` of the configuration describes, see `gumbeldore.runtime.building`."""
+    return build(plain(cfg[key]), key, base)
+
+
+def knobs(method: Mapping[str, Any], search: Iterable[str]) -> list[str]:
+    """The keys of `search` that a method is given: parameters of its callable that its own file does not set."""
+    target = method["_target_"]
+    function = imported(target, "method")
+    if not callable(function):
+        raise ValueError(f"method._target_={target} is neither a function nor a class")
+    parameters = inspect.signature(function).parameters
+    return [key for key in search if key in parameters and key not in method.keys()]
+
+
+def build_method(name: str, method: DictConfig, search: Mapping[str, Any]) -> SearchConfig | Baseline:
+    """What the callable of a method returns: a search with the policy, or a baseline without it.
+
+    Arguments:
+        name: what `method=` calls it
+        method: `_target_`, and arguments that are the method's own
+        search: the knobs, of which the callable is given those that are its parameters
+
+    Raises ValueError naming the method and what is wrong.
+    """
+    try:
+        built = instantiate(method, **{key: search[key] for key in knobs(method, search)})
+    except InterpolationKeyError as error:
+        raise ValueError(f"method={name} does not belong to this command: {str(error).splitlines()[0]}") from None
+    except Exception as error:  # of the user's own callable, too
+        raise ValueError(f"method={name}: {' '.join(str(error.__cause__ or error).split())}") from None
+    if not isinstance(built, (SearchConfig, Baseline)):
+        raise ValueError(f"method={name} must return a SearchConfig or a Baseline, got {type(built).__name__}")
+    return built
+
+
+def build_methods(cfg: DictConfig) -> dict[str, SearchConfig | Baseline]:
+    """All methods of the configuration by name. Raises ValueError as `build_method`."""
+    return {name: build_method(name, node, cfg.search) for name, node in cfg.methods.items()}
+
+
+def build_search(name: str, method: DictConfig, search: Mapping[str, Any]) -> SearchConfig:
+    """A method that must be a search of a given number of samples. Raises ValueError if it is none."""
+    built = build_method(name, method, search)
+    if not isinstance(built, SearchConfig):
+        raise ValueError(f"method={name} is no search with the policy, but a baseline of evaluate.py")
+    if built.time_limit is not None:
+        raise ValueError("search.time_limit would make the result depend on the machine's speed; set search.num_rounds")
+    return built
+
+
+def training_search(cfg: DictConfig) -> SearchConfig:
+    """The search that samples the experts. Raises ValueError unless the configuration has exactly one method."""
+    if len(cfg.methods) != 1:
+        raise ValueError(f"training samples with one search method, got method={list(cfg.methods)}")
+    ((name, method),) = cfg.methods.items()
+    return build_search(name, method, cfg.search)
+
+
+def set_step_size(search: DictConfig, found: LoadedPolicy) -> None:
+    """The step size of the training run, unless another was asked for. Raises ValueError if the run had none."""
+    if search.step_size is None:
+        with checkpoint.checkpoint_errors(found.path):
+            search.step_size = found.config["search"]["step_size"]
+
+
+def join_cluster(cfg: DictConfig, *objects: Any) -> None:
+    """Join the Ray cluster of ray.address, if one is given, and send it what the objects' classes are made of.
+
+    Raises ValueError if that cannot be done, or nothing would run there.
+    """
+    address = cfg.ray.address
+    if address is None:
+        return
+    methods = cfg.get("methods", {})
+    solves = "solver" in methods or cfg.get("references") == "solver"
+    if not (cfg.workers or solves and cfg.solver.workers):
+        raise ValueError(f"ray.address={address} has no effect with workers=0")
+    own = {"gumbeldore", "problems", "models"}
+    modules = [type(thing).__module__ for thing in objects] + [method._target_ for method in methods.values()]
+    packages = own | {module.partition(".")[0] for module in modules}
+    ray_cluster.join(str(address), [import_module(name) for name in sorted(packages - {"__main__"})])
