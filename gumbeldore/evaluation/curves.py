@@ -102,7 +102,7 @@ def plot(points: list[CurvePoint], gaps: bool, title: str) -> Figure:
     figure = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes = figure.add_subplot()
     for (name, curve), marker in zip(by_curve(points).items(), itertools.cycle("os^vDPX*"), strict=False):
-        x, y, bars = ([getattr(point, field) for point in curve] for field in ("samples", "quality", "error"))
+        x, y, bars = ([point._asdict()[field] for point in curve] for field in ("samples", "quality", "error"))
         if x == [1]:
             axes.axhline(*y, label=name, linestyle=":", color="black")
         else:

@@ -37,7 +37,7 @@ class Checked:
 
     def __post_init__(self) -> None:
         for spec in dataclasses.fields(self):
-            key, value = f"{self.prefix}{spec.name}", getattr(self, spec.name)
+            key, value = f"{self.prefix}{spec.name}", vars(self)[spec.name]
             if spec.metadata:
                 _check(key, value, spec)
             elif spec.type == "str | None" and value is None:
@@ -71,5 +71,6 @@ def is_number(value: Any) -> bool:
 def check_switches(settings: Any, *names: str, prefix: str = "") -> None:
     """Raises ValueError for what is neither True nor False: `no` and `off` are texts, and texts count as true."""
     for name in names:
-        if not isinstance(getattr(settings, name), bool):
-            raise ValueError(f"{prefix}{name} must be true or false, got {getattr(settings, name)!r}")
+        value = vars(settings)[name]
+        if not isinstance(value, bool):
+            raise ValueError(f"{prefix}{name} must be true or false, got {value!r}")

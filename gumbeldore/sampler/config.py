@@ -38,13 +38,13 @@ class SearchConfig:
     time_limit: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("beam_width", "num_rounds"):
-            if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
-                raise ValueError(f"{name} must be an integer of at least 1, got {getattr(self, name)!r}")
+        for name, count in (("beam_width", self.beam_width), ("num_rounds", self.num_rounds)):
+            if not (isinstance(count, int) and count >= 1):
+                raise ValueError(f"{name} must be an integer of at least 1, got {count!r}")
         check_switches(self, "stochastic", "replacement", "first_round_deterministic", "sampled_root")
-        for name in ("top_p_start", "top_p_end"):
-            if not (is_number(getattr(self, name)) and 0 < getattr(self, name) <= 1):
-                raise ValueError(f"{name} must be a probability in (0, 1], got {getattr(self, name)!r}")
+        for name, top_p in (("top_p_start", self.top_p_start), ("top_p_end", self.top_p_end)):
+            if not (is_number(top_p) and 0 < top_p <= 1):
+                raise ValueError(f"{name} must be a probability in (0, 1], got {top_p!r}")
         if self.time_limit is not None and not (is_number(self.time_limit) and self.time_limit > 0):
             raise ValueError(f"time_limit must be positive seconds per instance, got {self.time_limit!r}")
         if self.replacement and (self.update is not None or not self.stochastic):
