@@ -17,7 +17,7 @@ import train
 from docs.figures import trie
 from gumbeldore.cli import key_reference as reference
 from gumbeldore.cli.overrides import check_overrides
-from tests.test_commands import typed
+from tests.cli.test_commands import typed
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))

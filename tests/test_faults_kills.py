@@ -15,8 +15,8 @@ import torch
 
 import train
 from gumbeldore.runtime import checkpoint
-from tests.test_commands import ROOT
-from tests.test_supervised import metrics_of
+from tests.cli.test_commands import ROOT
+from tests.training.test_supervised import metrics_of
 
 WORDS = ["debug=fast", "problem.num_nodes=8", "model.layers=1", "model.width=16", "model.feedforward=32"]
 WORDS += ["precision=float32", "images_every=100", "train.epochs=4", "train.batches_per_epoch=40"]

@@ -13,7 +13,7 @@ from gumbeldore.sampler import methods
 from gumbeldore.sampler.rounds import search
 from gumbeldore.training.dataset import PseudoExperts
 from tests.networks import awake
-from tests.test_repeated_states import CASES, KEYS
+from tests.sampler.test_repeated_states import CASES, KEYS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 

@@ -23,7 +23,7 @@ from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.networks import awake
 from tests.pretended import GPU, Pretended, pretended_gpu
-from tests.test_optimizer import SETTINGS
+from tests.training.test_optimizer import SETTINGS
 
 CASES = {
     "tsp": (TSP(7), lambda: BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=1)),

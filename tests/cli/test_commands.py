@@ -1,0 +1,471 @@
+"""The commands as a user types them: every configuration composes, every mistake is one clear line."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import MISSING, fields
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+from unittest.mock import patch
+
+import hydra
+import pytest
+import torch
+import yaml
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
+from omegaconf.errors import MissingMandatoryValue
+
+import evaluate
+import train
+from gumbeldore.cli.overrides import SAMPLING, check_overrides
+from gumbeldore.cli.parts import knobs
+from gumbeldore.cli.settings import EvaluationSettings, RunSettings
+from gumbeldore.cli.setup import set_up
+from gumbeldore.runtime.building import build
+from gumbeldore.sampler import methods
+from gumbeldore.training.settings import TrainSettings
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "configs"
+
+
+def compose(name, *overrides):
+    with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        return hydra.compose(name, list(overrides))
+
+
+def options(group):
+    return [f"{group}={path.stem}" for path in sorted((CONFIGS / group).glob("*.yaml"))]
+
+
+def problem_of(choice):
+    """The problem that a network, an experiment or the option of another group belongs to."""
+    return next((name for name, words in OF_PROBLEM.items() if any(word in choice for word in words)), "tsp")
+
+
+OF_PROBLEM = {"cvrp": ["cvrp"], "jssp": ["jssp", "job_shop"]}
+NOT_FOR_TRAINING = ("method=heuristic", "method=solver", "train=supervised")
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        x
+        for group in ("problem", "model", "method", "experiment", "debug", "train")
+        for x in options(group)
+        if x not in NOT_FOR_TRAINING
+    ],
+)
+def test_every_configuration_builds(choice):
+    words = [choice] if choice.startswith("experiment") else [f"problem={problem_of(choice)}", choice]
+    setup = set_up(compose("train", *dict.fromkeys(words)))
+    assert isinstance(setup.policy, torch.nn.Module) and setup.problem.name == problem_of(choice)
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ("method=heuristic", "method=heuristic is no search with the policy, but a baseline of evaluate.py"),
+        (
+            "method=solver",
+            "method=solver does not belong to this command: Interpolation key 'solver.time_limit' not found",
+        ),
+        ("train=supervised", "Missing mandatory value: train.experts"),
+        ("model=job_shop", "model models.job_shop.JobShop is not for problem tsp"),
+    ],
+)
+def test_what_does_not_fit_training_is_refused(choice, message):
+    with pytest.raises((ValueError, MissingMandatoryValue), match=re.escape(message)):
+        set_up(compose("train", choice))
+
+
+def test_paper_recipe_of_the_tsp():
+    cfg = compose("train", "experiment=tsp100")
+    setup = set_up(cfg)
+    assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 128, 8)
+    assert setup.policy.layers[0].up_projection.out_features == 512
+    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 0.3)
+    assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 500
+    assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (1000, 1000)
+    assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
+    assert (setup.settings.learning_rate, setup.settings.final_learning_rate) == (2e-4, None)
+    assert setup.settings.epochs == 2200 and setup.problem.num_nodes == 100
+
+
+def test_paper_recipe_of_the_cvrp():
+    setup = set_up(compose("train", "experiment=cvrp100"))
+    assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 192, 12)
+    assert setup.policy.layers[0].up_projection.out_features == 512
+    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 3.0)
+    assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 500
+    assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (1000, 1000)
+    assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
+    assert (setup.settings.learning_rate, setup.settings.final_learning_rate) == (2e-4, None)
+    assert setup.problem.num_customers == 100 and setup.problem.capacity == (40, 100)
+    assert not setup.problem.far_first
+
+
+def test_paper_recipe_of_the_jssp():
+    setup = set_up(compose("train", "experiment=jssp"))
+    policy = setup.policy
+    assert (len(policy.job_wise), len(policy.machine_wise), policy.embed.out_features) == (3, 3, 64)
+    assert (policy.between_jobs.heads, policy.between_jobs.up_projection.out_features) == (8, 256)
+    assert policy.embed.in_features == 2 and policy.order_loss is None and not setup.problem.chronological
+    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 0.05)
+    assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 50
+    assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (512, 1000)
+    assert (setup.settings.batch_size, setup.settings.validation_instances, setup.settings.epochs) == (512, 100, 100)
+    assert (setup.settings.learning_rate, setup.settings.final_learning_rate) == (2e-4, None)
+    assert setup.problem.sizes == [(15, 10), (15, 15), (15, 20)] and setup.problem.validation_sizes == [(20, 20)]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ("problem=cvrp problem.capacity=30", "problem: capacity must be a list of integers, got 30"),
+        ("problem=cvrp problem.capacity=[a,b]", "problem: capacity must be a list of integers, got ['a', 'b']"),
+        ("problem=jssp problem.sizes=6", "problem: sizes must be a list of lists of integers or numbers, got 6"),
+        ("problem=jssp problem.sizes=[6,6]", "sizes must be a list of lists of integers or numbers, got [6, 6]"),
+        ("problem=jssp problem.validation_sizes=6", "validation_sizes must be a list of lists of integers, got 6"),
+        (
+            "problem=jssp problem.grow=[8,0.4]",
+            "problem: grow must be [[2 numbers of at least 1], share of (0, 1]] or null",
+        ),
+        ("problem=jssp problem.grow=[8,9,0.4]", "problem: grow must be [[2 numbers of at least 1], share"),
+        ("problem=jssp problem.grow=[[a,b],0.4]", "problem: grow must be [[2 numbers of at least 1], share"),
+        ("train.batch_size=0", "train.batch_size must be an integer at least 1, got 0"),
+        ("train.batch_size=abc", "train.batch_size must be an integer"),
+        ("train.epochs=-1", "train.epochs must be an integer at least 0"),
+        ("train.learning_rate=0", "train.learning_rate must be a number above 0"),
+        ("train.learning_rate=.nan", "train.learning_rate must be a number above 0"),
+        ("train.ema_decay=1", "train.ema_decay must be below 1"),
+        ("train.dataset_capacity=0", "train.dataset_capacity must be an integer at least 1 or null"),
+        ("search.beam_width=0", "beam_width must be an integer of at least 1"),
+        ("search.step_size=-1", "step_size must be finite and at least 0"),
+        ("search.step_size=null", "step_size must be finite and at least 0, got None"),
+        ("search.top_p_start=1.5", "top_p_start must be a probability in (0, 1], got 1.5"),
+        ("search.top_p_end=much", "top_p_end must be a probability in (0, 1], got 'much'"),
+        ("search.baseline=median", "baseline must be one of"),
+        ("problem.num_nodes=many", "problem: num_nodes must be an integer, got 'many'"),
+        ("problem.num_nodes=20.5", "problem: num_nodes must be an integer, got 20.5"),
+        ("model.canonical_coordinates=1", "model: canonical_coordinates must be true or false, got 1"),
+        ("model.successor_loss=true", "model: successor_loss must be a number, got True"),
+        ("problem.grow=3", "problem: grow must be a list of numbers or null, got 3"),
+        ("problem.grow=[few,0.4]", "problem: grow must be a list of numbers or null, got ['few', 0.4]"),
+        ("problem.grow=[8]", "problem: grow must be [size of at least 3, share of (0, 1]] or null, got [8]"),
+        ("problem.grow=[]", "problem: grow must be [size of at least 3, share of (0, 1]] or null, got []"),
+        ("model.heads=0", "model: width must be a multiple of heads, got width=64 and heads=0"),
+        ("problem.num_nodes=2", "problem: num_nodes must be at least 3"),
+        ("problem._target_=os.system", "problem._target_=os.system is not a class"),
+        ("problem._target_=models.bq_tsp.BQ", "must inherit gumbeldore.interfaces.Problem"),
+        ("model._target_=torch.nn.Linear", "must inherit gumbeldore.interfaces.Policy"),
+        ("model.heads=5", "model: width must be a multiple of heads"),
+        ("seed=-1", "seed must be an integer at least 0"),
+        ("seed=true", "seed must be an integer"),
+        ("seed=9223372036854775808", "seed must be at most 9223372036854775807, got 9223372036854775808"),
+        ("model.width=0", "model: width must be at least 1, got 0"),
+        ("model.layers=0", "model: layers must be at least 1, got 0"),
+        ("model.feedforward=0", "model: feedforward must be at least 1, got 0"),
+        ("problem=jssp model.blocks=0", "model: blocks must be at least 1, got 0"),
+        ("search_batch_rows=0", "search_batch_rows must be 'auto' or an integer of at least 1, got 0"),
+        ("worker_threads=0", "worker_threads must be an integer at least 1"),
+        ("images_every=0", "images_every must be an integer at least 1"),
+        ("workers=-2", "workers must be 'auto' or an integer"),
+        ("device=abacus", "device=abacus cannot be used"),
+        ("device=meta", "device=meta cannot be used: cpu and cuda can"),
+        ("device=cuda:99", "device=cuda:99 cannot be used"),
+        ("precision=int4", "precision must be one of auto, bf16, float32"),
+        ("time_limit=-5", "time_limit must be a number above 0"),
+        ("method=[greedy,wor]", "one search method"),
+    ],
+)
+def test_wrong_values_name_the_key_and_what_is_allowed(overrides, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        set_up(compose("train", *overrides.split()))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["problem=cvrp", "experiment=demo"], "experiment=demo is for problem=tsp, not for problem=cvrp"),
+        (["problem=tsp", "experiment=tsp100"], "experiment=tsp100 has a problem of its own, leave out problem=tsp"),
+        (
+            ["-m", "problem=tsp,cvrp", "experiment=demo"],
+            "experiment=demo is for problem=tsp, not for problem=cvrp",
+        ),
+        (["-m", "seed=0,1", "run_dir=run"], "run_dir=run is that of every run; try 'run_dir=runs/seed${seed}'"),
+    ],
+)
+def test_words_that_contradict_each_other_are_refused_before_anything_is_done(words, message, tmp_path):
+    refused = typed(train, *words, cwd=tmp_path)
+    assert refused.returncode == 2 and refused.stderr == f"error: {message}\n"
+    assert not list(tmp_path.iterdir())
+
+
+class Annotated:
+    """What a user's class may say of its arguments."""
+
+    def __init__(
+        self,
+        a: int | str = 1,
+        b: list[int] | int = 1,
+        c: list[float | None] | None = None,
+        d: OnlyForTypeCheckers | None = None,  # noqa: F821
+    ):
+        self.values = a, b, c, d
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"a": "x", "b": 3, "c": [1, None, 0.5], "d": 7}, None),
+        ({"a": 1, "b": [3, 4], "c": None, "d": {}}, None),
+        ({"a": 1.5}, "mine: a must be an integer or text, got 1.5"),
+        ({"a": True}, "mine: a must be an integer or text, got True"),
+        ({"b": "3"}, "mine: b must be a list of integers or an integer, got '3'"),
+        ({"c": [1, "x"]}, "mine: c must be a list of numbers or nulls or null, got [1, 'x']"),
+    ],
+)
+def test_annotations_of_any_kind_are_read(values, message):
+    node = {"_target_": f"{__name__}.Annotated", **values}
+    if message is None:
+        assert build(node, "mine").values == tuple(values.values())
+    else:
+        with pytest.raises(ValueError, match=re.escape(message)):
+            build(node, "mine")
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("problem.num_node=30", "there is no key problem.num_node; problem has grow, num_nodes"),
+        ("train.batchsize=30", "train has batch_size, batches_per_epoch, clear_on_improvement"),
+        ("sed=1", "there is no key sed; did you mean seed"),
+        ("search.sigma=1", "search has baseline, beam_width"),
+        ("ray.address.port=1", "ray.address is null, give the whole of it: 'ray.address={port: ...}'"),
+        ("+extra=1", "keys can be changed, not added"),
+        ("~seed", "keys can be changed, not added"),
+    ],
+)
+def test_unknown_keys_are_errors(word, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_overrides([word], "train")
+
+
+def test_known_keys_pass():
+    check_overrides(["problem=tsp", "model=bq", "model.width=64", "experiment=demo", "method=wor"], "train")
+    check_overrides(["method=[greedy,wor]", "search.beam_width=4", "checkpoint=x"], "evaluate")
+
+
+def used_attributes(*paths):
+    return {
+        node.attr for path in paths for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
+    }
+
+
+def test_no_key_without_effect():
+    """Every key is a field of a checked settings class, an argument of a method or of a constructor - and is read."""
+    cfg = compose("train")
+    own = {key for key in cfg if not OmegaConf.is_config(cfg[key])}
+    assert own == {field.name for field in fields(RunSettings)}
+    assert set(cfg.train) == {field.name for field in fields(TrainSettings)}
+    core = [*(ROOT / "gumbeldore").rglob("*.py"), ROOT / "train.py", ROOT / "evaluate.py"]
+    read = used_attributes(*core)
+    for kind in (RunSettings, TrainSettings, EvaluationSettings):
+        assert {field.name for field in fields(kind)} <= read
+    evaluation = compose("evaluate", "checkpoint=a", "instances=b")
+    own = {key for key in evaluation if not OmegaConf.is_config(evaluation[key])}
+    assert own == {field.name for field in fields(EvaluationSettings)}
+    names = {path.stem for path in (CONFIGS / "method").glob("*.yaml")}
+    every = compose("evaluate", "checkpoint=a", "instances=b", f"method=[{','.join(names)}]").methods
+    assert {key for node in every.values() for key in knobs(node, cfg.search)} == set(cfg.search)
+
+
+def defaults_of(group):
+    """The values that configs/train.yaml or configs/search.yaml gives, before any preset."""
+    return yaml.safe_load((CONFIGS / f"{group}.yaml").read_text())[group]
+
+
+def test_every_default_stands_in_one_place():
+    """A preset says only what it changes, the settings class says nothing, and the paper's TSP needs no change."""
+    assert all(field.default is MISSING for field in fields(TrainSettings))
+    for path in [*(CONFIGS / "problem").glob("*.yaml"), *(CONFIGS / "experiment").glob("*.yaml")]:
+        values = yaml.safe_load(path.read_text())
+        for group in ("train", "search"):
+            again = values.get(group, {}).items() & defaults_of(group).items()
+            assert not again, f"{path.name} repeats {again} of configs/{group}.yaml"
+    assert compose("train", "experiment=tsp100").train == {**defaults_of("train"), "experts": None}
+
+
+def test_the_command_line_and_python_have_the_same_defaults():
+    of_yaml = defaults_of("search")
+    for name in ("beam", "greedy", "gumbeldore", "sampling", "theory", "wor"):
+        for key, parameter in inspect.signature(getattr(methods, name)).parameters.items():
+            if parameter.default is not parameter.empty and key != "num_rounds":  # in Python, one round
+                assert parameter.default == of_yaml[key], f"{name}: {key}"
+
+
+def run(*words, cwd, **env):
+    """A command in a process of its own."""
+    return subprocess.run([sys.executable, *words], cwd=cwd, capture_output=True, text=True, env={**os.environ, **env})
+
+
+def typed(program, *words, cwd):
+    """The same in this process, without the seconds that a start takes: train or evaluate with words as typed."""
+    before, out, err, code = Path.cwd(), StringIO(), StringIO(), 0
+    os.chdir(cwd)
+    try:
+        with patch("sys.argv", [f"{program.__name__}.py", *words]), redirect_stdout(out), redirect_stderr(err):
+            program.main()
+    except SystemExit as stop:
+        code = stop.code
+    finally:
+        os.chdir(before)
+        HydraConfig.instance().cfg = None
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "message"),
+    [
+        (train, ["problem.num_node=3"], "there is no key problem.num_node"),
+        (train, ["train.batch_size=0"], "train.batch_size must be"),
+        (train, ["train_processes=3"], "train.batch_size=128 cannot be shared out evenly among train_processes=3"),
+        (train, ["train.muon_learning_rate=null", "train.muon_weight_decay=1"], "train.muon_weight_decay has no"),
+        (train, ["search.min_max=no"], "min_max must be true or false, got 'no'"),
+        (train, ["search.sampled_root=off"], "sampled_root must be true or false, got 'off'"),
+        (train, ["resume=nowhere"], "resume=nowhere: there is no"),
+        (train, ["problem=chess"], "problem=chess: there is no such option; there are cvrp, jssp, tsp"),
+        (train, ["train=supervised"], "Missing mandatory value: train.experts"),
+        *(
+            (train, ["train=supervised", "train.experts=x.npz", f"train.{key}=3"], f"train.{key} has no effect")
+            for key in SAMPLING
+        ),
+        (train, ["seed=[0,1]"], "seed must be an integer at least 0, got [0, 1]"),
+        (evaluate, ["checkpoint=x", "instances=[a.tsp,b.tsp]"], "instances must be text, got ['a.tsp', 'b.tsp']"),
+        (evaluate, ["instances=kool/tsp20"], "Missing mandatory value: checkpoint"),
+        (evaluate, ["checkpoint=none.pt", "instances=kool/tsp20"], "there is no checkpoint none.pt"),
+    ],
+)
+def test_mistakes_end_in_one_line_before_anything_starts(program, words, message, tmp_path):
+    result = typed(program, *words, cwd=tmp_path)
+    assert result.returncode != 0 and message in result.stderr and len(result.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_need_not_be_read_to_the_end():
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, "train.py", "--help"], cwd=ROOT, text=True, **pipes)
+    process.stdout.close()
+    assert process.stderr.read() == "" and process.wait() == 0
+
+
+@pytest.mark.parametrize("script", ["train.py", "evaluate.py"])
+def test_help_reads_well(script, tmp_path):
+    result = run(str(ROOT / script), "--help", cwd=tmp_path)
+    assert result.returncode == 0 and f"python {script} " in result.stdout
+    options = {path.stem for path in (ROOT / "configs/method").glob("*.yaml")}
+    (listed,) = (line for line in result.stdout.splitlines() if line.lower().startswith("method") and "beam, " in line)
+    assert options <= set(re.findall(r"\w+", listed))
+    assert "hydra:" not in result.stdout and list(tmp_path.iterdir()) == []
+
+
+# ---- the README
+
+SHORT = {
+    "train.py": [
+        *["train.epochs=2", "train.instances_per_epoch=4", "train.batches_per_epoch=2", "train.batch_size=8"],
+        *["train.validation_instances=8", "search.beam_width=2", "search.num_rounds=2", "workers=0"],
+    ],
+    "evaluate.py": ["num_instances=2", "solver.time_limit=1", "solver.workers=0"],
+    "problems.solvers": ["num_instances=4", "time_limit=1", "workers=0"],
+}
+REPLACED = ("num_instances", "solver.time_limit", "time_limit")  # also where the README gives them
+MADE = ("run_dir=", "out=", "out_dir=")
+MAKE_TRAIN = "python train.py experiment=demo "  # what `make train` runs once it has installed
+
+
+def readme_commands():
+    blocks = re.findall(r"```(?:bash|sh)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").replace("make train ARGS=", MAKE_TRAIN).splitlines()
+    return [line.split("#")[0].strip() for line in lines if line.startswith("python ")]
+
+
+def shortened(script, words):
+    """The words of a command, with smaller numbers."""
+    if "--help" in words or any(word.startswith("resume=") for word in words):
+        return words
+    short = list(SHORT[script])
+    if script == "train.py":
+        choice = next((word for word in words if re.match("problem=|experiment=", word)), "problem=tsp")
+        short.append("model.blocks=1" if problem_of(choice) == "jssp" else "model.layers=1")
+    if "train=supervised" in words:
+        short = [word for word in short if word.split("=")[0].removeprefix("train.") not in SAMPLING]
+    if any(word.startswith("instances=") and (ROOT / word.split("=", 1)[1]).is_file() for word in words):
+        short.remove("num_instances=2")
+    if not re.search(r"=\S*\bsolver\b", " ".join(words)):
+        short = [word for word in short if not word.startswith("solver.")]
+    taken = {word.split("=")[0] for word in short}
+    kept = [word for word in words if word.split("=")[0] not in taken.intersection(REPLACED)]
+    given = {word.split("=")[0] for word in kept}
+    return [*kept, *(word for word in short if word.split("=")[0] not in given)]
+
+
+def test_shortened_commands_keep_what_they_say():
+    assert shortened("evaluate.py", ["instances=tests/data/jssp", "num_instances=9", "method=wor"]) == [
+        *["instances=tests/data/jssp", "method=wor", "num_instances=2"]
+    ]
+    words = ["instances=tests/data/jssp/ft06.txt", "references=solver", "solver.time_limit=5"]
+    assert shortened("evaluate.py", words) == [*words[:2], "solver.time_limit=1", "solver.workers=0"]
+    words = shortened("train.py", ["problem=jssp", "train=supervised", "train.experts=x.npz", "train.batch_size=4"])
+    assert "model.blocks=1" in words and "train.batch_size=4" in words and "train.batch_size=8" not in words
+    assert not any(word.startswith("train.instances_per_epoch") for word in words)
+    assert "model.layers=1" in shortened("train.py", ["experiment=cvrp100"])
+    words = ["problem=jssp", "num_instances=5000", "out=experts.npz"]
+    assert shortened("problems.solvers", words) == [words[0], words[2], *SHORT["problems.solvers"]]
+
+
+FIRST_SCREEN = 3  # commands
+
+
+@pytest.mark.parametrize("count", [FIRST_SCREEN, pytest.param(None, marks=pytest.mark.slow)], ids=["first", "all"])
+def test_readme_commands_run(count, tmp_path):
+    """In their order, copied and shortened, beside the repository's files; solvers only where they are installed."""
+    commands = readme_commands()[:count]
+    assert len(commands) >= FIRST_SCREEN
+    for folder in ("tests", "pretrained"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    env = {"GUMBELDORE_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    solvers = all(find_spec(name) for name in ("pyvrp", "ortools"))
+    absent = set()  # what the commands that were left out would have made
+    for line in commands:
+        _, *words = shlex.split(line)
+        module = words[0] == "-m"
+        script, words = (words[1], words[2:]) if module else (words[0], words[1:])
+        needed = {word.split("=", 1)[-1] for word in words}
+        if not solvers and (script == "problems.solvers" or re.search(r"\bsolver\b", line) or needed & absent):
+            absent |= {word.split("=", 1)[1] for word in words if word.startswith(MADE)}
+            continue
+        start = ["-m", script] if module else [str(ROOT / script)]
+        words = shortened(script, words)
+        if line == commands[0]:
+            words = [word for word in words if word != "workers=0"]  # one with Ray, as it is copied
+        result = run(*start, *words, cwd=tmp_path, **env)
+        assert result.returncode == 0, f"{line}\n{result.stdout}\n{result.stderr}"
+
+
+def test_readme_python_runs():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        result = run("-c", block, cwd=ROOT)
+        assert result.returncode == 0, f"{block}\n{result.stderr}"

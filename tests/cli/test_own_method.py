@@ -1,0 +1,88 @@
+"""A search method of the user's, as docs/choose-sigma-and-nucleus.md writes it: trained, evaluated, studied."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+
+import pytest
+from omegaconf import OmegaConf
+
+import evaluate
+import study
+import train
+from gumbeldore.cli import parts
+from gumbeldore.sampler import methods
+from tests.cli.test_commands import compose, typed
+from tests.test_docs import files_of, page, write
+
+SMALL = ["search.beam_width=2", "workers=0"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The page's files, and its function importable."""
+    write(files_of(page("choose-sigma-and-nucleus")), tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    yield tmp_path
+    sys.modules.pop("cautious", None)
+
+
+def own(folder, *words):
+    path = f"hydra.searchpath=['file://{folder}']"
+    return compose("train", path, "method=cautious", "search.beam_width=4", "search.num_rounds=3", *words)
+
+
+def test_the_function_is_given_its_parameters_of_search_and_its_own(folder):
+    assert parts.training_search(own(folder, "search.step_size=2")) == methods.gumbeldore(4, 3, 1.0)
+    assert parts.training_search(own(folder, "methods.cautious.share=2")) == methods.gumbeldore(4, 3, 0.6)
+    cfg = own(folder)
+    assert parts.knobs(cfg.methods.cautious, cfg.search) == ["beam_width", "num_rounds", "step_size"]
+
+
+def test_its_own_file_wins_over_search(folder):
+    cfg = own(folder)
+    OmegaConf.update(cfg, "methods.cautious.step_size", 8.0, force_add=True)
+    assert parts.training_search(cfg) == methods.gumbeldore(4, 3, 4.0)
+    assert "step_size" not in parts.knobs(cfg.methods.cautious, cfg.search)
+
+
+def test_it_trains_evaluates_and_studies(folder):
+    def done(program, *words):
+        result = typed(program, "--config-dir", ".", *words, *SMALL, cwd=folder)
+        assert result.returncode == 0, result.stderr
+
+    words = ["debug=fast", "problem.num_nodes=6", "problem.grow=null", "images_every=9", "run_dir=run"]
+    done(train, "method=cautious", "methods.cautious.share=0.3", *words)
+    assert OmegaConf.load(folder / "run/config.yaml").methods.cautious.share == 0.3
+    asked = ["checkpoint=run", "instances=kool/tsp20", "num_instances=2"]
+    done(evaluate, "method=[greedy,cautious,gumbeldore]", *asked, "search.top_p_start=1", "out_dir=evaluated")
+    found = json.loads((folder / "evaluated/results.json").read_text())["methods"]
+    assert list(found) == ["greedy", "cautious", "gumbeldore"]
+    lists = ["search.num_rounds=[1,2]", "search.step_size=[0.1,9]"]
+    done(study, "method=cautious", *asked, *lists, "repetitions=2", "out_dir=studied")
+    points = json.loads((folder / "studied/study.json").read_text())["points"]
+    curves = ["cautious, step_size=0.1", "cautious, step_size=9"]
+    assert [(x["curve"], x["samples"]) for x in points] == [(curve, n) for curve in curves for n in (2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["method=cautious", "search.top_p_start=0.9"], "search.top_p_start has no effect on cautious"),
+        (["method=cautious", "methods.cautious.shar=1"], "methods.cautious has share"),
+        (["method=absent"], "method._target_=nowhere.absent cannot be imported: No module named 'nowhere'"),
+        (["method=neither"], "method=neither must return a SearchConfig or a Baseline, got Fraction"),
+        (["method=broken"], "method=broken: cautious() missing 1 required positional argument: 'share'"),
+    ],
+)
+def test_mistakes_end_in_one_line(words, message, folder):
+    targets = {"absent": "nowhere.absent", "neither": "fractions.Fraction", "broken": "cautious.cautious"}
+    files = {f"method/{name}.yaml": f"# @package methods.{name}\n_target_: {x}\n" for name, x in targets.items()}
+    write(files, folder)
+    before = set(folder.rglob("*"))
+    result = typed(train, "--config-dir", ".", *words, cwd=folder)
+    assert result.returncode == 2 and message in result.stderr and result.stderr.count("\n") == 1, result.stderr
+    assert {path for path in folder.rglob("*") if "__pycache__" not in str(path)} - before == set()

@@ -1,0 +1,505 @@
+"""Evaluation: what each method finds, how it is written down, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+import evaluate
+from gumbeldore.evaluation import results
+from gumbeldore.evaluation import solve as evaluation
+from gumbeldore.evaluation.loading import load_policy
+from gumbeldore.evaluation.references import with_table
+from gumbeldore.evaluation.solve import BenchmarkResult
+from gumbeldore.interfaces import Benchmark
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime import checkpoint
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.rounds import search, trie_memory
+from gumbeldore.seeding import fold
+from models.bq_cvrp import BQ as CVRPBQ
+from models.bq_tsp import BQ
+from models.job_shop import JobShop
+from problems.cvrp import CVRP
+from problems.formats.cvrplib import read_solution
+from problems.formats.tsplib import read_tour, read_tsplib, tour_lengths
+from problems.heuristics import Heuristic
+from problems.heuristics.dispatching import RULES
+from problems.jssp import JSSP
+from problems.tsp import TSP
+from tests.cli.test_commands import ROOT, compose, typed
+from tests.problems.test_heuristics import sequence_of
+
+DATA = ROOT / "tests" / "data"
+NETWORKS = {"tsp": (BQ, "layers"), "cvrp": (CVRPBQ, "layers"), "jssp": (JobShop, "blocks")}
+
+
+def untrained(folder):
+    """The folder, with checkpoints of untrained policies by problem."""
+    for problem, (network, depth) in NETWORKS.items():
+        torch.manual_seed(0)
+        words = [f"problem={problem}", "debug=fast", "model.width=16", "model.heads=2", f"model.{depth}=1"]
+        cfg = compose("train", *words)
+        policy = network(**{key: value for key, value in cfg.model.items() if key != "_target_"})
+        with torch.no_grad():
+            for parameter in policy.parameters():
+                if parameter.dim() == 0:
+                    parameter.fill_(0.5)  # of a ReZero layer: at 0 it would do nothing
+        content = {"config": OmegaConf.to_container(cfg, resolve=True), "problem": problem}
+        checkpoint.save(folder / f"{problem}.pt", {**content, "weights": policy.state_dict()})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory):
+    return untrained(tmp_path_factory.mktemp("policies"))
+
+
+class Evaluation:
+    """What an evaluation has left behind."""
+
+    def __init__(self, folder: Path, output: str):
+        self.folder = folder
+        self.output = output
+        self.methods = json.loads((folder / "results.json").read_text())["methods"]
+        self.rows = self.table("results.csv")
+
+    def table(self, name: str) -> list[dict[str, str]]:
+        with open(self.folder / name, newline="") as file:
+            return list(csv.DictReader(file))
+
+    def of(self, method: str) -> list[dict[str, str]]:
+        return [row for row in self.rows if row["method"] == method]
+
+
+def evaluated(policy, tmp_path, *words, out="out"):
+    solver = ["solver.workers=0"] if "solver" in " ".join(words) else []
+    words = [f"checkpoint={policy}", f"out_dir={tmp_path / out}", "workers=0", *solver, *words]
+    result = typed(evaluate, *words, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    return Evaluation(tmp_path / out, result.stdout)
+
+
+def test_evaluation_reports_gaps_and_tours(policies, tmp_path):
+    words = ["instances=kool/tsp20", "num_instances=6", "method=[greedy,gumbeldore]", "search.beam_width=4"]
+    found = evaluated(policies / "tsp.pt", tmp_path, *words, "precision=float32")
+    assert list(found.methods) == ["greedy", "gumbeldore"]
+    content = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert {"checkpoint", "instances", "hardware", "command"} <= set(content)
+    columns = ["method", "instance", "cost", "reference", "gap", "kind", "solutions", "solution"]
+    assert list(found.rows[0]) == columns and len(found.rows) == 2 * 6
+    benchmark = TSP(20).load("kool/tsp20", 6)[0]
+    for method, solutions in (("greedy", "1"), ("gumbeldore", "16")):
+        rows = found.of(method)
+        tours = torch.tensor([[int(node) for node in row["solution"].split()] for row in rows])
+        assert (tours[:, 0] == 0).all()
+        costs = benchmark.true_cost(torch.arange(6), tours[:, 1:])
+        assert [float(row["cost"]) for row in rows] == pytest.approx(costs.tolist())
+        assert [float(row["reference"]) for row in rows] == pytest.approx(benchmark.references.tolist())
+        gaps = costs / benchmark.references - 1
+        assert [float(row["gap"]) for row in rows] == pytest.approx(gaps.tolist())
+        assert {row["kind"] for row in rows} == {"LKH"} and {row["solutions"] for row in rows} == {solutions}
+        result = found.methods[method]
+        assert result["mean_cost"] == pytest.approx(costs.mean().item()) and result["num_instances"] == 6
+        assert result["mean_gap"] == pytest.approx(gaps.mean().item())
+        assert result["reference"] == "LKH" and result["seconds"] > 0 and result["solutions"] == 6 * int(solutions)
+        assert f"{result['mean_gap']:.3%}" in found.output
+
+
+def test_one_file_without_a_reference_has_no_gap(policies, tmp_path):
+    file = tmp_path / "mine.tsp"
+    nodes = "\n".join(f"{i + 1} {(37 * i) % 101} {(61 * i) % 97}" for i in range(9))
+    file.write_text(
+        f"NAME: mine\nTYPE: TSP\nDIMENSION: 9\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n{nodes}\nEOF\n"
+    )
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={file}", "method=wor", "search.num_rounds=3")
+    assert found.methods["wor"]["mean_gap"] is None and found.methods["wor"]["reference"] is None
+    (row,) = found.rows
+    assert "no reference costs, so no gap" in found.output and row["instance"] == "mine"
+    assert row["reference"] == row["gap"] == row["kind"] == ""
+    assert float(row["cost"]).is_integer()  # EUC_2D rounds each edge
+
+
+def test_a_folder_of_mixed_sizes(policies, tmp_path):
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={DATA}")
+    names = [row["instance"] for row in found.rows]
+    assert len(names) >= 3 and {"berlin52", "eil51", "kroA100"} <= set(names)
+    assert found.methods["greedy"]["num_instances"] == len(names)
+
+
+def test_more_time_finds_more(policies, tmp_path):
+    words = ["instances=kool/tsp20", "num_instances=2", "method=wor", "search.beam_width=4", "search.num_rounds=1"]
+    found = evaluated(policies / "tsp.pt", tmp_path, *words, "search.time_limit=0.5")
+    assert found.methods["wor"]["solutions"] > 2 * 4
+
+
+@pytest.mark.parametrize("room", [1, 1000])
+def test_a_search_without_memory_for_its_time_says_so(room, policies, tmp_path, monkeypatch):
+    """Its trie may grow from one round's to so many; small trees are exhausted before the thousandth."""
+    monkeypatch.setattr("gumbeldore.parallel.pool.trie_budget", lambda device: room * tries[0])
+    instance = TSP(5).generate(1, torch.Generator().manual_seed(0))
+    tries = [trie_memory(TSP(5), load_policy(policies / "tsp.pt").policy, instance, methods.wor(4, 1, time_limit=60.0))]
+    np.savez(tmp_path / "five.npz", coords=instance.coords.numpy())
+    words = [f"instances={tmp_path / 'five.npz'}", "method=wor", "search.beam_width=4", "search.num_rounds=1"]
+    found = evaluated(policies / "tsp.pt", tmp_path, *words, "search.time_limit=60", "search.top_p_start=1")
+    assert found.methods["wor"]["solutions"] == (4 if room == 1 else 24)
+    assert ("wor: for want of memory 1 instances were searched for less" in found.output) == (room == 1)
+
+
+def test_workers_are_for_more_than_is_searched_together():
+    problem, policy = TSP(7), BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=0)
+    (benchmark,), search = problem.validation(40, seed=0), methods.wor(4, 2)
+    one = trie_memory(problem, policy, benchmark.instances, search)
+    for rows, budget, chunks in ((160, 40 * one, 1), (80, 40 * one, 2), (160, 10 * one, 4), (160, 80 * one, 1)):
+        assert evaluate.full_chunks(problem, policy, [benchmark], search, rows, budget) == chunks
+
+
+@pytest.mark.parametrize(
+    ("problem", "words", "message"),
+    [
+        ("tsp", ["instances=kool/tsp21"], "unknown source 'kool/tsp21'"),
+        ("tsp", ["instances=kool/tsp20", "search.beam_width=4"], "search.beam_width has no effect on greedy"),
+        ("tsp", ["instances=kool/tsp20", "num_instances=20000"], "can be taken, not 20000; num_instances=null takes"),
+        ("tsp", ["instances=kool/tsp20", "method=solver", "solver.workers=-1"], "solver.workers must be 'auto' or an"),
+        ("tsp", ["instances=kool/tsp20", "workers=0", "ray.address=auto"], "ray.address=auto has no effect with"),
+        ("tsp", ["instances=kool/tsp20", "method=fastest"], "fastest"),
+        ("tsp", ["instances=kool/tsp20", "problem.nearest=5"], "error: problem.nearest: tsp has no nearest\n"),
+        ("jssp", [f"instances={DATA}/jssp", "problem.nearest=5"], "error: problem.nearest: jssp has no nearest\n"),
+        ("cvrp", [f"instances={DATA}/cvrplib", "problem.nearest=0"], "nearest must be at least 1 or null, got 0"),
+        ("cvrp", [f"instances={DATA}/cvrplib", "problem.nearest=x"], "nearest must be an integer or null, got 'x'"),
+        ("cvrp", [f"instances={DATA}/cvrplib", "problem.capacity=9"], "no key problem.capacity; problem has nearest"),
+        ("cvrp", [f"instances={DATA}/cvrplib", "nearest=5"], "error: nearest is called problem.nearest since"),
+        ("cvrp", ["instances=kool/tsp20"], "unknown source 'kool/tsp20'"),
+        ("cvrp", ["instances=kool/tsp20"], "cvrp.pt is for cvrp)"),
+        ("jssp", [f"instances={DATA}/berlin52.tsp"], "jssp.pt is for jssp)"),
+        ("tsp", ["instances=kool/tsp20", "method=[]"], "method=[]: there must be one method at least"),
+        (
+            "tsp",
+            ["instances=kool/tsp20", f"out_dir={DATA}/berlin52.tsp"],
+            "berlin52.tsp is not a folder; choose another",
+        ),
+    ],
+)
+def test_wrong_evaluations_are_refused(policies, tmp_path, problem, words, message):
+    result = typed(evaluate, f"checkpoint={policies / problem}.pt", *words, cwd=tmp_path)
+    assert result.returncode != 0 and message in result.stderr and "Traceback" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("search", ["rules", "savings", "[greedy,rules]", "[savings,greedy]"])
+def test_removed_methods_name_the_one_in_their_place(policies, tmp_path, search):
+    removed = "rules" if "rules" in search else "savings"
+    result = typed(evaluate, f"checkpoint={policies}/tsp.pt", "instances=kool/tsp20", f"method={search}", cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr == f"error: method={removed} has been removed; method=heuristic takes its place\n"
+
+
+def test_heuristics_without_ortools_are_refused_before_anything_is_solved(policies, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ortools.constraint_solver.pywrapcp", None)
+    words = [f"checkpoint={policies}/tsp.pt", "instances=kool/tsp20", "method=[greedy,heuristic]", "workers=0"]
+    result = typed(evaluate, *words, cwd=tmp_path)
+    assert result.returncode == 2 and result.stderr.count("\n") == 1
+    assert "method=heuristic needs OR-Tools for problem tsp: pip install" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_cannot_name_a_function_to_call(policies, tmp_path):
+    content = checkpoint.load(policies / "tsp.pt")
+    content["config"]["model"] = {"_target_": "os.mkdir", "path": str(tmp_path / "trapped")}
+    checkpoint.save(tmp_path / "evil.pt", content)
+    result = typed(evaluate, f"checkpoint={tmp_path / 'evil.pt'}", "instances=kool/tsp20", cwd=tmp_path)
+    assert result.returncode == 2 and "model._target_=os.mkdir is not a class" in result.stderr
+    assert not (tmp_path / "trapped").exists()
+
+
+# ---- the CVRP
+
+
+def sections(path: Path) -> tuple[list[tuple[float, float]], list[int], int]:
+    """Nodes, demands and capacity of a CVRPLIB file."""
+    text = path.read_text()
+    nodes = re.search(r"NODE_COORD_SECTION\s+(.*?)DEMAND_SECTION", text, re.DOTALL).group(1).split()
+    demands = re.search(r"DEMAND_SECTION\s+(.*?)DEPOT_SECTION", text, re.DOTALL).group(1).split()
+    coords = list(zip(map(float, nodes[1::3]), map(float, nodes[2::3]), strict=True))
+    return coords, list(map(int, demands[1::2])), int(re.search(r"CAPACITY\s*:\s*(\d+)", text).group(1))
+
+
+def test_routes_are_legal_and_cost_what_is_written(policies, tmp_path):
+    words = [f"instances={DATA}/cvrplib", "method=[greedy,gumbeldore]", "search.beam_width=2", "search.num_rounds=2"]
+    found = evaluated(policies / "cvrp.pt", tmp_path, *words)
+    columns = ["method", "instance", "cost", "reference", "gap", "kind", "solutions", "routes", "solution"]
+    assert list(found.rows[0]) == columns and len(found.rows) == 2 * 4
+    for row in found.rows:
+        coords, demands, capacity = sections(DATA / "cvrplib" / f"{row['instance']}.vrp")
+        walk = list(map(int, row["solution"].split()))
+        assert walk[0] == walk[-1] == 0
+        assert sorted(node for node in walk if node) == list(range(1, len(coords)))
+        routes = [list(map(int, part.split())) for part in re.split(r"\b0\b", row["solution"]) if part.strip()]
+        assert len(routes) == walk.count(0) - 1 == float(row["routes"])
+        assert all(sum(demands[node] for node in route) <= capacity for route in routes)
+        cost = sum(math.floor(math.dist(coords[a], coords[b]) + 0.5) for a, b in zip(walk, walk[1:], strict=False))
+        assert float(row["cost"]) == cost and float(row["gap"]) == pytest.approx(cost / float(row["reference"]) - 1)
+        stated = (DATA / "cvrplib" / f"{row['instance']}.sol").read_text()
+        assert float(row["reference"]) == float(re.search(r"Cost (\d+)", stated).group(1))
+    for name, content in found.methods.items():
+        rows = found.of(name)
+        assert content["routes"] == pytest.approx(sum(float(row["routes"]) for row in rows) / 4)
+        sizes = {"A-n32-k5": "31", "A-n80-k10": "79", "X-n101-k25": "100", "X-n106-k14": "105"}
+        assert set(content["by_size"]) == set(sizes.values())
+        for row in rows:
+            part = content["by_size"][sizes[row["instance"]]]
+            assert part["num_instances"] == 1 and part["mean_cost"] == float(row["cost"])
+            assert part["mean_gap"] == pytest.approx(float(row["gap"]))
+    assert "by size" in found.output and "routes" in found.output
+
+
+def test_nearest_restricts_where_the_vehicle_goes(policies, tmp_path):
+    file = DATA / "cvrplib" / "A-n32-k5.vrp"
+    coords, *_ = sections(file)
+
+    def ranks(out, *words):
+        """How many remaining customers are nearer than the next one, at every step."""
+        (row,) = evaluated(policies / "cvrp.pt", tmp_path, f"instances={file}", *words, out=out).rows
+        order = [node for node in map(int, row["solution"].split()) if node]
+        return [
+            sum(math.dist(coords[a], coords[c]) < math.dist(coords[a], coords[b]) - 1e-6 for c in order[i:])
+            for i, (a, b) in enumerate(zip([0, *order], order, strict=False))
+        ]
+
+    assert max(ranks("all")) >= 5 and 1 <= max(ranks("five", "problem.nearest=5")) < 5
+    assert max(ranks("one", "problem.nearest=1")) == 0
+
+
+# ---- the JSSP
+
+
+def job_shop(name: str) -> tuple[list[list[int]], list[list[int]]]:
+    """Times and machines, from 0, of a file in the standard format."""
+    lines = [line.split() for line in (DATA / "jssp" / f"{name}.txt").read_text().splitlines()]
+    numbers = [list(map(int, words)) for words in lines if words and all(word.isdigit() for word in words)][1:]
+    return [row[1::2] for row in numbers], [row[::2] for row in numbers]
+
+
+def test_schedules_are_feasible_and_end_at_the_cost(policies, tmp_path):
+    found = evaluated(
+        policies / "jssp.pt", tmp_path, f"instances={DATA}/jssp", "method=[greedy,beam]", "search.beam_width=2"
+    )
+    assert list(found.methods["greedy"]["by_size"]) == ["6x6", "10x5", "10x10", "15x15"]
+    schedules = found.table("schedules.csv")
+    assert list(schedules[0]) == ["method", "instance", "job", "operation", "machine", "start", "end"]
+    assert len(schedules) == 2 * (36 + 50 + 100 + 225) and "schedules.csv" in found.output
+    for row in found.rows:
+        operations = [
+            tuple(int(each[key]) for key in ("job", "operation", "machine", "start", "end"))
+            for each in schedules
+            if (each["method"], each["instance"]) == (row["method"], row["instance"])
+        ]
+        assert max(end for *_, end in operations) == float(row["cost"])
+        for one in operations:
+            assert one[3] >= 0
+            for two in operations:
+                if one[0] == two[0] and one[1] < two[1]:
+                    assert one[4] <= two[3]
+                if one[2] == two[2] and one[0] < two[0]:
+                    assert one[4] <= two[3] or two[4] <= one[3]
+        if row["instance"] != "ta01":  # in the other format
+            times, machines = job_shop(row["instance"])
+            assert {(j, o, m, end - start) for j, o, m, start, end in operations} == {
+                (j, o, machines[j][o], times[j][o]) for j in range(len(times)) for o in range(len(times[0]))
+            }
+
+
+def makespan(times: list[list[int]], machines: list[list[int]], sequence: list[int]) -> int:
+    done, job_free, machine_free = [0] * len(times), [0] * len(times), [0] * len(times[0])
+    for job in sequence:
+        machine = machines[job][done[job]]
+        job_free[job] = machine_free[machine] = max(job_free[job], machine_free[machine]) + times[job][done[job]]
+        done[job] += 1
+    return max(job_free)
+
+
+def test_the_best_of_the_rules_is_shown(policies, tmp_path):
+    for name in ("ft06", "ft10", "la01"):
+        file = DATA / "jssp" / f"{name}.txt"
+        found = evaluated(policies / "jssp.pt", tmp_path, f"instances={file}", "method=[greedy,heuristic]", out=name)
+        shop = job_shop(name)
+        costs = {f"heuristic: {name}": makespan(*shop, sequence_of(*rule, *shop)) for name, rule in RULES.items()}
+        greedy, row = found.rows
+        assert greedy["method"] == "greedy" and row["method"] in costs and row["method"] in found.output
+        assert float(row["cost"]) == min(costs.values()) == costs[row["method"]] < max(costs.values())
+
+
+def test_one_rule_is_the_best_of_all_sizes_by_its_gap(policies, tmp_path):
+    found = evaluated(policies / "jssp.pt", tmp_path, f"instances={DATA}/jssp", "method=heuristic")
+    (method,) = found.methods
+    gaps = {name: [] for name in RULES}
+    for benchmark in JSSP([[6, 6]], [[6, 6]]).load(str(DATA / "jssp")):
+        shop = [values[0].tolist() for values in benchmark.originals[:2]]
+        for name, rule in RULES.items():
+            gaps[name].append(makespan(*shop, sequence_of(*rule, *shop)) / benchmark.references.item() - 1)
+    best = min(RULES, key=lambda name: sum(gaps[name]))
+    assert method == f"heuristic: {best}"
+    assert found.methods[method]["mean_gap"] == pytest.approx(sum(gaps[best]) / 4)
+
+
+@pytest.mark.parametrize("problem", [TSP(20), CVRP(20, [30, 30])], ids=["tsp", "cvrp"])
+def test_the_best_routing_heuristic_is_shown(policies, tmp_path, problem):
+    pytest.importorskip("ortools")
+    files = {"tsp": DATA, "cvrp": DATA / "cvrplib"}[problem.name]
+    words = [f"instances={files}", "method=[greedy,heuristic]"]
+    found = evaluated(policies / f"{problem.name}.pt", tmp_path, *words)
+    gaps = {}
+    for benchmark in problem.load(str(files)):
+        for name, (actions, _) in Heuristic().solve(problem.name, benchmark).items():
+            costs = benchmark.true_cost(torch.arange(len(actions)), actions)
+            gaps.setdefault(f"heuristic: {name}", []).extend((costs / benchmark.references - 1).tolist())
+    best = min(gaps, key=lambda name: sum(gaps[name]))
+    assert list(found.methods) == ["greedy", best] and best in found.output
+    outcome = found.methods[best]
+    assert outcome["mean_gap"] == pytest.approx(sum(gaps[best]) / len(gaps[best]))
+    assert 0 < outcome["mean_gap"] < found.methods["greedy"]["mean_gap"] and outcome["seconds"] > 0
+
+
+# ---- what was sampled
+
+
+def test_samples_are_all_costs_in_the_order_they_were_found():
+    """Five nodes have 24 tours, so eight rounds of four find them all; chunks of two instances."""
+    problem, policy = TSP(5), BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=0)
+    (benchmark,) = problem.validation(5, seed=0)
+    config = methods.wor(4, 8)
+    pool = SearchPool(problem, policy, search_batch_rows=8)
+    found = evaluation.solve(pool, benchmark, config, seed=3)
+    keys = fold(3, "evaluation", torch.arange(5))
+    alone = search(problem, policy, benchmark.instances, config, keys=keys)
+    costs = benchmark.true_cost(torch.arange(5).repeat_interleave(alone.valid.shape[1]), alone.actions.flatten(0, 1))
+    for i, (valid, cost) in enumerate(zip(alone.valid, costs.view(alone.valid.shape), strict=True)):
+        assert torch.equal(found.samples[i, :24], cost[valid].float()) and found.found[i] == 24
+    assert found.samples.shape == (5, 24) and found.samples.dtype == torch.float32
+    assert torch.equal(found.samples.amin(dim=1), found.costs.float())
+
+
+def test_chunks_that_found_less_end_in_nan():
+    samples = evaluation._side_by_side((torch.ones(2, 3), torch.ones(1, 5)))
+    assert samples.isnan().sum(dim=1).tolist() == [2, 2, 0] and samples.nansum(dim=1).tolist() == [3, 3, 5]
+
+
+# ---- solutions for other programs
+
+
+def test_tours_are_written_as_files_that_are_read_back(policies, tmp_path):
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={DATA}", "num_instances=2", "method=[greedy,beam]")
+    files = sorted(path.relative_to(found.folder / "solutions") for path in found.folder.glob("solutions/**/*.*"))
+    assert [str(file) for file in files] == [f"{m}/{n}.tour" for m in ("beam", "greedy") for n in ("att48", "berlin52")]
+    for row in found.rows:
+        tour = read_tour(found.folder / "solutions" / row["method"] / f"{row['instance']}.tour")
+        assert tour == list(map(int, row["solution"].split()))
+        instance = read_tsplib(DATA / f"{row['instance']}.tsp")
+        length = tour_lengths(torch.from_numpy(instance.coords), torch.tensor([tour]), instance.metric)
+        assert length.item() == float(row["cost"])
+
+
+def test_routes_are_written_as_files_that_are_read_back(policies, tmp_path):
+    """As the reference beside its file, a solution has the gap 0."""
+    file = DATA / "cvrplib" / "A-n32-k5.vrp"
+    found = evaluated(policies / "cvrp.pt", tmp_path, f"instances={file}")
+    (tmp_path / file.name).write_text(file.read_text())
+    written = found.folder / "solutions" / "greedy" / "A-n32-k5.sol"
+    routes, cost = read_solution(written, 31)
+    assert cost == float(found.rows[0]["cost"]) and len(routes) == float(found.rows[0]["routes"])
+    walk = [0, *(node for route in routes for node in (*route, 0))]
+    assert walk == list(map(int, found.rows[0]["solution"].split()))
+    (tmp_path / "A-n32-k5.sol").write_text(written.read_text())
+    again = evaluated(policies / "cvrp.pt", tmp_path, f"instances={tmp_path / file.name}", out="again")
+    assert again.rows[0]["kind"] == "solution file (.sol)" and float(again.rows[0]["gap"]) == 0
+
+
+def test_sets_without_files_get_none(policies, tmp_path):
+    found = evaluated(policies / "tsp.pt", tmp_path, "instances=kool/tsp20", "num_instances=2")
+    assert not (found.folder / "solutions").exists() and "solutions/" not in found.output
+
+
+def test_names_of_instances_do_not_lead_out_of_the_folder(policies, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    text = (DATA / "ulysses16.tsp").read_text()
+    for file, name in (("a.tsp", "../../../x y/z"), ("b.tsp", "x_y_z-2"), ("c.tsp", "x y/z")):
+        (folder / file).write_text(text.replace("NAME: ulysses16.tsp", f"NAME: {name}"))
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={folder}")
+    names = sorted(path.name for path in tmp_path.glob("**/*.tour"))
+    assert names == ["x_y_z-2.tour", "x_y_z-3.tour", "x_y_z.tour"]
+    assert {path.parent for path in tmp_path.glob("**/*.tour")} == {found.folder / "solutions" / "greedy"}
+
+
+def test_reference_solutions_cost_what_the_references_say():
+    for problem, folder in ((TSP(20), DATA), (CVRP(20, [30, 30]), DATA / "cvrplib")):
+        for benchmark in problem.load(str(folder)):
+            assert sorted(benchmark.solutions) == list(range(len(benchmark.names)))
+            for i, actions in benchmark.solutions.items():
+                assert benchmark.true_cost(torch.tensor([i]), actions[None]).item() == benchmark.references[i]
+            (table,) = with_table([benchmark], {benchmark.names[0]: (1.0, "mine")}, "mine.csv")
+            assert 0 not in table.solutions
+
+
+# ---- from Python
+
+
+def test_solving_a_file_from_python(policies):
+    problem, policy, *_ = load_policy(policies / "cvrp.pt")
+    (benchmark,) = problem.load(str(DATA / "cvrplib" / "A-n32-k5.vrp"))
+    with SearchPool(problem, policy) as pool:
+        found = evaluation.solve(pool, benchmark, methods.gumbeldore(4, 2, step_size=0.3), seed=0)
+    walk = problem.reports.solution(found.actions[0])
+    assert sorted(node for node in walk if node) == list(range(1, 32)) and found.costs[0] > 784
+    assert torch.equal(benchmark.true_cost(torch.tensor([0]), found.actions), found.costs)
+    assert load_policy(policies / "cvrp.pt", nearest=3).problem.nearest == 3
+    with pytest.raises(ValueError, match="^problem.nearest: tsp has no nearest$"):
+        load_policy(policies / "tsp.pt", nearest=3)
+
+
+# ---- tables
+
+
+def benchmark_of(costs, references, kinds, means):
+    benchmark = Benchmark(
+        [f"n{i}" for i in range(len(costs))], None, None, None, torch.tensor(references).double(), kinds, means
+    )
+    solved = BenchmarkResult(
+        torch.zeros(len(costs), 3),
+        torch.tensor(costs).double(),
+        torch.ones(len(costs)),
+        torch.tensor(costs)[:, None],
+        1.0,
+        1,
+    )
+    return benchmark, solved
+
+
+def test_a_reference_known_as_a_mean_has_a_line_of_its_own():
+    known, first = benchmark_of([10.0, 12.0], [10.0, 10.0], ["LKH3", "LKH3"], {"HGS": 10.0})
+    plain, second = benchmark_of([3.0], [2.0], ["optimal"], {})
+    assert results.mean_lines({"greedy": [first, second]}, [known, plain]) == [
+        "gap of the mean cost to HGS (mean 10): greedy 10.000%"
+    ]
+    better = second._replace(costs=torch.tensor([9.5, 9.5]).double())
+    lines = results.mean_lines({"greedy": [first], "beam": [better]}, [known])
+    assert lines == ["gap of the mean cost to HGS (mean 10): greedy 10.000%, beam -5.000%"]
+    assert results.mean_lines({"greedy": [second]}, [plain]) == []
+
+
+def test_kinds_of_references_are_counted():
+    nan = math.nan
+    few, _ = benchmark_of([1.0] * 3, [1.0, nan, 1.0], ["optimal", "", "bound"], {})
+    more, _ = benchmark_of([1.0] * 2, [1.0, 1.0], ["optimal", "optimal"], {})
+    none, _ = benchmark_of([1.0], [nan], [""], {})
+    assert results.reference_of([few, more]) == "optimal (3), bound (1)"
+    assert results.reference_of([none, more]) == "optimal" and results.reference_of([none]) is None

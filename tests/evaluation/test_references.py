@@ -1,0 +1,174 @@
+"""References of an evaluation that do not come with the instances: a table of the user's, or a solver's answers."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+import evaluate
+from problems.cvrp.sets import load_cvrp
+from tests.cli.test_commands import typed
+from tests.evaluation.test_evaluation import DATA, evaluated, makespan, untrained
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory):
+    return untrained(tmp_path_factory.mktemp("policies"))
+
+
+# ---- tables
+
+
+def table(tmp_path, text):
+    file = tmp_path / "table.csv"
+    file.write_text(text)
+    return f"references={file}"
+
+
+def by_name(found, method="greedy"):
+    return {row["instance"]: row for row in found.of(method)}
+
+
+def test_a_table_replaces_references_and_the_others_stay(policies, tmp_path):
+    words = [f"instances={DATA}/jssp", table(tmp_path, "kind, name, cost\nmine,ft06,50\n,la01,600.5\nmine,other,1\n")]
+    found = evaluated(policies / "jssp.pt", tmp_path, *words)
+    rows = by_name(found)
+    assert (rows["ft06"]["reference"], rows["ft06"]["kind"]) == ("50.0", "mine")
+    assert (rows["la01"]["reference"], rows["la01"]["kind"]) == ("600.5", "table.csv")
+    assert rows["ft10"]["reference"] == "930.0" and rows["ft10"]["kind"] not in ("", "mine", "table.csv")
+    for row in rows.values():
+        assert float(row["gap"]) == pytest.approx(float(row["cost"]) / float(row["reference"]) - 1)
+    mean = sum(float(row["gap"]) for row in rows.values()) / 4
+    assert found.methods["greedy"]["mean_gap"] == pytest.approx(mean)
+    assert "mine (1)" in found.methods["greedy"]["reference"] and "table.csv (1)" in found.output
+
+
+def test_the_kind_of_a_table_without_kinds_is_its_name(policies, tmp_path):
+    words = [f"instances={DATA}/berlin52.tsp", table(tmp_path, "\ufeffcost,name\n7000,berlin52\n")]
+    (row,) = evaluated(policies / "tsp.pt", tmp_path, *words).rows
+    assert (row["reference"], row["kind"]) == ("7000.0", "table.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name;cost\nft06;55\n", "table.csv, line 1: the columns must be name, cost and, if wanted, kind"),
+        ("name,cost,source\nft06,55,me\n", "table.csv, line 1: the columns must be name, cost"),
+        ("name\nft06\n", "table.csv, line 1: the columns must be"),
+        ("", "table.csv, line 1: the columns must be"),
+        ("name,cost\nft06,55\nft10\n", "table.csv, line 3: a row has as many values as there are columns, 2"),
+        ("name,cost\nft06,55,optimal\n", "table.csv, line 2: a row has as many values as there are columns, 2"),
+        ("name,cost\nft06,55\n\nft06,56\n", "table.csv, line 4: ft06 is given twice"),
+        ("name,cost\nft06,fast\n", "table.csv, line 2: a cost must be a number above 0, got 'fast'"),
+        ("name,cost\nft06,0\n", "table.csv, line 2: a cost must be a number above 0, got '0'"),
+        ("name,cost\nft06,nan\n", "table.csv, line 2: a cost must be a number above 0, got 'nan'"),
+        ("name,cost\nft06,inf\n", "table.csv, line 2: a cost must be a number above 0, got 'inf'"),
+        ("name,cost\nft07,55\n", "table.csv names none of the instances; the first is ft06"),
+        ("name,cost\n", "table.csv names none of the instances"),
+    ],
+)
+def test_wrong_tables_are_refused(policies, tmp_path, text, message):
+    words = [f"checkpoint={policies}/jssp.pt", f"instances={DATA}/jssp/ft06.txt", table(tmp_path, text), "workers=0"]
+    result = typed(evaluate, *words, cwd=tmp_path)
+    assert result.returncode == 2 and message in result.stderr and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "No such file"), (b"name,cost\nft06,\xff\xfe\n", "is not a text"), (b"name,cost\nft06,5\x005\n", "")],
+)
+def test_a_table_that_is_no_text_is_refused(policies, tmp_path, content, message):
+    file = tmp_path / "mine.csv"
+    if content is not None:
+        file.write_bytes(content)
+    words = [f"checkpoint={policies}/jssp.pt", f"instances={DATA}/jssp/ft06.txt", f"references={file}", "workers=0"]
+    result = typed(evaluate, *words, cwd=tmp_path)
+    assert result.returncode == 2 and str(file) in result.stderr and message in result.stderr
+
+
+def test_no_gap_over_all_where_references_are_missing(policies, tmp_path):
+    coords = np.random.default_rng(0).random((3, 8, 2))
+    np.savez(tmp_path / "three.npz", coords=coords, cost=np.array([2.0, np.nan, 2.5]), reference="mine")
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={tmp_path / 'three.npz'}")
+    assert "2 of 3 have a reference, so no gap over all" in found.output and "%" not in found.output
+    assert found.methods["greedy"]["mean_gap"] is None and found.methods["greedy"]["reference"] == "mine"
+    assert [row["kind"] for row in found.rows] == ["mine", "", "mine"]
+    assert found.rows[1]["reference"] == found.rows[1]["gap"] == ""
+    assert float(found.rows[2]["gap"]) == pytest.approx(float(found.rows[2]["cost"]) / 2.5 - 1)
+
+
+# ---- solvers
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    for package in ("pyvrp", "ortools"):
+        pytest.importorskip(package)
+    monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))
+
+
+def shops(tmp_path, costs):
+    """A file of three shops of 3 jobs on 2 machines, with the shortest makespans."""
+    draw = np.random.default_rng(1)
+    times = draw.integers(1, 30, (3, 3, 2))
+    machines = draw.permuted(np.tile(np.arange(2), (3, 3, 1)), axis=2)
+    np.savez(tmp_path / "shops.npz", times=times, machines=machines, cost=costs, reference="stated")
+    sequences = set(permutations([0, 0, 1, 1, 2, 2]))
+    return [min(makespan(t, m, s) for s in sequences) for t, m in zip(times.tolist(), machines.tolist(), strict=True)]
+
+
+def test_a_solver_fills_only_what_is_missing(policies, tmp_path, own_cache):
+    best = shops(tmp_path, np.array([np.nan, 1000.0, np.nan]))
+    words = [f"instances={tmp_path / 'shops.npz'}", "references=solver", "solver.time_limit=1"]
+    found = evaluated(policies / "jssp.pt", tmp_path, *words)
+    assert [float(row["reference"]) for row in found.rows] == [best[0], 1000.0, best[2]]
+    assert [row["kind"] for row in found.rows] == ["optimal (CP-SAT)", "stated", "optimal (CP-SAT)"]
+    assert found.methods["greedy"]["reference"] == "optimal (CP-SAT) (2), stated (1)"
+    assert "gap to: optimal (CP-SAT) (2), stated (1)" in found.output
+    assert len(list((tmp_path / "cache").rglob("*.npz"))) == 2  # nothing else was solved
+
+
+def test_a_solver_is_a_method_like_others(policies, tmp_path, own_cache):
+    best = shops(tmp_path, np.full(3, np.nan))
+    words = [f"instances={tmp_path / 'shops.npz'}", "method=[greedy,solver]", "solver.time_limit=1"]
+    found = evaluated(policies / "jssp.pt", tmp_path, *words)
+    assert [float(row["cost"]) for row in found.of("solver")] == best
+    assert all(float(row["cost"]) >= cost for row, cost in zip(found.of("greedy"), best, strict=True))
+    assert found.methods["solver"]["mean_gap"] is None and "no reference costs" in found.output
+    ends = [row["end"] for row in found.table("schedules.csv") if row["method"] == "solver"]
+    assert len(ends) == 3 * 6 and max(map(int, ends)) == max(best)
+    assert found.methods["solver"]["seconds"] > 0
+
+    again = evaluated(policies / "jssp.pt", tmp_path, *words, "references=solver", out="again")
+    assert [row["gap"] for row in again.of("solver")] == ["0.0"] * 3
+    assert again.methods["solver"]["seconds"] == found.methods["solver"]["seconds"]  # kept, with what it took
+
+
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_routing_solvers_give_references(policies, tmp_path, own_cache, problem):
+    coords = np.random.default_rng(2).random((1, 6, 2))
+    arrays = {"coords": coords}
+    if problem == "cvrp":
+        arrays |= {"demands": np.array([[0, 4, 4, 4, 4, 4]]), "capacity": np.array([8])}
+    np.savez(tmp_path / "mine.npz", **arrays)
+    words = [f"instances={tmp_path / 'mine.npz'}", "references=solver", "solver.time_limit=0.2"]
+    (row,) = evaluated(policies / f"{problem}.pt", tmp_path, *words).rows
+
+    def length(*walk):
+        return sum(math.dist(coords[0, a], coords[0, b]) for a, b in zip(walk, walk[1:], strict=False))
+
+    if problem == "tsp":
+        best = min(length(0, *order, 0) for order in permutations(range(1, 6)))
+    else:  # five equal customers, two to a vehicle
+        best = min(length(0, a, b, 0, c, d, 0, e, 0) for a, b, c, d, e in permutations(range(1, 6)))
+    assert float(row["reference"]) == pytest.approx(best, rel=1e-6) and "PyVRP" in row["kind"]
+
+
+def test_a_table_may_hold_the_best_known_costs_of_routes(policies, tmp_path):
+    (benchmark,) = load_cvrp(str(DATA / "cvrplib" / "A-n32-k5.vrp"))
+    words = [f"instances={DATA}/cvrplib/A-n32-k5.vrp", table(tmp_path, "name,cost,kind\nA-n32-k5,700,mine\n")]
+    (row,) = evaluated(policies / "cvrp.pt", tmp_path, *words).rows
+    assert benchmark.references.tolist() == [784.0] and (row["reference"], row["kind"]) == ("700.0", "mine")

@@ -1,0 +1,177 @@
+"""The study of samplers: what a point is, which curves a command line asks for, what is written."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+import study
+from gumbeldore.cli.settings import StudySettings
+from gumbeldore.evaluation import curves
+from gumbeldore.evaluation.curves import measure
+from gumbeldore.evaluation.solve import have_gaps
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.rounds import search
+from gumbeldore.seeding import fold
+from gumbeldore.training.validation import validation_set
+from problems.tsp import TSP
+from tests.cli.test_commands import ROOT, compose, typed
+from tests.evaluation.test_evaluation import untrained
+from tests.trees import TablePolicy, TreeProblem, enumerate_leaves
+
+PROBLEM, POLICY = TreeProblem(), TablePolicy()
+(BENCHMARK,) = validation_set(PROBLEM, 20, seed=0)  # without references: qualities are costs
+WORDS = ["checkpoint=x", "instances=y"]
+
+
+def point(config, repetitions=4):
+    with SearchPool(PROBLEM, POLICY) as pool:
+        return measure("a curve", config, pool, [BENCHMARK], repetitions, seed=3)
+
+
+def test_a_point_is_the_mean_of_repetitions_with_their_standard_error():
+    found = point(methods.wor(2, 2))
+    means = []
+    for repetition in range(4):
+        keys = fold(int(fold(3, "repetition", repetition)), "evaluation", torch.arange(20))
+        _, costs = search(PROBLEM, POLICY, BENCHMARK.instances, methods.wor(2, 2), keys=keys).best()
+        means.append(costs.mean().item())
+    assert len(set(means)) == 4
+    mean = sum(means) / 4
+    assert found.quality == pytest.approx(mean)
+    assert found.error == pytest.approx(math.sqrt(sum((x - mean) ** 2 for x in means) / 3 / 4))
+    assert found.samples == 4 and 2 < found.solutions <= 4
+
+
+def test_everything_sampled_leaves_nothing_to_chance():
+    optimum = [-max(leaf.outcome for leaf in enumerate_leaves(BENCHMARK.instances, i)) for i in range(20)]
+    found = point(methods.wor(9, 3), repetitions=2)
+    assert found.quality == pytest.approx(sum(optimum) / 20) and found.error == 0
+    assert found.solutions < found.samples == 27
+
+
+def test_greedy_is_the_same_each_time():
+    found = point(methods.greedy(), repetitions=3)
+    assert (found.samples, found.solutions, found.error) == (1, 1, 0)
+
+
+def test_a_method_has_a_curve_for_each_value_it_reads():
+    words = ["method=[greedy,sampling,wor,gumbeldore]", "search.step_size=[0.1,0.3]", "search.num_rounds=[4,1]"]
+    found = study.searches_of(compose("study", *WORDS, *words, "search.beam_width=8"))
+    assert list(found) == [
+        "greedy",
+        "sampling",
+        *(f"wor, top_p_start={p}" for p in (1.0, 0.8)),
+        *(f"gumbeldore, step_size={x}, top_p_start={p}" for x in (0.1, 0.3) for p in (1.0, 0.8)),
+    ]
+    assert found["greedy"] == [methods.greedy()]
+    assert found["sampling"] == [methods.sampling(8, rounds) for rounds in (1, 4)]
+    last = found["gumbeldore, step_size=0.3, top_p_start=0.8"]
+    assert last == [methods.gumbeldore(8, rounds, 0.3, 0.8) for rounds in (1, 4)]
+
+
+def test_a_single_number_of_rounds_is_one_point():
+    found = study.searches_of(compose("study", *WORDS, "method=[greedy,wor]", "search.num_rounds=3"))
+    assert found["greedy"] == [methods.greedy()]
+    assert found["wor, top_p_start=1.0"] == [methods.wor(32, 3)]
+
+
+def test_the_usual_study_has_the_curves_of_the_paper():
+    found = study.searches_of(compose("study", *WORDS, "search.step_size=0.3"))
+    names = [f"{name}, top_p_start={p}" for name in ("wor", "gumbeldore", "theory") for p in (1.0, 0.8)]
+    assert list(found) == ["sampling", *names]
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory):
+    return untrained(tmp_path_factory.mktemp("policies")) / "tsp.pt"
+
+
+def studied(policy, folder, *words):
+    fixed = ["instances=kool/tsp20", "num_instances=4", "repetitions=2", "workers=0", "search.beam_width=3"]
+    return typed(study, f"checkpoint={policy}", f"out_dir={folder}", *fixed, *words, cwd=folder.parent)
+
+
+def test_a_study_leaves_a_table_for_programs_and_a_picture(policy, tmp_path):
+    words = [
+        "method=[greedy,wor,gumbeldore]",
+        "search.num_rounds=[1,2,4]",
+        "search.step_size=5",
+        "search.top_p_start=1.0",
+    ]
+    out = tmp_path / "out"
+    result = studied(policy, out, *words)
+    assert result.returncode == 0, result.stderr
+    content = json.loads((out / "study.json").read_text())
+    points = content["points"]
+    assert [(x["curve"], x["samples"]) for x in points] == [
+        ("greedy", 1),
+        *((name, samples) for name in ("wor", "gumbeldore") for samples in (3, 6, 12)),
+    ]
+    wor = [x["quality"] for x in points if x["curve"] == "wor"]
+    assert wor[0] > wor[1] >= wor[2] > 0  # rounds go on where shorter searches ended
+    assert points[4]["quality"] == points[1]["quality"] and points[6]["quality"] != points[3]["quality"]
+    assert content["quality"] == "mean gap" and content["reference"] == "LKH" and content["repetitions"] == 2
+    with open(out / "study.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [{key: str(value) for key, value in x.items()} for x in points] == rows
+    assert (out / "study.png").read_bytes().startswith(b"\x89PNG")
+    assert "gumbeldore" in result.stdout and "gap to: LKH; mean and standard error of 2 repetitions" in result.stdout
+    assert sorted(path.name for path in out.iterdir()) == ["study.csv", "study.json", "study.png"]
+
+    again = studied(policy, out, *words)
+    assert again.returncode == 2 and "holds results already" in again.stderr
+
+
+def test_a_solver_gives_the_references_that_are_missing(policy, tmp_path, monkeypatch):
+    pytest.importorskip("pyvrp")
+    monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))
+    coords = TSP(20).generate(2, torch.Generator().manual_seed(0)).coords
+    np.savez(tmp_path / "own.npz", coords=coords.numpy())
+    words = ["instances=" + str(tmp_path / "own.npz"), "num_instances=2", "repetitions=2", "method=[greedy]"]
+    words += ["workers=0", "references=solver", "solver.time_limit=0.1"]  # and solver.workers=auto
+    result = typed(study, f"checkpoint={policy}", f"out_dir={tmp_path / 'out'}", *words, cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+    content = json.loads((tmp_path / "out/study.json").read_text())
+    assert content["quality"] == "mean gap" and content["reference"].startswith("PyVRP")
+
+
+def test_costs_are_shown_where_references_are_missing():
+    found = [point(methods.wor(2, rounds), 2) for rounds in (1, 2)]
+    header, rows = curves.rows(found, gaps=False)
+    assert header == ["samples", "2", "4"] and not have_gaps([BENCHMARK])
+    assert rows == [["a curve", *(f"{x.quality:.4f} ± {x.error:.4f}" for x in found)]]
+    assert curves.rows(found, gaps=True)[1][0][1] == f"{found[0].quality:.3%} ± {found[0].error:.3%}"
+    assert curves.plot(found, False, "a title").axes[0].get_ylabel() == "mean cost"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["method=[wor,heuristic]"], "method=heuristic is no search with the policy, but a baseline of evaluate.py"),
+        (["search.time_limit=1"], "search.time_limit would make the result depend on the machine's speed"),
+        (["repetitions=1"], "repetitions must be an integer at least 2"),
+        (["repetition=3"], "did you mean repetitions"),
+        (["method=sampling", "search.step_size=[1,2]"], "search.step_size has no effect on sampling"),
+        (["search.num_rounds=[0]"], "num_rounds must be an integer of at least 1"),
+        (["method=gumbeldore", "search.step_size=[0.1,-1]"], "step_size must be finite and at least 0"),
+    ],
+)
+def test_mistakes_end_in_one_line(policy, tmp_path, words, message):
+    result = studied(policy, tmp_path / "out", *words)
+    assert result.returncode == 2 and message in result.stderr and "Traceback" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_key_is_checked():
+    cfg = compose("study", *WORDS)
+    own = {key for key in cfg if not OmegaConf.is_config(cfg[key])}
+    assert own == {field.name for field in fields(StudySettings)}

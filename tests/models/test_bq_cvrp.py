@@ -1,0 +1,335 @@
+"""The network for the CVRP: what it sees, what it must not see, and its auxiliary loss."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from gumbeldore.testing import policy_contract
+from models.bq_cvrp import BQ
+from problems.cvrp import CVRP, State
+from problems.cvrp.instances import Instance
+from tests.problems.test_cvrp import random_solutions
+
+PROBLEM = CVRP(10, [15, 30])
+
+
+def bq(seed=0, **options):
+    """A small network whose layers matter (ReZero starts them at 0)."""
+    torch.manual_seed(seed)
+    plain = {"width": 16, "layers": 2, "heads": 2, "feedforward": 32, "canonical_coordinates": False, "route_loss": 0.0}
+    policy = BQ(**{**plain, **options})
+    for layer in policy.layers:
+        layer.scale.data.fill_(0.7)
+    return policy.eval()
+
+
+def legal_logits(policy, instance, state):
+    """[R, 2N], 0 where illegal."""
+    with torch.no_grad():
+        return policy(policy.encode(instance), state).masked_fill(~PROBLEM.mask(instance, state), 0.0)
+
+
+def same(a, b, tolerance=1e-5):
+    return torch.allclose(a, b, atol=tolerance)
+
+
+OPTIONS = [{}, {"canonical_coordinates": True}, {"route_loss": 0.5}, {"canonical_coordinates": True, "route_loss": 2.0}]
+SEEN = [{}, {"canonical_coordinates": True}]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("num_customers", [2, 3, 9])
+def test_contract(num_customers, options):
+    policy_contract(bq(**options), CVRP(num_customers, [9, 20]))
+    policy_contract(bq(**options), CVRP(num_customers, [100, 100]), seed=1)
+
+
+@pytest.mark.parametrize("options", SEEN)
+def test_contract_with_the_nearest_customers(options):
+    policy_contract(bq(**options), CVRP(9, [9, 30], nearest=3))
+
+
+# ---- what it sees
+
+
+@pytest.mark.parametrize("options", SEEN)
+@pytest.mark.parametrize("step", [0, 3, 8])
+def test_customers_may_be_numbered_otherwise(step, options):
+    instance, actions = random_solutions(PROBLEM, 8)
+    renamed = torch.rand(10, generator=torch.Generator().manual_seed(1)).argsort()  # old customer -> new one, from 0
+    old = torch.cat([torch.zeros(1, dtype=torch.int64), renamed.argsort() + 1])
+    other = instance._replace(coords=instance.coords[:, old], demands=instance.demands[:, old])
+    actions = actions[:, :step]
+    moved = renamed[actions % 10] + 10 * (actions >= 10)
+    before = legal_logits(bq(**options), instance, PROBLEM.replay(instance, actions)).view(8, 2, 10)
+    after = legal_logits(bq(**options), other, PROBLEM.replay(other, moved)).view(8, 2, 10)
+    assert same(after[:, :, renamed], before) and not same(after, before)
+
+
+def test_visited_customers_do_not_matter():
+    instance, actions = random_solutions(PROBLEM, 8)
+    state = PROBLEM.replay(instance, actions[:, :5])
+    coords, demands = instance.coords.clone(), instance.demands.clone()
+    visited = actions[:, :4] % 10 + 1  # the fifth is the origin, whose place matters
+    coords.scatter_(1, visited[..., None].expand(-1, -1, 2), 0.123)
+    demands.scatter_(1, visited, 1)
+    other = instance._replace(coords=coords, demands=demands)
+    policy = bq()
+    assert torch.equal(policy(other, state), policy(instance, state))
+
+
+def test_place_demand_and_capacity_all_matter():
+    """Every single input moves the logits of other customers, too, in every row."""
+    policy = bq()
+    instance, actions = random_solutions(PROBLEM, 8)
+    state = PROBLEM.replay(instance, actions[:, :4])
+    before = policy(instance, state).view(8, 2, 10)
+    near, rows = state.near[:, 0], torch.arange(8)
+    demands = instance.demands.clone()
+    demands[rows, near] = 10 - demands[rows, near] + (demands[rows, near] == 5)
+    coords = instance.coords.clone()
+    coords[rows, near] += 0.3
+    depot = instance.coords.clone()
+    depot[:, 0] += 0.3
+    changes = [
+        (instance._replace(demands=demands), state),
+        (instance._replace(coords=coords), state),
+        (instance._replace(coords=depot), state),
+        (instance._replace(capacity=2 * instance.capacity), state),
+        (instance, state._replace(left=state.left + 5)),
+        (instance, state._replace(origin=state.near[:, 1])),
+    ]
+    for other, seen in changes:
+        difference = (policy(other, seen).view(8, 2, 10) - before).abs()
+        for row in range(8):
+            assert difference[row][:, state.near[row, 1:] - 1].max() > 1e-5
+
+
+@pytest.mark.parametrize("options", SEEN)
+def test_demands_count_in_units_of_the_capacity(options):
+    policy = bq(**options)
+    instance, actions = random_solutions(PROBLEM, 8)
+    state = PROBLEM.replay(instance, actions[:, :4])
+    sevenfold = instance._replace(demands=7 * instance.demands, capacity=7 * instance.capacity)
+    other = PROBLEM.replay(sevenfold, actions[:, :4])
+    assert other.left.tolist() == (7 * state.left).tolist()
+    assert same(policy(sevenfold, other)[:, state.near[0] - 1], policy(instance, state)[:, state.near[0] - 1])
+    assert same(legal_logits(policy, sevenfold, other), legal_logits(policy, instance, state))
+
+
+def moves():
+    """Ways to move an instance in the plane: what happens to the points, and whether it turns or mirrors them."""
+    cos, sin = math.cos(0.8), math.sin(0.8)
+    turn, mirror = torch.tensor([[cos, -sin], [sin, cos]]), torch.tensor([[1.0, 0.0], [0.0, -1.0]])
+    return [
+        (lambda points: points + torch.tensor([0.4, -1.3]), False),
+        (lambda points: 0.3 * points, False),
+        (lambda points: points @ turn, True),
+        (lambda points: points @ mirror, True),
+        (lambda points: 2.0 * (points @ mirror @ turn) - 5.0, True),
+    ]
+
+
+@pytest.mark.parametrize("move", range(5))
+def test_own_frame_makes_moved_instances_the_same(move):
+    """On the way, however they are moved; in the depot if they are not turned. Without the option they differ."""
+    move, turns = moves()[move]
+    instance, actions = random_solutions(PROBLEM, 32)
+    other = instance._replace(coords=move(instance.coords))
+    for step in (1, 4, 9) if turns else (0, 1, 4, 9):
+        state = PROBLEM.replay(instance, actions[:, :step])
+        policy, without = bq(canonical_coordinates=True), bq()
+        assert same(*(legal_logits(policy, view, state) for view in (instance, other)), tolerance=1e-3)
+        assert not same(*(legal_logits(without, view, state) for view in (instance, other)), tolerance=1e-2)
+
+
+def test_own_frame_of_nodes_in_one_place_is_finite():
+    policy = bq(canonical_coordinates=True)
+    instance, actions = random_solutions(PROBLEM, 4)
+    together = instance._replace(coords=torch.full_like(instance.coords, 0.5))
+    for step in (0, 5):
+        assert legal_logits(policy, together, PROBLEM.replay(instance, actions[:, :step])).isfinite().all()
+
+
+# ---- against loops
+
+
+def plain_frame(points):
+    """The first point at 0, the last on the positive x axis, most of y above it, the farthest at distance 1."""
+    points = [complex(x, y) - complex(*points[0]) for x, y in points]
+    turn = points[-1].conjugate() / abs(points[-1]) if points[-1] else 1.0
+    points = [point * turn / max(map(abs, points)) for point in points]
+    if sum(point.imag for point in points) < 0:
+        points = [point.conjugate() for point in points]
+    return [(point.real, point.imag) for point in points]
+
+
+def slow_tokens(policy, instance, state, row, layers=None):
+    """The tokens of one row after so many layers (None: all), in plain loops over tokens, heads and keys."""
+    nodes = [state.origin[row].item(), *state.near[row].tolist(), 0]
+    capacity, left = instance.capacity[row].item(), state.left[row].item()
+    demands, points = instance.demands[row].tolist(), [instance.coords[row, node].tolist() for node in nodes]
+    ahead = (sum(demands[node] for node in state.remaining[row].tolist()) - left) / capacity
+    spare = math.ceil(ahead) - ahead  # in the last vehicle, if the others were filled
+    from_origin, from_depot = plain_frame(points), plain_frame(points[::-1])[::-1]
+    apart = math.dist(from_origin[0], from_origin[-1])
+    seen_of = []
+    for place, node in enumerate(nodes):
+        numbers = [demands[node] / capacity, left / capacity]
+        if policy.canonical_coordinates:
+            seen = []
+            for frame in (from_origin, from_depot):
+                seen += [*frame[place], math.dist(frame[place], frame[0]), math.dist(frame[place], frame[-1])]
+            away = seen[-1]
+            direction = [x / away for x in from_depot[place]] if away > 0 else [0.0, 0.0]
+            numbers = [*seen, *direction, apart, *numbers, ahead, spare]
+        else:
+            numbers = [*points[place], *numbers]
+        seen_of.append(numbers)
+    tokens = [policy.embed(torch.tensor(numbers)) for numbers in seen_of]
+    tokens[0], tokens[-1] = tokens[0] + policy.origin, tokens[-1] + policy.depot
+    for layer in itertools.islice(policy.layers, layers):
+        width, d = len(tokens[0]), len(tokens[0]) // layer.heads
+        parts = [layer.qkv(token) for token in tokens]
+        moved = []
+        for token, part in zip(tokens, parts, strict=True):
+            mixed = []
+            for head in range(layer.heads):
+                query, keys, values = (slice(k * width + head * d, k * width + (head + 1) * d) for k in range(3))
+                scores = torch.stack([part[query] @ other[keys] / math.sqrt(d) for other in parts])
+                shares = scores.softmax(0)
+                mixed.append(sum(share * other[values] for share, other in zip(shares, parts, strict=True)))
+            token = token + layer.scale * layer.output_projection(torch.cat(mixed))
+            moved.append(token + layer.scale * layer.down_projection(F.gelu(layer.up_projection(token))))
+        tokens = moved
+    return tokens
+
+
+@pytest.mark.parametrize("options", SEEN)
+@pytest.mark.parametrize("nearest", [None, 3])
+@pytest.mark.parametrize("step", [0, 4, 9])
+def test_forward_equals_plain_loops(step, nearest, options):
+    """Customer c has the logits c - 1 (directly) and N + c - 1 (via the depot); of those not looked at -inf."""
+    problem, policy = CVRP(10, [15, 30], nearest=nearest), bq(**options)
+    instance, actions = random_solutions(problem, 4)
+    state = problem.replay(instance, actions[:, :step])
+    logits = policy(instance, state)
+    for row in range(4):
+        expected = torch.full((20,), -math.inf)
+        tokens = slow_tokens(policy, instance, state, row)[1:-1]
+        for customer, token in zip(state.near[row].tolist(), tokens, strict=True):
+            expected[customer - 1], expected[10 + customer - 1] = policy.head(token)
+        assert same(logits[row], expected)
+        assert logits[row].isfinite().sum() == 2 * min(nearest or 10, 10 - step)
+
+
+@pytest.mark.parametrize("step", [0, 3, 9])
+def test_route_loss_points_at_neighbours_and_at_all_others_on_the_route(step):
+    """Each customer at the node before and the one after it, the origin at the one after it; never at itself.
+
+    And each of them at all others on its route alike, or at the depot if it is alone. All of it after half of the
+    layers, and after all.
+    """
+    policy = bq(route_loss=0.25)
+    assert len(policy.layers) == 2
+    instance, actions = random_solutions(PROBLEM, 6)
+    state, rest = PROBLEM.replay(instance, actions[:, :step]), actions[:, step:]
+    _, loss = policy.with_auxiliary_loss(instance, state, rest)
+    before, after, together = [], [], []
+    for row, halfway in itertools.product(range(6), (True, False)):
+        tokens = slow_tokens(policy, instance, state, row, layers=1 if halfway else None)
+        pointers_of = policy.route_loss.halfway if halfway else policy.route_loss.final
+        of_route, of_neighbours = pointers_of.route, pointers_of.neighbours
+        names = ["origin", *state.near[row].tolist(), "depot"]
+
+        def surprise(name, other, pointers=of_neighbours, tokens=tokens, names=names):
+            query = pointers.query(tokens[names.index(name)])
+            others = [each for each in names if each != name]
+            scores = torch.stack([query @ pointers.key(tokens[names.index(each)]) for each in others]) / 4.0
+            return -scores.log_softmax(0)[others.index(other)]
+
+        way = ["origin"]  # with the depot wherever the expert returns to it
+        for action in rest[row].tolist():
+            way += ["depot", action - 10 + 1] if action >= 10 else [action + 1]
+        way.append("depot")
+        for previous, here, following in zip(way, way[1:], way[2:], strict=False):
+            if here != "depot":
+                before.append(surprise(here, previous))
+                after.append(surprise(here, following))
+        after.append(surprise("origin", way[1]))
+        for is_depot, route in itertools.groupby(way, lambda name: name == "depot"):
+            route = [] if is_depot else list(route)
+            for name in route:
+                others = [other for other in route if other != name] or ["depot"]
+                found = [surprise(name, other, of_route) for other in others]
+                together.append(torch.stack(found).mean())
+    mean = (torch.stack(before).mean() + torch.stack(after).mean()) / 2 + torch.stack(together).mean()
+    assert loss.item() == pytest.approx(0.25 * 2 * mean.item(), rel=1e-5)
+    assert bq().with_auxiliary_loss(instance, state, rest)[1] == 0
+
+
+def test_route_loss_can_be_learnt():
+    """A few steps on one batch, whose routes go round the depot by angle: a rule of the coordinates."""
+    problem = CVRP(6, [60, 60])
+    instance = problem.generate(200, torch.Generator().manual_seed(0))
+    offsets = instance.coords[:, 1:] - instance.coords[:, :1]
+    actions = torch.atan2(offsets[..., 1], offsets[..., 0]).argsort(dim=1)
+    actions[:, 0] += 6  # via the depot, and the others directly: it is one route
+    policy = bq(route_loss=1.0, canonical_coordinates=True).train()
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
+    alike = 2 * math.log(5)  # is left over of the five others on the route, halfway and in the end
+    losses = []
+    for _ in range(60):
+        _, loss = policy.with_auxiliary_loss(instance, problem.replay(instance, actions[:, :1]), actions[:, 1:])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    # Either neighbour is as good as the other, which leaves ln 2 over.
+    assert losses[-1] - alike < 0.75 * (losses[0] - alike)
+
+
+# ---- options
+
+
+@pytest.mark.parametrize(
+    ("limit", "budget", "parts"),
+    [("CPU_MAX_SCORES", 1, 50), ("CPU_MAX_SCORES", 1000, 13), ("CPU_MAX_ACTIVATIONS", 1000, 13)],
+)
+def test_micro_batches_give_the_same_logits(limit, budget, parts, monkeypatch):
+    """Halved until they fit: 2 heads of 9^2 scores, or 9 tokens of 16 numbers, are 4 rows of the budget of 1,000."""
+    policy = bq(canonical_coordinates=True)
+    instance, actions = random_solutions(PROBLEM, 50)
+    state = PROBLEM.replay(instance, actions[:, :3])
+    whole = legal_logits(policy, instance, state)
+    calls = []
+    inner = policy.tokens
+    monkeypatch.setattr(policy, "tokens", lambda *args: calls.append(len(args[1].origin)) or inner(*args))
+    monkeypatch.setattr(f"models.micro_batches.{limit}", budget)
+    assert same(legal_logits(policy, instance, state), whole)
+    assert sum(calls) == 50 and len(calls) == parts
+
+
+IMPOSSIBLE = [
+    ({"width": 10, "heads": 4}, "width=10 and heads=4"),
+    ({"route_loss": -1.0}, "route_loss must be at least 0, got -1.0"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "rule"), IMPOSSIBLE)
+def test_impossible_networks_are_refused(wrong, rule):
+    with pytest.raises(ValueError, match=rule):
+        bq(**wrong)
+
+
+def test_states_of_any_order_of_the_customers_mean_the_same():
+    instance, actions = random_solutions(PROBLEM, 6)
+    state = PROBLEM.replay(instance, actions[:, :3])
+    shuffled = State(state.origin, state.left, state.remaining, state.near.flip(1))
+    assert same(legal_logits(bq(), instance, shuffled), legal_logits(bq(), instance, state))
+    assert isinstance(bq().encode(instance), Instance)

@@ -1,0 +1,228 @@
+"""Workers that die, run out of memory or raise: what is searched again, and what ends a run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from gumbeldore.parallel.pool import SearchPool, WorkerError
+from gumbeldore.parallel.ray_actors import Actors
+from gumbeldore.sampler import methods
+from models.bq_tsp import BQ
+from problems.tsp import TSP
+
+ROOT = Path(__file__).parents[2]
+SEARCH = methods.gumbeldore(4, 2, 0.3)
+COUNT = 40
+
+
+def network():
+    torch.manual_seed(0)
+    return BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
+
+
+def found_by(problem, workers, policy=None, search_batch_rows=12):
+    """The solutions of every instance, however the chunks came back; each exactly once."""
+    with SearchPool(problem, policy or network(), workers, search_batch_rows) as pool:
+        return of_all(pool)
+
+
+def of_all(pool):
+    instances = TSP(7).generate(COUNT, torch.Generator().manual_seed(0))
+    chunks = dict((chunk.start, (chunk, found)) for chunk, found in pool.map(instances, torch.arange(COUNT), SEARCH))
+    covered = [row for start in sorted(chunks) for row in range(chunks[start][0].start, chunks[start][0].stop)]
+    assert covered == list(range(COUNT))
+    return [torch.cat([getattr(chunks[start][1], field) for start in sorted(chunks)]) for field in ("actions", "costs")]
+
+
+def same(found, others):
+    return all(torch.equal(a, b) for a, b in zip(found, others, strict=True))
+
+
+def test_no_worker_gets_a_second_job_before_all_have_given_a_sign_of_life():
+    """Or the first one up would work off two jobs while the others have nothing to do."""
+    actors = object.__new__(Actors)
+    actors.alive, actors.unconfirmed = ["a"], {"heartbeat of b": "b"}
+    assert actors._with_room({}, left=3) == "a"
+    assert actors._with_room({"job 0": ("a", 0)}, left=2) is None
+    actors.alive, actors.unconfirmed = ["a", "b"], {}
+    assert actors._with_room({"job 0": ("a", 0)}, left=2) == "b"
+    both = {"job 0": ("a", 0), "job 1": ("b", 1)}
+    assert actors._with_room(both, left=1) is None  # the last one goes to whoever is free first
+    assert actors._with_room(both, left=3) == "a"  # where many are left, one waits at each
+
+
+class Struck(TSP):
+    """Kills its process in the middle of a chunk, as often as there are files in the folder."""
+
+    def __init__(self, folder, kills):
+        super().__init__(7)
+        self.folder, self.caller = folder, os.getpid()
+        for number in range(kills):
+            (folder / str(number)).touch()
+
+    def step(self, instance, state, action):
+        for file in self.folder.iterdir() if os.getpid() != self.caller else ():
+            with contextlib.suppress(FileNotFoundError):  # the other worker took it
+                file.unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(instance, state, action)
+
+
+def test_the_chunk_of_a_killed_worker_is_searched_again(tmp_path):
+    problem = Struck(tmp_path, kills=2)
+    found = found_by(problem, workers=2)
+    assert list(tmp_path.iterdir()) == [] and same(found, found_by(problem, workers=0))
+
+
+class Known(TSP):
+    """Leaves the ids of the processes it works in."""
+
+    def __init__(self, folder):
+        super().__init__(7)
+        self.folder = folder
+
+    def step(self, instance, state, action):
+        (self.folder / str(os.getpid())).touch()
+        return super().step(instance, state, action)
+
+
+@pytest.mark.slow
+def test_a_worker_killed_between_two_searches_comes_back_with_its_weights(tmp_path):
+    policy, other = network(), network()
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(0.1)
+    with SearchPool(Known(tmp_path), policy, workers=1, search_batch_rows=12) as pool:
+        pool.load(other.state_dict())
+        before = of_all(pool)
+        (worker,) = (int(file.name) for file in tmp_path.iterdir())
+        os.kill(worker, signal.SIGKILL)
+        assert same(of_all(pool), before)
+        assert len(list(tmp_path.iterdir())) == 2
+    assert same(before, found_by(TSP(7), 0, other)) and not same(before, found_by(TSP(7), 0, policy))
+
+
+@pytest.mark.slow
+def test_a_chunk_that_kills_every_worker_ends_the_run(tmp_path):
+    with pytest.raises(
+        WorkerError, match="3 workers died of the same work; if they ran out of memory, lower search_batch_rows"
+    ):
+        found_by(Struck(tmp_path, kills=100), workers=1)
+    assert len(list(tmp_path.iterdir())) == 97
+
+
+class Greedy(TSP):
+    """Takes a gigabyte where there is less."""
+
+    def step(self, instance, state, action):
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        limits = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, limits[1]))
+        try:
+            torch.ones(2**30, dtype=torch.uint8)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, limits)
+        return super().step(instance, state, action)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_memory_that_does_not_suffice_names_the_setting_to_lower(workers):
+    with pytest.raises(WorkerError, match="^a search ran out of memory; lower search_batch_rows") as caught:
+        found_by(Greedy(7), workers)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+HOLDING = """
+import sys, time, torch
+from tests.parallel.test_worker_faults import TSP, found_by
+
+class Holds(TSP):
+    def step(self, instance, state, action):
+        self.held = torch.ones(2 << 30, dtype=torch.uint8)
+        time.sleep(30)
+
+print("started", flush=True)
+found_by(Holds(7), workers=1)
+"""
+
+
+@pytest.mark.slow
+def test_workers_that_rays_memory_monitor_kills_end_the_run_after_three_tries():
+    memory = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    total, free = (int(memory[name].split()[0]) for name in ("MemTotal", "MemAvailable"))
+    threshold = 1 - free / total + 2**20 / total  # a gigabyte more than now
+    env = {**os.environ, "RAY_memory_usage_threshold": str(threshold), "RAY_memory_monitor_refresh_ms": "100"}
+    done = subprocess.run([sys.executable, "-c", HOLDING], cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.stdout.startswith("started") and done.returncode == 1
+    assert (
+        "WorkerError: 3 workers died of the same work; if they ran out of memory, lower search_batch_rows"
+        in done.stderr
+    )
+
+
+class Refuses(TSP):
+    def __setstate__(self, state):
+        raise ZeroDivisionError("no bed for me")
+
+
+def test_a_worker_that_cannot_start_ends_the_run_with_its_text():
+    with pytest.raises(WorkerError, match="no bed for me"):
+        found_by(Refuses(7), workers=2)
+
+
+@pytest.mark.slow
+def test_weights_do_not_pile_up_in_the_object_store():
+    import ray
+
+    policy = BQ(width=128, layers=2, heads=4, feedforward=512, canonical_coordinates=False, successor_loss=0)
+    size = 4 * sum(parameter.numel() for parameter in policy.parameters())
+    used = []
+    with SearchPool(TSP(5), policy, workers=2) as pool:
+        instances = TSP(5).generate(2, torch.Generator())
+        for _ in range(50):
+            pool.load(policy.state_dict())
+            list(pool.map(instances, torch.arange(2), methods.greedy()))
+            store = "object_store_memory"
+            used.append(ray.cluster_resources()[store] - ray.available_resources()[store])
+    assert size < used[-1] and max(used) < 4 * size  # what actors start with, the last weights, and those before
+
+
+CALLER = """
+import sys, torch
+from gumbeldore import methods
+from tests.parallel.test_worker_faults import SearchPool, Known, Path, network
+problem = Known(Path(sys.argv[1]))
+with SearchPool(problem, network(), workers=2, search_batch_rows=4) as pool:
+    while True:
+        list(pool.map(problem.generate(16, torch.Generator()), torch.arange(16), methods.greedy()))
+"""
+
+
+@pytest.mark.slow
+def test_workers_end_with_the_process_that_started_them(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", CALLER, str(tmp_path)], cwd=ROOT) as caller:
+        while len(list(tmp_path.iterdir())) < 2:
+            time.sleep(0.1)
+            assert caller.poll() is None
+        caller.kill()
+    workers = [int(file.name) for file in tmp_path.iterdir()]
+    while any(alive(worker) for worker in workers):
+        time.sleep(0.1)
+
+
+def alive(process):
+    """Whether it runs; one that has ended but was not waited for does not."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,312 @@
+"""Evaluation sets of the CVRP: the published recipes, reference costs, files of the user, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from problems import sets_common as common
+from problems.cvrp import CVRP
+from problems.cvrp import sets as standard_sets
+from problems.cvrp.instances import as_walks, encode
+from problems.cvrp.plots import plot_routes
+from problems.cvrp.sets import CHECKSUMS, NAMED_SETS, load_cvrp, validation
+from problems.formats.cvrplib import read_cvrplib, read_solution
+
+DATA = Path(__file__).parents[1] / "data" / "cvrplib"
+FIRST = torch.tensor([0])
+
+
+def write_vrp(path: Path, coords: list, demands: list[int], capacity: int, metric: str = "EUC_2D", name="") -> Path:
+    nodes = "".join(f"{i} {x} {y}\n" for i, (x, y) in enumerate(coords, start=1))
+    loads = "".join(f"{i} {demand}\n" for i, demand in enumerate(demands, start=1))
+    header = f"NAME: {name or path.stem}\nTYPE: CVRP\nDIMENSION: {len(coords)}\nEDGE_WEIGHT_TYPE: {metric}\n"
+    sections = f"NODE_COORD_SECTION\n{nodes}DEMAND_SECTION\n{loads}DEPOT_SECTION\n1\n-1\nEOF\n"
+    path.write_text(f"{header}CAPACITY: {capacity}\n{sections}")
+    return path
+
+
+def as_actions(routes: list[list[int]]) -> torch.Tensor:
+    """The routes of one solution as actions [1, N]."""
+    customers = torch.tensor([[customer for route in routes for customer in route]])
+    via_depot = torch.tensor([[place == 0 for route in routes for place in range(len(route))]])
+    return encode(customers, via_depot, customers.shape[1])
+
+
+def alone(n: int, rows: int = 1) -> torch.Tensor:
+    """The actions of the solution that visits each of n customers on a route of its own."""
+    return as_actions([[customer] for customer in range(1, n + 1)]).repeat(rows, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "cost", "kind"),
+    [
+        ("A-n32-k5", 784, "optimal for k routes"),
+        ("A-n80-k10", 1763, "optimal for k routes"),
+        ("X-n101-k25", 27591, "optimal"),
+        ("X-n106-k14", 26362, "optimal"),
+    ],
+)
+def test_published_solutions_have_their_cost(tmp_path, name, cost, kind):
+    (benchmark,) = load_cvrp(str(DATA / f"{name}.vrp"))
+    assert (benchmark.names, benchmark.references.tolist(), benchmark.kinds) == ([name], [cost], [f"{kind} (.sol)"])
+    coords, demands, capacity, metric = read_cvrplib(DATA / f"{name}.vrp")[1:]
+    actions = as_actions(read_solution(DATA / f"{name}.sol", len(coords) - 1)[0])
+    assert benchmark.true_cost(FIRST, actions).tolist() == [cost]
+    assert benchmark.true_cost(FIRST, actions).dtype == torch.float64
+    assert benchmark.originals.coords[0].tolist() == coords.tolist() and benchmark.originals.metrics == [metric]
+    assert benchmark.instances.demands.tolist() == [demands.tolist()]
+    assert benchmark.instances.capacity.tolist() == [capacity]
+    # The network sees the same instance in the unit square, x and y by one factor.
+    seen = CVRP(5, [20, 20]).cost(benchmark.instances, actions).item() * np.ptp(coords, axis=0).max()
+    assert seen == pytest.approx(cost, rel=0.01) and seen != cost
+    assert benchmark.instances.coords.dtype == torch.float32
+    shutil.copy(DATA / f"{name}.vrp", tmp_path)  # without its solution beside it: the shipped table
+    (tabulated,) = load_cvrp(str(tmp_path))
+    assert (tabulated.references.tolist(), tabulated.kinds) == ([cost], [f"{kind} (CVRPLIB)"])
+
+
+def test_shipped_table_needs_the_same_name_size_capacity_and_metric(tmp_path):
+    text = (DATA / "A-n32-k5.vrp").read_text()
+    path = tmp_path / "any.vrp"
+    path.write_text(text)
+    assert load_cvrp(str(path))[0].references.tolist() == [784]
+    for old, new in [("NAME : A-", "NAME : B-"), ("CAPACITY : 100", "CAPACITY : 101"), ("EUC_2D", "CEIL_2D")]:
+        assert text.count(old) == 1
+        path.write_text(text.replace(old, new))
+        (other,) = load_cvrp(str(path))
+        assert other.references.isnan().all() and other.kinds == [""]
+    write_vrp(path, [(0, 0), (1, 0), (1, 1)], [0, 1, 1], 100, name="A-n32-k5")
+    assert load_cvrp(str(path))[0].kinds == [""]
+
+
+def test_solution_beside_a_file_must_be_legal_and_cost_what_it_says(tmp_path):
+    path = write_vrp(tmp_path / "mine.vrp", [(0, 0), (3, 4), (6, 8), (0, 2.5)], [0, 4, 6, 5], 10)
+    solution = tmp_path / "mine.sol"
+    for stated in ("", "Cost 26", "Cost 26.0"):
+        solution.write_text(f"Route #1: 1 2\nRoute #2: 3\n{stated}\n")  # 5 + 5 + 10, 3 + 3 (halves go up)
+        (benchmark,) = load_cvrp(str(path))
+        assert (benchmark.references.tolist(), benchmark.kinds) == ([26], ["solution file (.sol)"])
+    for text, rule in [
+        ("Route #1: 1 2\nRoute #2: 3\nCost 25", "the routes cost 26 under EUC_2D, the file says 25"),
+        ("Route #1: 1 2\nRoute #2: 3\nCost 25.5", "the file says 25.5"),
+        ("Route #1: 1\nRoute #2: 2 3\nCost 26", "route 2 loads 11, more than the capacity 10"),
+        ("Route #1: 1 2\nCost 26", "visit 2 of 3 customers, 3 is the first without"),
+    ]:
+        solution.write_text(text)
+        with pytest.raises(ValueError, match=f"^{re.escape(str(solution))}: .*{re.escape(rule)}"):
+            load_cvrp(str(path))
+
+
+@pytest.mark.parametrize("source", NAMED_SETS)
+def test_named_sets_are_drawn_in_full_and_cut(source):
+    recipe = NAMED_SETS[source]
+    n = recipe.num_customers
+    (whole,), (part,) = load_cvrp(source), load_cvrp(source, 7)
+    assert whole.instances.coords.shape == (recipe.count, n + 1, 2)
+    assert whole.instances.coords.dtype == torch.float32
+    assert whole.instances.demands.shape == (recipe.count, n + 1)
+    assert (whole.instances.demands[:, 0] == 0).all() and (whole.instances.capacity == recipe.capacity).all()
+    assert (whole.instances.demands[:, 1:].amin().item(), whole.instances.demands.amax().item()) == (1, 9)
+    assert len(whole.names) == len(whole.references) == len(whole.kinds) == recipe.count
+    assert torch.equal(part.instances.coords, whole.instances.coords[:7])
+    assert torch.equal(part.instances.demands, whole.instances.demands[:7])
+    assert part.names == whole.names[:7] == [f"{source}/{i}" for i in range(7)]
+    np.random.seed(recipe.seed)  # the recipe in its own words; the originals stay float64, never rescaled
+    depots, points = np.random.uniform(size=(recipe.count, 2)), np.random.uniform(size=(recipe.count, n, 2))
+    demands = np.random.randint(1, 10, (recipe.count, n))
+    assert part.originals.coords[6].tolist() == [depots[6].tolist(), *points[6].tolist()]
+    assert part.instances.demands[6, 1:].tolist() == demands[6].tolist()
+    cost = part.true_cost(torch.tensor([6]), alone(n)).item()
+    assert cost == pytest.approx(sum(2 * math.dist(depots[6], point) for point in points[6]), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("source", "capacity", "mean", "hgs"),
+    [
+        ("gd/cvrp200", 80, 20.1726, 19.9455),
+        ("gd/cvrp500", 100, 37.2292, 36.5613),
+        ("gd/cvrp1000", 250, 37.0905, 36.2886),
+    ],
+)
+def test_references_have_the_published_mean_and_belong_to_their_instances(source, capacity, mean, hgs):
+    (benchmark,) = load_cvrp(source)
+    assert set(benchmark.kinds) == {"LKH3 quality"} and benchmark.means == {"HGS": hgs}
+    assert benchmark.references.mean().item() == pytest.approx(mean, abs=6e-5)
+    coords, demands, capacities, _ = benchmark.originals
+    assert (capacities == capacity).all()
+    # A lower bound: each unit of demand travels to its customer and back in a vehicle of at most `capacity` units.
+    bound = 2 * ((coords - coords[:, :1]).norm(dim=-1) * demands).sum(dim=1) / capacity
+    assert (bound < benchmark.references).all()
+    assert torch.corrcoef(torch.stack([bound, benchmark.references]))[0, 1] > 0.97
+    assert load_cvrp(source, 127)[0].means == {}  # known for all instances only
+    assert load_cvrp(source, 127)[0].references.tolist() == benchmark.references[:127].tolist()
+
+
+@pytest.mark.parametrize("key", CHECKSUMS)
+def test_a_set_that_differs_from_its_checksum_is_refused(monkeypatch, key):
+    seed, count, n = key
+    first, second, _ = CHECKSUMS[key].split()
+    monkeypatch.setitem(standard_sets.CHECKSUMS, key, f"{first} {second} 0123456789abcdef")
+    with pytest.raises(ValueError, match=rf"cvrp{n}\S* must have the checksum {first} {second} 0123456789abcdef"):
+        if seed == standard_sets.KOOL_VALIDATION_SEED:
+            validation(n, (50, 50), 1)
+        else:
+            load_cvrp(next(s for s, r in NAMED_SETS.items() if (r.seed, r.count, r.num_customers) == key))
+
+
+def test_validation_sets():
+    whole, part = validation(10, (20, 20), 10_000), validation(10, (20, 20), 5)
+    assert part.names == [f"kool/cvrp10-val/{i}" for i in range(5)] and part.kinds == [""] * 5
+    assert torch.equal(part.instances.coords, whole.instances.coords[:5])
+    assert torch.equal(part.instances.demands, whole.instances.demands[:5])
+    assert part.instances.capacity.tolist() == [20] * 5 and part.references.isnan().all()
+    drawn = validation(10, (9, 11), 10_000)
+    assert torch.equal(drawn.instances.coords, whole.instances.coords)  # the capacities are drawn last
+    assert drawn.instances.capacity.unique().tolist() == [9, 10, 11]
+    assert validation(10, (9, 11), 5).instances.capacity.tolist() == drawn.instances.capacity[:5].tolist()
+    assert drawn.names[0] == "kool/cvrp10-val-capacity9to11/0"
+    assert not torch.equal(
+        validation(20, (30, 30), 3).instances.coords, load_cvrp("kool/cvrp20", 3)[0].instances.coords
+    )
+    assert CVRP(10, [20, 20]).validation(5, seed=0)[0].names == part.names
+    with pytest.raises(ValueError, match="has 10000 instances, between 1 and 10000 can be taken, not 10001"):
+        validation(10, (20, 20), 10_001)
+
+
+def test_references_are_taken_from_shipped_files_that_are_long_enough(tmp_path, monkeypatch):
+    monkeypatch.setattr(common, "DATA", tmp_path)
+    assert load_cvrp("kool/cvrp20", 3)[0].kinds == [""] * 3  # no file, no reference
+    for seed in (1234, 4321):
+        np.savez(tmp_path / f"kool_cvrp20_seed{seed}.npz", cost=np.arange(4.0) + seed, reference="my solver")
+    (test_set,), valid = load_cvrp("kool/cvrp20", 3), validation(20, (30, 30), 4)
+    assert (test_set.references.tolist(), test_set.kinds) == ([1234, 1235, 1236], ["my solver"] * 3)
+    assert (valid.references.tolist(), valid.kinds) == ([4321, 4322, 4323, 4324], ["my solver"] * 4)
+    for other in (validation(20, (30, 30), 5), validation(20, (29, 29), 4), validation(20, (30, 31), 4)):
+        assert other.references.isnan().all() and not any(other.kinds)
+
+
+def test_unknown_sources_name_what_there_is(tmp_path):
+    for source in ("kool/cvrp30", str(tmp_path / "missing.vrp")):
+        with pytest.raises(
+            ValueError, match=r"unknown source .*kool/cvrp20, .*gd/cvrp1000 .*\.npz file, a CVRPLIB file"
+        ):
+            load_cvrp(source)
+    with pytest.raises(ValueError, match=r"no files .*\*\.vrp"):
+        load_cvrp(str(tmp_path))
+    with pytest.raises(ValueError, match="gd/cvrp200 has 128 instances, between 1 and 128 can be taken, not 129"):
+        load_cvrp("gd/cvrp200", 129)
+
+
+def test_folder_gives_one_benchmark_per_size_in_ascending_order(tmp_path):
+    shutil.copy(DATA / "X-n101-k25.vrp", tmp_path / "1.vrp")
+    coords, demands = [(0, 0), (1, 1), (0, 0)], [0, 2, 3]
+    write_vrp(tmp_path / "b.vrp", coords, demands, 5)
+    write_vrp(tmp_path / "a.vrp", coords, demands, 6, "CEIL_2D")
+    small, large = load_cvrp(str(tmp_path))
+    assert (small.names, large.names) == (["a", "b"], ["X-n101-k25"])
+    assert small.instances.capacity.tolist() == [6, 5] and large.kinds == ["optimal (CVRPLIB)"]
+    assert [b.names for b in load_cvrp(str(tmp_path), 2)] == [["a"], ["X-n101-k25"]]  # the first files by name
+    # Two metrics in one Benchmark, rows in any order; customer 2 lies on the depot.
+    together, apart = as_actions([[2, 1]]), as_actions([[1], [2]])
+    costs = small.true_cost(torch.tensor([1, 0, 1]), torch.cat([together, together, apart]))
+    assert costs.tolist() == [2, 4, 2]  # sqrt(2) rounds to 1 and up to 2; steps to the same place cost 0
+
+
+def test_true_cost_checks_the_routes(tmp_path):
+    (benchmark,) = load_cvrp(str(write_vrp(tmp_path / "a.vrp", [(0, 0), (3, 4), (6, 8)], [0, 5, 6], 10)))
+    assert benchmark.true_cost(FIRST, alone(2)).tolist() == [30]
+    for actions, rule in [
+        (as_actions([[1, 2]]), "row 0 loads more than the capacity"),
+        (as_actions([[1], [1]]), "row 0 does not visit every customer once"),
+        (torch.tensor([[0, 3]]), "row 0 leaves the depot without coming from it"),
+        (torch.tensor([[2]]), "2 customers take as many actions"),
+    ]:
+        with pytest.raises(ValueError, match=rule):
+            benchmark.true_cost(FIRST, actions)
+
+
+@pytest.mark.parametrize("capacity", [10, [10, 20, 30], 10.0, np.array([10, 20, 30], dtype=np.uint8)])
+@pytest.mark.parametrize("kind", [np.int64, np.float32])
+def test_npz(tmp_path, capacity, kind):
+    coords = np.random.RandomState(0).uniform(size=(3, 5, 2)) * [[[1]], [[10]], [[1]]]
+    demands = np.random.RandomState(1).randint(0, 11, (3, 5)).astype(kind)
+    demands[:, 0] = 0
+    path = tmp_path / "mine.npz"
+    np.savez(path, coords=coords, demands=demands, capacity=capacity, cost=[2.0, np.nan, 3.0], reference="my solver")
+    (benchmark,) = load_cvrp(str(path))
+    assert benchmark.names == ["mine/0", "mine/1", "mine/2"]
+    assert benchmark.kinds == ["my solver", "", "my solver"] and benchmark.references[[0, 2]].tolist() == [2.0, 3.0]
+    assert benchmark.instances.capacity.tolist() == np.broadcast_to(capacity, 3).tolist()
+    assert benchmark.instances.demands.tolist() == demands.tolist()
+    assert benchmark.instances.demands.dtype == benchmark.instances.capacity.dtype == torch.int64
+    assert np.array_equal(benchmark.instances.coords[0].numpy(), coords[0].astype(np.float32))
+    assert benchmark.instances.coords[1].amax() == 1  # moved into the unit square
+    expected = [2 * np.linalg.norm(rows - rows[0], axis=1).sum() for rows in coords]
+    assert benchmark.true_cost(torch.arange(3), alone(4, 3)).tolist() == pytest.approx(expected, rel=1e-12)
+    (part,) = load_cvrp(str(path), 2)
+    assert len(part.names) == len(part.references) == len(part.kinds) == len(part.instances.capacity) == 2
+
+
+GOOD = {"coords": np.full((2, 3, 2), 0.5), "demands": np.array([[0, 1, 2], [0, 3, 10]]), "capacity": 10}
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"demand": 1}, r"must hold capacity, coords and demands and may hold cost and reference, got \['capacity', "),
+        (
+            {"coords": GOOD["coords"][:, :1]},
+            r"numbers \[n, N\+1, 2\] with n >= 1 and N\+1 >= 2, got float64 \[2, 1, 2\]",
+        ),
+        ({"coords": GOOD["coords"] * np.nan}, r"within \+-1e\+12, instance 0 does not"),
+        ({"demands": GOOD["demands"][:, 1:]}, r"demands must be numbers \[2, 3\], got int64 \[2, 2\]"),
+        ({"demands": GOOD["demands"].astype(str)}, r"demands must be numbers \[2, 3\], got <U21 \[2, 3\]"),
+        (
+            {"demands": GOOD["demands"] / 30},
+            r"whole numbers \(scale demands and capacity to .*; instance 0 breaks this",
+        ),
+        ({"demands": GOOD["demands"] * [[1], [np.nan]]}, "demands must be whole numbers .*; instance 1 breaks this"),
+        ({"demands": [[0, 1, 2], [0, np.inf, 3]]}, r"demands must lie within 0\.\.2147483648; instance 1 breaks"),
+        ({"demands": GOOD["demands"] * [[1], [-1]]}, r"demands must lie within 0\.\.2147483648; instance 1 breaks"),
+        ({"demands": GOOD["demands"] * 10**15}, r"demands must lie within 0\.\.2147483648; instance 0 breaks"),
+        ({"demands": GOOD["demands"] + 1}, "the depot, node 0, must have the demand 0; instance 0 breaks this"),
+        ({"demands": GOOD["demands"] * 2}, "demands must be at most the capacity; instance 1 breaks this"),
+        ({"capacity": [10, 9]}, "demands must be at most the capacity; instance 1 breaks this"),
+        ({"capacity": [10, 10.5]}, "capacity must be whole numbers .*; instance 1 breaks this"),
+        ({"capacity": [10]}, r"capacity must be numbers \[2\], got int64 \[1\]"),
+        ({"capacity": "10"}, r"capacity must be numbers \[2\], got <U2"),
+        ({"capacity": 0, "demands": GOOD["demands"] * 0}, "capacity must be at least 1; instance 0 breaks this"),
+        ({"capacity": -1}, r"capacity must lie within 0\.\.2147483648; instance 0 breaks this"),
+        ({"cost": [1.0]}, r"cost must be 2 numbers .*, got float64 \[1\]"),
+        ({"capacity": np.array([None])}, "not a readable .npz file without pickled objects"),
+    ],
+)
+def test_malformed_npz_are_refused(tmp_path, change, rule):
+    np.savez(tmp_path / "bad.npz", **GOOD)
+    assert load_cvrp(str(tmp_path / "bad.npz"))[0].kinds == ["", ""]
+    np.savez(tmp_path / "bad.npz", **(GOOD | change))
+    with pytest.raises(ValueError, match=rf"bad\.npz.*{rule}"):
+        load_cvrp(str(tmp_path / "bad.npz"))
+
+
+def test_routes_are_drawn_in_colours_of_their_own():
+    routes = [[3, 1], [2], [4, 5, 6]]
+    walks = as_walks(as_actions(routes), 6).repeat(2, 1)
+    coords = torch.rand(2, 7, 2, generator=torch.Generator().manual_seed(0))
+    figure = plot_routes(coords, walks, ["a", "b"])
+    assert [axes.get_title() for axes in figure.axes] == ["a", "b"]
+    for axes, points in zip(figure.axes, coords, strict=True):
+        assert len({line.get_color() for line in axes.lines}) == len(axes.lines) == 3
+        for line, route in zip(axes.lines, routes, strict=True):
+            stops = [a for a, b in pairwise([*line.get_xydata().tolist(), None]) if a != b]  # without repetitions
+            assert np.allclose(stops, points[[0, *route, 0]])
+    with pytest.raises(ValueError, match="one title per solution is needed, got 1 titles and parts of 2, 2 solutions"):
+        plot_routes(coords, walks, ["a"])

@@ -1,0 +1,267 @@
+"""CVRPLIB files: published solutions, and what happens to malformed files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from problems.formats.cvrplib import LARGEST_DEMAND, read_cvrplib, read_solution
+from tests.mutations import outcomes
+
+DATA = Path(__file__).parents[1] / "data" / "cvrplib"
+VALID = b"""NAME : four
+COMMENT : (a small file, No of trucks: 2)
+COMMENT : with two remarks
+TYPE : CVRP
+DIMENSION : 5
+EDGE_WEIGHT_TYPE : EUC_2D
+CAPACITY : 10
+NODE_COORD_SECTION
+1 0.0 0.0
+2 3 -4.5
+3 1e2 7
+4 +2.5 .5
+5 -1 -1
+DEMAND_SECTION
+1 0
+2 10
+3 4
+4 0
+5 6
+DEPOT_SECTION
+1
+-1
+EOF
+"""
+VALID_SOLUTION = b"Route #1: 2 4\nRoute #2: 1\nRoute #3: 3\nCost 27.5\n"
+
+
+def raises_with(path: Path, line: int | None, rule: str):
+    where = f"{path}: " if line is None else f"{path}, line {line}: "
+    return pytest.raises(ValueError, match=f"^{re.escape(where)}.*{re.escape(rule)}")
+
+
+@pytest.mark.parametrize(
+    ("name", "customers", "capacity", "demand", "routes", "cost"),
+    [
+        ("A-n32-k5", 31, 100, 410, 5, 784),
+        ("A-n80-k10", 79, 100, 942, 10, 1763),
+        ("X-n101-k25", 100, 206, 5147, 26, 27591),
+        ("X-n106-k14", 105, 600, 7864, 14, 26362),
+    ],
+)
+def test_published_solutions_have_their_cost(name, customers, capacity, demand, routes, cost):
+    instance = read_cvrplib(DATA / f"{name}.vrp")
+    assert (instance.name, instance.capacity, instance.metric) == (name, capacity, "EUC_2D")
+    assert (instance.coords.shape, instance.coords.dtype) == ((customers + 1, 2), np.float64)
+    assert (instance.demands.shape, instance.demands.dtype) == ((customers + 1,), np.int64)
+    assert instance.demands.sum() == demand
+    found, stated = read_solution(DATA / f"{name}.sol", customers)
+    assert (len(found), stated) == (routes, cost)
+    assert sorted(customer for route in found for customer in route) == list(range(1, customers + 1))
+    assert all(instance.demands[route].sum() <= capacity for route in found)
+    edges = [np.diff(instance.coords[[0, *route, 0]], axis=0) for route in found]
+    assert sum(int(np.hypot(*edge) + 0.5) for route in edges for edge in route) == cost
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data,
+        lambda data: data.replace(b" : ", b": "),
+        lambda data: data.replace(b"\n", b"\t\r\n"),
+        lambda data: b"\xef\xbb\xbf" + data,  # a byte order mark
+        lambda data: data.replace(b"SECTION", b"SECTION :").replace(b"\n", b"\n \n"),
+        lambda data: data.replace(b"DEPOT_SECTION\n1\n-1", b"DEPOT_SECTION\n1 -1").replace(b"EOF\n", b""),
+        lambda data: data.replace(b"2 10\n3 4\n", b"3 4\n2 10\n"),
+        lambda data: data.replace(b"four", b"four.vrp").replace(
+            b"TYPE : C", b"VEHICLES : 4\nSERVICE_TIME : 0.0\nTYPE : C"
+        ),
+        lambda data: data.replace(b"CAPACITY", b"EDGE_WEIGHT_FORMAT: FUNCTION\nNODE_COORD_TYPE: TWOD_COORDS\nCAPACITY"),
+    ],
+)
+def test_spellings_of_the_same_instance(tmp_path, change):
+    (tmp_path / "other.vrp").write_bytes(change(VALID))
+    name, coords, demands, capacity, metric = read_cvrplib(tmp_path / "other.vrp")
+    assert (name, capacity, metric) == ("four", 10, "EUC_2D")
+    assert coords.tolist() == [[0.0, 0.0], [3.0, -4.5], [100.0, 7.0], [2.5, 0.5], [-1.0, -1.0]]
+    assert demands.tolist() == [0, 10, 4, 0, 6]
+
+
+def test_sections_come_in_any_order_and_the_name_may_be_missing(tmp_path):
+    head, coords, demands, depot = re.split(rb"(?=NODE_COORD|DEMAND_|DEPOT_)", VALID.replace(b"NAME : four\n", b""))
+    path = tmp_path / "mine.txt"
+    path.write_bytes(head.replace(b"EUC", b"CEIL") + depot.replace(b"EOF\n", b"") + demands + coords)
+    instance = read_cvrplib(path)
+    assert (instance.name, instance.metric, instance.demands.tolist()) == ("mine", "CEIL_2D", [0, 10, 4, 0, 6])
+
+
+MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
+    "empty file": (VALID, b"", None, "the file is empty"),
+    "binary": (VALID, b"PK\x03\x04\xff\xfe", 1, "must be UTF-8 text, got byte 0xff"),
+    "a zip": (VALID, b"PK\x03\x04", 1, "a header line is `KEYWORD: value`"),
+    "cut in the header": (
+        VALID[VALID.index(b"TYPE : C") :],
+        b"",
+        None,
+        "lacks TYPE, EDGE_WEIGHT_TYPE, DIMENSION, CAPACITY",
+    ),
+    "cut before the sections": (VALID[VALID.index(b"NODE") :], b"", None, "is no NODE_COORD_SECTION, DEMAND_SECTION"),
+    "cut in the coordinates": (VALID[VALID.index(b"4 +2") :], b"", None, "there is no DEMAND_SECTION, DEPOT_SECTION"),
+    "cut in the demands": (b"4 0\n5 6\n", b"", 5, "DIMENSION is 5, but DEMAND_SECTION has 3 nodes"),
+    "cut before the end mark": (b"-1\nEOF\n", b"", 21, "DEPOT_SECTION must end with -1"),
+    "after the end": (b"EOF\n", b"EOF\n7\n", 24, "nothing may follow EOF, got '7'"),
+    "another type": (b"TYPE : CVRP", b"TYPE : TSP", 4, "TYPE must be one of CVRP, got 'TSP'"),
+    "explicit": (b"EUC_2D", b"EXPLICIT", 6, "EDGE_WEIGHT_TYPE must be one of EUC_2D, CEIL_2D, got 'EXPLICIT'"),
+    "a matrix": (b"DEMAND_S", b"EDGE_WEIGHT_SECTION\n0 1\nDEMAND_S", 14, "DEPOT_SECTION, once; got 'EDGE_WEIGHT_S"),
+    "demands twice": (b"DEPOT_SECTION", b"DEMAND_SECTION\nDEPOT_SECTION", 20, "once; got 'DEMAND_SECTION'"),
+    "no demands": (VALID[VALID.index(b"DEMAND") : VALID.index(b"DEPOT")], b"", None, "there is no DEMAND_SECTION"),
+    "no depots": (b"DEPOT_SECTION\n1\n-1\n", b"", None, "there is no DEPOT_SECTION"),
+    "no dimension": (b"DIMENSION : 5\n", b"", None, "lacks DIMENSION"),
+    "dimension huge": (b"DIMENSION : 5", b"DIMENSION : 99999999999999", 5, "is 99999999999999, but"),
+    "depot alone": (VALID[VALID.index(b"DIM") :], b"", None, ""),  # completed below
+    "capacity missing": (b"CAPACITY : 10\n", b"", None, "lacks CAPACITY"),
+    "capacity twice": (b"CAPACITY : 10", b"CAPACITY : 10\nCAPACITY : 10", 8, "CAPACITY was already given in line 7"),
+    "capacity zero": (b"CAPACITY : 10", b"CAPACITY : 0", 7, "CAPACITY must be at least 1, got 0"),
+    "capacity negative": (b"CAPACITY : 10", b"CAPACITY : -10", 7, "CAPACITY must be at least 1, got -10"),
+    "capacity not whole": (b"CAPACITY : 10", b"CAPACITY : 10.5", 7, "CAPACITY must be a whole number, got '10.5'"),
+    "capacity empty": (b"CAPACITY : 10", b"CAPACITY :", 7, "CAPACITY must be a whole number, got ''"),
+    "capacity huge": (b"CAPACITY : 10", b"CAPACITY : 1" + b"0" * 99, 7, f"at most {LARGEST_DEMAND}, got '1000"),
+    "capacity endless": (b"CAPACITY : 10", b"CAPACITY : " + b"9" * 5000, 7, "a whole number, got '999"),
+    "route length": (b"CAPACITY", b"DISTANCE : 200\nCAPACITY", 7, "DISTANCE, a limit of the length of a route, is not"),
+    "service time": (b"CAPACITY", b"SERVICE_TIME : 5\nCAPACITY", 7, "SERVICE_TIME must be 0"),
+    "service time nan": (b"CAPACITY", b"SERVICE_TIME : nan\nCAPACITY", 7, "SERVICE_TIME must be 0"),
+    "vehicles": (b"CAPACITY", b"VEHICLES : 3\nCAPACITY", 7, "below that of the customers, got '3': not supported"),
+    "vehicles not whole": (b"CAPACITY", b"VEHICLES : many\nCAPACITY", 7, "VEHICLES must be a whole number"),
+    "unknown keyword": (b"CAPACITY", b"TIME_LIMIT : 3\nCAPACITY", 7, "the keyword 'TIME_LIMIT' is not supported"),
+    "three coordinates": (b"2 3 -4.5", b"2 3 -4.5 1", 10, "a node is `id x y`, got 4 words: '2 3 -4.5 1'"),
+    "coordinate nan": (b"2 3 -4.5", b"2 nan -4.5", 10, "within +-1e+12, got 'nan'"),
+    "node twice": (b"4 +2.5 .5", b"2 2.5 .5", 12, "node 2 is given twice"),
+    "demand above capacity": (b"2 10", b"2 11", 16, "between 0 and the capacity 10, got 11"),
+    "demand negative": (b"2 10", b"2 -1", 16, "between 0 and the capacity 10, got -1"),
+    "demand not whole": (b"2 10", b"2 9.5", 16, "a demand must be a whole number, got '9.5'"),
+    "demand huge": (b"2 10", b"2 1" + b"0" * 30, 16, f"a demand must be at most {LARGEST_DEMAND}, got '1000"),
+    "demand of two words": (b"2 10", b"2 10 3", 16, "a node is `id demand`, got 3 words: '2 10 3'"),
+    "demand of a node twice": (b"3 4\n", b"2 4\n", 17, "node 2 is given twice"),
+    "demand of another node": (b"3 4\n", b"6 4\n", 17, "node ids are 1..5, got '6'"),
+    "demand too many": (b"5 6\n", b"5 6\n6 1\n", 5, "DIMENSION is 5, but DEMAND_SECTION has 6 nodes"),
+    "depot with demand": (b"SECTION\n1 0\n", b"SECTION\n1 1\n", 15, "the depot must have the demand 0, got 1"),
+    "depot empty": (b"1\n-1\n", b"", None, "DEPOT_SECTION must end with -1"),
+    "depot none": (b"1\n-1\n", b"-1\n", 21, "must have exactly one depot, got 0"),
+    "depots two": (b"1\n-1\n", b"1\n2\n-1\n", 23, "must have exactly one depot, got 2"),
+    "depot another": (b"1\n-1\n", b"2\n-1\n", 21, "the depot must be node 1, got '2'"),
+    "depot a point": (b"1\n-1\n", b"0.0\n-1\n", 21, "a depot must be a whole number, got '0.0'"),
+}
+SINGLE_PROCESS = (
+    b"DIMENSION : 1\nEDGE_WEIGHT_TYPE : EUC_2D\nCAPACITY : 1\nNODE_COORD_SECTION\n1 0 0\n"
+    b"DEMAND_SECTION\n1 0\nDEPOT_SECTION\n1 -1\nEOF\n"
+)
+MALFORMED["depot alone"] = (MALFORMED["depot alone"][0], SINGLE_PROCESS, 5, "at least one customer, DIMENSION is 1")
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_malformed_instances_are_refused_with_file_line_and_rule(tmp_path, case):
+    old, new, line, rule = MALFORMED[case]
+    path = tmp_path / "bad.vrp"
+    assert VALID.count(old) == 1
+    path.write_bytes(VALID.replace(old, new))
+    with raises_with(path, line, rule) as caught:
+        read_cvrplib(path)
+    assert len(str(caught.value)) < len(str(path)) + 200
+
+
+@pytest.mark.parametrize(
+    ("data", "cost"),
+    [
+        (VALID_SOLUTION, 27.5),
+        (VALID_SOLUTION.replace(b"Cost 27.5\n", b""), None),
+        (VALID_SOLUTION.replace(b"Cost ", b"\n cost: ").replace(b"Route #", b"route#"), 27.5),
+    ],
+)
+def test_routes_are_counted_from_1_and_the_cost_may_be_missing(tmp_path, data, cost):
+    path = tmp_path / "four.sol"
+    path.write_bytes(data)
+    assert read_solution(path, 4) == ([[2, 4], [1], [3]], cost)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "rule"),
+    [
+        (VALID_SOLUTION, b"", None, "the file is empty"),
+        (VALID_SOLUTION, b"Cost 0", None, "visit 0 of 4 customers, 1 is the first without"),
+        (b"Route #3: 3\nCost 27.5\n", b"", None, "visit 3 of 4 customers, 3 is the first without"),
+        (b"2 4", b"2 4 2", 1, "customer 2 is visited twice"),
+        (b"#2: 1", b"#2: 1 4", 2, "customer 4 is visited twice"),
+        (b"#2: 1", b"#2: 5", 2, "customers are 1..4, got '5'"),
+        (b"#2: 1", b"#2: 0 1 0", 2, "customers are 1..4, got '0'"),
+        (b"#2: 1", b"#2: one", 2, "a customer must be a whole number, got 'one'"),
+        (b"#2: 1", b"#2:", 2, "route 2 has no customers"),
+        (b"#2: 1", b"#3: 1", 2, "route 2 is to follow, got route '3'"),
+        (b"#2: 1", b"#02: 1", 2, "route 2 is to follow, got route '02'"),
+        (b"#2: 1", b"2: 1", 2, "a line is `Route #k: customers` or `Cost c`, got 'Route 2: 1'"),
+        (b"Cost 27.5", b"Cost cheap", 4, "the cost must be a number, got 'cheap'"),
+        (b"Cost 27.5", b"Cost", 4, "the cost must be a number, got ''"),
+        (b"Cost 27.5", b"Cost nan", 4, "the cost must be finite and not negative, got 'nan'"),
+        (b"Cost 27.5", b"Cost -1", 4, "the cost must be finite and not negative, got '-1'"),
+        (b"Cost 27.5", b"Cost 1e999", 4, "the cost must be finite and not negative, got '1e999'"),
+        (b"Cost 27.5\n", b"Cost 27.5\nCost 27.5\n", 5, "nothing may follow the cost"),
+        (b"Cost 27.5", b"Cost \xff", 4, "must be UTF-8 text"),
+    ],
+)
+def test_malformed_solutions_are_refused_with_file_line_and_rule(tmp_path, old, new, line, rule):
+    path = tmp_path / "bad.sol"
+    assert VALID_SOLUTION.count(old) == 1
+    path.write_bytes(VALID_SOLUTION.replace(old, new))
+    with raises_with(path, line, rule):
+        read_solution(path, 4)
+
+
+def rows_of(data: bytes) -> list[str]:
+    text = data.decode().removeprefix("\ufeff").replace("\r", "\n")
+    return [row.strip() for row in text.split("\n") if row.strip()]
+
+
+def check_instance(data: bytes, coords: np.ndarray, demands: np.ndarray, capacity: int) -> None:
+    """An independent check that the file says just this: the numbers of each section, no more and no fewer."""
+    rows = [row.rstrip(": \t") if "_SECTION" in row or "EOF" in row else row for row in rows_of(data)]
+    rows = rows[:-1] if rows[-1] == "EOF" else rows
+    keywords = ["NODE_COORD_SECTION", "DEMAND_SECTION", "DEPOT_SECTION"]
+    assert all(rows.count(keyword) == 1 for keyword in keywords)
+    ends = [*sorted(rows.index(keyword) for keyword in keywords), len(rows)]
+    sections = {rows[a]: " ".join(rows[a + 1 : b]).split() for a, b in zip(ends, ends[1:], strict=False)}
+    header = {row.partition(":")[0].strip(): row.partition(":")[2].strip() for row in rows[: ends[0]]}
+    n = int(header["DIMENSION"])
+    assert header["TYPE"].startswith("CVRP") and header["EDGE_WEIGHT_TYPE"].startswith(("EUC_2D", "CEIL_2D"))
+    assert int(header["CAPACITY"]) == capacity >= 1 and n >= 2 and "DISTANCE" not in header
+    nodes = np.array(sections["NODE_COORD_SECTION"]).reshape(n, 3)
+    loads = np.array(sections["DEMAND_SECTION"]).reshape(n, 2)
+    assert sorted(nodes[:, 0].astype(int)) == sorted(loads[:, 0].astype(int)) == list(range(1, n + 1))
+    assert np.array_equal(coords[nodes[:, 0].astype(int) - 1], nodes[:, 1:].astype(float)) and len(coords) == n
+    assert np.array_equal(demands[loads[:, 0].astype(int) - 1], loads[:, 1].astype(int)) and len(demands) == n
+    assert demands[0] == 0 and (demands >= 0).all() and (demands <= capacity).all() and np.isfinite(coords).all()
+    assert [int(word) for word in sections["DEPOT_SECTION"]] == [1, -1]
+
+
+def test_damaged_instances_are_refused_or_read_in_full(tmp_path):
+    def check(data: bytes, found) -> None:
+        assert found.name
+        check_instance(data, found.coords, found.demands, found.capacity)
+
+    counts = outcomes(VALID, range(500), tmp_path / "damaged.vrp", read_cvrplib, check)
+    assert counts["refused"] > 250 and counts["read"] > 25
+
+
+def test_damaged_solutions_are_refused_or_read_in_full(tmp_path):
+    def check(data: bytes, found: tuple[list[list[int]], float | None]) -> None:
+        (routes, cost), rows = found, rows_of(data)
+        assert sorted(customer for route in routes for customer in route) == [1, 2, 3, 4] and all(routes)
+        assert [[int(word) for word in row.partition(":")[2].split()] for row in rows[: len(routes)]] == routes
+        assert len(rows) == len(routes) + (cost is not None)
+        assert cost is None or 0 <= cost == float(re.sub(r"(?i)cost\s*:?", "", rows[-1])) < np.inf
+
+    path = tmp_path / "damaged.sol"
+    counts = outcomes(VALID_SOLUTION, range(500), path, lambda path: read_solution(path, 4), check)
+    assert counts["refused"] > 250 and counts["read"] > 25

@@ -1,0 +1,183 @@
+"""Damaged and boastful `.npz` files: instances, experts and the shards of a run (text formats: with their readers)."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import mmap
+import re
+import resource
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gumbeldore.training.dataset import read_experts, read_shard
+from problems.cvrp import CVRP
+from problems.formats.cvrplib import read_cvrplib
+from problems.formats.jsplib import read_jssp
+from problems.formats.tsplib import read_tsplib
+from problems.jssp import JSSP
+from problems.tsp import TSP
+from problems.tsp.instances import Instance
+from tests.mutations import outcomes
+from tests.problems.test_cvrplib import VALID as CVRPLIB
+from tests.problems.test_jsplib import STANDARD as JSPLIB
+from tests.problems.test_tsplib import VALID as TSPLIB
+from tests.training.test_supervised import PROBLEMS, experts
+
+DRAW = np.random.RandomState(0)
+ARRAYS = {
+    "tsp": {"coords": DRAW.rand(3, 6, 2), "cost": np.array([2.0, np.nan, 3.0]), "reference": np.array("mine")},
+    "cvrp": {
+        "coords": DRAW.rand(2, 6, 2),
+        "demands": np.array([[0, 1, 2, 3, 4, 5], [0, 5, 4, 3, 2, 1]]),
+        "capacity": np.array([9, 8]),
+    },
+    "jssp": {"times": DRAW.randint(1, 99, (2, 3, 4)), "machines": DRAW.rand(2, 3, 4).argsort(axis=2)},
+}
+LOADERS = {"tsp": TSP(6), "cvrp": CVRP(5, [12, 20]), "jssp": JSSP([[3, 4]], [[3, 4]], chronological=False)}
+
+
+def equal(a, b) -> bool:
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and torch.equal(a.nan_to_num(-1), b.nan_to_num(-1))
+    return all(map(equal, a, b)) if isinstance(a, tuple) else callable(a) or a == b
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("name", ARRAYS)
+def test_damaged_instances_are_refused_or_whole(name, save, tmp_path):
+    path = tmp_path / "damaged.npz"
+    save(path, **ARRAYS[name])
+    load, original = LOADERS[name].load, path.read_bytes()
+    (whole,) = load(str(path))
+
+    def unchanged(data, found):
+        assert equal(tuple(whole), tuple(found[0])) and len(found) == 1
+
+    counts = outcomes(original, range(200), path, lambda path: load(str(path)), unchanged)
+    assert counts["refused"] > 150 and counts["read"] > 0
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_damaged_experts_are_refused_or_whole(name, tmp_path):
+    path, problem = experts(tmp_path, name, n=4), PROBLEMS[name]
+    original, example = path.read_bytes(), problem.generate(1, torch.Generator())
+    (whole,) = read_experts(path, problem, example)
+
+    def unchanged(data, found):
+        assert equal(tuple(whole), tuple(found[0]))
+
+    counts = outcomes(original, range(100), path, lambda path: read_experts(path, problem, example), unchanged)
+    assert counts["refused"] > 75 and counts["read"] > 0
+    counts = outcomes(original, range(100, 200), path, lambda path: [read_shard(path, type(example))], unchanged)
+    assert counts["refused"] > 75
+
+
+# ---- sizes
+
+
+@contextlib.contextmanager
+def little_memory(spare=2**28):
+    """So many bytes more than the process has mapped now."""
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (now + spare, hard))
+    try:
+        # A mapping: a bytearray may come out of what other tests have freed, and the limit would seem not to hold.
+        with pytest.raises(OSError, match="Cannot allocate memory"):
+            mmap.mmap(-1, 4 * spare)
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def npy(array, **claims) -> bytes:
+    """A `.npy` file whose header says something else."""
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, array)
+    header = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape, **claims}
+    text = (repr(header) + "\n").encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + array.tobytes()
+
+
+def archive(path, compression=zipfile.ZIP_STORED, **members):
+    with zipfile.ZipFile(path, "w", compression) as file:
+        for name, data in members.items():
+            file.writestr(f"{name}.npy", data)
+    return path
+
+
+COORDS = DRAW.rand(2, 6, 2)
+CLAIMS = {
+    "10^12 numbers": ({"coords": npy(COORDS, shape=(10**6, 10**6, 2))}, r"claims float64 \[1000000, 1000000, 2\]"),
+    "10^10 numbers": ({"coords": npy(COORDS, shape=(10**5, 10**5, 2))}, "but holds 192 bytes"),
+    "beyond int64": ({"coords": npy(COORDS, shape=(2**40, 2**40, 2))}, "but holds 192 bytes"),
+    "negative": ({"coords": npy(COORDS, shape=(-2, 6, 2))}, "."),
+    "a wide type": ({"coords": npy(COORDS, descr="<U999999")}, "but holds 192 bytes"),
+    "objects": ({"coords": npy(COORDS, descr="|O")}, "allow_pickle=False"),
+    "another array": ({"coords": npy(COORDS), "cost": npy(COORDS, shape=(10**12,))}, "cost.npy claims"),
+    "not an array": ({"coords": json.dumps([1, 2]).encode()}, "."),
+}
+
+
+@pytest.mark.parametrize("case", CLAIMS)
+def test_claimed_shapes_take_no_memory(case, tmp_path):
+    members, rule = CLAIMS[case]
+    path = archive(tmp_path / "boast.npz", **members)
+    with little_memory(), pytest.raises(ValueError, match=f"^{re.escape(str(path))} is not a readable .npz.*{rule}"):
+        TSP(6).load(str(path))
+    fields = {"instance.coords": members["coords"], "actions": npy(np.zeros((2, 5))), "costs": npy(np.zeros(2))}
+    path = archive(tmp_path / "shard.npz", **fields, **{k: v for k, v in members.items() if k != "coords"})
+    with (
+        little_memory(),
+        pytest.raises(ValueError, match=f"^{re.escape(str(path))} is damaged or holds something else"),
+    ):
+        read_shard(path, Instance)
+
+
+def test_small_files_do_not_grow_in_memory(tmp_path):
+    """2 GiB of zeros, compressed to 2 MiB, are refused; 32 MiB are read."""
+    bombs = pytest.raises(ValueError, match="bytes, a file of its size may hold")
+    for gigabytes, outcome in ((2, bombs), (1 / 32, contextlib.nullcontext())):
+        shape = (int(gigabytes * 2**20), 64, 2)
+        header = npy(np.zeros((0, 64, 2)), shape=shape)
+        with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+            with file.open("coords.npy", "w", force_zip64=True) as member:
+                member.write(header)
+                for _ in range(shape[0] // 1024):
+                    member.write(bytes(2**20))
+        with little_memory(2**29), outcome:
+            TSP(64).load(str(tmp_path / "bomb.npz"), 1)
+
+
+@pytest.mark.parametrize(
+    ("read", "data", "old", "new", "rule"),
+    [
+        (read_tsplib, TSPLIB, b"DIMENSION : 5", b"DIMENSION : 1000000000", "DIMENSION is 1000000000, but"),
+        (read_tsplib, TSPLIB, b"\n5 -1", b"\n1000000000 -1", "node ids are 1..5, got '1000000000'"),
+        (read_cvrplib, CVRPLIB, b"DIMENSION : 5", b"DIMENSION : 1000000000", "DIMENSION is 1000000000, but"),
+        (read_jssp, JSPLIB, b"3 2\n", b"1000000 1000000\n", "for 1000000 machines a row has 2000000 numbers"),
+        (read_jssp, JSPLIB, b"3 2\n", b"1000000000 1\n", "must be 1..1000000"),
+    ],
+)
+def test_claimed_sizes_of_text_files_take_no_memory(read, data, old, new, rule, tmp_path):
+    path = tmp_path / "boast.txt"
+    assert data.count(old) == 1
+    path.write_bytes(data.replace(old, new))
+    with little_memory(), pytest.raises(ValueError, match=f"^{re.escape(str(path))}.*{re.escape(rule)}"):
+        read(path)
+
+
+def test_pickled_arrays_are_refused_everywhere(tmp_path):
+    np.savez(tmp_path / "objects.npz", coords=np.array([[1, None]], dtype=object))
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        TSP(6).load(str(tmp_path / "objects.npz"))
+    fields = {"instance.coords": np.array([None]), "actions": np.ones(1), "costs": np.ones(1)}
+    np.savez(tmp_path / "shard.npz", **fields)
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        read_shard(tmp_path / "shard.npz", Instance)

@@ -1,0 +1,490 @@
+"""The JSSP: makespans, schedules, states and training examples against plain Python."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gumbeldore.interfaces import Policy, take
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.rounds import search
+from gumbeldore.testing import problem_contract
+from gumbeldore.training.dataset import PseudoExperts
+from models.job_shop import JobShop
+from problems.formats.jsplib import read_jssp
+from problems.jssp import JSSP, State
+from problems.jssp.instances import Instance, Original, check_schedule, random_instances, schedule
+
+DATA = Path(__file__).parents[1] / "data" / "jssp"
+
+
+def jssp(jobs, ops, **options):
+    return JSSP(sizes=[[jobs, ops]], validation_sizes=[[jobs, ops]], **options)
+
+
+class FixedPolicy(Policy):
+    """The same logits everywhere; no network is needed to test a problem."""
+
+    def forward(self, context, state):
+        jobs = state.next_op.shape[1]
+        return torch.sin(torch.arange(jobs, dtype=torch.float64) * 2.3).expand(len(state.next_op), -1)
+
+
+def job_shop(seed=0):
+    """A small network whose layers matter (ReZero starts them at 0)."""
+    torch.manual_seed(seed)
+    policy = JobShop(width=16, blocks=1, heads=2, feedforward=32, lookahead=True, order_loss=0.0)
+    for layer in (*policy.job_wise, *policy.machine_wise, policy.between_jobs):
+        layer.scale.data.fill_(0.7)
+    return policy.eval()
+
+
+def random_sequences(n, jobs, ops, seed=0):
+    """Instances and the jobs in random order [n, J*M], each M times."""
+    generator = torch.Generator().manual_seed(seed)
+    instance = random_instances(n, jobs, ops, generator)
+    return instance, torch.rand(n, jobs * ops, generator=generator).argsort(dim=1) % jobs
+
+
+def same(a, b):
+    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def plain_schedule(times, machines, actions):
+    """{(job, operation): start}, one decision after the other."""
+    job_free, machine_free, done, start = {}, {}, Counter(), {}
+    for job in actions:
+        op = done[job]
+        machine = machines[job][op]
+        start[job, op] = max(job_free.get(job, 0), machine_free.get(machine, 0))
+        job_free[job] = machine_free[machine] = start[job, op] + times[job][op]
+        done[job] += 1
+    return start
+
+
+def plain_makespan(times, machines, actions):
+    return max(start + times[job][op] for (job, op), start in plain_schedule(times, machines, actions).items())
+
+
+def plain_is_feasible(times, machines, start):
+    """Every pair of operations of a job and of a machine, in plain Python."""
+    operations = list(itertools.product(range(len(times)), range(len(times[0]))))
+    if any(start[job][op] < 0 for job, op in operations):
+        return False
+    for (j, o), (k, p) in itertools.permutations(operations, 2):
+        ends = start[j][o] + times[j][o]
+        if j == k and o < p and ends > start[k][p]:
+            return False
+        if machines[j][o] == machines[k][p] and ends > start[k][p] and start[k][p] + times[k][p] > start[j][o]:
+            return False
+    return True
+
+
+# ---- the rules
+
+
+@pytest.mark.parametrize("chronological", [False, True])
+@pytest.mark.parametrize("size", [(2, 2), (4, 3), (3, 5), (1, 4), (5, 1), (2, 1), (1, 2)])
+def test_contract(size, chronological):
+    problem_contract(jssp(*size, chronological=chronological))
+
+
+def test_contract_with_several_sizes():
+    for seed in range(4):
+        problem_contract(JSSP([[4, 3], [3, 4], [2, 2]], [[5, 5]]), seed=seed)
+
+
+@pytest.mark.parametrize(("jobs", "ops"), [(4, 3), (3, 5), (1, 4), (5, 1), (6, 6)])
+def test_cost_is_the_makespan(jobs, ops):
+    instance, actions = random_sequences(30, jobs, ops)
+    costs = jssp(jobs, ops).cost(instance, actions).tolist()
+    starts = schedule(*instance, actions).tolist()
+    check_schedule(*instance, schedule(*instance, actions))
+    for row in range(30):
+        times, machines = instance.times[row].tolist(), instance.machines[row].tolist()
+        assert costs[row] == plain_makespan(times, machines, actions[row].tolist())
+        by_hand = plain_schedule(times, machines, actions[row].tolist())
+        assert starts[row] == [[by_hand[job, op] for op in range(ops)] for job in range(jobs)]
+        assert plain_is_feasible(times, machines, starts[row])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "rule"),
+    [
+        ([[0, 0, 0, 1, 1, 1]], "row 0 does not schedule each job 0..2 2 times"),
+        ([[0, 1, 2, 0, 1, 3]], "row 0 does not schedule"),
+        ([[0, 1, 2, 0, 1, -1]], "row 0 does not schedule"),
+        ([[0, 1, 2, 0, 1]], "3 jobs of 2 operations take 6 actions"),
+        ([[0, 1, 2, 0, 1, 2, 2]], "3 jobs of 2 operations take 6 actions"),
+        ([0, 1, 2, 0, 1, 2], "3 jobs of 2 operations take 6 actions"),
+    ],
+)
+def test_illegal_sequences_are_refused(wrong, rule):
+    instance, _ = random_sequences(1, 3, 2)
+    with pytest.raises(ValueError, match=rule):
+        jssp(3, 2).cost(instance, torch.tensor(wrong))
+
+
+def test_the_refusal_names_the_row():
+    instance, actions = random_sequences(4, 3, 2)
+    actions[2] = torch.tensor([2, 2, 2, 1, 1, 0])
+    with pytest.raises(ValueError, match=r"row 2 does not .*\[2, 2, 2, 1, 1, 0\]"):
+        jssp(3, 2).cost(instance, actions)
+
+
+FT06_OPTIMAL = [1, 2, 0, 2, 0, 3, 1, 2, 4, 5, 3, 1, 5, 0, 2, 5, 4, 3]  # found by a solver that proved it
+FT06_OPTIMAL += [4, 3, 2, 1, 5, 0, 3, 4, 1, 5, 0, 2, 5, 3, 4, 1, 0, 4]
+FT06 = """2 1 0 3 1 6 3 7 5 3 4 6
+1 8 2 5 4 10 5 10 0 10 3 4
+2 5 3 4 5 8 0 9 1 1 4 7
+1 5 0 5 2 5 3 3 4 8 5 9
+2 9 1 3 4 5 5 4 0 3 3 1
+1 3 3 3 5 9 0 10 4 4 2 1"""  # Fisher and Thompson 1963: pairs of machine and time
+
+
+def test_an_optimal_schedule_of_ft06_ends_at_55():
+    pairs = torch.tensor([[int(word) for word in row.split()] for row in FT06.splitlines()])
+    instance = Instance(pairs[None, :, 1::2].float(), pairs[None, :, ::2])
+    file = read_jssp(DATA / "ft06.txt")
+    assert file.times.tolist() == instance.times[0].tolist() and file.machines.tolist() == instance.machines[0].tolist()
+    actions = torch.tensor([FT06_OPTIMAL])
+    assert jssp(6, 6).cost(instance, actions).tolist() == [55]
+    assert plain_makespan(instance.times[0].tolist(), instance.machines[0].tolist(), FT06_OPTIMAL) == 55
+    check_schedule(*instance, schedule(*instance, actions))
+    in_turn = torch.tensor([[*range(6)] * 6])  # operation by operation, job after job
+    by_hand = plain_makespan(instance.times[0].tolist(), instance.machines[0].tolist(), in_turn[0].tolist())
+    assert jssp(6, 6).cost(instance, in_turn).tolist() == [by_hand] and by_hand > 55
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"machines": torch.tensor([[[0, 0], [1, 0]]])}, "visit each machine once; not so in instance 0"),
+        ({"machines": torch.tensor([[[1, 2], [2, 1]]])}, "visit each machine once"),
+        ({"times": torch.tensor([[[3.0, 0.0], [4.0, 1.0]]])}, "times must be numbers above 0"),
+        ({"times": torch.tensor([[[3.0, torch.nan], [4.0, 1.0]]])}, "times must be numbers above 0"),
+        ({"times": torch.ones(1, 2, 3)}, "the same shape"),
+    ],
+)
+def test_malformed_instances_are_refused(changes, rule):
+    problem = jssp(2, 2)
+    problem.check(TWO_BY_TWO)
+    with pytest.raises(ValueError, match=rule):
+        problem.check(TWO_BY_TWO._replace(**changes))
+
+
+# ---- the check of schedules
+
+TWO_BY_TWO = Instance(torch.tensor([[[3.0, 2.0], [4.0, 1.0]]]), torch.tensor([[[0, 1], [1, 0]]]))
+
+
+@pytest.mark.parametrize(
+    ("start", "rule"),
+    [
+        ([[0, 4], [0, 4]], None),
+        ([[0, 9], [5, 20]], None),  # idle time is allowed
+        ([[-1, 4], [0, 4]], "starts before time 0"),
+        ([[1, 3], [5, 9]], "starts before its job is ready"),
+        ([[0, 4], [0, 3]], "starts before its job is ready"),
+        ([[0, 3], [0, 4]], "overlaps another on its machine"),  # machine 1 until 4
+        ([[2, 5], [0, 4]], "overlaps another on its machine"),  # machine 0: 2..5 and 4..5
+        ([[4, 8], [0, 4]], "overlaps another on its machine"),  # both start at 4
+    ],
+)
+def test_infeasible_schedules_are_found(start, rule):
+    start = torch.tensor([start]).float()
+    assert plain_is_feasible(*(field[0].tolist() for field in TWO_BY_TWO), start[0].tolist()) == (rule is None)
+    if rule is None:
+        check_schedule(*TWO_BY_TWO, start)
+        return
+    with pytest.raises(ValueError, match=rule):
+        check_schedule(*TWO_BY_TWO, start)
+    feasible = torch.tensor([[[0.0, 4.0], [0.0, 4.0]]])
+    with pytest.raises(ValueError, match=f"row 1: .*{rule}"):
+        check_schedule(*(field.expand(3, -1, -1) for field in TWO_BY_TWO), torch.cat([feasible, start, feasible]))
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_moved_operations_are_judged_like_pair_by_pair(zeros):
+    """One operation of a feasible schedule moved at random: many stay feasible and many do not."""
+    instance, actions = random_sequences(300, 4, 3)
+    times = (instance.times // 20) * (instance.times > 40 if zeros else 1)
+    start = schedule(times, instance.machines, actions)
+    generator = torch.Generator().manual_seed(1)
+    moved = torch.randint(12, (300, 1), generator=generator)
+    by = torch.randint(-2, 3, (300, 1), generator=generator).float()
+    start = start.flatten(1).scatter_add(1, moved, by).view(300, 4, 3)
+    judged = []
+    for row in range(300):
+        try:
+            check_schedule(times[row, None], instance.machines[row, None], start[row, None])
+            judged.append(True)
+        except ValueError:
+            judged.append(False)
+    cases = zip(times.tolist(), instance.machines.tolist(), start.tolist(), strict=True)
+    expected = [plain_is_feasible(*case) for case in cases]
+    assert judged == expected and 50 < sum(judged) < 250
+
+
+def test_operations_of_no_time_may_share_an_instant():
+    """On machine 0 one starts at 0 while another does, and one at 5, where that one ends."""
+    times = torch.tensor([[[5.0, 1.0], [0.0, 2.0], [0.0, 0.0]]])
+    machines = torch.tensor([[[0, 1], [0, 1], [0, 1]]])
+    check_schedule(times, machines, torch.tensor([[[0.0, 5.0], [0.0, 0.0], [5.0, 6.0]]]))
+    with pytest.raises(ValueError, match="overlaps"):
+        check_schedule(times, machines, torch.tensor([[[0.0, 5.0], [0.0, 0.0], [3.0, 6.0]]]))
+
+
+# ---- states
+
+
+@pytest.mark.parametrize(("jobs", "ops"), [(4, 3), (3, 5), (1, 4), (5, 1)])
+def test_states_say_what_has_happened(jobs, ops):
+    """Replayed states equal stepped ones and those of plain Python, and masks are the jobs not yet finished."""
+    problem = jssp(jobs, ops)
+    instance, actions = random_sequences(20, jobs, ops)
+    state = problem.reset(instance)
+    for q in range(jobs * ops + 1):
+        assert same(problem.replay(instance, actions[:, :q]), state)
+        legal = problem.mask(instance, state)
+        for row, before in enumerate(actions[:, :q].tolist()):
+            times, machines = instance.times[row].tolist(), instance.machines[row].tolist()
+            start, done = plain_schedule(times, machines, before), Counter(before)
+            ends = {(j, o): s + times[j][o] for (j, o), s in start.items()}
+            assert state.next_op[row].tolist() == [done[job] for job in range(jobs)]
+            assert state.job_free[row].tolist() == [ends.get((job, done[job] - 1), 0) for job in range(jobs)]
+            for machine, free in enumerate(state.machine_free[row].tolist()):
+                assert free == max([0, *(end for (j, o), end in ends.items() if machines[j][o] == machine)])
+            unscheduled = [j * ops + o for j in range(jobs) for o in range(ops) if (j, o) not in start]
+            assert state.remaining[row].tolist() == unscheduled
+            if unscheduled:
+                assert legal[row].tolist() == [done[job] < ops for job in range(jobs)]
+            else:  # absorbing
+                assert legal[row].tolist() == [job == 0 for job in range(jobs)]
+        state = problem.step(instance, state, actions[:, q]) if q < jobs * ops else state
+
+
+def test_training_shows_every_number_of_remaining_operations_from_two_up():
+    dataset = PseudoExperts()
+    for jobs, ops in ((2, 3), (4, 2)):
+        instance, actions = random_sequences(8, jobs, ops)
+        dataset.add(f"{jobs}x{ops}", instance, actions, torch.zeros(8))
+    draws, seen = torch.Generator().manual_seed(0), {(2, 3): set(), (4, 2): set()}
+    problem = JSSP([[2, 3], [4, 2]], [[2, 3]], chronological=True)
+    for _ in range(300):
+        example = dataset.batch(problem, 3, draws)
+        assert example.state.remaining.shape == example.remaining_actions.shape
+        assert problem.mask(example.instance, example.state).gather(1, example.remaining_actions[:, :1]).all()
+        seen[tuple(example.instance.times.shape[1:])].add(example.remaining_actions.shape[1])
+    assert seen == {(2, 3): {*range(2, 7)}, (4, 2): {*range(2, 9)}}
+
+
+class Witness(Policy):
+    """Remembers every state that a search asks its policy about, and the answer."""
+
+    def __init__(self, policy):
+        super().__init__()
+        self.policy, self.asked = policy, {}
+
+    def forward(self, context, state):
+        logits = self.policy(context, state)
+        for row in range(len(logits)):
+            self.asked[code(take(state, slice(row, row + 1)))] = logits[row]
+        return logits
+
+
+def code(state):
+    return tuple(tuple(field.flatten().tolist()) for field in state)
+
+
+@pytest.mark.parametrize(("jobs", "ops"), [(3, 2), (2, 3)])
+def test_training_states_are_those_of_the_search(jobs, ops):
+    """All prefixes replayed for training meet the search's states one to one, late ones included, with equal logits."""
+    problem, policy = jssp(jobs, ops), Witness(job_shop())
+    instance, _ = random_sequences(1, jobs, ops, seed=3)
+    search(problem, policy, instance, methods.wor(8, 16), torch.Generator().manual_seed(0))
+    every_job = [job for job in range(jobs) for _ in range(ops)]
+    replayed, with_finished = set(), 0
+    for sequence in set(itertools.permutations(every_job)):
+        for q in range(jobs * ops - 1):
+            state = problem.replay(instance, torch.tensor([sequence[:q]], dtype=torch.int64))
+            replayed.add(code(state))
+            if code(state) in policy.asked:  # where one job is left, the search does not ask
+                logits = policy.policy(instance, state)[0]
+                legal = problem.mask(instance, state)[0]
+                assert torch.allclose(logits[legal], policy.asked[code(state)][legal], atol=1e-6)
+                with_finished += not legal.all()
+            else:
+                assert problem.mask(instance, state).sum() == 1
+    assert set(policy.asked) <= replayed
+    assert jobs == 2 or with_finished > 10
+
+
+@pytest.mark.parametrize(("jobs", "ops"), [(2, 2), (2, 3), (3, 2)])
+def test_exhaustive_sampling_finds_every_sequence_and_the_optimum(jobs, ops):
+    problem = jssp(jobs, ops)
+    instance, _ = random_sequences(3, jobs, ops, seed=1)
+    found = search(problem, FixedPolicy(), instance, methods.wor(8, 16), torch.Generator().manual_seed(0))
+    every = set(itertools.permutations([job for job in range(jobs) for _ in range(ops)]))
+    assert found.stats.exhausted == 3
+    for row in range(3):
+        leaves = [tuple(actions) for actions in found.actions[row][found.valid[row]].tolist()]
+        assert len(leaves) == len(set(leaves)) and set(leaves) == every
+        times, machines = instance.times[row].tolist(), instance.machines[row].tolist()
+        assert found.best()[1][row].item() == min(plain_makespan(times, machines, actions) for actions in every)
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(jobs=st.integers(1, 6), ops=st.integers(1, 6), seed=st.integers(0, 2**32))
+def test_sampled_solutions_are_feasible_schedules(jobs, ops, seed):
+    if jobs * ops < 2:
+        return
+    problem, generator = jssp(jobs, ops), torch.Generator().manual_seed(seed)
+    instance = problem.generate(2, generator)
+    found = search(problem, FixedPolicy(), instance, methods.wor(4, 2), generator)
+    for row in range(2):
+        times, machines = instance.times[row].tolist(), instance.machines[row].tolist()
+        actions = found.actions[row][found.valid[row]]
+        start = schedule(*(field[row].expand(len(actions), -1, -1) for field in instance), actions)
+        for one, sequence, cost in zip(start, actions.tolist(), found.costs[row].tolist(), strict=False):
+            check_schedule(*take(instance, slice(row, row + 1)), one[None])
+            assert plain_is_feasible(times, machines, one.tolist())
+            assert cost == plain_makespan(times, machines, sequence)
+
+
+# ---- training instances and examples
+
+
+def test_generate_draws_one_size_per_call():
+    problem = JSSP([[4, 3], [2, 5], [3, 3]], [[9, 9]])
+    seen = Counter()
+    for seed in range(300):
+        instance = problem.generate(3, torch.Generator().manual_seed(seed))
+        assert instance.times.shape == instance.machines.shape and len(instance.times) == 3
+        seen[tuple(instance.times.shape[1:])] += 1
+    assert set(seen) == {(4, 3), (2, 5), (3, 3)} and min(seen.values()) > 70  # 100 expected
+
+
+def test_sizes_are_drawn_by_their_weights_whatever_their_growth():
+    problem = JSSP([[4, 3, 8], [2, 5], [3, 3, 1.0]], [[9, 9]], grow=[[2, 2], 0.5])
+    for at, large in ((problem.curriculum(1.0), (4, 3)), (problem.curriculum(0.0), (2, 2))):
+        sizes = [at.generate(1, torch.Generator().manual_seed(seed)).times.shape[1:] for seed in range(300)]
+        assert sizes.count(large) > 210  # of (4, 3) 240 expected
+
+
+@pytest.mark.parametrize("weight", [1e-60, 1e60, 10**300])
+def test_weights_may_be_of_any_size(weight):
+    """Also of one that float32 has no number for."""
+    problem = JSSP([[4, 3, weight], [2, 5, 4 * weight]], [[9, 9]], grow=[[2, 2], 0.5]).curriculum(1.0)
+    sizes = [problem.generate(1, torch.Generator().manual_seed(seed)).times.shape[1:] for seed in range(300)]
+    assert 210 < sizes.count((2, 5)) < 270  # 240 expected
+
+
+def test_generated_times_are_uniform_and_machines_permutations():
+    times, machines = jssp(5, 3).generate(4000, torch.Generator().manual_seed(0))
+    seen = Counter(times.flatten().tolist())
+    assert sorted(seen) == [*range(1, 100)] and times.dtype == torch.float32
+    assert min(seen.values()) > 480 and max(seen.values()) < 740  # 606 expected, within five standard deviations
+    orders = Counter(map(tuple, machines.flatten(0, 1).tolist()))
+    assert set(orders) == set(itertools.permutations(range(3))) and machines.dtype == torch.int64
+    assert min(orders.values()) > 3000  # 3333 expected
+
+
+def test_chronological_experts_keep_their_schedule():
+    instance, actions = random_sequences(60, 5, 4)
+    problem = jssp(5, 4, chronological=True)
+    same_instance, kept = problem.augment(instance, actions, 3, torch.Generator().manual_seed(0))
+    ordered = problem.reorder(same_instance, kept, 3, torch.Generator().manual_seed(0))
+    assert same(instance, same_instance) and not torch.equal(actions, ordered)
+    assert torch.equal(schedule(*instance, ordered), schedule(*instance, actions))
+    for row in range(60):
+        start = plain_schedule(instance.times[row].tolist(), instance.machines[row].tolist(), ordered[row].tolist())
+        begins = list(start.values())  # in the order of the decisions
+        assert begins == sorted(begins)
+
+
+def test_ties_of_starts_come_in_any_order():
+    """The first operations of three jobs start at 0, and among the others are two pairs of equal starts."""
+    instance = Instance(
+        torch.tensor([[[2.0, 60.0, 1.0], [3.0, 70.0, 1.0], [5.0, 80.0, 1.0]]]),
+        torch.tensor([[[0, 1, 2], [1, 2, 0], [2, 0, 1]]]),
+    )
+    actions = torch.tensor([[0, 1, 2] * 3])
+    start = plain_schedule(instance.times[0].tolist(), instance.machines[0].tolist(), actions[0].tolist())
+    together = [[job for (job, _), begin in start.items() if begin == time] for time in sorted(set(start.values()))]
+    expected = {sum(parts, ()) for parts in itertools.product(*map(itertools.permutations, together))}
+    many = Instance(*(field.expand(3000, -1, -1) for field in instance)), actions.expand(3000, -1)
+    ordered = jssp(3, 3, chronological=True).reorder(*many, 0, torch.Generator().manual_seed(0))
+    seen = Counter(map(tuple, ordered.tolist()))
+    assert set(seen) == expected and len(expected) == 6 * 2 * 2
+    assert min(seen.values()) > 70  # 125 expected
+
+
+def test_without_the_option_experts_are_imitated_as_they_are():
+    instance, actions = random_sequences(6, 3, 4)
+    other, unchanged = jssp(3, 4).augment(instance, actions, 3, torch.Generator().manual_seed(0))
+    assert same(instance, other) and torch.equal(actions, unchanged)
+    assert torch.equal(actions, jssp(3, 4).reorder(instance, actions, 3, torch.Generator().manual_seed(0)))
+
+
+# ---- what users see
+
+
+def test_details_are_the_schedule_in_the_instances_own_units():
+    """Two jobs on two machines: on machine 0 job 0 is first, on machine 1 job 1."""
+    originals = Original(
+        torch.tensor([[[9, 9], [9, 9]], [[300, 200], [400, 100]]]),
+        torch.tensor([[[0, 1], [0, 1]], [[0, 1], [1, 0]]]),
+        first=torch.tensor([1, 0]),
+    )
+    file, columns, rows = jssp(2, 2).reports.details(originals, 1, torch.tensor([0, 1, 1, 0]))
+    assert file == "schedules.csv" and columns == ["job", "operation", "machine", "start", "end"]
+    assert sorted(rows) == [[0, 0, 0, 0, 300], [0, 1, 1, 400, 600], [1, 0, 1, 0, 400], [1, 1, 0, 400, 500]]
+    assert all(type(number) is int for row in rows for number in row)
+    *_, rows = jssp(2, 2).reports.details(originals, 0, torch.tensor([0, 0, 1, 1]))  # of an input that counts from 1
+    assert sorted(rows) == [[1, 0, 1, 0, 9], [1, 1, 2, 9, 18], [2, 0, 1, 9, 18], [2, 1, 2, 18, 27]]
+
+
+def test_sizes_and_solutions_in_words():
+    instance, actions = random_sequences(1, 4, 3)
+    assert jssp(2, 2).reports.size(instance, 12) == "4x3"
+    assert jssp(2, 2).reports.solution(actions[0]) == actions[0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "rule"),
+    [
+        ({"sizes": []}, "must each list at least one"),
+        ({"validation_sizes": []}, "must each list at least one"),
+        ({"sizes": [[1, 1]]}, r"at least two operations, got \[1, 1\]"),
+        ({"sizes": [[6, 6], [0, 6]]}, r"got \[0, 6\]"),
+        ({"sizes": [[6]]}, r"got \[6\]"),
+        ({"sizes": [[6, 6, 0]]}, r"weight above 0\], got \[6, 6, 0\]"),
+        ({"sizes": [[6, 6, math.nan]]}, r"weight above 0\], got \[6, 6, nan\]"),
+        ({"sizes": [[6, 6, 1, 1]]}, r"got \[6, 6, 1, 1\]"),
+        ({"validation_sizes": [[6, 6, 6]]}, r"got \[6, 6, 6\]"),
+        ({"sizes": [[6, 2.5]]}, r"got \[6, 2.5\]"),
+        ({"validation_sizes": [[-2, -3]]}, r"got \[-2, -3\]"),
+        ({"validation_sizes": [[6, 6], [4, 4], [6, 6]]}, "validation_sizes must differ from one another"),
+    ],
+)
+def test_impossible_problems_are_refused(wrong, rule):
+    with pytest.raises(ValueError, match=rule):
+        JSSP(**{"sizes": [[6, 6]], "validation_sizes": [[6, 6]], **wrong})
+
+
+def test_steps_leave_the_states_before_them_alone():
+    """The search keeps states of several depths."""
+    problem = jssp(3, 2)
+    instance, actions = random_sequences(5, 3, 2)
+    state = problem.replay(instance, actions[:, :2])
+    copy = State(*(field.clone() for field in state))
+    problem.step(instance, state, actions[:, 2])
+    assert same(state, copy)

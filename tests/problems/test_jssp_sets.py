@@ -1,0 +1,315 @@
+"""Evaluation sets of the JSSP: Taillard's and other recipes, best-known values, files of the user."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from problems.jssp import JSSP
+from problems.jssp import sets as standard_sets
+from problems.jssp.best_known import DATE, TABLE, best_known
+from problems.jssp.instances import check_schedule, random_instances, schedule
+from problems.jssp.sets import L2D_SETS, NAMED_SETS, load_jssp, validation
+from problems.jssp.taillard import SIZES, taillard_instance, taillard_instances
+
+DATA = Path(__file__).parents[1] / "data" / "jssp"
+
+
+def trivial_bound(times: torch.Tensor, machines: torch.Tensor) -> torch.Tensor:
+    """A lower bound [n] of the makespans: the longest job, the busiest machine."""
+    busy = torch.zeros_like(times).scatter_add_(2, machines, times).sum(dim=1)  # [n, M]
+    return torch.maximum(times.sum(dim=2).amax(dim=1), busy.amax(dim=1))
+
+
+def one_after_the_other(benchmark, rows: int = 1) -> torch.Tensor:
+    """The actions of the schedules that finish job 0 before job 1 is looked at, and so on."""
+    jobs, ops = benchmark.originals.times.shape[1:]
+    return torch.arange(jobs).repeat_interleave(ops).repeat(rows, 1)
+
+
+def write(path: Path, times: list, machines: list) -> Path:
+    pairs = ("  ".join(f"{m} {t}" for m, t in zip(*row, strict=True)) for row in zip(machines, times, strict=True))
+    path.write_text(f"{len(times)} {len(times[0])}\n" + "\n".join(pairs) + "\n")
+    return path
+
+
+def test_taillards_generator_gives_his_instances():
+    times, machines = taillard_instance(15, 15, 840612802, 398197754)
+    assert times.dtype == machines.dtype == np.int64
+    assert times[0].tolist() == [94, 66, 10, 53, 26, 15, 65, 82, 10, 27, 93, 92, 96, 70, 83]
+    assert machines[0].tolist() == [6, 12, 4, 7, 3, 2, 10, 11, 8, 14, 9, 13, 5, 0, 1]
+    digits = hashlib.sha256()
+    for instance in taillard_instances():
+        digits.update(instance.times.tobytes() + instance.machines.tobytes())
+    assert digits.hexdigest() == "88efd3b2abe2cc0ebe9665e6220774533ea6b826ee12e0d746f7cf8b928b00c2"
+
+
+def test_taillard_sets_have_all_references_and_these_fit():
+    whole = load_jssp("taillard")
+    assert [(b.originals.times.shape[1:], len(b.names)) for b in whole] == [(size, 10) for size in SIZES]
+    assert [name for b in whole for name in b.names] == [f"ta{i:02d}" for i in range(1, 81)]
+    kinds = [kind for b in whole for kind in b.kinds]
+    assert kinds.count("optimal") == 68 and kinds.count(f"best known {DATE}") == 12
+    for benchmark in whole:
+        times, machines, _ = benchmark.originals
+        bound = trivial_bound(times, machines)
+        assert (bound <= benchmark.references).all() and (benchmark.references < 1.4 * bound).all()
+        assert ((times >= 1) & (times <= 99)).all()
+        assert torch.equal(benchmark.instances.times, times.float())  # the network sees them as they are
+        assert torch.equal(benchmark.instances.machines, machines)
+    tight = [int((trivial_bound(*b.originals[:2]) == b.references).sum()) for b in whole]
+    assert tight == [0, 0, 0, 4, 0, 9, 5, 9]  # in most of the large ones a machine never waits
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_size_of_taillards_is_that_part_of_all(size):
+    (part,) = load_jssp(f"taillard/{size[0]}x{size[1]}")
+    whole = load_jssp("taillard")[SIZES.index(size)]
+    assert part.names == whole.names and part.kinds == whole.kinds
+    assert torch.equal(part.originals.times, whole.originals.times)
+    (first,) = load_jssp(f"taillard/{size[0]}x{size[1]}", 3)
+    assert first.names == part.names[:3] and torch.equal(first.references, part.references[:3])
+
+
+def test_limit_takes_taillards_instances_from_the_front():
+    assert [b.names for b in load_jssp("taillard", 12)] == [[f"ta{i:02d}" for i in range(1, 11)], ["ta11", "ta12"]]
+
+
+@pytest.mark.parametrize("source", L2D_SETS)
+def test_l2d_sets_follow_the_published_recipe(source):
+    jobs, machines = L2D_SETS[source]
+    (whole,), (part,) = load_jssp(source), load_jssp(source, 7)
+    assert whole.originals.times.shape == (100, jobs, machines)
+    assert (whole.originals.times.min(), whole.originals.times.max()) == (1, 98)
+    assert part.names == whole.names[:7] == [f"{source}/{i}" for i in range(7)]
+    assert torch.equal(part.originals.machines, whole.originals.machines[:7])
+    random = np.random.RandomState(200)
+    for i in range(3):
+        assert np.array_equal(whole.originals.times[i], random.randint(1, 99, (jobs, machines)))
+        assert np.array_equal(whole.originals.machines[i], np.argsort(random.random_sample((jobs, machines)), axis=1))
+
+
+def test_a_set_that_differs_from_its_checksum_is_refused(monkeypatch):
+    monkeypatch.setitem(standard_sets.L2D_FINGERPRINTS, (6, 6), "0123456789abcdef")
+    with pytest.raises(ValueError, match="l2d/6x6 must have the checksum 0123456789abcdef, this numpy"):
+        load_jssp("l2d/6x6", 1)
+
+
+def test_l2d_sets_use_optimal_costs_where_they_are_shipped(monkeypatch, tmp_path):
+    monkeypatch.setattr(standard_sets, "DATA", tmp_path)
+    assert not any(load_jssp("l2d/6x6")[0].kinds)
+    np.savez(tmp_path / "jssp_6x6_l2d.npz", cost=np.arange(100.0), fingerprint=standard_sets.L2D_FINGERPRINTS[6, 6])
+    (benchmark,) = load_jssp("l2d/6x6", 4)
+    assert benchmark.references.tolist() == [0, 1, 2, 3] and set(benchmark.kinds) == {"optimal (CP-SAT)"}
+    np.savez(tmp_path / "jssp_6x6_l2d.npz", cost=np.arange(100.0), fingerprint="those of another set")
+    assert not any(load_jssp("l2d/6x6")[0].kinds)
+
+
+def test_validation_sets_are_prefixes_with_references_where_shipped():
+    whole = validation(6, 6, 500)
+    assert whole.kinds == ["optimal (CP-SAT)"] * 500
+    bound = trivial_bound(*whole.originals[:2]).double()
+    assert (bound <= whole.references).all() and (whole.references < 1.7 * bound).all()
+    # Measured: 0.68 in the order of the instances, -0.03 when shifted by one.
+    assert torch.corrcoef(torch.stack([bound, whole.references]))[0, 1] > 0.6
+    several = JSSP([[4, 3]], [[6, 6], [4, 3]]).validation(5, seed=0)
+    assert [len(each.names) for each in several] == [3, 2] and several[1].names[0] == "validation/4x3/0"
+    with pytest.raises(ValueError, match="2 validation sizes need at least as many validation instances, got 1"):
+        JSSP([[4, 3]], [[6, 6], [4, 3]]).validation(1, seed=0)
+    part = several[0]
+    assert part.names == whole.names[:3] and torch.equal(part.references, whole.references[:3])
+    assert torch.equal(part.instances.times, whole.instances.times[:3])
+    beyond = validation(6, 6, 501)
+    assert not any(beyond.kinds) and beyond.references.isnan().all()
+    assert torch.equal(beyond.instances.times[:500], whole.instances.times)
+    other = validation(4, 3, 2)
+    assert not any(other.kinds) and other.instances.times.shape == (2, 4, 3)
+    assert torch.equal(other.originals.machines, validation(4, 3, 9).originals.machines[:2])
+    for n in (0, 10_001):
+        with pytest.raises(ValueError, match=f"between 1 and 10000 can be taken, not {n}"):
+            validation(4, 3, n)
+
+
+def test_references_of_other_draws_are_not_used(monkeypatch):
+    def others(n, jobs, machines, generator):  # as another release of torch might draw
+        instance = random_instances(n, jobs, machines, generator)
+        return instance._replace(times=100 - instance.times)
+
+    monkeypatch.setattr(standard_sets, "random_instances", others)
+    assert validation(6, 6, 2).kinds == ["", ""]
+
+
+def test_the_table_is_consistent():
+    with open(TABLE, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len({row["fingerprint"] for row in rows}) == 138
+    assert all(0 < int(row["lower"]) <= int(row["upper"]) for row in rows)
+    optima = {row["name"]: int(row["upper"]) for row in rows if row["lower"] == row["upper"]}
+    assert (optima["ft06"], optima["ft10"], optima["ft20"], optima["la01"], optima["abz5"]) == (
+        55,
+        930,
+        1165,
+        666,
+        1234,
+    )
+
+
+@pytest.mark.parametrize(("name", "optimum"), [("ft06", 55), ("ft10", 930), ("la01", 666), ("ta01", 1231)])
+def test_published_instances_are_recognised_by_content_in_either_format(tmp_path, name, optimum):
+    (benchmark,) = load_jssp(str(DATA / f"{name}.txt"))
+    assert (benchmark.names, benchmark.references.tolist(), benchmark.kinds) == ([name], [optimum], ["optimal"])
+    times, machines = (array[0].tolist() for array in benchmark.originals[:2])
+    (renamed,) = load_jssp(str(write(tmp_path / "mine.any", times, machines)))
+    assert (renamed.names, renamed.references.tolist()) == (["mine"], [optimum])
+    times[-1][-1] += 1
+    (changed,) = load_jssp(str(write(tmp_path / f"{name}.txt", times, machines)))
+    assert changed.kinds == [""] and changed.references.isnan().all()
+
+
+def test_the_shape_is_part_of_what_is_recognised():
+    times, machines = taillard_instances()[0][1:3]
+    assert best_known(times, machines) == (1231.0, "optimal")
+    assert np.isnan(best_known(times[:14], machines[:14])[0])
+    assert best_known(times.astype(np.int32), machines.astype(np.int16)) == (1231.0, "optimal")
+
+
+def test_true_cost_is_the_makespan_of_the_original(tmp_path):
+    (benchmark,) = load_jssp(str(DATA / "ft06.txt"))
+    worst = benchmark.true_cost(torch.tensor([0]), one_after_the_other(benchmark))
+    start = schedule(benchmark.originals.times, benchmark.originals.machines, one_after_the_other(benchmark))
+    check_schedule(benchmark.originals.times, benchmark.originals.machines, start)
+    assert worst.dtype == torch.float64 and worst.item() == (start + benchmark.originals.times).max() == 152
+    # Two jobs in opposite directions on two machines: 5 + 7 in sequence on machine 1 after 10.
+    (tiny,) = load_jssp(str(write(tmp_path / "a.txt", [[10, 5], [7, 6]], [[0, 1], [1, 0]])))
+    costs = tiny.true_cost(torch.tensor([0, 0]), torch.tensor([[0, 1, 0, 1], [0, 0, 1, 1]]))
+    assert costs.tolist() == [16, 28]
+    with pytest.raises(ValueError, match="row 1 does not schedule each job 0..1 2 times"):
+        tiny.true_cost(torch.tensor([0, 0]), torch.tensor([[0, 1, 0, 1], [0, 0, 0, 1]]))
+    with pytest.raises(ValueError, match="take 4 actions"):
+        tiny.true_cost(torch.tensor([0]), torch.tensor([[0, 1, 0]]))
+
+
+@pytest.mark.parametrize(
+    ("times", "seen"),
+    [
+        ([[10, 5], [7, 6]], [[99, 49.5], [69.3, 59.4]]),  # small ones grow
+        ([[10, 49], [0, 6]], [[990 / 49, 99], [0, 594 / 49]]),
+        ([[10, 50], [7, 6]], [[10, 50], [7, 6]]),
+        ([[10, 99], [7, 6]], [[10, 99], [7, 6]]),
+        ([[10, 100], [7, 6]], [[9.9, 99], [6.93, 5.94]]),
+        ([[10**11, 99 * 10**9], [0, 1]], [[99, 98.01], [0, 99e-11]]),
+        ([[0, 0], [0, 0]], [[0, 0], [0, 0]]),
+    ],
+)
+def test_the_network_sees_times_of_one_scale(tmp_path, times, seen):
+    (benchmark,) = load_jssp(str(write(tmp_path / "a.txt", times, [[0, 1], [1, 0]])))
+    assert benchmark.instances.times.dtype == torch.float32
+    assert torch.allclose(benchmark.instances.times, torch.tensor([seen]).float(), rtol=1e-6)
+    assert benchmark.originals.times.tolist() == [times]
+    total = benchmark.true_cost(torch.tensor([0]), one_after_the_other(benchmark)).item()
+    assert total == sum(map(sum, times))  # exact, whatever the scale
+
+
+def test_large_totals_stay_exact(tmp_path):
+    (benchmark,) = load_jssp(str(write(tmp_path / "a.txt", [[10**11 + 1, 10**11 + 3]], [[0, 1]])))
+    assert benchmark.true_cost(torch.tensor([0]), torch.tensor([[0, 0]])).tolist() == [2 * 10**11 + 4]
+
+
+def test_folder_gives_one_benchmark_per_size_by_operations_then_jobs(tmp_path):
+    for name in ("ft06", "ft10", "la01", "ta01"):
+        shutil.copy(DATA / f"{name}.txt", tmp_path)
+    write(tmp_path / "b.jsp", [[1] * 6] * 6, [list(range(6))] * 6)
+    write(tmp_path / "a.jss", [[1] * 10] * 5, [list(range(10))] * 5)
+    (tmp_path / "notes.md").write_text("not an instance")
+    (tmp_path / "further.txt").mkdir()
+    write(tmp_path / "further.txt" / "c.txt", [[1, 1]], [[0, 1]])
+    found = load_jssp(str(tmp_path))
+    assert [b.names for b in found] == [["b", "ft06"], ["a"], ["la01"], ["ft10"], ["ta01"]]
+    assert [b.originals.times.shape[1:] for b in found] == [(6, 6), (5, 10), (10, 5), (10, 10), (15, 15)]
+    assert found[0].references[0].isnan() and found[0].references[1] == 55
+    assert found[0].kinds == ["", "optimal"]
+    # The rows of true_cost are those of the instances named.
+    actions = one_after_the_other(found[0], 3)
+    costs = found[0].true_cost(torch.tensor([1, 0, 1]), actions)
+    assert costs.tolist() == [152, 11, 152]
+    assert [b.names for b in load_jssp(str(tmp_path), 2)] == [["b"], ["a"]]  # the first files by name
+    with pytest.raises(ValueError, match="has 6 instances, between 1 and 6 can be taken, not 7"):
+        load_jssp(str(tmp_path), 7)
+    (tmp_path / "z.txt").write_text("2 2\n")
+    with pytest.raises(ValueError, match=r"z\.txt: expected 2 rows"):
+        load_jssp(str(tmp_path))
+
+
+@pytest.mark.parametrize("limit", [0, -1, 11])
+def test_limits_are_checked(limit):
+    with pytest.raises(ValueError, match=f"taillard/15x15 has 10 instances, between 1 and 10 .* not {limit}"):
+        load_jssp("taillard/15x15", limit)
+
+
+def test_unknown_sources_name_what_there_is(tmp_path):
+    assert len(NAMED_SETS) == 13
+    for source in ("taillard/15x20", str(tmp_path / "missing.npz")):
+        with pytest.raises(ValueError, match=r"unknown source .*taillard/15x15, .*l2d/20x20 .*\.npz file"):
+            load_jssp(source)
+    with pytest.raises(ValueError, match=r"no files .*\*\.txt, \*\.jsp or \*\.jss"):
+        load_jssp(str(tmp_path))
+    with pytest.raises(ValueError, match="between 1 and 1 can be taken, not 2"):
+        load_jssp(str(DATA / "ft06.txt"), 2)
+
+
+TIMES = np.array([[[10, 50], [7, 6]], [[1, 200], [3, 4]]])
+MACHINES = np.array([[[0, 1], [1, 0]], [[0, 1], [0, 1]]])
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.int16, np.uint64])
+def test_npz(tmp_path, dtype):
+    path = tmp_path / "mine.npz"
+    np.savez(path, times=TIMES.astype(dtype), machines=MACHINES.astype(dtype), cost=[60, np.nan], reference="my solver")
+    (benchmark,) = load_jssp(str(path))
+    assert benchmark.names == ["mine/0", "mine/1"] and benchmark.kinds == ["my solver", ""]
+    assert benchmark.references[0] == 60 and benchmark.references[1].isnan()
+    assert benchmark.originals.times.dtype == benchmark.originals.machines.dtype == torch.int64
+    assert torch.equal(benchmark.originals.times, torch.from_numpy(TIMES))
+    assert torch.equal(benchmark.originals.machines, torch.from_numpy(MACHINES))
+    assert torch.allclose(benchmark.instances.times[1], torch.tensor([[99 / 200, 99], [297 / 200, 396 / 200]]))
+    assert benchmark.true_cost(torch.tensor([1]), torch.tensor([[1, 0, 1, 0]])).tolist() == [207]
+    (part,) = load_jssp(str(path), 1)
+    assert part.names == ["mine/0"] and len(part.references) == len(part.instances.times) == 1
+    np.savez(path, times=TIMES, machines=MACHINES)
+    assert load_jssp(str(path))[0].kinds == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"machines": None}, r"must hold machines and times and may hold cost and reference, got \['times'\]"),
+        ({"costs": [1.0, 2.0]}, r"got \['costs', 'machines', 'times'\]"),
+        ({"times": TIMES[0]}, r"whole numbers \[n, J, M\] .*, got int64 \[2, 2\] and int64 \[2, 2, 2\]"),
+        ({"times": TIMES[:1]}, r"got int64 \[1, 2, 2\] and int64 \[2, 2, 2\]"),
+        ({"times": TIMES[:0], "machines": MACHINES[:0]}, r"got int64 \[0, 2, 2\]"),
+        ({"times": TIMES[:, :1, :1], "machines": MACHINES[:, :1, :1]}, r"J \* M >= 2, got int64 \[2, 1, 1\]"),
+        ({"times": TIMES[:, :, :0], "machines": MACHINES[:, :, :0]}, r"got int64 \[2, 2, 0\]"),
+        ({"times": TIMES.astype(float)}, r"whole numbers .*, got float64"),
+        ({"machines": MACHINES.astype(bool)}, r"whole numbers .*, got int64 \[2, 2, 2\] and bool"),
+        ({"times": TIMES.astype(object)}, "not a readable .npz file without pickled objects"),
+        ({"times": TIMES * [[[1]], [[-1]]]}, r"times must be >= 0 .*, those of instance 1 do not"),
+        ({"times": TIMES * 10**10}, r"add up to at most 1e\+12 per instance, those of instance 1 do not"),
+        ({"times": TIMES.astype(np.uint64) + np.uint64(2**63)}, "those of instance 0 do not"),
+        ({"machines": MACHINES + 1}, r"machines 0..1 once, in instance 0 .*seems to count machines from 1"),
+        ({"machines": MACHINES * [[[1]], [[0]]]}, "machines 0..1 once, in instance 1 one does not$"),
+        ({"machines": MACHINES * [[[1]], [[-1]]]}, "in instance 1 one does not$"),
+        ({"cost": [1.0]}, r"cost must be 2 numbers"),
+        ({"cost": [1.0, np.inf]}, "cost must be 2 numbers"),
+    ],
+)
+def test_malformed_npz_are_refused(tmp_path, changes, rule):
+    arrays = {"times": TIMES, "machines": MACHINES, **changes}
+    np.savez(tmp_path / "bad.npz", **{key: array for key, array in arrays.items() if array is not None})
+    with pytest.raises(ValueError, match=rf"bad\.npz.*{rule}"):
+        load_jssp(str(tmp_path / "bad.npz"))

@@ -1,0 +1,274 @@
+"""Established solvers: optima of small instances, what is kept of their answers, what is refused, expert datasets."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from problems.cvrp import instances as cvrp_types
+from problems.formats.tsplib import METRICS, edge_lengths
+from problems.jssp import instances as jssp_types
+from problems.solvers import Solver, SolverError, with_references
+from problems.solvers import backends as registry
+from problems.solvers.answer import Options
+from problems.solvers.scheduling import _jobs_in_order, solve_jssp
+from problems.tsp import TSP
+from tests.unsolved import cvrp, jssp, random_points, tsp
+
+pytest.importorskip("pyvrp")
+pytest.importorskip("ortools")
+
+ROOT = Path(__file__).parents[2]
+
+FT06 = """2 1 0 3 1 6 3 7 5 3 4 6
+1 8 2 5 4 10 5 10 0 10 3 4
+2 5 3 4 5 8 0 9 1 1 4 7
+1 5 0 5 2 5 3 3 4 8 5 9
+2 9 1 3 4 5 5 4 0 3 3 1
+1 3 3 3 5 9 0 10 4 4 2 1"""  # machine and time of each operation [Fisher, Thompson 1963]; its optimum is 55
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def solver():
+    return Solver(time_limit=0.2)
+
+
+def ft06():
+    numbers = torch.tensor([[int(word) for word in line.split()] for line in FT06.splitlines()]).view(1, 6, 6, 2)
+    return jssp(numbers[..., 1].contiguous(), numbers[..., 0].contiguous())
+
+
+# ---- optima
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_tsp_is_solved_to_the_optimum(solver, metric):
+    scale = {"EUCLIDEAN": 1.0, "GEO": 80.0}.get(metric, 100.0)
+    benchmark = tsp(random_points(2, 8, scale=scale), [metric] * 2)
+    result = solver.solve("tsp", benchmark)
+    everything = torch.tensor([list(p) for p in permutations(range(1, 8)) if p[0] < p[-1]])
+    for i in range(2):
+        costs = benchmark.true_cost(torch.full((len(everything),), i), everything)
+        assert result.costs[i].item() == pytest.approx(costs.min().item(), abs=1e-12)
+    assert result.actions.shape == (2, 7) and result.actions.dtype == torch.int64
+    assert torch.equal(result.costs, benchmark.true_cost(torch.arange(2), result.actions))
+    assert all(kind.startswith("PyVRP 0.") and kind.endswith(", 0.2 s") for kind in result.kinds)
+    assert (result.seconds >= 0.2).all() and (result.seconds < 10).all()
+
+
+@pytest.mark.parametrize("metric", ["EUCLIDEAN", "EUC_2D"])
+def test_cvrp_is_solved_to_the_optimum(solver, metric):
+    demands = torch.tensor([[0, 4, 3, 5, 2, 6, 1], [0, 9, 9, 9, 9, 9, 9], [0, 0, 1, 1, 1, 0, 0]])
+    capacity = torch.tensor([9, 9, 3])  # several routes, one each, a single one
+    coords = random_points(3, 7, scale=1.0 if metric == "EUCLIDEAN" else 100.0)
+    benchmark = cvrp(coords, demands, capacity, [metric] * 3)
+    result = solver.solve("cvrp", benchmark)
+    assert torch.equal(result.costs, benchmark.true_cost(torch.arange(3), result.actions))
+    for i in range(3):
+        lengths = edge_lengths(coords[i][:, None], coords[i][None], metric)
+        best = cheapest_routes(lengths.tolist(), demands[i].tolist(), int(capacity[i]))
+        assert result.costs[i].item() == pytest.approx(best, abs=1e-12)
+    routes = cvrp_types.decode(result.actions, 6)[1].sum(dim=1)
+    assert routes[0] >= 3 and routes[1] == 6
+
+
+def cheapest_routes(lengths, demands, capacity):
+    """The optimal cost over all orders of the customers, each cut where it is cheapest."""
+    best = math.inf
+    for order in permutations(range(1, len(demands))):
+        cheapest = [0.0] + [math.inf] * len(order)  # to have served the first so many
+        for first in range(len(order)):
+            load, inside = 0, 0.0
+            for last in range(first, len(order)):
+                load += demands[order[last]]
+                inside += lengths[order[last - 1]][order[last]] if last > first else lengths[0][order[first]]
+                if load > capacity:
+                    break
+                cheapest[last + 1] = min(cheapest[last + 1], cheapest[first] + inside + lengths[order[last]][0])
+        best = min(best, cheapest[-1])
+    return best
+
+
+def test_overload_costs_enough_in_scaled_distances(solver):
+    """By default, no penalty of PyVRP's would outweigh detours of millions: it would find nothing feasible."""
+    generator = torch.Generator().manual_seed(1)
+    demands = torch.randint(1, 10, (1, 41), generator=generator)
+    demands[:, 0] = 0
+    for metric, scale in (("EUCLIDEAN", 1.0), ("CEIL_2D", 1e8)):
+        benchmark = cvrp(random_points(1, 41, scale=scale), demands, torch.tensor([20]), [metric])
+        result = solver.solve("cvrp", benchmark)
+        assert result.costs[0] < 20 * scale  # routes of one customer each would be twice as long
+
+
+def test_smallest_and_degenerate_routes(solver):
+    assert solver.solve("tsp", tsp(random_points(1, 3), ["EUCLIDEAN"])).actions.sort(dim=1).values.tolist() == [[1, 2]]
+    same = torch.ones(1, 5, 2, dtype=torch.float64)
+    for metric in ("EUCLIDEAN", "EUC_2D"):
+        assert solver.solve("tsp", tsp(same, [metric])).costs.item() == 0
+    demands = torch.tensor([[0, 1, 1]])
+    assert solver.solve("cvrp", cvrp(random_points(1, 3), demands, torch.tensor([2]), ["EUCLIDEAN"])).costs > 0
+
+
+def test_distances_beyond_the_solvers_numbers_are_refused(solver):
+    with pytest.raises(SolverError, match="set/0: distances of up to .* too large for the solver"):
+        solver.solve("tsp", tsp(random_points(1, 5, scale=1e14), ["EUC_2D"]))
+    with pytest.raises(SolverError, match="set/0: times that add up to .* too large for CP-SAT"):
+        solver.solve("jssp", jssp(torch.full((1, 2, 2), 1 << 50), torch.tensor([[[0, 1], [1, 0]]])))
+
+
+def test_jssp_is_solved_to_the_optimum():
+    result = Solver(time_limit=20).solve("jssp", ft06())
+    assert result.costs.tolist() == [55.0] and result.kinds == ["optimal (CP-SAT)"]
+    assert result.actions.shape == (1, 36) and result.seconds[0] < 20
+
+
+def test_too_little_time_for_a_proof_is_no_proof():
+    generator = torch.Generator().manual_seed(0)
+    times = torch.randint(1, 100, (1, 15, 15), generator=generator)
+    result = Solver(time_limit=1).solve("jssp", jssp(times, torch.rand(1, 15, 15, generator=generator).argsort(dim=2)))
+    assert result.kinds[0].startswith("CP-SAT 9.") and result.kinds[0].endswith(", 1 s")
+
+
+def test_too_little_time_for_any_schedule_is_an_error():
+    times = torch.ones(1, 60, 20, dtype=torch.int64)
+    machines = torch.rand(1, 60, 20, generator=torch.Generator().manual_seed(0)).argsort(dim=2)
+    with pytest.raises(SolverError, match="set/0: CP-SAT found no schedule within 0.001 s .*give it more time"):
+        Solver(time_limit=0.001).solve("jssp", jssp(times, machines))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_operations_that_take_no_time_keep_their_place(seed):
+    """Many ties, many zeros: the sequence of jobs gives a schedule no longer than the solver's."""
+    generator = torch.Generator().manual_seed(seed)
+    times = torch.randint(0, 3, (1, 4, 4), generator=generator)
+    benchmark = jssp(times, torch.rand(1, 4, 4, generator=generator).argsort(dim=2))
+    answer = solve_jssp(
+        jssp_types.Original(times[0], benchmark.originals.machines[0], torch.tensor(0)), Options(5.0, seed, None)
+    )
+    cost = benchmark.true_cost(torch.zeros(1, dtype=torch.int64), torch.from_numpy(answer.actions)[None])
+    assert answer.kind == "optimal (CP-SAT)" and answer.lowest == cost.item() == answer.highest
+
+
+def test_ties_are_broken_by_what_takes_no_time():
+    start, times = np.array([[0, 3], [3, 3]]), np.array([[3, 2], [0, 0]])
+    assert _jobs_in_order(start, times).tolist() == [0, 1, 1, 0]
+
+
+# ---- workers, seeds, patience
+
+
+def test_workers_find_what_this_process_finds(tmp_path):
+    benchmark = tsp(random_points(5, 12), ["EUCLIDEAN"] * 5)
+    results, counts = [], []
+    for workers in (0, 1):
+        solver = Solver(20, workers, seed=3, patience=50, folder=tmp_path / str(workers))
+        steps = []
+        results.append(solver.solve("tsp", benchmark, steps.append))
+        counts.append(sum(steps))
+    assert torch.equal(results[0].actions, results[1].actions) and results[0].kinds == results[1].kinds
+    assert counts == [5, 5]
+    assert results[0].kinds[0].endswith(", 20 s or 50 iterations without improvement")
+    assert (results[0].seconds < 5).all()
+
+
+def test_a_failing_worker_names_the_instance():
+    times = torch.full((2, 2, 2), 1)
+    times[1] = 1 << 50
+    with pytest.raises(SolverError, match="set/1: times that add up"):
+        Solver(1, workers=1).solve("jssp", jssp(times, torch.tensor([[[0, 1], [1, 0]]] * 2)))
+
+
+# ---- references
+
+
+def test_only_missing_references_are_filled(solver):
+    benchmark = tsp(random_points(3, 8), ["EUCLIDEAN"] * 3)
+    known = torch.tensor([math.nan, 1.5, math.nan], dtype=torch.float64)
+    benchmark = benchmark._replace(references=known, kinds=["", "mine", ""])
+    steps = []
+    filled = with_references("tsp", benchmark, solver, steps.append)
+    assert sum(steps) == 2
+    every = solver.solve("tsp", benchmark)
+    assert filled.references.tolist() == [every.costs[0].item(), 1.5, every.costs[2].item()]
+    assert filled.kinds == [every.kinds[0], "mine", every.kinds[2]]
+    assert math.isnan(known[0])
+    assert with_references("tsp", filled, solver) is filled
+
+
+def test_a_loaded_set(solver):
+    (benchmark,) = TSP(20).load(str(ROOT / "tests" / "data" / "berlin52.tsp"))
+    filled = with_references("tsp", benchmark._replace(references=benchmark.references * math.nan, kinds=[""]), solver)
+    assert 7542 <= filled.references.item() < 7542 * 1.05 and filled.references.item().is_integer()
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda answer: answer._replace(lowest=answer.lowest - 1, highest=answer.lowest - 1), "claims a cost of"),
+        (lambda answer: answer._replace(lowest=answer.highest + 1e-3, highest=answer.highest + 2e-3), "claims a cost"),
+        (lambda answer: answer._replace(actions=np.zeros_like(answer.actions)), "is no solution: row 0 does not visit"),
+    ],
+)
+def test_wrong_answers_are_caught(monkeypatch, tmp_path, solver, change, message):
+    real = registry.BACKENDS["tsp"]
+    wrong = real._replace(solve=lambda row, options: change(real.solve(row, options)))
+    monkeypatch.setitem(registry.BACKENDS, "tsp", wrong)
+    with pytest.raises(SolverError, match=f"set/0: .*PyVRP.*{message}"):
+        solver.solve("tsp", tsp(random_points(1, 6), ["EUCLIDEAN"]))
+    assert not list(tmp_path.glob("**/*.npz"))  # nothing is kept of it
+
+
+@pytest.mark.parametrize(("problem", "title"), [("tsp", "PyVRP"), ("cvrp", "PyVRP"), ("jssp", "OR-Tools")])
+def test_a_missing_package_is_named(monkeypatch, solver, problem, title):
+    monkeypatch.setitem(sys.modules, registry.BACKENDS[problem].module, None)
+    message = rf"problem {problem}'s solver needs {title}: pip install -c constraints.txt -e '.\[solvers\]'"
+    with pytest.raises(ValueError, match=message):
+        solver.solve(problem, ft06())
+
+
+def test_solvers_can_be_imported_without_their_packages():
+    code = "import sys\nfor name in ('pyvrp', 'ortools', 'ray'): sys.modules[name] = None\nimport problems.solvers"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"time_limit": 0}, "time_limit must be a number above 0, got 0"),
+        ({"time_limit": math.inf}, "time_limit must be a number above 0"),
+        ({"time_limit": math.nan}, "time_limit must be a number above 0"),
+        ({"time_limit": "1"}, "time_limit must be a number above 0"),
+        ({"workers": -1}, "workers must be an integer at least 0"),
+        ({"workers": "auto"}, "workers must be an integer at least 0"),
+        ({"seed": 2**31}, "seed must be an integer between 0 and 2147483647"),
+        ({"seed": True}, "seed must be an integer"),
+        ({"patience": 0}, "patience must be an integer at least 1"),
+    ],
+)
+def test_wrong_values_are_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        Solver(**{"time_limit": 1.0, **values})
+
+
+def test_questions_without_an_answer_are_refused(solver):
+    with pytest.raises(ValueError, match="there is no solver for problem chess; there are some for tsp, cvrp, jssp"):
+        solver.solve("chess", ft06())
+    with pytest.raises(ValueError, match="patience has no effect on jssp"):
+        Solver(1, patience=5).solve("jssp", ft06())
+    with pytest.raises(ValueError, match="no instances"):
+        solver.solve("jssp", ft06(), indices=[])

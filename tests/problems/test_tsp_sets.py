@@ -1,0 +1,288 @@
+"""Evaluation sets: the published recipes, reference costs, files of the user, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import shutil
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from problems.tsp import TSP
+from problems.tsp import sets as standard_sets
+from problems.tsp.sets import NAMED_SETS, kool_tsp_validation, load_tsp
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def write_tsp(path: Path, coords: list, metric: str = "EUC_2D", name: str | None = None) -> Path:
+    nodes = "".join(f"{i} {x} {y}\n" for i, (x, y) in enumerate(coords, start=1))
+    header = f"NAME: {name or path.stem}\nTYPE: TSP\nDIMENSION: {len(coords)}\nEDGE_WEIGHT_TYPE: {metric}\n"
+    path.write_text(f"{header}NODE_COORD_SECTION\n{nodes}EOF\n")
+    return path
+
+
+def write_tour(path: Path, tour: list[int]) -> None:
+    path.write_text("TYPE: TOUR\nTOUR_SECTION\n" + "\n".join(str(node + 1) for node in tour) + "\n-1\nEOF\n")
+
+
+def identity(benchmark, rows: int = 1) -> torch.Tensor:
+    """The actions of the tours 0, 1, .., N-1."""
+    return torch.arange(1, benchmark.instances.coords.shape[1]).repeat(rows, 1)
+
+
+def two_nearest_bound(coords: torch.Tensor) -> torch.Tensor:
+    """A lower bound [n] of the shortest tours: every node needs two edges, and every edge serves two nodes."""
+    nearest = [torch.cdist(nodes, nodes).topk(3, largest=False).values for nodes in coords.double()]
+    return torch.stack([distance.sum() / 2 for distance in nearest])  # with the 0 of each node to itself
+
+
+@pytest.mark.parametrize(
+    ("source", "limit", "mean", "reference"),
+    [
+        ("kool/tsp20", 1000, 3.84481, "LKH"),
+        ("kool/tsp50", 1000, 5.68679, "LKH"),
+        ("kool/tsp100", 1000, 7.75344, "LKH"),
+        ("kool/tsp20-val", 1000, 3.83088, "LKH"),
+        ("kool/tsp50-val", 1000, 5.68629, "LKH"),
+        ("kool/tsp100-val", 1000, 7.76223, "LKH"),
+        ("gd/tsp200", None, 10.6935, "optimal (Concorde)"),
+        ("gd/tsp500", None, 16.5508, "optimal (Concorde)"),
+        ("gd/tsp1000", None, 23.1561, "optimal (Concorde)"),
+    ],
+)
+def test_references_have_the_published_mean_and_belong_to_their_instances(source, limit, mean, reference):
+    (benchmark,) = load_tsp(source, limit)
+    assert set(benchmark.kinds) == {reference} and len(benchmark.kinds) == len(benchmark.names)
+    assert benchmark.references.dtype == torch.float64
+    assert benchmark.references.mean().item() == pytest.approx(mean, abs=6e-5)
+    bound = two_nearest_bound(benchmark.instances.coords)
+    assert (bound < benchmark.references).all()
+    # Measured: at least 0.79 in the order of the files, at most 0.13 when shifted by one instance.
+    assert torch.corrcoef(torch.stack([bound, benchmark.references]))[0, 1] > 0.7
+
+
+@pytest.mark.parametrize("source", NAMED_SETS)
+def test_named_sets_are_drawn_in_full_and_cut(source):
+    recipe, num_nodes = NAMED_SETS[source]
+    (whole,), (part,) = load_tsp(source, None), load_tsp(source, 7)
+    assert whole.instances.coords.shape == (recipe.count, num_nodes, 2)
+    assert whole.instances.coords.dtype == torch.float32
+    assert len(whole.names) == len(whole.references) == recipe.count
+    assert torch.equal(part.instances.coords, whole.instances.coords[:7])
+    assert part.names == whole.names[:7] == [f"{source}/{i}" for i in range(7)]
+    expected = np.random.RandomState(recipe.seed).uniform(size=(7, num_nodes, 2))  # float64, never rescaled
+    assert np.array_equal(part.instances.coords.numpy(), expected.astype(np.float32))
+    points = expected[6, np.r_[0:num_nodes, 0]]
+    cost = part.true_cost(torch.tensor([6]), identity(part))
+    assert cost.item() == pytest.approx(
+        sum(math.dist(a, b) for a, b in zip(points, points[1:], strict=False)), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("key", standard_sets.CHECKSUMS)
+def test_a_set_that_differs_from_its_checksum_is_refused(monkeypatch, key):
+    monkeypatch.setitem(standard_sets.CHECKSUMS, key, "0123456789abcdef")
+    (source,) = [name for name, (recipe, n) in NAMED_SETS.items() if (recipe.seed, n) == key]
+    with pytest.raises(ValueError, match=f"{source} must have the checksum 0123456789abcdef"):
+        load_tsp(source, 1)
+
+
+def test_validation_sets():
+    assert kool_tsp_validation(50, 1000).kinds == ["LKH"] * 1000
+    beyond = kool_tsp_validation(50, 1001)  # references are shipped for 1,000
+    assert not any(beyond.kinds) and beyond.references.isnan().all() and len(beyond.references) == 1001
+    assert torch.equal(beyond.instances.coords[:1000], kool_tsp_validation(50, 1000).instances.coords)
+    other = kool_tsp_validation(10, 5)
+    assert other.kinds == [""] * 5 and other.instances.coords.shape == (5, 10, 2)
+    assert torch.equal(other.instances.coords, kool_tsp_validation(10, 9).instances.coords[:5])
+    (named,) = load_tsp("kool/tsp20-val", 3)
+    (mine,) = TSP(20).validation(3, seed=0)
+    assert named.names == mine.names and torch.equal(named.instances.coords, mine.instances.coords)
+    (test_set,) = load_tsp("kool/tsp20", 3)
+    assert not torch.equal(named.instances.coords, test_set.instances.coords)
+    with pytest.raises(ValueError, match="has 10000 instances, between 1 and 10000 can be taken, not 10001"):
+        kool_tsp_validation(10, 10_001)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 129])
+def test_limits_are_checked(limit):
+    with pytest.raises(ValueError, match=f"gd/tsp200 has 128 instances, between 1 and 128 can be taken, not {limit}"):
+        load_tsp("gd/tsp200", limit)
+
+
+def test_unknown_sources_name_what_there_is(tmp_path):
+    for source in ("kool/tsp30", str(tmp_path / "missing.npz")):
+        with pytest.raises(ValueError, match=r"unknown source .*kool/tsp20, .*gd/tsp1000 .*\.npz file, a TSPLIB file"):
+            load_tsp(source, None)
+    with pytest.raises(ValueError, match=r"no files .*\*\.tsp"):
+        load_tsp(str(tmp_path), None)
+
+
+def test_tsplib_file_has_one_scale_for_the_network_and_its_own_for_the_cost(tmp_path):
+    path = write_tsp(tmp_path / "any name", [(100, 50), (140, 50), (140, 70.4), (100, 70.4)])
+    (benchmark,) = load_tsp(str(path), None)
+    assert benchmark.names == ["any name"]
+    expected = torch.tensor([[0, 0], [1, 0], [1, 0.51], [0, 0.51]])
+    assert torch.allclose(benchmark.instances.coords, expected[None], atol=1e-7)
+    assert benchmark.true_cost(torch.tensor([0]), identity(benchmark)).tolist() == [40 + 20 + 40 + 20]  # nint(20.4)
+    assert benchmark.kinds == [""] and benchmark.references.isnan().all()
+
+
+@pytest.mark.parametrize("coords", [[(7, 7)] * 4, [(0, 0)] * 4])
+def test_coinciding_points_are_no_division_by_zero(tmp_path, coords):
+    (benchmark,) = load_tsp(str(write_tsp(tmp_path / "point.tsp", coords)), None)
+    assert torch.equal(benchmark.instances.coords, torch.zeros(1, 4, 2))
+    assert benchmark.true_cost(torch.tensor([0]), identity(benchmark)).tolist() == [0.0]
+
+
+def test_true_cost_checks_the_tours(tmp_path):
+    (benchmark,) = load_tsp(str(DATA / "eil51.tsp"), None)
+    twice = identity(benchmark)
+    twice[0, 3] = 1
+    with pytest.raises(ValueError, match="row 0 does not visit each of the nodes 1..50 once"):
+        benchmark.true_cost(torch.tensor([0]), twice)
+    with pytest.raises(ValueError, match="a tour of 51 nodes has 50 actions"):
+        benchmark.true_cost(torch.tensor([0]), identity(benchmark)[:, 1:])
+
+
+def test_references_of_tsplib_files(tmp_path):
+    (benchmark,) = load_tsp(str(DATA / "berlin52.tsp"), None)  # with its tour beside it
+    assert (benchmark.references.tolist(), benchmark.kinds) == ([7542.0], ["optimal (.opt.tour)"])
+    text = (DATA / "berlin52.tsp").read_text()
+    alone = tmp_path / "b.tsp"
+    alone.write_text(text)
+    (benchmark,) = load_tsp(str(alone), None)  # by the NAME in the file
+    assert (benchmark.references.tolist(), benchmark.kinds) == ([7542.0], ["optimal (TSPLIB)"])
+    for changed in (text.replace("EUC_2D", "CEIL_2D"), text.replace("NAME: berlin52", "NAME: mine")):
+        alone.write_text(changed)
+        assert load_tsp(str(alone), None)[0].kinds == [""]
+    write_tsp(alone, [(0, 0), (1, 0), (1, 1)], name="berlin52")  # another instance of that name
+    assert load_tsp(str(alone), None)[0].kinds == [""]
+
+
+def test_reference_tour_need_not_be_optimal_but_must_fit(tmp_path):
+    path = write_tsp(tmp_path / "square.tsp", [(0, 0), (0, 9), (9, 9), (9, 0)])
+    write_tour(tmp_path / "square.opt.tour", [0, 2, 1, 3])
+    assert load_tsp(str(path), None)[0].references.tolist() == [2 * 9 + 2 * 13]
+    write_tour(tmp_path / "square.opt.tour", [0, 2, 1])
+    with pytest.raises(ValueError, match=r"square.opt.tour: the tour has 3 nodes, .*square.tsp has 4"):
+        load_tsp(str(path), None)
+
+
+def test_folder_gives_one_benchmark_per_size_in_ascending_order(tmp_path):
+    for name in ("eil51", "berlin52"):
+        shutil.copy(DATA / f"{name}.tsp", tmp_path)
+    shutil.copy(DATA / "eil51.opt.tour", tmp_path)
+    eil51 = (tmp_path / "eil51.tsp").read_text()
+    (tmp_path / "c.tsp").write_text(eil51.replace("EUC_2D", "CEIL_2D").replace("NAME : eil51", "NAME : c"))
+    (tmp_path / "notes.txt").write_text("not an instance")
+
+    small, large = load_tsp(str(tmp_path), None)
+    assert (small.names, large.names) == (["c", "eil51"], ["berlin52"])
+    assert small.references[0].isnan() and small.references[1] == 426
+    assert (small.kinds, large.kinds) == (["", "optimal (.opt.tour)"], ["optimal (TSPLIB)"])
+    # Two metrics in one Benchmark, rows in any order: each costs what it costs alone.
+    tours = torch.stack([torch.randperm(50, generator=torch.Generator().manual_seed(i)) + 1 for i in range(3)])
+    (ceiled,), (rounded,) = load_tsp(str(tmp_path / "c.tsp"), None), load_tsp(str(tmp_path / "eil51.tsp"), None)
+    zero = torch.zeros(1, dtype=torch.int64)
+    alone = [rounded.true_cost(zero, tours[:1]), ceiled.true_cost(zero, tours[1:2]), rounded.true_cost(zero, tours[2:])]
+    assert small.true_cost(torch.tensor([1, 0, 1]), tours).tolist() == torch.cat(alone).tolist()
+    assert rounded.true_cost(zero, tours[1:2]) != alone[1]
+
+    assert [b.names for b in load_tsp(str(tmp_path), 2)] == [["c"], ["berlin52"]]  # the first files by name
+    with pytest.raises(ValueError, match="has 3 instances, between 1 and 3 can be taken, not 4"):
+        load_tsp(str(tmp_path), 4)
+
+
+def test_files_of_a_folder_are_sorted_by_name(tmp_path):
+    names = [f"i{k}" for k in range(9, -1, -1)]
+    for name in names:
+        write_tsp(tmp_path / f"{name}.tsp", [(0, 0), (0, 9), (9, 9)])
+    (benchmark,) = load_tsp(str(tmp_path), None)
+    assert benchmark.names == sorted(names)
+
+
+@pytest.mark.parametrize("beyond", ["below", "above"])
+def test_npz_keeps_unit_squares_and_scales_others_by_one_factor(tmp_path, beyond):
+    coords = np.random.RandomState(0).uniform(0.2, 0.8, size=(3, 6, 2))
+    coords[1] = coords[1] - 0.5 if beyond == "below" else coords[1] * 10
+    path = tmp_path / "mine.npz"
+    np.savez(path, coords=coords, cost=[2.0, np.nan, 3.0], reference="my solver")
+    (benchmark,) = load_tsp(str(path), None)
+    assert benchmark.names == ["mine/0", "mine/1", "mine/2"]
+    assert benchmark.kinds == ["my solver", "", "my solver"]
+    assert benchmark.references.isnan().tolist() == [False, True, False]
+    seen = benchmark.instances.coords.numpy()
+    assert np.array_equal(seen[[0, 2]], coords[[0, 2]].astype(np.float32))
+    shifted = coords[1] - coords[1].min(axis=0)
+    assert np.allclose(seen[1], shifted / shifted.max(), atol=1e-6)
+    tours = [np.r_[coords[i], coords[i, :1]] for i in range(3)]
+    expected = [np.linalg.norm(np.diff(tour, axis=0), axis=1).sum() for tour in tours]
+    assert benchmark.true_cost(torch.arange(3), identity(benchmark, 3)).tolist() == pytest.approx(expected, rel=1e-12)
+    (part,) = load_tsp(str(path), 2)
+    assert len(part.names) == len(part.references) == 2
+    assert torch.equal(part.instances.coords, benchmark.instances.coords[:2])
+
+
+def test_npz_without_costs_has_no_reference(tmp_path):
+    np.savez(tmp_path / "a.npz", coords=np.zeros((2, 3, 2), dtype=np.float32))
+    (benchmark,) = load_tsp(str(tmp_path / "a.npz"), None)
+    assert benchmark.kinds == ["", ""] and benchmark.references.isnan().tolist() == [True, True]
+    np.savez(tmp_path / "b.npz", coords=np.zeros((2, 3, 2)), cost=[1, 2])
+    assert load_tsp(str(tmp_path / "b.npz"), None)[0].kinds == ["cost of b.npz"] * 2
+
+
+GOOD = np.full((2, 4, 2), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "rule"),
+    [
+        ({"points": GOOD}, r"must hold coords and may hold cost and reference, got \['points'\]"),
+        ({"coords": GOOD, "costs": [1.0, 2.0]}, r"got \['coords', 'costs'\]"),
+        ({"coords": GOOD[0]}, r"numbers \[n, N, 2\] with n >= 1 and N >= 3, got float64 \[4, 2\]"),
+        ({"coords": GOOD[:0]}, r"got float64 \[0, 4, 2\]"),
+        ({"coords": GOOD[:, :2]}, r"got float64 \[2, 2, 2\]"),
+        ({"coords": np.zeros((2, 4, 3))}, r"got float64 \[2, 4, 3\]"),
+        ({"coords": np.float64(1.0)}, r"got float64 \[\]"),
+        ({"coords": GOOD.astype(str)}, r"got <U32 \[2, 4, 2\]"),
+        ({"coords": GOOD.astype(complex)}, r"got complex128"),
+        ({"coords": np.array([None, "a"])}, "not a readable .npz file without pickled objects"),
+        ({"coords": GOOD * [[[1.0]], [[np.nan]]]}, r"lie within \+-1e\+12, instance 1 does not"),
+        ({"coords": GOOD * [[[np.inf]], [[1.0]]]}, r"lie within \+-1e\+12, instance 0 does not"),
+        ({"coords": GOOD * 1e300}, r"lie within \+-1e\+12"),
+        ({"coords": GOOD, "cost": [1.0]}, r"cost must be 2 numbers .*, got float64 \[1\]"),
+        ({"coords": GOOD, "cost": [1.0, np.inf]}, "cost must be 2 numbers"),
+        ({"coords": GOOD, "cost": [1.0, -1.0]}, "cost must be 2 numbers >= 0"),
+        ({"coords": GOOD, "cost": ["a", "b"]}, "cost must be 2 numbers"),
+        ({"coords": GOOD, "cost": [1.0, 2.0], "reference": ["a", "b"]}, r"reference must be one string, got <U1 \[2\]"),
+        ({"coords": GOOD, "cost": [1.0, 2.0], "reference": 3}, "reference must be one string, got int64"),
+    ],
+)
+def test_malformed_npz_are_refused(tmp_path, arrays, rule):
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(ValueError, match=rf"bad\.npz.*{rule}"):
+        load_tsp(str(tmp_path / "bad.npz"), None)
+
+
+def test_damaged_npz_are_refused(tmp_path):
+    path = tmp_path / "bad.npz"
+    np.savez_compressed(path, coords=np.random.RandomState(0).uniform(size=(2, 40, 2)))
+    whole = path.read_bytes()
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 0xFF
+    array = tmp_path / "array.npy"
+    np.save(array, GOOD)
+    for data in (b"", b"PK", whole[: len(whole) // 2], bytes(flipped), array.read_bytes(), pickle.dumps({"coords": 1})):
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=r"bad\.npz is not a readable \.npz file"):
+            load_tsp(str(path), None)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("coords", b"no array")
+    with pytest.raises(ValueError, match=r"bad\.npz is not a readable .*: the magic string is not correct"):
+        load_tsp(str(path), None)

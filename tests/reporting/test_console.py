@@ -1,0 +1,96 @@
+"""What a training says about the time it will take."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import train
+from gumbeldore.cli.recorder import grows
+from gumbeldore.reporting.console import Terminal, duration
+from gumbeldore.runtime.stopping import Stopper
+from gumbeldore.training.recorder import EpochReport
+from problems.cvrp import CVRP
+from problems.jssp import JSSP
+from problems.tsp import TSP
+from tests.cli.test_commands import typed
+from tests.training.test_supervised import Killed, dies_after
+from tests.trees import TreeProblem
+
+EPOCH = {f"usage/seconds/{phase}": each for phase, each in (("sampling", 1.0), ("training", 2.5), ("validation", 0.5))}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "1 second"), (1.4, "1 second"), (119, "119 seconds"), (120, "2 minutes"), (540, "9 minutes")]
+    + [(7199, "120 minutes"), (7200, "2 hours"), (200_000, "2 days")],
+)
+def test_durations(seconds, words):
+    assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("epoch", "epochs", "limit", "growing", "line"),
+    [
+        (1, 180, math.inf, False, "about 12 minutes for the other 179 epochs, at the pace of epoch 1"),
+        (
+            *(41, 180, math.inf, True),
+            "about 9 minutes for the other 139 epochs, at the pace of epoch 41;"
+            " later instances are larger and take longer",
+        ),
+        (
+            *(1, 180, 300, False),
+            "about 12 minutes for the other 179 epochs, at the pace of epoch 1;"
+            " time_limit ends the training earlier, in 5 minutes",
+        ),
+        (1, 180, 720, False, "about 12 minutes for the other 179 epochs, at the pace of epoch 1"),
+        (1, 2, math.inf, False, "about 4 seconds for the other epoch, at the pace of epoch 1"),
+    ],
+)
+def test_the_line(epoch, epochs, limit, growing, line, capsys):
+    Terminal().time_left(EpochReport(epoch, EPOCH, True), epochs, limit, growing)
+    assert capsys.readouterr().out == f"{line}\n"
+
+
+def test_problems_that_grow():
+    assert grows(TSP(20, grow=[8, 0.4]), 0.0) and grows(TSP(20, grow=[8, 0.4]), 0.3)
+    assert not grows(TSP(20, grow=[8, 0.4]), 0.4)
+    assert not grows(TSP(20), 0.0) and not grows(TreeProblem(), 0.0)
+    assert grows(CVRP(20, [30, 30], grow=[8, 0.15]), 0.0) and not grows(CVRP(20, [30, 30]), 0.0)
+    assert grows(JSSP([[6, 6]], [[6, 6]], grow=[[4, 4], 0.5]), 0.0) and not grows(JSSP([[6, 6]], [[6, 6]]), 0.0)
+
+
+def test_seconds_left():
+    assert Stopper().seconds_left() == math.inf
+    assert 50 < Stopper(60).seconds_left() <= 60
+    assert Stopper(1e-9).seconds_left() == 0
+
+
+def lines(done):
+    assert done.returncode == 0, done.stderr
+    return [line for line in done.stdout.splitlines() if line.startswith("about ")]
+
+
+def test_a_training_and_a_continued_one_say_it_once_after_their_first_epoch(tmp_path, monkeypatch):
+    words = ["debug=fast", "train.epochs=5", "problem.num_nodes=6", "problem.grow=null", "images_every=100"]
+    words += ["model.layers=1", "model.width=16", "model.heads=2", "precision=float32"]
+    (line,) = lines(typed(train, *words, "run_dir=whole", cwd=tmp_path))
+    assert line.endswith("for the other 4 epochs, at the pace of epoch 1")
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        dies_after(patch, batches=2 * 4 + 1)
+        typed(train, *words, "run_dir=killed", cwd=tmp_path)
+    monkeypatch.setattr(Stopper, "seconds_left", lambda stopper: 0.0)
+    (line,) = lines(typed(train, "resume=killed", cwd=tmp_path))
+    ending = "for the other 2 epochs, at the pace of epoch 3; time_limit ends the training earlier, in 1 second"
+    assert line.endswith(ending)
+
+
+def test_a_run_of_one_epoch_says_nothing(tmp_path):
+    assert lines(typed(train, "debug=fast", "train.epochs=1", "images_every=9", "run_dir=run", cwd=tmp_path)) == []
+
+
+@pytest.mark.parametrize(("run_dir", "logdir"), [("runs/tsp/first", "runs"), ("first", "first")])
+def test_the_dashboard_is_that_of_all_runs_where_they_share_a_folder(run_dir, logdir, tmp_path):
+    done = typed(train, "debug=fast", "train.epochs=0", f"run_dir={run_dir}", cwd=tmp_path)
+    assert f"dashboards:  tensorboard --logdir {logdir}\n" in done.stdout

@@ -1,0 +1,96 @@
+"""Compiled layers compute what they compute uncompiled, and whoever asks for them gets them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import train
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime.compiling import compile_layers
+from gumbeldore.sampler.methods import gumbeldore
+from models.bq_tsp import BQ
+from models.job_shop import JobShop
+from problems.tsp import TSP
+from tests.cli.test_commands import typed
+from tests.networks import awake
+
+needs_a_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+
+
+def compiled(network: nn.Module) -> list[str]:
+    return [name for name, module in network.named_modules() if module._compiled_call_impl is not None]
+
+
+def test_layers_are_compiled_copies_are_not():
+    network = JobShop(16, 2, 2, 32, lookahead=True, order_loss=1)
+    compile_layers(network)
+    assert compiled(network) == ["job_wise.0", "job_wise.1", "machine_wise.0", "machine_wise.1"]
+    assert compiled(copy.deepcopy(network)) == []
+    with pytest.raises(ValueError, match="compile has no effect on Linear: it has no nn.ModuleList of layers"):
+        compile_layers(nn.Linear(2, 2))
+
+
+@pytest.mark.slow
+@needs_a_compiler
+def test_same_gradients():
+    torch.manual_seed(0)
+    problem, network = TSP(8), awake(BQ(16, 2, 2, 32, canonical_coordinates=True, successor_loss=1)).double()
+    other = copy.deepcopy(network)
+    compile_layers(other)
+    instance = problem.generate(5, torch.Generator().manual_seed(0))
+    instance = instance._replace(coords=instance.coords.double())
+    state, rest = problem.reset(instance), torch.arange(1, 8).expand(5, -1)
+    for step in range(5):
+        losses = []
+        for policy in (network, other):
+            policy.zero_grad()
+            logits, auxiliary = policy.with_auxiliary_loss(policy.encode(instance), state, rest[:, step:])
+            losses.append(F.cross_entropy(logits, rest[:, step]) + auxiliary)
+            losses[-1].backward()
+        torch.testing.assert_close(*losses)
+        for ours, theirs in zip(network.parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(theirs.grad, ours.grad)
+        state = problem.step(instance, state, rest[:, step])
+
+
+@pytest.mark.slow
+@needs_a_compiler
+def test_same_solutions():
+    torch.manual_seed(0)
+    problem, network = TSP(8), awake(BQ(16, 2, 2, 32, canonical_coordinates=True, successor_loss=0)).double()
+    instances = problem.generate(6, torch.Generator().manual_seed(0))
+    instances = instances._replace(coords=instances.coords.double())
+    found = []
+    for wanted in (False, True):
+        with SearchPool(problem, network, search_batch_rows=12, compiled=wanted) as pool:
+            found += [[s for _, s in pool.map(instances, torch.arange(6), gumbeldore(4, 2, 0.3))]]
+    for plain, fast in zip(*found, strict=True):
+        assert torch.equal(plain.actions, fast.actions)
+        torch.testing.assert_close(plain.log_probs, fast.log_probs)
+
+
+def test_sampling_is_compiled_if_asked_for():
+    network = BQ(16, 2, 2, 32, canonical_coordinates=True, successor_loss=0)
+    for wanted in (False, True):
+        with SearchPool(TSP(8), network, compiled=wanted) as pool:
+            assert bool(compiled(pool.local.policy)) == wanted and not compiled(network)
+
+
+@pytest.mark.slow
+@needs_a_compiler
+def test_the_command_trains_with_compiled_layers(tmp_path):
+    losses = []
+    same = ["problem.num_nodes=7", "debug=fast", "precision=float32"]
+    for number, words in enumerate((["compile=false"], ["compile=true"], ["compile=true", "train_processes=2"])):
+        run = f"run{number}"
+        done = typed(train, *same, f"run_dir={run}", *words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        losses.append(json.loads((tmp_path / run / "metrics.jsonl").read_text().splitlines()[0])["training/loss"])
+    assert losses == [pytest.approx(losses[0], rel=1e-3)] * 3

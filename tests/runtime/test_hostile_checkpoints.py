@@ -1,0 +1,282 @@
+"""Checkpoints that are damaged, of something else or made with ill will: refused in one line, nothing is executed."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+import evaluate
+import train
+from gumbeldore.runtime import checkpoint
+from tests.cli.test_commands import typed
+from tests.evaluation.test_evaluation import untrained
+from tests.mutations import damaged, outcomes
+
+CONTENT = {
+    "config": {"problem": {"num_nodes": 20}, "model": {"width": 16}, "rates": [0.1, None, True]},
+    "weights": {"a": torch.arange(300.0).view(20, 15), "b": torch.ones(7, dtype=torch.bfloat16), "c": torch.tensor(3)},
+    "epoch": 3,
+    "best_gap": -1.5,
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "policy.pt"
+
+
+def sealed(body: bytes) -> bytes:
+    """With a checksum that is right: whoever forges the content can compute it, too."""
+    return body + checkpoint.MARK + hashlib.sha256(body).digest()
+
+
+def unsealed(path) -> bytes:
+    return path.read_bytes()[: -checkpoint.TAIL]
+
+
+def saved(content) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    return buffer.getvalue()
+
+
+def repacked(body: bytes, change, compression=zipfile.ZIP_STORED) -> bytes:
+    """The records of a checkpoint, changed by name and put together again."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(body)) as old, zipfile.ZipFile(buffer, "w", compression) as new:
+        for name in old.namelist():
+            for key, value in change(name, old.read(name)).items():
+                new.writestr(key, value)
+    return buffer.getvalue()
+
+
+def refused(path, rule):
+    return pytest.raises(ValueError, match=f"^{re.escape(str(path))} .*{rule}")
+
+
+def same(a, b) -> bool:
+    if isinstance(a, dict):
+        return isinstance(b, dict) and list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return isinstance(b, list) and len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and torch.equal(a, b)
+    return type(a) is type(b) and a == b
+
+
+def test_what_was_saved_is_read(path):
+    checkpoint.save(path, CONTENT)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert same(checkpoint.load(path), {"format": checkpoint.FORMAT, **CONTENT})
+    assert same(torch.load(path, weights_only=True)["weights"], CONTENT["weights"])  # by torch alone, too
+
+
+def test_damaged_checkpoints_are_refused_or_whole(path):
+    """1,000 of them; behind a checksum that somebody has made fit, 500 more are refused or read with sound tensors."""
+
+    def unchanged(data, content):
+        assert same(content, {"format": checkpoint.FORMAT, **CONTENT})
+
+    checkpoint.save(path, CONTENT)
+    original, body = path.read_bytes(), unsealed(path)
+    counts = outcomes(original, range(1000), path, checkpoint.load, unchanged)
+    assert sum(counts.values()) == 1000 and counts["refused"] > 900
+    for seed in range(500):
+        path.write_bytes(sealed(damaged(body, seed)))
+        try:
+            content = checkpoint.load(path)
+        except ValueError as error:
+            assert str(path) in str(error) and "\n" not in str(error)
+        else:
+            assert all(tensor.isfinite().all() for tensor in content["weights"].values())
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
+def test_truncated_checkpoints_are_refused(path, share):
+    checkpoint.save(path, CONTENT)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(share * len(data))])
+    with refused(path, "is not a readable checkpoint: "):
+        checkpoint.load(path)
+
+
+def test_a_flipped_bit_of_a_weight_is_noticed(path):
+    """torch reads it as another number."""
+    checkpoint.save(path, CONTENT)
+    data = bytearray(path.read_bytes())
+    data[data.index(torch.arange(300.0).numpy().tobytes()) + 100] ^= 1
+    path.write_bytes(data)
+    assert not same(torch.load(path, weights_only=True)["weights"], CONTENT["weights"])
+    with refused(path, "damaged, its checksum does not match"):
+        checkpoint.load(path)
+
+
+@pytest.mark.parametrize("number", [1, 2, True, checkpoint.FORMAT + 1, None, "3", [3] * 10**5])
+def test_other_formats_are_named(path, number):
+    for data in (saved({"format": number, **CONTENT}), sealed(saved({"format": number, **CONTENT}))):
+        path.write_bytes(data)
+        known = " and ".join(map(str, checkpoint.READABLE))
+        with refused(path, f"has checkpoint format .*, this version reads format {known}$") as caught:
+            checkpoint.load(path)
+        assert len(str(caught.value)) < len(str(path)) + 100
+
+
+class Trap:
+    """What a pickle runs when it is read."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.folder),)
+
+
+@pytest.mark.parametrize("place", ["the file", "weights", "config"])
+def test_nothing_in_a_checkpoint_is_executed(path, place):
+    trap, content = Trap(path.parent / "trapped"), {"format": checkpoint.FORMAT, **CONTENT}
+    body = saved(trap if place == "the file" else {**content, place: trap})
+    for data in (body, sealed(body)):
+        path.write_bytes(data)
+        with refused(path, "is not a readable checkpoint: it holds more than tensors and plain values"):
+            checkpoint.load(path)
+    assert not (path.parent / "trapped").exists()
+    torch.load(path, weights_only=False)
+    assert (path.parent / "trapped").exists()  # the trap works
+
+
+TENSOR = torch.ones(2, 3)
+UNUSABLE = {
+    "no weights": ({"weights": None}, "its weights must be a dictionary, got NoneType"),
+    "weights of another kind": ({"weights": {"a": 1.0}}, "its weights are not tensors"),
+    "no config": ({"config": []}, "its config must be a dictionary, got list"),
+    "nan": ({"weights": {"a": TENSOR, "b": TENSOR * torch.nan}}, "weights.b holds NaN or infinity"),
+    "infinity": ({"weights": {"a": TENSOR / 0}}, "weights.a holds NaN or infinity"),
+    "nan in the optimizer": (
+        {"train_state": {"x": [{"y": TENSOR * torch.nan}]}},
+        "train_state.x.0.y holds NaN or infinity",
+    ),
+    "a tensor of 10^12": ({"weights": {"a": torch.ones(1).expand(10**6, 10**6)}}, "weights.a claims more numbers than"),
+    "a tensor of nothing": (
+        {"weights": {"a": torch.ones(10**5, 10**7, device="meta")}},
+        "weights.a claims more numbers",
+    ),
+    "sparse": ({"weights": {"a": torch.eye(3).to_sparse()}}, "weights.a claims more numbers"),
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_unusable_content_is_refused(path, case):
+    change, rule = UNUSABLE[case]
+    checkpoint.save(path, {**CONTENT, **change})
+    with refused(path, f"is not a usable checkpoint: {rule}"):
+        checkpoint.load(path)
+
+
+@pytest.mark.parametrize("missing", ["config", "weights"])
+def test_missing_content_is_named(path, missing):
+    checkpoint.save(path, {key: value for key, value in CONTENT.items() if key != missing})
+    with refused(path, f"is not a usable checkpoint: there is no '{missing}'"):
+        checkpoint.load(path)
+
+
+def test_claimed_sizes_take_no_memory(path):
+    """A compressed record of zeros, a billion numbers in a record of 1,200 bytes, a record that is missing."""
+    checkpoint.save(path, CONTENT)
+    body = unsealed(path)
+    bomb = repacked(body, lambda n, x: {n: bytes(2**26) if n.endswith("data/0") else x}, zipfile.ZIP_DEFLATED)
+    assert len(bomb) < 2**18
+    huge = repacked(body, lambda n, x: {n: x.replace(b"M\x2c\x01", b"J" + (10**9).to_bytes(4, "little"))})
+    gone = repacked(body, lambda n, x: {} if n.endswith("data/0") else {n: x})
+    for data, rule in ((bomb, "claims to be larger than its file"), (huge, "."), (gone, ".")):
+        path.write_bytes(sealed(data))
+        with refused(path, rule):
+            checkpoint.load(path)
+
+
+# ---- the commands
+
+
+def forged(source: Path, target: Path, change) -> Path:
+    content = checkpoint.load(source)
+    change(content)
+    checkpoint.save(target, content)
+    return target
+
+
+def key(*path, value):
+    def change(content):
+        for name in path[:-1]:
+            content = content[name]
+        if value is None:
+            del content[path[-1]]
+        else:
+            content[path[-1]] = value
+
+    return change
+
+
+FORGED = {  # what is changed in the checkpoint of a TSP policy
+    "of another problem": (key("config", "problem", value={"_target_": "problems.jssp.JSSP"}), "problem: "),
+    "of another network": (key("config", "model", "width", value=32), "size mismatch"),
+    "of a deeper network": (key("config", "model", "layers", value=2), "Missing key"),
+    "no network": (key("config", "model", value=None), "there is no 'model'"),
+    "a program": (key("config", "model", "_target_", value="os.system"), "model._target_=os.system is not a class"),
+    "a program in it": (key("config", "model", "heads", value={"_target_": "os.system"}), "must hold plain values"),
+    "a value": (key("config", "model", "width", value="many"), "model: "),
+    "a weight missing": (key("weights", "embed.weight", value=None), "Missing key"),
+    "a weight of another shape": (key("weights", "embed.weight", value=torch.ones(3, 3)), "size mismatch"),
+    "a weight too many": (key("weights", "more", value=torch.ones(3)), "Unexpected key"),
+    "a weight of NaN": (key("weights", "embed.weight", value=torch.ones(16, 2) / 0), "weights.embed.weight holds NaN"),
+}
+
+
+def test_the_evaluation_refuses_them_in_one_line(tmp_path):
+    source = untrained(tmp_path) / "tsp.pt"
+    bad = {
+        name: (forged(source, tmp_path / f"{i}.pt", FORGED[name][0]), FORGED[name][1]) for i, name in enumerate(FORGED)
+    }
+    for seed in range(3):
+        path = tmp_path / f"damaged{seed}.pt"
+        path.write_bytes(damaged(source.read_bytes(), seed))
+        bad[f"damaged {seed}"] = path, "is not a readable checkpoint"
+    for name, (path, rule) in bad.items():
+        result = typed(
+            evaluate, f"checkpoint={path}", "instances=kool/tsp20", "num_instances=2", "out_dir=out", cwd=tmp_path
+        )
+        assert result.returncode == 2 and len(result.stderr.splitlines()) == 1, (name, result.stderr)
+        assert str(path) in result.stderr and rule in result.stderr, (name, result.stderr)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_run_is_not_continued(tmp_path):
+    words = ["debug=fast", "problem.num_nodes=6", "model.layers=1", "model.width=16", "run_dir=run", "train.epochs=1"]
+    assert typed(train, *words, cwd=tmp_path).returncode == 0
+    last, dataset = tmp_path / "run/checkpoints/last.pt", tmp_path / "run/dataset"
+    whole, (shard,) = last.read_bytes(), dataset.iterdir()
+
+    def message():
+        result = typed(train, "resume=run", cwd=tmp_path)
+        assert result.returncode == 2 and len(result.stderr.splitlines()) == 1, result.stderr
+        return result.stderr
+
+    last.write_bytes(whole[:-1000])
+    assert "error: run/checkpoints/last.pt is not a readable checkpoint" in message()
+    last.write_bytes(whole)
+    forged(last, last, key("train_state", "policy", "embed.weight", value=torch.ones(3, 3)))
+    assert "error: run/checkpoints/last.pt does not fit: " in message()
+    forged(last, last, key("train_state", value=None))
+    assert "there is no 'train_state'" in message()
+    last.write_bytes(whole)
+    data = shard.read_bytes()
+    for bad in (data[: len(data) // 2], data.replace(b"NUMPY", b"NUMPU"), b""):
+        shard.write_bytes(bad)
+        assert f"run/dataset/{shard.name} is damaged" in message()
+    shard.unlink()
+    assert f"there is no file run/dataset/{shard.name}" in message()

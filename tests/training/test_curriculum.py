@@ -1,0 +1,119 @@
+"""What training adds to the paper's recipe: instances that grow, orders of decisions, greedy experts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.sampler import methods
+from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.experts import sample_experts
+from problems.cvrp import CVRP
+from problems.jssp import JSSP
+from problems.tsp import TSP
+from tests.problems.test_cvrp import random_solutions
+from tests.training.test_training import new_learner, trained
+from tests.trees import TablePolicy, TreeProblem
+
+PROGRESS = (0.0, 0.125, 0.25, 0.5, 0.9)
+
+
+def test_routing_instances_grow_linearly():
+    tsp, cvrp = TSP(20, grow=[8, 0.5]), CVRP(20, [30, 40], far_first=True, grow=[8, 0.5])
+    assert [tsp.curriculum(progress).num_nodes for progress in PROGRESS] == [8, 11, 14, 20, 20]
+    assert [cvrp.curriculum(progress).num_customers for progress in PROGRESS] == [8, 11, 14, 20, 20]
+    small = cvrp.curriculum(0.25)
+    assert small.capacity == cvrp.capacity and small.far_first
+    assert small.generate(3, torch.Generator()).coords.shape == (3, 15, 2)
+    assert TSP(20).curriculum(0.0).num_nodes == 20 and TSP(5, grow=[8, 0.5]).curriculum(0.0).num_nodes == 5
+
+
+def test_schedules_grow_in_both_dimensions():
+    problem = JSSP([[6, 6], [10, 5]], [[6, 6]], chronological=True, reversal=True, grow=[[4, 4], 0.5])
+    assert [problem.curriculum(progress).sizes for progress in PROGRESS] == [
+        *([(4, 4), (4, 4)], [(4, 4), (6, 4)], [(5, 5), (7, 4)], [(6, 6), (10, 5)], [(6, 6), (10, 5)])
+    ]
+    assert problem.curriculum(0.25).chronological and problem.curriculum(0.25).reversal
+    assert JSSP([[3, 6]], [[6, 6]], grow=[[4, 4], 0.5]).curriculum(0.0).sizes == [(3, 4)]  # nothing shrinks
+    steady = JSSP([[4, 4], [5, 5]], [[6, 6]])
+    assert steady.curriculum(0.0) is steady
+
+
+@pytest.mark.parametrize("grow", [[2, 0.5], [8, 0.0], [8, 1.5], [8]])
+def test_impossible_growth_is_refused(grow):
+    with pytest.raises(ValueError, match="grow must be"):
+        TSP(20, grow=grow)
+    with pytest.raises(ValueError, match="grow must be"):
+        CVRP(20, [30, 30], grow=[1, *grow[1:]])
+    with pytest.raises(ValueError, match="grow must be"):
+        JSSP([[4, 4]], [[4, 4]], grow=[[4, grow[0] - 2], *grow[1:]])
+
+
+def test_the_first_schedules_need_two_operations():
+    with pytest.raises(ValueError, match="at least two operations"):
+        JSSP([[4, 4]], [[4, 4]], grow=[[1, 1], 0.5])
+    with pytest.raises(ValueError, match="grow must be"):
+        JSSP([[4, 4]], [[4, 4]], grow=[4, 0.5])
+
+
+def test_training_asks_for_the_size_of_its_epoch(monkeypatch):
+    seen = []
+
+    def curriculum(self, progress):
+        seen.append(progress)
+        return TSP(5 + len(seen))
+
+    monkeypatch.setattr(TSP, "curriculum", curriculum)
+    train_state, _ = trained(epochs=3, clear_on_improvement=False)
+    assert seen == [0.0, 1 / 3, 2 / 3]
+    assert train_state.dataset.shards[-1].instances.coords.shape[1] == 8
+
+
+def test_greedy_solutions_compete_if_asked():
+    """One sample per instance is often worse than the greedy solution."""
+    problem, policy = TreeProblem(), TablePolicy()
+    trees, keys = problem.generate(60, torch.Generator().manual_seed(0)), torch.arange(60)
+    with SearchPool(problem, policy) as pool:
+        sampled = sample_experts(pool, trees, keys, methods.wor(1))
+        both = sample_experts(pool, trees, keys, methods.wor(1), include_greedy=True)
+        greedy = next(pool.map(trees, keys, methods.greedy()))[1]
+    assert torch.equal(both.costs, torch.minimum(sampled.costs, greedy.costs[:, 0]))
+    assert torch.equal(problem.cost(trees, both.actions), both.costs)
+    better = greedy.costs[:, 0] < sampled.costs
+    assert 0 < both.metrics["sampling/greedy_is_expert"] == better.double().mean().item() < 1
+    assert torch.equal(both.actions[~better], sampled.actions[~better])
+
+
+def test_the_untrained_policy_does_not_count_as_the_best():
+    train_state, reports = trained(epochs=1, batches_per_epoch=1, learning_rate=1e-9, final_learning_rate=1e-9)
+    assert reports[0].improved and train_state.best_cost == reports[0].metrics["quality/greedy_cost"]
+    assert new_learner().best_cost == float("inf")
+
+
+# ---- the order of decisions
+
+
+class AsSampled(CVRP):
+    def reorder(self, instance, actions, step, generator):
+        return actions
+
+
+def test_an_example_is_in_the_problems_order_or_in_the_experts_own():
+    """Routes of random solutions: by their farthest customers, or as they are."""
+    dataset = PseudoExperts()
+    problems = {True: CVRP(8, [12, 14], far_first=True), False: AsSampled(8, [12, 14])}
+    instances, actions = random_solutions(problems[True], 50)
+    dataset.add("random", instances, actions, problems[True].cost(instances, actions))
+    own = {tuple(row) for row in actions.tolist()}
+    for reorder, problem in problems.items():
+        steps = set()
+        for seed in range(40):
+            rest = dataset.batch(problem, 20, torch.Generator().manual_seed(seed)).remaining_actions
+            steps.add(rest.shape[1])
+            ends = {row[-rest.shape[1] :] for row in own}
+            same = [tuple(row) in ends for row in rest.tolist()]
+            assert reorder or all(same)
+            if reorder and rest.shape[1] > 4:
+                assert not all(same)
+        assert steps == set(range(1, 9))

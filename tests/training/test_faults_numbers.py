@@ -1,0 +1,224 @@
+"""NaN and infinity: a bad step of training ends the run, a bad instance is named."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import train
+from gumbeldore.evaluation.solve import solve
+from gumbeldore.interfaces import Benchmark
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime.errors import InstanceError
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.rounds import search
+from gumbeldore.seeding import generator
+from gumbeldore.training import imitation
+from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.distributed import DDPLauncher, DDPTask
+from gumbeldore.training.execution import Execution
+from gumbeldore.training.imitation import fit
+from gumbeldore.training.optimizer import optimizer_of
+from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.state import TrainState
+from gumbeldore.training.validation import validate, validation_set
+from models.bq_tsp import BQ
+from problems.tsp import TSP
+from problems.tsp.instances import Instance
+from tests.cli.test_commands import typed
+from tests.training.test_training import SIZES, experts
+from tests.trees import TablePolicy, TreeProblem
+
+CPU = torch.device("cpu")
+MATRICES = {"muon_learning_rate": 0.02, "ema_decay": 0.9}  # Muon, too, and the running average
+
+
+class Faulty(BQ):
+    """A network that is NaN on all rows if one of them is not a number."""
+
+    def forward(self, context, state):
+        poison = torch.where(context.coords.isnan().any(), math.nan, 1.0)
+        return super().forward(context._replace(coords=context.coords.nan_to_num()), state) * poison
+
+
+class Draws(PseudoExperts):
+    """The batches of a dataset, of which those in `bad` are spoiled."""
+
+    bad: tuple[int, ...] = ()
+
+    def batch(self, *arguments):
+        self.drawn = getattr(self, "drawn", -1) + 1
+        example = super().batch(*arguments)
+        return spoiled(example) if self.drawn in self.bad else example
+
+
+def spoiled(example):
+    coords = example.instance.coords.clone()
+    coords[-1] = math.nan  # one row, the last: with two processes it is the second's
+    return example._replace(instance=Instance(coords))
+
+
+def new_learner(bad=(), folder=None, **sizes):
+    settings = TrainSettings(**{**SIZES, "batches_per_epoch": 12, **MATRICES, **sizes})
+    torch.manual_seed(0)
+    policy = Faulty(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
+    dataset = Draws(folder)
+    dataset.bad = bad
+    dataset.add("epoch_1", *experts(10, 6))
+    averaged = copy.deepcopy(policy)
+    return TrainState(policy, copy.deepcopy(policy), optimizer_of(policy, settings), dataset, averaged), settings
+
+
+@pytest.mark.parametrize("bad", [(3,), (60,), (0, 3)])
+def test_a_bad_step_ends_the_epoch_with_its_number(bad):
+    train_state, settings = new_learner(bad, batches_per_epoch=70)
+    with pytest.raises(ValueError, match=f"^step {bad[0] + 1} of epoch 1 cannot be learnt from: the loss is nan"):
+        fit(TSP(6), train_state, settings, generator(5, "batches", 0))
+    assert train_state.dataset.drawn < bad[0] + imitation.CHECK_EVERY  # not at the end of the epoch
+
+
+def test_an_infinite_loss_with_a_finite_gradient_is_bad():
+    """An expert's decision that the mask forbids: the derivative of its cross-entropy is softmax - 1, the loss inf."""
+
+    class Forbids(TSP):
+        def mask(self, instance, state):
+            return super().mask(instance, state).index_fill(1, torch.tensor([3]), False)
+
+    train_state, settings = new_learner()
+    with pytest.raises(ValueError, match="the loss is inf"):
+        fit(Forbids(6), train_state, settings, generator(5, "batches", 0))
+
+
+def test_processes_that_train_together_agree_on_bad_steps(tmp_path):
+    """The bad row is the second process's; the first ends both with the cause."""
+    train_state, settings = new_learner(folder=tmp_path, batches_per_epoch=6)
+    parts = TSP(6), train_state.policy, settings, 5, "float32", False
+    task = DDPTask(*parts, ["cpu", "cpu"], 1, tmp_path, Instance, fit_with_bad_row)
+    with pytest.raises(ValueError, match="step 3 of epoch 1 cannot be learnt from"), DDPLauncher(task) as ddp:
+        arguments = (TSP(6), train_state, settings, generator(5, "batches", 0))
+        fit_with_bad_row(*arguments, Execution(ddp=ddp))
+
+
+def fit_with_bad_row(problem, train_state, *arguments):
+    """In every process: the third batch is spoiled."""
+    original, drawn = train_state.dataset.batch, []
+
+    def batch(*given):
+        drawn.append(None)
+        example = original(*given)
+        return spoiled(example) if len(drawn) == 3 else example
+
+    train_state.dataset.batch = batch
+    return fit(problem, train_state, *arguments)
+
+
+def test_the_run_names_its_checkpoint_and_goes_on_once_the_fault_is_gone(tmp_path, monkeypatch):
+    words = [
+        "debug=fast",
+        "problem.num_nodes=6",
+        "model.layers=1",
+        "model.width=16",
+        "precision=float32",
+        "run_dir=run",
+    ]
+    original, drawn = PseudoExperts.batch, []
+
+    def batch(self, *arguments):
+        drawn.append(None)
+        example = original(self, *arguments)
+        return spoiled(example) if len(drawn) == 6 else example
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PseudoExperts, "batch", batch)
+        result = typed(train, *words, cwd=tmp_path)
+        assert result.returncode == 2 and len(result.stderr.splitlines()) == 1
+        assert "step 2 of epoch 2 cannot be learnt from: the loss is nan" in result.stderr
+        assert "run/checkpoints/last.pt is intact, resume=run goes on from it" in result.stderr
+    resumed = typed(train, "resume=run", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [1, 2]
+
+
+# ---- instances
+
+
+PROBLEM, POLICY = TreeProblem(), TablePolicy()
+EVERY = [methods.greedy(), methods.sampling(3), methods.wor(2, 2), methods.gumbeldore(2, 2, 1.0)]
+
+
+def trees(n=5):
+    return PROBLEM.generate(n, torch.Generator().manual_seed(1))
+
+
+def damaged(what, instance):
+    """Trees of which one cannot be solved."""
+    found = trees()
+    if what == "logits":
+        found.logits[instance, 0] = math.nan
+    elif what == "all forbidden":
+        found.logits[instance, 0] = -math.inf
+    elif what == "mask":
+        found.legal[instance, 1:] = False
+    else:
+        found.outcome[instance] = {"nan cost": math.nan, "infinite cost": -math.inf}[what]
+    return found
+
+
+WRONG = ["logits", "all forbidden", "mask", "nan cost", "infinite cost"]
+
+
+@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("config", EVERY, ids=["greedy", "sampling", "wor", "gumbeldore"])
+def test_a_search_names_the_instance_it_cannot_solve(what, config):
+    keys = torch.arange(100, 105)
+    rule = "cost of a solution" if "cost" in what else "logits are NaN, .inf or all -inf .* mask"
+    with pytest.raises(InstanceError, match=f"^instance 3 of the batch: .*{rule}") as caught:
+        search(PROBLEM, POLICY, damaged(what, 3), config, keys=keys)
+    assert (caught.value.index, caught.value.key) == (3, 103)
+
+
+def benchmark(instances, factor=1.0):
+    def true_cost(index, actions):
+        return factor * PROBLEM.cost(type(instances)(*(field[index] for field in instances)), actions).double()
+
+    unknown = torch.full((5,), math.nan, dtype=torch.float64)
+    return Benchmark([f"tree-{i}" for i in range(5)], instances, None, true_cost, unknown, [""] * 5)
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_an_evaluation_names_the_instance(what):
+    """In whatever chunk it comes."""
+    pool = SearchPool(PROBLEM, POLICY, search_batch_rows=2)
+    with pytest.raises(ValueError, match="^instance tree-3: "):
+        solve(pool, benchmark(damaged(what, 3)), methods.greedy(), seed=0)
+    with pytest.raises(ValueError, match="^instance tree-3: "):
+        validate(pool, [benchmark(damaged(what, 3))], lambda *_: None)
+
+
+def test_an_evaluation_with_workers_names_the_instance():
+    with SearchPool(PROBLEM, POLICY, workers=2, search_batch_rows=2) as pool:
+        with pytest.raises(ValueError, match="^instance tree-3: "):
+            solve(pool, benchmark(damaged("nan cost", 3)), methods.greedy(), seed=0)
+
+
+def test_a_true_cost_that_is_no_number_names_the_instance():
+    whole = benchmark(trees())
+    spoilt = whole._replace(true_cost=lambda i, a: whole.true_cost(i, a).masked_fill(i == 2, math.nan))
+    pool = SearchPool(PROBLEM, POLICY, search_batch_rows=2)
+    with pytest.raises(ValueError, match="^instance tree-2: a solution costs nan"):
+        solve(pool, spoilt, methods.wor(2), seed=0)
+    with pytest.raises(ValueError, match="^instance tree-2: a solution costs nan"):
+        validate(pool, [spoilt], lambda *_: None)
+
+
+def test_ruined_weights_do_not_pass_validation():
+    policy = BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
+    nn.init.constant_(next(policy.parameters()), math.nan)
+    with pytest.raises(ValueError, match="^instance kool/tsp6-val/0: the policy's logits are NaN"):
+        validate(SearchPool(TSP(6), policy), validation_set(TSP(6), 4, seed=0), lambda *_: None)

@@ -1,0 +1,317 @@
+"""What trainings of days need: a start from given weights, changes when they go on, a cool-down, snapshots."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+import evaluate
+import train
+from gumbeldore.parallel.devices import CPU_BATCH_ROWS
+from gumbeldore.runtime import checkpoint
+from gumbeldore.runtime.old_versions import of_this_version
+from gumbeldore.runtime.run_directory import MOST_SNAPSHOTS, RunDirectory
+from gumbeldore.training.imitation import learning_rate
+from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.validation import validation_set
+from problems.jssp import JSSP
+from problems.tsp import TSP
+from tests.cli.test_commands import ROOT, typed
+from tests.training.test_supervised import metrics_of
+from tests.training.test_training import SIZES, new_learner, trained
+
+SMALL = ["debug=fast", "problem.num_nodes=8", "model.layers=1", "model.width=16", "model.feedforward=32"]
+SMALL += ["precision=float32", "images_every=100"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a run of two epochs in it."""
+    folder = tmp_path_factory.mktemp("runs")
+    run(folder, *SMALL, "train.batches_per_epoch=60", "run_dir=first")
+    return folder
+
+
+def run(folder, *words, program=train):
+    result = typed(program, *words, cwd=folder)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def refused(folder, *words):
+    result = typed(train, *words, cwd=folder)
+    assert result.returncode == 2 and result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def saved(folder, name, file="last.pt"):
+    return checkpoint.load(folder / name / "checkpoints" / file)
+
+
+# ---- init
+
+
+@pytest.mark.parametrize("source", ["first", "first/checkpoints/best.pt"])
+def test_init_takes_the_weights_and_nothing_else(source, folder, tmp_path):
+    run(tmp_path, *SMALL, f"init={folder / source}", "train.epochs=0", "problem.num_nodes=12", "run_dir=second")
+    weights, state = saved(folder, "first", "best.pt")["weights"], saved(tmp_path, "second")
+    for ours in (state["weights"], state["train_state"]["policy"], state["train_state"]["ema"]):
+        assert all(torch.equal(ours[name], value) for name, value in weights.items())
+    assert state["epoch"] == 0 and state["train_state"]["dataset"] == []
+    assert not any(each["state"] for each in state["train_state"]["optimizer"])
+
+
+def test_a_policy_worse_than_the_one_training_began_with_is_not_accepted(folder, tmp_path):
+    """Steps that are far too large ruin it."""
+    words = [*SMALL, f"init={folder / 'first'}", "train.learning_rate=9", "train.muon_learning_rate=9"]
+    text = run(tmp_path, *words, "train.ema_decay=0", "train.epochs=1", "run_dir=ruined")
+    cost = float(text.split("greedy cost ")[1].split()[0])
+    last = saved(tmp_path, "ruined")
+    assert last["best_cost"] == pytest.approx(cost, abs=1e-4)
+    assert metrics_of(tmp_path / "ruined")[0]["quality/greedy_cost"] > cost
+    weights = saved(folder, "first", "best.pt")["weights"]
+    assert all(torch.equal(last["weights"][name], value) for name, value in weights.items())
+
+
+def test_training_goes_on_from_better_weights(folder, tmp_path):
+    run(tmp_path, *SMALL, f"init={folder / 'first'}", "run_dir=second")
+    first, second = (metrics_of(where)[0]["training/loss"] for where in (folder / "first", tmp_path / "second"))
+    assert second < 0.9 * first
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["model.width=32"], "its layer origin is [16], here it is [32]"),
+        (["model.layers=2"], "its layer layers.1.scale is not there, here it is []"),
+        (["model.successor_loss=0"], "its layer successor_loss.query.weight is [16, 16], here it is not there"),
+        (["problem=cvrp", "problem.num_customers=8"], "starts: it is a policy for tsp, not for cvrp"),
+    ],
+)
+def test_an_init_that_does_not_fit_names_the_layer(words, message, folder, tmp_path):
+    small = [word for word in SMALL if not (word.startswith("problem.") and "problem=cvrp" in words)]
+    error = refused(tmp_path, *small, *words, f"init={folder / 'first'}", "run_dir=second")
+    assert "first/checkpoints/best.pt cannot be where training starts: " in error and message in error
+    assert not (tmp_path / "second").exists()
+
+
+def test_an_init_that_is_not_there_is_refused(tmp_path):
+    assert "init=nowhere: there is no checkpoint nowhere" in refused(tmp_path, *SMALL, "init=nowhere")
+
+
+# ---- changes when a run goes on
+
+
+def test_precision_and_processes_can_change_when_a_run_goes_on(folder):
+    run(folder, *SMALL, "train.epochs=1", "run_dir=changes", "train_threads=1")
+    words = [
+        "train.epochs=2",
+        "train_threads=2",
+        "workers=2",
+        "worker_threads=2",
+        "precision=float32",
+        "train_processes=1",
+    ]
+    run(folder, "resume=changes", *words)
+    for now in (OmegaConf.load(folder / "changes" / "config.yaml"), saved(folder, "changes")["config"]):
+        assert (now["train_threads"], now["workers"], now["worker_threads"], now["train"]["epochs"]) == (2, 2, 2, 2)
+    assert len(metrics_of(folder / "changes")) == 2
+
+
+def test_a_run_that_moves_to_another_device_decides_anew_what_depends_on_it(folder):
+    words = [f"run_dir={folder}/moves", "train.epochs=1", "search_batch_rows=8", "train_threads=1"]
+    run(folder, *SMALL, *words)
+    for words, rows in (([], 8), (["device=cpu"], CPU_BATCH_ROWS), (["device=cpu", "search_batch_rows=16"], 16)):
+        run(folder, "resume=moves", *words)
+        assert saved(folder, "moves")["config"]["search_batch_rows"] == rows
+
+
+def test_fewer_epochs_than_done_and_other_keys_are_refused(folder):
+    assert "train.epochs=1 is less than the 2 epochs done" in refused(folder, "resume=first", "train.epochs=1")
+    assert "not train.learning_rate=1" in refused(folder, "resume=first", "train.learning_rate=1")
+
+
+def test_what_was_changed_holds_after_a_kill(folder):
+    run(folder, *SMALL, "train.epochs=1", "run_dir=killed")
+    words = [sys.executable, str(ROOT / "train.py"), "resume=killed", "train.epochs=1000", "time_limit=60"]
+    process = subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    while process.poll() is None and len(metrics_of(folder / "killed")) < 2:
+        time.sleep(0.05)
+    process.kill()
+    assert process.wait() == -9
+    assert "/1000 " in run(folder, "resume=killed", "time_limit=1")
+
+
+@pytest.mark.parametrize("text", ["", "- a", "5", "a: [", "train: 3", "\0"])
+def test_a_configuration_that_was_spoiled_is_refused_in_one_line(text, folder):
+    with RunDirectory.open(folder / "first") as directory:
+        whole = directory.config.read_text()
+    directory.config.write_text(text)
+    try:
+        assert "first/config.yaml is not the configuration of a run: " in refused(folder, "resume=first")
+    finally:
+        directory.config.write_text(whole)
+
+
+def test_a_variable_of_the_shell_that_is_not_set_starts_no_other_run(folder, tmp_path):
+    for key in ("init", "resume", "run_dir"):
+        assert f"{key} must not be empty" in refused(tmp_path, *SMALL, f"{key}=")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_cooldown_can_be_started_later(folder):
+    """A constant rate until then; the last epoch has the final one."""
+    rates = ["train.learning_rate=0.01", "train.final_learning_rate=0.001", "train.cooldown_epochs=2"]
+    run(folder, *SMALL, *rates, "train.epochs=100", "time_limit=0.01", "run_dir=constant")
+    run(folder, "resume=constant", "time_limit=null", "train.epochs=4")  # both hold from then on
+    found = [line["training/learning_rate"] for line in metrics_of(folder / "constant")]
+    assert found == pytest.approx([0.01, 0.01, 0.0055, 0.001])
+    run(folder, "resume=constant", "train.epochs=6", "train.cooldown_epochs=1")  # and be taken back
+    found = [line["training/learning_rate"] for line in metrics_of(folder / "constant")]
+    assert found[4:] == pytest.approx([0.01, 0.001])
+
+
+@pytest.mark.parametrize(
+    ("cooldown", "expected"),
+    [
+        (None, [1.0, 0.775, 0.55, 0.325, 0.1]),
+        (4, [1.0, 0.775, 0.55, 0.325, 0.1]),
+        (2, [1.0, 1.0, 1.0, 0.55, 0.1]),
+        (1, [1.0, 1.0, 1.0, 1.0, 0.1]),
+        (8, [0.55, 0.4375, 0.325, 0.2125, 0.1]),
+    ],
+)
+def test_the_rate_falls_in_the_last_epochs(cooldown, expected):
+    sizes = {"epochs": 5, "learning_rate": 1.0, "final_learning_rate": 0.1, "cooldown_epochs": cooldown}
+    settings = TrainSettings(**{**SIZES, **sizes})
+    assert [learning_rate(settings, epoch) for epoch in range(5)] == pytest.approx(expected)
+
+
+def test_without_a_final_rate_it_does_not_fall():
+    sizes = {**SIZES, "epochs": 5, "learning_rate": 0.3, "final_learning_rate": None}
+    settings = TrainSettings(**{**sizes, "cooldown_epochs": None})
+    assert [learning_rate(settings, epoch) for epoch in range(5)] == [0.3] * 5
+    with pytest.raises(ValueError, match="train.cooldown_epochs has no effect without train.final_learning_rate"):
+        TrainSettings(**{**sizes, "cooldown_epochs": 2})
+
+
+# ---- snapshots
+
+
+def test_snapshots_are_policies_of_their_epochs(tmp_path):
+    run(tmp_path, *SMALL, "train.epochs=3", "checkpoint_every=2", "run_dir=run")
+    names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert names == ["best.pt", "epoch_000002.pt", "last.pt"]
+    assert saved(tmp_path, "run", "epoch_000002.pt")["epoch"] == 2
+    words = ["checkpoint=run/checkpoints/epoch_000002.pt", "instances=kool/tsp20", "num_instances=2", "workers=0"]
+    run(tmp_path, *words, program=evaluate)
+
+
+def test_snapshots_are_bounded_and_spread_over_the_run(tmp_path):
+    with RunDirectory.create(tmp_path / "run", unique=False, config="") as directory:
+        for epoch in range(5, 1001, 5):
+            directory.snapshot(epoch).touch()
+            directory.thin_out_snapshots()
+            kept = sorted(int(path.stem[6:]) for path in directory.last.parent.iterdir())
+            assert len(kept) <= MOST_SNAPSHOTS and kept[-1] == epoch
+            assert len(kept) >= min(epoch // 5, MOST_SNAPSHOTS // 2)
+            assert max(b - a for a, b in zip([0, *kept], kept, strict=False)) <= 4 * max(5, epoch / MOST_SNAPSHOTS)
+    assert [epoch for epoch in kept if epoch <= 800] == [*range(80, 801, 80)]
+
+
+def test_snapshots_at_another_distance_do_not_replace_the_earlier_ones(tmp_path):
+    with RunDirectory.create(tmp_path / "run", unique=False, config="") as directory:
+        mine = directory.last.with_name("epoch_chosen.pt")
+        for epoch in (*range(3, 61, 3), *range(63, 106, 7)):
+            directory.snapshot(epoch).touch()
+        mine.touch()
+        directory.thin_out_snapshots()
+        assert mine.exists()
+        mine.unlink()
+        kept = sorted(int(path.stem[6:]) for path in directory.last.parent.iterdir())
+        assert kept == [*range(6, 61, 6), 70, 84, 98, 105]
+
+
+# ---- experts of several sizes
+
+
+def test_larger_instances_are_fewer_if_decisions_are_limited():
+    """TSP-7 has six decisions."""
+    for limit, count in ((None, 10), (60, 10), (59, 9), (24, 4), (1, 1)):
+        train_state, _ = trained(epochs=1, clear_on_improvement=False, decisions_per_epoch=limit)
+        assert len(train_state.dataset) == count
+
+
+def test_sizes_are_learnt_from_in_proportion_to_their_decisions():
+    """30 of 2 x 2 (3 decisions to learn each) and 10 of 4 x 4 (15 each): 90 and 150 decisions."""
+    problem, dataset = JSSP([[2, 2]], [[2, 2]]), new_learner().dataset
+    for name, size, count in (("a", 2, 30), ("b", 4, 10)):
+        instances = JSSP([[size, size]], [[2, 2]]).generate(count, torch.Generator().manual_seed(0))
+        actions = torch.arange(size).repeat_interleave(size).expand(count, -1)
+        dataset.add(name, instances, actions, problem.cost(instances, actions))
+    generator, large = torch.Generator().manual_seed(1), 0
+    for _ in range(400):
+        large += dataset.batch(problem, 1, generator).instance.times.shape[1] == 4
+    expected, deviation = 400 * 150 / 240, math.sqrt(400 * 150 * 90) / 240
+    assert abs(large - expected) < 5 * deviation
+
+
+def test_validation_of_several_sizes_is_shown_by_size(tmp_path):
+    words = ["debug=fast", "problem=jssp", "problem.sizes=[[2,3]]", "problem.validation_sizes=[[2,3],[4,2]]"]
+    run(tmp_path, *words, "train.epochs=1", "train.validation_instances=6", "run_dir=run")
+    (line,) = metrics_of(tmp_path / "run")
+    costs = [line[f"quality/greedy_cost_{size}"] for size in ("2x3", "4x2")]
+    assert line["quality/greedy_cost"] == pytest.approx(sum(costs) / 2) and costs[0] != costs[1]
+    assert "quality/greedy_gap" not in line  # not all have a reference
+
+
+def test_a_problem_with_one_validation_set_of_no_list_is_told_so():
+    class Mine(TSP):
+        def validation(self, n, seed):
+            return super().validation(n, seed)[0]
+
+    with pytest.raises(ValueError, match="Mine.validation must return a list with a Benchmark for each size"):
+        validation_set(Mine(7), 4, seed=0)
+
+
+# ---- checkpoints of format 3
+
+
+def test_policies_of_format_3_are_read_and_runs_are_not(folder, tmp_path):
+    content = saved(folder, "first", "best.pt")
+    path = tmp_path / "old.pt"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "FORMAT", 3)
+        checkpoint.save(path, {key: value for key, value in content.items() if key != "format"})
+    assert checkpoint.load(path)["format"] == 3
+    words = [f"checkpoint={path}", "instances=kool/tsp20", "num_instances=2", "workers=0"]
+    run(tmp_path, *words, program=evaluate)
+    with pytest.raises(ValueError, match=f"has checkpoint format 3, this version reads format {checkpoint.FORMAT}"):
+        checkpoint.load(path, (checkpoint.FORMAT,))
+
+
+def test_old_keys_are_renamed_and_networks_that_left_are_refused():
+    config = {
+        "problem": {"_target_": "problems.jssp.JSSP", "validation_size": [6, 6]},
+        "model": {"_target_": "models.bq.BQ", "savings": 0, "own_frame": True},
+        "seed": 1,
+    }
+    expected = {
+        "problem": {"_target_": "problems.jssp.JSSP", "validation_sizes": [[6, 6]]},
+        "model": {"_target_": "models.bq_tsp.BQ", "canonical_coordinates": True},
+        "seed": 1,
+    }
+    assert of_this_version({"format": 3, "config": config}) == expected
+    own = {"problem": {"_target_": "mine.P"}, "model": {"_target_": "mine.Net", "own_frame": 1, "savings": 2}}
+    for format, content in ((4, expected), (checkpoint.FORMAT, config), (4, own)):
+        assert of_this_version({"format": format, "config": content}) == content
+    for plans in (32, [1.0]):
+        with pytest.raises(ValueError, match="routes of the savings heuristic, .* train it anew"):
+            of_this_version({"format": 3, "config": {"problem": {}, "model": {"savings": plans}}})

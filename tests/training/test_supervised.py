@@ -1,0 +1,232 @@
+"""Supervised training: imitating solutions of a file, which nothing is added to and nothing is taken from."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+
+import train
+from gumbeldore.runtime import checkpoint
+from gumbeldore.training.dataset import PseudoExperts
+from problems.cvrp import CVRP
+from problems.jssp import JSSP
+from problems.tsp import TSP
+from tests.cli.test_commands import typed
+
+NETWORK = ["model.width=16", "model.heads=2", "model.feedforward=32", "precision=float32"]
+WORDS = {
+    "tsp": ["problem=tsp", "problem.num_nodes=6", "model.layers=1"],
+    "cvrp": ["problem=cvrp", "problem.num_customers=5", "problem.capacity=[12,20]", "model.layers=1"],
+    "jssp": ["problem=jssp", "problem.sizes=[[3,2]]", "problem.validation_sizes=[[3,2]]", "model.blocks=1"],
+}
+PROBLEMS = {"tsp": TSP(6), "cvrp": CVRP(5, [12, 20]), "jssp": JSSP([[3, 2]], [[3, 2]], chronological=True)}
+
+
+def candidates(name: str, problem) -> torch.Tensor:
+    """Sequences of actions, most of them legal, among which there is a best one."""
+    if name == "tsp":
+        return torch.tensor(list(permutations(range(1, problem.num_nodes))))
+    if name == "cvrp":  # every order and every place for the depot, but the first customer always comes from it
+        orders = torch.tensor(list(permutations(range(5))))
+        places = torch.tensor([[1, *(i >> k & 1 for k in range(4))] for i in range(16)])
+        return (orders[:, None] + 5 * places).flatten(0, 1)
+    ((jobs, ops),) = problem.sizes
+    return torch.tensor(sorted(set(permutations(torch.arange(jobs).repeat_interleave(ops).tolist()))))
+
+
+def experts(folder, name, file="experts", problem=None, n=40):
+    """A file of random instances with their best solutions, by trying all."""
+    problem = problem or PROBLEMS[name]
+    instances = problem.generate(n, torch.Generator().manual_seed(1))
+    every = candidates(name, problem)
+    best = []
+    for row in range(n):
+        repeated = type(instances)(*(field[row].expand(len(every), *field.shape[1:]) for field in instances))
+        actions = every
+        if name == "cvrp":
+            route = (every >= 5).long().cumsum(dim=1) - 1
+            loads = torch.zeros_like(every).scatter_add_(1, route, repeated.demands.gather(1, every % 5 + 1))
+            legal = (loads <= repeated.capacity[:, None]).all(dim=1)
+            repeated, actions = type(instances)(*(field[legal] for field in repeated)), every[legal]
+        best.append(actions[problem.cost(repeated, actions).argmin()])
+    actions = torch.stack(best)
+    PseudoExperts(folder).add(file, instances, actions, problem.cost(instances, actions))
+    return folder / f"{file}.npz"
+
+
+def supervised(name, source, *words, cwd):
+    small = ["debug=fast", "train.epochs=3", "train.batches_per_epoch=30", "train.batch_size=64", "images_every=100"]
+    words = [*WORDS[name], *small, "train=supervised", f"train.experts={source}", *NETWORK, *words]
+    return typed(train, *words, cwd=cwd)
+
+
+def metrics_of(run):
+    path = run / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def same_runs(one, other, epochs):
+    a, b = (checkpoint.load(run / "checkpoints" / "last.pt") for run in (one, other))
+    assert a["epoch"] == b["epoch"] == epochs and a["best_cost"] == b["best_cost"]
+    for x, y in ((a["weights"], b["weights"]), (a["train_state"]["policy"], b["train_state"]["policy"])):
+        assert all(torch.equal(x[name], y[name]) for name in x)
+    for x, y in zip(metrics_of(one), metrics_of(other), strict=True):
+        assert x["training/loss"] == y["training/loss"] and x["epoch"] == y["epoch"]
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_given_solutions_are_learnt_and_nothing_is_sampled(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(train, "sample_epoch", None)  # calling it would fail
+    source = experts(tmp_path, name)
+    result = supervised(name, source, f"run_dir={tmp_path / 'run'}", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    lines = metrics_of(tmp_path / "run")
+    first, *_, last = lines
+    assert len(lines) == 3 and last["training/loss"] < 0.95 * first["training/loss"]
+    assert not any(key.startswith("sampling/") for line in lines for key in line)
+    assert all(line["usage/totals/solutions"] == 0 and line["training/dataset_size"] == 40 for line in lines)
+
+    kept = list((tmp_path / "run" / "dataset").iterdir())
+    assert [path.name for path in kept] == ["experts.npz"]
+    with np.load(source) as given, np.load(kept[0]) as copied:
+        assert set(given.files) == set(copied.files)
+        assert all((given[key] == copied[key]).all() for key in given.files)
+
+
+def test_the_dataset_stays_after_an_improvement(tmp_path):
+    source = experts(tmp_path, "tsp")
+    words = ["train.epochs=5", "train.batches_per_epoch=60", "train.learning_rate=0.01", f"run_dir={tmp_path / 'run'}"]
+    assert supervised("tsp", source, *words, cwd=tmp_path).returncode == 0
+    lines = metrics_of(tmp_path / "run")
+    best = [line["quality/best_greedy_cost"] for line in lines]
+    improved = [i for i in range(1, 5) if best[i] < best[i - 1]]
+    assert improved and improved[0] < 4  # and training went on after it
+    assert {line["training/dataset_size"] for line in lines} == {40}
+
+
+class Killed(BaseException):
+    """Nothing catches it."""
+
+
+def dies_after(monkeypatch, batches):
+    """Let the next run die while it trains, once it has drawn so many minibatches."""
+    draw, drawn = PseudoExperts.batch, []
+
+    def batch(self, *args):
+        drawn.append(None)
+        if len(drawn) > batches:
+            raise Killed
+        return draw(self, *args)
+
+    monkeypatch.setattr(PseudoExperts, "batch", batch)
+
+
+@pytest.mark.parametrize("batches", [10, 75], ids=["in the first epoch", "in the third"])
+def test_a_run_that_died_continues_exactly_without_the_file(batches, tmp_path, monkeypatch):
+    source = experts(tmp_path, "tsp")
+    whole = supervised("tsp", source, "run_dir=whole", cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    with monkeypatch.context() as patch:
+        dies_after(patch, batches)
+        with pytest.raises(Killed):
+            supervised("tsp", source, "run_dir=died", cwd=tmp_path)
+    assert len(metrics_of(tmp_path / "died")) == batches // 30
+    source.unlink()
+    resumed = typed(train, "resume=died", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    same_runs(tmp_path / "whole", tmp_path / "died", epochs=3)
+    last = checkpoint.load(tmp_path / "died" / "checkpoints" / "last.pt")["train_state"]
+    assert last["dataset"] == ["experts"] and last["totals"]["solutions"] == 0
+
+
+def test_a_folder_may_hold_several_sizes(tmp_path):
+    folder = tmp_path / "folder"
+    for file, size in (("b", [3, 2]), ("a", [2, 3]), ("c", [3, 2])):
+        experts(folder, "jssp", file, JSSP([size], [size]), n=300)  # together more than sampled ones may be
+    (folder / "README").write_text("not a dataset")
+    result = supervised("jssp", folder, "run_dir=run", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert metrics_of(tmp_path / "run")[-1]["training/dataset_size"] == 900
+    assert sorted(path.name for path in (tmp_path / "run" / "dataset").iterdir()) == ["a.npz", "b.npz", "c.npz"]
+
+
+def change(source, changes):
+    """Put other arrays into the file; None takes one out."""
+    arrays = {**arrays_of(source), **changes}
+    np.savez(source, **{key: value for key, value in arrays.items() if value is not None})
+
+
+def arrays_of(source):
+    with np.load(source) as given:
+        return dict(given)
+
+
+WRONG = {
+    "no coordinates": (lambda a: {"instance.coords": None}, "damaged or holds something else"),
+    "no costs": (lambda a: {"costs": None}, "damaged or holds something else"),
+    "texts": (lambda a: {"costs": np.array(["x"] * 40)}, "damaged or holds something else"),
+    "objects": (lambda a: {"costs": np.array([None] * 40)}, "damaged or holds something else"),
+    "float64": (lambda a: {"instance.coords": a["instance.coords"].astype("f8")}, "must be torch.float32 of 3 dim"),
+    "flat": (lambda a: {"instance.coords": a["instance.coords"].reshape(40, -1)}, "must be torch.float32 of 3 dim"),
+    "fewer solutions": (lambda a: {"actions": a["actions"][1:]}, "is damaged: 40 instances, 39 solutions"),
+    "shorter": (lambda a: {"actions": a["actions"][:, 1:]}, "experts.npz: a tour of 6 nodes has 5 actions"),
+    "a node twice": (lambda a: {"actions": a["actions"].clip(max=4)}, "does not visit each of the nodes"),
+    "int32": (lambda a: {"actions": a["actions"].astype("i4")}, "experts.npz: actions must be torch.int64"),
+    "float": (lambda a: {"actions": a["actions"].astype("f4")}, "experts.npz: "),
+    "wrong costs": (lambda a: {"costs": a["costs"] * 1.001}, "the stated costs are not those of the solutions"),
+    "one wrong cost": (lambda a: {"costs": a["costs"] + np.eye(40)[7]}, "the stated costs are not those"),
+    "no number": (lambda a: {"costs": a["costs"] * np.nan}, "the stated costs are not those of the solutions"),
+    "fewer costs": (lambda a: {"costs": a["costs"][1:]}, "the stated costs are not those of the solutions"),
+    "nothing in it": (lambda a: {key: value[:0] for key, value in a.items()}, "no solutions"),
+}
+
+
+@pytest.fixture(scope="module")
+def tours(tmp_path_factory):
+    return experts(tmp_path_factory.mktemp("tours"), "tsp").read_bytes()
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_files_are_refused_before_there_is_a_run(case, tmp_path, tours):
+    source = tmp_path / "experts.npz"
+    source.write_bytes(tours)
+    changed, message = WRONG[case]
+    change(source, changed(arrays_of(source)))
+    result = supervised("tsp", source, "run_dir=run", cwd=tmp_path)
+    assert result.returncode == 2 and message in result.stderr and "experts.npz" in result.stderr
+    assert "Traceback" not in result.stderr and list(tmp_path.iterdir()) == [source]
+
+
+def test_illegal_routes_are_refused(tmp_path):
+    source = experts(tmp_path, "cvrp")
+    arrays = arrays_of(source)
+    one_vehicle = np.where(np.arange(5) > 0, arrays["actions"] % 5, arrays["actions"])
+    change(source, {"actions": one_vehicle})
+    result = supervised("cvrp", source, "run_dir=run", cwd=tmp_path)
+    assert result.returncode == 2 and "loads more than the capacity" in result.stderr
+    assert list(tmp_path.iterdir()) == [source]
+
+
+@pytest.mark.parametrize(("name", "of"), list(permutations(WORDS, 2)))
+def test_the_files_of_other_problems_are_refused(name, of, tmp_path):
+    source = experts(tmp_path, of, n=20)
+    result = supervised(name, source, "run_dir=run", cwd=tmp_path)
+    assert result.returncode == 2 and str(source) in result.stderr and "Traceback" not in result.stderr
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_missing_and_empty_sources_are_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.npz").write_text("not an archive")
+    for source, message in (
+        ("none.npz", "there is no file none.npz"),
+        ("empty", "there are no .npz files in empty"),
+        ("text.npz", "text.npz is damaged or holds something else"),
+    ):
+        result = supervised("tsp", source, "run_dir=run", cwd=tmp_path)
+        assert result.returncode == 2 and message in result.stderr and "Traceback" not in result.stderr
+    assert not (tmp_path / "run").exists()
