@@ -4,51 +4,34 @@ from __future__ import annotations
 
 import itertools
 
-import torch
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from evaluate import add_references, advancing, instances_for, new_directory, typed
+from evaluate import add_references
 from gumbeldore.cli import command, parts
-from gumbeldore.cli.overrides import check_effect
+from gumbeldore.cli.evaluation import Machine, advancing, instances_for, new_directory, open_policy, typed
 from gumbeldore.cli.settings import StudySettings
 from gumbeldore.evaluation import curves, results
 from gumbeldore.evaluation.curves import CurvePoint
-from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.evaluation.solve import have_gaps
-from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers
-from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.reporting.console import Terminal, hardware
-from gumbeldore.runtime.memory import keep_freed_memory
-from gumbeldore.runtime.precision import resolve_precision
+from gumbeldore.reporting.console import Terminal
 from gumbeldore.sampler.config import SearchConfig
 
 
 def study(cfg: DictConfig) -> list[CurvePoint]:
     """Measure every curve asked for; prints a table, writes study.json, study.csv and study.png."""
     run = StudySettings.of(cfg)
-    device = resolve_device(run.device)
-    precision = resolve_precision(run.precision, device)
-    keep_freed_memory()
-    problem, policy, _, path = loaded = load_policy(run.checkpoint, **OmegaConf.to_container(cfg.problem, resolve=True))
-    parts.set_step_size(cfg.search, loaded)
-    cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), 1, key="solver.workers")
-    if HydraConfig.initialized():
-        check_effect(cfg, HydraConfig.get().overrides.task)
+    machine = Machine.of(run)
+    problem, policy, _, path = open_policy(cfg, run)
     searches = searches_of(cfg)
     benchmarks = instances_for(problem, run)
     out_dir = new_directory(run.out_dir, "study.json")
 
-    workers = resolve_workers(run.workers, device, run.worker_threads)
-    search_batch_rows = resolve_rows(run.search_batch_rows, device)
-    pool = SearchPool(problem, policy, workers, search_batch_rows, str(device), precision, run.worker_threads)
-    where = f"{hardware(device)}, {precision}, {workers or 'no'} workers"
     points: list[CurvePoint] = []
-    with pool, Terminal() as terminal:
+    with machine.pool(problem, policy, run.worker_threads) as pool, Terminal() as terminal:
         benchmarks = add_references(cfg, problem, benchmarks, terminal)
         out_dir.mkdir(parents=True, exist_ok=True)
         gaps, count = have_gaps(benchmarks), sum(len(benchmark.names) for benchmark in benchmarks)
-        about = {"checkpoint": str(path), "instances": run.instances, "num_instances": count, "hardware": where}
+        about = {"checkpoint": str(path), "instances": run.instances, "num_instances": count, "hardware": str(machine)}
         about |= {
             "command": typed(),
             "repetitions": run.repetitions,
@@ -60,7 +43,7 @@ def study(cfg: DictConfig) -> list[CurvePoint]:
                     points.append(curves.measure(curve, config, pool, benchmarks, run.repetitions, run.seed, advance))
             curves.write(out_dir, points, gaps, about)  # after each: a later one may not finish
         what = f"gap to: {about['reference']}" if gaps else "mean cost, as not all instances have a reference"
-        note = f"{what}; mean and standard error of {run.repetitions} repetitions\n{where}"
+        note = f"{what}; mean and standard error of {run.repetitions} repetitions\n{machine}"
         terminal.table(f"{run.instances}: {count} instances", *curves.rows(points, gaps), note)
         terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")
     return points
@@ -75,7 +58,7 @@ def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig]]:
     """
     found = {}
     for name, method in cfg.methods.items():
-        read = parts.knobs(method, cfg.search)
+        read = parts.search_keys(method, cfg.search)
         listed = {key: cfg.search[key] for key in read if OmegaConf.is_list(cfg.search[key])}
         rounds = sorted(listed.pop("num_rounds", [cfg.search.num_rounds if "num_rounds" in read else 1]))
         for values in itertools.product(*listed.values()):

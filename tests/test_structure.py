@@ -21,7 +21,11 @@ ALLOWED = {
 }
 RAY = {"ray_cluster.py", "ray_actors.py", "pool.py"}  # the modules of the core that know it
 # problems/solvers may import these, too
-SOLVERS = {"gumbeldore.runtime.files", "gumbeldore.parallel.ray_actors", "gumbeldore.parallel.ray_cluster"}
+SOLVERS = {
+    *("gumbeldore.runtime.files", "gumbeldore.runtime.errors", "gumbeldore.runtime.stopping"),
+    *("gumbeldore.parallel.ray_actors", "gumbeldore.parallel.ray_cluster"),
+    "gumbeldore.evaluation.baseline",
+}
 
 
 def imports(path: Path) -> set[str]:

@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gumbeldore.cli.overrides import FOLDER, check_overrides, check_sweep
 from gumbeldore.cli.parts import plain
-from gumbeldore.parallel.ray_actors import WorkerError
+from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.old_versions import OPTIONS
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import yaml
 
 from gumbeldore.cli.overrides import FOLDER
-from gumbeldore.cli.parts import knobs
+from gumbeldore.cli.parts import search_keys
 
 PAGE = FOLDER.parent / "docs" / "config.md"
 COMMANDS = {
@@ -70,11 +70,11 @@ def page() -> str:
         columns = {path.stem: choices(path) + read(path, prefix) for path in options(group)}
         parts.append(section(heading, about, columns))
     about = "[search.yaml](../configs/search.yaml); evaluation and study have other values of some."
-    parts.append(section("What search methods share", about, {"default": knob_keys()}))
+    parts.append(section("What search methods share", about, {"default": settings_of_search()}))
     return "\n".join([*parts, methods()])
 
 
-def knob_keys() -> list[Key]:
+def settings_of_search() -> list[Key]:
     return read(FOLDER / "search.yaml")
 
 
@@ -108,8 +108,8 @@ def section(heading: str, about: str, columns: dict[str, list[Key]]) -> str:
 
 def methods() -> str:
     """Which values each search method reads."""
-    names = [key.name.removeprefix("search.") for key in knob_keys()]
-    reads = {path.stem: knobs(yaml.safe_load(path.read_text()), names) for path in options("method")}
+    names = [key.name.removeprefix("search.") for key in settings_of_search()]
+    reads = {path.stem: search_keys(yaml.safe_load(path.read_text()), names) for path in options("method")}
     rows = [[f"`search.{name}`", *("x" if name in read else "" for read in reads.values())] for name in names]
     about = "`method=...`: one in training, a list in evaluation and study; heuristic and solver in evaluation alone."
     about += " What each reads; solver has the keys `solver.time_limit` and `solver.workers`:"

@@ -12,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from gumbeldore.cli.parts import knobs
+from gumbeldore.cli.parts import search_keys
 from gumbeldore.runtime.old_versions import refuse_old, refuse_old_option
 
 FOLDER = Path(__file__).parents[2] / "configs"
@@ -58,7 +58,7 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
 def _refuse_other_than_changes(override: Override) -> None:
     """Raises ValueError for a key of an earlier version, and for one that is added or deleted."""
     refuse_old(override.key_or_group)
-    if not override.is_delete() and not isinstance(override.value(), dict):  # search={beam_width: 3} gives knobs
+    if not override.is_delete() and not isinstance(override.value(), dict):  # search={beam_width: 3} gives settings
         refuse_old_option(override.key_or_group, str(override.input_line).lstrip("+"))
     if override.is_add() or override.is_delete():
         raise ValueError(f"{override.input_line}: keys can be changed, not added or removed")
@@ -119,7 +119,7 @@ def _alternatives(cfg: DictConfig, key: str) -> str:
 
 def check_effect(cfg: DictConfig, words: list[str]) -> None:
     """Refuse values that nothing reads: of `search`, of `solver`, of sampling where nothing is sampled (ValueError)."""
-    read = {key for node in cfg.methods.values() for key in knobs(node, cfg.search)}
+    read = {key for node in cfg.methods.values() for key in search_keys(node, cfg.search)}
     for word in words:
         group, _, key = word.split("=")[0].partition(".")
         if group == "search" and key and key not in read:

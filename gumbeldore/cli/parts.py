@@ -31,7 +31,7 @@ def build_part(cfg: DictConfig, key: str, base: type) -> Any:
     return build(plain(cfg[key]), key, base)
 
 
-def knobs(method: Mapping[str, Any], search: Iterable[str]) -> list[str]:
+def search_keys(method: Mapping[str, Any], search: Iterable[str]) -> list[str]:
     """The keys of `search` that a method is given: parameters of its callable that its own file does not set."""
     target = method["_target_"]
     function = imported(target, "method")
@@ -47,12 +47,12 @@ def build_method(name: str, method: DictConfig, search: Mapping[str, Any]) -> Se
     Arguments:
         name: what `method=` calls it
         method: `_target_`, and arguments that are the method's own
-        search: the knobs, of which the callable is given those that are its parameters
+        search: its settings, of which the callable is given those that are its parameters
 
     Raises ValueError naming the method and what is wrong.
     """
     try:
-        built = instantiate(method, **{key: search[key] for key in knobs(method, search)})
+        built = instantiate(method, **{key: search[key] for key in search_keys(method, search)})
     except InterpolationKeyError as error:
         raise ValueError(f"method={name} does not belong to this command: {str(error).splitlines()[0]}") from None
     except Exception as error:  # of the user's own callable, too

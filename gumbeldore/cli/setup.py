@@ -32,7 +32,7 @@ from gumbeldore.training.validation import validation_set
 
 
 class Setup(NamedTuple):
-    """The objects of a run, made and checked before any file is."""
+    """The objects of a run, made and checked before any file is written."""
 
     run: RunSettings
     settings: TrainSettings
@@ -45,7 +45,7 @@ class Setup(NamedTuple):
     workers: int
     search_batch_rows: int
     train_processes: list[str]  # the device of each
-    threads: int  # of each trainer
+    threads: int  # of each process that trains
     optimizer: Optimizers
     experts: list[Shard]  # given ones; none if they are to be sampled
 

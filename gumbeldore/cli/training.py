@@ -16,15 +16,16 @@ from omegaconf import DictConfig, OmegaConf
 
 from gumbeldore.cli import command, parts
 from gumbeldore.cli.overrides import check_effect
-from gumbeldore.cli.recorder import RunRecorder, save
 from gumbeldore.cli.resuming import continued
+from gumbeldore.cli.run_recorder import RunRecorder, save
 from gumbeldore.cli.settings import RunSettings
 from gumbeldore.cli.setup import Setup, set_up
 from gumbeldore.parallel.devices import cpu_threads
-from gumbeldore.parallel.pool import SearchPool, WorkerError
+from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting.console import Terminal, hardware
 from gumbeldore.reporting.tensorboard import Dashboard
 from gumbeldore.runtime import checkpoint
+from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.runtime.stopping import Stopper
@@ -51,7 +52,7 @@ def open_training(cfg: DictConfig) -> Iterator[tuple[dict[str, Any], RunRecorder
     config = OmegaConf.to_yaml(cfg, resolve=True)
     with open_directory(setup.run, setup.problem.name, config) as directory:
         stopper = Stopper(setup.run.time_limit)
-        state, first = start(setup, directory)
+        state, first = initial_state(setup, directory)
         if setup.run.resume:
             directory.write_config(config)  # what was changed holds from now on
         values = parts.plain(cfg)
@@ -102,7 +103,7 @@ def open_directory(run: RunSettings, problem: str, config: str) -> RunDirectory:
     return RunDirectory.create(Path(run.run_dir or named_by_time), unique=run.run_dir is None, config=config)
 
 
-def start(setup: Setup, directory: RunDirectory) -> tuple[TrainState, dict[str, torch.Tensor]]:
+def initial_state(setup: Setup, directory: RunDirectory) -> tuple[TrainState, dict[str, torch.Tensor]]:
     """The training state, new or as the last checkpoint left it, and the weights training began with."""
     keep_freed_memory()
     state = TrainState(

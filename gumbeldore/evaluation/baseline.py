@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark
+from gumbeldore.evaluation.solve import BenchmarkResult, best_of
+from gumbeldore.interfaces import Benchmark, Problem
 
 
 @runtime_checkable
@@ -20,13 +22,26 @@ class Baseline(Protocol):
     def solve(
         self, problem: str, benchmark: Benchmark, progress: Callable[[int], None]
     ) -> dict[str, tuple[Tensor, float]]:
-        """Solve every instance in each way that the method knows; an evaluation shows the best way.
+        """Solve every instance with each heuristic that the method offers; an evaluation shows the best of them.
 
         Arguments:
             problem: its name
             benchmark: with the `originals` of that problem
             progress: called with the number of instances solved since the last call
 
-        Returns by the name of the way: actions [n, T] and the wall-clock seconds of all instances together.
+        Returns by the name of the heuristic: actions [n, T] and the wall-clock seconds of all instances together.
         Raises ValueError for an instance that cannot be solved.
         """
+
+
+def solve_baseline(
+    name: str, method: Baseline, problem: Problem, benchmarks: list[Benchmark], advance: Callable[[int], None]
+) -> tuple[str, list[BenchmarkResult]]:
+    """The solutions of the heuristic that is the best on all benchmarks; it is named where there are several."""
+    found: dict[str, list[BenchmarkResult]] = {}
+    for benchmark in benchmarks:
+        for heuristic, (actions, seconds) in method.solve(problem.name, benchmark, advance).items():
+            costs = benchmark.true_cost(torch.arange(len(actions)), actions)
+            found.setdefault(heuristic, []).append(BenchmarkResult.without_policy(actions, costs, seconds))
+    best = best_of(found, benchmarks)
+    return name if len(found) == 1 else f"{name}: {best}", found[best]

@@ -19,15 +19,16 @@ from torch import Tensor
 from gumbeldore.interfaces import Policy, Problem, batch_size, take, to
 from gumbeldore.parallel import ray_cluster
 from gumbeldore.parallel.devices import CPU_BATCH_ROWS, cpu_threads, trie_budget
-from gumbeldore.parallel.ray_actors import Actors, WorkerError
+from gumbeldore.parallel.ray_actors import Actors
 from gumbeldore.runtime.compiling import compile_layers
+from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import InPrecision
-from gumbeldore.runtime.stopping import Stopped
+from gumbeldore.runtime.stopping import Stop, Stopped, never
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.rounds import Solutions, search, trie_memory
 
-TWO_CHUNKS_FROM = 1 / 8  # of the rows searched together: from there on a CPU batch makes two chunks, for two workers
+SMALLEST_CHUNK = 1 / 8  # of search_batch_rows: on CPUs instances make two chunks, for two workers, if each has so much
 TRIE_GROWTH = 8  # a search with a time limit may find so many times the expected number of solutions
 
 Read = Callable[[Solutions], Any]  # what is wanted of a search's solutions, as a NamedTuple
@@ -127,7 +128,7 @@ class SearchPool:
             self.weights = self.actors.store({name: tensor.cpu() for name, tensor in weights.items()})
 
     def map(
-        self, instances: Any, keys: Tensor, config: SearchConfig, stop: Callable[[], bool] = lambda: False
+        self, instances: Any, keys: Tensor, config: SearchConfig, stop: Stop = never
     ) -> Iterator[tuple[slice, Solutions]]:
         """Search all instances; yields (their indices, their solutions) chunk by chunk, in the order they finish.
 
@@ -141,7 +142,7 @@ class SearchPool:
         instances: Any,
         keys: Tensor,
         configs: Sequence[SearchConfig],
-        stop: Callable[[], bool] = lambda: False,
+        stop: Stop = never,
         read: Read = all_of,
     ) -> Iterator[tuple[int, slice, Any]]:
         """`map` with several searches, none of which waits for the others; yields also which one it was.
@@ -176,7 +177,7 @@ class SearchPool:
         count = batch_size(instances)
         size = at_once(self.problem, self.policy, instances, config, self.search_batch_rows, self.trie_budget)
         rows = count * config.beam_width
-        least = self.gpus or min(2, int(rows / self.search_batch_rows / TWO_CHUNKS_FROM))
+        least = self.gpus or min(2, int(rows / self.search_batch_rows / SMALLEST_CHUNK))
         parts = max(min(count, least), -(-count // size))
         return [slice(count * i // parts, count * (i + 1) // parts) for i in range(parts)]
 

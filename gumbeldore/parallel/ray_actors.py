@@ -8,16 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gumbeldore.parallel import ray_cluster
-from gumbeldore.runtime.errors import InstanceError
-from gumbeldore.runtime.stopping import Stop, Stopped
+from gumbeldore.runtime.errors import InstanceError, WorkerError
+from gumbeldore.runtime.stopping import Stop, Stopped, never
 
 MAX_ATTEMPTS = 3  # at a job whose actors die: after so many it is likely that the job kills them
 START_TIMEOUT = 120  # seconds without a single living actor; a first start on a cold machine takes about 10
 POLL_SECONDS = 0.5  # between two looks at `stop`
-
-
-class WorkerError(RuntimeError):
-    """A worker failed; the message holds its error."""
 
 
 class Actor:
@@ -67,7 +63,7 @@ class Actors:
         self._check_cluster()
         return ray.put(value)
 
-    def map(self, count: int, job: Callable[[int], tuple], stop: Stop = lambda: False) -> Iterator[tuple[int, Any]]:
+    def map(self, count: int, job: Callable[[int], tuple], stop: Stop = never) -> Iterator[tuple[int, Any]]:
         """Do jobs 0 to count - 1; yields (number, result) in the order in which the jobs finish.
 
         The arguments of a job are made when an actor has room for it, and a result leaves Ray's object store when it is

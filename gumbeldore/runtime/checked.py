@@ -32,7 +32,7 @@ class Checked:
 
     @classmethod
     def of(cls: type[Settings], values: Mapping[str, Any]) -> Settings:
-        """With the values of that name among others."""
+        """Built from the entries of `values` that are named like the fields."""
         return cls(**{spec.name: values[spec.name] for spec in dataclasses.fields(cls)})
 
     def __post_init__(self) -> None:

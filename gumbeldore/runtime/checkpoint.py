@@ -20,7 +20,7 @@ from torch import Tensor
 from gumbeldore.runtime.files import atomic_write
 
 FORMAT = 5
-READABLE = (3, 4, FORMAT)  # policies of both; a run goes on from its own format alone
+READABLE = (3, 4, FORMAT)  # policies of all of them; a run goes on from its own format alone
 MARK = b"sha256:"  # between the content and its digest
 TAIL = len(MARK) + hashlib.sha256().digest_size
 CAUSES = (  # what damage, or the content of another program, can raise in zipfile, pickle and torch

@@ -1,4 +1,4 @@
-"""Instances that cannot be solved: found row by row, reported by their names."""
+"""What can go wrong in a run: instances that cannot be solved, reported by their names, and workers that fail."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ class InstanceError(ValueError):
 
     def __str__(self) -> str:
         return f"instance {self.index} of the batch: {self.rule}"
+
+
+class WorkerError(RuntimeError):
+    """A process that samples or trains for this one failed; the message holds its error."""
 
 
 def raise_for_instance(wrong: Tensor, keys: Tensor, rule: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-DATE = "2026-11-26"
+REMOVED_ON = "2026-11-26"
 REMOVED = {
     "train.late": "all epochs sample, keep and validate alike",
     "train.importance": "all decisions are drawn alike",
@@ -37,7 +37,7 @@ GROUPS = {"search": "method"}  # groups of options, of which `search=greedy` cho
 OPTIONS = {"method=rules": "method=heuristic", "method=savings": "method=heuristic"}  # and what took their place
 CLASSES = {"models.bq.BQ": "models.bq_tsp.BQ"}  # `_target_` of earlier versions, and where the class is now
 OURS = ("models.", "problems.")  # a class of the user's may well have keys of these names
-PARAMETERS = {  # modules of networks in checkpoints of format 4 and before, and their paths now
+PARAMETERS = {  # modules of networks in earlier checkpoints, and their paths now
     "out": "output_projection",  # of models.layers.ReZeroLayer
     "widen": "up_projection",
     "narrow": "down_projection",
@@ -54,16 +54,16 @@ def refuse_old(key: str) -> None:
     """Raises ValueError if the key, or the one it is a part of, was removed or renamed."""
     for old, new in RENAMED.items():
         if f"{key}.".startswith(f"{old}."):
-            raise ValueError(f"{old} is called {new} since {DATE}")
+            raise ValueError(f"{old} is called {new} now")
     for old, instead in REMOVED.items():
         if f"{key}.".startswith(f"{old}."):
-            raise ValueError(f"{old} was removed on {DATE}: {instead}")
+            raise ValueError(f"{old} was removed on {REMOVED_ON}: {instead}")
 
 
 def refuse_old_option(group: str, word: str) -> None:
     """Raises ValueError if `word` chooses of a group that was renamed, as `search=greedy` does."""
     if new := GROUPS.get(group):
-        raise ValueError(f"{word} is called {new}{word.removeprefix(group)} since {DATE}")
+        raise ValueError(f"{word} is called {new}{word.removeprefix(group)} now")
 
 
 def of_this_version(saved: dict[str, Any]) -> dict[str, Any]:
@@ -73,15 +73,13 @@ def of_this_version(saved: dict[str, Any]) -> dict[str, Any]:
     """
     config = saved["config"]
     problem, model = dict(config["problem"]), dict(config["model"])
-    if saved["format"] == 3:
+    if saved["format"] == 3:  # later ones have no such keys, but a class of the user's may
         if model.pop("savings", None):
-            rule = "its network sees routes of the savings heuristic, which left the project"
-            raise ValueError(f"{rule} on {DATE}: the policy's quality was mostly the heuristic's doing; train it anew")
+            rule = f"its network sees routes of the savings heuristic, which left the project on {REMOVED_ON}"
+            raise ValueError(f"{rule}: the policy's quality was mostly the heuristic's doing; train it anew")
         if "validation_size" in problem:
             problem["validation_sizes"] = [problem.pop("validation_size")]
-    if saved["format"] <= 4:
-        problem, model = _renamed("problem", problem), _renamed("model", model)
-    return {**config, "problem": problem, "model": model}
+    return {**config, "problem": _renamed("problem", problem), "model": _renamed("model", model)}
 
 
 def _renamed(group: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -101,8 +99,6 @@ def weights_of_this_version(saved: dict[str, Any], names: Collection[str]) -> di
             may have modules of these names)
     """
     weights = saved["weights"]
-    if saved["format"] > 4:
-        return weights
     return {name if name in names else _renamed_parameter(name): weight for name, weight in weights.items()}
 
 

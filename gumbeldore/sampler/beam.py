@@ -1,4 +1,4 @@
-"""The one beam loop: every decoder of the project is a round of it with other knobs [SBS, algorithm 1].
+"""The one beam loop: greedy decoding, sampling and beam search are this loop with other settings [SBS, algorithm 1].
 
 expand the beam's nodes -> perturb the children's log-probabilities -> keep the best K -> step, T times over.
 Nodes met in earlier rounds come from the trie; only new ones with a real choice go through the network, and of those

@@ -1,4 +1,4 @@
-"""The usual search methods by name: each is the one search with other knobs.
+"""The usual search methods by name: each is the one search with other settings.
 
 The command line chooses a method by `method=` and gives it those keys of `search` that are its parameters.
 """

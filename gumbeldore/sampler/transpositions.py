@@ -40,9 +40,9 @@ def first_in_same_state(trie: Trie, depth: int, first: int, hashes: Tensor) -> T
 def state_hash(state: Any) -> Tensor:
     """A hash [R] int64 of every bit of a state, a NamedTuple of [R, ...].
 
-    A policy sees the instance and the state alone (or less of it, see `Policy.seen`), so states of one instance with
-    equal fingerprints have the same logits, by whatever decisions they were reached. Two different ones agree with a
-    probability of about 2^-64, and never if they differ in one number only: all that is done to one can be undone.
+    A policy depends on the instance and on `Policy.canonical_state` alone: states of one instance with equal hashes
+    have the same logits, whatever decisions led to them. Two different states have equal hashes with a probability of
+    about 2^-64, and never if they differ in one number only: each operation on a number can be undone.
     """
     fields = {id(field): field for field in state}.values()  # two that are one tensor say nothing more
     numbers = torch.cat([_as_integers(field.reshape(len(field), -1)) for field in fields], dim=1).long()

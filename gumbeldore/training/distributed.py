@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from gumbeldore.interfaces import Policy, Problem
-from gumbeldore.parallel.pool import WorkerError
 from gumbeldore.runtime.compiling import compile_layers
+from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import dtype_of
 from gumbeldore.seeding import generator

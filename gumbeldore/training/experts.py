@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gumbeldore.interfaces import Problem, batch_size, take
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.runtime.stopping import Progress, Stop, silent
+from gumbeldore.runtime.stopping import Progress, Stop, never, silent
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.rounds import Solutions
@@ -82,7 +82,7 @@ def sample_experts(
     search: SearchConfig,
     include_greedy: bool = False,
     progress: Progress = silent,
-    stop: Stop = lambda: False,
+    stop: Stop = never,
 ) -> Experts:
     """The best of the sampled solutions of each instance, and how the sampling went.
 

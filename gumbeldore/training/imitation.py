@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gumbeldore.interfaces import Policy, Problem, take
-from gumbeldore.runtime.precision import autocast
+from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.optimizer import scale_rates
 from gumbeldore.training.ranks import DDPRank, SingleProcess
@@ -44,16 +44,16 @@ def fit(
     scale_rates(train_state.optimizer, rate / settings.learning_rate)
     train_state.policy.train()
     network = ddp.wrap(Imitation(problem, train_state.policy, precision))
-    shard = ddp.shard(settings.batch_size)
+    rows = ddp.rows(settings.batch_size)
     losses, norms, hits = [], [], []
     for index in range(settings.batches_per_epoch):
         progress("training", index, settings.batches_per_epoch)
         if ddp.broadcast_stop(stop()):
             break
         example = train_state.dataset.batch(problem, settings.batch_size, draws, device)
-        remaining_actions = example.remaining_actions[shard]
+        remaining_actions = example.remaining_actions[rows]
         target = remaining_actions[:, 0]
-        logits, auxiliary = network(take(example.instance, shard), take(example.state, shard), remaining_actions)
+        logits, auxiliary = network(take(example.instance, rows), take(example.state, rows), remaining_actions)
         loss = F.cross_entropy(logits, target)
         train_state.optimizer.zero_grad(set_to_none=True)
         _nan_unless_finite(loss + auxiliary).backward()
@@ -108,8 +108,8 @@ def imitate(
     problem: Problem, policy: Policy, instance: Any, state: Any, remaining_actions: Tensor, precision: str
 ) -> tuple[Tensor, Tensor]:
     """float32 logits [R, A] of the states of an `Example`, illegal actions at -inf, and the policy's auxiliary loss."""
-    with autocast(remaining_actions.device, precision):
-        logits, auxiliary = policy.with_auxiliary_loss(policy.encode(instance), state, remaining_actions)
+    asked = InPrecision(policy, remaining_actions.device, precision)
+    logits, auxiliary = asked.with_auxiliary_loss(asked.encode(instance), state, remaining_actions)
     return logits.float().masked_fill(~problem.mask(instance, state), -math.inf), auxiliary
 
 
@@ -122,5 +122,5 @@ def learning_rate(settings: TrainSettings, epoch: int) -> float:
         return settings.learning_rate
     last = settings.epochs - 1
     falling = last if settings.cooldown_epochs is None else settings.cooldown_epochs
-    shard = max(0, epoch - (last - falling)) / max(1, falling)
-    return settings.learning_rate + shard * (settings.final_learning_rate - settings.learning_rate)
+    fraction = max(0, epoch - (last - falling)) / max(1, falling)
+    return settings.learning_rate + fraction * (settings.final_learning_rate - settings.learning_rate)

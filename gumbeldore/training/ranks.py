@@ -23,7 +23,7 @@ class SingleProcess:
     def start_epoch(self, train_state: TrainState) -> None:
         pass
 
-    def shard(self, batch_size: int) -> slice:
+    def rows(self, batch_size: int) -> slice:
         return slice(0, batch_size)
 
     def wrap(self, network: nn.Module) -> nn.Module:
@@ -60,7 +60,7 @@ class DDPRank:
     def start_epoch(self, train_state: TrainState) -> None:
         pass  # the launcher says when
 
-    def shard(self, batch_size: int) -> slice:
+    def rows(self, batch_size: int) -> slice:
         part = batch_size // self.size
         return slice(self.rank * part, (self.rank + 1) * part)
 

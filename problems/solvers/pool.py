@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from gumbeldore.parallel import ray_cluster
-from gumbeldore.parallel.ray_actors import Actors, WorkerError
+from gumbeldore.parallel.ray_actors import Actors
+from gumbeldore.runtime.errors import WorkerError
 from problems.solvers.answer import Answer, Options, SolverError
 from problems.solvers.backends import Backend
 

@@ -27,7 +27,7 @@ from omegaconf.errors import MissingMandatoryValue
 import evaluate
 import train
 from gumbeldore.cli.overrides import SAMPLING, check_overrides
-from gumbeldore.cli.parts import knobs
+from gumbeldore.cli.parts import search_keys
 from gumbeldore.cli.settings import EvaluationSettings, RunSettings
 from gumbeldore.cli.setup import set_up
 from gumbeldore.runtime.building import build
@@ -287,7 +287,7 @@ def test_no_key_without_effect():
     assert own == {field.name for field in fields(EvaluationSettings)}
     names = {path.stem for path in (CONFIGS / "method").glob("*.yaml")}
     every = compose("evaluate", "checkpoint=a", "instances=b", f"method=[{','.join(names)}]").methods
-    assert {key for node in every.values() for key in knobs(node, cfg.search)} == set(cfg.search)
+    assert {key for node in every.values() for key in search_keys(node, cfg.search)} == set(cfg.search)
 
 
 def defaults_of(group):

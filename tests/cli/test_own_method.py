@@ -1,4 +1,4 @@
-"""A search method of the user's, as docs/choose-sigma-and-nucleus.md writes it: trained, evaluated, studied."""
+"""A search method of the user's, as docs/add-a-search-method.md writes it: trained, evaluated, studied."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL = ["search.beam_width=2", "workers=0"]
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The page's files, and its function importable."""
-    write(files_of(page("choose-sigma-and-nucleus")), tmp_path)
+    write(files_of(page("add-a-search-method")), tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
     yield tmp_path
@@ -39,14 +39,14 @@ def test_the_function_is_given_its_parameters_of_search_and_its_own(folder):
     assert parts.training_search(own(folder, "search.step_size=2")) == methods.gumbeldore(4, 3, 1.0)
     assert parts.training_search(own(folder, "methods.cautious.share=2")) == methods.gumbeldore(4, 3, 0.6)
     cfg = own(folder)
-    assert parts.knobs(cfg.methods.cautious, cfg.search) == ["beam_width", "num_rounds", "step_size"]
+    assert parts.search_keys(cfg.methods.cautious, cfg.search) == ["beam_width", "num_rounds", "step_size"]
 
 
 def test_its_own_file_wins_over_search(folder):
     cfg = own(folder)
     OmegaConf.update(cfg, "methods.cautious.step_size", 8.0, force_add=True)
     assert parts.training_search(cfg) == methods.gumbeldore(4, 3, 4.0)
-    assert "step_size" not in parts.knobs(cfg.methods.cautious, cfg.search)
+    assert "step_size" not in parts.search_keys(cfg.methods.cautious, cfg.search)
 
 
 def test_it_trains_evaluates_and_studies(folder):

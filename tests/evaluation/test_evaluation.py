@@ -15,6 +15,7 @@ import torch
 from omegaconf import OmegaConf
 
 import evaluate
+from gumbeldore.cli.evaluation import full_chunks
 from gumbeldore.evaluation import results
 from gumbeldore.evaluation import solve as evaluation
 from gumbeldore.evaluation.loading import load_policy
@@ -160,7 +161,7 @@ def test_workers_are_for_more_than_is_searched_together():
     (benchmark,), search = problem.validation(40, seed=0), methods.wor(4, 2)
     one = trie_memory(problem, policy, benchmark.instances, search)
     for rows, budget, chunks in ((160, 40 * one, 1), (80, 40 * one, 2), (160, 10 * one, 4), (160, 80 * one, 1)):
-        assert evaluate.full_chunks(problem, policy, [benchmark], search, rows, budget) == chunks
+        assert full_chunks(problem, policy, [benchmark], search, rows, budget) == chunks
 
 
 @pytest.mark.parametrize(
@@ -177,7 +178,7 @@ def test_workers_are_for_more_than_is_searched_together():
         ("cvrp", [f"instances={DATA}/cvrplib", "problem.nearest=0"], "nearest must be at least 1 or null, got 0"),
         ("cvrp", [f"instances={DATA}/cvrplib", "problem.nearest=x"], "nearest must be an integer or null, got 'x'"),
         ("cvrp", [f"instances={DATA}/cvrplib", "problem.capacity=9"], "no key problem.capacity; problem has nearest"),
-        ("cvrp", [f"instances={DATA}/cvrplib", "nearest=5"], "error: nearest is called problem.nearest since"),
+        ("cvrp", [f"instances={DATA}/cvrplib", "nearest=5"], "error: nearest is called problem.nearest now"),
         ("cvrp", ["instances=kool/tsp20"], "unknown source 'kool/tsp20'"),
         ("cvrp", ["instances=kool/tsp20"], "cvrp.pt is for cvrp)"),
         ("jssp", [f"instances={DATA}/berlin52.tsp"], "jssp.pt is for jssp)"),

@@ -68,19 +68,6 @@ def test_a_checkpoint_with_old_names_loads(name, format, tmp_path):
             assert torch.equal(loaded.state_dict()[key], weight), key
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_this_format_has_the_new_names_alone(name, tmp_path):
-    saved, problem, policy = fresh(name)
-    path = tmp_path / "new.pt"
-    save(path, saved, backwards(policy.state_dict()), checkpoint.FORMAT)
-    with pytest.raises(ValueError, match="Missing key"):
-        load_policy(path)
-    with pytest.raises(ValueError, match="the networks differ: its layer .*(out|widen|narrow).* here it is not there"):
-        start_from(policy, problem, path)
-    save(path, saved, policy.state_dict(), checkpoint.FORMAT)
-    assert torch.equal(load_policy(path).policy.head.weight, policy.head.weight)
-
-
 def test_a_name_that_the_network_has_stays():
     weights = {"out.weight": torch.zeros(1), "layers.0.out.bias": torch.zeros(2)}
     names = ["out.weight", "layers.0.output_projection.bias"]

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from gumbeldore.parallel.pool import SearchPool, WorkerError
+from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.parallel.ray_actors import Actors
+from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.sampler import methods
 from models.bq_tsp import BQ
 from problems.tsp import TSP

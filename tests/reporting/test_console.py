@@ -7,7 +7,7 @@ import math
 import pytest
 
 import train
-from gumbeldore.cli.recorder import grows
+from gumbeldore.cli.run_recorder import grows
 from gumbeldore.reporting.console import Terminal, duration
 from gumbeldore.runtime.stopping import Stopper
 from gumbeldore.training.recorder import EpochReport

@@ -10,7 +10,7 @@ import torch
 
 from gumbeldore.evaluation.solve import BenchmarkResult
 from gumbeldore.interfaces import Benchmark
-from gumbeldore.reporting import charts, report
+from gumbeldore.reporting import charts, html_report
 from gumbeldore.reports import Reports
 from problems.tsp import TSP
 from tests.browser import CHROMIUM, DRIVER, Browser
@@ -183,10 +183,13 @@ def test_a_large_set_makes_a_small_page(tmp_path):
     )
 
     about = {"instances": "mine", "command": "python evaluate.py"}
-    report.write(tmp_path, {"wor": [part]}, [unnamed([1.0] * count)], TreeProblem(), about)
+    html_report.write(tmp_path, {"wor": [part]}, [unnamed([1.0] * count)], TreeProblem(), about)
     page = (tmp_path / "report.html").read_text()
     assert len(page) < 200_000 and page.count("<figure>") == 2
-    assert f"The first {report.MOST_ROWS} of 10,000 instances" in page and page.count("<tr") == 2 + 1 + report.MOST_ROWS
+    assert (
+        f"The first {html_report.MOST_ROWS} of 10,000 instances" in page
+        and page.count("<tr") == 2 + 1 + html_report.MOST_ROWS
+    )
 
 
 def test_busy_pictures_become_pixels():
@@ -217,7 +220,7 @@ def test_pictures_are_of_the_best_the_median_and_the_worst():
     def chosen(*costs):
         shown.clear()
         benchmark = unnamed([1.0] * len(costs))._replace(originals=Instances(torch.arange(len(costs))))
-        found = report.pictures([solved([[cost] for cost in costs])], [benchmark], DrawnTree(), "wor")
+        found = html_report.pictures([solved([[cost] for cost in costs])], [benchmark], DrawnTree(), "wor")
         return [picture.title for picture in found]
 
     shown = []

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 import train
 from gumbeldore.parallel.devices import resolve_processes
-from gumbeldore.parallel.pool import WorkerError
+from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.precision import resolve_precision
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.rounds import search

@@ -310,7 +310,7 @@ def test_old_keys_are_renamed_and_networks_that_left_are_refused():
     }
     assert of_this_version({"format": 3, "config": config}) == expected
     own = {"problem": {"_target_": "mine.P"}, "model": {"_target_": "mine.Net", "own_frame": 1, "savings": 2}}
-    for format, content in ((4, expected), (checkpoint.FORMAT, config), (4, own)):
+    for format, content in ((4, expected), (checkpoint.FORMAT, expected), (4, own)):
         assert of_this_version({"format": format, "config": content}) == content
     for plans in (32, [1.0]):
         with pytest.raises(ValueError, match="routes of the savings heuristic, .* train it anew"):

@@ -21,8 +21,9 @@ from gumbeldore.cli.setup import set_up
 from gumbeldore.interfaces import batch_size, take
 from gumbeldore.parallel import ray_cluster as cluster
 from gumbeldore.parallel.devices import CPU_BATCH_ROWS, resolve_rows, resolve_threads, resolve_workers
-from gumbeldore.parallel.pool import SearchPool, WorkerError
+from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime import checkpoint
+from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.runtime.stopping import Stopper
 from gumbeldore.sampler import methods

@@ -11,7 +11,7 @@ from torch import Tensor
 from gumbeldore.cli.setup import Setup
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.reporting import figures
+from gumbeldore.reporting import validation_figure
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.reporting.tensorboard import Dashboard
 from gumbeldore.runtime import checkpoint
@@ -77,7 +77,7 @@ class RunRecorder:
     def _draw(self, state: TrainState, epoch: int) -> None:
         policies = {"first policy": self.first, "best policy": state.best.state_dict()}
         validation, search, seed = self.setup.validation[0], self.setup.search, self.setup.run.seed
-        figure = figures.solutions_of(self.setup.problem, self.pool, validation, policies, search, seed)
+        figure = validation_figure.solutions_of(self.setup.problem, self.pool, validation, policies, search, seed)
         self.dashboard.figure("validation/solutions", figure, epoch)
 
 

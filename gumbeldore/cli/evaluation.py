@@ -1,0 +1,131 @@
+"""What evaluate.py and study.py share: the policy, the machine, the instances, the folder of the results."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from gumbeldore.cli import parts
+from gumbeldore.cli.overrides import check_effect
+from gumbeldore.cli.settings import EvaluationSettings
+from gumbeldore.evaluation.loading import LoadedPolicy, load_policy
+from gumbeldore.interfaces import Benchmark, Policy, Problem
+from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers, trie_budget
+from gumbeldore.parallel.pool import SearchPool, at_once
+from gumbeldore.reporting.console import Terminal, hardware
+from gumbeldore.runtime.memory import keep_freed_memory
+from gumbeldore.runtime.precision import resolve_precision
+from gumbeldore.sampler.config import SearchConfig
+
+
+class Machine(NamedTuple):
+    """Where an evaluation runs."""
+
+    device: torch.device
+    precision: str  # resolved
+    workers: int
+    search_batch_rows: int
+
+    @classmethod
+    def of(cls, run: EvaluationSettings) -> Machine:
+        """As the configuration says. Raises ValueError for what is not there."""
+        device = resolve_device(run.device)
+        workers = resolve_workers(run.workers, device, run.worker_threads)
+        rows = resolve_rows(run.search_batch_rows, device)
+        return cls(device, resolve_precision(run.precision, device), workers, rows)
+
+    def pool(self, problem: Problem, policy: Policy, threads: int) -> SearchPool:
+        """Where the searches run."""
+        return SearchPool(
+            problem, policy, self.workers, self.search_batch_rows, str(self.device), self.precision, threads
+        )
+
+    def __str__(self) -> str:
+        return f"{hardware(self.device)}, {self.precision}, {self.workers or 'no'} workers"
+
+
+def open_policy(cfg: DictConfig, run: EvaluationSettings) -> LoadedPolicy:
+    """The policy to evaluate; `cfg` gets what the policy's training and the machine decide.
+
+    Raises ValueError also for values that nothing reads.
+    """
+    keep_freed_memory()
+    loaded = load_policy(run.checkpoint, **parts.plain(cfg.problem))
+    parts.set_step_size(cfg.search, loaded)
+    if HydraConfig.initialized():
+        check_effect(cfg, HydraConfig.get().overrides.task)
+    if "ray" in cfg:
+        parts.join_cluster(cfg, loaded.problem, loaded.policy)
+    cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), 1, key="solver.workers")
+    return loaded
+
+
+def without_idle_workers(
+    machine: Machine, loaded: LoadedPolicy, benchmarks: list[Benchmark], searches: Iterable[SearchConfig]
+) -> Machine:
+    """The machine without workers if no search has more instances than are searched together."""
+    budget = trie_budget(str(machine.device))
+    arguments = loaded.problem, loaded.policy, benchmarks
+    chunks = [full_chunks(*arguments, search, machine.search_batch_rows, budget) for search in searches]
+    return machine if max(chunks, default=0) > 1 else machine._replace(workers=0)
+
+
+def full_chunks(
+    problem: Problem,
+    policy: Policy,
+    benchmarks: list[Benchmark],
+    search: SearchConfig,
+    search_batch_rows: int,
+    budget: int,
+) -> float:
+    """All instances, measured in full chunks: what is searched together at most."""
+    return sum(
+        len(x.names) / at_once(problem, policy, x.instances, search, search_batch_rows, budget) for x in benchmarks
+    )
+
+
+def instances_for(problem: Problem, run: EvaluationSettings) -> list[Benchmark]:
+    """What is asked for. Raises ValueError that says, too, which problem the policy is for: one often mixes them up."""
+    try:
+        return problem.load(run.instances, run.num_instances)
+    except ValueError as error:
+        raise ValueError(f"{error} (the policy of {run.checkpoint} is for {problem.name})") from None
+
+
+@contextmanager
+def advancing(terminal: Terminal, phase: str, benchmarks: list[Benchmark]) -> Iterator[Callable[[int], None]]:
+    """A function to be called with the number of instances done since the last call."""
+    count, done = sum(len(benchmark.names) for benchmark in benchmarks), 0
+    terminal.progress(phase, 0, count)
+
+    def advance(instances: int) -> None:
+        nonlocal done
+        done += instances
+        terminal.progress(phase, done, count)
+
+    yield advance
+
+
+def new_directory(asked: str | None, file: str) -> Path:
+    """The folder of the results. Raises ValueError if it holds results already: `file`."""
+    path = Path(asked or Path("evaluations", datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")))
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"out_dir={path} is not a folder; choose another")
+    if (path / file).exists():
+        raise ValueError(f"out_dir={path} holds results already; choose another")
+    return path
+
+
+def typed() -> str:
+    """The command as it was typed."""
+    program, *words = sys.argv
+    return shlex.join([*(["python"] if program.endswith(".py") else []), program, *words])
