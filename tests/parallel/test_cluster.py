@@ -51,7 +51,7 @@ address, folder, elsewhere = sys.argv[1:]
 sys.path.append(elsewhere)
 import mine
 from gumbeldore import methods
-    from gumbeldore.parallel import ray_cluster
+from gumbeldore.parallel import ray_cluster
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.parallel.devices import resolve_workers
 from models.bq_tsp import BQ
@@ -59,7 +59,7 @@ from models.bq_tsp import BQ
 torch.manual_seed(0)
 problem = mine.Mine(folder)
 policy = BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
-cluster.join(address, [import_module(name) for name in ("gumbeldore", "models", "problems", "mine")])
+ray_cluster.join(address, [import_module(name) for name in ("gumbeldore", "models", "problems", "mine")])
 instances, keys = problem.generate(200, torch.Generator().manual_seed(0)), torch.arange(200)
 
 def found_by(workers, told=lambda: None):
