@@ -182,7 +182,7 @@ class Benchmark(NamedTuple):
 def take(tensors: Tensors, rows: Tensor | slice) -> Tensors:
     """The given rows of every tensor of a NamedTuple: a slice, or numbers int64 [n] from 0 on the same device.
 
-    Two fields that are one tensor are one afterwards, too.
+    Fields that share a tensor share one in the result, too.
     """
     each = {id(tensor): tensor for tensor in tensors}
     if isinstance(rows, slice):

@@ -18,7 +18,7 @@ CPU_MAX_SCORES = 2**27
 GPU_MEMORY_DIVISOR = 4  # a forward pass takes at most this part of a GPU's memory
 GPU_MAX_GROUPS = 2**16 - 1  # torch's fused attention takes no more groups on a GPU
 
-FLOATS_PER_ACTIVATION = 16  # a forward pass holds about so many float32 numbers for each activation
+FLOATS_PER_ACTIVATION = 16  # a forward pass holds about 16 float32 numbers for each activation
 
 
 class RowSize(NamedTuple):

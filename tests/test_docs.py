@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+import gumbeldore
 import train
 from docs.figures import trie
 from gumbeldore.cli import key_reference as reference
@@ -138,6 +139,16 @@ def test_links_lead_somewhere(path):
 
 def test_the_reference_of_the_keys_is_that_of_the_configurations():
     assert page("config") == reference.page(), "python -m gumbeldore.cli.key_reference writes the page anew"
+
+
+def test_the_public_names_are_those_of_the_page(tmp_path):
+    text = page("api")
+    table = "".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| `"))
+    assert set(re.findall(r"`(\w+)", table)) == set(gumbeldore.__all__)
+    modules = re.findall(r"\| `(\S+\.py)` \|$", text, re.MULTILINE)
+    assert len(modules) > 8 and all((ROOT / "gumbeldore" / module).is_file() for module in modules)
+    (code,) = (code for language, _, code in FENCE.findall(text) if language == "python")
+    exec(compile(code.replace("pretrained/", f"{ROOT}/pretrained/"), "api.md", "exec"), {})
 
 
 def test_every_key_is_explained():

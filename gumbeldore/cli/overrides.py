@@ -28,7 +28,7 @@ SAMPLING = (
 
 
 def check_overrides(words: list[str], config_name: str, own_configs: str | None = None) -> None:
-    """Refuse keys that do not exist, naming those that do, or saying what became of them.
+    """Refuse keys that do not exist; the error names the keys that do, or what became of the key.
 
     Arguments:
         own_configs: a folder of the user's (--config-dir) whose groups add options to those of this one

@@ -99,7 +99,7 @@ def _count(key: str, value: int | str, lowest: int) -> int:
 
 @contextlib.contextmanager
 def cpu_threads(count: int) -> Iterator[None]:
-    """Let torch use so many threads."""
+    """Let torch use `count` threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -28,8 +28,8 @@ from gumbeldore.runtime.stopping import Stop, Stopped, never
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.rounds import Solutions, search, trie_memory
 
-SMALLEST_CHUNK = 1 / 8  # of search_batch_rows: on CPUs instances make two chunks, for two workers, if each has so much
-TRIE_GROWTH = 8  # a search with a time limit may find so many times the expected number of solutions
+SMALLEST_CHUNK = 1 / 8  # of search_batch_rows: few instances make two chunks, for two workers, if each is that large
+TRIE_GROWTH = 8  # a search with a time limit may find up to 8 times the expected number of solutions
 
 Read = Callable[[Solutions], Any]  # what is wanted of a search's solutions, as a NamedTuple
 
@@ -72,7 +72,7 @@ class Worker:
 
 
 class RemoteWorker(Worker):
-    """A worker as a Ray actor. Weights come with every chunk, so that one that was started anew has them, too."""
+    """A worker as a Ray actor. Weights come with every chunk, so that a restarted actor has them, too."""
 
     def __init__(self, *arguments: Any):
         keep_freed_memory()
@@ -170,9 +170,9 @@ class SearchPool:
             yield *jobs[number], found
 
     def _chunks(self, instances: Any, config: SearchConfig) -> list[slice]:
-        """Which instances are searched together: parts as equal as can be, so that no worker waits for another.
+        """Which instances are searched together: chunks of nearly equal size, so that no worker waits for another.
 
-        On CPUs the number of workers changes no part, and so no bit; GPUs have a part each at least.
+        On CPUs the chunks, and so all results, do not depend on the number of workers. Each GPU has a chunk at least.
         """
         count = batch_size(instances)
         size = at_once(self.problem, self.policy, instances, config, self.search_batch_rows, self.trie_budget)
@@ -196,7 +196,7 @@ class SearchPool:
 def at_once(
     problem: Problem, policy: Policy, instances: Any, config: SearchConfig, search_batch_rows: int, budget: int
 ) -> int:
-    """How many of the instances are searched together, at most: so many rows, whose tries take so many bytes."""
+    """The most instances that are searched together: with that many rows, and tries that take `budget` bytes."""
     room = budget // trie_memory(problem, policy, instances, config)
     if config.time_limit is not None:
         room //= TRIE_GROWTH

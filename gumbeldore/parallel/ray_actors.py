@@ -11,7 +11,7 @@ from gumbeldore.parallel import ray_cluster
 from gumbeldore.runtime.errors import InstanceError, WorkerError
 from gumbeldore.runtime.stopping import Stop, Stopped, never
 
-MAX_ATTEMPTS = 3  # at a job whose actors die: after so many it is likely that the job kills them
+MAX_ATTEMPTS = 3  # at a job whose actors die: by then it is likely that the job kills them
 START_TIMEOUT = 120  # seconds without a single living actor; a first start on a cold machine takes about 10
 POLL_SECONDS = 0.5  # between two looks at `stop`
 

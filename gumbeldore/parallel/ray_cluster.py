@@ -70,7 +70,7 @@ def joined() -> bool:
 
 
 def room(threads: int) -> int:
-    """How many workers of so many threads the CPUs have room for: the cluster's, or those this process may use.
+    """How many workers of `threads` threads the CPUs can hold: those of the cluster, or those this process may use.
 
     Raises ValueError if no node of the cluster has room for any.
     """

@@ -1,4 +1,4 @@
-"""Arrays of files that come from anywhere: what they claim is checked before any memory is taken for it."""
+"""Arrays of files of any origin: the sizes a file claims are checked before memory is taken for them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 from numpy.lib import format as npy
 
-SMALL = 2**28  # bytes that any `.npz` may hold ...
-EXPANSION = 20  # ... and larger ones at most so many per byte of the file: whole numbers shrink by 8, zeros by 1000
+SMALL = 2**28  # bytes that any `.npz` may unpack to ...
+EXPANSION = 20  # ... and beyond, bytes per byte of the file: int64 packs by 8 and more, zeros of a hostile file by 1000
 
 
 def check_sizes(path: Path) -> None:

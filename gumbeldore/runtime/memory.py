@@ -23,5 +23,5 @@ def keep_freed_memory() -> None:
 
 
 def gpu_memory(device: torch.device) -> int:
-    """Bytes of a GPU; not those that happen to be free: the same command does the same."""
+    """All bytes of a GPU. The free ones would make the same command do different things."""
     return torch.cuda.get_device_properties(device).total_memory

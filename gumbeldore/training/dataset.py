@@ -34,10 +34,10 @@ class Example(NamedTuple):
 
 
 class PseudoExperts:
-    """Shards on disk, one file per epoch: adding one writes nothing else, and forgetting deletes nothing at once.
+    """Shards on disk, one file per epoch. Adding a shard writes its file alone; forgetting one deletes no file yet.
 
-    A file is deleted by `prune`, which is called after the checkpoint that no longer needs it has been written: a
-    run killed in between finds every file its checkpoint names.
+    `prune` deletes files. It is called after a checkpoint has been written that does not need them: a run that is killed
+    in between finds every file that its checkpoint names.
 
     Arguments:
         folder: where the shards are written; None keeps them in memory alone
@@ -82,7 +82,7 @@ class PseudoExperts:
                     path.unlink()
 
     def restore(self, names: list[str], instance_type: Any) -> None:
-        """Read back the shards a checkpoint names, but those that are here already."""
+        """Read back the shards that a checkpoint names and that are not in memory."""
         known = {shard.name: shard for shard in self.shards}
         assert self.folder is not None or known.keys() >= set(names), "a dataset in memory alone cannot be read back"
         self._keep(

@@ -18,8 +18,9 @@ STEPS = 5
 class Muon(torch.optim.Optimizer):
     """Moves every matrix by its momentum with all singular values set to about 1.
 
-    What torch.optim.Muon does matrix by matrix, for all of the same two sides at once: one by one takes half of a
-    training step with the small networks of this field. A parameter of more than two dimensions is a stack of matrices.
+    torch.optim.Muon goes matrix by matrix, which takes half of a training step with the small networks of this field.
+    Here all matrices of the same shape are updated at once. A parameter of more than two dimensions is a stack of
+    matrices.
 
     Arguments:
         lr: length of the update per singular value, for matrices not taller than wide; times the root of
@@ -59,7 +60,7 @@ class Muon(torch.optim.Optimizer):
             torch._foreach_add_(parameters, updates)
 
     def _orthogonalised(self, matrices: Sequence[Tensor]) -> list[Tensor]:
-        """Each of these stacks of matrices so; all that have the same two sides at once."""
+        """Each of these stacks of matrices `orthogonalised`; stacks of matrices of the same shape at once."""
         stacks = [x.flatten(0, -3) if x.dim() > 2 else x[None] for x in matrices]
         lying = [x if x.shape[1] <= x.shape[2] else x.mT for x in stacks]
         same: dict[tuple[int, ...], list[int]] = {}
