@@ -36,8 +36,8 @@ class Example(NamedTuple):
 class PseudoExperts:
     """Shards on disk, one file per epoch. Adding a shard writes its file alone; forgetting one deletes no file yet.
 
-    `prune` deletes files. It is called after a checkpoint has been written that does not need them: a run that is killed
-    in between finds every file that its checkpoint names.
+    `prune` deletes files. It is called after a checkpoint has been written that does not need them: a run killed in
+    between finds every file that its checkpoint names.
 
     Arguments:
         folder: where the shards are written; None keeps them in memory alone
