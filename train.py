@@ -36,13 +36,13 @@ def self_improvement(
     """Train until settings.epochs are done or `execution.stop()` holds [GD, algorithm 1].
 
     With `settings.experts` the dataset is given, neither added to nor emptied (supervised training).
-    A policy with random weights is not validated: some decide well by chance, but all sample at random, and a first
-    trained policy that had to beat such a one might never be sampled from.
+    A policy with random weights is not validated. It may be good greedily by chance although it samples at random: if
+    the first trained policy had to beat it, training might go on sampling from random weights.
     Every random number comes from (seed, purpose, epoch): a training that goes on from a saved state repeats nothing
     and skips nothing.
 
     Arguments:
-        state: the policy, the best policy, the optimiser, the dataset of experts; all of it changes here
+        state: the policy, its EMA (`candidate`: what is validated), the best policy, the optimiser, the experts
         search: how the best policy samples
         pool: where searches run, in this process or on workers
         validation: instances whose mean greedy cost decides which policy is the best
@@ -51,29 +51,32 @@ def self_improvement(
     while state.epoch < settings.epochs and not execution.stop():
         clock = Clock()
         sampling: dict[str, float] = {}
-        if settings.samples:  # experts: the best of the solutions that the best policy samples
+        if settings.samples:  # sample: the best of the best policy's solutions of an instance is its expert
             try:
                 experts, sampling = sample_epoch(problem, state, settings, search, pool, seed, execution)
             except Stopped:
                 return
             state.dataset.add(*experts, settings.dataset_capacity)
-        size = len(state.dataset)
+        size = len(state.dataset)  # before it may be cleared
         clock.lap("sampling")
 
+        # imitate the experts' decisions
         imitation = fit(problem, state, settings, generator(seed, "batches", state.epoch), execution)
         clock.lap("training")
 
+        # validate greedily, accept what is better
         pool.load(state.candidate.state_dict())
         quality = validate(pool, validation, execution.progress)
         improved = state.accept(quality)
         clock.lap("validation")
 
+        # save
         state.count(clock.total, imitation.batches, sampling.get("sampling/solutions", 0))
-        state.epoch += imitation.complete
+        state.epoch += 1 if imitation.complete else 0
         if improved:
             recorder.best(state)
         if not imitation.complete:
-            return  # what was saved last is the epoch before, from which the training goes on exactly
+            return  # the saved state is still that of the epoch before: a continued run does this epoch again
         if improved and settings.samples and settings.clear_on_improvement:
             state.dataset.clear()
         metrics = {**sampling, **imitation.metrics, **quality_metrics(quality, state), **usage_metrics(clock, state)}

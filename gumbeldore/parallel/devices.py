@@ -37,7 +37,7 @@ def trie_budget(device: str) -> int:
 def resolve_workers(workers: int | str, device: torch.device, threads: int, key: str = "workers") -> int:
     """The number of Ray actors; 'auto' is one per GPU, or as many as keep all cores busy: of the cluster, if joined.
 
-    With one GPU this process searches itself: what it samples and trains with shares the card's memory.
+    With one GPU no worker is started: sampling and training share its memory in this process.
 
     On CPUs, actors of one thread sample faster than one process of several, most of all on a machine that is busy
     with other things, where threads wait for each other at the end of every operation (docs/decisions.md).
@@ -75,7 +75,7 @@ def resolve_processes(train_processes: int | str, device: torch.device, batch_si
         train_processes = max(n for n in range(1, max(1, gpus) + 1) if batch_size % n == 0)
     count = _count("train_processes", train_processes, 1)
     if device.type == "cuda" and count > gpus:
-        raise ValueError(f"train_processes={count} need as many GPUs, device={device} are {gpus}")
+        raise ValueError(f"train_processes={count} need as many GPUs, device={device} has {gpus}")
     if batch_size % count:
         raise ValueError(f"train.batch_size={batch_size} cannot be shared out evenly among train_processes={count}")
     if count == 1:

@@ -1,8 +1,8 @@
 """The one beam loop: greedy decoding, sampling and beam search are this loop with other settings [SBS, algorithm 1].
 
 expand the beam's nodes -> perturb the children's log-probabilities -> keep the best K -> step, T times over.
-Nodes met in earlier rounds come from the trie; only new ones with a real choice go through the network, and of those
-in the same state, reached by different decisions, only one.
+Nodes met in earlier rounds come from the trie. Only new nodes with a real choice go through the network, and nodes in
+the same state only once.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _keep_best(
     batch, width, actions = score.shape
     gumbel, best = score.flatten(1).topk(width, dim=1)  # [B, K]
     alive = gumbel > -math.inf
-    # An empty beam position follows the first node along any legal action: harmless, and legal to step.
+    # An empty position copies the first node with a legal action, so that `step` gets one; its score stays -inf.
     fallback = legal.view(batch, width, -1)[:, 0].int().argmax(dim=1, keepdim=True)
     best = best.where(alive, fallback)
     parent, action = best // actions, best % actions
@@ -203,7 +203,8 @@ def nucleus(log_probs: Tensor, top_p: float) -> Tensor:
 def normalised(log_probs: Tensor) -> Tensor:
     """Log-probabilities [..., A] that sum to one: log_softmax, in half of its time where A is small.
 
-    Its rounding is relative to the largest of them, which torch's first subtracts: 1e-13 for masses of e^-700.
+    torch's log_softmax subtracts the maximum first. Without that the error grows with the size of the inputs: it is
+    about 1e-13 for log-masses of -700.
     """
     return log_probs - log_probs.logsumexp(dim=-1, keepdim=True)
 

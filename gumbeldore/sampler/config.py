@@ -20,7 +20,7 @@ class SearchConfig:
         replacement: K independent samples per round instead of a beam
         top_p_start, top_p_end: nucleus of the first and of the last round, linear in between [GD, section 4.2.2]: each
             node keeps its smallest set of most likely actions of that probability; one round alone uses the end
-        first_round_deterministic: round 1 is a plain beam search, from which nothing is learnt but not to repeat it
+        first_round_deterministic: round 1 is a plain beam search, whose leaves leave the trie but do not shift it
         sampled_root: draw the root's Gumbel, which makes the unnormalised estimator unbiased; False fixes it to 0
         time_limit: seconds per instance; then rounds go on, whatever num_rounds is, until it has passed, or the trie
             would outgrow the memory it may take

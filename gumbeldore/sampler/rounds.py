@@ -85,7 +85,7 @@ def search(
         keys = keys if generator is None else keys.random_(generator=generator)
     elif generator is not None:
         raise ValueError("give a generator or keys, not both")
-    keys = given = keys.to(device)
+    keys = instance_keys = keys.to(device)
     if config.copies > 1:
         rows = torch.arange(batch, device=device).repeat_interleave(config.copies)
         instances = take(instances, rows)
@@ -94,7 +94,7 @@ def search(
     was_training = policy.training
     policy.eval()
     try:
-        rounds, trie, count, full = _run_rounds(problem, policy, instances, config, keys, given, memory)
+        rounds, trie, count, full = _run_rounds(problem, policy, instances, config, keys, instance_keys, memory)
     finally:
         policy.train(was_training)
     stats = SearchStats(
@@ -115,18 +115,19 @@ def _run_rounds(
     instances: Any,
     config: SearchConfig,
     keys: Tensor,
-    given: Tensor,
+    instance_keys: Tensor,
     memory: int | None,
 ) -> tuple[list[tuple[Leaves, Tensor]], trie_ops.Trie, Count, bool]:
     """Round after round until the last one, the deadline, the end of all instances or of the memory.
 
     Arguments:
-        keys, given: of the copies [B] that are searched, and of the instances [b] they are copies of
+        keys: [B] of the beams; independent samples are B / b beams of each instance
+        instance_keys: [b] of the instances
     """
     width = config.width
-    context = _search_context(problem, policy, instances, width, given)
-    deadline = None if config.time_limit is None else time.monotonic() + len(given) * config.time_limit
-    trie = _empty_trie(problem, policy, instances, config, len(given), keys.device)
+    context = _search_context(problem, policy, instances, width, instance_keys)
+    deadline = None if config.time_limit is None else time.monotonic() + len(instance_keys) * config.time_limit
+    trie = _empty_trie(problem, policy, instances, config, len(instance_keys), keys.device)
 
     rounds, total, full = [], Count(), False
     for round_ in itertools.count():
@@ -144,7 +145,8 @@ def _run_rounds(
         )
         rounds.append((leaves, cost))
         total = total.plus(count)
-        if time.monotonic() >= deadline if deadline else round_ + 1 >= config.num_rounds:
+        finished = round_ + 1 >= config.num_rounds if deadline is None else time.monotonic() >= deadline
+        if finished:
             break
         if config.update is not None:
             # The leaves of a deterministic first round are no sample, of which nothing can be estimated.

@@ -26,8 +26,8 @@ class Trie(NamedTuple):
     parent: Tensor  # [T+1, B, W]  int64  slot of the parent one level up, or NO_NODE
     action: Tensor  # [T+1, B, W]  int64  action on the edge into the node
     # [T or 1, b, W, C]  int64  the transposition table: hash of the state the network evaluated there, or NO_HASH.
-    # The C beams that are copies of one of the b = B/C instances share a table. They come last: so the nodes of a table
-    # are in the order of their rounds.
+    # The C beams that are copies of one of the b = B/C instances share a table. They are the last dimension: flattened,
+    # a table lists its nodes round by round.
     state_hash: Tensor
 
 

@@ -140,7 +140,7 @@ def _expectation_per_beam_node(leaves: Leaves, log_weights: Tensor, objective: T
     """Weighted mean [T+1, B, K] of the objective of the leaves through each beam position, NaN where there are none."""
     log_weights = log_weights.expand_as(leaves.path)
     largest = log_weights.new_full(leaves.path.shape, -math.inf).scatter_reduce_(2, leaves.path, log_weights, "amax")
-    largest = largest.gather(2, leaves.path)  # of the leaf's node; -inf if only the threshold leaf went through it
+    largest = largest.gather(2, leaves.path)  # -inf if its only leaf is the K-th, of weight 0
     weights = (log_weights - largest).exp().where(largest > -math.inf, 1.0)
     return _per_beam_node(leaves, weights * objective) / _per_beam_node(leaves, weights)
 

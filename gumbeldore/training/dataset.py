@@ -1,4 +1,4 @@
-"""Pseudo-experts: instances with the best sequence of decisions found so far, in memory and as plain arrays on disk."""
+"""Pseudo-experts: instances with the best solution that was sampled for each, in memory and as arrays on disk."""
 
 from __future__ import annotations
 
