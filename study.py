@@ -57,6 +57,8 @@ def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig]]:
     Raises ValueError for what is no search of a policy, or has a deadline.
     """
     found = {}
+    if empty := [key for key, value in cfg.search.items() if OmegaConf.is_list(value) and not value]:
+        raise ValueError(f"search.{empty[0]}=[]: there must be one value at least")
     for name, method in cfg.methods.items():
         read = parts.search_keys(method, cfg.search)
         listed = {key: cfg.search[key] for key in read if OmegaConf.is_list(cfg.search[key])}

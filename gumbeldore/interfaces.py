@@ -12,7 +12,7 @@ Costs are to be minimised, everywhere a user sees them.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -128,7 +128,7 @@ class Problem(Protocol):
     reports: Reports = Reports()  # how evaluations show instances and solutions
 
 
-class Policy(nn.Module):
+class Policy(nn.Module, ABC):
     """A network that scores the next action; a subclass defines `forward`, the other methods have defaults.
 
     `policy_contract` checks a subclass.
@@ -143,9 +143,9 @@ class Policy(nn.Module):
         """
         return instance
 
+    @abstractmethod
     def forward(self, context: Any, state: Any) -> Tensor:
         """Logits [R, A], float32 or float64. The caller applies the mask and the log-softmax."""
-        raise NotImplementedError(f"{type(self).__name__} defines no forward(context, state)")
 
     def canonical_state(self, instance: Any, state: Any) -> Any:
         """The state without whatever makes no difference to the logits, by default the state itself.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+import yaml
 from hydra._internal.utils import get_args_parser
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig
@@ -31,7 +32,7 @@ def run(task: Callable[[DictConfig], Any], config_name: str) -> None:
             check_sweep(typed.overrides)
         command = hydra.main(version_base="1.3", config_path=str(FOLDER), config_name=config_name)(_user_errors(task))
         _print_help(command) if typed.help else command()
-    except (ValueError, HydraException, OmegaConfBaseException) as error:
+    except (ValueError, HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         _fail(error, typed.config_dir)
 
 

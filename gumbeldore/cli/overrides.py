@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import hydra
+import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from gumbeldore.cli.parts import search_keys
+from gumbeldore.cli.parts import methods_of, search_keys
+from gumbeldore.runtime.building import check_keys
 from gumbeldore.runtime.old_versions import refuse_old, refuse_old_option
 
 FOLDER = Path(__file__).parents[2] / "configs"
@@ -51,6 +55,8 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
         cfg = hydra.compose(config_name, [*path, *(str(override.input_line) for override in groups)])
     for override in overrides:
         key = override.key_or_group
+        if re.fullmatch(r"methods(\.\w+)?", key):
+            raise ValueError(f"{override.input_line}: a search method is chosen with method=")
         if override not in groups and not key.startswith("hydra") and not _exists(cfg, key):
             raise ValueError(f"there is no key {key}; {_alternatives(cfg, key)}")
 
@@ -112,16 +118,41 @@ def _alternatives(cfg: DictConfig, key: str) -> str:
             return f"{parent} has {', '.join(sorted(k for k in siblings if k != '_target_'))}"
         value = "null" if siblings is None else siblings
         return f"{parent} is {value}, give the whole of it: '{parent}={{{name}: ...}}'"
-    names = sorted(str(k) for k in cfg)
+    names = sorted({str(k) for k in cfg} - {"methods"} | {"method"})
     close = difflib.get_close_matches(parent or name, names, n=1)
     return (f"did you mean {close[0]}? " if close else "") + f"The keys are {', '.join(names)}"
 
 
+def check_groups(cfg: DictConfig, own: Iterable[str]) -> None:
+    """Raises ValueError for a key of a file (--config-dir) that a training does not have, at the top or of `search`.
+
+    Arguments:
+        own: the keys at the top that are values
+    """
+    known = [*own, "problem", "model", "train", "search", "methods", "ray"]
+    for key in map(str, cfg):
+        if key not in known:
+            refuse_old(key)
+            raise ValueError(f"there is no key {key}; the keys are {', '.join(sorted(known))}")
+    check_keys(cfg.search, yaml.safe_load((FOLDER / "search.yaml").read_text())["search"], "search")
+
+
+def _typed_keys(words: list[str]) -> Iterator[str]:
+    """The keys that words give values, in full: `search={beam_width: 3}` gives search.beam_width."""
+    for override in OverridesParser.create().parse_overrides(words):
+        plain = not override.is_delete() and not override.is_sweep_override()
+        value = override.value() if plain else None
+        if isinstance(value, dict):
+            yield from (f"{override.key_or_group}.{name}" for name in value)
+        else:
+            yield override.key_or_group
+
+
 def check_effect(cfg: DictConfig, words: list[str]) -> None:
     """Refuse values that nothing reads: of `search`, of `solver`, of sampling where nothing is sampled (ValueError)."""
-    read = {key for node in cfg.methods.values() for key in search_keys(node, cfg.search)}
-    for word in words:
-        group, _, key = word.split("=")[0].partition(".")
+    read = {key for node in methods_of(cfg).values() for key in search_keys(node, cfg.search)}
+    for typed in _typed_keys(words):
+        group, _, key = typed.partition(".")
         if group == "search" and key and key not in read:
             raise ValueError(f"search.{key} has no effect on {', '.join(cfg.methods)}")
         if group == "solver" and "solver" not in (*cfg.methods, cfg.references):

@@ -31,9 +31,17 @@ def build_part(cfg: DictConfig, key: str, base: type) -> Any:
     return build(plain(cfg[key]), key, base)
 
 
+def methods_of(cfg: DictConfig) -> dict[str, DictConfig]:
+    """The chosen methods by name. Raises ValueError if the file of a method does not say that it is one."""
+    if "methods" not in cfg:
+        rule = "the file of a method begins with the line `# @package methods.<its name>`"
+        raise ValueError(f"method=: nothing in the chosen files is a method; {rule}")
+    return {str(name): method for name, method in cfg.methods.items()}
+
+
 def search_keys(method: Mapping[str, Any], search: Iterable[str]) -> list[str]:
     """The keys of `search` that a method is given: parameters of its callable that its own file does not set."""
-    target = method["_target_"]
+    target = method["_target_"] if "_target_" in method else None
     function = imported(target, "method")
     if not callable(function):
         raise ValueError(f"method._target_={target} is neither a function nor a class")
@@ -64,7 +72,7 @@ def build_method(name: str, method: DictConfig, search: Mapping[str, Any]) -> Se
 
 def build_methods(cfg: DictConfig) -> dict[str, SearchConfig | Baseline]:
     """All methods of the configuration by name. Raises ValueError as `build_method`."""
-    return {name: build_method(name, node, cfg.search) for name, node in cfg.methods.items()}
+    return {name: build_method(name, node, cfg.search) for name, node in methods_of(cfg).items()}
 
 
 def build_search(name: str, method: DictConfig, search: Mapping[str, Any]) -> SearchConfig:

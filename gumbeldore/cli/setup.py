@@ -10,6 +10,7 @@ import torch
 from omegaconf import DictConfig
 
 from gumbeldore.cli import parts
+from gumbeldore.cli.overrides import check_groups
 from gumbeldore.cli.settings import RunSettings
 from gumbeldore.evaluation.loading import start_from
 from gumbeldore.interfaces import Benchmark, Policy, Problem
@@ -53,6 +54,7 @@ class Setup(NamedTuple):
 def set_up(cfg: DictConfig) -> Setup:
     """Build and check everything a run needs."""
     run = RunSettings.of(cfg)
+    check_groups(cfg, [field.name for field in fields(RunSettings)])
     check_keys(cfg.train, [field.name for field in fields(TrainSettings)], "train")
     settings = TrainSettings(**cfg.train)
     device = resolve_device(run.device)

@@ -43,7 +43,7 @@ def build(node: Mapping[str, Any], key: str, base: type = object) -> Any:
     _check_arguments(cls, key, values)
     try:
         return cls(**values)
-    except (TypeError, ValueError, ArithmeticError, RuntimeError) as error:
+    except (TypeError, ValueError, ArithmeticError, RuntimeError, AttributeError) as error:
         raise ValueError(f"{key}: {error}") from None
 
 

@@ -63,7 +63,8 @@ def refuse_old(key: str) -> None:
 def refuse_old_option(group: str, word: str) -> None:
     """Raises ValueError if `word` chooses of a group that was renamed, as `search=greedy` does."""
     if new := GROUPS.get(group):
-        raise ValueError(f"{word} is called {new}{word.removeprefix(group)} now")
+        now = f"{new}{word.removeprefix(group)}"
+        raise ValueError(f"{word} is called {OPTIONS.get(now, now)} now")
 
 
 def of_this_version(saved: dict[str, Any]) -> dict[str, Any]:

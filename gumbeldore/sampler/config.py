@@ -45,6 +45,8 @@ class SearchConfig:
         for name, top_p in (("top_p_start", self.top_p_start), ("top_p_end", self.top_p_end)):
             if not (is_number(top_p) and 0 < top_p <= 1):
                 raise ValueError(f"{name} must be a probability in (0, 1], got {top_p!r}")
+        if self.update is not None and not callable(self.update):
+            raise ValueError(f"update must be a function of (trie, leaves, objective) or None, got {self.update!r}")
         if self.time_limit is not None and not (is_number(self.time_limit) and self.time_limit > 0):
             raise ValueError(f"time_limit must be positive seconds per instance, got {self.time_limit!r}")
         if self.replacement and (self.update is not None or not self.stochastic):

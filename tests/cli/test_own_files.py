@@ -1,0 +1,92 @@
+"""Files of the user's (--config-dir), words and classes with a mistake: one line, before anything is done."""
+
+from __future__ import annotations
+
+import pytest
+from torch import nn
+
+import evaluate
+import study
+import train
+from gumbeldore.interfaces import Policy
+from gumbeldore.runtime.building import build
+from gumbeldore.sampler.config import SearchConfig
+from tests.cli.test_commands import typed
+
+EXPERIMENTS = {  # what the file adds, and the beginning of the error
+    "renamed": ("trainers: 1", "error: trainers is called train_processes now"),
+    "unknown": ("nonsense: 1", "error: there is no key nonsense; the keys are checkpoint_every, compile, device, "),
+    "search": ("search: {nonsense: 3}", "error: there is no key search.nonsense; search has baseline, beam_width, "),
+}
+
+
+@pytest.mark.parametrize("case", EXPERIMENTS)
+def test_keys_of_an_experiment_are_checked(case, tmp_path):
+    (tmp_path / "own/experiment").mkdir(parents=True)
+    added, message = EXPERIMENTS[case]
+    (tmp_path / "own/experiment/mine.yaml").write_text(f"# @package _global_\n{added}\n")
+    result = typed(train, "--config-dir", "own", "experiment=mine", "debug=fast", cwd=tmp_path)
+    assert result.returncode == 2 and result.stderr.startswith(message), result.stderr
+    assert result.stderr.count("\n") == 1 and not (tmp_path / "runs").exists()
+
+
+METHODS = {
+    "no package": ("_target_: gumbeldore.methods.greedy", "begins with the line `# @package methods.<its name>`"),
+    "no target": ("# @package methods.mine\nshare: 3", "method._target_=None cannot be imported"),
+}
+
+
+@pytest.mark.parametrize("case", METHODS)
+def test_a_file_of_a_method_says_what_it_is(case, tmp_path):
+    (tmp_path / "own/method").mkdir(parents=True)
+    text, message = METHODS[case]
+    (tmp_path / "own/method/mine.yaml").write_text(text + "\n")
+    result = typed(train, "--config-dir", "own", "method=mine", "debug=fast", cwd=tmp_path)
+    assert result.returncode == 2 and message in result.stderr and result.stderr.count("\n") == 1, result.stderr
+
+
+CHECKPOINT = ["checkpoint=x", "instances=kool/tsp20"]
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "message"),
+    [
+        (train, ["methods=3"], "methods=3: a search method is chosen with method="),
+        (evaluate, [*CHECKPOINT, "methods.wor=3"], "methods.wor=3: a search method is chosen with method="),
+        (train, ["method=greedy", "search={beam_width: 3}"], "search.beam_width has no effect on greedy"),
+        (train, ["search=rules"], "search=rules is called method=heuristic now"),
+    ],
+)
+def test_words(program, words, message, tmp_path):
+    result = typed(program, *words, cwd=tmp_path)
+    assert result.returncode == 2 and result.stderr == f"error: {message}\n"
+
+
+def test_a_study_of_no_values_is_refused():
+    from tests.cli.test_commands import compose
+
+    with pytest.raises(ValueError, match=r"search.num_rounds=\[\]: there must be one value at least"):
+        study.searches_of(compose("study", *CHECKPOINT, "search.step_size=1", "search.num_rounds=[]"))
+
+
+class NoForward(Policy):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+
+class NoInit(Policy):
+    def __init__(self):
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, context, state):
+        return self.layer(state)
+
+
+def test_classes_that_cannot_work_are_refused():
+    with pytest.raises(ValueError, match="NoForward lacks forward$"):
+        build({"_target_": f"{__name__}.NoForward"}, "model", Policy)
+    with pytest.raises(ValueError, match="^model: cannot assign module before Module.__init__"):
+        build({"_target_": f"{__name__}.NoInit"}, "model", Policy)
+    with pytest.raises(ValueError, match="update must be a function"):
+        SearchConfig(4, update="hello")
