@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 from torch import Tensor
@@ -17,17 +18,17 @@ class TokenPolicy(Policy):
     next decision. The context is the instance: embedding a few numbers is cheaper than gathering their embeddings.
     """
 
+    @abstractmethod
     def tokens(self, context: Any, state: Any) -> list[Tensor]:
         """Outputs [R, n, width] of the transformer's layers; the last one is the output of all layers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def logits(self, context: Any, state: Any, x: Tensor) -> Tensor:
         """Logits [R, A] from the last tokens x [R, n, width]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def row_size(self, context: Any, state: Any) -> RowSize:
         """What one row takes in a forward pass."""
-        raise NotImplementedError
 
     def auxiliary_loss(self, context: Any, state: Any, tokens: list[Tensor], remaining_actions: Tensor) -> Tensor:
         """Weighted loss [] of what the expert's remaining actions [R, n] teach beyond the next decision; 0: nothing."""
