@@ -33,8 +33,8 @@ from gumbeldore.sampler.config import SearchConfig
 def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
     """Solve the instances with every method asked for; prints a table, writes results.json, .csv and report.html."""
     run = EvaluationSettings.of(cfg)
-    machine = Machine.of(run)
     problem, policy, _, path = loaded = open_policy(cfg, run)
+    machine = Machine.of(run)
     methods = parts.build_methods(cfg)
     for method in methods.values():
         if not isinstance(method, SearchConfig):

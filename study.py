@@ -20,8 +20,8 @@ from gumbeldore.sampler.config import SearchConfig
 def study(cfg: DictConfig) -> list[CurvePoint]:
     """Measure every curve asked for; prints a table, writes study.json, study.csv and study.png."""
     run = StudySettings.of(cfg)
-    machine = Machine.of(run)
     problem, policy, _, path = open_policy(cfg, run)
+    machine = Machine.of(run)
     searches = searches_of(cfg)
     benchmarks = instances_for(problem, run)
     out_dir = new_directory(run.out_dir, "study.json")

@@ -37,7 +37,10 @@ class Machine(NamedTuple):
 
     @classmethod
     def of(cls, run: EvaluationSettings) -> Machine:
-        """As the configuration says. Raises ValueError for what is not there."""
+        """As the configuration says, with the cluster's room for workers if `open_policy` has joined one.
+
+        Raises ValueError for what is not there.
+        """
         device = resolve_device(run.device)
         workers = resolve_workers(run.workers, device, run.worker_threads)
         rows = resolve_rows(run.search_batch_rows, device)

@@ -504,3 +504,13 @@ def test_kinds_of_references_are_counted():
     none, _ = benchmark_of([1.0], [nan], [""], {})
     assert results.reference_of([few, more]) == "optimal (3), bound (1)"
     assert results.reference_of([none, more]) == "optimal" and results.reference_of([none]) is None
+
+
+def test_workers_are_counted_on_the_cluster_that_was_joined(policies, tmp_path, monkeypatch):
+    """`workers=auto` is as many as the cluster has room for: so the cluster is joined before."""
+    order = []
+    monkeypatch.setattr("gumbeldore.parallel.ray_cluster.join", lambda address, modules: order.append("join"))
+    monkeypatch.setattr("gumbeldore.parallel.ray_cluster.room", lambda threads: order.append("room") or 1)
+    words = [f"checkpoint={policies / 'tsp.pt'}", "instances=kool/tsp20", "num_instances=2", "solver.workers=0"]
+    evaluate.evaluate(compose("evaluate", *words, "ray.address=auto", f"out_dir={tmp_path / 'out'}"))
+    assert order == ["join", "room"]
