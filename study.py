@@ -59,7 +59,7 @@ def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig]]:
     found = {}
     if empty := [key for key, value in cfg.search.items() if OmegaConf.is_list(value) and not value]:
         raise ValueError(f"search.{empty[0]}=[]: there must be one value at least")
-    for name, method in cfg.methods.items():
+    for name, method in parts.methods_of(cfg).items():
         read = parts.search_keys(method, cfg.search)
         listed = {key: cfg.search[key] for key in read if OmegaConf.is_list(cfg.search[key])}
         rounds = sorted(listed.pop("num_rounds", [cfg.search.num_rounds if "num_rounds" in read else 1]))

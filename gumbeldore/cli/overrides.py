@@ -150,12 +150,13 @@ def _typed_keys(words: list[str]) -> Iterator[str]:
 
 def check_effect(cfg: DictConfig, words: list[str]) -> None:
     """Refuse values that nothing reads: of `search`, of `solver`, of sampling where nothing is sampled (ValueError)."""
-    read = {key for node in methods_of(cfg).values() for key in search_keys(node, cfg.search)}
+    methods = methods_of(cfg)
+    read = {key for node in methods.values() for key in search_keys(node, cfg.search)}
     for typed in _typed_keys(words):
         group, _, key = typed.partition(".")
         if group == "search" and key and key not in read:
-            raise ValueError(f"search.{key} has no effect on {', '.join(cfg.methods)}")
-        if group == "solver" and "solver" not in (*cfg.methods, cfg.references):
+            raise ValueError(f"search.{key} has no effect on {', '.join(methods)}")
+        if group == "solver" and "solver" not in (*methods, cfg.references):
             raise ValueError(f"solver.{key} has no effect without references=solver or method=solver")
         if group == "train" and key.split(".")[0] in SAMPLING and cfg.train.experts is not None:
             raise ValueError(f"train.{key} has no effect on train=supervised, which samples nothing")

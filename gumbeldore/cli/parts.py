@@ -87,9 +87,10 @@ def build_search(name: str, method: DictConfig, search: Mapping[str, Any]) -> Se
 
 def training_search(cfg: DictConfig) -> SearchConfig:
     """The search that samples the experts. Raises ValueError unless the configuration has exactly one method."""
-    if len(cfg.methods) != 1:
-        raise ValueError(f"training samples with one search method, got method={list(cfg.methods)}")
-    ((name, method),) = cfg.methods.items()
+    methods = methods_of(cfg)
+    if len(methods) != 1:
+        raise ValueError(f"training samples with one search method, got method={list(methods)}")
+    ((name, method),) = methods.items()
     return build_search(name, method, cfg.search)
 
 

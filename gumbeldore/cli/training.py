@@ -146,8 +146,8 @@ def start_processes(setup: Setup, directory: RunDirectory) -> SingleProcess | DD
         return SINGLE_PROCESS
     instance_type = type(setup.validation[0].instances)
     policy = copy.deepcopy(setup.policy).cpu()
-    parts = setup.problem, policy, setup.settings, setup.run.seed, setup.precision, setup.run.compile
-    return DDPLauncher(DDPTask(*parts, setup.train_processes, setup.threads, directory.dataset, instance_type, fit))
+    task = setup.problem, policy, setup.settings, setup.run.seed, setup.precision, setup.run.compile
+    return DDPLauncher(DDPTask(*task, setup.train_processes, setup.threads, directory.dataset, instance_type, fit))
 
 
 @contextmanager

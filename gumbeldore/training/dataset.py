@@ -84,10 +84,11 @@ class PseudoExperts:
     def restore(self, names: list[str], instance_type: Any) -> None:
         """Read back the shards that a checkpoint names and that are not in memory."""
         known = {shard.name: shard for shard in self.shards}
-        assert self.folder is not None or known.keys() >= set(names), "a dataset in memory alone cannot be read back"
-        self._keep(
-            [known.get(name) or read_shard(Path(self.folder or "") / f"{name}.npz", instance_type) for name in names]
-        )
+        for name in names:
+            if name not in known:
+                assert self.folder is not None, "a dataset in memory alone cannot be read back"
+                known[name] = read_shard(self.folder / f"{name}.npz", instance_type)
+        self._keep([known[name] for name in names])
 
     def batch(self, problem: Problem, size: int, generator: torch.Generator, device: torch.device = CPU) -> Example:
         """`size` decisions at one step: experts of one size, drawn at random, augmented, put in order, replayed so far.

@@ -11,7 +11,7 @@ import train
 from gumbeldore.interfaces import Policy
 from gumbeldore.runtime.building import build
 from gumbeldore.sampler.config import SearchConfig
-from tests.cli.test_commands import typed
+from tests.cli.test_commands import compose, typed
 
 EXPERIMENTS = {  # what the file adds, and the beginning of the error
     "renamed": ("trainers: 1", "error: trainers is called train_processes now"),
@@ -63,8 +63,6 @@ def test_words(program, words, message, tmp_path):
 
 
 def test_a_study_of_no_values_is_refused():
-    from tests.cli.test_commands import compose
-
     with pytest.raises(ValueError, match=r"search.num_rounds=\[\]: there must be one value at least"):
         study.searches_of(compose("study", *CHECKPOINT, "search.step_size=1", "search.num_rounds=[]"))
 
