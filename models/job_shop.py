@@ -60,7 +60,7 @@ class JobShop(TokenPolicy):
     def row_size(self, context: Instance, state: State) -> RowSize:
         jobs, ops = context.times.shape[1:]
         scores = self.between_jobs.heads * MAX_DENSE_RATIO * jobs * ops * (jobs + ops)
-        return RowSize(scores, state.remaining.shape[1] * self.embed.out_features, max(jobs, ops))
+        return RowSize(scores, state.remaining.shape[1] * self.embed.out_features)
 
     def tokens(self, instance: Instance, state: State) -> list[Tensor]:
         """The tokens [R, n, width] of the operations that remain, after all pairs of layers."""
