@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,8 @@ def main() -> None:
     module = importlib.import_module(f"benchmarks.{sys.argv[1]}")
     try:
         run(module, sys.argv[2:])
+    except subprocess.CalledProcessError as error:  # the command has said why, unless a signal ended it
+        sys.exit(error.returncode if error.returncode > 0 else f"error: {error}")
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import statistics
 import time
@@ -61,6 +62,19 @@ def turns(repeats: int, seconds: float) -> Iterator[int]:
         if turn and took * (turn + 1) / turn > seconds:
             return
         yield turn
+
+
+def numbers(key: str, typed: str, kind: type) -> list:
+    """The numbers that a value such as 1,10,100 lists, each once. Raises ValueError unless they are positive."""
+    try:
+        found = [kind(word) for word in typed.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < number < math.inf for number in found):
+        raise ValueError(
+            f"{key} must be {'whole' if kind is int else 'finite'} numbers above 0, such as 1,10,100, got {typed!r}"
+        )
+    return list(dict.fromkeys(found))
 
 
 def sized(name: str) -> tuple[Problem, float]:

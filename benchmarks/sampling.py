@@ -1,11 +1,13 @@
 """Solutions per second of every problem and size, where the time goes, and the share of the machine's matrix peak.
 
-Untrained networks are the worst case: their samples share no states. `checkpoints=run,run` adds trained ones, on the
-same sizes of their problem; `untrained=0` leaves the untrained ones out. The cases take turns, every time with other
-instances, since kernels compiled for the numbers of rows of one search are of little use to the next; each figure is
-a median of `repeats` turns, or of fewer where these would take longer than `seconds`. On a GPU (`device=cuda`) the
-clocks wait for it at both ends of every part: their shares are right, the whole takes longer than without them. `out`
-is written as JSON, which `python -m benchmarks compare old=a.json new=b.json` reads.
+Untrained networks are the worst case: their samples share few states. `sharpness=1,100,1000` multiplies their logits:
+100 is like a confident policy, 1000 like a very confident one, so that nobody needs a training to compare figures.
+`checkpoints=run,run` adds trained ones, on the same sizes of their problem; `untrained=0` leaves the untrained ones
+out. The cases take turns, every time with other instances, since kernels compiled for the numbers of rows of one search
+are of little use to the next; each time is a median of `repeats` turns, or of fewer where these would take longer than
+`seconds`; counts are totals of the turns. On a GPU (`device=cuda`) the clocks wait for it at both ends of every part:
+their shares are right, the whole takes longer than without them. `out` is written as JSON, which `python -m benchmarks
+compare old=a.json new=b.json` reads.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import machine
-from benchmarks.machine import matrix_peak, precisions, seconds_at, sized, turns, write
+from benchmarks.machine import matrix_peak, numbers, precisions, seconds_at, sized, turns, write
 from gumbeldore.evaluation.loading import load_policy
-from gumbeldore.interfaces import Problem, to
+from gumbeldore.interfaces import Policy, Problem, to
 from gumbeldore.parallel.devices import resolve_device
 from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.memory import keep_freed_memory
@@ -37,6 +39,7 @@ DEFAULTS = {
     "cases": "tsp20,cvrp20,jssp6x6",
     "checkpoints": "",
     "untrained": 1,
+    "sharpness": "1",
     "rows": 64,
 } | {
     "beam": 32,
@@ -48,13 +51,45 @@ DEFAULTS = {
     "precision": "auto",
     "out": "",
 }
+COLUMNS = {  # title, and the figure with its width and format
+    "solutions/s": ("solutions_per_second", 12, ",.1f"),
+    "forward": ("forward", 8, ".1%"),
+    "beam": ("beam", 6, ".1%"),
+    "trie": ("trie", 6, ".1%"),
+    "states": ("states", 7, ".1%"),
+    "GFLOPS": ("gflops", 7, ".0f"),
+    "of peak": ("of_peak", 8, ".0%"),
+    "evals/sol.": ("evaluations_per_solution", 11, ".2f"),
+    "evaluated": ("evaluated", 10, ".1%"),
+    "prefixes": ("prefixes", 9, ".1%"),
+    "transpositions": ("transpositions", 15, ".1%"),
+    "forced": ("forced", 7, ".1%"),
+}
 TRIE = ("read_children", "read_log_probs", "write_log_probs", "write_nodes")
+
+
+class Sharpened(Policy):
+    """A policy with its logits multiplied: the larger the factor, the more confident."""
+
+    def __init__(self, policy: Policy, factor: float):
+        super().__init__()
+        self.policy, self.factor = policy, factor
+        self.problem = policy.problem
+
+    def encode(self, instance: Any) -> Any:
+        return self.policy.encode(instance)
+
+    def forward(self, context: Any, state: Any) -> Tensor:
+        return self.factor * self.policy(context, state)
+
+    def canonical_state(self, instance: Any, state: Any) -> Any:
+        return self.policy.canonical_state(instance, state)
 
 
 class Case(NamedTuple):
     name: str
     problem: Problem
-    policy: nn.Module
+    policy: Policy
     step_size: float
 
 
@@ -129,6 +164,20 @@ def operations(case: Case, instances: Any, config: SearchConfig, precision: str)
     return counter.get_total_flops() / found.stats.evaluations
 
 
+def savings(stats: list[SearchStats], decisions: int) -> dict[str, float]:
+    """What became of all decisions (solutions times horizon) of some searches: shares that sum to one.
+
+    evaluated: their states went through the network
+    prefixes: their states were shared with another solution of the round, or in the trie since an earlier round
+    transpositions: another sequence of decisions had reached their states
+    forced: there was one legal action
+    """
+    evaluations, forced, _, repeated, *_ = map(sum, zip(*stats, strict=True))
+    counts = {"evaluated": evaluations, "transpositions": repeated, "forced": forced}
+    counts["prefixes"] = decisions - sum(counts.values())
+    return {name: count / decisions for name, count in counts.items()}
+
+
 def summary(prepared: Prepared, runs: list[Measured], peak: float) -> dict[str, float]:
     """The figures of a case."""
 
@@ -137,7 +186,8 @@ def summary(prepared: Prepared, runs: list[Measured], peak: float) -> dict[str, 
 
     shares = {part: median(lambda run: run.parts[part] / run.seconds) for part in ("forward", "trie", "states")}  # noqa: B023
     gflops = median(lambda run: prepared.operations * run.stats.evaluations / run.parts["forward"] / 1e9)
-    stats = runs[0].stats
+    solutions = sum(run.solutions for run in runs)
+    horizon = prepared.case.problem.horizon(prepared.batches[0])
     return {
         "solutions_per_second": median(lambda run: run.solutions / run.seconds),
         **shares,
@@ -147,18 +197,20 @@ def summary(prepared: Prepared, runs: list[Measured], peak: float) -> dict[str, 
         "bytes_per_instance": trie_memory(
             prepared.case.problem, prepared.case.policy, prepared.batches[0], prepared.config
         ),
-        "evaluations_per_solution": stats.evaluations / runs[0].solutions,
-        "evaluations_saved": (stats.repeated + stats.reused) / (stats.evaluations + stats.repeated + stats.reused),
+        "evaluations_per_solution": sum(run.stats.evaluations for run in runs) / solutions,
+        **savings([run.stats for run in runs], solutions * horizon),
     }
 
 
-def cases_of(names: str, checkpoints: str, untrained: bool) -> list[Case]:
-    """Every size with an untrained network, and with each policy trained for its problem."""
+def cases_of(names: str, checkpoints: str, untrained: bool, sharpness: str) -> list[Case]:
+    """Every size with an untrained network of each sharpness, and with each policy trained for its problem."""
+    factors = numbers("sharpness", sharpness, float) if untrained else []
     found = []
     for name in filter(None, names.split(",")):
         problem, size = sized(name)
-        if untrained:
-            found.append(Case(f"{name} untrained", problem, machine.untrained(problem.name), size))
+        for factor in factors:
+            about = "untrained" if factor == 1 else f"x{factor:g}"
+            found.append(Case(f"{name} {about}", problem, Sharpened(machine.untrained(problem.name), factor), size))
         for path in filter(None, checkpoints.split(",")):
             known = load_policy(path)
             if known.problem.name == problem.name:
@@ -166,21 +218,24 @@ def cases_of(names: str, checkpoints: str, untrained: bool) -> list[Case]:
     return found
 
 
-def main(cases, checkpoints, untrained, rows, beam, rounds, threads, repeats, seconds, device, precision, out) -> None:
+def main(
+    cases, checkpoints, untrained, sharpness, rows, beam, rounds, threads, repeats, seconds, device, precision, out
+) -> None:
     keep_freed_memory()
     torch.set_num_threads(threads)
     device = resolve_device(device)
     precision = resolve_precision(precision, device)
-    found = cases_of(cases, checkpoints, untrained)
+    found = cases_of(cases, checkpoints, untrained, sharpness)
     print(f"{hardware(device)}, {threads} threads, {precision}, one process, {beam} x {rounds}", flush=True)
     searches = []
     for case in found:
         generator = torch.Generator().manual_seed(0)
-        batches = [to(case.problem.generate(max(1, rows // beam), generator), device) for _ in range(repeats)]
+        *batches, other = (
+            to(case.problem.generate(max(1, rows // beam), generator), device) for _ in range(repeats + 1)
+        )
         case.policy.to(device)
         config = gumbeldore(beam, rounds, case.step_size)
-        one = type(batches[0])(*(field[:1] for field in batches[0]))
-        searches.append(Prepared(case, batches, config, operations(case, one, config, precision)))  # warms up, too
+        searches.append(Prepared(case, batches, config, operations(case, other, config, precision)))  # warms up, too
     runs: list[list[Measured]] = [[] for _ in searches]
     peaks: dict[str, list[float]] = {kind: [] for kind in precisions(precision, device)}
     for turn in turns(repeats, seconds):
@@ -194,13 +249,9 @@ def main(cases, checkpoints, untrained, rows, beam, rounds, threads, repeats, se
     print(f"{rows} beam rows together; medians of {turn + 1}, interleaved")
     peak = {kind: statistics.median(measured) for kind, measured in peaks.items()}
     table = {x.case.name: summary(x, each, peak[precision]) for x, each in zip(searches, runs, strict=True)}
-    print(f"{'':26}{'solutions/s':>12}{'forward':>9}{'beam':>7}{'trie':>7}{'states':>7}{'GFLOPS':>8}{'of peak':>8}"
-          f"{'KiB/inst.':>10}{'evals/sol.':>11}{'saved':>7}")  # fmt: skip
+    names = max(map(len, table), default=0)
+    print(" " * names + "".join(f"{title:>{width}}" for title, (_, width, _) in COLUMNS.items()))
     for name, row in table.items():
-        print(
-            f"{name:26}{row['solutions_per_second']:12,.1f}{row['forward']:9.1%}{row['beam']:7.1%}{row['trie']:7.1%}"
-            f"{row['states']:7.1%}{row['gflops']:8.0f}{row['of_peak']:8.0%}{row['bytes_per_instance'] / 1024:10,.0f}"
-            f"{row['evaluations_per_solution']:11.1f}{row['evaluations_saved']:7.0%}"
-        )
+        print(f"{name:{names}}" + "".join(f"{row[key]:{width}{form}}" for key, width, form in COLUMNS.values()))
     if out:
         write(Path(out), {"peak_gflops": peak[precision], "threads": threads, "sampling": table})

@@ -9,18 +9,32 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 import gumbeldore.runtime.precision
-from benchmarks import machine
+from benchmarks import layers, machine, quality
+from benchmarks.sampling import savings
 from benchmarks.training import decisions_to_come
+from gumbeldore.sampler.rounds import SearchStats
+from models.layers import ReZeroLayers
 
 ROOT = Path(__file__).parent.parent
+SHARES = ("evaluated", "prefixes", "transpositions", "forced")
 
 
 def benchmark(*words):
     done = subprocess.run([sys.executable, "-m", "benchmarks", *words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def small_stack():
+    """Layers whose scale is not the 0 that training starts from."""
+    torch.manual_seed(0)
+    stack = ReZeroLayers(layers=2, width=16, heads=2, feedforward=32)
+    for layer in stack:
+        torch.nn.init.constant_(layer.scale, 0.5)
+    return stack
 
 
 @pytest.mark.parametrize(
@@ -30,6 +44,8 @@ def benchmark(*words):
         (["sampling", "cases=tsp"], "a case is called like tsp100, cvrp50 or jssp10x10, not 'tsp'"),
         (["sampling", "rows=abc"], "rows must be an integer, got 'abc'"),
         (["sampling", "rows"], "rows: values are given as key=value"),
+        (["sampling", "sharpness=1,0"], "sharpness must be finite numbers above 0, such as 1,10,100, got '1,0'"),
+        (["layers", "lengths=12,x"], "lengths must be whole numbers above 0, such as 1,10,100, got '12,x'"),
         (["quality", "problem=vrp"], "problem must be one of tsp, cvrp, jssp, got 'vrp'"),
     ],
 )
@@ -46,15 +62,98 @@ def test_the_list():
 
 def test_sampling(tmp_path):
     out = tmp_path / "sampling.json"
-    words = ["cases=tsp20,jssp6x6", "rows=4", "beam=2", "rounds=2", "repeats=1", "threads=1"]
+    words = ["cases=tsp20,jssp6x6", "rows=4", "beam=2", "rounds=2", "repeats=1", "threads=1", "sharpness=1,1000"]
     printed = benchmark("sampling", *words, f"out={out}")
     figures = json.loads(out.read_text())["sampling"]
-    assert list(figures) == ["tsp20 untrained", "jssp6x6 untrained"]
+    assert list(figures) == ["tsp20 untrained", "tsp20 x1000", "jssp6x6 untrained", "jssp6x6 x1000"]
     for name, row in figures.items():
         assert name in printed and row["solutions_per_second"] > 0
         assert sum(row[part] for part in ("forward", "trie", "states", "beam")) == pytest.approx(1)
         assert 0 < row["gflops"] and 1 < row["evaluations_per_solution"] < 40
+        assert sum(row[share] for share in SHARES) == pytest.approx(1) and min(row[share] for share in SHARES) >= 0
+    for size, horizon in (("tsp20", 19), ("jssp6x6", 36)):
+        untrained, sharp = figures[f"{size} untrained"], figures[f"{size} x1000"]
+        assert untrained["evaluations_per_solution"] == pytest.approx(horizon * untrained["evaluated"])
+        assert sharp["evaluated"] < untrained["evaluated"] and sharp["prefixes"] > untrained["prefixes"]
+    assert max(map(len, printed.splitlines())) <= 130
     assert "tsp20 untrained" in benchmark("compare", f"old={out}", f"new={out}")
+
+
+def test_compare_reads_files_with_other_figures(tmp_path):
+    """Such as those of an earlier version."""
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    old.write_text(json.dumps({"sampling": {"tsp20 untrained": {"gflops": 50.0, "evaluations_saved": 0.1}}}))
+    new.write_text(json.dumps({"sampling": {"tsp20 untrained": {"gflops": 100.0, "prefixes": 0.1}}}))
+    assert benchmark("compare", f"old={old}", f"new={new}") == "tsp20 untrained gflops 50 -> 100 (x 2.00)\n"
+
+
+def test_savings():
+    """Two searches with 100 decisions in all, by hand; what is reused is part of the prefixes."""
+    first = SearchStats(evaluations=30, forced=4, reused=7, repeated=6, rounds=2, exhausted=0, full=False)
+    second = SearchStats(evaluations=20, forced=6, reused=1, repeated=9, rounds=2, exhausted=1, full=False)
+    found = savings([first, second], decisions=100)
+    assert found == {"evaluated": 0.5, "prefixes": 0.25, "transpositions": 0.15, "forced": 0.1}
+
+
+def test_ways_of_attention_compute_the_same():
+    stack = small_stack()
+    for count in (12, 16, 22):
+        x = torch.randn(3, count, 16)
+        with torch.no_grad():
+            for way, forward in layers.WAYS.items():
+                assert (stack(x) - x).abs().max() > 0.01
+                torch.testing.assert_close(forward(stack, x), stack(x), msg=f"{way}, {count} tokens")
+
+
+def test_operations_of_layers():
+    """Against torch's own count."""
+    stack, x = small_stack(), torch.randn(3, 12, 16)
+    with torch.no_grad(), FlopCounterMode(display=False) as alone:
+        layers.products(stack, x)
+    with torch.no_grad(), FlopCounterMode(display=False) as whole:
+        layers.WAYS["explicit"](stack, x)
+    assert layers.operations(stack, 3, 12) == (alone.get_total_flops(), whole.get_total_flops())
+
+
+def test_layers(tmp_path):
+    out = tmp_path / "layers.json"
+    printed = benchmark("layers", "lengths=3,16", "rows=2", "repeats=2", "precision=float32", f"out={out}")
+    figures = json.loads(out.read_text())["layers"]
+    assert list(figures) == ["float32 3", "float32 16"]
+    for row in figures.values():
+        assert row["spread"] >= 0 and all(row[name] > 0 for name in ("products", *layers.WAYS))
+    assert len(printed.splitlines()) == 4 and max(map(len, printed.splitlines())) <= 130
+    assert "float32 16" in benchmark("compare", f"old={out}", f"new={out}")
+
+
+def test_quality_trains_every_alternative_with_every_seed(tmp_path, monkeypatch, capsys):
+    commands = []
+
+    def run(command, **options):
+        commands.append(command[1:])
+        if "evaluate.py" in command:
+            folder = Path(next(word for word in command if word.startswith("out_dir=")).removeprefix("out_dir="))
+            folder.mkdir(parents=True)
+            gap = 0.01 if "ema_decay" in str(folder) else 0.02
+            (folder / "results.json").write_text(json.dumps({"methods": {"greedy": {"mean_gap": gap}}}))
+
+    monkeypatch.setattr(quality.subprocess, "run", run)
+    words = "train.batch_size=8 | train.ema_decay=0.5"
+    quality.main("tsp", seconds=1, seeds="3,4", words=words, experts="", out=str(tmp_path))
+    checks, trainings = commands[:2], [command for command in commands[2:] if "train.py" in command]
+    assert all(command[-2:] == ["--cfg", "job"] for command in checks)
+    chosen = [("seed=3", "train.batch_size=8"), ("seed=3", "train.ema_decay=0.5")]
+    chosen += [("seed=4", "train.batch_size=8"), ("seed=4", "train.ema_decay=0.5")]
+    assert [tuple(command[-3:-1]) for command in trainings] == chosen
+    assert len({command[-1] for command in trainings}) == 4  # folders
+    assert "train.ema_decay=0.5 greedy: median 1.000%" in capsys.readouterr().out
+
+
+def test_quality_refuses_wrong_words_before_it_trains():
+    words = ["quality", "words=seed=1 | train.batchsize=1"]
+    wrong = subprocess.run([sys.executable, "-m", "benchmarks", *words], cwd=ROOT, capture_output=True, text=True)
+    assert wrong.returncode == 2 and wrong.stdout == ""
+    assert wrong.stderr.startswith("error: there is no key train.batchsize") and wrong.stderr.count("\n") == 1
 
 
 def test_nothing_to_compare_is_an_error(tmp_path):
