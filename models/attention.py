@@ -10,18 +10,28 @@ from torch import Tensor
 from models.fused_attention import fused_attention
 
 
-def attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Softmax attention over [R, heads, n, d]; `bias`, which expands to [R, heads, n, n], is added to the scores.
+# On a CPU, torch's fused attention is faster than matrix products for more tokens, in float32 (docs/speed.md).
+MAX_TOKENS_OF_PRODUCTS = 40
 
-    On CPUs explicit matrix products beat torch's fused attention 1.3 to 4 times on the short sequences of this field,
-    and only explicit products train fast in bf16 (docs/decisions.md).
+
+def attention(qkv: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Softmax attention of queries, keys and values [3, R, heads, n, d] to [R, heads, n, d].
+
+    `bias`, which expands to [R, heads, n, n], is added to the scores.
     """
-    if query.is_cuda:
-        return fused_attention(query, key, value, bias)
-    scores = query @ (key * key.shape[-1] ** -0.5).transpose(-1, -2)
+    if fused_is_faster(qkv, bias):
+        return fused_attention(*qkv, bias)
+    query, key, value = qkv.contiguous()
+    scores = query * key.shape[-1] ** -0.5 @ key.mT
     if bias is not None:
         scores = scores + bias
     return _softmax(scores).to(value.dtype) @ value
+
+
+def fused_is_faster(qkv: Tensor, bias: Tensor | None) -> bool:
+    """Whether torch's fused attention takes less time than matrix products, which compute the same."""
+    long = qkv.dtype == torch.float32 and qkv.shape[-2] > MAX_TOKENS_OF_PRODUCTS
+    return qkv.is_cuda or (long and bias is None)
 
 
 def _softmax(scores: Tensor) -> Tensor:
@@ -65,8 +75,8 @@ def multi_head_attention(qkv: Tensor, heads: int, bias: Tensor | None, groups: A
         qkv = slots.index_copy_(0, groups.slot_of_token, qkv.flatten(0, 1)).view(*groups.token_in_slot.shape, -1)
         hidden = torch.where(groups.token_in_slot < 0, MASKED_SCORE, 0.0)[:, None, None, :]
         bias = hidden if bias is None else hidden + bias
-    query, key, value = qkv.view(*qkv.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
-    x = attention(query, key, value, bias).transpose(1, 2).flatten(2)
+    of_heads = qkv.view(*qkv.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)  # [3, R, heads, n, d]
+    x = attention(of_heads, bias).transpose(1, 2).flatten(2)
     if groups is not None:
         x = x.flatten(0, 1).index_select(0, groups.slot_of_token).view(rows, count, -1)
     return x
