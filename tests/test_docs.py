@@ -140,6 +140,10 @@ def test_links_lead_somewhere(path):
         assert not heading or heading in headings_of(page), f"{path.name}: {target}#{heading}"
 
 
+def test_the_readme_stays_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 200, "more belongs on the pages of docs/"
+
+
 def headings_of(page: Path) -> set[str]:
     """The headings of a page as GitHub names them in links."""
     titles = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text()), re.MULTILINE)

@@ -15,11 +15,10 @@ from tests.cli.test_commands import ROOT, problem_of, run
 
 README = ROOT / "README.md"
 PAGES = [README, *(ROOT / f"docs/{name}.md" for name in ("data", "evaluation", "training", "results", "faults"))]
-FIRST_SCREEN = 3  # commands
 
 FENCE = re.compile(r"^```(bash|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 MAKE_TRAIN = "python train.py experiment=demo "  # what `make train` runs once it has installed
-NOT_RUN = ("pip install ", "python3 -m venv ", ". .venv/bin/activate", "tensorboard --logdir ", "xdg-open ")
+NOT_RUN = ("pip install ", "python3 -m venv ", ". .venv/bin/activate", "tensorboard --logdir ")
 CONFIGS = {"train.py": "train", "evaluate.py": "evaluate", "study.py": "study", "problems.solvers": "experts"}
 
 SHORT = {
@@ -50,10 +49,13 @@ class Command(NamedTuple):
         return self.script == "problems.solvers" or bool(re.search(r"\b(solver|heuristic)\b", " ".join(self.words)))
 
 
-def steps_of(page: Path) -> list[Command | str]:
-    """What a reader pastes, in the order of the page: commands, and Python as text."""
+def steps_of(page: Path, section: str = "") -> list[Command | str]:
+    """What a reader pastes, in the order of the page or of one section: commands, and Python as text."""
+    text = page.read_text()
+    if section:
+        text = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     found: list[Command | str] = []
-    for language, code in FENCE.findall(page.read_text()):
+    for language, code in FENCE.findall(text):
         if language == "python":
             found.append(code)
             continue
@@ -64,10 +66,6 @@ def steps_of(page: Path) -> list[Command | str]:
                 _, *words = words
                 found.append(Command(words[1], words[2:]) if words[0] == "-m" else Command(words[0], words[1:]))
     return found
-
-
-def commands_of(page: Path) -> list[Command]:
-    return [step for step in steps_of(page) if isinstance(step, Command)]
 
 
 def shortened(command: Command) -> list[str]:
@@ -109,7 +107,7 @@ def test_shortened_commands_keep_what_they_say():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_keys_and_options_of_the_commands_exist(page):
-    commands = commands_of(page)
+    commands = [step for step in steps_of(page) if isinstance(step, Command)]
     assert commands
     for script, words in commands:
         check_overrides([word for word in words if not word.startswith("-")], CONFIGS[script])
@@ -137,16 +135,12 @@ def paste(steps: list[Command | str], folder: Path, with_ray: Command | None = N
         assert result.returncode == 0, f"{step}\n{result.stdout}\n{result.stderr}"
 
 
-def test_the_first_screen_runs(tmp_path):
-    commands = commands_of(README)[:FIRST_SCREEN]
-    assert len(commands) == FIRST_SCREEN
-    paste(commands, tmp_path, with_ray=commands[0])  # the first as it is copied
-
-
-def test_the_python_of_the_readme_runs(tmp_path):
-    blocks = [step for step in steps_of(README) if isinstance(step, str)]
-    assert blocks
-    paste(blocks, tmp_path)
+def test_the_start_of_the_readme_runs(tmp_path):
+    """Its commands, the first as it is copied, and its Python."""
+    steps = steps_of(README, "Start")
+    assert [step.script for step in steps[:-1]] == ["train.py", "evaluate.py", "evaluate.py"]
+    assert isinstance(steps[-1], str)
+    paste(steps, tmp_path, with_ray=steps[0])
 
 
 @pytest.mark.slow
