@@ -56,7 +56,7 @@ def self_improvement(
                 experts, sampling = sample_epoch(problem, state, settings, search, pool, seed, execution)
             except Stopped:
                 return
-            state.dataset.add(*experts, settings.dataset_capacity)
+            state.dataset.add(*experts, settings.dataset_epochs)
         size = len(state.dataset)  # before it may be cleared
         clock.lap("sampling")
 

@@ -33,16 +33,23 @@ not exist, or of `search` and `solver` one that nothing reads, is an error. Opti
 
 
 GROUPS = {  # heading, where its keys are, how an option is chosen
+    "recipe": (
+        "Recipes",
+        "",
+        "`recipe=...` in training: the algorithm. paper: that of the paper, as train.yaml has it; fast: with "
+        "additions. Presets and experiments put `additions` into problem and network, where they can be changed. What "
+        "a preset of your own sets wins over these values.",
+    ),
     "problem": (
         "Presets",
         "",
-        "`problem=...` in training: problem, network, search and training for two CPU cores.",
+        "`problem=...` in training: sizes and lengths for two CPU cores.",
     ),
     "experiment": (
         "Experiments",
         "",
-        "`experiment=...` in training: a demonstration for any CPU, and the recipes of the paper for a GPU, which have "
-        "its networks, too. What they change of the values in train.yaml and search.yaml, demo of its preset:",
+        "`experiment=...` in training: sizes and lengths; demo for any CPU, the others those of the paper, for a GPU. "
+        "What they change of the values in train.yaml and search.yaml, demo of its preset:",
     ),
     "model": ("Networks", "model.", "`model=...` in training; a preset chooses its own."),
     "train": (

@@ -27,7 +27,7 @@ SAMPLING = (
     "nucleus_after",
     "include_greedy",
     "clear_on_improvement",
-    "dataset_capacity",
+    "dataset_epochs",
 )
 
 
@@ -131,7 +131,7 @@ def check_groups(cfg: DictConfig, own: Iterable[str]) -> None:
     """
     known = [*own, "problem", "model", "train", "search", "methods", "ray"]
     for key in map(str, cfg):
-        if key not in known:
+        if key not in (*known, "additions"):  # which are the recipe's
             refuse_old(key)
             raise ValueError(f"there is no key {key}; the keys are {', '.join(sorted(known))}")
     check_keys(cfg.search, yaml.safe_load((FOLDER / "search.yaml").read_text())["search"], "search")
@@ -156,6 +156,9 @@ def check_effect(cfg: DictConfig, words: list[str]) -> None:
         group, _, key = typed.partition(".")
         if group == "search" and key and key not in read:
             raise ValueError(f"search.{key} has no effect on {', '.join(methods)}")
+        if group == "additions":
+            _, _, name = key.rpartition(".")
+            raise ValueError(f"{typed} is the recipe's: change problem.{name} or model.{name}")
         if group == "solver" and "solver" not in (*methods, cfg.references):
             raise ValueError(f"solver.{key} has no effect without references=solver or method=solver")
         if group == "train" and key.split(".")[0] in SAMPLING and cfg.train.experts is not None:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationKeyError
 
 from gumbeldore.evaluation.baseline import Baseline
@@ -24,6 +24,13 @@ def plain(node: DictConfig) -> dict[str, Any]:
     values = OmegaConf.to_container(node, resolve=True)
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}
+
+
+def apply_recipe(cfg: DictConfig) -> None:
+    """Put what the recipe adds (`additions`) into the problem and the network that refer to it."""
+    OmegaConf.resolve(cfg)
+    with open_dict(cfg):
+        cfg.pop("additions", None)
 
 
 def build_part(cfg: DictConfig, key: str, base: type) -> Any:

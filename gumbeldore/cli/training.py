@@ -41,6 +41,7 @@ from gumbeldore.training.validation import validate
 @contextmanager
 def open_training(cfg: DictConfig) -> Iterator[tuple[dict[str, Any], RunRecorder]]:
     """The arguments of `train.self_improvement` and its recorder; the run's directory is locked until the end."""
+    parts.apply_recipe(cfg)
     if cfg.resume:
         cfg = continued(cfg)
     elif HydraConfig.initialized():

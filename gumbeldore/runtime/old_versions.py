@@ -20,6 +20,8 @@ REMOVED = {
     "train.skip_bad_steps": "a step whose loss or gradient is not finite ends the run",
     "model.savings": "the network sees no routes of the savings heuristic",
     "problem.validation_size": "problem.validation_sizes is a list of sizes",
+    "train.final_learning_rate": "train.learning_rate_end_factor is the share of the rates that is left at the end",
+    "train.dataset_capacity": "train.dataset_epochs counts the epochs whose experts are kept",
 }
 RENAMED = {
     "train.averaging": "train.ema_decay",

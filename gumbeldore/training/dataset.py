@@ -53,11 +53,11 @@ class PseudoExperts:
     def __len__(self) -> int:
         return sum(len(shard.actions) for shard in self.shards)
 
-    def add(self, name: str, instances: Any, actions: Tensor, costs: Tensor, capacity: int | None = None) -> None:
+    def add(self, name: str, instances: Any, actions: Tensor, costs: Tensor, epochs: int | None = None) -> None:
         """Append one epoch's experts (see `Shard`) and write them to `<name>.npz`.
 
         Arguments:
-            capacity: instances kept at most, but always the new shard: the oldest are forgotten first; None: no limit
+            epochs: shards kept at most, the new one among them: the oldest are forgotten; None: all are kept
         """
         shard = Shard(name, instances, actions, costs)
         if self.folder is not None:
@@ -65,9 +65,7 @@ class PseudoExperts:
             arrays |= {f"instance.{field}": value.numpy() for field, value in instances._asdict().items()}
             with atomic_write(self.folder / f"{name}.npz") as file:
                 np.savez(file, **arrays)  # type: ignore[arg-type]
-        self._keep([*self.shards, shard])
-        while capacity is not None and len(self) > capacity and len(self.shards) > 1:
-            self._keep(self.shards[1:])
+        self._keep([*self.shards, shard][0 if epochs is None else -epochs :])
 
     def clear(self) -> None:
         """Forget all experts (their files stay until `prune`)."""

@@ -40,8 +40,8 @@ def fit(
     """
     device, precision, ddp, progress, stop = execution
     ddp.start_epoch(train_state)
-    rate = learning_rate(settings, train_state.epoch)
-    scale_rates(train_state.optimizer, rate / settings.learning_rate)
+    factor = learning_rate_factor(settings, train_state.epoch)
+    scale_rates(train_state.optimizer, factor)
     train_state.policy.train()
     network = ddp.wrap(Imitation(problem, train_state.policy, precision))
     rows = ddp.rows(settings.batch_size)
@@ -70,7 +70,7 @@ def fit(
     if losses:
         means = ddp.mean(torch.stack([torch.stack(values).mean() for values in (losses, norms, hits)])).tolist()
     names = ("training/loss", "training/gradient_norm", "training/accuracy")
-    metrics = {**dict(zip(names, means, strict=True)), "training/learning_rate": rate}
+    metrics = {**dict(zip(names, means, strict=True)), "training/learning_rate": factor * settings.learning_rate}
     return ImitationStats(len(norms) == settings.batches_per_epoch, len(norms), metrics)
 
 
@@ -113,14 +113,12 @@ def imitate(
     return logits.float().masked_fill(~problem.mask(instance, state), -math.inf), auxiliary
 
 
-def learning_rate(settings: TrainSettings, epoch: int) -> float:
-    """learning_rate at first; in the last `cooldown_epochs` it falls linearly to final_learning_rate.
+def learning_rate_factor(settings: TrainSettings, epoch: int) -> float:
+    """Share of the learning rates in an epoch: 1, falling linearly to the end factor in the last `cooldown_epochs`.
 
-    Without `cooldown_epochs` it falls from the first epoch to the last; without a final one it stays as it is.
+    Without `cooldown_epochs` it falls from the first epoch to the last.
     """
-    if settings.final_learning_rate is None:
-        return settings.learning_rate
     last = settings.epochs - 1
     falling = last if settings.cooldown_epochs is None else settings.cooldown_epochs
     fraction = max(0, epoch - (last - falling)) / max(1, falling)
-    return settings.learning_rate + fraction * (settings.final_learning_rate - settings.learning_rate)
+    return 1 + fraction * (settings.learning_rate_end_factor - 1)

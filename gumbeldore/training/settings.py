@@ -22,9 +22,9 @@ class TrainSettings(Checked):
     batches_per_epoch: int = at_least(1)
     batch_size: int = at_least(1)
     learning_rate: float = positive()
-    final_learning_rate: float | None = positive(optional=True)  # of the last epoch; None: that of the first
-    cooldown_epochs: int | None = at_least(1, optional=True)  # last ones, in which the rate falls linearly; None: all
-    muon_learning_rate: float | None = positive(optional=True)  # Muon's, which falls alike; null: Adam for all
+    learning_rate_end_factor: float = positive()  # share of the learning rates left in the last epoch; 1: constant
+    cooldown_epochs: int | None = at_least(1, optional=True)  # last ones, in which the rates fall linearly; None: all
+    muon_learning_rate: float | None = positive(optional=True)  # Muon's; None: Adam for all
     muon_weight_decay: float = at_least(0)  # Muon's: share of the weights, times the learning rate, lost at a step
     gradient_clip: float = positive()  # largest norm of the gradient
     ema_decay: float = at_least(0)  # share of the old in the running average of the weights; 0: no average
@@ -33,10 +33,10 @@ class TrainSettings(Checked):
         bool  # the best policy's greedy solution can be an expert; False: sampled ones alone [GD, algorithm 1]
     )
     clear_on_improvement: (
-        bool  # all experts when the best policy has improved [GD, algorithm 1]; False: only those beyond capacity
+        bool  # all experts when the best policy has improved [GD, algorithm 1]; False: those of old epochs alone
     )
     decisions_per_epoch: int | None = at_least(1, optional=True)  # of the experts of an epoch, at most
-    dataset_capacity: int | None = at_least(1, optional=True)  # instances; null: no limit
+    dataset_epochs: int | None = at_least(1, optional=True)  # last ones, whose experts are kept; None: all
     validation_instances: int = at_least(1)
 
     def __post_init__(self) -> None:
@@ -44,8 +44,10 @@ class TrainSettings(Checked):
         check_switches(self, "clear_on_improvement", "include_greedy", prefix=self.prefix)
         if self.ema_decay >= 1:
             raise ValueError(f"train.ema_decay must be below 1, got {self.ema_decay}")
-        if self.cooldown_epochs is not None and self.final_learning_rate is None:
-            raise ValueError("train.cooldown_epochs has no effect without train.final_learning_rate")
+        if self.learning_rate_end_factor > 1:
+            raise ValueError(f"train.learning_rate_end_factor must be at most 1, got {self.learning_rate_end_factor}")
+        if self.cooldown_epochs is not None and self.learning_rate_end_factor == 1:
+            raise ValueError("train.cooldown_epochs has no effect with train.learning_rate_end_factor=1")
 
     @property
     def samples(self) -> bool:

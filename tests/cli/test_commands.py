@@ -58,7 +58,7 @@ NOT_FOR_TRAINING = ("method=heuristic", "method=solver", "train=supervised")
     "choice",
     [
         x
-        for group in ("problem", "model", "method", "experiment", "debug", "train")
+        for group in ("problem", "recipe", "model", "method", "experiment", "debug", "train")
         for x in options(group)
         if x not in NOT_FOR_TRAINING
     ],
@@ -87,33 +87,32 @@ def test_what_does_not_fit_training_is_refused(choice, message):
 
 
 def test_paper_recipe_of_the_tsp():
-    cfg = compose("train", "experiment=tsp100")
-    setup = set_up(cfg)
+    setup = set_up(compose("train", "experiment=tsp100", "recipe=paper"))
     assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 128, 8)
     assert setup.policy.layers[0].up_projection.out_features == 512
     assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 0.3)
     assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 500
     assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (1000, 1000)
     assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
-    assert (setup.settings.learning_rate, setup.settings.final_learning_rate) == (2e-4, None)
+    assert (setup.settings.learning_rate, setup.settings.learning_rate_end_factor) == (2e-4, 1)
     assert setup.settings.epochs == 2200 and setup.problem.num_nodes == 100
 
 
 def test_paper_recipe_of_the_cvrp():
-    setup = set_up(compose("train", "experiment=cvrp100"))
+    setup = set_up(compose("train", "experiment=cvrp100", "recipe=paper"))
     assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 192, 12)
     assert setup.policy.layers[0].up_projection.out_features == 512
     assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 3.0)
     assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 500
     assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (1000, 1000)
     assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
-    assert (setup.settings.learning_rate, setup.settings.final_learning_rate) == (2e-4, None)
+    assert (setup.settings.learning_rate, setup.settings.learning_rate_end_factor) == (2e-4, 1)
     assert setup.problem.num_customers == 100 and setup.problem.capacity == (40, 100)
     assert not setup.problem.far_first
 
 
 def test_paper_recipe_of_the_jssp():
-    setup = set_up(compose("train", "experiment=jssp"))
+    setup = set_up(compose("train", "experiment=jssp", "recipe=paper"))
     policy = setup.policy
     assert (len(policy.job_wise), len(policy.machine_wise), policy.embed.out_features) == (3, 3, 64)
     assert (policy.between_jobs.heads, policy.between_jobs.up_projection.out_features) == (8, 256)
@@ -122,7 +121,7 @@ def test_paper_recipe_of_the_jssp():
     assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 50
     assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (512, 1000)
     assert (setup.settings.batch_size, setup.settings.validation_instances, setup.settings.epochs) == (512, 100, 100)
-    assert (setup.settings.learning_rate, setup.settings.final_learning_rate) == (2e-4, None)
+    assert (setup.settings.learning_rate, setup.settings.learning_rate_end_factor) == (2e-4, 1)
     assert setup.problem.sizes == [(15, 10), (15, 15), (15, 20)] and setup.problem.validation_sizes == [(20, 20)]
 
 
@@ -146,7 +145,7 @@ def test_paper_recipe_of_the_jssp():
         ("train.learning_rate=0", "train.learning_rate must be a number above 0"),
         ("train.learning_rate=.nan", "train.learning_rate must be a number above 0"),
         ("train.ema_decay=1", "train.ema_decay must be below 1"),
-        ("train.dataset_capacity=0", "train.dataset_capacity must be an integer at least 1 or null"),
+        ("train.dataset_epochs=0", "train.dataset_epochs must be an integer at least 1 or null"),
         ("search.beam_width=0", "beam_width must be an integer of at least 1"),
         ("search.step_size=-1", "step_size must be finite and at least 0"),
         ("search.step_size=null", "step_size must be finite and at least 0, got None"),
@@ -301,7 +300,8 @@ def test_every_default_stands_in_one_place():
         for group in ("train", "search"):
             again = values.get(group, {}).items() & defaults_of(group).items()
             assert not again, f"{path.name} repeats {again} of configs/{group}.yaml"
-    assert compose("train", "experiment=tsp100").train == {**defaults_of("train"), "experts": None}
+    of_paper = compose("train", "experiment=tsp100", "recipe=paper")
+    assert of_paper.train == {**defaults_of("train"), "experts": None}
 
 
 def test_the_command_line_and_python_have_the_same_defaults():

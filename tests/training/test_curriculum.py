@@ -86,7 +86,7 @@ def test_greedy_solutions_compete_if_asked():
 
 
 def test_the_untrained_policy_does_not_count_as_the_best():
-    train_state, reports = trained(epochs=1, batches_per_epoch=1, learning_rate=1e-9, final_learning_rate=1e-9)
+    train_state, reports = trained(epochs=1, batches_per_epoch=1, learning_rate=1e-9, learning_rate_end_factor=1.0)
     assert reports[0].improved and train_state.best_cost == reports[0].metrics["quality/greedy_cost"]
     assert new_learner().best_cost == float("inf")
 

@@ -18,7 +18,7 @@ from gumbeldore.parallel.devices import CPU_BATCH_ROWS
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.old_versions import of_this_version
 from gumbeldore.runtime.run_directory import MOST_SNAPSHOTS, RunDirectory
-from gumbeldore.training.imitation import learning_rate
+from gumbeldore.training.imitation import learning_rate_factor
 from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.validation import validation_set
 from problems.jssp import JSSP
@@ -168,7 +168,7 @@ def test_a_variable_of_the_shell_that_is_not_set_starts_no_other_run(folder, tmp
 
 def test_a_cooldown_can_be_started_later(folder):
     """A constant rate until then; the last epoch has the final one."""
-    rates = ["train.learning_rate=0.01", "train.final_learning_rate=0.001", "train.cooldown_epochs=2"]
+    rates = ["train.learning_rate=0.01", "train.learning_rate_end_factor=0.1", "train.cooldown_epochs=2"]
     run(folder, *SMALL, *rates, "train.epochs=100", "time_limit=0.01", "run_dir=constant")
     run(folder, "resume=constant", "time_limit=null", "train.epochs=4")  # both hold from then on
     found = [line["training/learning_rate"] for line in metrics_of(folder / "constant")]
@@ -189,16 +189,16 @@ def test_a_cooldown_can_be_started_later(folder):
     ],
 )
 def test_the_rate_falls_in_the_last_epochs(cooldown, expected):
-    sizes = {"epochs": 5, "learning_rate": 1.0, "final_learning_rate": 0.1, "cooldown_epochs": cooldown}
+    sizes = {"epochs": 5, "learning_rate_end_factor": 0.1, "cooldown_epochs": cooldown}
     settings = TrainSettings(**{**SIZES, **sizes})
-    assert [learning_rate(settings, epoch) for epoch in range(5)] == pytest.approx(expected)
+    assert [learning_rate_factor(settings, epoch) for epoch in range(5)] == pytest.approx(expected)
 
 
-def test_without_a_final_rate_it_does_not_fall():
-    sizes = {**SIZES, "epochs": 5, "learning_rate": 0.3, "final_learning_rate": None}
+def test_with_an_end_factor_of_1_it_does_not_fall():
+    sizes = {**SIZES, "epochs": 5, "learning_rate_end_factor": 1.0}
     settings = TrainSettings(**{**sizes, "cooldown_epochs": None})
-    assert [learning_rate(settings, epoch) for epoch in range(5)] == [0.3] * 5
-    with pytest.raises(ValueError, match="train.cooldown_epochs has no effect without train.final_learning_rate"):
+    assert [learning_rate_factor(settings, epoch) for epoch in range(5)] == [1.0] * 5
+    with pytest.raises(ValueError, match="train.cooldown_epochs has no effect with train.learning_rate_end_factor=1"):
         TrainSettings(**{**sizes, "cooldown_epochs": 2})
 
 

@@ -53,7 +53,7 @@ SIZES = {
     "batches_per_epoch": 12,
     "batch_size": 32,
     "learning_rate": 1e-2,
-    "final_learning_rate": 1e-3,
+    "learning_rate_end_factor": 0.1,
     "cooldown_epochs": None,
     "decisions_per_epoch": None,
     "ema_decay": 0.0,
@@ -63,16 +63,16 @@ SIZES = {
     "nucleus_after": 0,
     "include_greedy": False,
     "clear_on_improvement": True,
-    "dataset_capacity": None,
+    "dataset_epochs": None,
     "validation_instances": 40,
 }
 SEARCH = methods.gumbeldore(4, 2, 0.3)
 
 
-def new_learner(folder=None):
+def new_learner(folder=None, **sizes):
     torch.manual_seed(0)
     policy = BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
-    optimizer = optimizer_of(policy, TrainSettings(**SIZES))
+    optimizer = optimizer_of(policy, TrainSettings(**{**SIZES, **sizes}))
     return TrainState(policy, copy.deepcopy(policy), optimizer, PseudoExperts(folder))
 
 
@@ -97,7 +97,7 @@ def reports_of(train_state, pool, search=SEARCH, stop=lambda: False, after=lambd
 
 
 def trained(workers=0, search_batch_rows=12, **sizes):
-    train_state = new_learner()
+    train_state = new_learner(**sizes)
     with SearchPool(TSP(7), train_state.policy, workers, search_batch_rows) as pool:
         reports = reports_of(train_state, pool, **sizes)
     return train_state, reports
@@ -224,10 +224,10 @@ def test_every_epoch_sees_new_instances():
     seen = []
 
     class Remember(PseudoExperts):
-        def add(self, name, instances, actions, costs, capacity):
+        def add(self, name, instances, actions, costs, epochs):
             seen.append(instances.coords)
             assert torch.allclose(problem.cost(instances, actions).double(), costs)
-            super().add(name, instances, actions, costs, capacity)
+            super().add(name, instances, actions, costs, epochs)
 
     train_state = new_learner()
     train_state.dataset = Remember()
@@ -236,13 +236,14 @@ def test_every_epoch_sees_new_instances():
 
 
 @pytest.mark.parametrize(
-    "changes", [{"learning_rate": 5e-3}, {"final_learning_rate": 5e-3}, {"gradient_clip": 1e-3}, {"nucleus_after": 2}]
+    "changes",
+    [{"learning_rate": 5e-3}, {"learning_rate_end_factor": 0.5}, {"gradient_clip": 1e-3}, {"nucleus_after": 2}],
 )
 def test_every_setting_of_the_training_matters(changes):
     search = methods.gumbeldore(4, 2, 0.3, top_p_start=0.5, top_p_end=0.5)
 
     def weights(**sizes):
-        train_state = new_learner()
+        train_state = new_learner(**sizes)
         reports_of(train_state, SearchPool(TSP(7), train_state.policy), search, **sizes)
         return train_state.policy
 
@@ -250,8 +251,8 @@ def test_every_setting_of_the_training_matters(changes):
 
 
 def test_the_learning_rate_falls_from_the_first_epoch_to_the_last():
-    _, reports = trained(epochs=3, learning_rate=0.09, final_learning_rate=0.01)
-    assert [round(report.metrics["training/learning_rate"], 6) for report in reports] == [0.09, 0.05, 0.01]
+    _, reports = trained(epochs=3, learning_rate=0.08, learning_rate_end_factor=0.25)
+    assert [round(report.metrics["training/learning_rate"], 6) for report in reports] == [0.08, 0.05, 0.02]
 
 
 def test_the_average_counts_the_steps_of_the_whole_training(monkeypatch):
@@ -315,14 +316,14 @@ def test_the_running_average_is_validated_and_samples():
     assert all(torch.equal(loaded[-1][name], final[name]) for name in final)  # the last to be validated
 
 
-@pytest.mark.parametrize(("clear_on_improvement", "capacity"), [(True, None), (False, None), (False, 20)])
-def test_experts_of_worse_policies_are_forgotten_or_kept(clear_on_improvement, capacity):
+@pytest.mark.parametrize(("clear_on_improvement", "kept"), [(True, None), (False, None), (False, 2)])
+def test_experts_of_worse_policies_are_forgotten_or_kept(clear_on_improvement, kept):
     """Ten new ones in each of three epochs, some of which improve."""
     train_state = new_learner()
-    sizes = {"clear_on_improvement": clear_on_improvement, "dataset_capacity": capacity, "batches_per_epoch": 60}
+    sizes = {"clear_on_improvement": clear_on_improvement, "dataset_epochs": kept, "batches_per_epoch": 60}
     reports = reports_of(train_state, SearchPool(TSP(7), train_state.policy), **sizes)
     last = max(report.epoch for report in reports if report.improved)
-    assert len(train_state.dataset) == (10 * (3 - last) if clear_on_improvement else capacity or 30)
+    assert len(train_state.dataset) == (10 * (3 - last) if clear_on_improvement else 10 * (kept or 3))
 
 
 def test_stopping_keeps_what_is_complete():
@@ -418,7 +419,7 @@ def experts(n, num_nodes, seed=0):
 def test_dataset_appends_restores_and_prunes(tmp_path):
     dataset = PseudoExperts(tmp_path)
     for epoch in range(4):
-        dataset.add(f"epoch_{epoch}", *experts(10, 6, epoch), capacity=25)
+        dataset.add(f"epoch_{epoch}", *experts(10, 6, epoch), epochs=2)
     assert len(dataset) == 20 and [shard.name for shard in dataset.shards] == ["epoch_2", "epoch_3"]
     assert len(list(tmp_path.iterdir())) == 4  # forgotten ones are still there ...
     (tmp_path / "epoch_9.npz.tmp").write_bytes(b"torn")

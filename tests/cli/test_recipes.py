@@ -1,0 +1,83 @@
+"""The recipes: `recipe=paper` is the paper's algorithm alone, `recipe=fast` adds to it, whatever the sizes."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+
+import train
+from gumbeldore.cli.overrides import FOLDER
+from gumbeldore.cli.parts import apply_recipe
+from tests.cli.test_commands import compose, defaults_of, options
+from tests.cli.test_old_keys import refused
+
+CHOICES = [*options("problem"), "experiment=tsp100", "experiment=cvrp100", "experiment=jssp"]
+# What a recipe decides; all else is a size or a length, and belongs to a preset or an experiment.
+ALGORITHM = (
+    "learning_rate_end_factor", "cooldown_epochs", "muon_learning_rate", "muon_weight_decay", "gradient_clip",
+    "ema_decay", "include_greedy", "clear_on_improvement", "dataset_epochs",
+)  # fmt: skip
+
+
+def composed(*words):
+    cfg = compose("train", *words)
+    apply_recipe(cfg)
+    return OmegaConf.to_container(cfg)
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_the_recipe_of_the_paper_adds_nothing(choice):
+    cfg = composed(choice, "recipe=paper")
+    defaults = defaults_of("train")
+    assert {key: cfg["train"][key] for key in ALGORITHM} == {key: defaults[key] for key in ALGORITHM}
+    (off,) = (values for name, values in additions("paper").items() if name in cfg["problem"]["_target_"])
+    assert not any(off.values()) and off.items() <= (cfg["problem"] | cfg["model"]).items()
+    assert (cfg["search"]["top_p_start"], cfg["search"]["top_p_end"]) == (0.95, 1.0)
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_recipes_differ_in_the_algorithm_alone(choice):
+    """Sizes, lengths and the search are those of the preset or the experiment."""
+    fast, paper = composed(choice), composed(choice, "recipe=paper")
+    assert fast == composed(choice, "recipe=fast")
+    (on,) = (values for name, values in additions("fast").items() if name in fast["problem"]["_target_"])
+    assert all(on.values()) and on.items() <= (fast["problem"] | fast["model"]).items()
+    for cfg in (fast, paper):
+        for group, keys in (("train", ALGORITHM), ("problem", on), ("model", on)):
+            for key in keys:
+                cfg[group].pop(key, None)
+    assert fast == paper
+
+
+def additions(recipe):
+    return yaml.safe_load((FOLDER / "recipe" / f"{recipe}.yaml").read_text())["additions"]
+
+
+def test_presets_and_experiments_leave_the_algorithm_to_the_recipe():
+    """So that no choice exists for one size alone."""
+    for path in [*(FOLDER / "problem").glob("*.yaml"), *(FOLDER / "experiment").glob("*.yaml")]:
+        values = yaml.safe_load(path.read_text())
+        assert not set(values.get("train", {})) & set(ALGORITHM), path.name
+
+
+def test_a_preset_of_the_users_wins_over_the_recipe(tmp_path):
+    """It needs no file of the recipe's: what every problem has in common applies, but for what it says itself."""
+    (tmp_path / "problem").mkdir()
+    text = "# @package _global_\ndefaults: [tsp]\ntrain: {ema_decay: 0.5}\n"
+    (tmp_path / "problem/mine.yaml").write_text(text)
+    cfg = composed("problem=mine", f"hydra.searchpath=['file://{tmp_path}']")
+    assert cfg["train"]["ema_decay"] == 0.5 and cfg["train"]["muon_learning_rate"] == 0.02
+
+
+def test_a_network_of_the_users_is_given_no_additions(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/mine.yaml").write_text("_target_: mine.Network\ndepth: 3\n")
+    cfg = composed("problem=tsp", "model=mine", f"hydra.searchpath=['file://{tmp_path}']")
+    assert cfg["model"] == {"_target_": "mine.Network", "depth": 3}
+
+
+def test_additions_are_changed_where_they_act(tmp_path):
+    line = refused(train, "additions.tsp.grow=null", "debug=fast", cwd=tmp_path)
+    assert "additions.tsp.grow is the recipe's: change problem.grow or model.grow" in line
+    assert composed("problem.grow=null")["problem"]["grow"] is None
