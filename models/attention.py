@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+
+from models.fused_attention import fused_attention
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -16,7 +17,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = N
     and only explicit products train fast in bf16 (docs/decisions.md).
     """
     if query.is_cuda:
-        return F.scaled_dot_product_attention(query, key, value, None if bias is None else bias.to(query.dtype))
+        return fused_attention(query, key, value, bias)
     scores = query @ (key * key.shape[-1] ** -0.5).transpose(-1, -2)
     if bias is not None:
         scores = scores + bias

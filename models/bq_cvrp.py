@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from models.auxiliary_losses import RouteLoss, check_weight
 from models.canonical_coordinates import CANONICAL_FEATURES, canonical_features
-from models.layers import ReZeroLayers, check_sizes
+from models.layers import FullPrecisionLinear, ReZeroLayers, check_sizes
 from models.micro_batches import RowSize
 from models.policy import TokenPolicy
 from problems.cvrp import State
@@ -44,11 +44,11 @@ class BQ(TokenPolicy):
         check_weight("route_loss", route_loss)
         super().__init__()
         self.canonical_coordinates = canonical_coordinates
-        self.embed = nn.Linear(CANONICAL_FEATURES + 4 if canonical_coordinates else 4, width)
+        self.embed = FullPrecisionLinear(CANONICAL_FEATURES + 4 if canonical_coordinates else 4, width)
         self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
         self.depot = nn.Parameter(torch.randn(width) * width**-0.5)
         self.layers = ReZeroLayers(layers, width, heads, feedforward)
-        self.head = nn.Linear(width, 2)
+        self.head = FullPrecisionLinear(width, 2)
         self.route_weight = route_loss
         self.route_loss = RouteLoss(width) if route_loss else None
 
@@ -68,8 +68,7 @@ class BQ(TokenPolicy):
             ahead = (context.demands.gather(1, state.remaining).sum(dim=1) - state.left)[:, None] / capacity  # [R, 1]
             spare = torch.cat([ahead, ahead.ceil() - ahead], dim=1)[:, None].expand(-1, nodes.shape[1], -1)
             features = [*canonical_features(points), demand, left, spare]
-        with torch.autocast(points.device.type, enabled=False):
-            x = self.embed(torch.cat(features, dim=2))  # float32: bf16 coordinates would blur neighbours
+        x = self.embed(torch.cat(features, dim=2))
         x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.depot], dim=1)
         return self.layers.intermediate_outputs(x)
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from models.auxiliary_losses import SuccessorLoss, check_weight
 from models.canonical_coordinates import to_canonical
-from models.layers import ReZeroLayers, check_sizes
+from models.layers import FullPrecisionLinear, ReZeroLayers, check_sizes
 from models.micro_batches import RowSize
 from models.policy import TokenPolicy
 from problems.tsp import State
@@ -44,11 +44,11 @@ class BQ(TokenPolicy):
         check_weight("successor_loss", successor_loss)
         super().__init__()
         self.canonical_coordinates = canonical_coordinates
-        self.embed = nn.Linear(2, width)
+        self.embed = FullPrecisionLinear(2, width)
         self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
         self.destination = nn.Parameter(torch.randn(width) * width**-0.5)
         self.layers = ReZeroLayers(layers, width, heads, feedforward)
-        self.head = nn.Linear(width, 1)
+        self.head = FullPrecisionLinear(width, 1)
         self.successor_weight = successor_loss
         self.successor_loss = SuccessorLoss(width) if successor_loss else None
 
@@ -62,8 +62,7 @@ class BQ(TokenPolicy):
         points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, n+2, 2]
         if self.canonical_coordinates:
             points = to_canonical(points)
-        with torch.autocast(points.device.type, enabled=False):
-            x = self.embed(points)  # float32: bf16 coordinates would blur neighbours
+        x = self.embed(points)
         x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.destination], dim=1)
         return [self.layers(x)]
 

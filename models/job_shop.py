@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from models.attention import MASKED_SCORE, AttentionGroups
 from models.auxiliary_losses import OrderLoss, check_weight
-from models.layers import ReZeroLayer, check_sizes
+from models.layers import FullPrecisionLinear, ReZeroLayer, check_sizes
 from models.lookahead import FEATURES, lookahead
 from models.micro_batches import RowSize
 from models.policy import TokenPolicy
@@ -49,26 +49,25 @@ class JobShop(TokenPolicy):
         check_weight("order_loss", order_loss)
         super().__init__()
         self.lookahead = lookahead
-        self.embed = nn.Linear(1 + FEATURES if lookahead else 2, width)
+        self.embed = FullPrecisionLinear(1 + FEATURES if lookahead else 2, width)
         self.job_wise = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(blocks)])
         self.machine_wise = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(blocks)])
         self.between_jobs = ReZeroLayer(width, heads, feedforward)
-        self.head = nn.Linear(width, 1)
+        self.head = FullPrecisionLinear(width, 1)
         self.order_weight = order_loss
         self.order_loss = OrderLoss(width) if order_loss else None
 
     def row_size(self, context: Instance, state: State) -> RowSize:
         jobs, ops = context.times.shape[1:]
         scores = self.between_jobs.heads * MAX_DENSE_RATIO * jobs * ops * (jobs + ops)
-        return RowSize(scores, state.remaining.shape[1] * self.embed.out_features, max(jobs, ops))
+        return RowSize(scores, state.remaining.shape[1] * self.embed.out_features)
 
     def tokens(self, instance: Instance, state: State) -> list[Tensor]:
         """The tokens [R, n, width] of the operations that remain, after all pairs of layers."""
         ops = instance.times.shape[2]
-        with torch.autocast(instance.times.device.type, enabled=False):
-            x = self.embed(self._features(instance, state))
-            if not self.lookahead:
-                x += F.embedding(state.remaining % ops, positional_encoding(ops, x.shape[-1], x.device))
+        x = self.embed(self._features(instance, state))
+        if not self.lookahead:
+            x += F.embedding(state.remaining % ops, positional_encoding(ops, x.shape[-1], x.device))
         within_jobs, within_machines = attention_patterns(instance, state, self.between_jobs.heads)
         for job_wise, machine_wise in zip(self.job_wise, self.machine_wise, strict=True):
             x = machine_wise(job_wise(x, *within_jobs), *within_machines)

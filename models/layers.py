@@ -16,6 +16,14 @@ def check_sizes(**sizes: int) -> None:
             raise ValueError(f"{name} must be at least 1, got {size}")
 
 
+class FullPrecisionLinear(nn.Linear):
+    """A linear map in the precision of its weights, also under autocast: bf16 would blur coordinates and logits."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            return super().forward(x)
+
+
 class Linears(nn.Module):
     """Several linear maps of one input side by side: one matrix product, but a matrix each for the optimizer."""
 

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import batch_size, take
-from gumbeldore.runtime.memory import gpu_memory
+from gumbeldore.runtime.gpu import gpu_memory
 
 # The most that one micro-batch takes.
 CPU_MAX_ACTIVATIONS = 5 * 2**18  # the fastest, or nearly so, of the sizes tried (docs/decisions.md)
 CPU_MAX_SCORES = 2**27
 GPU_MEMORY_DIVISOR = 4  # a forward pass takes at most this part of a GPU's memory
-GPU_MAX_GROUPS = 2**16 - 1  # torch's fused attention takes no more groups on a GPU
 
 FLOATS_PER_ACTIVATION = 16  # a forward pass holds about 16 float32 numbers for each activation
 
@@ -26,7 +25,6 @@ class RowSize(NamedTuple):
 
     scores: int  # attention scores of one layer
     activations: int  # width times the number of tokens
-    groups: int = 1  # of tokens that attend to each other
 
 
 def in_micro_batches(forward: Callable[[Any, Any], Tensor], row: RowSize, context: Any, state: Any) -> Tensor:
@@ -48,5 +46,5 @@ def max_rows(row: RowSize, device: torch.device) -> float:
     """How many rows of this size fit into a GPU's memory, or into a CPU's cache."""
     if device.type == "cuda":
         floats = gpu_memory(device) // GPU_MEMORY_DIVISOR // torch.float32.itemsize
-        return min(floats / (row.scores + FLOATS_PER_ACTIVATION * row.activations), GPU_MAX_GROUPS / row.groups)
+        return floats / (row.scores + FLOATS_PER_ACTIVATION * row.activations)
     return min(CPU_MAX_SCORES / max(1, row.scores), CPU_MAX_ACTIVATIONS / row.activations)

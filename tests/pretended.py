@@ -100,6 +100,7 @@ def pretended_gpu(gib: int = 80) -> Iterator[PretendedGPU]:
     """A machine with one GPU, `GPU`, of so much memory."""
     answers = {
         "_lazy_init": lambda: None,
+        "set_device": lambda _: None,
         "get_device_properties": lambda _: SimpleNamespace(total_memory=gib * 2**30),
         "get_device_name": lambda _: "pretended GPU",
     }

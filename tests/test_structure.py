@@ -17,7 +17,7 @@ ROOT_MODULES = {"interfaces", "reports", "seeding"}
 PUBLIC = {"__init__", "testing"}  # of the root, for users: no room imports them
 ALLOWED = {
     "problems": {"problems", "gumbeldore.interfaces", "gumbeldore.reports", "gumbeldore.runtime.arrays"},
-    "models": {"models", "problems", "gumbeldore.interfaces", "gumbeldore.runtime.memory"},
+    "models": {"models", "problems", "gumbeldore.interfaces", "gumbeldore.runtime.gpu"},
 }
 RAY = {"ray_cluster.py", "ray_actors.py", "pool.py"}  # the modules of the core that know it
 # problems/solvers may import these, too

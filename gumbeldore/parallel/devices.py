@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import torch
 
 from gumbeldore.parallel import ray_cluster
-from gumbeldore.runtime.memory import gpu_memory
+from gumbeldore.runtime.gpu import gpu_memory, use_device
 
 CPU_BATCH_ROWS = 1024  # fastest of those measured, see docs/decisions.md
 GPU_BATCH_ROWS = 16384  # not measured: enough for every layer to fill a large GPU
 
 
 def resolve_device(device: str) -> torch.device:
-    """The device a user means; 'auto' is the GPU if there is one. Raises ValueError if it is not there."""
+    """The device a user means, made ready; 'auto' is the GPU if there is one. Raises ValueError if it is not there."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -25,6 +25,7 @@ def resolve_device(device: str) -> torch.device:
         raise ValueError(f"device={device} cannot be used: {str(error).splitlines()[0]}") from None
     if resolved.type not in ("cpu", "cuda"):
         raise ValueError(f"device={device} cannot be used: cpu and cuda can")
+    use_device(resolved)
     return resolved
 
 

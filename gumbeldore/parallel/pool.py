@@ -22,6 +22,7 @@ from gumbeldore.parallel.devices import CPU_BATCH_ROWS, cpu_threads, trie_budget
 from gumbeldore.parallel.ray_actors import Actors
 from gumbeldore.runtime.compiling import compile_layers
 from gumbeldore.runtime.errors import WorkerError
+from gumbeldore.runtime.gpu import use_device
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.runtime.stopping import Stop, Stopped, never
@@ -53,6 +54,7 @@ class Worker:
         self.problem = problem
         self.memory = trie_budget(device)
         self.device = torch.device(device)
+        use_device(self.device)
         self.threads = threads
         self.policy = policy.to(self.device).eval()
         if compiled:

@@ -1,4 +1,4 @@
-"""Memory: how much a GPU has, and freed CPU memory kept for the next step instead of given back to the system.
+"""Freed CPU memory is kept for the next step instead of given back to the system.
 
 By default glibc unmaps large blocks when they are freed, so every layer of every step faults its pages in anew: a
 third of the sampling time of a small network on two threads (measured, see docs/decisions.md).
@@ -7,8 +7,6 @@ third of the sampling time of a small network on two threads (measured, see docs
 from __future__ import annotations
 
 import ctypes
-
-import torch
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
 LARGEST = 2**31 - 1
@@ -20,8 +18,3 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, LARGEST)
         mallopt(M_TRIM_THRESHOLD, LARGEST)
-
-
-def gpu_memory(device: torch.device) -> int:
-    """All bytes of a GPU. The free ones would make the same command do different things."""
-    return torch.cuda.get_device_properties(device).total_memory

@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_map_only
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime.compiling import compile_layers
 from gumbeldore.runtime.errors import WorkerError
+from gumbeldore.runtime.gpu import use_device
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import dtype_of
 from gumbeldore.seeding import generator
@@ -145,13 +146,14 @@ def _train_along(rank: int, port: int, task: DDPTask) -> None:
     """The same epochs on its own rows."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which ends the others
     keep_freed_memory()
-    device = task.devices[rank]
+    device = torch.device(task.devices[rank])
+    use_device(device)
     policy = copy.deepcopy(task.policy).to(device)  # torch sends CPU tensors as memory that both processes share
     if task.compiled:
         compile_layers(policy)
     optimizer = optimizer_of(policy, task.settings, dtype_of(task.precision))
     train_state = TrainState(policy, policy, optimizer, PseudoExperts(task.dataset))
-    with DDPRank(rank, len(task.devices), port, device, task.threads) as member:
+    with DDPRank(rank, len(task.devices), port, task.devices[rank], task.threads) as member:
         while (message := member.broadcast()) is not None:
             if "policy" in message:
                 train_state.policy.load_state_dict(message["policy"])
@@ -159,5 +161,5 @@ def _train_along(rank: int, port: int, task: DDPTask) -> None:
             train_state.epoch = message["epoch"]
             train_state.dataset.restore(message["dataset"], task.instance_type)
             draws = generator(task.seed, "batches", train_state.epoch)
-            execution = Execution(torch.device(device), task.precision, member)
+            execution = Execution(device, task.precision, member)
             task.fit(task.problem, train_state, task.settings, draws, execution)
