@@ -15,13 +15,14 @@ import torch
 
 import gumbeldore
 import train
-from docs.figures import trie
+from docs.figures import method, trie
 from gumbeldore.cli import key_reference as reference
 from gumbeldore.cli.overrides import check_overrides
 from tests.cli.test_commands import typed
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+OTHER_PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "pretrained/README.md")]
 FENCE = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -131,10 +132,22 @@ def test_configs_outside_the_repository_are_checked_too(tmp_path):
         assert refused.returncode == 2 and message in refused.stderr and refused.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*PAGES, *OTHER_PAGES], ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_links_lead_somewhere(path):
-    for target in re.findall(r"\]\((?!http)([^)#]+)\)", path.read_text()):
-        assert (path.parent / target).exists(), f"{path.name}: {target}"
+    for target, heading in re.findall(r"\]\((?!http)([^)#]*)(?:#([^)]+))?\)", path.read_text()):
+        page = path.parent / target if target else path
+        assert page.exists(), f"{path.name}: {target}"
+        assert not heading or heading in headings_of(page), f"{path.name}: {target}#{heading}"
+
+
+def test_the_readme_stays_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 200, "more belongs on the pages of docs/"
+
+
+def headings_of(page: Path) -> set[str]:
+    """The headings of a page as GitHub names them in links."""
+    titles = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def test_the_reference_of_the_keys_is_that_of_the_configurations():
@@ -171,3 +184,12 @@ def test_the_picture_shows_probabilities_of_a_real_search():
     coords = trie.INSTANCE.coords[0][[0, *leaf.prefix, 0]]
     assert picture.lengths[2] == pytest.approx((coords[1:] - coords[:-1]).norm(dim=1).sum().item())
     assert f"{picture.lengths[1]:.2f}" in page("how-it-works")
+
+
+def test_the_picture_of_the_method_has_no_page_behind_it(tmp_path):
+    """On dark pages it is as readable as on light ones: the boxes alone are filled."""
+    out = tmp_path / "method.svg"
+    method.main(out)
+    for text in (out.read_text(), (ROOT / "docs/figures/method.svg").read_text()):
+        background = text.partition('<g id="patch_1">')[2].partition("</g>")[0]
+        assert "fill: none" in background and text.count(f"fill: {method.BOX}") == len(method.STEPS)

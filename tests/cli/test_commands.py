@@ -6,12 +6,10 @@ import ast
 import inspect
 import os
 import re
-import shlex
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import MISSING, fields
-from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from unittest.mock import patch
@@ -377,95 +375,3 @@ def test_help_reads_well(script, tmp_path):
     (listed,) = (line for line in result.stdout.splitlines() if line.lower().startswith("method") and "beam, " in line)
     assert options <= set(re.findall(r"\w+", listed))
     assert "hydra:" not in result.stdout and list(tmp_path.iterdir()) == []
-
-
-# ---- the README
-
-SHORT = {
-    "train.py": [
-        *["train.epochs=2", "train.instances_per_epoch=4", "train.batches_per_epoch=2", "train.batch_size=8"],
-        *["train.validation_instances=8", "search.beam_width=2", "search.num_rounds=2", "workers=0"],
-    ],
-    "evaluate.py": ["num_instances=2", "solver.time_limit=1", "solver.workers=0"],
-    "problems.solvers": ["num_instances=4", "time_limit=1", "workers=0"],
-}
-REPLACED = ("num_instances", "solver.time_limit", "time_limit")  # also where the README gives them
-MADE = ("run_dir=", "out=", "out_dir=")
-MAKE_TRAIN = "python train.py experiment=demo "  # what `make train` runs once it has installed
-
-
-def readme_commands():
-    blocks = re.findall(r"```(?:bash|sh)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    lines = "".join(blocks).replace("\\\n", " ").replace("make train ARGS=", MAKE_TRAIN).splitlines()
-    return [line.split("#")[0].strip() for line in lines if line.startswith("python ")]
-
-
-def shortened(script, words):
-    """The words of a command, with smaller numbers."""
-    if "--help" in words or any(word.startswith("resume=") for word in words):
-        return words
-    short = list(SHORT[script])
-    if script == "train.py":
-        choice = next((word for word in words if re.match("problem=|experiment=", word)), "problem=tsp")
-        short.append("model.blocks=1" if problem_of(choice) == "jssp" else "model.layers=1")
-    if "train=supervised" in words:
-        short = [word for word in short if word.split("=")[0].removeprefix("train.") not in SAMPLING]
-    if any(word.startswith("instances=") and (ROOT / word.split("=", 1)[1]).is_file() for word in words):
-        short.remove("num_instances=2")
-    if not re.search(r"=\S*\bsolver\b", " ".join(words)):
-        short = [word for word in short if not word.startswith("solver.")]
-    taken = {word.split("=")[0] for word in short}
-    kept = [word for word in words if word.split("=")[0] not in taken.intersection(REPLACED)]
-    given = {word.split("=")[0] for word in kept}
-    return [*kept, *(word for word in short if word.split("=")[0] not in given)]
-
-
-def test_shortened_commands_keep_what_they_say():
-    assert shortened("evaluate.py", ["instances=tests/data/jssp", "num_instances=9", "method=wor"]) == [
-        *["instances=tests/data/jssp", "method=wor", "num_instances=2"]
-    ]
-    words = ["instances=tests/data/jssp/ft06.txt", "references=solver", "solver.time_limit=5"]
-    assert shortened("evaluate.py", words) == [*words[:2], "solver.time_limit=1", "solver.workers=0"]
-    words = shortened("train.py", ["problem=jssp", "train=supervised", "train.experts=x.npz", "train.batch_size=4"])
-    assert "model.blocks=1" in words and "train.batch_size=4" in words and "train.batch_size=8" not in words
-    assert not any(word.startswith("train.instances_per_epoch") for word in words)
-    assert "model.layers=1" in shortened("train.py", ["experiment=cvrp100"])
-    words = ["problem=jssp", "num_instances=5000", "out=experts.npz"]
-    assert shortened("problems.solvers", words) == [words[0], words[2], *SHORT["problems.solvers"]]
-
-
-FIRST_SCREEN = 3  # commands
-
-
-@pytest.mark.parametrize("count", [FIRST_SCREEN, pytest.param(None, marks=pytest.mark.slow)], ids=["first", "all"])
-def test_readme_commands_run(count, tmp_path):
-    """In their order, copied and shortened, beside the repository's files; solvers only where they are installed."""
-    commands = readme_commands()[:count]
-    assert len(commands) >= FIRST_SCREEN
-    for folder in ("tests", "pretrained"):
-        (tmp_path / folder).symlink_to(ROOT / folder)
-    env = {"GUMBELDORE_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
-    solvers = all(find_spec(name) for name in ("pyvrp", "ortools"))
-    absent = set()  # what the commands that were left out would have made
-    for line in commands:
-        _, *words = shlex.split(line)
-        module = words[0] == "-m"
-        script, words = (words[1], words[2:]) if module else (words[0], words[1:])
-        needed = {word.split("=", 1)[-1] for word in words}
-        if not solvers and (script == "problems.solvers" or re.search(r"\bsolver\b", line) or needed & absent):
-            absent |= {word.split("=", 1)[1] for word in words if word.startswith(MADE)}
-            continue
-        start = ["-m", script] if module else [str(ROOT / script)]
-        words = shortened(script, words)
-        if line == commands[0]:
-            words = [word for word in words if word != "workers=0"]  # one with Ray, as it is copied
-        result = run(*start, *words, cwd=tmp_path, **env)
-        assert result.returncode == 0, f"{line}\n{result.stdout}\n{result.stderr}"
-
-
-def test_readme_python_runs():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert blocks
-    for block in blocks:
-        result = run("-c", block, cwd=ROOT)
-        assert result.returncode == 0, f"{block}\n{result.stderr}"

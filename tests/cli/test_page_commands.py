@@ -1,0 +1,149 @@
+"""The commands and the Python of README.md and of the pages by task are accepted, and run with smaller numbers."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from gumbeldore.cli.overrides import SAMPLING, check_overrides
+from tests.cli.test_commands import ROOT, problem_of, run
+
+README = ROOT / "README.md"
+PAGES = [README, *(ROOT / f"docs/{name}.md" for name in ("data", "evaluation", "training", "results", "faults"))]
+
+FENCE = re.compile(r"^```(bash|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+MAKE_TRAIN = "python train.py experiment=demo "  # what `make train` runs once it has installed
+NOT_RUN = ("pip install ", "python3 -m venv ", ". .venv/bin/activate", "tensorboard --logdir ")
+CONFIGS = {"train.py": "train", "evaluate.py": "evaluate", "study.py": "study", "problems.solvers": "experts"}
+
+SHORT = {
+    "train.py": [
+        *["train.epochs=2", "train.instances_per_epoch=4", "train.batches_per_epoch=2", "train.batch_size=8"],
+        *["train.validation_instances=8", "search.beam_width=2", "search.num_rounds=2", "workers=0"],
+    ],
+    "evaluate.py": ["num_instances=2", "solver.time_limit=1", "solver.workers=0"],
+    "study.py": ["num_instances=2", "repetitions=2", "search.beam_width=2", "search.num_rounds=[2]", "workers=0"],
+    "problems.solvers": ["num_instances=4", "time_limit=1", "workers=0"],
+}
+REPLACED = ("num_instances", "solver.time_limit", "time_limit")  # also where a page gives them
+MADE = ("run_dir=", "out=", "out_dir=")
+
+
+class Command(NamedTuple):
+    """`python <script> <words>`, or `python -m <module> <words>`."""
+
+    script: str
+    words: list[str]
+
+    @property
+    def start(self) -> list[str]:
+        return [str(ROOT / self.script)] if self.script.endswith(".py") else ["-m", self.script]
+
+    @property
+    def asks_a_solver(self) -> bool:
+        return self.script == "problems.solvers" or bool(re.search(r"\b(solver|heuristic)\b", " ".join(self.words)))
+
+
+def steps_of(page: Path, section: str = "") -> list[Command | str]:
+    """What a reader pastes, in the order of the page or of one section: commands, and Python as text."""
+    text = page.read_text()
+    if section:
+        text = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    found: list[Command | str] = []
+    for language, code in FENCE.findall(text):
+        if language == "python":
+            found.append(code)
+            continue
+        for line in code.replace("\\\n", " ").replace("make train ARGS=", MAKE_TRAIN).splitlines():
+            words = shlex.split(line, comments=True)
+            if words and not line.startswith(NOT_RUN):
+                assert words[0] == "python", f"{page.name}: nothing tests {line}"
+                _, *words = words
+                found.append(Command(words[1], words[2:]) if words[0] == "-m" else Command(words[0], words[1:]))
+    return found
+
+
+def shortened(command: Command) -> list[str]:
+    """The words of a command, with smaller numbers."""
+    script, words = command
+    if "--help" in words or any(word.startswith("resume=") for word in words):
+        return words
+    short = list(SHORT[script])
+    if script == "train.py" and not any(word.startswith("init=") for word in words):
+        choice = next((word for word in words if re.match("problem=|experiment=", word)), "problem=tsp")
+        short.append("model.blocks=1" if problem_of(choice) == "jssp" else "model.layers=1")
+    if "train=supervised" in words:
+        short = [word for word in short if word.split("=")[0].removeprefix("train.") not in SAMPLING]
+    if any(word.startswith("instances=") and (ROOT / word.split("=", 1)[1]).is_file() for word in words):
+        short.remove("num_instances=2")
+    if not re.search(r"=\S*\bsolver\b", " ".join(words)):
+        short = [word for word in short if not word.startswith("solver.")]
+    taken = {word.split("=")[0] for word in short}
+    kept = [word for word in words if word.split("=")[0] not in taken.intersection(REPLACED)]
+    given = {word.split("=")[0] for word in kept}
+    return [*kept, *(word for word in short if word.split("=")[0] not in given)]
+
+
+def test_shortened_commands_keep_what_they_say():
+    assert shortened(Command("evaluate.py", ["instances=tests/data/jssp", "num_instances=9", "method=wor"])) == [
+        *["instances=tests/data/jssp", "method=wor", "num_instances=2"]
+    ]
+    words = ["instances=tests/data/jssp/ft06.txt", "references=solver", "solver.time_limit=5"]
+    assert shortened(Command("evaluate.py", words)) == [*words[:2], "solver.time_limit=1", "solver.workers=0"]
+    words = ["problem=jssp", "train=supervised", "train.experts=x.npz", "train.batch_size=4"]
+    short = shortened(Command("train.py", words))
+    assert "model.blocks=1" in short and "train.batch_size=4" in short and "train.batch_size=8" not in short
+    assert not any(word.startswith("train.instances_per_epoch") for word in short)
+    assert "model.layers=1" in shortened(Command("train.py", ["experiment=cvrp100"]))
+    assert "model.layers=1" not in shortened(Command("train.py", ["init=pretrained/tsp20"]))
+    words = ["problem=jssp", "num_instances=5000", "out=experts.npz"]
+    assert shortened(Command("problems.solvers", words)) == [words[0], words[2], *SHORT["problems.solvers"]]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_keys_and_options_of_the_commands_exist(page):
+    commands = [step for step in steps_of(page) if isinstance(step, Command)]
+    assert commands
+    for script, words in commands:
+        check_overrides([word for word in words if not word.startswith("-")], CONFIGS[script])
+
+
+def paste(steps: list[Command | str], folder: Path, with_ray: Command | None = None) -> None:
+    """Run the steps beside the repository's files; solvers only where they are installed."""
+    for name in ("tests", "pretrained"):
+        (folder / name).symlink_to(ROOT / name)
+    env = {"GUMBELDORE_CACHE": str(folder / "cache"), "PYTHONPATH": str(ROOT)}
+    solvers = all(find_spec(name) for name in ("pyvrp", "ortools"))
+    absent: set[str] = set()  # what the commands that were left out would have made
+    for step in steps:
+        if isinstance(step, str):
+            words = ["-c", step]
+        else:
+            needed = {word.split("=", 1)[-1] for word in step.words}
+            if not solvers and (step.asks_a_solver or needed & absent):
+                absent |= {word.split("=", 1)[1] for word in step.words if word.startswith(MADE)}
+                continue
+            words = [*step.start, *shortened(step)]
+            if step is with_ray:
+                words.remove("workers=0")
+        result = run(*words, cwd=folder, **env)
+        assert result.returncode == 0, f"{step}\n{result.stdout}\n{result.stderr}"
+
+
+def test_the_start_of_the_readme_runs(tmp_path):
+    """Its commands, the first as it is copied, and its Python."""
+    steps = steps_of(README, "Start")
+    assert [step.script for step in steps[:-1]] == ["train.py", "evaluate.py", "evaluate.py"]
+    assert isinstance(steps[-1], str)
+    paste(steps, tmp_path, with_ray=steps[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_all_of_a_page_runs(page, tmp_path):
+    paste(steps_of(page), tmp_path)
