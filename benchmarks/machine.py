@@ -102,7 +102,7 @@ def configuration(*words: str):
 def untrained(problem: str) -> nn.Module:
     """The paper's network for a problem, with random weights."""
     torch.manual_seed(0)
-    return parts.build_part(configuration(f"experiment={PAPER[problem]}"), "model", Policy).eval()
+    return parts.build_part(configuration(f"experiment={PAPER[problem]}", "recipe=paper"), "model", Policy).eval()
 
 
 def write(path: Path, figures: dict[str, Any]) -> None:
