@@ -1,4 +1,4 @@
-"""Seconds of an epoch of a recipe of the paper (or a share of it): sampling, training, validation.
+"""Seconds of an epoch of the paper's training (or a share of it): sampling, training, validation.
 
 It runs `train.py` itself, on the GPU if there is one; `words` are more of its settings (`words="compile=true seed=1"`).
 The first epoch, in which everything is used for the first time, does not count.
@@ -15,14 +15,15 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.machine import ROOT, configuration, write
 
-DEFAULTS = {"experiment": "tsp100", "epochs": 3, "share": 1.0, "words": "", "out": ""}
+DEFAULTS = {"experiment": "tsp100", "recipe": "paper", "epochs": 3, "share": 1.0, "words": "", "out": ""}
 SIZES = ("instances_per_epoch", "batches_per_epoch", "validation_instances")
 
 
-def main(experiment, epochs, share, words, out) -> None:
-    recipe = configuration(f"experiment={experiment}").train
-    sizes = [f"train.{name}={max(1, round(share * recipe[name]))}" for name in SIZES]
-    settings = [f"experiment={experiment}", f"train.epochs={1 + epochs}", *sizes, *words.split()]
+def main(experiment, recipe, epochs, share, words, out) -> None:
+    chosen = [f"experiment={experiment}", f"recipe={recipe}"]
+    whole = configuration(*chosen).train
+    sizes = [f"train.{name}={max(1, round(share * whole[name]))}" for name in SIZES]
+    settings = [*chosen, f"train.epochs={1 + epochs}", *sizes, *words.split()]
     print("python train.py", *settings, flush=True)
     with TemporaryDirectory() as scratch:
         run = Path(scratch) / "run"
@@ -34,4 +35,4 @@ def main(experiment, epochs, share, words, out) -> None:
     for name, figure in figures.items():
         print(f"{name:32}{figure:12,.1f}")
     if out:
-        write(Path(out), {"experiment": experiment, "share": share, "words": words, **figures})
+        write(Path(out), {"experiment": experiment, "recipe": recipe, "share": share, "words": words, **figures})
