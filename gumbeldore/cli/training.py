@@ -137,6 +137,7 @@ def start_pool(setup: Setup) -> SearchPool:
         setup.precision,
         setup.run.worker_threads,
         compiled=setup.run.compile and setup.device.type == "cuda",  # on CPUs compiled layers sample more slowly
+        beside_training=True,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 
 import torch
@@ -30,7 +31,7 @@ def resolve_device(device: str) -> torch.device:
 
 
 def trie_budget(device: str) -> int:
-    """Bytes that the trie of a chunk may take: a quarter of a GPU's memory, 2 GiB per worker on CPUs."""
+    """Bytes that the trie of a chunk may take: a quarter of this process's GPU memory, 2 GiB per worker on CPUs."""
     kind = torch.device(device)
     return gpu_memory(kind) // 4 if kind.type == "cuda" else 2**31
 
@@ -57,6 +58,11 @@ def resolve_workers(workers: int | str, device: torch.device, threads: int, key:
     if count and device.index is not None:
         raise ValueError(f"device={device} is one GPU, which this process uses itself: workers=0, or device=cuda")
     return count
+
+
+def workers_per_gpu(workers: int, device: torch.device) -> int:
+    """How many workers use each GPU at most; 0 if this process does all, or on CPUs."""
+    return math.ceil(workers / ray_cluster.gpus()) if device.type == "cuda" and workers else 0
 
 
 def resolve_rows(rows: int | str, device: torch.device) -> int:
