@@ -48,7 +48,7 @@ def open_training(cfg: DictConfig) -> Iterator[tuple[dict[str, Any], RunRecorder
     setup = set_up(cfg)
     # A continued run decides nothing anew, unless it is asked to.
     cfg.precision, cfg.train_processes, cfg.train_threads = setup.precision, len(setup.train_processes), setup.threads
-    cfg.search_batch_rows, cfg.resume = setup.search_batch_rows, None
+    cfg.search_batch_rows, cfg.device, cfg.resume = setup.search_batch_rows, str(setup.device), None
     config = OmegaConf.to_yaml(cfg, resolve=True)
     with open_directory(setup.run, setup.problem.name, config) as directory:
         stopper = Stopper(setup.run.time_limit)

@@ -23,7 +23,8 @@ def resolve_device(device: str) -> torch.device:
         resolved = torch.device(device)
         torch.empty(0, device=resolved)
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device={device} cannot be used: {str(error).splitlines()[0]}") from None
+        why = str(error).splitlines()[0]
+        raise ValueError(f"device={device} cannot be used: {why}; device=auto takes what is there") from None
     if resolved.type not in ("cpu", "cuda"):
         raise ValueError(f"device={device} cannot be used: cpu and cuda can")
     use_device(resolved)
@@ -82,7 +83,8 @@ def resolve_processes(train_processes: int | str, device: torch.device, batch_si
         train_processes = max(n for n in range(1, max(1, gpus) + 1) if batch_size % n == 0)
     count = _count("train_processes", train_processes, 1)
     if device.type == "cuda" and count > gpus:
-        raise ValueError(f"train_processes={count} need as many GPUs, device={device} has {gpus}")
+        rule = f"train_processes={count} need as many GPUs, device={device} has {gpus}"
+        raise ValueError(f"{rule}; train_processes=auto takes those that are there")
     if batch_size % count:
         raise ValueError(f"train.batch_size={batch_size} cannot be shared out evenly among train_processes={count}")
     if count == 1:

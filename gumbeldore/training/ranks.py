@@ -51,8 +51,14 @@ class DDPRank:
     def __init__(self, rank: int, size: int, port: int, device: str, threads: int):
         gpu = torch.device(device) if device.startswith("cuda") else None
         address = f"tcp://127.0.0.1:{port}"
-        meet = {"init_method": address, "timeout": TO_MEET, "rank": rank, "world_size": size}
-        dist.init_process_group("nccl" if gpu else "gloo", device_id=gpu, **meet)
+        dist.init_process_group(
+            "nccl" if gpu else "gloo",
+            init_method=address,
+            timeout=TO_MEET,
+            rank=rank,
+            world_size=size,
+            device_id=gpu,
+        )
         torch.set_num_threads(threads)
         self.rank, self.size = rank, size
         self.words = dist.new_group(backend="gloo", timeout=TO_SAMPLE)  # what they tell each other besides gradients
