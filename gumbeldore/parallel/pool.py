@@ -19,7 +19,7 @@ from gumbeldore.interfaces import Policy, Problem, batch_size, take, to
 from gumbeldore.parallel import ray_cluster
 from gumbeldore.parallel.devices import CPU_BATCH_ROWS, cpu_threads, trie_budget, workers_per_gpu
 from gumbeldore.parallel.ray_actors import Actors
-from gumbeldore.runtime.compiling import compile_layers
+from gumbeldore.runtime.compiling import compile_layers, layers_of
 from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.gpu import use_device
 from gumbeldore.runtime.memory import keep_freed_memory
@@ -128,6 +128,8 @@ class SearchPool:
     ):
         self.problem, self.policy = problem, policy
         self.search_batch_rows = search_batch_rows
+        if compiled:
+            layers_of(policy)  # an error in a worker would come late
         where = torch.device(device)
         self.gpus = max(1, workers) if where.type == "cuda" else 0
         per_gpu = workers_per_gpu(workers, where)
