@@ -18,6 +18,8 @@ from torch import nn
 from gumbeldore.cli import parts
 from gumbeldore.cli.overrides import FOLDER
 from gumbeldore.interfaces import Policy, Problem
+from gumbeldore.parallel.devices import resolve_device
+from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.files import atomic_write
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
 from problems.cvrp import CVRP
@@ -26,7 +28,7 @@ from problems.tsp import TSP
 
 ROOT = Path(__file__).parent.parent
 CPU = torch.device("cpu")
-DEFAULTS = {"threads": torch.get_num_threads()}
+DEFAULTS = {"threads": torch.get_num_threads(), "device": "cpu"}
 PAPER = {"tsp": "tsp100", "cvrp": "cvrp100", "jssp": "jssp"}  # experiments with the networks of the paper
 
 
@@ -112,7 +114,9 @@ def write(path: Path, figures: dict[str, Any]) -> None:
         file.write(json.dumps(figures, indent=1).encode())
 
 
-def main(threads) -> None:
+def main(threads, device) -> None:
     torch.set_num_threads(threads)
-    for precision in precisions("auto"):
-        print(f"{precision}: {matrix_peak(precision):.0f} GFLOPS on {threads} threads")
+    device = resolve_device(device)
+    where = hardware(device) if device.type == "cuda" else f"{threads} threads"
+    for precision in precisions("auto", device):
+        print(f"{precision}: {matrix_peak(precision, device):.0f} GFLOPS on {where}")

@@ -1,21 +1,23 @@
 """Training steps of the presets: examples and tokens (decisions still to come) per second, and seconds per epoch.
 
 The dataset is of random solutions, so the figures are those of the network and the batches alone. Medians of
-`repeats` turns of so many batches each, or of fewer turns where these would take longer than `seconds`.
+`repeats` turns of so many batches each, or of fewer turns where these would take longer than `seconds`. On a GPU
+(`device=cuda`) the clock waits for it at both ends of a turn, and `GiB` is the most memory that its tensors took.
 """
 
 from __future__ import annotations
 
 import statistics
-import time
 from pathlib import Path
 
 import torch
 
-from benchmarks.machine import configuration, turns, write
+from benchmarks.machine import configuration, seconds_at, turns, write
 from gumbeldore.cli import parts
 from gumbeldore.interfaces import Policy, Problem
+from gumbeldore.parallel.devices import resolve_device
 from gumbeldore.reporting.console import hardware
+from gumbeldore.runtime.compiling import compile_layers
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
 from gumbeldore.sampler import methods
@@ -29,6 +31,9 @@ from gumbeldore.training.state import TrainState
 
 DEFAULTS = {"problems": "tsp,cvrp,jssp", "batches": 10, "repeats": 5, "seconds": 120.0} | {
     "threads": torch.get_num_threads(),
+    "device": "cpu",
+    "precision": "auto",
+    "compile": 0,
     "out": "",
 }
 
@@ -44,13 +49,15 @@ class UniformPolicy(Policy):
         return self.mask(context, state).float()
 
 
-def learner_of(problem: str, batches: int, precision: str):
+def learner_of(problem: str, batches: int, device: torch.device, precision: str, compiled: bool):
     """The preset's problem, settings and a train_state with random solutions of an epoch's instances."""
     cfg = configuration(f"problem={problem}", f"train.batches_per_epoch={batches}")
     made = parts.build_part(cfg, "problem", Problem)
     settings = TrainSettings(**cfg.train)
     torch.manual_seed(0)
-    policy = parts.build_part(cfg, "model", Policy)
+    policy = parts.build_part(cfg, "model", Policy).to(device)
+    if compiled:
+        compile_layers(policy)
     train_state = TrainState(policy, policy, optimizer_of(policy, settings, dtype_of(precision)), PseudoExperts())
     instances = made.generate(256, torch.Generator().manual_seed(0))
     found = search(made, UniformPolicy(made.mask), instances, methods.sampling(1), torch.Generator().manual_seed(1))
@@ -63,22 +70,32 @@ def decisions_to_come(horizon: int, last_choice: int) -> float:
     return horizon - last_choice / 2
 
 
-def main(problems, batches, repeats, seconds, threads, out) -> None:
+def main(problems, batches, repeats, seconds, threads, device, precision, compile, out) -> None:
     keep_freed_memory()
     torch.set_num_threads(threads)
-    device = torch.device("cpu")
-    precision = resolve_precision("auto", device)
-    cases = {name: learner_of(name, batches, precision) for name in problems.split(",")}
+    device = resolve_device(device)
+    precision = resolve_precision(precision, device)
+    on_gpu = device.type == "cuda"
+    cases = {name: learner_of(name, batches, device, precision, bool(compile)) for name in problems.split(",")}
     took: dict[str, list[float]] = {name: [] for name in cases}
+    memory = dict.fromkeys(cases, 0.0)
     for turn in turns(repeats + 1, seconds):
         for name, (problem, settings, train_state) in cases.items():
-            start = time.perf_counter()
+            if on_gpu:
+                torch.cuda.reset_peak_memory_stats(device)
+            start = seconds_at(device)
             fit(problem, train_state, settings, torch.Generator().manual_seed(turn), Execution(device, precision))
-            took[name].append((time.perf_counter() - start) / batches)
+            took[name].append((seconds_at(device) - start) / batches)
+            if on_gpu:
+                memory[name] = max(memory[name], torch.cuda.max_memory_allocated(device) / 2**30)
     if turn:
         took = {name: found[1:] for name, found in took.items()}  # the first warms up
-    print(f"{hardware(device)}, {threads} threads, {precision}; medians of {max(1, turn)}, interleaved")
-    print(f"{'preset':8}{'batch':>7}{'ms/batch':>10}{'examples/s':>12}{'tokens/s':>12}{'s/epoch (training)':>20}")
+    layers = ", compiled layers" if compile else ""
+    print(f"{hardware(device)}, {threads} threads, {precision}{layers}; medians of {max(1, turn)}, interleaved")
+    print(
+        f"{'preset':8}{'batch':>7}{'ms/batch':>10}{'examples/s':>12}{'tokens/s':>12}{'s/epoch (training)':>20}"
+        + f"{'GiB':>8}" * on_gpu
+    )
     table = {}
     for name, (problem, settings, train_state) in cases.items():
         step = statistics.median(took[name])
@@ -93,6 +110,9 @@ def main(problems, batches, repeats, seconds, threads, out) -> None:
         print(
             f"{name:8}{settings.batch_size:7}{1e3 * step:10.1f}"
             + "{:12,.0f}{:12,.0f}{:20.1f}".format(*table[name].values())
+            + f"{memory[name]:8.2f}" * on_gpu
         )
+        if on_gpu:
+            table[name]["gpu_gib"] = memory[name]
     if out:
         write(Path(out), {"threads": threads, "training": table})

@@ -169,8 +169,8 @@ def test_bf16_is_timed_only_where_auto_would_choose_it(has_bf16, timed, monkeypa
     """Processors without its instructions emulate it for minutes."""
     asked = []
     monkeypatch.setattr(gumbeldore.runtime.precision, "has_bf16", lambda device: has_bf16)
-    monkeypatch.setattr(machine, "matrix_peak", lambda precision: asked.append(precision) or 1.0)
-    machine.main(torch.get_num_threads())
+    monkeypatch.setattr(machine, "matrix_peak", lambda precision, device: asked.append(precision) or 1.0)
+    machine.main(torch.get_num_threads(), "cpu")
     assert asked == timed and [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == timed
 
 

@@ -1,40 +1,116 @@
-"""What only a GPU can show: `pytest -m gpu`."""
+"""What only a GPU can show: `pytest tests/test_gpu.py`, which needs neither Hydra nor Ray.
+
+What a CPU can do, too, is asked of both, so that a GPU finds tests that have passed before.
+"""
 
 from __future__ import annotations
 
+import copy
 import warnings
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend
+from torch.profiler import ProfilerActivity, profile
 
 from gumbeldore.interfaces import to
+from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.compiling import compile_layers
+from gumbeldore.runtime.gpu import use_device
+from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.rounds import search
+from gumbeldore.seeding import generator
 from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.execution import Execution
+from gumbeldore.training.imitation import ImitationStats, fit
+from gumbeldore.training.optimizer import optimizer_of
+from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.state import TrainState
+from models.attention import MASKED_SCORE, attention
+from models.bq_cvrp import BQ as BQforCVRP
+from models.bq_tsp import BQ
+from models.fused_attention import MAX_ROWS, fused_attention
+from models.job_shop import JobShop
+from problems.cvrp import CVRP
+from problems.jssp import JSSP
+from problems.tsp import TSP
 from tests.networks import awake
 from tests.sampler.test_repeated_states import CASES, KEYS
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+GPU_MARKS = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+CUDA = pytest.param("cuda", marks=GPU_MARKS)
+on_both = pytest.mark.parametrize("device", ["cpu", CUDA])
+on_a_gpu = pytest.mark.parametrize("device", [CUDA])
+
+# Heads of 16, 8 and 12 numbers: the last ones are padded on a GPU.
+LEARNERS = {
+    "tsp": (TSP, lambda: BQ(64, 3, 4, 128, canonical_coordinates=True, successor_loss=1)),
+    "cvrp": (lambda n: CVRP(n, [30, 30]), lambda: BQforCVRP(64, 3, 8, 128, canonical_coordinates=True, route_loss=1)),
+    "jssp": (
+        lambda n: JSSP([[n // 2, 5]], [[n // 2, 5]], chronological=True, reversal=True),
+        lambda: JobShop(48, 2, 4, 96, lookahead=True, order_loss=3),
+    ),
+}
+SETTINGS = TrainSettings(
+    experts=None,
+    epochs=2,
+    instances_per_epoch=16,
+    batches_per_epoch=30,
+    batch_size=32,
+    learning_rate=2e-3,
+    final_learning_rate=None,
+    cooldown_epochs=None,
+    decisions_per_epoch=None,
+    ema_decay=0.9,
+    muon_learning_rate=0.01,
+    muon_weight_decay=0.1,
+    gradient_clip=1.0,
+    nucleus_after=0,
+    include_greedy=False,
+    clear_on_improvement=True,
+    dataset_capacity=None,
+    validation_instances=1,
+)
 
 
-def run(case: str, device: str, config, compiled: bool = False):
+@pytest.fixture(autouse=True)
+def as_a_run_would():
+    if torch.cuda.is_available():
+        use_device(torch.device("cuda"))
+
+
+def as_double(instances):
+    return type(instances)(*(field.double() if field.is_floating_point() else field for field in instances))
+
+
+def run(case: str, device: str, config, precision: str = "float64", compiled: bool = False):
     problem, network = CASES[case]
     torch.manual_seed(1)
-    policy = awake(network()).double().to(device)
+    policy: Any = awake(network()).to(device)
     if compiled:
         compile_layers(policy)
     instances = problem.generate(len(KEYS), torch.Generator().manual_seed(2))
-    as_double = (f.double() if f.is_floating_point() else f for f in instances)
-    instances = to(type(instances)(*as_double), device)
+    if precision == "float64":
+        policy, instances = policy.double(), as_double(instances)
+    else:
+        policy = InPrecision(policy, torch.device(device), precision)
+    instances = to(instances, device)
     return problem.horizon(instances), lambda: search(problem, policy, instances, config, keys=KEYS.to(device))
 
 
+# ---- searches
+
+
+@pytest.mark.parametrize("precision", ["float64", "bf16"])
 @pytest.mark.parametrize("case", CASES)
-def test_one_host_sync_per_step(case):
+@on_a_gpu
+def test_one_host_sync_per_step(device, case, precision):
     """Packing the rows that need the network; and per search and round the stops, the sums and the deadline."""
     rounds = 3
-    horizon, searched = run(case, "cuda", methods.gumbeldore(8, rounds, step_size=0.3))
+    horizon, searched = run(case, device, methods.gumbeldore(8, rounds, step_size=0.3), precision)
     searched()  # first uses may synchronise
     torch.cuda.set_sync_debug_mode("warn")
     try:
@@ -48,33 +124,247 @@ def test_one_host_sync_per_step(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_same_solutions_as_on_the_cpu(case):
+@on_a_gpu
+def test_same_solutions_as_on_the_cpu(device, case):
     config = methods.gumbeldore(8, 3, step_size=0.3)
-    there, here = run(case, "cuda", config)[1](), run(case, "cpu", config)[1]()
+    there, here = run(case, device, config)[1](), run(case, "cpu", config)[1]()
     assert torch.equal(there.valid.cpu(), here.valid)
     assert torch.equal(there.actions.cpu()[here.valid], here.actions[here.valid])
     torch.testing.assert_close(there.log_probs.cpu()[here.valid], here.log_probs[here.valid])
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_compiled_layers_find_the_same_solutions(case):
+@on_both
+def test_a_search_in_bf16_knows_what_its_solutions_cost_and_how_likely_they_are(device, case):
+    problem, network = CASES[case]
+    found = run(case, device, methods.gumbeldore(8, 2, step_size=0.3), "bf16")[1]()
+    torch.manual_seed(1)
+    exact = awake(network()).double().eval()
+    instances = problem.generate(len(KEYS), torch.Generator().manual_seed(2))
+    for beam in range(found.actions.shape[1]):
+        valid, actions = found.valid[:, beam].cpu(), found.actions[:, beam].cpu()
+        if not valid.all():
+            continue
+        torch.testing.assert_close(found.costs[:, beam].cpu(), problem.cost(instances, actions).double())
+        expected = log_probability(problem, exact, as_double(instances), actions)
+        torch.testing.assert_close(found.log_probs[:, beam].cpu(), expected, rtol=0.02, atol=0.1)
+    assert found.valid[:, :8].all()
+
+
+@torch.no_grad()
+def log_probability(problem, policy: nn.Module, instances, actions: Tensor) -> Tensor:
+    """[B] float64 of the decisions [B, T], one after the other."""
+    state, total = problem.reset(instances), torch.zeros(len(actions), dtype=torch.float64)
+    for action in actions.T:
+        logits = policy(instances, state).double().masked_fill(~problem.mask(instances, state), -torch.inf)
+        total += logits.log_softmax(dim=1).gather(1, action[:, None])[:, 0]
+        state = problem.step(instances, state, action)
+    return total
+
+
+@pytest.mark.parametrize("case", CASES)
+@on_a_gpu
+def test_compiled_layers_find_the_same_solutions(device, case):
     config = methods.gumbeldore(8, 3, step_size=0.3)
-    plain, compiled = (run(case, "cuda", config, compiled)[1]() for compiled in (False, True))
+    plain, compiled = (run(case, device, config, compiled=compiled)[1]() for compiled in (False, True))
     assert torch.equal(plain.valid, compiled.valid)
     assert torch.equal(plain.actions[plain.valid], compiled.actions[plain.valid])
     torch.testing.assert_close(plain.log_probs[plain.valid], compiled.log_probs[plain.valid])
 
 
+# ---- networks
+
+
+def states_of(problem, steps: int) -> tuple[Any, Any]:
+    """Instances, and their states after so many random decisions."""
+    draws = torch.Generator().manual_seed(steps)
+    instances = problem.generate(16, draws)
+    state = problem.reset(instances)
+    for _ in range(steps):
+        action = torch.multinomial(problem.mask(instances, state).float(), 1, generator=draws)
+        state = problem.step(instances, state, action[:, 0])
+    return instances, state
+
+
+def bf16_error(case: str, device: str, size: int, steps: int, compiled: bool = False) -> tuple[float, set[str]]:
+    """How far the logits of legal actions are from those in float64, relatively; and the kernels of attention."""
+    make, network = LEARNERS[case]
+    problem = make(size)
+    instances, state = states_of(problem, steps)
+    legal = problem.mask(instances, state)
+    if case == "jssp" and steps:
+        assert (state.next_op == instances.times.shape[2]).any()  # places that are hidden from attention
+    torch.manual_seed(3)
+    policy = awake(network()).eval()
+    exact = copy.deepcopy(policy).double()(as_double(instances), as_double(state))
+    policy = policy.to(device)
+    if compiled:
+        compile_layers(policy)
+    there = InPrecision(policy, torch.device(device), "bf16")
+    with torch.no_grad(), profile(activities=[ProfilerActivity.CPU]) as profiled:
+        logits = there(to(instances, device), to(state, device))
+    assert logits.dtype == torch.float32
+    apart, exact = logits.cpu()[legal].double() - exact[legal].double(), exact[legal].double()
+    names = {event.key for event in profiled.key_averages()}
+    return (apart.norm() / exact.norm()).item(), {name for name in names if "scaled_dot_product" in name}
+
+
+@pytest.mark.parametrize(("size", "steps"), [(6, 0), (6, 4), (20, 0), (20, 13), (70, 0), (70, 50)])
+@pytest.mark.parametrize("case", LEARNERS)
+@on_both
+def test_logits_in_bf16_are_close(device, case, size, steps):
+    if case == "jssp":
+        steps = steps * (size // 2 * 5) * 9 // (size * 8)  # of its decisions, of which there are more
+    error, kernels = bf16_error(case, device, size, steps)
+    assert error < 2e-2
+    if device == "cuda":
+        assert kernels and not any("cudnn" in name or "math" in name for name in kernels), kernels
+
+
+@pytest.mark.parametrize("case", LEARNERS)
+@on_a_gpu
+def test_compiled_logits_in_bf16_are_close(device, case):
+    error, kernels = bf16_error(case, device, 20, 0, compiled=True)
+    assert error < 2e-2
+    assert kernels and not any("cudnn" in name or "math" in name for name in kernels), kernels
+
+
+@pytest.mark.parametrize("size", [8, 12, 16])
+@pytest.mark.parametrize("bias", [None, (1000, 1, 1, 15), (1000, 4, 1, 15)])
+@on_a_gpu
+def test_attention_has_a_fused_kernel_but_not_that_of_cudnn(device, bias, size, monkeypatch):
+    chosen = []
+
+    def noted(query, key, value, bias=None, scale=None, original=torch.nn.functional.scaled_dot_product_attention):
+        chosen.append(SDPBackend(torch._fused_sdp_choice(query, key, value, attn_mask=bias, scale=scale)))
+        return original(query, key, value, bias, scale=scale)
+
+    monkeypatch.setattr("models.fused_attention.F.scaled_dot_product_attention", noted)
+    query, key, value, bias = qkv_and_bias(1000, size, bias, torch.bfloat16, device)
+    found = fused_attention(query, key, value, bias)
+    assert chosen[0] in (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION)
+    expected = attention(*(None if x is None else x.cpu().double() for x in (query, key, value, bias)))
+    torch.testing.assert_close(found.cpu().double(), expected, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@on_both
+def test_attention_and_its_gradient_take_more_rows_than_a_kernel(device, biased):
+    rows = MAX_ROWS + 500
+    shape = (rows, 1, 1, 3) if biased else None
+    query, key, value, bias = qkv_and_bias(rows, 8, shape, torch.float32, device)
+    query.requires_grad_()
+    found = fused_attention(query, key, value, bias)
+    found.square().sum().backward()
+    last = slice(rows - 1000, None)  # across the border
+    asked = query.detach()[last].cpu().requires_grad_()
+    others = (None if x is None else x[last].cpu() for x in (key, value, bias))
+    expected = attention(asked, *others)
+    expected.square().sum().backward()
+    torch.testing.assert_close(found.detach()[last].cpu(), expected.detach(), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(query.grad[last].cpu(), asked.grad, rtol=1e-3, atol=1e-4)
+
+
+def qkv_and_bias(rows: int, size: int, shape: tuple | None, dtype: torch.dtype, device: str) -> list[Any]:
+    """Queries, keys and values as views of one tensor, as in a layer; and a bias that hides some keys."""
+    draws = torch.Generator().manual_seed(0)
+    tokens = 15 if shape is None else shape[-1]
+    packed = torch.randn(rows, tokens if rows < MAX_ROWS else 3, 3, 4, size, generator=draws).to(device, dtype)
+    bias = None
+    if shape is not None:
+        bias = torch.where(torch.rand(shape, generator=draws) < 0.3, MASKED_SCORE, 0.0)
+        bias[..., 0] = 0.0  # where all keys are hidden nobody reads the result
+        bias = bias.to(device)
+    return [*packed.permute(2, 0, 3, 1, 4), bias]
+
+
+# ---- training
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_same_examples_as_on_the_cpu(case):
+@on_a_gpu
+def test_same_examples_as_on_the_cpu(device, case):
     problem, network = CASES[case]
     instances = problem.generate(6, torch.Generator().manual_seed(2))
     found = search(problem, network(), instances, methods.sampling(1), torch.Generator().manual_seed(3))
     dataset = PseudoExperts()
     dataset.add("random", instances, *found.best())
     here, there = (
-        dataset.batch(problem, 16, torch.Generator().manual_seed(4), torch.device(kind)) for kind in ("cpu", "cuda")
+        dataset.batch(problem, 16, torch.Generator().manual_seed(4), torch.device(kind)) for kind in ("cpu", device)
     )
     assert there.remaining_actions.is_cuda and torch.equal(there.remaining_actions.cpu(), here.remaining_actions)
     for ours, theirs in zip((*here.instance, *here.state), (*there.instance, *there.state), strict=True):
         torch.testing.assert_close(theirs.cpu(), ours)
+
+
+class Learner:
+    """A training of a network, in bf16 with Muon, on good solutions of a few instances."""
+
+    def __init__(self, case: str, device: str, folder, seed: int = 0, precision: str = "bf16"):
+        make, network = LEARNERS[case]
+        self.problem, self.device, self.precision = make(8), torch.device(device), precision
+        torch.manual_seed(seed)
+        policy = awake(network()).to(device)
+        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        optimizer = optimizer_of(policy, SETTINGS, dtype)
+        ema, best = copy.deepcopy(policy), copy.deepcopy(policy)
+        self.state = TrainState(policy, best, optimizer, PseudoExperts(folder), ema)
+
+    def with_experts(self) -> Learner:
+        instances = self.problem.generate(SETTINGS.instances_per_epoch, torch.Generator().manual_seed(0))
+        torch.manual_seed(0)
+        policy = copy.deepcopy(self.state.policy).cpu()
+        found = search(self.problem, policy, instances, methods.wor(16), keys=torch.arange(len(instances[0])))
+        self.state.dataset.add("epoch_1", instances, *found.best())
+        return self
+
+    def epoch(self) -> ImitationStats:
+        draws = generator(5, "batches", self.state.epoch)
+        found = fit(self.problem, self.state, SETTINGS, draws, Execution(self.device, self.precision))
+        self.state.epoch += 1
+        return found
+
+    def save(self, path) -> None:
+        weights = self.state.best.state_dict()
+        checkpoint.save(path, {"config": {"of": "a test"}, "weights": weights, "train_state": self.state.state_dict()})
+
+    def load(self, path) -> None:
+        saved = checkpoint.load(path, (checkpoint.FORMAT,))
+        instance_type = type(self.problem.generate(1, torch.Generator()))
+        self.state.load_state_dict(saved["train_state"], saved["weights"], instance_type)
+
+    def tensors(self) -> list[Tensor]:
+        """Everything that training changes."""
+        states = [state for each in self.state.optimizer.optimizers for state in each.state.values()]
+        kept = [value for state in states for value in state.values() if isinstance(value, Tensor)]
+        networks = (self.state.policy, self.state.ema, self.state.best)
+        return [*kept, *(tensor for network in networks for tensor in network.state_dict().values())]
+
+
+@pytest.mark.parametrize("case", LEARNERS)
+@on_both
+def test_training_in_bf16_with_muon_learns_as_in_float32_on_a_cpu(device, case, tmp_path):
+    learner, exact = Learner(case, device, tmp_path / "a"), Learner(case, "cpu", tmp_path / "b", precision="float32")
+    runs = ([each.with_experts().epoch(), each.epoch()] for each in (learner, exact))
+    found, expected = ([stats.metrics["training/loss"] for stats in epochs] for epochs in runs)
+    assert all(tensor.device.type == device for tensor in learner.tensors())
+    assert found != expected and found == pytest.approx(expected, rel=0.01)
+
+
+ACROSS = [("cpu", "cpu"), *(pytest.param(*pair, marks=GPU_MARKS) for pair in (("cuda",) * 2, ("cuda", "cpu")))]
+
+
+@pytest.mark.parametrize(("device", "then"), [*ACROSS, pytest.param("cpu", "cuda", marks=GPU_MARKS)])
+@pytest.mark.parametrize("case", LEARNERS)
+def test_a_training_goes_on_from_its_checkpoint(device, then, case, tmp_path):
+    """On the device it was saved on, or on another."""
+    whole = Learner(case, device, tmp_path / "experts").with_experts()
+    whole.epoch()
+    whole.save(tmp_path / "last.pt")
+    continued = Learner(case, then, tmp_path / "experts", seed=1)
+    continued.load(tmp_path / "last.pt")
+    assert all(tensor.device.type == then for tensor in continued.tensors())
+    for ours, theirs in zip(whole.tensors(), continued.tensors(), strict=True):
+        torch.testing.assert_close(theirs.cpu(), ours.cpu(), rtol=0, atol=0)
+    expected, found = whole.epoch().metrics, continued.epoch().metrics
+    assert found == (expected if device == then == "cpu" else pytest.approx(expected, rel=0.02))

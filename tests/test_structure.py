@@ -156,6 +156,12 @@ def test_trains_with_torch_and_numpy_alone():
     assert epochs == "3" and 2.2 < float(best) < 3.5  # random tours of 6 nodes are 3.1 long, optimal ones about 2.5
 
 
+def test_the_tests_for_a_gpu_need_neither_hydra_nor_ray():
+    blocked = BARE.split("import copy")[0].replace(', "pytest"', "")
+    result = subprocess.run([sys.executable, "-c", f"{blocked}\nimport tests.test_gpu"], cwd=ROOT, capture_output=True)
+    assert result.returncode == 0, result.stderr.decode()
+
+
 def test_workers_without_ray_are_refused_clearly():
     code = BARE.replace("SearchPool(problem, policy)", "SearchPool(problem, policy, workers=2)")
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

@@ -32,6 +32,7 @@ class Machine(NamedTuple):
 
     device: torch.device
     precision: str  # resolved
+    compiled: bool  # the network's layers
     workers: int
     search_batch_rows: int
 
@@ -42,14 +43,17 @@ class Machine(NamedTuple):
         Raises ValueError for what is not there.
         """
         device = resolve_device(run.device)
+        if run.compile and device.type == "cpu":
+            raise ValueError(f"compile=true is for a GPU, device={run.device} is a CPU: it would search more slowly")
         workers = resolve_workers(run.workers, device, run.worker_threads)
         rows = resolve_rows(run.search_batch_rows, device)
-        return cls(device, resolve_precision(run.precision, device), workers, rows)
+        return cls(device, resolve_precision(run.precision, device), run.compile, workers, rows)
 
     def pool(self, problem: Problem, policy: Policy, threads: int) -> SearchPool:
         """Where the searches run."""
+        where = str(self.device), self.precision
         return SearchPool(
-            problem, policy, self.workers, self.search_batch_rows, str(self.device), self.precision, threads
+            problem, policy, self.workers, self.search_batch_rows, *where, threads, compiled=self.compiled
         )
 
     def __str__(self) -> str:

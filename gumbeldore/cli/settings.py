@@ -44,9 +44,14 @@ class EvaluationSettings(Checked):
     seed: int = at_least(0)
     device: str
     precision: str
+    compile: bool
     workers: int | str
     worker_threads: int = at_least(1)
     search_batch_rows: int | str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_switches(self, "compile")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,7 @@ def open_training(cfg: DictConfig) -> Iterator[tuple[dict[str, Any], RunRecorder
     setup = set_up(cfg)
     # A continued run decides nothing anew, unless it is asked to.
     cfg.precision, cfg.train_processes, cfg.train_threads = setup.precision, len(setup.train_processes), setup.threads
-    cfg.search_batch_rows, cfg.resume = setup.search_batch_rows, None
+    cfg.search_batch_rows, cfg.device, cfg.resume = setup.search_batch_rows, str(setup.device), None
     config = OmegaConf.to_yaml(cfg, resolve=True)
     with open_directory(setup.run, setup.problem.name, config) as directory:
         stopper = Stopper(setup.run.time_limit)
@@ -138,6 +138,7 @@ def start_pool(setup: Setup) -> SearchPool:
         setup.precision,
         setup.run.worker_threads,
         compiled=setup.run.compile and setup.device.type == "cuda",  # on CPUs compiled layers sample more slowly
+        beside_training=True,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 
 import torch
@@ -22,7 +23,8 @@ def resolve_device(device: str) -> torch.device:
         resolved = torch.device(device)
         torch.empty(0, device=resolved)
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device={device} cannot be used: {str(error).splitlines()[0]}") from None
+        why = str(error).splitlines()[0]
+        raise ValueError(f"device={device} cannot be used: {why}; device=auto takes what is there") from None
     if resolved.type not in ("cpu", "cuda"):
         raise ValueError(f"device={device} cannot be used: cpu and cuda can")
     use_device(resolved)
@@ -30,7 +32,7 @@ def resolve_device(device: str) -> torch.device:
 
 
 def trie_budget(device: str) -> int:
-    """Bytes that the trie of a chunk may take: a quarter of a GPU's memory, 2 GiB per worker on CPUs."""
+    """Bytes that the trie of a chunk may take: a quarter of this process's GPU memory, 2 GiB per worker on CPUs."""
     kind = torch.device(device)
     return gpu_memory(kind) // 4 if kind.type == "cuda" else 2**31
 
@@ -59,6 +61,11 @@ def resolve_workers(workers: int | str, device: torch.device, threads: int, key:
     return count
 
 
+def workers_per_gpu(workers: int, device: torch.device) -> int:
+    """How many workers use each GPU at most; 0 if this process does all, or on CPUs."""
+    return math.ceil(workers / ray_cluster.gpus()) if device.type == "cuda" and workers else 0
+
+
 def resolve_rows(rows: int | str, device: torch.device) -> int:
     """Beam rows searched together; 'auto' depends on the kind of device. Raises ValueError for a bad value."""
     if rows == "auto":
@@ -76,7 +83,8 @@ def resolve_processes(train_processes: int | str, device: torch.device, batch_si
         train_processes = max(n for n in range(1, max(1, gpus) + 1) if batch_size % n == 0)
     count = _count("train_processes", train_processes, 1)
     if device.type == "cuda" and count > gpus:
-        raise ValueError(f"train_processes={count} need as many GPUs, device={device} has {gpus}")
+        rule = f"train_processes={count} need as many GPUs, device={device} has {gpus}"
+        raise ValueError(f"{rule}; train_processes=auto takes those that are there")
     if batch_size % count:
         raise ValueError(f"train.batch_size={batch_size} cannot be shared out evenly among train_processes={count}")
     if count == 1:

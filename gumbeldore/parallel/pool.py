@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,9 +17,9 @@ from torch import Tensor
 
 from gumbeldore.interfaces import Policy, Problem, batch_size, take, to
 from gumbeldore.parallel import ray_cluster
-from gumbeldore.parallel.devices import CPU_BATCH_ROWS, cpu_threads, trie_budget
+from gumbeldore.parallel.devices import CPU_BATCH_ROWS, cpu_threads, trie_budget, workers_per_gpu
 from gumbeldore.parallel.ray_actors import Actors
-from gumbeldore.runtime.compiling import compile_layers
+from gumbeldore.runtime.compiling import compile_layers, layers_of
 from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.gpu import use_device
 from gumbeldore.runtime.memory import keep_freed_memory
@@ -48,13 +47,23 @@ class Worker:
         device, precision: where and how the network runs (precision resolved)
         threads: of CPU work per chunk
         compiled: whether the network's layers are, see `gumbeldore.runtime.compiling`
+        sharing: processes that use the worker's GPU, the worker included
     """
 
-    def __init__(self, problem: Problem, policy: Policy, device: str, precision: str, threads: int, compiled: bool):
+    def __init__(
+        self,
+        problem: Problem,
+        policy: Policy,
+        device: str,
+        precision: str,
+        threads: int,
+        compiled: bool,
+        sharing: int = 1,
+    ):
         self.problem = problem
+        self.device, self.sharing = torch.device(device), sharing
+        use_device(self.device, sharing)
         self.memory = trie_budget(device)
-        self.device = torch.device(device)
-        use_device(self.device)
         self.threads = threads
         self.policy = policy.to(self.device).eval()
         if compiled:
@@ -89,7 +98,10 @@ class RemoteWorker(Worker):
         if stored.hex() != self.loaded:
             self.load(ray.get(stored))
             self.loaded = stored.hex()
-        return self.search(instances, keys, config, read)
+        found = self.search(instances, keys, config, read)
+        if self.sharing > 1:
+            torch.cuda.empty_cache()  # what torch keeps of freed memory the others could not use
+        return found
 
 
 class SearchPool:
@@ -99,6 +111,7 @@ class SearchPool:
         workers: Ray actors; 0 searches in this process, without Ray
         search_batch_rows: beam rows (instances * beam width) searched together; fewer where their trie would outgrow
             `trie_budget`
+        beside_training: whether other processes train on the workers' GPUs meanwhile, and need memory there, too
     """
 
     def __init__(
@@ -111,14 +124,21 @@ class SearchPool:
         precision: str = "float32",
         threads: int = 1,
         compiled: bool = False,
+        beside_training: bool = False,
     ):
         self.problem, self.policy = problem, policy
         self.search_batch_rows = search_batch_rows
-        self.gpus = max(1, workers) if torch.device(device).type == "cuda" else 0
+        if compiled:
+            layers_of(policy)  # an error in a worker would come late
+        where = torch.device(device)
+        self.gpus = max(1, workers) if where.type == "cuda" else 0
+        per_gpu = workers_per_gpu(workers, where)
+        sharing = per_gpu + beside_training if per_gpu else 1
+        use_device(where, sharing)
         self.trie_budget = trie_budget(device)
-        arguments = (problem, copy.deepcopy(policy).cpu(), device, precision, threads, compiled)
+        arguments = (problem, copy.deepcopy(policy).cpu(), device, precision, threads, compiled, sharing)
         self.local = Worker(*arguments) if workers == 0 else None
-        self.actors = None if workers == 0 else _start_actors(workers, arguments)
+        self.actors = None if workers == 0 else _start_actors(workers, per_gpu, arguments)
         self.load(policy.state_dict())
 
     def load(self, weights: dict[str, Tensor]) -> None:
@@ -205,10 +225,9 @@ def at_once(
     return max(1, min(search_batch_rows // config.beam_width, room))
 
 
-def _start_actors(workers: int, arguments: tuple) -> Actors:
+def _start_actors(workers: int, per_gpu: int, arguments: tuple) -> Actors:
     ray_cluster.start_ray(workers)
-    device, threads = arguments[2], arguments[4]
-    share = 1 / math.ceil(workers / ray_cluster.gpus()) if device.startswith("cuda") else 0  # whole actors per GPU
+    threads, share = arguments[4], 1 / per_gpu if per_gpu else 0
     advice = "if they ran out of memory, lower search_batch_rows"
     return Actors(RemoteWorker, arguments, workers, advice, ray_cluster.placement(threads, share))
 

@@ -11,12 +11,14 @@ from torch import nn
 
 
 def compile_layers(network: nn.Module) -> None:
-    """Compile, at their first use, the modules in the network's nn.ModuleLists; a copy of it is not compiled.
+    """Compile, at their first use, the `layers_of` the network; a copy of it is not compiled."""
+    for layer in layers_of(network):
+        layer.compile(dynamic=True)
 
-    Raises ValueError if there are none.
-    """
+
+def layers_of(network: nn.Module) -> list[nn.Module]:
+    """The modules in the network's nn.ModuleLists. Raises ValueError if there are none."""
     layers = [layer for module in network.modules() if isinstance(module, nn.ModuleList) for layer in module]
     if not layers:
         raise ValueError(f"compile has no effect on {type(network).__name__}: it has no nn.ModuleList of layers")
-    for layer in layers:
-        layer.compile(dynamic=True)
+    return layers

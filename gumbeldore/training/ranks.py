@@ -49,9 +49,16 @@ class DDPRank:
     """One of several processes that train together, as it sees the others."""
 
     def __init__(self, rank: int, size: int, port: int, device: str, threads: int):
-        backend = "nccl" if device.startswith("cuda") else "gloo"
+        gpu = torch.device(device) if device.startswith("cuda") else None
         address = f"tcp://127.0.0.1:{port}"
-        dist.init_process_group(backend, init_method=address, timeout=TO_MEET, rank=rank, world_size=size)
+        dist.init_process_group(
+            "nccl" if gpu else "gloo",
+            init_method=address,
+            timeout=TO_MEET,
+            rank=rank,
+            world_size=size,
+            device_id=gpu,
+        )
         torch.set_num_threads(threads)
         self.rank, self.size = rank, size
         self.words = dist.new_group(backend="gloo", timeout=TO_SAMPLE)  # what they tell each other besides gradients

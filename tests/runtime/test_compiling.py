@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import train
+from gumbeldore.cli.evaluation import Machine
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.compiling import compile_layers
 from gumbeldore.sampler.methods import gumbeldore
@@ -81,6 +82,18 @@ def test_sampling_is_compiled_if_asked_for():
     for wanted in (False, True):
         with SearchPool(TSP(8), network, compiled=wanted) as pool:
             assert bool(compiled(pool.local.policy)) == wanted and not compiled(network)
+
+
+def test_an_evaluation_is_compiled_if_asked_for():
+    network = BQ(16, 2, 2, 32, canonical_coordinates=True, successor_loss=0)
+    for wanted in (False, True):
+        with Machine(torch.device("cpu"), "float32", wanted, 0, 8).pool(TSP(8), network, threads=1) as pool:
+            assert bool(compiled(pool.local.policy)) == wanted
+
+
+def test_a_network_without_layers_is_refused_before_workers_start():
+    with pytest.raises(ValueError, match="compile has no effect on Linear"):
+        SearchPool(TSP(8), nn.Linear(2, 2), workers=2, compiled=True)
 
 
 @pytest.mark.slow

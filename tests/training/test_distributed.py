@@ -172,6 +172,10 @@ def test_how_many_trainers(monkeypatch):
     for wrong in (0, -1, True, 1.5, "many"):
         with pytest.raises(ValueError, match="train_processes must be 'auto' or an integer of at least 1"):
             resolve_processes(wrong, cpu, 128)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    rule = "train_processes=4 need as many GPUs, device=cuda has 1; train_processes=auto takes those that are there"
+    with pytest.raises(ValueError, match=rule):
+        resolve_processes(4, torch.device("cuda"), 128)
     assert resolve_processes("auto", cpu, 128) == ["cpu"]
     assert resolve_processes(3, cpu, 129) == ["cpu"] * 3
     for gpus, used in ((1, 1), (2, 2), (3, 2), (4, 4), (7, 4), (8, 8)):  # the most that share out 128 evenly

@@ -130,7 +130,17 @@ def test_a_run_that_moves_to_another_device_decides_anew_what_depends_on_it(fold
     run(folder, *SMALL, *words)
     for words, rows in (([], 8), (["device=cpu"], CPU_BATCH_ROWS), (["device=cpu", "search_batch_rows=16"], 16)):
         run(folder, "resume=moves", *words)
-        assert saved(folder, "moves")["config"]["search_batch_rows"] == rows
+        config = saved(folder, "moves")["config"]
+        assert (config["search_batch_rows"], config["device"]) == (rows, "cpu")  # not auto: it stays there
+
+
+def test_a_run_whose_gpu_is_not_there_says_how_to_go_on(folder):
+    run(folder, *SMALL, "train.epochs=1", "run_dir=gone")
+    config = folder / "gone" / "config.yaml"
+    config.write_text(config.read_text().replace("device: cpu", "device: cuda:99"))
+    said = refused(folder, "resume=gone")
+    assert "device=cuda:99 cannot be used: " in said and "; device=auto takes what is there" in said
+    run(folder, "resume=gone", "device=auto")
 
 
 def test_fewer_epochs_than_done_and_other_keys_are_refused(folder):
