@@ -9,7 +9,6 @@ from torch import Tensor
 
 from models.fused_attention import fused_attention
 
-
 # On a CPU, torch's fused attention is faster than matrix products for more tokens, in float32 (docs/speed.md).
 MAX_TOKENS_OF_PRODUCTS = 40
 
