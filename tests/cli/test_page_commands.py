@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -110,6 +111,13 @@ def test_keys_and_options_of_the_commands_exist(page):
     commands = [step for step in steps_of(page) if isinstance(step, Command)]
     assert commands
     for script, words in commands:
+        if script == "benchmarks":  # tests/test_benchmarks.py runs them
+            name, *words = words
+            given = dict(word.split("=", 1) for word in words)
+            assert set(given) <= set(import_module(f"benchmarks.{name}").DEFAULTS)
+            for alternative in given.get("words", "").split("|"):
+                check_overrides(alternative.split(), "train")
+            continue
         check_overrides([word for word in words if not word.startswith("-")], CONFIGS[script])
 
 
@@ -121,6 +129,8 @@ def paste(steps: list[Command | str], folder: Path, with_ray: Command | None = N
     solvers = all(find_spec(name) for name in ("pyvrp", "ortools"))
     absent: set[str] = set()  # what the commands that were left out would have made
     for step in steps:
+        if isinstance(step, Command) and step.script == "benchmarks":
+            continue
         if isinstance(step, str):
             words = ["-c", step]
         else:
