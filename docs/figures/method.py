@@ -27,9 +27,9 @@ EXPERT, OTHER, TEXT, ARROW, BOX = "tab:orange", "tab:blue", "#1f2933", "#808890"
 SIDE, GAP, HEIGHT = 2.9, 0.75, 3.1  # of a box, between two boxes
 STEPS = {
     "Sample": "the best policy draws solutions\nof new random instances,\nwithout replacement",
-    "Choose": "the best of them\nis the expert\nof its instance",
+    "Choose": "the best one becomes\nthe pseudo-expert\nof its instance",
     "Imitate": "the policy learns each\ndecision of the experts\n(cross-entropy)",
-    "Validate": "greedily, on fixed instances:\na policy that is better\nis the best policy from now on",
+    "Validate": "greedily, on fixed instances:\na better policy replaces\nthe best policy",
 }
 
 

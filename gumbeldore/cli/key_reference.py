@@ -22,13 +22,13 @@ COMMANDS = {
 }
 INTRODUCTION = """# All keys of the configurations
 
-Written by `python -m gumbeldore.cli.key_reference` from the files in [configs/](../configs); change the files, not
-this page.
+This page helps you to find a setting: what it means, its default, and what presets and recipes set it to.
 
 Every value can be changed on the command line (`train.epochs=10`), an option of a group chosen (`problem=cvrp`,
 `'method=[greedy,wor]'`). `???` must be given, `null` means none or the default that the comment names. A key that does
 not exist, or of `search` and `solver` one that nothing reads, is an error. Options of your own: `--config-dir`, see
-[add-a-problem.md](add-a-problem.md).
+[add-a-problem.md](add-a-problem.md). The page is written by `python -m gumbeldore.cli.key_reference` from the files in
+[configs/](../configs).
 """
 
 
