@@ -19,7 +19,7 @@ class LoadedPolicy(NamedTuple):
 
 
 def load_policy(path: str | Path, /, **problem_values: Any) -> LoadedPolicy:
-    """The policy in a checkpoint, or the best one of a run directory.
+    """The policy in a checkpoint, the best one of a run directory, or a policy that is shipped, by its name.
 
     Arguments:
         problem_values: of the problem, instead of those of the training; None leaves a value as it was
@@ -46,9 +46,10 @@ def start_from(policy: Policy, problem: Problem, path: str | Path) -> None:
 
     Raises ValueError for a policy of another problem, and naming the layer if the networks differ.
     """
-    given, path = path, checkpoint.find(Path(path).expanduser())
-    if not path.is_file():
-        raise ValueError(f"init={given}: there is no checkpoint {path}")
+    try:
+        path = checkpoint.find(Path(path).expanduser())
+    except ValueError as error:
+        raise ValueError(f"init={path}: {error}") from None
     saved = checkpoint.load(path)
     with checkpoint.checkpoint_errors(path, "cannot be where training starts"):
         of_this_version(saved)

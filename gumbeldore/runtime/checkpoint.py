@@ -28,6 +28,7 @@ CAUSES = (  # what damage, or the content of another program, can raise in zipfi
     zipfile.BadZipFile,
 )
 LONGEST = 300  # characters of a reason
+SHIPPED = Path(__file__).parents[2] / "pretrained"  # also in an installation
 
 
 def save(path: Path, content: dict[str, Any]) -> None:
@@ -66,11 +67,24 @@ def load(path: Path, formats: tuple[int, ...] = READABLE) -> dict[str, Any]:
 
 
 def find(path: Path) -> Path:
-    """The checkpoint a user means: a file itself, or the best one of a run directory or of a folder made for it."""
-    if not path.is_dir():
-        return path
-    alone = path / "best.pt"
-    return alone if alone.is_file() else path / "checkpoints" / "best.pt"
+    """The checkpoint a user means: a file, the best one of a run directory, or the policy that is shipped by this name.
+
+    Raises ValueError if there is none.
+    """
+    if not path.exists() and str(path) in shipped():
+        path = SHIPPED / path
+    found = path
+    if path.is_dir():
+        alone = path / "best.pt"
+        found = alone if alone.is_file() else path / "checkpoints" / "best.pt"
+    if not found.is_file():
+        raise ValueError(f"there is no checkpoint {found}; policies that are shipped: {', '.join(shipped())}")
+    return found
+
+
+def shipped() -> list[str]:
+    """The names of the policies that come with the project."""
+    return sorted(folder.parent.name for folder in SHIPPED.glob("*/best.pt"))
 
 
 @contextlib.contextmanager

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,3 +47,35 @@ def test_shipped_policies_are_as_good_as_their_card_says(name):
 
 def test_shipped_files_are_small():
     assert all(path.stat().st_size < 3e6 for path in FOLDER.rglob("*.pt"))
+
+
+def test_a_shipped_policy_is_found_by_its_name(tmp_path, monkeypatch):
+    """From any folder; a file or folder of the user's comes first."""
+    monkeypatch.chdir(tmp_path)
+    assert load_policy("tsp20").path == FOLDER / "tsp20" / "best.pt"
+    with pytest.raises(
+        ValueError, match="there is no checkpoint tsp21; policies that are shipped: cvrp20, cvrp50"
+    ):
+        load_policy("tsp21")
+    (tmp_path / "tsp20").mkdir()
+    with pytest.raises(ValueError, match="there is no checkpoint tsp20/checkpoints/best.pt"):
+        load_policy("tsp20")
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_holds_policies_and_configurations(tmp_path):
+    """Built from the sources that git knows; used outside of the checkout, with the packages of this environment."""
+    root, sources, site = FOLDER.parent, tmp_path / "sources", tmp_path / "site"
+    names = subprocess.run(["git", "ls-files"], cwd=root, check=True, capture_output=True, text=True).stdout.split("\n")
+    for name in filter(None, names):
+        (sources / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(root / name, sources / name)
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(site), str(sources)]
+    subprocess.run(pip, check=True)
+    words = ["checkpoint=tsp20", "instances=kool/tsp20", "num_instances=2", "workers=0", "out_dir=found"]
+    environment = os.environ | {"PYTHONPATH": str(site)}
+    subprocess.run([sys.executable, "-m", "evaluate", *words], cwd=tmp_path, env=environment, check=True)
+    where = [sys.executable, "-c", "import gumbeldore, models; print(gumbeldore.__file__, models.__file__)"]
+    found = subprocess.run(where, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True).stdout
+    assert all(Path(name).is_relative_to(site) for name in found.split())
+    assert (tmp_path / "found/results.json").is_file()
