@@ -61,7 +61,7 @@ SETTINGS = TrainSettings(
     batches_per_epoch=30,
     batch_size=32,
     learning_rate=2e-3,
-    final_learning_rate=None,
+    learning_rate_end_factor=1.0,
     cooldown_epochs=None,
     decisions_per_epoch=None,
     ema_decay=0.9,
@@ -71,7 +71,7 @@ SETTINGS = TrainSettings(
     nucleus_after=0,
     include_greedy=False,
     clear_on_improvement=True,
-    dataset_capacity=None,
+    dataset_epochs=None,
     validation_instances=1,
 )
 
@@ -243,7 +243,8 @@ def test_attention_has_a_fused_kernel_but_not_that_of_cudnn(device, bias, size, 
     query, key, value, bias = qkv_and_bias(1000, size, bias, torch.bfloat16, device)
     found = fused_attention(query, key, value, bias)
     assert chosen[0] in (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION)
-    expected = attention(*(None if x is None else x.cpu().double() for x in (query, key, value, bias)))
+    *qkv, bias = (None if x is None else x.cpu().double() for x in (query, key, value, bias))
+    expected = attention(torch.stack(qkv), bias)
     torch.testing.assert_close(found.cpu().double(), expected, rtol=2e-2, atol=2e-2)
 
 
@@ -258,8 +259,8 @@ def test_attention_and_its_gradient_take_more_rows_than_a_kernel(device, biased)
     found.square().sum().backward()
     last = slice(rows - 1000, None)  # across the border
     asked = query.detach()[last].cpu().requires_grad_()
-    others = (None if x is None else x[last].cpu() for x in (key, value, bias))
-    expected = attention(asked, *others)
+    key, value, bias = (None if x is None else x[last].cpu() for x in (key, value, bias))
+    expected = attention(torch.stack([asked, key, value]), bias)
     expected.square().sum().backward()
     torch.testing.assert_close(found.detach()[last].cpu(), expected.detach(), rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(query.grad[last].cpu(), asked.grad, rtol=1e-3, atol=1e-4)

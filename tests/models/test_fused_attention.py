@@ -32,7 +32,8 @@ def test_parts_are_the_whole(bias, rows, monkeypatch):
     )
     found = fused_attention.fused_attention(*given)
     assert called == [len(part) for part in torch.arange(7).split(rows)]
-    torch.testing.assert_close(found, attention(*given))
+    *qkv, bias = given
+    torch.testing.assert_close(found, attention(torch.stack(qkv), bias))
 
 
 @pytest.mark.parametrize(
@@ -65,9 +66,20 @@ def test_vectors_are_aligned_and_the_result_is_the_same(size, dtype, bias, asked
 def test_gradients_are_the_same(monkeypatch):
     monkeypatch.setattr(fused_attention, "MAX_ROWS", 3)
     gradients = []
-    for function in (attention, fused_attention.fused_attention):
+    for function in (lambda *given: attention(torch.stack(given[:3]), given[3]), fused_attention.fused_attention):
         *qkv, bias = (x.detach().requires_grad_() for x in inputs(6, torch.float32, "groups"))
         function(*qkv, bias.detach()).square().sum().backward()
         gradients.append([x.grad for x in qkv])
     for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("tokens", [40, 41])
+def test_matrix_products_and_fused_attention_give_the_same(tokens, monkeypatch):
+    """On a CPU the number of tokens decides; inputs are views, as layers pass them."""
+    qkv = torch.randn(2, tokens, 3, 4, 16, generator=torch.Generator().manual_seed(0)).permute(2, 0, 3, 1, 4)
+    taken = attention(qkv)
+    monkeypatch.setattr("models.attention.fused_is_faster", lambda qkv, bias: tokens <= 40)
+    other = attention(qkv)
+    assert not torch.equal(taken, other)
+    torch.testing.assert_close(taken, other)
