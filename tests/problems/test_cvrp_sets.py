@@ -122,7 +122,8 @@ def test_costs_published_for_exact_distances(tmp_path, monkeypatch):
     """Of Golden's, Li's and Taillard's instances, whose files say EUC_2D."""
     path = write_vrp(tmp_path / "line.vrp", [(1.4 * i, 0) for i in range(9)], [0] + [1] * 8, 100)
     instance = read_cvrplib(path)
-    rows = [row for row in csv.DictReader(open(common.DATA / "cvrplib_best_known.csv")) if row["family"] == "Golden"]
+    table = csv.DictReader((common.DATA / "cvrplib_best_known.csv").read_text().splitlines())
+    rows = [row for row in table if row["family"] == "Golden"]
     assert len(rows) == 17 and {row["convention"] for row in rows} == {"exact"}
     key = best_known.fingerprint(instance.coords, instance.demands, instance.capacity)
     monkeypatch.setattr(
