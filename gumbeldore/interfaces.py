@@ -178,7 +178,7 @@ class Benchmark(NamedTuple):
     kinds: list[str]  # n; how good each reference is, e.g. "optimal (Concorde)"; empty where there is none
     means: dict[str, float] = {}  # further reference by its kind, known only as the mean cost of all n
     solutions: dict[int, Tensor] = {}  # by index, the actions [T] of those references that are more than a cost
-    # Of all Benchmarks of a source; the first of them has these.
+    # Of the source, which may have several Benchmarks; the first can speak for all.
     warnings: list[str] = []  # a line each: what of the source was not used as one may expect, and why
     left_out: dict[str, str] = {}  # by file, why its instances are in no Benchmark
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark, WrongProblemError
-from problems.files import Library, load_files
+from problems.files import Library, load_files, without_zeros
 from problems.formats.npz import kinds_of
 from problems.formats.sections import LARGEST_COORDINATE
 from problems.formats.tsplib import tour_lengths
@@ -43,7 +43,7 @@ def load(
     if source in named:
         return named[source](limit)
     if path.is_file():
-        return [load_npz(path, limit)]
+        return [without_zeros(load_npz(path, limit))]
     suffixes = ", ".join(suffix or "(none)" for suffix in library.suffixes)
     kinds = f"a .npz file, a {library.name} file or a folder of such files ({suffixes})"
     kind = WrongProblemError if source.partition("/")[0] in SETS else ValueError

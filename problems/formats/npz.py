@@ -32,7 +32,7 @@ def read_npz(path: Path, required: set[str], optional: set[str]) -> dict[str, np
 
 
 def costs_of(path: Path, arrays: dict[str, np.ndarray], n: int) -> tuple[np.ndarray, list[str]]:
-    """Reference costs [n] float64 from the optional array `cost` (NaN or 0: unknown), and the kind of each.
+    """Reference costs [n] float64 from the optional array `cost` (NaN: unknown), and the kind of each.
 
     The kind is the optional string `reference`, by default the name of the file; it is empty where the cost is unknown.
     """
@@ -44,7 +44,6 @@ def costs_of(path: Path, arrays: dict[str, np.ndarray], n: int) -> tuple[np.ndar
     if kind.dtype.kind != "U" or kind.ndim != 0:
         raise ValueError(f"{path}: reference must be one string, got {kind.dtype} {list(kind.shape)}")
     costs = costs.astype(np.float64)
-    costs[costs == 0] = np.nan  # no gap to it can be computed
     return costs, kinds_of(costs, str(kind))
 
 

@@ -541,6 +541,7 @@ def test_instances_of_no_cost_have_a_report(policies, tmp_path):
     found = evaluated(policies / "tsp.pt", tmp_path, f"instances={tmp_path / 'points.npz'}", *words)
     assert {row["cost"] for row in found.rows} == {"0.0"} and (found.folder / "report.html").exists()
     assert [row["reference"] for row in found.of("greedy")] == ["", "", "1.5"]
+    assert "warning: points/0 and 1 more: the reference cost 0 is taken as unknown" in found.output
 
 
 def test_sets_without_files_get_none(policies, tmp_path):

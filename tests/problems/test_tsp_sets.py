@@ -305,6 +305,7 @@ def test_a_reference_of_0_is_none(tmp_path):
     np.savez(tmp_path / "a.npz", coords=np.zeros((2, 3, 2)), cost=[0, 2.5])
     (benchmark,) = load_tsp(str(tmp_path / "a.npz"), None)
     assert benchmark.references.isnan().tolist() == [True, False] and benchmark.kinds == ["", "cost of a.npz"]
+    assert benchmark.warnings == ["a/0: the reference cost 0 is taken as unknown, as no gap to it can be computed"]
 
 
 def test_folder_gives_one_benchmark_per_size_in_ascending_order(tmp_path):
