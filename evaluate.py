@@ -15,6 +15,7 @@ from gumbeldore.cli.evaluation import (
     instances_for,
     new_directory,
     open_policy,
+    say_notices,
     typed,
     without_idle_workers,
 )
@@ -49,6 +50,7 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
     about |= {"precision": machine.precision, "seed": run.seed, "command": typed()}
     found: results.Results = {}
     with machine.pool(problem, policy, run.worker_threads) as pool, Terminal() as terminal:
+        say_notices(terminal, benchmarks)
         benchmarks = add_references(cfg, problem, benchmarks, terminal)
         out_dir.mkdir(parents=True, exist_ok=True)  # now that nothing of the user's can be wrong any more
         for name, method in methods.items():
@@ -114,7 +116,7 @@ def show(
     )
     if len(benchmarks) > 1:
         terminal.table("by size", *results.size_rows(found, benchmarks, problem))
-    for line in results.mean_lines(found, benchmarks):
+    for line in results.mean_lines(found, benchmarks) + results.contradiction_lines(found, benchmarks):
         terminal.say(line)
 
 

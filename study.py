@@ -8,7 +8,15 @@ from omegaconf import DictConfig, OmegaConf
 
 from evaluate import add_references
 from gumbeldore.cli import command, parts
-from gumbeldore.cli.evaluation import Machine, advancing, instances_for, new_directory, open_policy, typed
+from gumbeldore.cli.evaluation import (
+    Machine,
+    advancing,
+    instances_for,
+    new_directory,
+    open_policy,
+    say_notices,
+    typed,
+)
 from gumbeldore.cli.settings import StudySettings
 from gumbeldore.evaluation import curves, results
 from gumbeldore.evaluation.curves import CurvePoint
@@ -28,6 +36,7 @@ def study(cfg: DictConfig) -> list[CurvePoint]:
 
     points: list[CurvePoint] = []
     with machine.pool(problem, policy, run.worker_threads) as pool, Terminal() as terminal:
+        say_notices(terminal, benchmarks)
         benchmarks = add_references(cfg, problem, benchmarks, terminal)
         out_dir.mkdir(parents=True, exist_ok=True)
         gaps, count = have_gaps(benchmarks), sum(len(benchmark.names) for benchmark in benchmarks)

@@ -114,7 +114,8 @@ class Problem(Protocol):
             source: the name of a set, or the path of a file or a folder
             limit: how many instances to take from the front, None for all
 
-        Raises ValueError for a source that is not known or a file that is not well-formed.
+        Raises ValueError for a source that is not known or a file that is not well-formed (WrongProblemError if it
+        seems to be one of another problem).
         """
         raise ValueError(f"{type(self).__name__} has no evaluation sets: it does not define load")
 
@@ -177,6 +178,13 @@ class Benchmark(NamedTuple):
     kinds: list[str]  # n; how good each reference is, e.g. "optimal (Concorde)"; empty where there is none
     means: dict[str, float] = {}  # further reference by its kind, known only as the mean cost of all n
     solutions: dict[int, Tensor] = {}  # by index, the actions [T] of those references that are more than a cost
+    # Of the source, which may have several Benchmarks; the first can speak for all.
+    warnings: list[str] = []  # a line each: what of the source was not used as one may expect, and why
+    left_out: dict[str, str] = {}  # by file, why its instances are in no Benchmark
+
+
+class WrongProblemError(ValueError):
+    """Instances that seem to be of another problem."""
 
 
 def take(tensors: Tensors, rows: Tensor | slice) -> Tensors:

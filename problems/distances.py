@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from problems.formats.tsplib import edge_lengths
+from problems.formats.tsplib import EXACT, edge_lengths
 
-UNROUNDED = "EUCLIDEAN"  # the one metric that is not in whole numbers already
+UNROUNDED = "EUCLIDEAN"  # the metric of random instances
 SCALED_TO = 10_000_000  # the longest unrounded distance in whole numbers
 LARGEST = 1 << 36  # a distance that penalties can be derived from and multiplied by loads in 64 bits
 
@@ -27,7 +27,7 @@ def whole_distances(coords: Tensor, metric: str) -> WholeDistances:
     """
     lengths = edge_lengths(coords[:, None], coords[None], metric).fill_diagonal_(0.0)
     longest = float(lengths.max())
-    if metric != UNROUNDED:
+    if metric not in EXACT:
         if longest > LARGEST:
             raise ValueError(f"distances of up to {longest:g} are too large for the solver, which takes {LARGEST:g}")
         return WholeDistances(lengths.long().numpy(), 1.0, 0.0)

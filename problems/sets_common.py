@@ -1,92 +1,53 @@
-"""What the evaluation sets of several problems have in common: sources by name or file, checks, shipped costs."""
+"""What the evaluation sets of all problems have in common: sources by name or file, checks, shipped costs."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark
+from gumbeldore.interfaces import Benchmark, WrongProblemError
+from problems.files import Library, load_files, without_zeros
 from problems.formats.npz import kinds_of
 from problems.formats.sections import LARGEST_COORDINATE
 from problems.formats.tsplib import tour_lengths
 
 DATA = Path(__file__).parent / "data"
-
-
-class Reference(NamedTuple):
-    """What is known of the best solution of an instance."""
-
-    cost: float = float("nan")  # NaN: nothing
-    kind: str = ""
-    actions: Tensor | None = None  # [T], None where only the cost is known
-
-
-class Library(NamedTuple):
-    """A format of benchmark files, one instance in each."""
-
-    name: str
-    suffix: str
-    read: Callable[[Path], Any]  # the instance in a file, a NamedTuple with its `coords`
-    reference: Callable[[Path, Any], Reference]
-    benchmark: Callable[[list, np.ndarray, list[str]], Benchmark]  # of n instances of one size, their costs and kinds
+SETS = ("kool", "gd", "taillard", "l2d")  # how names of standard sets begin
 
 
 def load(
     source: str,
     limit: int | None,
-    named: dict[str, Callable[[int | None], Benchmark]],
+    named: dict[str, Callable[[int | None], list[Benchmark]]],
     load_npz: Callable[[Path, int | None], Benchmark],
     library: Library,
+    distances: str | None = None,
 ) -> list[Benchmark]:
     """The instances of `source`, one Benchmark per size in ascending order of size.
 
     Arguments:
         source: a key of `named`, a `.npz` file, a file of the library (any other file) or a folder of them.
-        limit: how many instances to take from the front (of a folder: the first files by name), None for all.
+        limit: how many instances to take from the front (of a folder: of the first files by name), None for all.
+        distances: as in `problems.formats.tsplib.metric_of`
     """
-    if source in named:
-        return [named[source](limit)]
     path = Path(source).expanduser()
-    if path.is_dir():
-        return _load_files(sorted(path.glob(f"*{library.suffix}")), limit, f"{path}/*{library.suffix}", library)
-    if path.suffix == ".npz" and path.is_file():
-        return [load_npz(path, limit)]
+    if source not in named and (path.is_dir() or path.is_file() and path.suffix.lower() != ".npz"):
+        return load_files(path, limit, library)
+    if distances == "rounded":
+        raise ValueError(f"problem.distances=rounded is for {library.name} files; {source} has exact distances")
+    if source in named:
+        return named[source](limit)
     if path.is_file():
-        return _load_files([path], limit, source, library)
-    kinds = f"a .npz file, a {library.name} file or a folder of {library.suffix} files"
-    raise ValueError(f"unknown source {source!r}: neither one of {', '.join(named)} nor the path of {kinds}")
-
-
-def _load_files(paths: list[Path], limit: int | None, source: str, library: Library) -> list[Benchmark]:
-    """One Benchmark per size from the first `limit` files."""
-    if not paths:
-        raise ValueError(f"there are no files {source}")
-    by_size: dict[int, list[tuple[Any, Reference]]] = {}
-    for path in paths[: taken(limit, len(paths), source)]:
-        instance = library.read(path)
-        by_size.setdefault(len(instance.coords), []).append((instance, library.reference(path, instance)))
-    benchmarks = []
-    for _, group in sorted(by_size.items()):
-        instances, references = zip(*group, strict=True)
-        costs, kinds, actions = zip(*references, strict=True)
-        benchmark = library.benchmark(list(instances), np.array(costs), list(kinds))
-        known = {place: each for place, each in enumerate(actions) if each is not None}
-        benchmarks.append(benchmark._replace(solutions=known))
-    return benchmarks
-
-
-def taken(limit: int | None, available: int, source: str, hint: str = "; num_instances=null takes all") -> int:
-    """How many instances to take. Raises ValueError, with the hint, if there are not as many."""
-    if limit is not None and not 1 <= limit <= available:
-        allowed = f"between 1 and {available} can be taken, not {limit}"
-        raise ValueError(f"{source} has {available} instances, {allowed}{hint}")
-    return available if limit is None else limit
+        return [without_zeros(load_npz(path, limit))]
+    suffixes = ", ".join(suffix or "(none)" for suffix in library.suffixes)
+    kinds = f"a .npz file, a {library.name} file or a folder of such files ({suffixes})"
+    kind = WrongProblemError if source.partition("/")[0] in SETS else ValueError
+    raise kind(f"unknown source {source!r}: neither one of {', '.join(named)} nor the path of {kinds}")
 
 
 def numbered(name: str, n: int) -> list[str]:

@@ -17,14 +17,17 @@ from omegaconf import DictConfig
 from gumbeldore.cli import parts
 from gumbeldore.cli.overrides import check_effect
 from gumbeldore.cli.settings import EvaluationSettings
+from gumbeldore.evaluation import results
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy
-from gumbeldore.interfaces import Benchmark, Policy, Problem
+from gumbeldore.interfaces import Benchmark, Policy, Problem, WrongProblemError
 from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers, trie_budget
 from gumbeldore.parallel.pool import SearchPool, at_once
 from gumbeldore.reporting.console import Terminal, hardware
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import resolve_precision
 from gumbeldore.sampler.config import SearchConfig
+
+MOST_NOTICES = 10  # lines on the terminal
 
 
 class Machine(NamedTuple):
@@ -101,11 +104,20 @@ def full_chunks(
 
 
 def instances_for(problem: Problem, run: EvaluationSettings) -> list[Benchmark]:
-    """What is asked for. Raises ValueError that says, too, which problem the policy is for: one often mixes them up."""
+    """What is asked for. Raises ValueError; if the instances are of another problem, it says whose the policy is."""
     try:
         return problem.load(run.instances, run.num_instances)
-    except ValueError as error:
+    except WrongProblemError as error:
         raise ValueError(f"{error} (the policy of {run.checkpoint} is for {problem.name})") from None
+
+
+def say_notices(terminal: Terminal, benchmarks: list[Benchmark]) -> None:
+    """What is left out and why, and other surprises, the first of them."""
+    lines = results.notices(benchmarks)
+    for line in lines[:MOST_NOTICES]:
+        terminal.say(line)
+    if len(lines) > MOST_NOTICES:
+        terminal.say(f"and {len(lines) - MOST_NOTICES} more such lines, {len(lines)} in all")
 
 
 @contextmanager

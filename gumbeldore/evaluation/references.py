@@ -1,14 +1,20 @@
-"""Reference costs that a user brings along."""
+"""Reference costs that a user brings along, and those that a cheaper solution contradicts."""
 
 from __future__ import annotations
 
 import csv
 import math
+import re
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
 
 COLUMNS = ["name", "cost", "kind"]
+UNBEATEN = re.compile(r"(?<!near[ -])\boptim(al|um)\b|lower bound|best[ -]known", re.IGNORECASE)  # kinds of references
+ROUNDING = 1e-5  # relative: of costs in float32, and of published ones with few digits
 
 
 def read_table(path: Path) -> dict[str, tuple[float, str]]:
@@ -51,6 +57,17 @@ def with_table(benchmarks: list[Benchmark], table: dict[str, tuple[float, str]],
                 solutions.pop(place, None)
         changed.append(benchmark._replace(references=references, kinds=kinds, solutions=solutions))
     return changed
+
+
+def contradicted(costs: Tensor, benchmark: Benchmark) -> Tensor:
+    """bool [n]: whether a solution of the costs [n] is cheaper than a reference said to be optimal, best or a bound.
+
+    Then the reference is wrong, or belongs to other distances, or a better solution than the best known is found.
+    """
+    claims = torch.tensor([UNBEATEN.search(kind) is not None for kind in benchmark.kinds], dtype=torch.bool)
+    references = benchmark.references
+    whole = (costs == costs.round()) & (references == references.round())
+    return claims & (costs < references - torch.where(whole, 0.0, ROUNDING * references))  # not of NaN
 
 
 def _cost(where: str, word: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import re
@@ -11,11 +12,14 @@ from pathlib import Path
 
 from torch import Tensor
 
+from gumbeldore.evaluation.references import contradicted
 from gumbeldore.evaluation.solve import BenchmarkResult, gaps, summarise
 from gumbeldore.interfaces import Benchmark, Problem, size_name
 from gumbeldore.runtime.files import atomic_write
 
 Results = dict[str, list[BenchmarkResult]]  # by method, one per benchmark
+LONGEST = 50  # letters of a file's name: file systems take 255 bytes, of which a letter can need four
+MOST_NAMED = 5  # instances in a line for the eye
 
 
 def reference_of(benchmarks: list[Benchmark]) -> str | None:
@@ -93,6 +97,38 @@ def mean_lines(results: Results, benchmarks: list[Benchmark]) -> list[str]:
     return lines
 
 
+def notices(benchmarks: list[Benchmark]) -> list[str]:
+    """What is not as a user may expect of the instances, a line each: files left out and references not used."""
+    left_out = [f"left out: {file}: {why}" for benchmark in benchmarks for file, why in benchmark.left_out.items()]
+    return left_out + [f"warning: {line}" for benchmark in benchmarks for line in benchmark.warnings]
+
+
+def contradictions(solved: list[BenchmarkResult], benchmarks: list[Benchmark]) -> list[dict]:
+    """Instances of which a method's solution is cheaper than a reference said to be optimal or best known."""
+    found = []
+    for part, benchmark in zip(solved, benchmarks, strict=True):
+        for i in contradicted(part.costs, benchmark).nonzero().flatten().tolist():
+            costs = {"cost": part.costs[i].item(), "reference": benchmark.references[i].item()}
+            found.append({"instance": benchmark.names[i], **costs, "kind": benchmark.kinds[i]})
+    return found
+
+
+def contradiction_lines(results: Results, benchmarks: list[Benchmark]) -> list[str]:
+    """A line for each method whose mean gap has instances that contradict their reference; it names them."""
+    lines = []
+    for name, solved in results.items():
+        if found := contradictions(solved, benchmarks):
+            named = [
+                f"{x['instance']} ({number(x['cost'])} < {number(x['reference'])}, {x['kind']})"
+                for x in found[:MOST_NAMED]
+            ]
+            more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+            what = f"{len(found)} solution{'s are' if len(found) > 1 else ' is'} cheaper than the reference"
+            check = "the mean gap holds only if that reference and its distances (problem.distances) are right"
+            lines.append(f"warning: {name}: {what}: {', '.join(named)}{more}; {check}")
+    return lines
+
+
 def write_json(out_dir: Path, results: Results, benchmarks: list[Benchmark], problem: Problem, about: dict) -> None:
     """results.json: what was measured and how."""
     reference = reference_of(benchmarks)
@@ -100,11 +136,14 @@ def write_json(out_dir: Path, results: Results, benchmarks: list[Benchmark], pro
     for name, solved in results.items():
         means = {key: values.double().mean().item() for key, values in _further(problem, solved).items()}
         methods[name] = {**summarise(solved, benchmarks)._asdict(), **means, "reference": reference}
+        methods[name]["below_reference"] = contradictions(solved, benchmarks)
         methods[name]["by_size"] = {
             size_name(problem, benchmark.instances): summarise([part], [benchmark])._asdict()
             for part, benchmark in zip(solved, benchmarks, strict=True)
         }
-    content = {"methods": methods, **about}
+    left_out = [{"file": file, "reason": why} for x in benchmarks for file, why in x.left_out.items()]
+    warnings = [line for benchmark in benchmarks for line in benchmark.warnings]
+    content = {"methods": methods, "num_left_out": len(left_out), "left_out": left_out, "warnings": warnings, **about}
     _replace(out_dir / "results.json", json.dumps(content, indent=2) + "\n")
 
 
@@ -175,7 +214,11 @@ def write_solutions(out_dir: Path, results: Results, benchmarks: list[Benchmark]
 
 
 def _file_name(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "_", name).strip("._") or "_"
+    """The name in letters that are safe in file names; a long one is cut, and told apart by a checksum."""
+    safe = re.sub(r"[^\w.-]+", "_", name).strip("._") or "_"
+    if len(safe) <= LONGEST:
+        return safe
+    return f"{safe[:LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _known(benchmark: Benchmark) -> int:

@@ -93,8 +93,8 @@ def distribution(results: Results, benchmarks: list[Benchmark]) -> tuple[Figure,
             base = (benchmark.references if known else best)[:, None]
             shown.append(part.samples.double() if alone else part.samples / base - 1)
         flat = torch.cat([part.flatten() for part in shown])
-        values[name] = flat[~flat.isnan()].numpy()
-    if all(len(each) == 1 for each in values.values()):
+        values[name] = flat[flat.isfinite()].numpy()  # not of an empty place, nor relative to a cost of 0
+    if all(len(each) <= 1 for each in values.values()) or not all(map(len, values.values())):
         return None
     pooled = np.concatenate(list(values.values()))
     edges = np.histogram_bin_edges(pooled, bins=min(BINS, len(np.unique(pooled))))

@@ -45,6 +45,7 @@ def write(
         methods=results.method_rows(found, benchmarks, problem),
         sizes=results.size_rows(found, benchmarks, problem) if len(benchmarks) > 1 else None,
         means=results.mean_lines(found, benchmarks),
+        warnings=results.contradiction_lines(found, benchmarks) + results.notices(benchmarks),
         quality=quality and charts.markup(quality),
         distribution=distribution and (charts.markup(distribution[0]), distribution[1]),
         pictures=pictures(found[best], benchmarks, problem, best),

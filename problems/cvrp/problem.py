@@ -19,6 +19,7 @@ from problems.cvrp.instances import (
     routes_of,
 )
 from problems.cvrp.reports import CVRPReports
+from problems.formats.tsplib import check_distances
 from problems.growth import check_growth, size_at
 from problems.plane import move_square
 from problems.remaining import unmarked, without
@@ -45,6 +46,7 @@ class CVRP(Problem):
         grow: [customers, share]: the first training instances have so many customers, later ones more, up to
             num_customers after that share of the training (None: num_customers from the start). Not in the paper.
         nearest: only so many remaining customers, the nearest to the current node, can be gone to (None: all)
+        distances: of instances in files: "rounded" to whole numbers or "exact" (None: as the file's type prescribes)
     """
 
     name = "cvrp"
@@ -57,6 +59,7 @@ class CVRP(Problem):
         far_first: bool = False,
         grow: list[float] | None = None,
         nearest: int | None = None,
+        distances: str | None = None,
     ):
         if num_customers < 2:
             raise ValueError(f"num_customers must be at least 2, got {num_customers}")
@@ -69,7 +72,9 @@ class CVRP(Problem):
         self.capacity = tuple(capacity)
         self.far_first = far_first
         self.grow = grow
+        check_distances(distances)
         self.nearest = nearest
+        self.distances = distances
 
     def curriculum(self, progress: float) -> CVRP:
         """The same problem with as many customers as after a share `progress` of the training."""
@@ -186,7 +191,7 @@ class CVRP(Problem):
 
     def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
         """Evaluation sets: a named standard set, a `.npz`, a CVRPLIB file or a folder of them."""
-        return sets.load_cvrp(source, limit)
+        return sets.load_cvrp(source, limit, self.distances)
 
     def validation(self, n: int, seed: int) -> list[Benchmark]:
         """n random instances of this size, the same for all seeds, with references where they are shipped.

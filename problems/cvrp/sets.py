@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,19 +11,18 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
+from problems.best_known import of_cvrplib
 from problems.cvrp.instances import Instance, Original, as_walks, check_routes, of_routes
+from problems.files import FEW_DIGITS, Library, Reference, best_reference, taken
 from problems.formats.cvrplib import LARGEST_DEMAND, CvrplibInstance, read_cvrplib, read_solution
 from problems.formats.npz import costs_of, read_npz
+from problems.formats.tsplib import EXACT
 from problems.plane import into_unit_square
 from problems.sets_common import (
-    DATA,
-    Library,
-    Reference,
     checked_coordinates,
     load,
     numbered,
     shipped_costs,
-    taken,
     verify,
     walk_lengths,
 )
@@ -86,15 +84,18 @@ class _Raw(NamedTuple):
     capacity: np.ndarray  # [n] int64
 
 
-def load_cvrp(source: str, limit: int | None = None) -> list[Benchmark]:
+def load_cvrp(source: str, limit: int | None = None, distances: str | None = None) -> list[Benchmark]:
     """The instances of `source`, one Benchmark per number of customers in ascending order of it.
 
     Arguments:
         source: a key of NAMED_SETS, a `.npz` file, a CVRPLIB file (any other file) or a folder of `.vrp` files.
-        limit: how many instances to take from the front (of a folder: the first files by name), None for all.
+        limit: how many instances to take from the front (of a folder: of the first files by name), None for all.
+        distances: as in `problems.formats.tsplib.metric_of`
     """
-    named = {name: partial(_random_set, name, recipe) for name, recipe in NAMED_SETS.items()}
-    return load(source, limit, named, _load_npz, Library("CVRPLIB", ".vrp", read_cvrplib, _reference, _from_files))
+    named = {name: partial(_named, name) for name in NAMED_SETS}
+    read = partial(_read, distances=distances)
+    library = Library("CVRPLIB", (".vrp",), read, lambda instance: len(instance.coords), _reference, _from_files)
+    return load(source, limit, named, _load_npz, library, distances)
 
 
 def validation(num_customers: int, capacity: tuple[int, int], n: int) -> Benchmark:
@@ -117,6 +118,10 @@ def validation(num_customers: int, capacity: tuple[int, int], n: int) -> Benchma
     if lowest == highest == KOOL_CAPACITY.get(num_customers):
         costs, kinds = shipped_costs(KOOL_FILE.format(num_customers, KOOL_VALIDATION_SEED), n)
     return _benchmark(numbered(name, n), _Raw(coords[:n], demands[:n], capacities), ["EUCLIDEAN"] * n, costs, kinds)
+
+
+def _named(name: str, limit: int | None) -> list[Benchmark]:
+    return [_random_set(name, NAMED_SETS[name], limit)]
 
 
 def _random_set(name: str, recipe: Recipe, limit: int | None) -> Benchmark:
@@ -180,6 +185,10 @@ def _refuse(path: Path, wrong: np.ndarray, rule: str) -> None:
         raise ValueError(f"{path}: {rule}; instance {int(wrong.argmax())} breaks this")
 
 
+def _read(path: Path, distances: str | None) -> list[CvrplibInstance]:
+    return [read_cvrplib(path, distances)]
+
+
 def _from_files(instances: list[CvrplibInstance], costs: np.ndarray, kinds: list[str]) -> Benchmark:
     names, coords, demands, capacity, metrics = zip(*instances, strict=True)
     raw = _Raw(np.stack(coords), np.stack(demands), np.array(capacity, dtype=np.int64))
@@ -187,15 +196,9 @@ def _from_files(instances: list[CvrplibInstance], costs: np.ndarray, kinds: list
 
 
 def _reference(path: Path, instance: CvrplibInstance) -> Reference:
-    """The best solution known of a CVRPLIB file: the `.sol` beside it, else the shipped table."""
-    key = (instance.name, len(instance.coords) - 1, instance.capacity)
-    # All instances of the table are EUC_2D: another metric, size or capacity under the same name is another instance.
-    known = _cvrplib_best_known().get(key) if instance.metric == "EUC_2D" else None
-    solution = path.with_suffix(".sol")
-    if solution.is_file():
-        cost, actions = _solution(solution, instance)
-        return Reference(cost, f"{known[1]} (.sol)" if known and known[0] == cost else "solution file (.sol)", actions)
-    return Reference(known[0], f"{known[1]} (CVRPLIB)") if known else Reference()
+    """The best solution known of a CVRPLIB file: the `.sol` beside it, or the published cost."""
+    published = of_cvrplib(instance.coords, instance.demands, instance.capacity)
+    return best_reference(path, instance, ".sol", "solution file", _solution, published)
 
 
 def _solution(path: Path, instance: CvrplibInstance) -> tuple[float, Tensor]:
@@ -205,22 +208,27 @@ def _solution(path: Path, instance: CvrplibInstance) -> tuple[float, Tensor]:
     for place, route in enumerate(routes, start=1):
         if (load := int(instance.demands[route].sum())) > instance.capacity:
             raise ValueError(f"{path}: route {place} loads {load}, more than the capacity {instance.capacity}")
-    benchmark = _from_files([instance], np.array([np.nan]), [""])
     actions = of_routes(routes, num_customers)
-    cost = float(benchmark.true_cost(torch.tensor([0]), actions[None]))
-    if stated is not None and stated != cost:
-        raise ValueError(f"{path}: the routes cost {cost:.12g} under {instance.metric}, the file says {stated:.12g}")
+    cost = _cost(instance, actions)
+    if stated is not None and not _equal(stated, cost, instance.metric):
+        rule = f"the routes cost {cost:.12g} under {instance.metric}, the file says {stated:.12g}"
+        others = {"EUC_2D": "rounded", "EXACT_2D": "exact"}
+        for metric, word in others.items():
+            if _equal(stated, _cost(instance._replace(metric=metric), actions), metric):
+                rule += f", which is their cost with problem.distances={word}"
+        raise ValueError(f"{path}: {rule}")
     return cost, actions
 
 
-@cache
-def _cvrplib_best_known() -> dict[tuple[str, int, int], tuple[float, str]]:
-    """(name, customers, capacity) -> cost, kind."""
-    with open(DATA / "cvrplib_best_known.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return {
-        (row["name"], int(row["customers"]), int(row["capacity"])): (float(row["cost"]), row["kind"]) for row in rows
-    }
+def _cost(instance: CvrplibInstance, actions: Tensor) -> float:
+    """The cost of the routes that actions [N] stand for."""
+    benchmark = _from_files([instance], np.array([np.nan]), [""])
+    return float(benchmark.true_cost(torch.tensor([0]), actions[None]))
+
+
+def _equal(stated: float, cost: float, metric: str) -> bool:
+    """Whether a cost is the one that a file states; exact ones are stated with few digits."""
+    return stated == cost if metric not in EXACT else abs(stated - cost) <= 0.01 + FEW_DIGITS * cost
 
 
 def _benchmark(names: list[str], raw: _Raw, metrics: list[str], costs: np.ndarray, kinds: list[str]) -> Benchmark:

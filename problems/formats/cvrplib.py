@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from problems.formats.sections import Content, Header, first_word, name_of, node_coordinates, node_lines, read_content
+from problems.formats.sections import Content, Header, name_of, node_coordinates, node_id, node_lines, read_content
 from problems.formats.text import error, lines, number, short
+from problems.formats.tsplib import cost_text, metric_of
 
-METRICS = ("EUC_2D", "CEIL_2D")  # keys of problems.formats.tsplib.METRICS
+METRICS = ("EUC_2D", "CEIL_2D", "EXACT_2D")  # keys of problems.formats.tsplib.METRICS
 LARGEST_DEMAND = 2**31  # of a customer and of a vehicle: all sums of them stay exact in int64
 
 _SECTIONS = ("NODE_COORD_SECTION", "DEMAND_SECTION", "DEPOT_SECTION")
@@ -25,14 +26,17 @@ _COST = re.compile(r"cost\b\s*:?(.*)", re.IGNORECASE)
 
 class CvrplibInstance(NamedTuple):
     name: str
-    coords: np.ndarray  # [N+1, 2] float64, as in the file; node 0 is the depot
+    coords: np.ndarray  # [N+1, 2] float64: the depot, then the other nodes in the order of their numbers
     demands: np.ndarray  # [N+1] int64, 0 at the depot
     capacity: int
-    metric: str  # its EDGE_WEIGHT_TYPE
+    metric: str  # its EDGE_WEIGHT_TYPE, unless other distances were asked for
 
 
-def read_cvrplib(path: str | Path) -> CvrplibInstance:
-    """The instance in a file of TYPE CVRP whose first node is the only depot.
+def read_cvrplib(path: str | Path, distances: str | None = None) -> CvrplibInstance:
+    """The instance in a file of TYPE CVRP with one depot, which may be any of its nodes.
+
+    Arguments:
+        distances: see `problems.formats.tsplib.metric_of`
 
     Raises ValueError with file, line and rule for everything else, malformed files included.
     """
@@ -47,10 +51,11 @@ def read_cvrplib(path: str | Path) -> CvrplibInstance:
     capacity = _load(path, *header["CAPACITY"], "CAPACITY")
     if capacity < 1:
         raise error(path, header["CAPACITY"][0], f"CAPACITY must be at least 1, got {capacity}")
-    demands = _demands(path, content, capacity)
-    _check_depot(path, content)
-    metric = first_word(header["EDGE_WEIGHT_TYPE"][1])
-    return CvrplibInstance(name_of(path, header, ".vrp"), coords, demands, capacity, metric)
+    depot = _depot(path, content, len(coords))
+    demands = _demands(path, content, capacity, depot)
+    order = [depot, *(node for node in range(len(coords)) if node != depot)]
+    metric = metric_of(path, content, coords, distances)
+    return CvrplibInstance(name_of(path, header, ".vrp"), coords[order], demands[order], capacity, metric)
 
 
 def read_solution(path: str | Path, num_customers: int) -> tuple[list[list[int]], float | None]:
@@ -85,9 +90,9 @@ def read_solution(path: str | Path, num_customers: int) -> tuple[list[list[int]]
 
 
 def solution_text(routes: list[list[int]], cost: float) -> str:
-    """A `.sol` file with routes of customers 1..N and their cost, a whole number; `read_solution` reads it back."""
+    """A `.sol` file with routes of customers 1..N and their cost; `read_solution` reads it back."""
     lines = [f"Route #{place}: {' '.join(map(str, route))}\n" for place, route in enumerate(routes, start=1)]
-    return "".join(lines) + f"Cost {cost:.0f}\n"
+    return "".join(lines) + f"Cost {cost_text(cost)}\n"
 
 
 def _check_limits(path: Path, header: Header, num_customers: int) -> None:
@@ -105,12 +110,12 @@ def _check_limits(path: Path, header: Header, num_customers: int) -> None:
             raise error(path, line, f"{rule}: not supported; remove the line to allow any number")
 
 
-def _demands(path: Path, content: Content, capacity: int) -> np.ndarray:
+def _demands(path: Path, content: Content, capacity: int, depot: int) -> np.ndarray:
     """The demands [N+1] int64 in DEMAND_SECTION."""
     demands = np.zeros(len(content.rows["DEMAND_SECTION"]), dtype=np.int64)
     for line, node, (word,) in node_lines(path, content, "DEMAND_SECTION", "id demand"):
         demand = _load(path, line, word, "a demand")
-        if node == 0 and demand != 0:
+        if node == depot and demand != 0:
             raise error(path, line, f"the depot must have the demand 0, got {demand}")
         if not 0 <= demand <= capacity:
             raise error(path, line, f"demands must lie between 0 and the capacity {capacity}, got {demand}")
@@ -125,16 +130,14 @@ def _load(path: Path, line: int, word: str, what: str) -> int:
     return value
 
 
-def _check_depot(path: Path, content: Content) -> None:
-    """Refuses all but the first node, which CVRPLIB always uses, as the one depot."""
+def _depot(path: Path, content: Content, num_nodes: int) -> int:
+    """The one depot, counted from 0."""
     words = [(line, word) for line, row in content.rows["DEPOT_SECTION"] for word in row]
     if not words or words[-1][1] != "-1":
         raise error(path, words[-1][0] if words else None, "DEPOT_SECTION must end with -1")
     if len(words) != 2:
         raise error(path, words[-1][0], f"DEPOT_SECTION must have exactly one depot, got {len(words) - 1}")
-    line, word = words[0]
-    if number(path, line, word, int, "a depot") != 1:
-        raise error(path, line, f"the depot must be node 1, got {short(word)}")
+    return node_id(path, *words[0], num_nodes)
 
 
 def _customer(path: Path, line: int, word: str, num_customers: int, visited: set[int]) -> int:

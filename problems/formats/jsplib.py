@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from problems.formats.text import error, lines, number, short
+from problems.formats.text import error, lines, number, short, stem
 
 LARGEST_TOTAL = 10**12  # of all times of an instance: 99 times any start time is exact in int64 and in float64
 LARGEST_COUNT = 10**6  # of jobs and of machines
@@ -24,30 +25,60 @@ class JsspInstance(NamedTuple):
     first: int = 0  # the number of the first machine in the file
 
 
-def read_jssp(path: str | Path) -> JsspInstance:
-    """The instance in a file, named like the file; lines that begin with # are remarks.
+def read_jssp(path: str | Path) -> list[JsspInstance]:
+    """The instances in a file; lines that begin with # are remarks.
+
+    Several instances each begin with the title of Taillard's files or, as in OR-Library's, with a line `instance NAME`,
+    below which remarks may stand. Without such a NAME the file's own name is used, numbered if there are several.
 
     Standard format: `jobs machines`, then one row per job of pairs `machine time`, with machines from 0.
     Taillard's format: `jobs machines`, which his own four further numbers may follow, then one row of times per job,
     then one row of machines per job, from 1; headings as in his files may stand above the three parts.
+    A makespan and one row of jobs per machine, a solution, may follow an instance in the standard format.
     The number of words in a row tells the formats apart. Raises ValueError with file, line and rule for anything else.
     """
     path = Path(path)
-    rows = [(line, text.split()) for line, text in lines(path) if not text.startswith("#")]
+    parts = _parts([(line, text.split()) for line, text in lines(path) if not text.startswith("#")])
+    found = [_instance(path, *part) for part in parts]
+    if len(found) == 1:
+        return [found[0]._replace(name=found[0].name or stem(path))]
+    return [x._replace(name=x.name or f"{stem(path)}/{place}") for place, x in enumerate(found, start=1)]
+
+
+def _parts(rows: list[Row]) -> list[tuple[str, bool, list[Row]]]:
+    """The name (or ""), whether the title of Taillard's files stood above it, and the rows of each instance."""
+    rows = [row for row in rows if any(word.strip("+") for word in row[1])]  # without OR-Library's lines of plus signs
+    named = [place for place, (_, words) in enumerate(rows) if words[0].lower() == "instance" and len(words) == 2]
     titles = [place for place, (_, words) in enumerate(rows) if _says(words, TITLE)]
-    if titles not in ([], [0]):
-        raise error(path, rows[titles[-1]][0], "one instance per file is supported, this line begins another")
-    rows = rows[len(titles) :]
+    starts = named or titles
+    if not starts:
+        return [("", False, rows)]
+    parts = [(rows[i][1][1] if named else "", not named, rows[i + 1 : j]) for i, j in pairwise([*starts, len(rows)])]
+    if named:
+        return [(name, False, _without_remarks(part)) for name, _, part in parts]
+    return [*([("", False, rows[: titles[0]])] if titles[0] else []), *parts]
+
+
+def _without_remarks(rows: list[Row]) -> list[Row]:
+    """The rows from `jobs machines` on."""
+    sizes = (place for place, (_, words) in enumerate(rows) if len(words) == 2 and all(map(str.isdecimal, words)))
+    return rows[next(sizes, len(rows)) :]
+
+
+def _instance(path: Path, name: str, titled: bool, rows: list[Row]) -> JsspInstance:
+    """One instance of a file."""
     if not rows:
-        raise error(path, None, "there is no line `jobs machines`")
+        raise error(path, None, f"there is no line `jobs machines`{f' of the instance {short(name)}' if name else ''}")
     jobs, ops, extended = _sizes(path, *rows[0])
     body, headed = _without_headings(path, rows[1:], jobs)
-    read = _taillard if titles or extended or headed or _has_narrow_rows(path, body, ops) else _standard
-    times, machines, first = read(path, body, jobs, ops)
+    if titled or extended or headed or _has_narrow_rows(path, body, ops):
+        times, machines, first = _taillard(path, body, jobs, ops)
+    else:
+        times, machines, first = _standard(path, _without_solution(body, jobs, ops), jobs, ops)
     total = sum(map(sum, times))  # Python's integers, which cannot overflow
     if total > LARGEST_TOTAL:
         raise error(path, None, f"the times of all operations may add up to {LARGEST_TOTAL:g}, got {total:g}")
-    return JsspInstance(path.stem, np.array(times, dtype=np.int64), np.array(machines, dtype=np.int64), first)
+    return JsspInstance(name, np.array(times, dtype=np.int64), np.array(machines, dtype=np.int64), first)
 
 
 def _sizes(path: Path, line: int, words: list[str]) -> tuple[int, int, bool]:
@@ -83,7 +114,15 @@ def _has_narrow_rows(path: Path, rows: list[Row], ops: int) -> bool:
     if width not in (ops, 2 * ops):
         rule = f"for {ops} machines a row has {2 * ops} numbers in the standard format and {ops} in Taillard's"
         raise error(path, rows[0][0], f"{rule}, got {width}")
-    return width == ops
+    return width == ops and not any(len(words) == 2 * ops for _, words in rows)  # not a first row that is wrapped
+
+
+def _without_solution(rows: list[Row], jobs: int, ops: int) -> list[Row]:
+    """The rows without a makespan below them, alone or with the order of the jobs on each machine."""
+    below = [words for _, words in rows[jobs:]]
+    widths = list(map(len, below))
+    whole = all(word.isdecimal() for words in below for word in words)
+    return rows[:jobs] if whole and widths in ([1], [1] + [jobs] * ops) else rows
 
 
 def _standard(path: Path, rows: list[Row], jobs: int, ops: int) -> tuple[list[list[int]], list[list[int]], int]:
@@ -109,7 +148,7 @@ def _checked(path: Path, rows: list[Row], count: int, width: int, what: str) -> 
         if place > count:
             raise error(path, line, f"nothing may follow the {count} rows, got {short(' '.join(words))}")
         if len(words) != width:
-            raise error(path, line, f"expected a row of {what}: {width} numbers, got {len(words)}")
+            raise error(path, line, f"row {place} has {len(words)} numbers, {width} expected: {what}")
     if len(rows) < count:
         raise error(path, None, f"expected {count} rows of {what}, the file has {len(rows)}")
     return rows

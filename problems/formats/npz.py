@@ -6,7 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from gumbeldore.interfaces import WrongProblemError
 from gumbeldore.runtime.arrays import check_sizes
+
+OF_A_PROBLEM = [{"coords"}, {"coords", "demands", "capacity"}, {"times", "machines"}]  # the arrays of each
 
 
 def read_npz(path: Path, required: set[str], optional: set[str]) -> dict[str, np.ndarray]:
@@ -23,7 +26,8 @@ def read_npz(path: Path, required: set[str], optional: set[str]) -> dict[str, np
     except Exception as error:  # a damaged archive can fail in any part of zipfile, zlib or numpy
         raise ValueError(f"{path} is not a readable .npz file without pickled objects: {error}") from error
     if not fits:
-        raise ValueError(f"{path} must hold {_listed(required)} and may hold {_listed(optional)}, got {sorted(names)}")
+        kind = WrongProblemError if names - optional in OF_A_PROBLEM else ValueError
+        raise kind(f"{path} must hold {_listed(required)} and may hold {_listed(optional)}, got {sorted(names)}")
     return arrays
 
 
@@ -35,7 +39,7 @@ def costs_of(path: Path, arrays: dict[str, np.ndarray], n: int) -> tuple[np.ndar
     costs = arrays.get("cost", np.full(n, np.nan))
     if costs.shape != (n,) or costs.dtype.kind not in "fiu" or np.isinf(costs).any() or (costs < 0).any():
         shape = f"{costs.dtype} {list(costs.shape)}"
-        raise ValueError(f"{path}: cost must be {n} numbers >= 0, or NaN where unknown, got {shape}")
+        raise ValueError(f"{path}: cost must be {n} numbers >= 0, or NaN or 0 where unknown, got {shape}")
     kind = arrays.get("reference", np.array(f"cost of {path.name}"))
     if kind.dtype.kind != "U" or kind.ndim != 0:
         raise ValueError(f"{path}: reference must be one string, got {kind.dtype} {list(kind.shape)}")

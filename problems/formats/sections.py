@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from problems.formats.text import error, lines, number, short
+from problems.formats.text import error, lines, number, short, stem
 
 LARGEST_COORDINATE = 1e12  # beyond it the rounding of an edge to a whole number would lose digits in float64
 
@@ -27,7 +27,7 @@ def read_content(
     required: dict[str, Collection[str]],
     optional: Collection[str] | None = None,
 ) -> Content:
-    """The header and the data sections of a file.
+    """The header and the data sections of a file; keywords may be in small letters.
 
     Arguments:
         sections: the keywords of the data sections, all of which must be there and no others.
@@ -39,7 +39,7 @@ def read_content(
     section = None  # None until the first one begins
     ended = False
     for line, text in lines(path):
-        bare = text.rstrip(": \t")
+        bare = text.rstrip(": \t").upper()
         if ended:
             raise error(path, line, f"nothing may follow EOF, got {short(text)}")
         elif bare == "EOF":
@@ -68,6 +68,7 @@ def read_content(
 def _keyword(path: Path, line: int, text: str, header: Header, required: dict[str, Collection[str]]) -> tuple[str, str]:
     """The keyword and the value in `KEYWORD: value`."""
     keyword, colon, value = (part.strip() for part in text.partition(":"))
+    keyword = keyword.upper()
     if not colon:
         raise error(path, line, f"a header line is `KEYWORD: value`, got {short(text)}")
     if keyword in header and keyword != "COMMENT":
@@ -80,7 +81,8 @@ def _keyword(path: Path, line: int, text: str, header: Header, required: dict[st
 
 def name_of(path: Path, header: Header, suffix: str) -> str:
     """The NAME of an instance, to which some files add their suffix; without one, that of the file."""
-    return header.get("NAME", (0, ""))[1].removesuffix(suffix) or path.stem
+    name = header.get("NAME", (0, ""))[1]
+    return (name[: -len(suffix)] if name.lower().endswith(suffix) else name) or stem(path)
 
 
 def first_word(value: str) -> str:
@@ -102,10 +104,6 @@ def node_coordinates(path: Path, content: Content) -> np.ndarray:
     coords = np.empty((len(content.rows["NODE_COORD_SECTION"]), 2))
     for line, node, words in node_lines(path, content, "NODE_COORD_SECTION", "id x y"):
         coords[node] = [_coordinate(path, line, word) for word in words]
-    rounded = first_word(content.header["EDGE_WEIGHT_TYPE"][1]) != "GEO"
-    if rounded and len(coords) and np.ptp(coords, axis=0).max() <= 1 and (coords % 1 != 0).any():
-        rule = "all nodes lie within a unit square, where distances in whole numbers mean nothing"
-        raise error(path, None, f"{rule}: multiply the coordinates, by 10000 say, or use an .npz, which rounds nothing")
     return coords
 
 

@@ -2,22 +2,60 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from pathlib import Path
+
+LARGEST = 2**28  # bytes of a file in memory: a hostile .gz can unpack to a thousand times its size
+GZIP = b"\x1f\x8b"
+BINARY = {  # how files of other kinds begin, and what to say of them
+    b"\x93NUMPY": "this is a .npy, one array; instances come in an .npz of named arrays: {npz}",
+    b"PK\x03\x04": "this is a zip archive; one of NumPy's must be called .npz, others must be unpacked",
+    **{b"\x80" + bytes([version]): "this is a pickle, which can run any program; {npz}" for version in range(2, 6)},
+}
+MAKE_NPZ = "load it in Python and write the arrays that docs/data.md names, e.g. np.savez('{name}.npz', coords=coords)"
 
 
 def lines(path: Path) -> list[tuple[int, str]]:
-    """The stripped lines that are not blank, with their numbers from 1."""
-    data = path.read_bytes().replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    """The stripped lines that are not blank, with their numbers from 1, of a text that may be packed by gzip."""
+    data = _content(path).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     try:
         text = data.decode().removeprefix("\ufeff")
-    except UnicodeDecodeError as undecodable:
-        place = undecodable.start
-        line = data.count(b"\n", 0, place) + 1
-        raise error(path, line, f"the file must be UTF-8 text, got byte 0x{data[place]:02x}") from None
+    except UnicodeDecodeError:
+        if b"\0" in data:
+            raise error(path, None, "this is not a text but a binary file") from None
+        text = data.decode("latin-1")  # of old files: names and remarks with accents
     found = [(place, line.strip()) for place, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if not found:
         raise error(path, None, "the file is empty")
     return found
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a file, unpacked. Raises ValueError that says what the file is if it is a known kind of binary."""
+    data = path.read_bytes()
+    if data.startswith(GZIP):
+        try:
+            with gzip.open(path) as packed:
+                data = packed.read(LARGEST + 1)
+        except (OSError, EOFError, zlib.error) as damage:
+            raise error(path, None, f"the .gz is damaged: {damage}") from None
+        if len(data) > LARGEST:
+            raise error(path, None, f"the .gz unpacks to more than {LARGEST} bytes")
+    for beginning, rule in BINARY.items():
+        if data.startswith(beginning):
+            raise error(path, None, rule.format(npz=MAKE_NPZ.format(name=stem(path))))
+    return data
+
+
+def unpacked(path: Path) -> Path:
+    """The path without the suffix `.gz`."""
+    return path.with_suffix("") if path.suffix.lower() == ".gz" else path
+
+
+def stem(path: Path) -> str:
+    """The name of a file without its suffix, and without `.gz` behind that."""
+    return unpacked(path).stem
 
 
 def number(path: Path, line: int, word: str, kind: type, what: str):

@@ -10,18 +10,34 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from problems.formats.sections import check_count, first_word, name_of, node_coordinates, node_id, read_content
+from problems.formats.sections import (
+    Content,
+    check_count,
+    first_word,
+    name_of,
+    node_coordinates,
+    node_id,
+    read_content,
+)
 from problems.formats.text import error
+
+DISTANCES = ("rounded", "exact")  # conventions that can be asked for in place of the file's own
+MOST_NODES = 1000  # of those whose distances are looked at
+MOST_CHANGE = 0.15  # of distances by rounding, as a share; uniform points in a square of 4 by 4 have 0.12
+FINER = 1000  # rounding to a thousandth is as good as none
 
 
 class TsplibInstance(NamedTuple):
     name: str
     coords: np.ndarray  # [N, 2] float64, as in the file
-    metric: str  # its EDGE_WEIGHT_TYPE
+    metric: str  # a key of METRICS: its EDGE_WEIGHT_TYPE, unless other distances were asked for
 
 
-def read_tsplib(path: str | Path) -> TsplibInstance:
+def read_tsplib(path: str | Path, distances: str | None = None) -> TsplibInstance:
     """The instance in a file of TYPE TSP whose edges follow from a NODE_COORD_SECTION.
+
+    Arguments:
+        distances: see `metric_of`
 
     Raises ValueError with file, line and rule for everything else, malformed files included.
     """
@@ -33,7 +49,7 @@ def read_tsplib(path: str | Path) -> TsplibInstance:
     coords = node_coordinates(path, content)
     if len(coords) < 3:
         raise error(path, header["DIMENSION"][0], f"a tour needs at least 3 nodes, DIMENSION is {len(coords)}")
-    return TsplibInstance(name_of(path, header, ".tsp"), coords, first_word(header["EDGE_WEIGHT_TYPE"][1]))
+    return TsplibInstance(name_of(path, header, ".tsp"), coords, metric_of(path, content, coords, distances))
 
 
 def read_tour(path: str | Path) -> list[int]:
@@ -56,9 +72,57 @@ def read_tour(path: str | Path) -> list[int]:
     return list(tour)
 
 
+def check_distances(distances: str | None) -> None:
+    """Raises ValueError for a convention that there is not."""
+    if distances not in (None, *DISTANCES):
+        raise ValueError(f"distances must be one of {', '.join(DISTANCES)} or null, got {distances!r}")
+
+
+def metric_of(path: Path, content: Content, coords: np.ndarray, distances: str | None) -> str:
+    """The metric of an instance with coordinates [N, 2], a key of METRICS.
+
+    Arguments:
+        distances: None: as EDGE_WEIGHT_TYPE says; "rounded": each to the nearest whole number, where the file has exact
+            ones; "exact": without rounding
+
+    Raises ValueError with file and rule if there are no such distances, or the rounding leaves nothing of the instance.
+    """
+    line, value = content.header["EDGE_WEIGHT_TYPE"]
+    metric = first_word(value)
+    if distances == "rounded" and metric == "EXACT_2D":
+        metric = "EUC_2D"
+    if distances == "exact":
+        if metric not in ("EUC_2D", "CEIL_2D", "EXACT_2D"):
+            raise error(path, line, f"problem.distances=exact is for Euclidean distances, not for {metric}")
+        metric = "EXACT_2D"
+    if (
+        metric not in (*EXACT, "GEO")
+        and (coords % 1 != 0).any()
+        and (change := _rounding(coords, metric)) > MOST_CHANGE
+    ):
+        rule = f"rounding to whole numbers changes distances by {change:.0%} on average"
+        remedy = "multiply the coordinates, by 10000 say, or evaluate with problem.distances=exact"
+        raise error(path, None, f"{rule}: {remedy}")
+    return metric
+
+
+def _rounding(coords: np.ndarray, metric: str) -> float:
+    """The mean change of the distances between nodes [N, 2] by rounding, as a share of the mean distance."""
+    some = torch.from_numpy(coords[:: len(coords) // MOST_NODES + 1])
+    rounded, finer = (edge_lengths(k * some[:, None], k * some[None], metric) / k for k in (1, FINER))
+    return float((rounded - finer).abs().sum() / finer.sum().clamp(min=1e-300))
+
+
+def cost_text(cost: float) -> str:
+    """A cost in a solution file, whole if its distances are."""
+    return f"{cost:.0f}" if cost == round(cost) else f"{cost:.6f}"
+
+
 def tour_text(name: str, tour: list[int], length: float) -> str:
     """A file of TYPE TOUR with a tour 0..N-1 of the instance `name`, as `read_tour` and other programs read it."""
-    header = f"NAME : {name}\nCOMMENT : length {length:.0f}\nTYPE : TOUR\nDIMENSION : {len(tour)}\nTOUR_SECTION\n"
+    header = (
+        f"NAME : {name}\nCOMMENT : length {cost_text(length)}\nTYPE : TOUR\nDIMENSION : {len(tour)}\nTOUR_SECTION\n"
+    )
     return header + "".join(f"{node + 1}\n" for node in tour) + "-1\nEOF\n"
 
 
@@ -120,5 +184,7 @@ METRICS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "CEIL_2D": lambda a, b: _euclidean(a, b).ceil(),
     "ATT": _pseudo_euclidean,
     "GEO": _geographical,
-    "EUCLIDEAN": _euclidean,  # unrounded; no type of TSPLIB
+    "EXACT_2D": _euclidean,  # unrounded; a type of CVRPLIB
+    "EUCLIDEAN": _euclidean,  # the same of instances that come from no file with a type
 }
+EXACT = ("EXACT_2D", "EUCLIDEAN")  # the metrics that do not round

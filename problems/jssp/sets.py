@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,13 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
+from problems.files import Library, Reference, taken
 from problems.formats.jsplib import LARGEST_TOTAL, JsspInstance, read_jssp
 from problems.formats.npz import costs_of, kinds_of, read_npz
 from problems.jssp.best_known import best_known, fingerprint
 from problems.jssp.instances import Instance, Original, random_instances, schedule
 from problems.jssp.taillard import SIZES, taillard_instances
-from problems.sets_common import DATA, numbered, taken
+from problems.sets_common import DATA, load, numbered
 
 # jobs and machines -> fingerprint of the 100 instances of Learning to Dispatch's validation [Zhang et al. 2020]
 L2D_FINGERPRINTS = {
@@ -29,7 +31,7 @@ L2D_SETS = {f"l2d/{jobs}x{machines}": (jobs, machines) for jobs, machines in L2D
 TAILLARD_SETS = {**{f"taillard/{jobs}x{machines}": [(jobs, machines)] for jobs, machines in SIZES}, "taillard": SIZES}
 NAMED_SETS = [*TAILLARD_SETS, *L2D_SETS]
 
-SUFFIXES = {".txt", ".jsp", ".jss"}  # of the files taken from a folder
+SUFFIXES = (".txt", ".jsp", ".jss", "")  # of the files taken from a folder; JSPLIB's have none
 VALIDATION_COUNT = 10_000
 TIME_RANGE = (50, 99)  # an instance's largest time is brought to 99 if it is outside
 
@@ -38,27 +40,16 @@ def load_jssp(source: str, limit: int | None = None) -> list[Benchmark]:
     """The instances of `source`, one Benchmark per size, in ascending order of operations, then jobs.
 
     Arguments:
-        source: one of NAMED_SETS, a `.npz` file, an instance file (any other file) or a folder of .txt, .jsp or .jss
-            files.
-        limit: how many instances to take from the front (of a folder: the first files by name), None for all.
+        source: one of NAMED_SETS, a `.npz` file, an instance file (any other file) or a folder of files with
+            one of SUFFIXES.
+        limit: how many instances to take from the front (of a folder: of the first files by name), None for all.
     """
-    if source in TAILLARD_SETS:
-        instances = [each for each in taillard_instances() if each.times.shape in TAILLARD_SETS[source]]
-        return _by_size(instances[: taken(limit, len(instances), source)])
-    if source in L2D_SETS:
-        return [_l2d(source, *L2D_SETS[source], limit)]
-    path = Path(source).expanduser()
-    if path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
-        if not files:
-            raise ValueError(f"there are no files {path}/*.txt, *.jsp or *.jss")
-        return _by_size([read_jssp(file) for file in files[: taken(limit, len(files), source)]])
-    if path.suffix == ".npz" and path.is_file():
-        return [_load_npz(path, limit)]
-    if path.is_file():
-        return _by_size([read_jssp(path)][: taken(limit, 1, source)])
-    kinds = "a .npz file, a file in the standard or in Taillard's format, or a folder of .txt, .jsp or .jss files"
-    raise ValueError(f"unknown source {source!r}: neither one of {', '.join(NAMED_SETS)} nor the path of {kinds}")
+    named = {
+        **{name: partial(_taillard, name) for name in TAILLARD_SETS},
+        **{name: partial(_l2d, name) for name in L2D_SETS},
+    }
+    library = Library("job shop", SUFFIXES, read_jssp, _size, _reference, _from_files)
+    return load(source, limit, named, _load_npz, library)
 
 
 def validation(jobs: int, machines: int, n: int) -> Benchmark:
@@ -76,8 +67,16 @@ def validation(jobs: int, machines: int, n: int) -> Benchmark:
     return _benchmark(numbered(name, n), times[:n], orders[:n], costs, kinds_of(costs, "optimal (CP-SAT)"))
 
 
-def _l2d(name: str, jobs: int, machines: int, limit: int | None) -> Benchmark:
+def _taillard(name: str, limit: int | None) -> list[Benchmark]:
+    """The first instances of Taillard's, one Benchmark per size."""
+    instances = [each for each in taillard_instances() if each.times.shape in TAILLARD_SETS[name]]
+    groups = groupby(instances[: taken(limit, len(instances), name)], _size)  # they are sorted by size
+    return [_with_best_known(list(group)) for _, group in groups]
+
+
+def _l2d(name: str, limit: int | None) -> list[Benchmark]:
     """The first instances of a validation set of Learning to Dispatch; times are 1..98, not 1..99."""
+    jobs, machines = L2D_SETS[name]
     count = 100
     random = np.random.RandomState(200)
     times, orders = np.empty((2, count, jobs, machines), dtype=np.int64)
@@ -90,7 +89,7 @@ def _l2d(name: str, jobs: int, machines: int, limit: int | None) -> Benchmark:
     n = taken(limit, count, name)
     shipped, described = _shipped(f"jssp_{jobs}x{machines}_l2d.npz")
     costs = shipped[:n] if described == expected else np.full(n, np.nan)
-    return _benchmark(numbered(name, n), times[:n], orders[:n], costs, kinds_of(costs, "optimal (CP-SAT)"))
+    return [_benchmark(numbered(name, n), times[:n], orders[:n], costs, kinds_of(costs, "optimal (CP-SAT)"))]
 
 
 def _shipped(file: str) -> tuple[np.ndarray, str]:
@@ -128,19 +127,25 @@ def _load_npz(path: Path, limit: int | None) -> Benchmark:
     return _benchmark(numbered(path.stem, n), times, machines, costs[:n], kinds[:n])
 
 
-def _by_size(instances: list[JsspInstance]) -> list[Benchmark]:
-    """One Benchmark per size, with the best makespans known."""
-    groups: dict[tuple[int, int], list[JsspInstance]] = {}
-    for instance in instances:
-        jobs, machines = instance.times.shape
-        groups.setdefault((jobs * machines, jobs), []).append(instance)
-    benchmarks = []
-    for _, group in sorted(groups.items()):
-        names, times, machines, first = zip(*group, strict=True)
-        costs, kinds = zip(*map(best_known, times, machines), strict=True)
-        parts = np.stack(times), np.stack(machines), np.array(costs), list(kinds)
-        benchmarks.append(_benchmark(list(names), *parts, first))
-    return benchmarks
+def _size(instance: JsspInstance) -> tuple[int, int]:
+    """Operations, then jobs."""
+    jobs, machines = instance.times.shape
+    return jobs * machines, jobs
+
+
+def _reference(path: Path, instance: JsspInstance) -> Reference:
+    return Reference(*best_known(instance.times, instance.machines))
+
+
+def _from_files(instances: list[JsspInstance], costs: np.ndarray, kinds: list[str]) -> Benchmark:
+    names, times, machines, first = zip(*instances, strict=True)
+    return _benchmark(list(names), np.stack(times), np.stack(machines), costs, kinds, first)
+
+
+def _with_best_known(instances: list[JsspInstance]) -> Benchmark:
+    """A Benchmark of instances of one size, with the best makespans known."""
+    costs, kinds = zip(*(best_known(each.times, each.machines) for each in instances), strict=True)
+    return _from_files(instances, np.array(costs), list(kinds))
 
 
 def _benchmark(

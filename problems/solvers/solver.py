@@ -137,9 +137,9 @@ def with_references(
         return benchmark
     result = solver.solve(problem, benchmark, progress, missing)
     references, kinds = benchmark.references.clone(), list(benchmark.kinds)
-    references[missing] = result.costs
+    references[missing] = result.costs.where(result.costs > 0, torch.nan)  # there is no gap to a cost of 0
     for place, kind in zip(missing, result.kinds, strict=True):
-        kinds[place] = kind
+        kinds[place] = "" if references[place].isnan() else kind
     solutions = {**benchmark.solutions, **dict(zip(missing, result.actions, strict=True))}
     return benchmark._replace(references=references, kinds=kinds, solutions=solutions)
 

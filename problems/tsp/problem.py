@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark, Problem, moved
+from problems.formats.tsplib import check_distances
 from problems.growth import check_growth, size_at
 from problems.plane import move_square
 from problems.remaining import unmarked, without
@@ -29,17 +30,20 @@ class TSP(Problem):
         num_nodes: N >= 3 of the random training instances; files of any size can be evaluated
         grow: [nodes, share]: the first training instances have so many nodes, later ones more, up to num_nodes after
             that share of the training (None: num_nodes from the start). Not in the paper.
+        distances: of instances in files: "rounded" to whole numbers or "exact" (None: as the file's type prescribes)
     """
 
     name = "tsp"
     reports = TSPReports()
 
-    def __init__(self, num_nodes: int, grow: list[float] | None = None):
+    def __init__(self, num_nodes: int, grow: list[float] | None = None, distances: str | None = None):
         if num_nodes < 3:
             raise ValueError(f"num_nodes must be at least 3, got {num_nodes}")
         check_growth(grow, 3)
+        check_distances(distances)
         self.num_nodes = num_nodes
         self.grow = grow
+        self.distances = distances
 
     def curriculum(self, progress: float) -> TSP:
         """The same problem with as many nodes as after a share `progress` of the training."""
@@ -122,7 +126,7 @@ class TSP(Problem):
 
     def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
         """Evaluation sets: a named standard set, a `.npz`, a TSPLIB file or a folder of them."""
-        return sets.load_tsp(source, limit)
+        return sets.load_tsp(source, limit, self.distances)
 
     def validation(self, n: int, seed: int) -> list[Benchmark]:
         """The first n instances of Kool's validation recipe (seed 4321) for this size, the same for all seeds."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,18 +11,16 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
+from problems.best_known import of_tsplib
+from problems.files import Library, Reference, best_reference, taken
 from problems.formats.npz import costs_of, read_npz
 from problems.formats.tsplib import TsplibInstance, read_tour, read_tsplib, tour_lengths
 from problems.plane import into_unit_square
 from problems.sets_common import (
-    DATA,
-    Library,
-    Reference,
     checked_coordinates,
     load,
     numbered,
     shipped_costs,
-    taken,
     verify,
     walk_lengths,
 )
@@ -63,20 +60,27 @@ CHECKSUMS = {
 }
 
 
-def load_tsp(source: str, limit: int | None = None) -> list[Benchmark]:
+def load_tsp(source: str, limit: int | None = None, distances: str | None = None) -> list[Benchmark]:
     """The instances of `source`, one Benchmark per size in ascending order of size.
 
     Arguments:
         source: a key of NAMED_SETS, a `.npz` file, a TSPLIB file (any other file) or a folder of `.tsp` files.
-        limit: how many instances to take from the front (of a folder: the first files by name), None for all.
+        limit: how many instances to take from the front (of a folder: of the first files by name), None for all.
+        distances: as in `problems.formats.tsplib.metric_of`
     """
-    named = {name: partial(_random_set, name, *NAMED_SETS[name]) for name in NAMED_SETS}
-    return load(source, limit, named, _load_npz, Library("TSPLIB", ".tsp", read_tsplib, _reference, _from_files))
+    named = {name: partial(_named, name) for name in NAMED_SETS}
+    read, reference = partial(_read, distances=distances), partial(_reference, distances=distances)
+    library = Library("TSPLIB", (".tsp",), read, lambda instance: len(instance.coords), reference, _from_files)
+    return load(source, limit, named, _load_npz, library, distances)
 
 
 def kool_tsp_validation(num_nodes: int, n: int) -> Benchmark:
     """The first n of Kool's 10,000 validation instances, a recipe that holds for any number of nodes."""
     return _random_set(f"kool/tsp{num_nodes}-val", KOOL_VALIDATION, num_nodes, n)
+
+
+def _named(name: str, limit: int | None) -> list[Benchmark]:
+    return [_random_set(name, *NAMED_SETS[name], limit)]
 
 
 def _random_set(name: str, recipe: Recipe, num_nodes: int, limit: int | None) -> Benchmark:
@@ -100,31 +104,29 @@ def _load_npz(path: Path, limit: int | None) -> Benchmark:
     return _benchmark(numbered(path.stem, n), coords[:n], ["EUCLIDEAN"] * n, costs[:n], kinds[:n])
 
 
+def _read(path: Path, distances: str | None) -> list[TsplibInstance]:
+    return [read_tsplib(path, distances)]
+
+
 def _from_files(instances: list[TsplibInstance], costs: np.ndarray, kinds: list[str]) -> Benchmark:
     names, coords, metrics = zip(*instances, strict=True)
     return _benchmark(list(names), np.stack(coords), list(metrics), costs, kinds)
 
 
-def _reference(path: Path, instance: TsplibInstance) -> Reference:
-    """The best solution known of a TSPLIB file: the tour beside it, else the shipped table."""
-    tour_path = path.with_suffix(".opt.tour")
-    num_nodes = len(instance.coords)
-    if tour_path.is_file():
-        tour = read_tour(tour_path)
-        if len(tour) != num_nodes:
-            raise ValueError(f"{tour_path}: the tour has {len(tour)} nodes, {path} has {num_nodes}")
-        length = float(tour_lengths(torch.from_numpy(instance.coords), torch.tensor([tour]), instance.metric))
-        first = tour.index(0)
-        return Reference(length, "optimal (.opt.tour)", torch.tensor([*tour[first + 1 :], *tour[:first]]))
-    # All instances of the table are EUC_2D: another metric or size under the same name is another instance.
-    optimum = _tsplib_optima().get((instance.name, num_nodes)) if instance.metric == "EUC_2D" else None
-    return Reference() if optimum is None else Reference(optimum, "optimal (TSPLIB)")
+def _reference(path: Path, instance: TsplibInstance, distances: str | None) -> Reference:
+    """The best solution known of a TSPLIB file: the tour beside it, or the published optimum."""
+    claim = "optimal" if distances is None else "solution file"  # the tour is optimal for the file's own distances
+    return best_reference(path, instance, ".opt.tour", claim, _tour, of_tsplib(instance.coords))
 
 
-@cache
-def _tsplib_optima() -> dict[tuple[str, int], float]:
-    with open(DATA / "tsplib_optimal.csv", newline="") as file:
-        return {(row["name"], int(row["nodes"])): float(row["optimal"]) for row in csv.DictReader(file)}
+def _tour(path: Path, instance: TsplibInstance) -> tuple[float, Tensor]:
+    """Length and actions [N-1] of a tour, which must have the nodes of the instance."""
+    tour, num_nodes = read_tour(path), len(instance.coords)
+    if len(tour) != num_nodes:
+        raise ValueError(f"{path}: the tour has {len(tour)} nodes, the instance has {num_nodes}")
+    length = float(tour_lengths(torch.from_numpy(instance.coords), torch.tensor([tour]), instance.metric))
+    first = tour.index(0)
+    return length, torch.tensor([*tour[first + 1 :], *tour[:first]])
 
 
 def _benchmark(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import math
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from gumbeldore.cli.evaluation import full_chunks
 from gumbeldore.evaluation import results
 from gumbeldore.evaluation import solve as evaluation
 from gumbeldore.evaluation.loading import load_policy
-from gumbeldore.evaluation.references import with_table
+from gumbeldore.evaluation.references import contradicted, with_table
 from gumbeldore.evaluation.solve import BenchmarkResult
 from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
@@ -38,6 +40,7 @@ from problems.heuristics.dispatching import RULES
 from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.cli.test_commands import ROOT, compose, typed
+from tests.problems.test_cvrp_sets import write_vrp
 from tests.problems.test_heuristics import sequence_of
 
 DATA = ROOT / "tests" / "data"
@@ -183,7 +186,17 @@ def test_workers_are_for_more_than_is_searched_together():
         ("jssp", [f"instances={DATA}/jssp", "problem.nearest=5"], "error: problem.nearest: jssp has no nearest\n"),
         ("cvrp", [f"instances={DATA}/cvrplib", "problem.nearest=0"], "nearest must be at least 1 or null, got 0"),
         ("cvrp", [f"instances={DATA}/cvrplib", "problem.nearest=x"], "nearest must be an integer or null, got 'x'"),
-        ("cvrp", [f"instances={DATA}/cvrplib", "problem.capacity=9"], "no key problem.capacity; problem has nearest"),
+        (
+            "cvrp",
+            [f"instances={DATA}/cvrplib", "problem.capacity=9"],
+            "no key problem.capacity; problem has distances, ",
+        ),
+        ("jssp", [f"instances={DATA}/jssp", "problem.distances=exact"], "error: problem.distances: jssp has no distan"),
+        ("tsp", [f"instances={DATA}", "problem.distances=file"], "distances must be one of rounded, exact or null, go"),
+        ("tsp", ["instances=kool/tsp20", "problem.distances=rounded"], "kool/tsp20 has exact distances"),
+        ("tsp", [f"instances={DATA}/cvrplib/A-n32-k5.vrp"], "got 'CVRP' (the policy of "),
+        ("cvrp", [f"instances={DATA}/jssp"], "*.vrp (the policy of "),
+        ("tsp", [f"instances={DATA}/README.md"], "README.md: the header lacks TYPE, EDGE_WEIGHT_TYPE, DIMENSION\n"),
         ("cvrp", [f"instances={DATA}/cvrplib", "nearest=5"], "error: nearest is called problem.nearest now"),
         ("cvrp", ["instances=kool/tsp20"], "unknown source 'kool/tsp20'"),
         ("cvrp", ["instances=kool/tsp20"], "cvrp.pt is for cvrp)"),
@@ -417,7 +430,10 @@ def test_tours_are_written_as_files_that_are_read_back(policies, tmp_path):
 
 def test_routes_are_written_as_files_that_are_read_back(policies, tmp_path):
     """As the reference beside its file, a solution has the gap 0."""
-    file = DATA / "cvrplib" / "A-n32-k5.vrp"
+    file = tmp_path / "mine" / "A-n32-k5.vrp"
+    file.parent.mkdir()
+    text = (DATA / "cvrplib" / "A-n32-k5.vrp").read_text()
+    file.write_text(text.replace(" 2 96 44", " 2 96 45"))  # of which nothing is published
     found = evaluated(policies / "cvrp.pt", tmp_path, f"instances={file}")
     (tmp_path / file.name).write_text(file.read_text())
     written = found.folder / "solutions" / "greedy" / "A-n32-k5.sol"
@@ -428,6 +444,104 @@ def test_routes_are_written_as_files_that_are_read_back(policies, tmp_path):
     (tmp_path / "A-n32-k5.sol").write_text(written.read_text())
     again = evaluated(policies / "cvrp.pt", tmp_path, f"instances={tmp_path / file.name}", out="again")
     assert again.rows[0]["kind"] == "solution file (.sol)" and float(again.rows[0]["gap"]) == 0
+
+
+def test_exact_costs_are_written_with_their_digits(policies, tmp_path):
+    shutil.copy(DATA / "cvrplib" / "A-n32-k5.vrp", tmp_path)
+    words = [f"instances={tmp_path / 'A-n32-k5.vrp'}", "problem.distances=exact"]
+    found = evaluated(policies / "cvrp.pt", tmp_path, *words)
+    shutil.copy(found.folder / "solutions" / "greedy" / "A-n32-k5.sol", tmp_path)
+    assert read_solution(tmp_path / "A-n32-k5.sol", 31)[1] == pytest.approx(float(found.rows[0]["cost"]), abs=1e-6)
+    again = evaluated(policies / "cvrp.pt", tmp_path, *words, out="again")
+    assert again.rows[0]["kind"] == "solution file (.sol)" and float(again.rows[0]["gap"]) == 0
+
+
+def test_long_names_are_cut_in_file_names(policies, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for end in "ab":
+        text = (DATA / "ulysses16.tsp").read_text().replace("NAME: ulysses16.tsp", f"NAME: {'ü' * 400}{end}")
+        (folder / f"{end}.tsp").write_text(text)
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={folder}")
+    written = [path.name for path in tmp_path.glob("**/*.tour")]
+    assert len(written) == 2 and all(re.fullmatch("ü{50}-[0-9a-f]{8}.tour", name) for name in written)
+    assert {row["instance"] for row in found.rows} == {"ü" * 400 + "a", "ü" * 400 + "b"}
+
+
+# ---- surprises
+
+
+def test_solutions_below_a_reference_are_flagged(policies, tmp_path):
+    """A cost published for exact distances, given as that of rounded ones."""
+    points = [(1.4 * i, 0) for i in range(9)]
+    write_vrp(tmp_path / "line.vrp", points, [0] + [1] * 8, 100)
+    write_vrp(tmp_path / "other.vrp", points, [0] + [2] * 8, 100)
+    (tmp_path / "table.csv").write_text("name,cost,kind\nline,1000,best known\nother,1000,mine\n")
+    words = [f"instances={tmp_path}", f"references={tmp_path / 'table.csv'}", "method=[greedy,beam]"]
+    found = evaluated(policies / "cvrp.pt", tmp_path, *words)
+    for name, method in found.methods.items():
+        (cost,) = [float(row["cost"]) for row in found.of(name) if row["instance"] == "line"]
+        assert method["below_reference"] == [
+            {"instance": "line", "cost": cost, "reference": 1000.0, "kind": "best known"}
+        ]
+        line = f"{name}: 1 solution is cheaper than the reference: line ({cost:.0f} < 1000, best known); the mean gap"
+        assert f"warning: {line}" in found.output
+        assert html.escape(line) in (found.folder / "report.html").read_text()
+        assert f"{method['mean_gap']:.3%}" in found.output and method["mean_gap"] < 0
+
+
+@pytest.mark.parametrize(
+    ("cost", "reference", "kind", "flagged"),
+    [
+        (99.0, 100.0, "optimal (TSPLIB)", True),
+        (9_999_999.0, 10_000_000.0, "Best known 2026", True),  # whole numbers have no rounding
+        (99.9, 100.0, "lower bound", True),
+        (99.9995, 100.0, "optimal", False),
+        (100.0, 100.0, "optimal", False),
+        (99.0, 100.0, "near-optimal", False),
+        (99.0, 100.0, "LKH3 quality", False),
+        (99.0, math.nan, "", False),
+    ],
+)
+def test_which_references_a_solution_contradicts(cost, reference, kind, flagged):
+    benchmark, solved = benchmark_of([cost], [reference], [kind], {})
+    assert contradicted(solved.costs, benchmark).tolist() == [flagged]
+    assert len(results.contradiction_lines({"greedy": [solved]}, [benchmark])) == flagged
+
+
+def test_the_line_names_the_first_instances():
+    benchmark, solved = benchmark_of([5.0] * 9, [6.0] * 9, ["optimal"] * 9, {})
+    (line,) = results.contradiction_lines({"greedy": [solved]}, [benchmark])
+    assert "9 solutions are cheaper than the reference: n0 (5 < 6, optimal), n1" in line and " and 4 more; " in line
+
+
+def test_what_is_left_out_is_said_and_counted(policies, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    shutil.copy(DATA / "eil51.tsp", folder)
+    (folder / "eil51.opt.tour").write_text("TYPE: TOUR\nTOUR_SECTION\n1 1\nEOF\n")
+    for i in range(12):
+        (folder / f"x{i:02d}.tsp").write_text("TYPE: TSP\nEDGE_WEIGHT_TYPE: EXPLICIT\n")
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={folder}")
+    assert [row["kind"] for row in found.rows] == ["optimal (TSPLIB)"]
+    assert "left out: x00.tsp: line 2: EDGE_WEIGHT_TYPE must be one of" in found.output
+    assert "and 3 more such lines, 13 in all" in found.output
+    content = json.loads((found.folder / "results.json").read_text())
+    assert content["num_left_out"] == 12 and len(content["left_out"]) == 12
+    assert content["left_out"][0]["file"] == "x00.tsp" and content["left_out"][0]["reason"].startswith("line 2: EDGE")
+    (warning,) = content["warnings"]
+    assert warning.startswith(f"{folder}/eil51.opt.tour, line 3: node 1 is visited twice")
+    page = (found.folder / "report.html").read_text()
+    assert page.count("left out: x") == 12 and html.escape(warning) in page
+
+
+def test_instances_of_no_cost_have_a_report(policies, tmp_path):
+    np.savez(tmp_path / "points.npz", coords=np.ones((3, 5, 2)) * [[[1]], [[2]], [[3]]], cost=[0, 0, 1.5])
+    words = ["method=[greedy,gumbeldore]", "search.beam_width=4"]
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={tmp_path / 'points.npz'}", *words)
+    assert {row["cost"] for row in found.rows} == {"0.0"} and (found.folder / "report.html").exists()
+    assert [row["reference"] for row in found.of("greedy")] == ["", "", "1.5"]
+    assert "warning: points/0 and 1 more: the reference cost 0 is taken as unknown" in found.output
 
 
 def test_sets_without_files_get_none(policies, tmp_path):

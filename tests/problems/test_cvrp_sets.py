@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 import shutil
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from problems import best_known
 from problems import sets_common as common
 from problems.cvrp import CVRP
 from problems.cvrp import sets as standard_sets
@@ -48,10 +50,10 @@ def alone(n: int, rows: int = 1) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("name", "cost", "kind"),
     [
-        ("A-n32-k5", 784, "optimal for k routes"),
-        ("A-n80-k10", 1763, "optimal for k routes"),
-        ("X-n101-k25", 27591, "optimal"),
-        ("X-n106-k14", 26362, "optimal"),
+        ("A-n32-k5", 784, "best known for k routes"),
+        ("A-n80-k10", 1763, "best known for k routes"),
+        ("X-n101-k25", 27591, "best known"),
+        ("X-n106-k14", 26362, "best known"),
     ],
 )
 def test_published_solutions_have_their_cost(tmp_path, name, cost, kind):
@@ -73,12 +75,13 @@ def test_published_solutions_have_their_cost(tmp_path, name, cost, kind):
     assert (tabulated.references.tolist(), tabulated.kinds) == ([cost], [f"{kind} (CVRPLIB)"])
 
 
-def test_shipped_table_needs_the_same_name_size_capacity_and_metric(tmp_path):
+def test_shipped_table_needs_the_same_content_and_metric(tmp_path):
     text = (DATA / "A-n32-k5.vrp").read_text()
     path = tmp_path / "any.vrp"
-    path.write_text(text)
-    assert load_cvrp(str(path))[0].references.tolist() == [784]
-    for old, new in [("NAME : A-", "NAME : B-"), ("CAPACITY : 100", "CAPACITY : 101"), ("EUC_2D", "CEIL_2D")]:
+    for name in ("A-n32-k5", "mine"):
+        path.write_text(text.replace("A-n32-k5", name))
+        assert load_cvrp(str(path))[0].references.tolist() == [784]
+    for old, new in [("CAPACITY : 100", "CAPACITY : 101"), ("EUC_2D", "CEIL_2D"), ("\n 2 96 44", "\n 2 96 45")]:
         assert text.count(old) == 1
         path.write_text(text.replace(old, new))
         (other,) = load_cvrp(str(path))
@@ -90,19 +93,57 @@ def test_shipped_table_needs_the_same_name_size_capacity_and_metric(tmp_path):
 def test_solution_beside_a_file_must_be_legal_and_cost_what_it_says(tmp_path):
     path = write_vrp(tmp_path / "mine.vrp", [(0, 0), (3, 4), (6, 8), (0, 2.5)], [0, 4, 6, 5], 10)
     solution = tmp_path / "mine.sol"
+    (tmp_path / "other.vrp").write_text(path.read_text().replace("NAME: mine", "NAME: other"))
     for stated in ("", "Cost 26", "Cost 26.0"):
         solution.write_text(f"Route #1: 1 2\nRoute #2: 3\n{stated}\n")  # 5 + 5 + 10, 3 + 3 (halves go up)
         (benchmark,) = load_cvrp(str(path))
         assert (benchmark.references.tolist(), benchmark.kinds) == ([26], ["solution file (.sol)"])
     for text, rule in [
         ("Route #1: 1 2\nRoute #2: 3\nCost 25", "the routes cost 26 under EUC_2D, the file says 25"),
+        (
+            "Route #1: 1 2\nRoute #2: 3\nCost 25.00",
+            "the file says 25, which is their cost with problem.distances=exact",
+        ),
         ("Route #1: 1 2\nRoute #2: 3\nCost 25.5", "the file says 25.5"),
         ("Route #1: 1\nRoute #2: 2 3\nCost 26", "route 2 loads 11, more than the capacity 10"),
         ("Route #1: 1 2\nCost 26", "visit 2 of 3 customers, 3 is the first without"),
     ]:
         solution.write_text(text)
-        with pytest.raises(ValueError, match=f"^{re.escape(str(solution))}: .*{re.escape(rule)}"):
-            load_cvrp(str(path))
+        (benchmark,) = load_cvrp(str(tmp_path))  # both instances, without that reference
+        assert benchmark.names == ["mine", "other"] and benchmark.kinds == ["", ""] and benchmark.left_out == {}
+        (warning,) = benchmark.warnings
+        assert re.match(f"{re.escape(str(solution))}: .*{re.escape(rule)}.*; this reference is left out", warning)
+    solution.write_text("Route #1: 1 2\nRoute #2: 3\nCost 25.00")
+    (benchmark,) = load_cvrp(str(path), None, "exact")
+    assert (benchmark.references.tolist(), benchmark.kinds) == ([25], ["solution file (.sol)"])
+
+
+def test_costs_published_for_exact_distances(tmp_path, monkeypatch):
+    """Of Golden's, Li's and Taillard's instances, whose files say EUC_2D."""
+    path = write_vrp(tmp_path / "line.vrp", [(1.4 * i, 0) for i in range(9)], [0] + [1] * 8, 100)
+    instance = read_cvrplib(path)
+    table = csv.DictReader((common.DATA / "cvrplib_best_known.csv").read_text().splitlines())
+    rows = [row for row in table if row["family"] == "Golden"]
+    assert len(rows) == 17 and {row["convention"] for row in rows} == {"exact"}
+    key = best_known.fingerprint(instance.coords, instance.demands, instance.capacity)
+    monkeypatch.setattr(
+        best_known, "_cvrplib", lambda: {key: best_known.Published(22.4, "best known", "CVRPLIB", "EXACT_2D")}
+    )
+    (rounded,), (exact,) = load_cvrp(str(path)), load_cvrp(str(path), None, "exact")
+    assert rounded.kinds == [""] and rounded.warnings == [
+        "line: the published cost 22.4 is no reference: its distances are EXACT_2D, not EUC_2D; "
+        "problem.distances=exact compares with it"
+    ]
+    assert (exact.references.tolist(), exact.kinds, exact.warnings) == ([22.4], ["best known (CVRPLIB)"], [])
+    (tmp_path / "line.sol").write_text("Route #1: 1 2 3 4 5 6 7 8\nCost 22.40\n")
+    (solved,) = load_cvrp(str(path), None, "exact")
+    assert solved.references.tolist() == pytest.approx([22.4]) and solved.kinds == ["best known (.sol)"]
+    assert CVRP(5, [9, 9], distances="exact").load(str(path))[0].kinds == solved.kinds
+
+
+def test_tables_of_best_known_costs_have_all_rows():
+    assert len(best_known._tsplib()) == 129 and len(best_known._cvrplib()) == 254  # M-n200 is there for two k
+    assert len(best_known._xml100()) == 9909
 
 
 @pytest.mark.parametrize("source", NAMED_SETS)
@@ -212,7 +253,7 @@ def test_folder_gives_one_benchmark_per_size_in_ascending_order(tmp_path):
     write_vrp(tmp_path / "a.vrp", coords, demands, 6, "CEIL_2D")
     small, large = load_cvrp(str(tmp_path))
     assert (small.names, large.names) == (["a", "b"], ["X-n101-k25"])
-    assert small.instances.capacity.tolist() == [6, 5] and large.kinds == ["optimal (CVRPLIB)"]
+    assert small.instances.capacity.tolist() == [6, 5] and large.kinds == ["best known (CVRPLIB)"]
     assert [b.names for b in load_cvrp(str(tmp_path), 2)] == [["a"], ["X-n101-k25"]]  # the first files by name
     # Two metrics in one Benchmark, rows in any order; customer 2 lies on the depot.
     together, apart = as_actions([[2, 1]]), as_actions([[1], [2]])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import pickle
 import re
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 
 from problems.formats.cvrplib import LARGEST_DEMAND, read_cvrplib, read_solution
-from tests.mutations import outcomes
+from tests.mutations import outcomes, text_of
 
 DATA = Path(__file__).parents[1] / "data" / "cvrplib"
 VALID = b"""NAME : four
@@ -99,10 +101,21 @@ def test_sections_come_in_any_order_and_the_name_may_be_missing(tmp_path):
     assert (instance.name, instance.metric, instance.demands.tolist()) == ("mine", "CEIL_2D", [0, 10, 4, 0, 6])
 
 
+def test_any_node_may_be_the_depot(tmp_path):
+    path = tmp_path / "last.vrp"
+    path.write_bytes(VALID.replace(b"DEPOT_SECTION\n1\n", b"DEPOT_SECTION\n4\n"))
+    instance = read_cvrplib(path)
+    assert instance.coords.tolist() == [[2.5, 0.5], [0.0, 0.0], [3.0, -4.5], [100.0, 7.0], [-1.0, -1.0]]
+    assert instance.demands.tolist() == [0, 0, 10, 4, 6]
+
+
 MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
     "empty file": (VALID, b"", None, "the file is empty"),
-    "binary": (VALID, b"PK\x03\x04\xff\xfe", 1, "must be UTF-8 text, got byte 0xff"),
-    "a zip": (VALID, b"PK\x03\x04", 1, "a header line is `KEYWORD: value`"),
+    "binary": (VALID, b"\xff\xfe\x00", None, "this is not a text but a binary file"),
+    "a zip": (VALID, b"PK\x03\x04", None, "this is a zip archive; one of NumPy's must be called .npz"),
+    "an array": (VALID, b"\x93NUMPY\x01\x00v", None, "this is a .npy, one array; instances come in an .npz of named"),
+    "a pickle": (VALID, pickle.dumps([1, 2]), None, "this is a pickle, which can run any program; load it in Python"),
+    "half a .gz": (VALID, gzip.compress(VALID)[:-9], None, "the .gz is damaged"),
     "cut in the header": (
         VALID[VALID.index(b"TYPE : C") :],
         b"",
@@ -115,7 +128,7 @@ MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
     "cut before the end mark": (b"-1\nEOF\n", b"", 21, "DEPOT_SECTION must end with -1"),
     "after the end": (b"EOF\n", b"EOF\n7\n", 24, "nothing may follow EOF, got '7'"),
     "another type": (b"TYPE : CVRP", b"TYPE : TSP", 4, "TYPE must be one of CVRP, got 'TSP'"),
-    "explicit": (b"EUC_2D", b"EXPLICIT", 6, "EDGE_WEIGHT_TYPE must be one of EUC_2D, CEIL_2D, got 'EXPLICIT'"),
+    "explicit": (b"EUC_2D", b"EXPLICIT", 6, "EDGE_WEIGHT_TYPE must be one of EUC_2D, CEIL_2D, EXACT_2D, got 'EXP"),
     "a matrix": (b"DEMAND_S", b"EDGE_WEIGHT_SECTION\n0 1\nDEMAND_S", 14, "DEPOT_SECTION, once; got 'EDGE_WEIGHT_S"),
     "demands twice": (b"DEPOT_SECTION", b"DEMAND_SECTION\nDEPOT_SECTION", 20, "once; got 'DEMAND_SECTION'"),
     "no demands": (VALID[VALID.index(b"DEMAND") : VALID.index(b"DEPOT")], b"", None, "there is no DEMAND_SECTION"),
@@ -152,8 +165,9 @@ MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
     "depot empty": (b"1\n-1\n", b"", None, "DEPOT_SECTION must end with -1"),
     "depot none": (b"1\n-1\n", b"-1\n", 21, "must have exactly one depot, got 0"),
     "depots two": (b"1\n-1\n", b"1\n2\n-1\n", 23, "must have exactly one depot, got 2"),
-    "depot another": (b"1\n-1\n", b"2\n-1\n", 21, "the depot must be node 1, got '2'"),
-    "depot a point": (b"1\n-1\n", b"0.0\n-1\n", 21, "a depot must be a whole number, got '0.0'"),
+    "depot another": (b"1\n-1\n", b"2\n-1\n", 16, "the depot must have the demand 0, got 10"),
+    "depot unknown": (b"1\n-1\n", b"6\n-1\n", 21, "node ids are 1..5, got '6'"),
+    "depot a point": (b"1\n-1\n", b"0.0\n-1\n", 21, "a node id must be a whole number, got '0.0'"),
 }
 SINGLE_PROCESS = (
     b"DIMENSION : 1\nEDGE_WEIGHT_TYPE : EUC_2D\nCAPACITY : 1\nNODE_COORD_SECTION\n1 0 0\n"
@@ -208,7 +222,7 @@ def test_routes_are_counted_from_1_and_the_cost_may_be_missing(tmp_path, data, c
         (b"Cost 27.5", b"Cost -1", 4, "the cost must be finite and not negative, got '-1'"),
         (b"Cost 27.5", b"Cost 1e999", 4, "the cost must be finite and not negative, got '1e999'"),
         (b"Cost 27.5\n", b"Cost 27.5\nCost 27.5\n", 5, "nothing may follow the cost"),
-        (b"Cost 27.5", b"Cost \xff", 4, "must be UTF-8 text"),
+        (b"Cost 27.5", b"Cost \xff", 4, "the cost must be a number"),
     ],
 )
 def test_malformed_solutions_are_refused_with_file_line_and_rule(tmp_path, old, new, line, rule):
@@ -220,29 +234,32 @@ def test_malformed_solutions_are_refused_with_file_line_and_rule(tmp_path, old, 
 
 
 def rows_of(data: bytes) -> list[str]:
-    text = data.decode().removeprefix("\ufeff").replace("\r", "\n")
+    text = text_of(data).removeprefix("\ufeff").replace("\r", "\n")
     return [row.strip() for row in text.split("\n") if row.strip()]
 
 
 def check_instance(data: bytes, coords: np.ndarray, demands: np.ndarray, capacity: int) -> None:
     """An independent check that the file says just this: the numbers of each section, no more and no fewer."""
-    rows = [row.rstrip(": \t") if "_SECTION" in row or "EOF" in row else row for row in rows_of(data)]
+    rows = [row.rstrip(": \t").upper() if "_" in row or "EOF" in row.upper() else row for row in rows_of(data)]
     rows = rows[:-1] if rows[-1] == "EOF" else rows
     keywords = ["NODE_COORD_SECTION", "DEMAND_SECTION", "DEPOT_SECTION"]
     assert all(rows.count(keyword) == 1 for keyword in keywords)
     ends = [*sorted(rows.index(keyword) for keyword in keywords), len(rows)]
     sections = {rows[a]: " ".join(rows[a + 1 : b]).split() for a, b in zip(ends, ends[1:], strict=False)}
-    header = {row.partition(":")[0].strip(): row.partition(":")[2].strip() for row in rows[: ends[0]]}
+    header = {row.partition(":")[0].strip().upper(): row.partition(":")[2].strip() for row in rows[: ends[0]]}
     n = int(header["DIMENSION"])
     assert header["TYPE"].startswith("CVRP") and header["EDGE_WEIGHT_TYPE"].startswith(("EUC_2D", "CEIL_2D"))
     assert int(header["CAPACITY"]) == capacity >= 1 and n >= 2 and "DISTANCE" not in header
+    depot = int(sections["DEPOT_SECTION"][0]) - 1
+    order = [depot, *(node for node in range(n) if node != depot)]
+    coords, demands = coords[np.argsort(order)], demands[np.argsort(order)]  # in the order of the file's numbers
     nodes = np.array(sections["NODE_COORD_SECTION"]).reshape(n, 3)
     loads = np.array(sections["DEMAND_SECTION"]).reshape(n, 2)
     assert sorted(nodes[:, 0].astype(int)) == sorted(loads[:, 0].astype(int)) == list(range(1, n + 1))
     assert np.array_equal(coords[nodes[:, 0].astype(int) - 1], nodes[:, 1:].astype(float)) and len(coords) == n
     assert np.array_equal(demands[loads[:, 0].astype(int) - 1], loads[:, 1].astype(int)) and len(demands) == n
-    assert demands[0] == 0 and (demands >= 0).all() and (demands <= capacity).all() and np.isfinite(coords).all()
-    assert [int(word) for word in sections["DEPOT_SECTION"]] == [1, -1]
+    assert demands[depot] == 0 and (demands >= 0).all() and (demands <= capacity).all() and np.isfinite(coords).all()
+    assert [int(word) for word in sections["DEPOT_SECTION"]] == [depot + 1, -1]
 
 
 def test_damaged_instances_are_refused_or_read_in_full(tmp_path):

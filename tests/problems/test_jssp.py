@@ -152,7 +152,7 @@ FT06 = """2 1 0 3 1 6 3 7 5 3 4 6
 def test_an_optimal_schedule_of_ft06_ends_at_55():
     pairs = torch.tensor([[int(word) for word in row.split()] for row in FT06.splitlines()])
     instance = Instance(pairs[None, :, 1::2].float(), pairs[None, :, ::2])
-    file = read_jssp(DATA / "ft06.txt")
+    (file,) = read_jssp(DATA / "ft06.txt")
     assert file.times.tolist() == instance.times[0].tolist() and file.machines.tolist() == instance.machines[0].tolist()
     actions = torch.tensor([FT06_OPTIMAL])
     assert jssp(6, 6).cost(instance, actions).tolist() == [55]

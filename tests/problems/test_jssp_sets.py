@@ -242,8 +242,23 @@ def test_folder_gives_one_benchmark_per_size_by_operations_then_jobs(tmp_path):
     with pytest.raises(ValueError, match="has 6 instances, between 1 and 6 can be taken, not 7"):
         load_jssp(str(tmp_path), 7)
     (tmp_path / "z.txt").write_text("2 2\n")
+    (tmp_path / "README").write_text("Instances\n")
+    (tmp_path / "ft06.txt").rename(tmp_path / "ft06")  # as in JSPLIB's folder
+    found = load_jssp(str(tmp_path))
+    assert [b.names for b in found] == [["b", "ft06"], ["a"], ["la01"], ["ft10"], ["ta01"]]
+    assert list(found[0].left_out) == ["README", "z.txt"]
+    assert found[0].left_out["z.txt"].startswith("expected 2 rows")
     with pytest.raises(ValueError, match=r"z\.txt: expected 2 rows"):
-        load_jssp(str(tmp_path))
+        load_jssp(str(tmp_path / "z.txt"))
+
+
+def test_files_of_several_instances(tmp_path):
+    head, *rows = (DATA / "ft06.txt").read_text().splitlines()[-7:]
+    text = "\n".join([head, *rows])
+    (tmp_path / "two.txt").write_text(f" instance ft06\n +++\n 6x6\n{text}\n +++\n instance b\n +++\n1 2\n0 5 1 6\n")
+    small, large = load_jssp(str(tmp_path))
+    assert (small.names, large.names, large.kinds) == (["b"], ["ft06"], ["optimal"])
+    assert [b.names for b in load_jssp(str(tmp_path / "two.txt"), 1)] == [["ft06"]]
 
 
 @pytest.mark.parametrize("limit", [0, -1, 11])
@@ -257,7 +272,7 @@ def test_unknown_sources_name_what_there_is(tmp_path):
     for source in ("taillard/15x20", str(tmp_path / "missing.npz")):
         with pytest.raises(ValueError, match=r"unknown source .*taillard/15x15, .*l2d/20x20 .*\.npz file"):
             load_jssp(source)
-    with pytest.raises(ValueError, match=r"no files .*\*\.txt, \*\.jsp or \*\.jss"):
+    with pytest.raises(ValueError, match=r"no files .*\*\.txt, \*\.jsp, \*\.jss, files without"):
         load_jssp(str(tmp_path))
     with pytest.raises(ValueError, match="between 1 and 1 can be taken, not 2"):
         load_jssp(str(DATA / "ft06.txt"), 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import pickle
 import shutil
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 
+from gumbeldore.interfaces import WrongProblemError
+from problems.formats.tsplib import read_tsplib
 from problems.tsp import TSP
 from problems.tsp import sets as standard_sets
 from problems.tsp.sets import NAMED_SETS, kool_tsp_validation, load_tsp
@@ -156,13 +159,130 @@ def test_references_of_tsplib_files(tmp_path):
     text = (DATA / "berlin52.tsp").read_text()
     alone = tmp_path / "b.tsp"
     alone.write_text(text)
-    (benchmark,) = load_tsp(str(alone), None)  # by the NAME in the file
-    assert (benchmark.references.tolist(), benchmark.kinds) == ([7542.0], ["optimal (TSPLIB)"])
-    for changed in (text.replace("EUC_2D", "CEIL_2D"), text.replace("NAME: berlin52", "NAME: mine")):
+    for changed in (text, text.replace("NAME: berlin52", "NAME: mine")):  # by the content
         alone.write_text(changed)
-        assert load_tsp(str(alone), None)[0].kinds == [""]
-    write_tsp(alone, [(0, 0), (1, 0), (1, 1)], name="berlin52")  # another instance of that name
+        (benchmark,) = load_tsp(str(alone), None)
+        assert (benchmark.references.tolist(), benchmark.kinds) == ([7542.0], ["optimal (TSPLIB)"])
+        assert benchmark.warnings == []
+    alone.write_text(text.replace("EUC_2D", "CEIL_2D"))
+    (ceiled,) = load_tsp(str(alone), None)
+    assert ceiled.kinds == [""] and ceiled.warnings == [
+        "berlin52: the published cost 7542 is no reference: its distances are EUC_2D, not CEIL_2D; "
+        "problem.distances=rounded compares with it"
+    ]
+    coords = read_tsplib(DATA / "berlin52.tsp").coords
+    write_tsp(alone, (coords * 1000 / 1740).tolist(), name="berlin52")  # another instance of that name
     assert load_tsp(str(alone), None)[0].kinds == [""]
+
+
+@pytest.mark.parametrize("name", ["att48", "berlin52", "eil51", "kroA100", "ulysses16"])
+def test_shipped_optima_are_the_lengths_of_optimal_tours(tmp_path, name):
+    shutil.copy(DATA / f"{name}.tsp", tmp_path)
+    (alone,), (solved,) = load_tsp(str(tmp_path), None), load_tsp(str(DATA / f"{name}.tsp"), None)
+    assert alone.references.tolist() == solved.references.tolist()
+    assert (alone.kinds, solved.kinds) == (["optimal (TSPLIB)"], ["optimal (.opt.tour)"])
+    assert solved.true_cost(torch.tensor([0]), solved.solutions[0][None]).tolist() == solved.references.tolist()
+
+
+def test_a_tour_longer_than_the_optimum_is_not_called_optimal(tmp_path):
+    shutil.copy(DATA / "berlin52.tsp", tmp_path)
+    write_tour(tmp_path / "berlin52.opt.tour", list(range(52)))
+    (benchmark,) = load_tsp(str(tmp_path), None)
+    assert (benchmark.references.tolist(), benchmark.kinds, benchmark.solutions) == ([7542], ["optimal (TSPLIB)"], {})
+    tour = tmp_path / "berlin52.opt.tour"
+    assert benchmark.warnings == [f"{tour}: the solution costs 22205, but 7542 is optimal (TSPLIB)"]
+
+
+def test_distances_as_asked_for(tmp_path):
+    points = [(0, 0), (1.4, 0), (2.8, 0), (11.2, 0)]
+    path, exact = write_tsp(tmp_path / "line.tsp", points), write_tsp(tmp_path / "exact.tsp", points, "EXACT_2D")
+    write_tour(tmp_path / "line.opt.tour", [0, 1, 2, 3])
+
+    def cost(source, distances=None) -> tuple[float, list[str]]:
+        (benchmark,) = load_tsp(str(source), None, distances)
+        return benchmark.true_cost(torch.tensor([0]), identity(benchmark)).item(), benchmark.kinds
+
+    assert cost(path) == (1 + 1 + 8 + 11, ["optimal (.opt.tour)"])
+    assert cost(path, "rounded") == (21, ["solution file (.opt.tour)"])
+    assert cost(path, "exact") == (pytest.approx(22.4), ["solution file (.opt.tour)"])  # it need not be optimal
+    assert cost(exact) == cost(exact, "exact") == (pytest.approx(22.4), [""]) and cost(exact, "rounded")[0] == 21
+    (benchmark,) = load_tsp(str(DATA / "eil51.tsp"), None, "exact")
+    assert benchmark.kinds == ["solution file (.opt.tour)"] and 428.8 < benchmark.references[0] < 430
+    assert "the published cost 426 is no reference: its distances are EUC_2D, not EXACT_2D" in benchmark.warnings[0]
+    np.savez(tmp_path / "a.npz", coords=np.random.RandomState(0).uniform(size=(2, 5, 2)))
+    for source in ("kool/tsp20", str(tmp_path / "a.npz")):
+        assert load_tsp(source, 1, "exact")[0].names == load_tsp(source, 1)[0].names
+        with pytest.raises(ValueError, match=f"distances=rounded is for TSPLIB files; {source} has exact distances"):
+            load_tsp(source, 1, "rounded")
+    with pytest.raises(ValueError, match="line 5: problem.distances=exact is for Euclidean distances, not for ATT"):
+        load_tsp(str(DATA / "att48.tsp"), None, "exact")
+    with pytest.raises(ValueError, match="distances must be one of rounded, exact or null, got 'file'"):
+        TSP(20, distances="file")
+    assert TSP(20, distances="exact").load(str(path))[0].kinds == ["solution file (.opt.tour)"]
+
+
+def test_files_of_a_folder_that_cannot_be_used_are_left_out(tmp_path):
+    square = [(0, 0), (0, 9), (9, 9)]
+    for name in ("a", "z"):
+        write_tsp(tmp_path / f"{name}.tsp", square)
+    write_tsp(tmp_path / "m.tsp", square, "EXPLICIT")
+    (tmp_path / "._a.tsp").write_bytes(b"\x00\x05\x16\x07")
+    (tmp_path / "n.tsp").write_text("read me\n")
+    (tmp_path / "o.tsp").write_bytes(b"PK\x03\x04")
+    (benchmark,) = load_tsp(str(tmp_path), None)
+    assert benchmark.names == ["a", "z"] and benchmark.warnings == []
+    assert list(benchmark.left_out) == ["._a.tsp", "m.tsp", "n.tsp", "o.tsp"]
+    assert benchmark.left_out["._a.tsp"] == "a hidden file"
+    assert benchmark.left_out["m.tsp"].startswith("line 4: EDGE_WEIGHT_TYPE must be one of")
+    assert benchmark.left_out["n.tsp"] == "line 1: a header line is `KEYWORD: value`, got 'read me'"
+    assert load_tsp(str(tmp_path), 1)[0].names == ["a"] and "m.tsp" not in load_tsp(str(tmp_path), 1)[0].left_out
+    assert load_tsp(str(tmp_path), 2)[0].names == ["a", "z"]
+    with pytest.raises(ValueError, match="has 2 instances, between 1 and 2 can be taken, not 3"):
+        load_tsp(str(tmp_path), 3)
+    with pytest.raises(ValueError, match=r"m\.tsp, line 4: EDGE_WEIGHT_TYPE must be one of"):
+        load_tsp(str(tmp_path / "m.tsp"), None)  # named by the user
+    for name in ("a", "z"):
+        (tmp_path / f"{name}.tsp").unlink()
+    with pytest.raises(ValueError, match=r"none of the files .*\*\.tsp can be used \(4\): \._a\.tsp: a hidden file"):
+        load_tsp(str(tmp_path), None)
+
+
+def test_suffixes_in_capitals_and_packed_files(tmp_path):
+    for name in ("eil51", "berlin52"):
+        (tmp_path / f"{name.upper()}.TSP").write_bytes((DATA / f"{name}.tsp").read_bytes())
+    shutil.copy(DATA / "eil51.opt.tour", tmp_path / "EIL51.OPT.TOUR")
+    (tmp_path / "kroA100.tsp.gz").write_bytes(gzip.compress((DATA / "kroA100.tsp").read_bytes()))
+    (tmp_path / "kroA100.opt.tour.gz").write_bytes(gzip.compress((DATA / "kroA100.opt.tour").read_bytes()))
+    found = [(*benchmark.names, *benchmark.kinds) for benchmark in load_tsp(str(tmp_path))]
+    expected = [("eil51", ".opt.tour"), ("berlin52", "TSPLIB"), ("kroA100", ".opt.tour")]
+    assert found == [(name, f"optimal ({source})") for name, source in expected]
+    np.savez(tmp_path / "a.npz", coords=np.zeros((1, 3, 2)))
+    (tmp_path / "a.npz").rename(tmp_path / "A.NPZ")
+    assert load_tsp(str(tmp_path / "A.NPZ"))[0].names == ["A/0"]
+
+
+def test_instances_of_one_name_are_told_apart_by_their_files(tmp_path):
+    square = [(0, 0), (0, 9), (9, 9)]
+    for file, name in (("a.tsp", "t"), ("b.tsp", "t"), ("c.tsp", "b"), ("d.tsp", "e")):
+        write_tsp(tmp_path / file, square, name=name)
+    (benchmark,) = load_tsp(str(tmp_path))
+    assert benchmark.names == ["a", "b.tsp", "c.tsp", "e"]  # the b of c.tsp would be the stem of b.tsp
+    (warning,) = benchmark.warnings
+    assert warning == "several instances have the name t: they are told apart by the names of their files"
+
+
+def test_instances_of_other_problems_are_recognised(tmp_path):
+    cvrp, jssp = DATA / "cvrplib" / "A-n32-k5.vrp", DATA / "jssp" / "ft06.txt"
+    np.savez(tmp_path / "a.npz", coords=np.zeros((1, 3, 2)), demands=np.zeros((1, 3)), capacity=1)
+    for source in (cvrp, cvrp.parent, jssp, tmp_path / "a.npz", "kool/cvrp20", "taillard"):
+        with pytest.raises(WrongProblemError):
+            load_tsp(str(source))
+    (tmp_path / "a.tsp").write_text("TYPE: CVRP\n")
+    np.savez(tmp_path / "b.npz", coords=np.zeros((1, 3, 2)), demand=np.zeros((1, 3)))
+    for source in (tmp_path / "a.tsp", tmp_path / "b.npz", tmp_path / "missing.tsp"):
+        with pytest.raises(ValueError) as caught:
+            load_tsp(str(source))
+        assert not isinstance(caught.value, WrongProblemError)
 
 
 def test_reference_tour_need_not_be_optimal_but_must_fit(tmp_path):
@@ -170,8 +290,22 @@ def test_reference_tour_need_not_be_optimal_but_must_fit(tmp_path):
     write_tour(tmp_path / "square.opt.tour", [0, 2, 1, 3])
     assert load_tsp(str(path), None)[0].references.tolist() == [2 * 9 + 2 * 13]
     write_tour(tmp_path / "square.opt.tour", [0, 2, 1])
-    with pytest.raises(ValueError, match=r"square.opt.tour: the tour has 3 nodes, .*square.tsp has 4"):
-        load_tsp(str(path), None)
+    (benchmark,) = load_tsp(str(path), None)
+    assert benchmark.references.isnan().all() and benchmark.kinds == [""] and benchmark.solutions == {}
+    rule = "the tour has 3 nodes, the instance has 4; this reference is left out"
+    assert benchmark.warnings == [f"{tmp_path / 'square.opt.tour'}: {rule}"]
+
+
+def test_a_reference_of_0_is_none(tmp_path):
+    path = write_tsp(tmp_path / "point.tsp", [(7, 7)] * 4)
+    write_tour(tmp_path / "point.opt.tour", [0, 2, 1, 3])
+    (benchmark,) = load_tsp(str(path), None)
+    assert benchmark.references.isnan().all() and benchmark.kinds == [""] and benchmark.solutions == {}
+    assert benchmark.warnings == ["point: the reference cost 0 is taken as unknown, as no gap to it can be computed"]
+    np.savez(tmp_path / "a.npz", coords=np.zeros((2, 3, 2)), cost=[0, 2.5])
+    (benchmark,) = load_tsp(str(tmp_path / "a.npz"), None)
+    assert benchmark.references.isnan().tolist() == [True, False] and benchmark.kinds == ["", "cost of a.npz"]
+    assert benchmark.warnings == ["a/0: the reference cost 0 is taken as unknown, as no gap to it can be computed"]
 
 
 def test_folder_gives_one_benchmark_per_size_in_ascending_order(tmp_path):

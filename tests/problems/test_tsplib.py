@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import re
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from problems.formats.tsplib import METRICS, edge_lengths, read_tour, read_tsplib, tour_lengths
-from tests.mutations import outcomes
+from tests.mutations import outcomes, text_of
 
 DATA = Path(__file__).parents[1] / "data"
 VALID = b"""NAME : five
@@ -111,7 +112,7 @@ def test_tour_lengths_accept_one_instance_or_one_per_tour():
 
 
 def test_metric_and_precision_are_checked():
-    with pytest.raises(ValueError, match="EUC_2D, CEIL_2D, ATT, GEO, EUCLIDEAN, got 'MAN_2D'"):
+    with pytest.raises(ValueError, match="EUC_2D, CEIL_2D, ATT, GEO, EXACT_2D, EUCLIDEAN, got 'MAN_2D'"):
         length("MAN_2D", (0.0, 0.0), (1.0, 1.0))
     with pytest.raises(ValueError, match="float64 points, got torch.float32"):
         edge_lengths(torch.zeros(2), torch.zeros(2), "EUC_2D")
@@ -126,6 +127,10 @@ def test_metric_and_precision_are_checked():
         lambda data: b"\xef\xbb\xbf" + data,  # a byte order mark
         lambda data: data.replace(b"TYPE : TSP", b"TYPE : TSP (a remark)"),
         lambda data: data.replace(b"SECTION", b"SECTION :").replace(b"\n", b"\n \n"),
+        lambda data: data.replace(b"EOF", b"eof"),
+        lambda data: data.replace(b"DIMENSION", b"dimension").replace(b"NODE_COORD_SECTION", b"Node_Coord_Section"),
+        lambda data: data.replace(b"a small", b"a sm\xe4ll"),  # Latin-1
+        gzip.compress,
     ],
 )
 def test_header_spellings_and_line_ends(tmp_path, change):
@@ -170,9 +175,9 @@ MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
     "dimension huge": (b"DIMENSION : 5", b"DIMENSION : 99999999999999", 5, "is 99999999999999, but"),
     "dimension endless": (b"DIMENSION : 5", b"DIMENSION : " + b"9" * 5000, 5, "a whole number, got '999"),
     "two nodes": (VALID[VALID.index(b"DIM") :], b"", None, ""),  # completed below
-    "explicit": (b"EUC_2D", b"EXPLICIT", 6, "must be one of EUC_2D, CEIL_2D, ATT, GEO, got 'EXPLICIT'"),
-    "another metric": (b"EUC_2D", b"MAN_2D", 6, "must be one of EUC_2D, CEIL_2D, ATT, GEO, got 'MAN_2D'"),
-    "unrounded": (b"EUC_2D", b"EUCLIDEAN", 6, "must be one of EUC_2D, CEIL_2D, ATT, GEO, got 'EUCLIDEAN'"),
+    "explicit": (b"EUC_2D", b"EXPLICIT", 6, "must be one of EUC_2D, CEIL_2D, ATT, GEO, EXACT_2D, got 'EXPLICIT'"),
+    "another metric": (b"EUC_2D", b"MAN_2D", 6, "must be one of EUC_2D, CEIL_2D, ATT, GEO, EXACT_2D, got 'MAN_2D'"),
+    "unrounded": (b"EUC_2D", b"EUCLIDEAN", 6, "must be one of EUC_2D, CEIL_2D, ATT, GEO, EXACT_2D, got 'EUCLIDEAN'"),
     "another type": (b"TYPE : TSP", b"TYPE : CVRP", 2, "TYPE must be one of TSP, got 'CVRP'"),
     "header without colon": (b"COMMENT : a small", b"a small", 3, "`KEYWORD: value`, got 'a small file'"),
     "words for numbers": (b"2 3 -4.5", b"2 three -4.5", 9, "a coordinate must be a number, got 'three'"),
@@ -185,12 +190,25 @@ MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
     "id 0": (b"1 0.0 0.0", b"0 0.0 0.0", 8, "node ids are 1..5, got '0'"),
     "id too large": (b"5 -1 -1", b"6 -1 -1", 12, "node ids are 1..5, got '6'"),
     "id not whole": (b"5 -1 -1", b"5.0 -1 -1", 12, "a node id must be a whole number, got '5.0'"),
-    "undecodable": (b"a small", b"a sm\xe4ll", 3, "must be UTF-8 text, got byte 0xe4"),
+    "binary": (b"a small", b"a sm\xe4\x00ll", None, "this is not a text but a binary file"),
     "null byte": (b"3 -4.5", b"3\x00 -4.5", 9, "a coordinate must be a number, got '3\\x00'"),
     "two files in one": (b"EOF\n", b"EOF\n" + VALID, 14, "nothing may follow EOF"),
 }
 UNIT_SQUARE = b"NODE_COORD_SECTION\n1 .5 0\n2 0 1\n3 .25 1\n4 0 .125\n5 1 1\nEOF\n"
-MALFORMED["unit square"] = (VALID[VALID.index(b"NODE") :], UNIT_SQUARE, None, "lie within a unit square, where")
+MALFORMED["unit square"] = (
+    VALID[VALID.index(b"NODE") :],
+    UNIT_SQUARE,
+    None,
+    "rounding to whole numbers changes distances by",
+)
+ON_A_CIRCLE = [f"{i + 1} {math.cos(i)} {math.sin(i)}" for i in range(20)]  # wider than 1
+CIRCLE = f"DIMENSION : 20\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n{chr(10).join(ON_A_CIRCLE)}\nEOF\n".encode()
+MALFORMED["unit circle"] = (
+    VALID[VALID.index(b"DIM") :],
+    CIRCLE,
+    None,
+    "rounding to whole numbers changes distances by",
+)
 TWO_NODES = b"DIMENSION : 2\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n1 0 0\n2 1 1\nEOF\n"
 MALFORMED["two nodes"] = (MALFORMED["two nodes"][0], TWO_NODES, 5, "at least 3 nodes, DIMENSION is 2")
 
@@ -231,7 +249,7 @@ def test_tour_is_counted_from_0_and_may_lack_dimension_and_end_mark(tmp_path):
         (b"TYPE : TOUR", b"TYPE : TSP", 2, "TYPE must be one of TOUR, got 'TSP'"),
         (b"TOUR_SECTION\n", b"", 4, "`KEYWORD: value`, got '3'"),
         (b"EOF", b"TOUR_SECTION\n1", 10, "data sections: TOUR_SECTION, once; got 'TOUR_SECTION'"),
-        (b"five.opt", b"\xff", 1, "must be UTF-8 text"),
+        (b"five.opt", b"\xff\x00", None, "this is not a text but a binary file"),
     ],
 )
 def test_malformed_tours_are_refused_with_file_line_and_rule(tmp_path, old, new, line, rule):
@@ -244,8 +262,8 @@ def test_malformed_tours_are_refused_with_file_line_and_rule(tmp_path, old, new,
 
 def test_damaged_files_are_refused_or_read_in_full(tmp_path):
     def check(data: bytes, found) -> None:
-        rows = [row.strip() for row in data.decode().removeprefix("\ufeff").replace("\r", "\n").split("\n")]
-        rows = [row for row in rows if row and row.rstrip(": \t") != "EOF"]
+        rows = [row.strip() for row in text_of(data).removeprefix("\ufeff").replace("\r", "\n").split("\n")]
+        rows = [row for row in rows if row and row.rstrip(": \t").upper() != "EOF"]
         (claimed,) = [row.partition(":")[2] for row in rows if re.match(r"DIMENSION\s*:", row)]
         assert found.coords.shape == (int(claimed), 2) and len(found.coords) >= 3 and np.isfinite(found.coords).all()
         first = next(i for i, row in enumerate(rows) if row.rstrip(": \t") == "NODE_COORD_SECTION")
@@ -259,8 +277,8 @@ def test_damaged_files_are_refused_or_read_in_full(tmp_path):
 
 def test_damaged_tours_are_refused_or_read_in_full(tmp_path):
     def check(data: bytes, tour: list[int]) -> None:
-        words = re.split(r"(?m)^\s*TOUR_SECTION[: \t]*$", data.decode().replace("\r", "\n"))[1].split()
-        words = words[:-1] if words[-1].startswith("EOF") else words
+        words = re.split(r"(?m)^\s*TOUR_SECTION[: \t]*$", text_of(data).replace("\r", "\n"))[1].split()
+        words = words[:-1] if words[-1].upper().startswith("EOF") else words
         words = words[:-1] if words[-1] == "-1" else words
         assert [int(word) - 1 for word in words] == tour and sorted(tour) == list(range(len(tour)))
 

@@ -109,7 +109,7 @@ def test_solutions_stand_beside_their_references(evaluations, browser):
     captions = "[...document.querySelectorAll('#solutions figcaption')].map(each => each.innerText)"
     browser.open(evaluations["cvrp"].folder / "report.html", 1280)
     ours, reference = browser.value(captions)
-    assert "gap" in ours and reference == "optimal for k routes (.sol): 784"
+    assert "gap" in ours and reference == "best known for k routes (.sol): 784"
     browser.open(evaluations["jssp"].folder / "report.html", 1280)
     assert all("only its cost is known" in caption for caption in browser.value(captions))
     labels = browser.value("[...document.querySelectorAll('#solutions svg')].map(each => each.textContent)")

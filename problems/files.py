@@ -1,0 +1,200 @@
+"""Instances in files of the benchmark libraries, one file or a folder of them, and what is known of their solutions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark, WrongProblemError
+from problems.best_known import Published
+from problems.formats.text import stem, unpacked
+from problems.formats.tsplib import EXACT
+
+FEW_DIGITS = 1e-5  # relative error of costs that are published with two digits behind the point
+OF_A_PROBLEM = {".tsp", ".vrp", ".txt", ".jsp", ".jss"}  # suffixes that say which problem a file is for
+
+
+class Reference(NamedTuple):
+    """What is known of the best solution of an instance."""
+
+    cost: float = float("nan")  # NaN: nothing
+    kind: str = ""
+    actions: Tensor | None = None  # [T], None where only the cost is known
+    warnings: tuple[str, ...] = ()  # what could not be used, and why
+
+
+class Library(NamedTuple):
+    """A format of benchmark files."""
+
+    name: str
+    suffixes: tuple[str, ...]  # of the files taken from a folder, in small letters
+    read: Callable[[Path], list]  # the instances in a file, NamedTuples with a `name`
+    size: Callable[[Any], Any]  # of an instance; those of one size are solved together
+    reference: Callable[[Path, Any], Reference]
+    benchmark: Callable[[list, np.ndarray, list[str]], Benchmark]  # of n instances of one size, their costs and kinds
+
+
+def taken(limit: int | None, available: int, source: str, hint: str = "; num_instances=null takes all") -> int:
+    """How many instances to take. Raises ValueError, with the hint, if there are not as many."""
+    if limit is not None and not 1 <= limit <= available:
+        allowed = f"between 1 and {available} can be taken, not {limit}"
+        raise ValueError(f"{source} has {available} instances, {allowed}{hint}")
+    return available if limit is None else limit
+
+
+def load_files(path: Path, limit: int | None, library: Library) -> list[Benchmark]:
+    """The first `limit` instances of a file, or of the files of a folder, one Benchmark per size.
+
+    Of a folder those files that cannot be used are left out. The first Benchmark says which and why (`left_out`), and
+    what else went wrong (`warnings`). Raises ValueError if nothing is left, and for a file that cannot be used.
+    """
+    left_out: dict[str, str] = {}
+    found = _of_folder(path, limit, library, left_out) if path.is_dir() else _of_file(path, library)
+    found = found[: taken(limit, len(found), str(path))]
+    names, warnings = _names(found)
+
+    by_size: dict[Any, list[tuple[Any, Reference]]] = {}
+    for (file, instance), name in zip(found, names, strict=True):
+        reference = library.reference(file, instance)
+        warnings += reference.warnings
+        by_size.setdefault(library.size(instance), []).append((instance._replace(name=name), reference))
+
+    benchmarks = []
+    for _, group in sorted(by_size.items()):
+        instances, references = zip(*group, strict=True)
+        costs, kinds, actions, _ = zip(*references, strict=True)
+        benchmark = library.benchmark(list(instances), np.array(costs), list(kinds))
+        known = {place: each for place, each in enumerate(actions) if each is not None}
+        benchmarks.append(without_zeros(benchmark._replace(solutions=known)))
+    benchmarks[0] = benchmarks[0]._replace(warnings=warnings + benchmarks[0].warnings, left_out=left_out)
+    return benchmarks
+
+
+def without_zeros(benchmark: Benchmark) -> Benchmark:
+    """The benchmark without references that cost 0, to which there is no gap; a warning says so."""
+    zero = (benchmark.references == 0).nonzero().flatten().tolist()
+    if not zero:
+        return benchmark
+    references, kinds = benchmark.references.clone(), list(benchmark.kinds)
+    for place in zero:
+        references[place], kinds[place] = float("nan"), ""
+    solutions = {place: each for place, each in benchmark.solutions.items() if place not in zero}
+    names = benchmark.names[zero[0]] + (f" and {len(zero) - 1} more" if len(zero) > 1 else "")
+    warning = f"{names}: the reference cost 0 is taken as unknown, as no gap to it can be computed"
+    warnings = [*benchmark.warnings, warning]
+    return benchmark._replace(references=references, kinds=kinds, solutions=solutions, warnings=warnings)
+
+
+def _of_file(path: Path, library: Library) -> list[tuple[Path, Any]]:
+    try:
+        return [(path, instance) for instance in library.read(path)]
+    except ValueError as error:
+        if suffix_of(path) in OF_A_PROBLEM - set(library.suffixes):
+            raise WrongProblemError(str(error)) from None
+        raise
+
+
+def _of_folder(folder: Path, limit: int | None, library: Library, left_out: dict[str, str]) -> list[tuple[Path, Any]]:
+    """The files and their instances, `limit` at least if there are so many; `left_out` gets the reasons of others."""
+    paths = [path for path in sorted(folder.iterdir()) if suffix_of(path) in library.suffixes and not path.is_dir()]
+    found: list[tuple[Path, Any]] = []
+    for path in paths:
+        if limit is not None and 0 < limit <= len(found):
+            break
+        try:
+            if path.name.startswith("."):
+                raise ValueError("a hidden file")
+            found += [(path, instance) for instance in library.read(path)]
+        except ValueError as error:
+            left_out[path.name] = str(error).removeprefix(str(path)).lstrip(":, ")
+        except OSError as error:
+            left_out[path.name] = error.strerror or str(error)
+    kinds = ", ".join(f"*{suffix}" if suffix else "files without a suffix" for suffix in library.suffixes)
+    if not paths:
+        raise WrongProblemError(f"there are no files {folder}/{kinds}")
+    if not found:
+        file, reason = next(iter(left_out.items()))
+        raise ValueError(f"none of the files {folder}/{kinds} can be used ({len(left_out)}): {file}: {reason}")
+    return found
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix in small letters, without `.gz` behind it; "." for a hidden file without one."""
+    suffix = unpacked(path).suffix.lower()
+    return suffix or ("." if path.name.startswith(".") else "")
+
+
+def _names(found: list[tuple[Path, Any]]) -> tuple[list[str], list[str]]:
+    """Names [n] that differ: the instances' own, else those of their files; and a warning if these are needed."""
+    names = [instance.name for _, instance in found]
+    counts = Counter(names)
+    if len(counts) == len(names):
+        return names, []
+    twice = next(name for name, count in counts.items() if count > 1)
+    for other in (stem, lambda path: path.name):
+        counts = Counter(names)
+        names = [other(path) if counts[name] > 1 else name for (path, _), name in zip(found, names, strict=True)]
+    counts = Counter(names)
+    names = [f"{name}/{place}" if counts[name] > 1 else name for place, name in enumerate(names)]
+    return names, [f"several instances have the name {twice}: they are told apart by the names of their files"]
+
+
+def beside(path: Path, suffix: str) -> Path | None:
+    """The file that is called like an instance's file, but has another suffix (small or capital, perhaps packed)."""
+    base = unpacked(path)
+    names = [base.with_suffix(each + packed) for each in (suffix, suffix.upper()) for packed in ("", ".gz")]
+    return next((name for name in names if name.is_file()), None)
+
+
+def best_reference(
+    path: Path,
+    instance: Any,
+    suffix: str,
+    claim: str,
+    read: Callable[[Path, Any], tuple[float, Tensor]],
+    published: Published | None,
+) -> Reference:
+    """The better one of the solution beside an instance's file and the published cost.
+
+    Arguments:
+        instance: with its `name` and `metric`
+        suffix: of the solution's file
+        claim: how good such a file is where nothing is published
+        read: cost and actions of it
+    """
+    warnings = []
+    if published and published.metric != instance.metric:
+        what = f"the published cost {published.cost:.12g} is no reference: its distances are {published.metric}"
+        warnings.append(f"{instance.name}: {what}, not {instance.metric}{_remedy(published.metric)}")
+        published, claim = None, "solution file"
+    solution = None
+    if file := beside(path, suffix):
+        try:
+            solution = read(file, instance)
+        except (ValueError, OSError) as error:
+            warnings.append(f"{error}; this reference is left out")
+    if solution is None:
+        if published is None:
+            return Reference(warnings=tuple(warnings))
+        return Reference(published.cost, f"{published.kind} ({published.source})", None, tuple(warnings))
+    cost, actions = solution
+    if published is None:
+        return Reference(cost, f"{claim} ({suffix})", actions, tuple(warnings))
+    known = f"{published.kind} ({published.source})"
+    if abs(cost - published.cost) <= (FEW_DIGITS * published.cost if instance.metric in EXACT else 0):
+        return Reference(cost, f"{published.kind} ({suffix})", actions, tuple(warnings))
+    warnings.append(f"{file}: the solution costs {cost:.12g}, but {published.cost:.12g} is {known}")
+    if cost > published.cost:
+        return Reference(published.cost, known, None, tuple(warnings))
+    return Reference(cost, f"solution file ({suffix})", actions, tuple(warnings))
+
+
+def _remedy(metric: str) -> str:
+    """How to compute costs in the metric of a published one."""
+    words = {"EUC_2D": "rounded", "EXACT_2D": "exact"}
+    return f"; problem.distances={words[metric]} compares with it" if metric in words else ""
