@@ -75,7 +75,7 @@ def add_references(
     if cfg.references is None:
         return benchmarks
     if cfg.references != "solver":
-        return with_table(benchmarks, read_table(Path(cfg.references).expanduser()), cfg.references)
+        return with_table(benchmarks, read_table(Path(cfg.references)), cfg.references)
     from problems.solvers import Solver, with_references
 
     solver = Solver(cfg.solver.time_limit, cfg.solver.workers, cfg.seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+import shlex
 
 import torch
 from rich.console import Console
@@ -103,11 +104,12 @@ class Terminal:
         if not math.isnan(train_state.best_gap):
             rows += [["its gap to the reference", f"{train_state.best_gap:.2%}"]]
         self.table(reason or "finished", ["", ""], rows)
-        self.say(f"evaluate:    python evaluate.py checkpoint={directory.path} instances=<set, file or folder>")
+        trained = shlex.quote(f"checkpoint={directory.path}")
+        self.say(f"evaluate:    python evaluate.py {trained} instances=<set, file or folder>")
         runs = "runs" if directory.path.is_relative_to("runs") else directory.path  # a folder of runs shows their names
-        self.say(f"dashboards:  tensorboard --logdir {runs}")
+        self.say(f"dashboards:  tensorboard --logdir {shlex.quote(str(runs))}")
         if reason:
-            self.say(f"continue:    python train.py resume={directory.path} time_limit=null")
+            self.say(f"continue:    python train.py {shlex.quote(f'resume={directory.path}')} time_limit=null")
 
     def table(self, title: str, header: list[str], rows: list[list[str]], notes: str = "") -> None:
         """A table with its first column to the left and figures to the right."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import math
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ class RunDirectory:
                 if candidate.is_dir() and not any(candidate.iterdir()) and not unique:
                     break
                 if not unique:
-                    rule = f"run_dir={path} is not empty; choose another, or continue it with resume={path}"
+                    again = shlex.quote(f"resume={path}")
+                    rule = f"run_dir={path} is not empty; choose another, or continue it with {again}"
                     raise ValueError(rule) from None
             number += 1
             candidate = path.with_name(f"{path.name}-{number}")

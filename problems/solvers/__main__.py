@@ -89,7 +89,7 @@ def solve(solver: Solver, problem: Problem, instances: Any, terminal: Terminal) 
 
 def new_file(asked: str) -> Path:
     """The file to write. Raises ValueError if it is there already or is no .npz."""
-    path = Path(asked).expanduser()
+    path = Path(asked)
     if path.suffix != ".npz":
         raise ValueError(f"out must name a .npz file, got {asked}")
     if path.exists():
@@ -104,5 +104,9 @@ def check_effect(words: list[str]) -> None:
             raise ValueError(f"{key} has no effect here: solvers know neither training nor networks")
 
 
-if __name__ == "__main__":
+def main() -> None:
     command.run(experts, "experts")
+
+
+if __name__ == "__main__":
+    main()
