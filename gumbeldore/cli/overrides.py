@@ -31,9 +31,7 @@ SAMPLING = (
 )
 
 
-def check_overrides(
-    words: list[str], config_name: str, own_configs: str | None = None, sweep: bool = False
-) -> None:
+def check_overrides(words: list[str], config_name: str, own_configs: str | None = None, sweep: bool = False) -> None:
     """Refuse keys that do not exist; the error names the keys that do, or what became of the key.
 
     Arguments:

@@ -6,6 +6,8 @@ import math
 import os
 import platform
 import shlex
+import threading
+import time
 
 import torch
 from rich.console import Console
@@ -18,6 +20,8 @@ from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.training.recorder import EpochReport
 from gumbeldore.training.state import TrainState
 
+SECONDS_BETWEEN_LINES = 30  # about progress, at most, where no terminal shows bars
+
 
 class Rate(ProgressColumn):
     """Steps per second."""
@@ -27,10 +31,11 @@ class Rate(ProgressColumn):
 
 
 class Terminal:
-    """Progress bars on a terminal; plain lines where the output is a file."""
+    """Progress bars on a terminal; where the output is a file, a line after every half minute without any."""
 
     def __init__(self) -> None:
         self.console = Console(highlight=False, soft_wrap=True)
+        shows_bars = self.console.is_terminal and not self.console.is_dumb_terminal
         columns = (
             TextColumn("{task.description:>12}"),
             BarColumn(),
@@ -39,15 +44,23 @@ class Terminal:
             TimeRemainingColumn(),
             TextColumn("{task.fields[best]}", style="dim"),
         )
-        self.bars = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
-        self.task = self.bars.add_task("", visible=False, best="")
+        self.bars = Progress(*columns, console=self.console, transient=True, disable=not shows_bars)
+        self.task = self.bars.add_task("", total=None, visible=False, best="")
         self.phase = ""
+        self.spoken_at = time.monotonic()
+        self.ended = threading.Event()
+        self.clock = None if shows_bars else threading.Thread(target=self._speak_in_time, daemon=True)
 
     def __enter__(self) -> Terminal:
         self.bars.start()
+        if self.clock:
+            self.clock.start()
         return self
 
     def __exit__(self, *_) -> None:
+        self.ended.set()
+        if self.clock:
+            self.clock.join()
         self.bars.stop()
 
     def progress(self, phase: str, done: int, total: int) -> None:
@@ -58,7 +71,15 @@ class Terminal:
         self.bars.update(self.task, completed=done)
 
     def say(self, text: str) -> None:
+        self.spoken_at = time.monotonic()
         self.console.print(text, markup=False)
+
+    def _speak_in_time(self) -> None:
+        """Say how far the phase has come whenever nothing else has been said for long; runs in a thread of its own."""
+        while not self.ended.wait(max(0.0, self.spoken_at + SECONDS_BETWEEN_LINES - time.monotonic())):
+            if time.monotonic() >= self.spoken_at + SECONDS_BETWEEN_LINES:
+                task = self.bars.tasks[0]
+                self.say(progress_line(self.phase or "starting", int(task.completed), task.total, task.elapsed or 0.0))
 
     def epoch(self, report: EpochReport, epochs: int) -> None:
         """One line about a finished epoch; the best policy so far stays beside the progress bar."""
@@ -121,6 +142,16 @@ class Terminal:
         for row in rows:
             table.add_row(*row)
         self.console.print(table)
+
+
+def progress_line(phase: str, done: int, total: float | None, seconds: float) -> str:
+    """How far a phase has come in so many seconds, its rate and the time that is left."""
+    if not total:
+        return phase
+    line = f"{phase}: {done:,} of {total:,.0f}"
+    if not 0 < done < total or not seconds:
+        return line
+    return f"{line}, {done / seconds:.3g}/s, about {duration(seconds / done * (total - done))} left"
 
 
 def duration(seconds: float) -> str:
