@@ -18,6 +18,7 @@ import evaluate
 from gumbeldore.cli.evaluation import full_chunks
 from gumbeldore.evaluation import results
 from gumbeldore.evaluation import solve as evaluation
+from gumbeldore.evaluation.baseline import solve_baseline
 from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.evaluation.references import with_table
 from gumbeldore.evaluation.solve import BenchmarkResult
@@ -374,6 +375,21 @@ def test_the_best_routing_heuristic_is_shown(policies, tmp_path, problem):
     outcome = found.methods[best]
     assert outcome["mean_gap"] == pytest.approx(sum(gaps[best]) / len(gaps[best]))
     assert 0 < outcome["mean_gap"] < found.methods["greedy"]["mean_gap"] and outcome["seconds"] > 0
+
+
+def test_the_time_of_several_heuristics_is_that_of_trying_them_all():
+    (benchmark,) = TSP(5).validation(2, seed=0)
+    tours = torch.arange(1, 5).expand(2, 4)
+
+    class Two:
+        def check(self, problem):
+            pass
+
+        def solve(self, problem, benchmark, progress):
+            return {"one": (tours, 2.0), "other": (tours.flip(1), 3.0)}
+
+    name, (solved,) = solve_baseline("heuristic", Two(), TSP(5), [benchmark], lambda done: None)
+    assert name.startswith("heuristic: ") and solved.seconds == 5.0
 
 
 # ---- what was sampled
