@@ -21,10 +21,12 @@ _joined: str | None = None  # the address; one per process, as Ray's connection 
 def start_ray(num_cpus: int) -> None:
     """A Ray of this machine, unless this process has one already; several pools share it and it ends with the process.
 
-    Raises ValueError where Ray is not installed.
+    Raises ValueError where Ray is not installed or cannot start.
     """
     ray = _ray(f"workers={num_cpus}", "use workers=0")
-    if not ray.is_initialized():
+    if ray.is_initialized():
+        return
+    try:
         ray.init(
             address="local",
             num_cpus=max(num_cpus, available_cores()),
@@ -32,6 +34,10 @@ def start_ray(num_cpus: int) -> None:
             log_to_driver=False,
             logging_level="error",
         )
+    except Exception as error:  # whatever it lacks: a home folder, a short path for its sockets, memory, ...
+        why = " ".join(str(error).split()) or type(error).__name__
+        rule = "workers=0 works without it, and for solvers in an evaluation solver.workers=0"
+        raise ValueError(f"Ray cannot start because of this: {why:.300}; {rule}") from None
 
 
 def join(address: str, modules: list[ModuleType]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import shlex
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gumbeldore.runtime.files import atomic_write, remove_leftovers, write_errors
+from gumbeldore.runtime.folder_lock import lock
 
 MOST_SNAPSHOTS = 20
 
@@ -27,14 +27,7 @@ class RunDirectory:
         self.dataset = path / "dataset"
         self.last = path / "checkpoints" / "last.pt"
         self.best = path / "checkpoints" / "best.pt"
-        self._lock = path / "lock"
-        with write_errors(self._lock):
-            self._locked = open(self._lock, "ab")
-        try:
-            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system lets go of it with the process
-        except BlockingIOError:
-            self._locked.close()
-            raise ValueError(f"{path} is in use by another run; wait for its end, or choose another run_dir") from None
+        self._locked = lock(path, "run_dir")
 
     def __enter__(self) -> RunDirectory:
         return self
