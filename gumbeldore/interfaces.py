@@ -178,6 +178,27 @@ class Benchmark(NamedTuple):
     means: dict[str, float] = {}  # further reference by its kind, known only as the mean cost of all n
     solutions: dict[int, Tensor] = {}  # by index, the actions [T] of those references that are more than a cost
 
+    def part(self, rows: Tensor) -> Benchmark:
+        """Some of the instances, numbers int64 [m], as a benchmark; what is known of the mean of all is left out."""
+        places = rows.tolist()
+
+        def of(values: Any) -> Any:
+            return values[rows] if isinstance(values, Tensor) else [values[i] for i in places]
+
+        def of_all(fields: Any) -> Any:
+            return None if fields is None else type(fields)(*map(of, fields))
+
+        return self._replace(
+            names=of(self.names),
+            instances=of_all(self.instances),
+            originals=of_all(self.originals),
+            true_cost=lambda index, actions: self.true_cost(rows[index], actions),
+            references=of(self.references),
+            kinds=of(self.kinds),
+            means={},
+            solutions={i: self.solutions[place] for i, place in enumerate(places) if place in self.solutions},
+        )
+
 
 def take(tensors: Tensors, rows: Tensor | slice) -> Tensors:
     """The given rows of every tensor of a NamedTuple: a slice, or numbers int64 [n] from 0 on the same device.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,8 @@ from gumbeldore.cli.paths import expand_home, quoted_paths
 from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.old_versions import OPTIONS
 
+INTERRUPTED = 128 + signal.SIGINT  # the status of a command that was asked to end
+
 
 def run(task: Callable[[DictConfig], Any], config_name: str) -> None:
     """Run `task` on the configuration of the command line; a mistake of the user ends in one line and status 2."""
@@ -38,6 +41,9 @@ def run(task: Callable[[DictConfig], Any], config_name: str) -> None:
         _print_help(command) if typed.help else command()
     except (ValueError, HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         _fail(error, typed.config_dir)
+    except KeyboardInterrupt as error:
+        print(str(error) or "interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
 
 
 def _user_errors(task: Callable[[DictConfig], Any], words: list[str]) -> Callable[[DictConfig], Any]:

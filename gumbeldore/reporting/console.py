@@ -46,7 +46,7 @@ class Terminal:
         )
         self.bars = Progress(*columns, console=self.console, transient=True, disable=not shows_bars)
         self.task = self.bars.add_task("", total=None, visible=False, best="")
-        self.phase = ""
+        self.phase, self.before = "", 0  # of the steps, those that were done when the phase began
         self.spoken_at = time.monotonic()
         self.ended = threading.Event()
         self.clock = None if shows_bars else threading.Thread(target=self._speak_in_time, daemon=True)
@@ -66,8 +66,8 @@ class Terminal:
     def progress(self, phase: str, done: int, total: int) -> None:
         """Show how far a phase has come."""
         if phase != self.phase or done == 0:
-            self.bars.reset(self.task, description=phase, total=total, visible=True)
-            self.phase = phase
+            self.bars.reset(self.task, description=phase, total=total, completed=done, visible=True)
+            self.phase, self.before = phase, done
         self.bars.update(self.task, completed=done)
 
     def say(self, text: str) -> None:
@@ -79,7 +79,8 @@ class Terminal:
         while not self.ended.wait(max(0.0, self.spoken_at + SECONDS_BETWEEN_LINES - time.monotonic())):
             if time.monotonic() >= self.spoken_at + SECONDS_BETWEEN_LINES:
                 task = self.bars.tasks[0]
-                self.say(progress_line(self.phase or "starting", int(task.completed), task.total, task.elapsed or 0.0))
+                numbers = int(task.completed), task.total, task.elapsed or 0.0
+                self.say(progress_line(self.phase or "starting", *numbers, self.before))
 
     def epoch(self, report: EpochReport, epochs: int) -> None:
         """One line about a finished epoch; the best policy so far stays beside the progress bar."""
@@ -144,14 +145,15 @@ class Terminal:
         self.console.print(table)
 
 
-def progress_line(phase: str, done: int, total: float | None, seconds: float) -> str:
-    """How far a phase has come in so many seconds, its rate and the time that is left."""
+def progress_line(phase: str, done: int, total: float | None, seconds: float, before: int = 0) -> str:
+    """How far a phase has come in so many seconds, its rate and the time that is left; `before` was done at first."""
     if not total:
         return phase
     line = f"{phase}: {done:,} of {total:,.0f}"
-    if not 0 < done < total or not seconds:
+    if not before < done < total or not seconds:
         return line
-    return f"{line}, {done / seconds:.3g}/s, about {duration(seconds / done * (total - done))} left"
+    rate = (done - before) / seconds
+    return f"{line}, {rate:.3g}/s, about {duration((total - done) / rate)} left"
 
 
 def duration(seconds: float) -> str:

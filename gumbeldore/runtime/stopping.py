@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 Stop = Callable[[], bool]  # whether the run should end
 Progress = Callable[[str, int, int], None]  # (phase, done, total)
@@ -60,3 +61,25 @@ class Stopper:
             raise KeyboardInterrupt
         self.signalled = True
         self.reason = self.reason or ("interrupted" if number == signal.SIGINT else "terminated")
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or a termination signal; the text says which of them, and what became of the work."""
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C or a termination signal raises Interrupted, wherever this process is; the next one ends it at once."""
+    signals = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+
+    def interrupt(number: int, _) -> None:
+        for each in signals:
+            signal.signal(each, signal.SIG_DFL)
+        raise Interrupted(signals[signal.Signals(number)])
+
+    before = {number: signal.signal(number, interrupt) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

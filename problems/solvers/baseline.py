@@ -10,12 +10,15 @@ from gumbeldore.interfaces import Benchmark
 from problems.solvers.backends import backend_of
 from problems.solvers.solver import Progress, Solver
 
+CALLS_PER_WORKER = 8  # in a row, before an evaluation keeps what was found; Ray's actors start anew then
+
 
 class SolverBaseline:
     """One solution of the problem's solver for each instance; arguments as those of `Solver`."""
 
     def __init__(self, time_limit: float, workers: int, seed: int):
         self.solver = Solver(time_limit, workers, seed)
+        self.together = CALLS_PER_WORKER * max(1, workers)
 
     def check(self, problem: str) -> None:
         """Raises ValueError if the problem has no solver, or the package that has it is not installed."""

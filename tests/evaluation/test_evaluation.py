@@ -20,6 +20,7 @@ from gumbeldore.evaluation import results
 from gumbeldore.evaluation import solve as evaluation
 from gumbeldore.evaluation.baseline import solve_baseline
 from gumbeldore.evaluation.loading import load_policy
+from gumbeldore.evaluation.parts import Parts, side_by_side
 from gumbeldore.evaluation.references import with_table
 from gumbeldore.evaluation.solve import BenchmarkResult
 from gumbeldore.interfaces import Benchmark
@@ -388,7 +389,9 @@ def test_the_time_of_several_heuristics_is_that_of_trying_them_all():
         def solve(self, problem, benchmark, progress):
             return {"one": (tours, 2.0), "other": (tours.flip(1), 3.0)}
 
-    name, (solved,) = solve_baseline("heuristic", Two(), TSP(5), [benchmark], lambda done: None)
+    parts = Parts()
+    solve_baseline(Two(), TSP(5), benchmark, lambda done: None, parts)
+    ((name, (solved,)),) = evaluation.results_of("heuristic", [parts], [benchmark]).items()
     assert name.startswith("heuristic: ") and solved.seconds == 5.0
 
 
@@ -412,7 +415,7 @@ def test_samples_are_all_costs_in_the_order_they_were_found():
 
 
 def test_chunks_that_found_less_end_in_nan():
-    samples = evaluation._side_by_side((torch.ones(2, 3), torch.ones(1, 5)))
+    samples = side_by_side([torch.ones(2, 3), torch.ones(1, 5)])
     assert samples.isnan().sum(dim=1).tolist() == [2, 2, 0] and samples.nansum(dim=1).tolist() == [3, 3, 5]
 
 
