@@ -32,7 +32,7 @@ from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting import html_report
 from gumbeldore.reporting.console import Terminal
-from gumbeldore.runtime.stopping import Interrupted, interruptible
+from gumbeldore.runtime.stopping import interruptible
 from gumbeldore.sampler.config import SearchConfig
 
 UNFINISHED = "unfinished"  # the folder of what an interrupted method has found
@@ -68,9 +68,9 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
                         run_method(method, problem, pool, benchmarks, run.seed, parts_of[name], advance)
                     found |= results_of(name, parts_of[name], benchmarks)
                     report.write_tables(out_dir, found, benchmarks)  # after each: a later one may not finish
-            except Interrupted as reason:
+            except KeyboardInterrupt:
                 report.write_finished(out_dir, parts_of, benchmarks)
-                raise goes_on(reason, kept.finished(), len(methods) * count_of(benchmarks), out_dir) from None
+                raise goes_on(kept.finished(), len(methods) * count_of(benchmarks), out_dir) from None
             shutil.rmtree(out_dir / UNFINISHED, ignore_errors=True)
             report.write(out_dir, found, benchmarks)
     return {name: summarise(solved, benchmarks) for name, solved in found.items()}

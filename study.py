@@ -27,7 +27,7 @@ from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.evaluation.solve import have_gaps
 from gumbeldore.reporting.console import Terminal
-from gumbeldore.runtime.stopping import Interrupted, interruptible
+from gumbeldore.runtime.stopping import interruptible
 from gumbeldore.sampler.config import SearchConfig
 
 
@@ -61,9 +61,9 @@ def study(cfg: DictConfig) -> list[CurvePoint]:
                         how = run.repetitions, run.seed, advance, found
                         points.append(curves.measure(curve, config, pool, benchmarks, *how))
                     curves.write(out_dir, points, gaps, about)  # after each: a later one may not finish
-            except Interrupted as reason:
+            except KeyboardInterrupt:
                 show(terminal, points, gaps, about, out_dir)
-                raise goes_on(reason, kept.finished(), len(every) * run.repetitions * count, out_dir) from None
+                raise goes_on(kept.finished(), len(every) * run.repetitions * count, out_dir) from None
             show(terminal, points, gaps, about, out_dir)
     return points
 

@@ -26,7 +26,6 @@ from gumbeldore.parallel.pool import SearchPool, at_once
 from gumbeldore.reporting.console import Terminal, hardware
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import resolve_precision
-from gumbeldore.runtime.stopping import Interrupted
 from gumbeldore.sampler.config import SearchConfig
 
 # Keys that change no solution, or whose content is compared instead (see `decisive`).
@@ -159,12 +158,11 @@ def decisive(cfg: DictConfig, machine: Machine, checkpoint: Path, benchmarks: li
     return {**values, "checkpoint (sha256)": hashlib.sha256(checkpoint.read_bytes()).hexdigest()}
 
 
-def goes_on(reason: Interrupted, done: int, count: int, out_dir: Path) -> Interrupted:
+def goes_on(done: int, count: int, out_dir: Path) -> KeyboardInterrupt:
     """What an interrupted evaluation says at its end: how many searches of an instance are kept, and how it goes on."""
     words = shlex.join([f"out_dir={out_dir}", "resume=true"])
-    return Interrupted(
-        f"{reason}: {done} of {count} searches are finished and kept; the same command with {words} goes on"
-    )
+    kept = f"{done} of {count} searches are finished and kept"
+    return KeyboardInterrupt(f"interrupted: {kept}; the same command with {words} goes on")
 
 
 def typed() -> str:

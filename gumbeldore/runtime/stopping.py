@@ -63,19 +63,18 @@ class Stopper:
         self.reason = self.reason or ("interrupted" if number == signal.SIGINT else "terminated")
 
 
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or a termination signal; the text says which of them, and what became of the work."""
-
-
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Ctrl-C or a termination signal raises Interrupted, wherever this process is; the next one ends it at once."""
-    signals = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+    """A termination signal raises KeyboardInterrupt, as Ctrl-C does; the next signal ends the process at once.
 
-    def interrupt(number: int, _) -> None:
-        for each in signals:
-            signal.signal(each, signal.SIG_DFL)
-        raise Interrupted(signals[signal.Signals(number)])
+    Nothing more than its kind is known of the exception: Ray replaces it by its own.
+    """
+    signals = signal.SIGINT, signal.SIGTERM
+
+    def interrupt(*_) -> None:
+        for number in signals:
+            signal.signal(number, signal.SIG_DFL)
+        raise KeyboardInterrupt
 
     before = {number: signal.signal(number, interrupt) for number in signals}
     try:

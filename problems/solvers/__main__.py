@@ -15,7 +15,7 @@ from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.devices import resolve_workers
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.runtime.checked import Checked, at_least, positive
-from gumbeldore.runtime.stopping import Interrupted, interruptible
+from gumbeldore.runtime.stopping import interruptible
 from gumbeldore.seeding import generator
 from gumbeldore.training.dataset import PseudoExperts
 from problems.solvers.backends import backend_of
@@ -70,7 +70,7 @@ def experts(cfg: DictConfig) -> Path:
 
 
 def solve(solver: Solver, problem: Problem, instances: Any, terminal: Terminal) -> SolverResult:
-    """Solve generated instances with a progress bar. Raises Interrupted, which says what is kept, on Ctrl-C."""
+    """Solve generated instances with a progress bar. Raises KeyboardInterrupt, which says what is kept, on Ctrl-C."""
     benchmark = as_benchmark(problem, instances)
     count, done = len(benchmark.names), 0
     terminal.progress("solving", 0, count)
@@ -83,9 +83,9 @@ def solve(solver: Solver, problem: Problem, instances: Any, terminal: Terminal) 
     try:
         with interruptible():
             return solver.solve(problem.name, benchmark, advance)
-    except Interrupted as reason:
+    except KeyboardInterrupt:
         kept = f"{done} of {count} are solved and kept; the same command solves the others"
-        raise Interrupted(f"{reason}: {kept}") from None
+        raise KeyboardInterrupt(f"interrupted: {kept}") from None
 
 
 def new_file(asked: str) -> Path:
