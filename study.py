@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from evaluate import add_references
+from evaluate import add_references, count_of
 from gumbeldore.cli import command, parts
 from gumbeldore.cli.evaluation import (
     Machine,
     advancing,
+    decisive,
+    goes_on,
     instances_for,
     new_directory,
     open_policy,
@@ -20,8 +24,11 @@ from gumbeldore.cli.evaluation import (
 from gumbeldore.cli.settings import StudySettings
 from gumbeldore.evaluation import curves, results
 from gumbeldore.evaluation.curves import CurvePoint
+from gumbeldore.evaluation.kept import Kept
+from gumbeldore.evaluation.parts import Parts
 from gumbeldore.evaluation.solve import have_gaps
 from gumbeldore.reporting.console import Terminal
+from gumbeldore.runtime.stopping import interruptible
 from gumbeldore.sampler.config import SearchConfig
 
 
@@ -32,30 +39,50 @@ def study(cfg: DictConfig) -> list[CurvePoint]:
     machine = Machine.of(run)
     searches = searches_of(cfg)
     benchmarks = instances_for(problem, run)
-    out_dir = new_directory(run.out_dir, "study.json")
+    out_dir = new_directory(run, "study.json")
+    manifest = decisive(cfg, machine, path, benchmarks)
 
     points: list[CurvePoint] = []
-    with machine.pool(problem, policy, run.worker_threads) as pool, Terminal() as terminal:
+    with machine.pool(problem, policy, run.worker_threads) as pool, Terminal() as terminal, interruptible():
         say_notices(terminal, benchmarks)
         benchmarks = add_references(cfg, problem, benchmarks, terminal)
-        out_dir.mkdir(parents=True, exist_ok=True)
-        gaps, count = have_gaps(benchmarks), sum(len(benchmark.names) for benchmark in benchmarks)
+        gaps, count = have_gaps(benchmarks), count_of(benchmarks)
         about = {"checkpoint": str(path), "instances": run.instances, "num_instances": count, "hardware": str(machine)}
         about |= {
             "command": typed(),
             "repetitions": run.repetitions,
             "reference": results.reference_of(benchmarks) if gaps else None,
         }
-        for curve, configs in searches.items():
-            for config in configs:
-                with advancing(terminal, curve, benchmarks * run.repetitions) as advance:
-                    points.append(curves.measure(curve, config, pool, benchmarks, run.repetitions, run.seed, advance))
-            curves.write(out_dir, points, gaps, about)  # after each: a later one may not finish
-        what = f"gap to: {about['reference']}" if gaps else "mean cost, as not all instances have a reference"
-        note = f"{what}; mean and standard error of {run.repetitions} repetitions\n{machine}"
-        terminal.table(f"{run.instances}: {count} instances", *curves.rows(points, gaps), note)
-        terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")
+        every = [(curve, config) for curve, configs in searches.items() for config in configs]
+        with Kept(out_dir, manifest, run.resume) as kept:
+            try:
+                for curve, config in every:
+                    found = parts_of(kept, (curve, config.num_rounds), run.repetitions, len(benchmarks))
+                    done = sum(len(part) for each in found for part in each)
+                    with advancing(terminal, curve, benchmarks * run.repetitions, done) as advance:
+                        how = run.repetitions, run.seed, advance, found
+                        points.append(curves.measure(curve, config, pool, benchmarks, *how))
+                    curves.write(out_dir, points, gaps, about)  # after each: a later one may not finish
+            except KeyboardInterrupt:
+                show(terminal, points, gaps, about, out_dir)
+                raise goes_on(kept.finished(), len(every) * run.repetitions * count, out_dir) from None
+            show(terminal, points, gaps, about, out_dir)
     return points
+
+
+def parts_of(kept: Kept, point: tuple[str, int], repetitions: int, benchmarks: int) -> list[list[Parts]]:
+    """What is kept of a point of a curve (its name and number of rounds), by repetition and benchmark."""
+    return [[kept.parts(*point, i, place) for place in range(benchmarks)] for i in range(repetitions)]
+
+
+def show(terminal: Terminal, points: list[CurvePoint], gaps: bool, about: dict[str, Any], out_dir: Path) -> None:
+    """The table of the points that are measured, if there are any."""
+    if not points:
+        return
+    what = f"gap to: {about['reference']}" if gaps else "mean cost, as not all instances have a reference"
+    note = f"{what}; mean and standard error of {about['repetitions']} repetitions\n{about['hardware']}"
+    terminal.table(f"{about['instances']}: {about['num_instances']} instances", *curves.rows(points, gaps), note)
+    terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")
 
 
 def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig]]:

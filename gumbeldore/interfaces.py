@@ -182,6 +182,27 @@ class Benchmark(NamedTuple):
     warnings: list[str] = []  # a line each: what of the source was not used as one may expect, and why
     left_out: dict[str, str] = {}  # by file, why its instances are in no Benchmark
 
+    def part(self, rows: Tensor) -> Benchmark:
+        """Some of the instances, numbers int64 [m], as a benchmark; what is known of the mean of all is left out."""
+        places = rows.tolist()
+
+        def of(values: Any) -> Any:
+            return values[rows] if isinstance(values, Tensor) else [values[i] for i in places]
+
+        def of_all(fields: Any) -> Any:
+            return None if fields is None else type(fields)(*map(of, fields))
+
+        return self._replace(
+            names=of(self.names),
+            instances=of_all(self.instances),
+            originals=of_all(self.originals),
+            true_cost=lambda index, actions: self.true_cost(rows[index], actions),
+            references=of(self.references),
+            kinds=of(self.kinds),
+            means={},
+            solutions={i: self.solutions[place] for i, place in enumerate(places) if place in self.solutions},
+        )
+
 
 class WrongProblemError(ValueError):
     """Instances that seem to be of another problem."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,28 +20,43 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gumbeldore.cli.overrides import FOLDER, check_overrides, check_sweep
 from gumbeldore.cli.parts import plain
+from gumbeldore.cli.paths import expand_home, quoted_paths
 from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.old_versions import OPTIONS
+
+INTERRUPTED = 128 + signal.SIGINT  # the status of a command that was asked to end
 
 
 def run(task: Callable[[DictConfig], Any], config_name: str) -> None:
     """Run `task` on the configuration of the command line; a mistake of the user ends in one line and status 2."""
-    typed = get_args_parser().parse_args()
+    typed, words = get_args_parser().parse_args(), list(sys.argv)
+    overrides = quoted_paths(typed.overrides, typed.multirun)
     try:
-        check_overrides(typed.overrides, config_name, typed.config_dir)
+        check_overrides(overrides, config_name, typed.config_dir, typed.multirun)
         if typed.multirun:
-            check_sweep(typed.overrides)
-        command = hydra.main(version_base="1.3", config_path=str(FOLDER), config_name=config_name)(_user_errors(task))
+            check_sweep(overrides)
+        sys.argv = [words[0], *quoted_paths(words[1:], typed.multirun)]  # which Hydra reads
+        task = _user_errors(task, words)
+        command = hydra.main(version_base="1.3", config_path=str(FOLDER), config_name=config_name)(task)
         _print_help(command) if typed.help else command()
     except (ValueError, HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         _fail(error, typed.config_dir)
+    except KeyboardInterrupt as error:
+        print(str(error) or "interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
 
 
-def _user_errors(task: Callable[[DictConfig], Any]) -> Callable[[DictConfig], Any]:
-    """Hydra prints tracebacks of what a task raises; these errors explain themselves."""
+def _user_errors(task: Callable[[DictConfig], Any], words: list[str]) -> Callable[[DictConfig], Any]:
+    """Hydra prints tracebacks of what a task raises; these errors explain themselves.
+
+    Arguments:
+        words: of the command line as they were typed, which the task finds there
+    """
 
     def checked(cfg: DictConfig) -> Any:
+        sys.argv = words
         try:
+            expand_home(cfg)
             return task(cfg)
         except (ValueError, WorkerError, OSError, OmegaConfBaseException) as error:
             _fail(error)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from gumbeldore.cli import parts
+from gumbeldore.cli import command, parts
 from gumbeldore.cli.overrides import check_effect
 from gumbeldore.cli.settings import EvaluationSettings
 from gumbeldore.evaluation import results
+from gumbeldore.evaluation.kept import MANIFEST, fingerprint
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy
 from gumbeldore.interfaces import Benchmark, Policy, Problem, WrongProblemError
 from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers, trie_budget
@@ -28,6 +30,11 @@ from gumbeldore.runtime.precision import resolve_precision
 from gumbeldore.sampler.config import SearchConfig
 
 MOST_NOTICES = 10  # lines on the terminal
+# Keys that change no solution, or whose content is compared instead (see `decisive`).
+HARMLESS = (
+    *("checkpoint", "instances", "num_instances", "references", "out_dir", "resume"),
+    *("workers", "solver.workers", "methods.solver.workers", "ray.address"),
+)
 
 
 class Machine(NamedTuple):
@@ -121,9 +128,11 @@ def say_notices(terminal: Terminal, benchmarks: list[Benchmark]) -> None:
 
 
 @contextmanager
-def advancing(terminal: Terminal, phase: str, benchmarks: list[Benchmark]) -> Iterator[Callable[[int], None]]:
-    """A function to be called with the number of instances done since the last call."""
-    count, done = sum(len(benchmark.names) for benchmark in benchmarks), 0
+def advancing(
+    terminal: Terminal, phase: str, benchmarks: list[Benchmark], done: int = 0
+) -> Iterator[Callable[[int], None]]:
+    """A function to be called with the number of instances done since the last call; `done` are so before the first."""
+    count = sum(len(benchmark.names) for benchmark in benchmarks)
     terminal.progress(phase, 0, count)
 
     def advance(instances: int) -> None:
@@ -134,14 +143,37 @@ def advancing(terminal: Terminal, phase: str, benchmarks: list[Benchmark]) -> It
     yield advance
 
 
-def new_directory(asked: str | None, file: str) -> Path:
-    """The folder of the results. Raises ValueError if it holds results already: `file`."""
-    path = Path(asked or Path("evaluations", datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")))
+def new_directory(run: EvaluationSettings, file: str) -> Path:
+    """The folder of the results, not made yet.
+
+    Raises ValueError if it holds results already, `file` or parts of them, and is not to be gone on with.
+    """
+    if run.resume and run.out_dir is None:
+        raise ValueError("resume=true needs out_dir=, the folder of the evaluation to go on with")
+    path = Path(run.out_dir or Path("evaluations", datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")))
     if path.exists() and not path.is_dir():
         raise ValueError(f"out_dir={path} is not a folder; choose another")
-    if (path / file).exists():
+    kept = (path / MANIFEST).exists()
+    if kept and not run.resume:
+        raise ValueError(f"out_dir={path} holds results already; choose another, or go on with them by resume=true")
+    if not kept and (path / file).exists():
         raise ValueError(f"out_dir={path} holds results already; choose another")
     return path
+
+
+def decisive(cfg: DictConfig, machine: Machine, checkpoint: Path, benchmarks: list[Benchmark]) -> dict[str, Any]:
+    """All that the solutions depend on: it must be the same when an evaluation goes on."""
+    values = {key: value for key, value in command.flat(cfg).items() if key not in HARMLESS}
+    values |= {"device": str(machine.device), "precision": machine.precision}
+    values |= {"search_batch_rows": machine.search_batch_rows, "instances (sha256)": fingerprint(benchmarks)}
+    return {**values, "checkpoint (sha256)": hashlib.sha256(checkpoint.read_bytes()).hexdigest()}
+
+
+def goes_on(done: int, count: int, out_dir: Path) -> KeyboardInterrupt:
+    """What an interrupted evaluation says at its end: how many searches of an instance are kept, and how it goes on."""
+    words = shlex.join([f"out_dir={out_dir}", "resume=true"])
+    kept = f"{done} of {count} searches are finished and kept"
+    return KeyboardInterrupt(f"interrupted: {kept}; the same command with {words} goes on")
 
 
 def typed() -> str:

@@ -31,11 +31,12 @@ SAMPLING = (
 )
 
 
-def check_overrides(words: list[str], config_name: str, own_configs: str | None = None) -> None:
+def check_overrides(words: list[str], config_name: str, own_configs: str | None = None, sweep: bool = False) -> None:
     """Refuse keys that do not exist; the error names the keys that do, or what became of the key.
 
     Arguments:
         own_configs: a folder of the user's (--config-dir) whose groups add options to those of this one
+        sweep: whether a list of values means several runs (--multirun)
 
     Raises ValueError, and Hydra's own errors for other mistakes (an unknown option of a group, a malformed word).
     """
@@ -44,6 +45,9 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
     overrides = OverridesParser.create().parse_overrides(words)
     for override in overrides:
         _refuse_other_than_changes(override)
+        if override.is_sweep_override() and not sweep:
+            key, _, values = str(override.input_line).partition("=")
+            raise ValueError(f"{key}={values}: several values are a list, '{key}=[{values}]', or several runs, -m")
     groups = [override for override in overrides if (FOLDER / override.key_or_group).is_dir()]
     if any(override.key_or_group == "method" and override.value() == [] for override in groups):
         raise ValueError("method=[]: there must be one method at least")

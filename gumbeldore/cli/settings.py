@@ -41,6 +41,7 @@ class EvaluationSettings(Checked):
     num_instances: int | None = at_least(1, optional=True)
     references: str | None
     out_dir: str | None
+    resume: bool
     seed: int = at_least(0)
     device: str
     precision: str
@@ -51,7 +52,7 @@ class EvaluationSettings(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_switches(self, "compile")
+        check_switches(self, "compile", "resume")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -76,7 +76,7 @@ def set_up(cfg: DictConfig) -> Setup:
     threads = resolve_threads(run.train_threads, len(train_processes))
     experts: list[Shard] = []
     if settings.experts is not None and not run.resume:  # a continued run has them in its dataset
-        experts = read_experts(Path(settings.experts).expanduser(), problem, validation[0].instances)
+        experts = read_experts(Path(settings.experts), problem, validation[0].instances)
     return Setup(
         run=run,
         settings=settings,

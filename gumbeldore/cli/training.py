@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -159,4 +160,5 @@ def resumable(directory: RunDirectory) -> Iterator[None]:
         yield
     except (ValueError, OSError, WorkerError) as error:
         kind = WorkerError if isinstance(error, WorkerError) else ValueError
-        raise kind(f"{error}; {directory.last} is intact, resume={directory.path} goes on from it") from error
+        again = shlex.quote(f"resume={directory.path}")
+        raise kind(f"{error}; {directory.last} is intact, {again} goes on from it") from error

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from gumbeldore.evaluation.solve import BenchmarkResult, best_of
+from gumbeldore.evaluation.parts import BenchmarkResult, Parts
 from gumbeldore.interfaces import Benchmark, Problem
 
 
@@ -35,13 +35,25 @@ class Baseline(Protocol):
 
 
 def solve_baseline(
-    name: str, method: Baseline, problem: Problem, benchmarks: list[Benchmark], advance: Callable[[int], None]
-) -> tuple[str, list[BenchmarkResult]]:
-    """The solutions of the heuristic that is the best on all benchmarks; it is named where there are several."""
-    found: dict[str, list[BenchmarkResult]] = {}
-    for benchmark in benchmarks:
-        for heuristic, (actions, seconds) in method.solve(problem.name, benchmark, advance).items():
-            costs = benchmark.true_cost(torch.arange(len(actions)), actions)
-            found.setdefault(heuristic, []).append(BenchmarkResult.without_policy(actions, costs, seconds))
-    best = best_of(found, benchmarks)
-    return name if len(found) == 1 else f"{name}: {best}", found[best]
+    method: Baseline, problem: Problem, benchmark: Benchmark, advance: Callable[[int], None], parts: Parts
+) -> None:
+    """Add to `parts` what each heuristic of a method finds for the instances that have no solution there yet.
+
+    A method may say how many instances are worth a call of `solve` (`together`); by default, all of them are one.
+    The time of each heuristic is that of all, which had to be tried to find the best.
+    """
+    count = len(benchmark.names)
+    together = getattr(method, "together", count)
+    division = [slice(first, min(first + together, count)) for first in range(0, count, together)]
+    parts.keep_only(division)
+    for rows in division:
+        if rows in parts:
+            continue
+        some = benchmark.part(torch.arange(rows.start, rows.stop))
+        solved = method.solve(problem.name, some, advance)
+        seconds = sum(each for _, each in solved.values())
+        found = {}
+        for heuristic, (actions, _) in solved.items():
+            costs = some.true_cost(torch.arange(len(actions)), actions)
+            found[heuristic] = BenchmarkResult.without_policy(actions, costs, seconds)
+        parts.add(rows, found)

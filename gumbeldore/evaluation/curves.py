@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gumbeldore.evaluation.parts import Parts
 from gumbeldore.evaluation.solve import solve, summarise
 from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
@@ -43,12 +44,19 @@ def measure(
     repetitions: int,
     seed: int,
     progress: Callable[[int], None] = lambda done: None,
+    parts: list[list[Parts]] | None = None,
 ) -> CurvePoint:
-    """One point of a curve; all points of the same seed share the random numbers of their repetitions."""
+    """One point of a curve; all points of the same seed share the random numbers of their repetitions.
+
+    Arguments:
+        parts: by repetition and benchmark, what was found earlier
+    """
+    parts = parts or [[Parts() for _ in benchmarks] for _ in range(repetitions)]
     outcomes = []
     for repetition in range(repetitions):
         own = int(fold(seed, "repetition", repetition))
-        solved = [solve(pool, benchmark, config, own, progress) for benchmark in benchmarks]
+        pairs = zip(benchmarks, parts[repetition], strict=True)
+        solved = [solve(pool, benchmark, config, own, progress, found) for benchmark, found in pairs]
         outcomes.append(summarise(solved, benchmarks))
     qualities = [x.merit for x in outcomes]
     searches = sum(x.num_instances for x in outcomes)

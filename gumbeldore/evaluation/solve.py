@@ -8,31 +8,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from gumbeldore.evaluation.parts import SEARCH, BenchmarkResult, Parts
 from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import check_costs, instance_errors
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.rounds import SearchStats, Solutions
 from gumbeldore.seeding import fold
-
-
-class BenchmarkResult(NamedTuple):
-    """The best solutions of one benchmark."""
-
-    actions: Tensor  # [n, T]
-    costs: Tensor  # [n] float64, true costs
-    found: Tensor  # [n] int64 solutions sampled per instance
-    samples: Tensor  # [n, L] float32 true costs of these in the order they were found, then NaN
-    seconds: float  # wall-clock, all instances together
-    evaluations: int  # of the network
-    cut_short: int = 0  # instances whose search ended before its time limit, for want of memory
-
-    @classmethod
-    def without_policy(cls, actions: Tensor, costs: Tensor, seconds: float) -> BenchmarkResult:
-        """One solution [n, T] per instance, which no network has found."""
-        return cls(actions, costs, torch.ones_like(actions[:, 0]), costs[:, None].float(), seconds, 0)
 
 
 class SampledSolutions(NamedTuple):
@@ -69,30 +53,32 @@ def solve(
     config: SearchConfig,
     seed: int,
     progress: Callable[[int], None] = lambda done: None,
+    parts: Parts | None = None,
 ) -> BenchmarkResult:
     """The best solution of every instance by its true cost; of equally good ones, the first that was found.
 
     Arguments:
         seed: with an instance's place in the benchmark, decides its samples
         progress: called with the number of instances solved since the last call
+        parts: what was found earlier, which is not searched again; what is found is added chunk by chunk
 
     Raises ValueError naming an instance that the policy or the problem cannot deal with.
     """
     count = len(benchmark.names)
     keys = fold(seed, "evaluation", torch.arange(count))
-    parts: dict[int, tuple[Tensor, Tensor, Tensor, Tensor]] = {}
-    evaluations = cut_short = 0
-    start = time.perf_counter()
+    parts = Parts() if parts is None else parts
+    parts.keep_only(pool.chunks(benchmark.instances, config))
+    last = time.perf_counter()
     with instance_errors(benchmark, keys):
-        for _, chunk, sampled in pool.map_all(benchmark.instances, keys, [config], read=SampledSolutions.of):
-            parts[chunk.start] = _best(benchmark, chunk, sampled)
-            evaluations += sampled.stats.evaluations
-            cut_short += sampled.stats.full * (chunk.stop - chunk.start)
+        for _, chunk, sampled in pool.map_all(
+            benchmark.instances, keys, [config], read=SampledSolutions.of, wanted=lambda chunk: chunk not in parts
+        ):
+            best = _best(benchmark, chunk, sampled)
+            last, seconds = time.perf_counter(), time.perf_counter() - last
+            cut_short = sampled.stats.full * (chunk.stop - chunk.start)
+            parts.add(chunk, {SEARCH: BenchmarkResult(*best, seconds, sampled.stats.evaluations, cut_short)})
             progress(chunk.stop - chunk.start)
-    seconds = time.perf_counter() - start
-    actions, costs, found, samples = zip(*(parts[first] for first in sorted(parts)), strict=True)
-    best = torch.cat(actions), torch.cat(costs), torch.cat(found)
-    return BenchmarkResult(*best, _side_by_side(samples), seconds, evaluations, cut_short)
+    return parts.joined()[SEARCH]
 
 
 def have_gaps(benchmarks: list[Benchmark]) -> bool:
@@ -103,6 +89,14 @@ def have_gaps(benchmarks: list[Benchmark]) -> bool:
 def best_of(found: dict[str, list[BenchmarkResult]], benchmarks: list[Benchmark]) -> str:
     """The first of the methods of the best merit."""
     return min(found, key=lambda name: summarise(found[name], benchmarks).merit)
+
+
+def results_of(name: str, parts: list[Parts], benchmarks: list[Benchmark]) -> dict[str, list[BenchmarkResult]]:
+    """What a method has found for the benchmarks, by the name to show: with its best heuristic's, if it has several."""
+    each = [part.joined() for part in parts]
+    found = {heuristic: [part[heuristic] for part in each] for heuristic in each[0]}
+    best = best_of(found, benchmarks)
+    return {name if len(found) == 1 else f"{name}: {best}": found[best]}
 
 
 def _best(benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -117,12 +111,6 @@ def _best(benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) -> tupl
     order = (~sampled.valid).to(torch.uint8).argsort(dim=1, stable=True)
     samples = costs.masked_fill(~sampled.valid, math.nan).gather(1, order)[:, : int(found.max())].float()
     return sampled.actions[torch.arange(batch), place], cost, found, samples
-
-
-def _side_by_side(samples: tuple[Tensor, ...]) -> Tensor:
-    """The samples of all chunks; a search that is limited by time has found more in some of them than in others."""
-    longest = max(part.shape[1] for part in samples)
-    return torch.cat([nn.functional.pad(part, (0, longest - part.shape[1]), value=math.nan) for part in samples])
 
 
 def gaps(solved: BenchmarkResult, benchmark: Benchmark) -> Tensor:

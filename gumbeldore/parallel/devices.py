@@ -19,14 +19,14 @@ def resolve_device(device: str) -> torch.device:
     """The device a user means, made ready; 'auto' is the GPU if there is one. Raises ValueError if it is not there."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device.partition(":")[0] not in ("cpu", "cuda"):
+        raise ValueError(f"device={device} cannot be used: cpu and cuda can")
     try:
         resolved = torch.device(device)
         torch.empty(0, device=resolved)
     except (RuntimeError, AssertionError) as error:
         why = str(error).splitlines()[0]
         raise ValueError(f"device={device} cannot be used: {why}; device=auto takes what is there") from None
-    if resolved.type not in ("cpu", "cuda"):
-        raise ValueError(f"device={device} cannot be used: cpu and cuda can")
     use_device(resolved)
     return resolved
 

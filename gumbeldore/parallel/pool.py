@@ -166,13 +166,15 @@ class SearchPool:
         configs: Sequence[SearchConfig],
         stop: Stop = never,
         read: Read = all_of,
+        wanted: Callable[[slice], bool] = lambda chunk: True,
     ) -> Iterator[tuple[int, slice, Any]]:
         """`map` with several searches, none of which waits for the others; yields also which one it was.
 
         Arguments:
             read: called where a chunk was searched, on its device; only what it returns is sent back
+            wanted: whether a chunk is to be searched
         """
-        jobs = [(which, chunk) for which, x in enumerate(configs) for chunk in self._chunks(instances, x)]
+        jobs = [(which, x) for which, config in enumerate(configs) for x in self.chunks(instances, config) if wanted(x)]
         if self.local:
             for which, chunk in jobs:
                 if stop():
@@ -191,7 +193,7 @@ class SearchPool:
         for number, found in self.actors.map(len(jobs), job, stop):
             yield *jobs[number], found
 
-    def _chunks(self, instances: Any, config: SearchConfig) -> list[slice]:
+    def chunks(self, instances: Any, config: SearchConfig) -> list[slice]:
         """Which instances are searched together: chunks of nearly equal size, so that no worker waits for another.
 
         On CPUs the chunks, and so all results, do not depend on the number of workers. Each GPU has a chunk at least.

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
 import socket
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,17 +25,33 @@ _joined: str | None = None  # the address; one per process, as Ray's connection 
 def start_ray(num_cpus: int) -> None:
     """A Ray of this machine, unless this process has one already; several pools share it and it ends with the process.
 
-    Raises ValueError where Ray is not installed.
+    Raises ValueError where Ray is not installed or cannot start.
     """
     ray = _ray(f"workers={num_cpus}", "use workers=0")
-    if not ray.is_initialized():
-        ray.init(
-            address="local",
-            num_cpus=max(num_cpus, available_cores()),
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="error",
-        )
+    if ray.is_initialized():
+        return
+    try:
+        with _own_signal_handlers():
+            ray.init(
+                address="local",
+                num_cpus=max(num_cpus, available_cores()),
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="error",
+            )
+    except Exception as error:  # whatever it lacks: a home folder, a short path for its sockets, memory, ...
+        why = " ".join(str(error).split()) or type(error).__name__
+        rule = "workers=0 works without it, and for solvers in an evaluation solver.workers=0"
+        raise ValueError(f"Ray cannot start because of this: {why:.300}; {rule}") from None
+
+
+@contextlib.contextmanager
+def _own_signal_handlers() -> Iterator[None]:
+    """Keep this process's handler of a termination signal, which Ray replaces by one that aborts."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    if callable(handler) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
 
 
 def join(address: str, modules: list[ModuleType]) -> None:

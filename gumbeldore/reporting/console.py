@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import os
 import platform
+import shlex
+import threading
+import time
 
 import torch
 from rich.console import Console
@@ -17,6 +20,8 @@ from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.training.recorder import EpochReport
 from gumbeldore.training.state import TrainState
 
+SECONDS_BETWEEN_LINES = 30  # about progress, at most, where no terminal shows bars
+
 
 class Rate(ProgressColumn):
     """Steps per second."""
@@ -26,10 +31,11 @@ class Rate(ProgressColumn):
 
 
 class Terminal:
-    """Progress bars on a terminal; plain lines where the output is a file."""
+    """Progress bars on a terminal; where the output is a file, a line after every half minute without any."""
 
     def __init__(self) -> None:
         self.console = Console(highlight=False, soft_wrap=True)
+        shows_bars = self.console.is_terminal and not self.console.is_dumb_terminal
         columns = (
             TextColumn("{task.description:>12}"),
             BarColumn(),
@@ -38,26 +44,43 @@ class Terminal:
             TimeRemainingColumn(),
             TextColumn("{task.fields[best]}", style="dim"),
         )
-        self.bars = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
-        self.task = self.bars.add_task("", visible=False, best="")
-        self.phase = ""
+        self.bars = Progress(*columns, console=self.console, transient=True, disable=not shows_bars)
+        self.task = self.bars.add_task("", total=None, visible=False, best="")
+        self.phase, self.before = "", 0  # of the steps, those that were done when the phase began
+        self.spoken_at = time.monotonic()
+        self.ended = threading.Event()
+        self.clock = None if shows_bars else threading.Thread(target=self._speak_in_time, daemon=True)
 
     def __enter__(self) -> Terminal:
         self.bars.start()
+        if self.clock:
+            self.clock.start()
         return self
 
     def __exit__(self, *_) -> None:
+        self.ended.set()
+        if self.clock:
+            self.clock.join()
         self.bars.stop()
 
     def progress(self, phase: str, done: int, total: int) -> None:
         """Show how far a phase has come."""
         if phase != self.phase or done == 0:
-            self.bars.reset(self.task, description=phase, total=total, visible=True)
-            self.phase = phase
+            self.bars.reset(self.task, description=phase, total=total, completed=done, visible=True)
+            self.phase, self.before = phase, done
         self.bars.update(self.task, completed=done)
 
     def say(self, text: str) -> None:
+        self.spoken_at = time.monotonic()
         self.console.print(text, markup=False)
+
+    def _speak_in_time(self) -> None:
+        """Say how far the phase has come whenever nothing else has been said for long; runs in a thread of its own."""
+        while not self.ended.wait(max(0.0, self.spoken_at + SECONDS_BETWEEN_LINES - time.monotonic())):
+            if time.monotonic() >= self.spoken_at + SECONDS_BETWEEN_LINES:
+                task = self.bars.tasks[0]
+                numbers = int(task.completed), task.total, task.elapsed or 0.0
+                self.say(progress_line(self.phase or "starting", *numbers, self.before))
 
     def epoch(self, report: EpochReport, epochs: int) -> None:
         """One line about a finished epoch; the best policy so far stays beside the progress bar."""
@@ -103,11 +126,12 @@ class Terminal:
         if not math.isnan(train_state.best_gap):
             rows += [["its gap to the reference", f"{train_state.best_gap:.2%}"]]
         self.table(reason or "finished", ["", ""], rows)
-        self.say(f"evaluate:    python evaluate.py checkpoint={directory.path} instances=<set, file or folder>")
+        trained = shlex.quote(f"checkpoint={directory.path}")
+        self.say(f"evaluate:    python evaluate.py {trained} instances=<set, file or folder>")
         runs = "runs" if directory.path.is_relative_to("runs") else directory.path  # a folder of runs shows their names
-        self.say(f"dashboards:  tensorboard --logdir {runs}")
+        self.say(f"dashboards:  tensorboard --logdir {shlex.quote(str(runs))}")
         if reason:
-            self.say(f"continue:    python train.py resume={directory.path} time_limit=null")
+            self.say(f"continue:    python train.py {shlex.quote(f'resume={directory.path}')} time_limit=null")
 
     def table(self, title: str, header: list[str], rows: list[list[str]], notes: str = "") -> None:
         """A table with its first column to the left and figures to the right."""
@@ -119,6 +143,17 @@ class Terminal:
         for row in rows:
             table.add_row(*row)
         self.console.print(table)
+
+
+def progress_line(phase: str, done: int, total: float | None, seconds: float, before: int = 0) -> str:
+    """How far a phase has come in so many seconds, its rate and the time that is left; `before` was done at first."""
+    if not total:
+        return phase
+    line = f"{phase}: {done:,} of {total:,.0f}"
+    if not before < done < total or not seconds:
+        return line
+    rate = (done - before) / seconds
+    return f"{line}, {rate:.3g}/s, about {duration((total - done) / rate)} left"
 
 
 def duration(seconds: float) -> str:

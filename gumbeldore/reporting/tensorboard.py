@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -97,6 +96,8 @@ class Dashboard:
 
 def _memory() -> dict[str, float]:
     """The most memory this process has held so far, in GiB, and of its GPU's."""
+    import resource  # Linux and macOS have it
+
     unit = 2**30 if sys.platform == "darwin" else 2**20  # ru_maxrss is in bytes there, in KiB elsewhere
     found = {"usage/memory_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit}
     if torch.cuda.is_available():

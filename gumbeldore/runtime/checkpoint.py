@@ -56,9 +56,11 @@ def load(path: Path, formats: tuple[int, ...] = READABLE) -> dict[str, Any]:
             raise ValueError("it is damaged, its checksum does not match")
         content = _unpickled(body)
     found = content.get("format") if isinstance(content, dict) else None
-    if type(found) is not int or found not in formats:
+    if type(found) is not int:
+        raise ValueError(f"{path} is not a checkpoint of gumbeldore, but a file of another program")
+    if found not in formats:
         known = " and ".join(map(str, formats))
-        raise ValueError(f"{path} has checkpoint format {found!r:.20}, this version reads format {known}")
+        raise ValueError(f"{path} has checkpoint format {str(found):.20}, this version reads format {known}")
     if not marked:
         raise ValueError(f"{path} is not a readable checkpoint: it is damaged, its checksum is missing")
     with checkpoint_errors(path, "is not a usable checkpoint"):

@@ -41,10 +41,16 @@ def write_errors(path: Path) -> Iterator[None]:
 
 
 def cache_folder(name: str) -> Path:
-    """`name` in $GUMBELDORE_CACHE, else in `gumbeldore` in the user's cache folder."""
+    """`name` in $GUMBELDORE_CACHE, else in `gumbeldore` in the user's cache folder.
+
+    Raises ValueError where the user has no home folder.
+    """
     if own := os.environ.get("GUMBELDORE_CACHE"):
         return Path(own) / name
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gumbeldore" / name
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if home.startswith("~"):
+        raise ValueError("there is no home folder; set HOME, or GUMBELDORE_CACHE to the folder for what is kept")
+    return Path(home) / "gumbeldore" / name
 
 
 def remove_leftovers(folder: Path) -> None:

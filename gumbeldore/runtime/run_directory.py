@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
+import shlex
 from pathlib import Path
 from typing import Any
 
 from gumbeldore.runtime.files import atomic_write, remove_leftovers, write_errors
+from gumbeldore.runtime.folder_lock import lock
 
 MOST_SNAPSHOTS = 20
 
@@ -26,14 +27,7 @@ class RunDirectory:
         self.dataset = path / "dataset"
         self.last = path / "checkpoints" / "last.pt"
         self.best = path / "checkpoints" / "best.pt"
-        self._lock = path / "lock"
-        with write_errors(self._lock):
-            self._locked = open(self._lock, "ab")
-        try:
-            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system lets go of it with the process
-        except BlockingIOError:
-            self._locked.close()
-            raise ValueError(f"{path} is in use by another run; wait for its end, or choose another run_dir") from None
+        self._locked = lock(path, "run_dir")
 
     def __enter__(self) -> RunDirectory:
         return self
@@ -56,7 +50,8 @@ class RunDirectory:
                 if candidate.is_dir() and not any(candidate.iterdir()) and not unique:
                     break
                 if not unique:
-                    rule = f"run_dir={path} is not empty; choose another, or continue it with resume={path}"
+                    again = shlex.quote(f"resume={path}")
+                    rule = f"run_dir={path} is not empty; choose another, or continue it with {again}"
                     raise ValueError(rule) from None
             number += 1
             candidate = path.with_name(f"{path.name}-{number}")

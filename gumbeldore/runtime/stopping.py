@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 Stop = Callable[[], bool]  # whether the run should end
 Progress = Callable[[str, int, int], None]  # (phase, done, total)
@@ -60,3 +61,24 @@ class Stopper:
             raise KeyboardInterrupt
         self.signalled = True
         self.reason = self.reason or ("interrupted" if number == signal.SIGINT else "terminated")
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """A termination signal raises KeyboardInterrupt, as Ctrl-C does; the next signal ends the process at once.
+
+    Nothing more than its kind is known of the exception: Ray replaces it by its own.
+    """
+    signals = signal.SIGINT, signal.SIGTERM
+
+    def interrupt(*_) -> None:
+        for number in signals:
+            signal.signal(number, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.devices import resolve_workers
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.runtime.checked import Checked, at_least, positive
+from gumbeldore.runtime.stopping import interruptible
 from gumbeldore.seeding import generator
 from gumbeldore.training.dataset import PseudoExperts
 from problems.solvers.backends import backend_of
@@ -70,7 +70,7 @@ def experts(cfg: DictConfig) -> Path:
 
 
 def solve(solver: Solver, problem: Problem, instances: Any, terminal: Terminal) -> SolverResult:
-    """Solve generated instances with a progress bar. Ends the program, with status 130, on Ctrl-C."""
+    """Solve generated instances with a progress bar. Raises KeyboardInterrupt, which says what is kept, on Ctrl-C."""
     benchmark = as_benchmark(problem, instances)
     count, done = len(benchmark.names), 0
     terminal.progress("solving", 0, count)
@@ -81,15 +81,16 @@ def solve(solver: Solver, problem: Problem, instances: Any, terminal: Terminal) 
         terminal.progress("solving", done, count)
 
     try:
-        return solver.solve(problem.name, benchmark, advance)
+        with interruptible():
+            return solver.solve(problem.name, benchmark, advance)
     except KeyboardInterrupt:
-        terminal.say(f"interrupted: {done} of {count} are solved and kept; the same command solves the others")
-        sys.exit(130)
+        kept = f"{done} of {count} are solved and kept; the same command solves the others"
+        raise KeyboardInterrupt(f"interrupted: {kept}") from None
 
 
 def new_file(asked: str) -> Path:
     """The file to write. Raises ValueError if it is there already or is no .npz."""
-    path = Path(asked).expanduser()
+    path = Path(asked)
     if path.suffix != ".npz":
         raise ValueError(f"out must name a .npz file, got {asked}")
     if path.exists():
@@ -104,5 +105,9 @@ def check_effect(words: list[str]) -> None:
             raise ValueError(f"{key} has no effect here: solvers know neither training nor networks")
 
 
-if __name__ == "__main__":
+def main() -> None:
     command.run(experts, "experts")
+
+
+if __name__ == "__main__":
+    main()

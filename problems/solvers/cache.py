@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ class Cache:
         self.folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise PermissionError("no permission to write")
         except OSError as error:
             message = f"solutions cannot be kept in {folder} ({error}); set GUMBELDORE_CACHE to another folder"
             raise ValueError(message) from None

@@ -25,6 +25,7 @@ def solve_jssp(original: Original, options: Options) -> Answer:
     solver.parameters.max_time_in_seconds = options.time_limit
     solver.parameters.random_seed = options.seed
     solver.parameters.num_workers = 1
+    solver.parameters.catch_sigint_signal = False  # or Ctrl-C would end this one search, and nothing else
     status = solver.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found = f"CP-SAT found no schedule within {options.time_limit:g} s ({solver.status_name(status)})"

@@ -178,7 +178,7 @@ def test_paper_recipe_of_the_jssp():
         ("images_every=0", "images_every must be an integer at least 1"),
         ("workers=-2", "workers must be 'auto' or an integer"),
         ("device=abacus", "device=abacus cannot be used"),
-        ("device=meta", "device=meta cannot be used: cpu and cuda can"),
+        *((f"device={kind}", f"device={kind} cannot be used: cpu and cuda can") for kind in ("meta", "mps", "mps:0")),
         ("device=cuda:99", "device=cuda:99 cannot be used"),
         ("precision=int4", "precision must be one of auto, bf16, float32"),
         ("time_limit=-5", "time_limit must be a number above 0"),

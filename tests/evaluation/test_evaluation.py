@@ -20,7 +20,9 @@ import evaluate
 from gumbeldore.cli.evaluation import full_chunks
 from gumbeldore.evaluation import results
 from gumbeldore.evaluation import solve as evaluation
+from gumbeldore.evaluation.baseline import solve_baseline
 from gumbeldore.evaluation.loading import load_policy
+from gumbeldore.evaluation.parts import Parts, side_by_side
 from gumbeldore.evaluation.references import contradicted, with_table
 from gumbeldore.evaluation.solve import BenchmarkResult
 from gumbeldore.interfaces import Benchmark
@@ -389,6 +391,23 @@ def test_the_best_routing_heuristic_is_shown(policies, tmp_path, problem):
     assert 0 < outcome["mean_gap"] < found.methods["greedy"]["mean_gap"] and outcome["seconds"] > 0
 
 
+def test_the_time_of_several_heuristics_is_that_of_trying_them_all():
+    (benchmark,) = TSP(5).validation(2, seed=0)
+    tours = torch.arange(1, 5).expand(2, 4)
+
+    class Two:
+        def check(self, problem):
+            pass
+
+        def solve(self, problem, benchmark, progress):
+            return {"one": (tours, 2.0), "other": (tours.flip(1), 3.0)}
+
+    parts = Parts()
+    solve_baseline(Two(), TSP(5), benchmark, lambda done: None, parts)
+    ((name, (solved,)),) = evaluation.results_of("heuristic", [parts], [benchmark]).items()
+    assert name.startswith("heuristic: ") and solved.seconds == 5.0
+
+
 # ---- what was sampled
 
 
@@ -409,7 +428,7 @@ def test_samples_are_all_costs_in_the_order_they_were_found():
 
 
 def test_chunks_that_found_less_end_in_nan():
-    samples = evaluation._side_by_side((torch.ones(2, 3), torch.ones(1, 5)))
+    samples = side_by_side([torch.ones(2, 3), torch.ones(1, 5)])
     assert samples.isnan().sum(dim=1).tolist() == [2, 2, 0] and samples.nansum(dim=1).tolist() == [3, 3, 5]
 
 

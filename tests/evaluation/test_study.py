@@ -125,7 +125,7 @@ def test_a_study_leaves_a_table_for_programs_and_a_picture(policy, tmp_path):
     assert [{key: str(value) for key, value in x.items()} for x in points] == rows
     assert (out / "study.png").read_bytes().startswith(b"\x89PNG")
     assert "gumbeldore" in result.stdout and "gap to: LKH; mean and standard error of 2 repetitions" in result.stdout
-    assert sorted(path.name for path in out.iterdir()) == ["study.csv", "study.json", "study.png"]
+    assert sorted(path.name for path in out.iterdir()) == ["progress", "study.csv", "study.json", "study.png"]
 
     again = studied(policy, out, *words)
     assert again.returncode == 2 and "holds results already" in again.stderr

@@ -227,3 +227,22 @@ def alive(process):
         return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
     except FileNotFoundError:
         return False
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "why"),
+    [
+        ("TMPDIR", "long", "AF_UNIX path length"),
+        ("HOME", "/proc/no", "No such file or directory: '/proc/no'"),
+    ],
+)
+def test_a_ray_that_cannot_start_says_why_and_what_works_without_it(variable, value, why, tmp_path):
+    if value == "long":
+        value = tmp_path / ("x" * 100)
+        value.mkdir()
+    code = "from gumbeldore.parallel.ray_cluster import start_ray\nstart_ray(1)"
+    environment = {**os.environ, variable: str(value)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith("ValueError: Ray cannot start because of this: ") and why in line
+    assert "; workers=0 works without it" in line

@@ -12,7 +12,7 @@ from gumbeldore.runtime.files import cache_folder
 from problems.solvers import Solver
 from problems.solvers import backends as registry
 from problems.solvers.answer import Options
-from problems.solvers.cache import key_of
+from problems.solvers.cache import Cache, key_of
 from problems.solvers.generated import as_benchmark
 from problems.solvers.pool import row_of
 from problems.tsp import TSP
@@ -106,3 +106,17 @@ def test_where_answers_are_kept(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="set GUMBELDORE_CACHE to another folder"):
         Solver(1, folder=tmp_path / "file" / "below")
+
+
+def test_a_user_without_a_home_folder_is_told_what_to_set(monkeypatch):
+    monkeypatch.delenv("GUMBELDORE_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as where neither HOME nor an entry of the user is
+    with pytest.raises(ValueError, match="there is no home folder; set HOME, or GUMBELDORE_CACHE"):
+        cache_folder("solvers")
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_solved(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # as of a file system that is mounted to be read
+    with pytest.raises(ValueError, match=r"cannot be kept in .* \(no permission to write\); set GUMBELDORE_CACHE"):
+        Cache(tmp_path)

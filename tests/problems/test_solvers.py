@@ -18,6 +18,7 @@ from problems.jssp import instances as jssp_types
 from problems.solvers import Solver, SolverError, with_references
 from problems.solvers import backends as registry
 from problems.solvers.answer import Options
+from problems.solvers.baseline import wall_clock
 from problems.solvers.scheduling import _jobs_in_order, solve_jssp
 from problems.tsp import TSP
 from tests.unsolved import cvrp, jssp, random_points, tsp
@@ -272,3 +273,11 @@ def test_questions_without_an_answer_are_refused(solver):
         Solver(1, patience=5).solve("jssp", ft06())
     with pytest.raises(ValueError, match="no instances"):
         solver.solve("jssp", ft06(), indices=[])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "workers", "whole"),
+    [([4.0], 16, 4.0), ([4.0, 4.0, 4.0], 2, 8.0), ([1.0, 3.0, 1.0], 2, 3.0), ([2.0, 2.0], 1, 4.0)],
+)
+def test_the_time_of_a_solver_knows_no_idle_workers(seconds, workers, whole):
+    assert wall_clock(seconds, workers) == whole

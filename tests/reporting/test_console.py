@@ -1,20 +1,25 @@
-"""What a training says about the time it will take."""
+"""What a command says about its progress and the time it will take."""
 
 from __future__ import annotations
 
 import math
+import re
+import time
 
 import pytest
 
+import evaluate
+import study
 import train
 from gumbeldore.cli.run_recorder import grows
-from gumbeldore.reporting.console import Terminal, duration
+from gumbeldore.reporting.console import Terminal, duration, progress_line
 from gumbeldore.runtime.stopping import Stopper
 from gumbeldore.training.recorder import EpochReport
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
+from problems.solvers import __main__ as experts
 from problems.tsp import TSP
-from tests.cli.test_commands import typed
+from tests.cli.test_commands import ROOT, typed
 from tests.training.test_supervised import Killed, dies_after
 from tests.trees import TreeProblem
 
@@ -94,3 +99,53 @@ def test_a_run_of_one_epoch_says_nothing(tmp_path):
 def test_the_dashboard_is_that_of_all_runs_where_they_share_a_folder(run_dir, logdir, tmp_path):
     done = typed(train, "debug=fast", "train.epochs=0", f"run_dir={run_dir}", cwd=tmp_path)
     assert f"dashboards:  tensorboard --logdir {logdir}\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "seconds", "line"),
+    [
+        (0, 40, 60.0, "wor: 0 of 40"),
+        (10, 40, 5.0, "wor: 10 of 40, 2/s, about 15 seconds left"),
+        (3, 1000, 60.0, "wor: 3 of 1,000, 0.05/s, about 6 hours left"),
+        (40, 40, 5.0, "wor: 40 of 40"),
+        (0, None, 60.0, "wor"),
+    ],
+)
+def test_the_line_about_progress(done, total, seconds, line):
+    assert progress_line("wor", done, total, seconds) == line
+
+
+def test_a_file_gets_a_line_whenever_nothing_else_was_said_for_long(capsys, monkeypatch):
+    monkeypatch.setattr("gumbeldore.reporting.console.SECONDS_BETWEEN_LINES", 0.2)
+    with Terminal() as terminal:
+        terminal.progress("wor", 0, 40)
+        terminal.progress("wor", 10, 40)
+        for _ in range(8):
+            time.sleep(0.05)
+            terminal.say("news")
+        time.sleep(0.5)
+    said = capsys.readouterr().out.split()
+    assert "wor:" not in said[: said.index("news")] and said.count("news") == 8
+    assert re.search(r"(news ){8}(wor: 10 of 40, \S+/s, about \d seconds? left ?){1,3}$", " ".join(said))
+
+
+SEARCHED = [f"checkpoint={ROOT}/pretrained/tsp20", "instances=kool/tsp20", "num_instances=20", "search_batch_rows=32"]
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "phase"),
+    [
+        (evaluate, [*SEARCHED, "method=[greedy,wor]"], "wor: "),
+        (study, [*SEARCHED, "method=wor", "repetitions=2", "search.num_rounds=[2]"], "wor, top_p_start=1.0: "),
+        (train, ["debug=fast", "train.epochs=3", "images_every=9", "search_batch_rows=32"], "training: "),
+        (experts, ["num_instances=3", "problem.num_nodes=6", "time_limit=0.2", "out=x.npz"], "solving: "),
+    ],
+    ids=["evaluate", "study", "train", "solvers"],
+)
+def test_every_command_tells_a_file_how_far_it_is(program, words, phase, tmp_path, monkeypatch):
+    monkeypatch.setattr("gumbeldore.reporting.console.SECONDS_BETWEEN_LINES", 0.01)
+    monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path))
+    result = typed(program, *words, "workers=0", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    found = [line for line in result.stdout.splitlines() if re.fullmatch(rf"{phase}\d+ of \d+, .*/s, .* left", line)]
+    assert found, result.stdout

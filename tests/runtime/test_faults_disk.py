@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import resource
@@ -257,3 +258,16 @@ def test_a_run_of_another_version_is_not_continued(edit, message, tmp_path):
     config.write_text(edit(config.read_text()))
     result = typed(train, "resume=run", cwd=tmp_path)
     one_line(result, f"resume=run: another version made this run, run/config.yaml {message}")
+
+
+def test_a_file_system_without_locks_and_a_system_without_them(tmp_path, monkeypatch):
+    def flock(*_):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("fcntl.flock", flock)
+        refused = typed(train, *WORDS, "run_dir=run", cwd=tmp_path)
+    one_line(refused, "error: run cannot be locked: its file system has no locks (Function not implemented); choose a")
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    refused = typed(train, *WORDS, "run_dir=other", cwd=tmp_path)
+    one_line(refused, "error: other cannot be locked: gumbeldore runs on Linux and macOS only")

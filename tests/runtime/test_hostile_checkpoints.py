@@ -118,7 +118,16 @@ def test_a_flipped_bit_of_a_weight_is_noticed(path):
         checkpoint.load(path)
 
 
-@pytest.mark.parametrize("number", [1, 2, True, checkpoint.FORMAT + 1, None, "3", [3] * 10**5])
+@pytest.mark.parametrize(
+    "content", [{}, {"format": None}, {"format": True}, {"format": "pt"}, {"format": [3] * 10**5}, [1, 2], CONTENT]
+)
+def test_what_another_program_has_saved_is_named_so(path, content):
+    path.write_bytes(saved(content))
+    with refused(path, "is not a checkpoint of gumbeldore, but a file of another program$"):
+        checkpoint.load(path)
+
+
+@pytest.mark.parametrize("number", [1, 2, checkpoint.FORMAT + 1, 10**300])
 def test_other_formats_are_named(path, number):
     for data in (saved({"format": number, **CONTENT}), sealed(saved({"format": number, **CONTENT}))):
         path.write_bytes(data)

@@ -1,0 +1,88 @@
+"""What an evaluation keeps in its out_dir so that the same command can go on after it was stopped or killed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from gumbeldore.evaluation.parts import Parts
+from gumbeldore.interfaces import Benchmark
+from gumbeldore.runtime.files import atomic_write, remove_leftovers
+from gumbeldore.runtime.folder_lock import lock
+
+MANIFEST = Path("progress", "manifest.json")
+
+
+class Kept:
+    """The finished parts below an out_dir, which one process has at a time, until the `with` block ends.
+
+    Arguments:
+        manifest: all that decides the results, as plain values
+        resume: whether to go on with what is there
+
+    Raises ValueError if another process has the folder, or it holds parts that are not to be, or cannot be, gone on
+    with: the error names what has changed.
+    """
+
+    def __init__(self, out_dir: Path, manifest: dict[str, Any], resume: bool):
+        path = out_dir / MANIFEST
+        self.folder = path.parent
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._locked = lock(self.folder, "out_dir")
+        self._opened: list[Parts] = []
+        text = json.dumps(manifest, indent=2)
+        if path.exists():
+            if not resume:
+                raise ValueError(f"out_dir={out_dir} holds results already; choose another")
+            _check_same(path, json.loads(text), out_dir)
+            remove_leftovers(out_dir)
+        else:
+            with atomic_write(path) as file:
+                file.write(text.encode())
+
+    def __enter__(self) -> Kept:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._locked.close()
+
+    def parts(self, *names: str | int) -> Parts:
+        """The finished parts of a method on a benchmark, however the two are named."""
+        folder = self.folder / hashlib.sha256(repr(names).encode()).hexdigest()[:16]
+        if folder.is_dir():
+            remove_leftovers(folder)
+        found = Parts(folder)
+        self._opened.append(found)
+        return found
+
+    def finished(self) -> int:
+        """How many searches of an instance are finished."""
+        return sum(map(len, self._opened))
+
+
+def _check_same(path: Path, wanted: dict[str, Any], out_dir: Path) -> None:
+    try:
+        begun = json.loads(path.read_bytes())
+    except ValueError:
+        raise ValueError(f"{path} is damaged, so {out_dir} cannot be gone on with; choose another out_dir") from None
+    for key in [*begun, *wanted]:
+        if begun.get(key) != wanted.get(key):
+            was, now = (str(values.get(key, "nothing")) for values in (begun, wanted))
+            change = f"{key} was {was:.60} and is {now:.60} now"
+            raise ValueError(f"out_dir={out_dir} cannot be gone on with: {change}; choose another out_dir")
+
+
+def fingerprint(benchmarks: list[Benchmark]) -> str:
+    """A hash of the names and the content of all instances."""
+    digest = hashlib.sha256()
+    for benchmark in benchmarks:
+        for value in (benchmark.names, *benchmark.instances, *(benchmark.originals or ())):
+            if isinstance(value, Tensor):
+                digest.update(f"{value.dtype} {list(value.shape)};".encode() + value.contiguous().numpy().tobytes())
+            else:
+                digest.update(f"{value!r};".encode())
+    return digest.hexdigest()

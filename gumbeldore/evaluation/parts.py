@@ -1,0 +1,116 @@
+"""What a method has found, part by part: a part is kept whole as soon as it is finished, and not computed again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gumbeldore.runtime.files import atomic_write
+
+SEARCH = "search"  # the name of what a search finds, which is one thing
+
+
+class BenchmarkResult(NamedTuple):
+    """The best solutions of one benchmark, or of some of its instances."""
+
+    actions: Tensor  # [n, T]
+    costs: Tensor  # [n] float64, true costs
+    found: Tensor  # [n] int64 solutions sampled per instance
+    samples: Tensor  # [n, L] float32 true costs of these in the order they were found, then NaN
+    seconds: float  # wall-clock, all instances together
+    evaluations: int  # of the network
+    cut_short: int = 0  # instances whose search ended before its time limit, for want of memory
+
+    @classmethod
+    def without_policy(cls, actions: Tensor, costs: Tensor, seconds: float) -> BenchmarkResult:
+        """One solution [n, T] per instance, which no network has found."""
+        return cls(actions, costs, torch.ones_like(actions[:, 0]), costs[:, None].float(), seconds, 0)
+
+
+class Parts:
+    """The finished parts of one method on one benchmark: runs of instances, each with what was found for them.
+
+    Arguments:
+        folder: where a file per part is kept, and found again; None keeps them in memory alone
+    """
+
+    def __init__(self, folder: Path | None = None):
+        self.folder = folder
+        self.found: dict[tuple[int, int], dict[str, BenchmarkResult]] = {}  # by first instance and the one behind
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            for path in folder.glob("*-*.npz"):
+                first, _, end = path.stem.partition("-")
+                if part := _read(path):
+                    self.found[int(first), int(end)] = part
+
+    def keep_only(self, rows: list[slice]) -> None:
+        """Forget parts that are no parts of this division: another machine may divide otherwise."""
+        known = {(each.start, each.stop) for each in rows}
+        self.found = {place: part for place, part in self.found.items() if place in known}
+
+    def __contains__(self, rows: slice) -> bool:
+        return (rows.start, rows.stop) in self.found
+
+    def __len__(self) -> int:
+        """The number of finished instances."""
+        return sum(end - first for first, end in self.found)
+
+    def add(self, rows: slice, part: dict[str, BenchmarkResult]) -> None:
+        """Keep a finished part: what was found for the instances `rows`, by the name of what has found it."""
+        if self.folder is not None:
+            arrays: dict[str, Any] = {"names": list(part)}
+            for place, each in enumerate(part.values()):
+                arrays |= {f"{place}.{field}": value for field, value in each._asdict().items()}
+            with atomic_write(self.folder / f"{rows.start}-{rows.stop}.npz") as file:
+                np.savez(file, **arrays)
+        self.found[rows.start, rows.stop] = part
+
+    def instances(self) -> Tensor:
+        """The finished instances [n] in their order, as indices of the benchmark."""
+        return torch.tensor([i for first, end in sorted(self.found) for i in range(first, end)], dtype=torch.int64)
+
+    def joined(self) -> dict[str, BenchmarkResult]:
+        """What was found for the finished instances, by the name of what has found it."""
+        ordered = [self.found[place] for place in sorted(self.found)]
+        return {name: _joined([part[name] for part in ordered]) for name in ordered[0]}
+
+
+def _joined(parts: list[BenchmarkResult]) -> BenchmarkResult:
+    return BenchmarkResult(
+        actions=torch.cat([part.actions for part in parts]),
+        costs=torch.cat([part.costs for part in parts]),
+        found=torch.cat([part.found for part in parts]),
+        samples=side_by_side([part.samples for part in parts]),
+        seconds=sum(part.seconds for part in parts),
+        evaluations=sum(part.evaluations for part in parts),
+        cut_short=sum(part.cut_short for part in parts),
+    )
+
+
+def side_by_side(samples: list[Tensor]) -> Tensor:
+    """The samples of all parts; a search that is limited by time has found more in some of them than in others."""
+    longest = max(part.shape[1] for part in samples)
+    return torch.cat([nn.functional.pad(part, (0, longest - part.shape[1]), value=math.nan) for part in samples])
+
+
+def _read(path: Path) -> dict[str, BenchmarkResult] | None:
+    """A part that was kept; None if its file is damaged: then the part is computed again."""
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            names = arrays["names"].tolist()
+            return {name: _result(arrays, i) for i, name in enumerate(names)}
+    except Exception:  # a damaged archive can fail in any part of zipfile, zlib or numpy
+        return None
+
+
+def _result(arrays: Mapping[str, np.ndarray], place: int) -> BenchmarkResult:
+    values = {field: arrays[f"{place}.{field}"] for field in BenchmarkResult._fields}
+    plain: dict[str, Any] = {key: torch.from_numpy(x) if x.ndim else x.item() for key, x in values.items()}
+    return BenchmarkResult(**plain)

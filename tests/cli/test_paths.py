@@ -1,0 +1,145 @@
+"""Paths on the command line: of any name, they need the shell's quoting alone; `~` is the home folder everywhere."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+import evaluate
+import study
+import train
+from gumbeldore.cli.overrides import check_overrides
+from gumbeldore.cli.paths import READ, WRITTEN, quoted_paths
+from problems.solvers import __main__ as experts
+from tests.cli.test_commands import ROOT, typed
+from tests.evaluation.test_evaluation import DATA, untrained
+
+NAMES = [
+    "a b",
+    "x[1]",
+    "x]",
+    "(x)",
+    "{x}",
+    "a: {b",
+    "a,b",
+    "a=b",
+    "#x",
+    "it's",
+    'a"b',
+    "x&y",
+    "x!",
+    "~x",
+    "Läufe",
+    "走る",
+]
+NAMES += ["走る", "a\\'b", "1e3", "'a'", "a${seed}", "glob(x)", "???x", "a,b=[c]{d}#'&!~ é"]
+TINY = ["debug=fast", "train.epochs=1", "problem.num_nodes=6", "problem.grow=null", "model.layers=1", "model.width=16"]
+TINY += ["model.heads=2", "precision=float32", "images_every=9", "workers=0"]
+
+
+def meant(word, sweep=False):
+    (quoted,) = quoted_paths([word], sweep)
+    (override,) = OverridesParser.create().parse_overrides([quoted])
+    return "several runs" if override.is_sweep_override() else override.value()
+
+
+@pytest.mark.parametrize("sweep", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_path_that_exists_is_that_path(name, sweep, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).mkdir()
+    for key in READ + WRITTEN:
+        assert meant(f"{key}={name}", sweep).replace("\\${", "${") == name
+
+
+@pytest.mark.parametrize(
+    ("word", "sweep", "value"),
+    [
+        ("out_dir=[a,b]", False, "[a,b]"),
+        ("out_dir=12", False, "12"),
+        ("out_dir='new'", False, "new"),  # quoted for Hydra, as one had to
+        ("instances=nowhere[1]", False, "nowhere[1]"),  # so that the error is of the file
+        ("instances=[a,b]", False, ["a", "b"]),
+        ("instances=a,b", False, "a,b"),
+        ("instances=a,b", True, "several runs"),
+        ("run_dir=a,b", True, "several runs"),
+        ("run_dir=seed${seed}", True, "seed${seed}"),
+        ("run_dir=Läufe${seed}", True, "Läufe${seed}"),
+        ("out_dir=null", False, None),
+        ("seed=12", False, 12),  # no path
+    ],
+)
+def test_a_path_that_does_not_exist_yet(word, sweep, value, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert meant(word, sweep) == value
+
+
+def test_several_values_without_multirun_say_how_they_are_given():
+    rule = "method=greedy,wor: several values are a list, 'method=[greedy,wor]', or several runs, -m"
+    with pytest.raises(ValueError) as refused:
+        check_overrides(["method=greedy,wor"], "evaluate")
+    assert str(refused.value) == rule
+
+
+def done(program, *words, cwd):
+    result = typed(program, *words, cwd=cwd)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_every_command_takes_such_paths_and_its_hints_can_be_pasted(tmp_path):
+    folder = tmp_path / "a,b=[c] {d}#(e)'&!~ é"
+    folder.mkdir()
+    shutil.copy(DATA / "berlin52.tsp", folder)
+    untrained(folder)
+    place = folder.name
+    instances = [f"instances={place}/berlin52.tsp", "workers=0"]
+    done(evaluate, f"checkpoint={place}/tsp.pt", f"out_dir={place}/results,1", *instances, cwd=tmp_path)
+    assert (folder / "results,1/report.html").is_file()
+    words = ["method=wor", "search.num_rounds=[1]", "repetitions=2", "num_instances=null", *instances]
+    done(study, f"checkpoint={place}/tsp.pt", f"out_dir={place}/study", *words, cwd=tmp_path)
+    solved = [f"out={place}/experts.npz", "num_instances=2", "workers=0", "problem.num_nodes=6", "time_limit=0.1"]
+    done(experts, *solved, cwd=tmp_path)
+    given = ["train=supervised", f"train.experts={place}/experts.npz", f"init={place}/run"]
+    said = done(train, *TINY, f"run_dir={place}/run", "time_limit=1000", cwd=tmp_path)
+    (hint,) = (line.partition(":")[2] for line in said.splitlines() if line.startswith("evaluate:"))
+    pasted = shlex.split(hint.replace("<set, file or folder>", "kool/tsp20"))
+    assert pasted[:2] == ["python", "evaluate.py"]
+    done(evaluate, *pasted[2:], "num_instances=2", "workers=0", "out_dir=pasted", cwd=tmp_path)
+    done(train, *(word for word in TINY if "grow" not in word), *given, f"run_dir={place}/other", cwd=tmp_path)
+    done(train, f"resume={place}/run", "train.epochs=2", cwd=tmp_path)
+
+
+def test_the_home_folder_in_every_command(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "my [home]"))
+    (tmp_path / "my [home]").mkdir()
+    untrained(tmp_path / "my [home]")
+    words = ["instances=kool/tsp20", "num_instances=2", "workers=0"]
+    done(evaluate, "checkpoint=~/tsp.pt", "out_dir=~/results", *words, cwd=tmp_path)
+    done(train, *TINY, "init=~/tsp.pt", "run_dir=~/run", "model.width=16", "model.layers=1", cwd=tmp_path)
+    done(train, "resume=~/run", "train.epochs=2", cwd=tmp_path)
+    assert {path.name for path in (tmp_path / "my [home]").iterdir()} >= {"results", "run"}
+    assert not (tmp_path / "~").exists()
+
+
+def test_the_project_may_lie_in_a_folder_of_any_name(tmp_path):
+    project = tmp_path / "Test Läufe [1]"
+    for folder in ("gumbeldore", "models", "problems", "configs"):
+        shutil.copytree(ROOT / folder, project / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ("train.py", "evaluate.py", "study.py"):
+        shutil.copy(ROOT / file, project)
+
+    def run(*words):
+        environment = {"PYTHONPATH": str(project), "OMP_NUM_THREADS": "1", "PATH": ""}
+        here = {"cwd": project, "env": environment, "capture_output": True, "text": True}
+        result = subprocess.run([sys.executable, *words], **here)
+        assert result.returncode == 0, result.stderr
+
+    run("train.py", *TINY, "run_dir=run [1]")
+    run("evaluate.py", "checkpoint=run [1]", "instances=kool/tsp20", "num_instances=2", "workers=0", "out_dir=results")
+    run("-m", "problems.solvers", "out=x.npz", "num_instances=1", "workers=0", "problem.num_nodes=6", "time_limit=0.1")

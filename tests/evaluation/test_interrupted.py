@@ -1,0 +1,320 @@
+"""Evaluations and studies that are stopped or killed, and go on: they end like those that were left alone."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import evaluate
+import study
+from gumbeldore.evaluation.parts import Parts
+from gumbeldore.runtime.folder_lock import lock
+from problems.solvers import __main__ as experts
+from tests.cli.test_commands import ROOT, typed
+
+POLICY = f"checkpoint={ROOT}/pretrained/tsp20"
+WORDS = [POLICY, "instances=kool/tsp20", "num_instances=6", "method=[greedy,wor]", "search.beam_width=2"]
+WORDS += ["search_batch_rows=4", "precision=float32", "workers=0", "out_dir=out"]
+PARTS = 2 + 3  # of greedy and of wor: so many instances, times the beam width, as search_batch_rows lets be together
+STUDY = [POLICY, "instances=kool/tsp20", "num_instances=4", "method=wor", "search.num_rounds=[1,2]", "repetitions=2"]
+STUDY += ["search.beam_width=2", "search.top_p_start=1", "search_batch_rows=4", "workers=0", "out_dir=out"]
+
+
+def interrupted_after(patch, parts: int, number: int = signal.SIGINT) -> None:
+    """Ctrl-C, or another signal, as soon as so many parts are kept."""
+    add, count = Parts.add, 0
+
+    def counted(self, *arguments):
+        nonlocal count
+        add(self, *arguments)
+        count += 1
+        if count == parts:
+            os.kill(os.getpid(), number)
+
+    patch.setattr(Parts, "add", counted)
+
+
+def done(program, *words, cwd):
+    result = typed(program, *words, cwd=cwd)
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+def rows_of(folder: Path) -> list[str]:
+    """Method, instance, costs and solutions, as results.csv has them."""
+    return (folder / "results.csv").read_text().splitlines()
+
+
+@pytest.fixture(scope="module")
+def whole_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    done(evaluate, *WORDS, cwd=folder)
+    return folder / "out"
+
+
+@pytest.fixture
+def whole(whole_folder):
+    return rows_of(whole_folder)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("parts", range(1, PARTS))
+def test_an_interrupted_evaluation_reports_what_is_finished_and_goes_on(parts, number, whole, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, parts, number)
+        stopped = typed(evaluate, *WORDS, cwd=tmp_path)
+    out, finished = tmp_path / "out", {1: 3, 2: 6, 3: 8, 4: 10}[parts]
+    kept = f"interrupted: {finished} of 12 searches are finished and kept"
+    assert stopped.returncode == 130
+    assert stopped.stderr == f"{kept}; the same command with out_dir=out resume=true goes on\n"
+    methods = json.loads((out / "results.json").read_text())["methods"]
+    assert {name: each["num_instances"] for name, each in methods.items()} == {"greedy": min(finished, 6)}
+    assert rows_of(out) == whole[: 1 + min(finished, 6)] and "greedy" in (out / "report.html").read_text()
+    assert (out / "unfinished").exists() == (finished > 6)
+    if finished > 6:
+        assert rows_of(out / "unfinished") == [whole[0], *whole[7 : 1 + finished]]
+        assert "wor" in (out / "unfinished/report.html").read_text()
+        assert f"wor: {finished - 6} of 6 instances are finished" in stopped.stdout
+    counted, add = [], Parts.add
+    monkeypatch.setattr(Parts, "add", lambda self, *arguments: (counted.append(0), add(self, *arguments)))
+    done(evaluate, *WORDS, "resume=true", cwd=tmp_path)
+    assert rows_of(out) == whole and len(counted) == PARTS - parts
+    assert not (out / "unfinished").exists() and not list(out.rglob("*.tmp"))
+
+
+def test_a_finished_evaluation_that_goes_on_searches_nothing(whole, whole_folder, tmp_path, monkeypatch):
+    shutil.copytree(whole_folder, tmp_path / "out")
+    monkeypatch.setattr(Parts, "add", None)
+    done(evaluate, *WORDS, "resume=true", cwd=tmp_path)
+    assert rows_of(tmp_path / "out") == whole
+
+
+def test_a_damaged_part_is_searched_again(whole, whole_folder, tmp_path):
+    shutil.copytree(whole_folder, tmp_path / "out")
+    first, second, third, *_ = sorted((tmp_path / "out").rglob("*.npz"))
+    first.write_bytes(first.read_bytes()[:-100])
+    second.write_bytes(b"")
+    third.unlink()
+    done(evaluate, *WORDS, "resume=true", cwd=tmp_path)
+    assert rows_of(tmp_path / "out") == whole
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "out_dir=out holds results already; choose another, or go on with them by resume=true"),
+        (["resume=true", "seed=1"], "out_dir=out cannot be gone on with: seed was 0 and is 1 now; choose another"),
+        (["resume=true", "search.beam_width=4"], "search.beam_width was 2 and is 4 now"),
+        (["resume=true", "method=wor"], "methods.greedy._target_ was gumbeldore.methods.greedy and is nothing now"),
+        (["resume=true", "num_instances=5"], "instances (sha256) was "),
+        (["resume=true", f"checkpoint={ROOT}/pretrained/tsp50"], "checkpoint (sha256) was "),
+        (["resume=yes"], "resume must be true or false, got 'yes'"),
+        (["resume=true", "out_dir=null"], "resume=true needs out_dir=, the folder of the evaluation to go on with"),
+    ],
+)
+def test_what_has_changed_is_refused_in_one_line(words, message, whole, whole_folder, tmp_path):
+    shutil.copytree(whole_folder, tmp_path / "out")
+    keys = [word.partition("=")[0] for word in words]
+    refused = typed(evaluate, *(word for word in WORDS if word.partition("=")[0] not in keys), *words, cwd=tmp_path)
+    assert refused.returncode == 2 and message in refused.stderr and len(refused.stderr.splitlines()) == 1
+    assert rows_of(tmp_path / "out") == whole
+
+
+def test_what_changes_no_solution_may_change(whole, whole_folder, tmp_path):
+    shutil.copytree(whole_folder, tmp_path / "out")
+    shutil.copytree(ROOT / "pretrained/tsp20", tmp_path / "moved")
+    done(evaluate, *WORDS[1:], "resume=true", "checkpoint=moved", cwd=tmp_path)
+    assert rows_of(tmp_path / "out") == whole
+
+
+def test_one_process_per_folder(tmp_path):
+    (tmp_path / "out/progress").mkdir(parents=True)
+    with lock(tmp_path / "out/progress", "out_dir"):
+        refused = typed(evaluate, *WORDS, cwd=tmp_path)
+    assert refused.returncode == 2 and "out/progress is in use by another run; wait for its end" in refused.stderr
+
+
+@pytest.mark.parametrize("parts", [1, 3, 7])
+def test_an_interrupted_study_goes_on(parts, tmp_path, monkeypatch):
+    (tmp_path / "whole").mkdir()
+    done(study, *STUDY, cwd=tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, parts)
+        stopped = typed(study, *STUDY, cwd=tmp_path)
+    assert stopped.returncode == 130
+    assert f"interrupted: {2 * parts} of 16 searches are finished and kept; the same" in stopped.stderr
+    assert (tmp_path / "out/study.json").exists() == (parts >= 4)
+    done(study, *STUDY, "resume=true", cwd=tmp_path)
+    points = [json.loads((x / "out/study.json").read_text())["points"] for x in (tmp_path, tmp_path / "whole")]
+    assert [{**x, "seconds": 0} for x in points[0]] == [{**x, "seconds": 0} for x in points[1]]
+
+
+@pytest.mark.parametrize("method", ["heuristic", "solver"])
+def test_interrupted_baselines_go_on(method, tmp_path, monkeypatch):
+    monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("problems.heuristics.heuristic.Heuristic.together", 2)
+    monkeypatch.setattr("problems.solvers.baseline.CALLS_PER_WORKER", 2)
+    words = [POLICY, "instances=kool/tsp20", "num_instances=5", f"method={method}", "workers=0", "out_dir=out"]
+    words += ["solver.workers=0", "solver.time_limit=0.1"][: 2 if method == "solver" else 0]
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, 2)
+        stopped = typed(evaluate, *words, cwd=tmp_path)
+    assert stopped.returncode == 130 and "interrupted: 4 of 5 searches are finished" in stopped.stderr
+    begun = rows_of(tmp_path / "out")
+    done(evaluate, *words, "resume=true", cwd=tmp_path)
+    rows = rows_of(tmp_path / "out")
+    assert len(begun) == 5 and len(rows) == 6
+    if method == "solver":  # of the heuristics, another may be the best of all instances
+        assert rows[:5] == begun
+
+
+# ---- processes
+
+
+def test_the_second_ctrl_c_ends_the_process_at_once():
+    code = """
+import os, signal, time
+from gumbeldore.runtime.stopping import interruptible
+with interruptible():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == -signal.SIGINT and ended.stdout == "interrupted\n" and ended.stderr == ""
+
+
+def processes() -> dict[int, int]:
+    """The parent of every process that has not ended, but of Ray's agents: these outlive a kill for minutes."""
+    lines = subprocess.run(["ps", "-eo", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True).stdout
+    found = (line.split(maxsplit=3) for line in lines.splitlines() if "Agent" not in line)
+    return {int(pid): int(parent) for pid, parent, state, *_ in found if state[0] != "Z"}
+
+
+def children_of(pid: int) -> set[int]:
+    """All processes that a process has started, and that these have started."""
+    parents, found, before = processes(), {pid}, set()
+    while found != before:
+        before, found = found, found | {each for each, parent in parents.items() if parent in found}
+    return found - {pid}
+
+
+def all_end(pids: set[int], seconds: float = 30) -> bool:
+    end = time.monotonic() + seconds
+    while (alive := pids & set(processes())) and time.monotonic() < end:
+        time.sleep(0.1)
+    return not alive
+
+
+def wait_for(condition, process, seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.02)
+
+
+WORKERS = [POLICY, "instances=kool/tsp20", "num_instances=12", "method=[greedy,wor]", "search.num_rounds=6"]
+WORKERS += ["search_batch_rows=32", "precision=float32"]
+
+
+@pytest.fixture(scope="module")
+def searched_alone(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alone")
+    done(evaluate, *WORKERS, "workers=0", "out_dir=out", cwd=folder)
+    return rows_of(folder / "out")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_the_evaluation_and_it_goes_on(number, searched_alone, tmp_path):
+    command = [sys.executable, ROOT / "evaluate.py", *WORKERS, "workers=2", "out_dir=out"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, cwd=tmp_path, text=True, **pipes)
+    wait_for(lambda: len(list(tmp_path.rglob("*.npz"))) > 3, process)
+    workers = children_of(process.pid)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert len(workers) > 2 and all_end(workers)
+    if number != signal.SIGKILL:
+        assert process.returncode == 130 and len(said.splitlines()) == 1 and "searches are finished and kept" in said
+        assert (tmp_path / "out/report.html").exists()
+    done(evaluate, *WORKERS, "workers=0", "out_dir=out", "resume=true", cwd=tmp_path)
+    assert rows_of(tmp_path / "out") == searched_alone
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_solvers_end_with_their_command_and_it_goes_on(number, tmp_path, monkeypatch):
+    monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))
+    words = ["num_instances=6", "problem.num_nodes=10", "time_limit=1", "workers=2", "out=x.npz"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = [sys.executable, "-m", "problems.solvers", *words]
+    process = subprocess.Popen(command, cwd=tmp_path, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, **pipes)
+    wait_for(lambda: list((tmp_path / "cache").rglob("*.npz")), process)
+    workers = children_of(process.pid)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and "of 6 are solved and kept; the same command solves the others\n" in said
+    assert len(said.splitlines()) == 1 and all_end(workers)
+    done(experts, *words[:-2], "workers=0", "out=x.npz", cwd=tmp_path)
+
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([__name__])  # what a start of Python takes is spent once
+LONG = [POLICY, "instances=kool/tsp20", "num_instances=40", "method=[greedy,wor,gumbeldore]", "search_batch_rows=64"]
+LONG += ["precision=float32", "workers=0"]
+
+
+def _evaluate(words: list[str], folder: Path) -> None:
+    os.chdir(folder)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    torch.set_num_threads(1)
+    sys.argv = ["evaluate.py", *words]
+    evaluate.main()
+
+
+def run(words: list[str], folder: Path, seconds: float | None = None) -> int:
+    """The exit status of an evaluation that is killed after so many seconds, if it has not ended before."""
+    process = FORKS.Process(target=_evaluate, args=(words, folder))
+    process.start()
+    process.join(seconds)
+    process.kill()
+    process.join()
+    return process.exitcode
+
+
+def check_kills(folder: Path, moments: int, per_run: int, seed: int) -> None:
+    """Evaluations of 40 instances, each killed at so many random moments, end like one that was left alone."""
+    start = time.monotonic()
+    assert run([*LONG, "out_dir=whole"], folder) == 0
+    seconds, draw, killed = time.monotonic() - start, random.Random(seed), 0
+    for number in range(moments // per_run):
+        words = [*LONG, f"out_dir=killed{number}", "resume=true"]
+        for _ in range(per_run):
+            killed += run(words, folder, draw.uniform(0, seconds)) == -signal.SIGKILL
+        assert run(words, folder) == 0
+        assert rows_of(folder / f"killed{number}") == rows_of(folder / "whole")
+        assert not list((folder / f"killed{number}").rglob("*.tmp"))
+    assert killed >= moments / 2
+
+
+def test_a_killed_evaluation_ends_like_one_left_alone(tmp_path):
+    check_kills(tmp_path, moments=1, per_run=1, seed=0)
+
+
+@pytest.mark.slow
+def test_evaluations_killed_at_ten_moments_end_like_one_left_alone(tmp_path):
+    check_kills(tmp_path, moments=10, per_run=2, seed=1)
