@@ -118,7 +118,8 @@ def test_keys_and_options_of_the_commands_exist(page):
             for alternative in given.get("words", "").split("|"):
                 check_overrides(alternative.split(), "train")
             continue
-        check_overrides([word for word in words if not word.startswith("-")], CONFIGS[script])
+        own = [word for word in words if not word.startswith("-")]
+        check_overrides(own, CONFIGS[script], sweep=bool({"-m", "--multirun"} & set(words)))
 
 
 def paste(steps: list[Command | str], folder: Path, with_ray: Command | None = None) -> None:
