@@ -29,7 +29,7 @@ from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.evaluation.references import read_table, with_table
 from gumbeldore.evaluation.solve import MethodSummary, results_of, solve, summarise
-from gumbeldore.interfaces import Benchmark, Problem
+from gumbeldore.interfaces import Benchmark, Problem, count_of
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting import html_report
 from gumbeldore.reporting.console import Terminal
@@ -170,11 +170,6 @@ class Report(NamedTuple):
             self.terminal.table("by size", *results.size_rows(found, benchmarks, self.problem))
         for line in results.mean_lines(found, benchmarks) + results.contradiction_lines(found, benchmarks):
             self.terminal.say(line)
-
-
-def count_of(benchmarks: list[Benchmark]) -> int:
-    """The number of instances."""
-    return sum(len(benchmark.names) for benchmark in benchmarks)
 
 
 def main() -> None:

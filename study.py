@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from evaluate import add_references, count_of
+from evaluate import add_references
 from gumbeldore.cli import command, parts
 from gumbeldore.cli.evaluation import (
     Machine,
@@ -27,6 +27,7 @@ from gumbeldore.evaluation.curves import CurvePoint
 from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.evaluation.solve import have_gaps
+from gumbeldore.interfaces import count_of
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.runtime.stopping import interruptible
 from gumbeldore.sampler.config import SearchConfig

@@ -2,7 +2,7 @@
 
 The stack has no embedding and no head. The ways of attention:
 
-    explicit  matrix products and a softmax, as models/attention.py does on CPUs
+    explicit  matrix products and a softmax
     fused     torch's scaled_dot_product_attention
     padded    explicit, on sequences padded with hidden keys to the next multiple of 16
     current   the project's layers as they are
@@ -44,7 +44,7 @@ LANES = 16  # float32 numbers in a register of AVX-512
 
 
 def explicit(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None) -> Tensor:
-    """A copy of what models/attention.py does on CPUs: whatever takes its place there is compared with it."""
+    """What models/attention.py did on CPUs until 2026-11-26: whatever takes its place there is compared with it."""
     scores = query @ (key * key.shape[-1] ** -0.5).transpose(-1, -2)
     if bias is not None:
         scores = scores + bias.to(scores.dtype)

@@ -204,6 +204,11 @@ class Benchmark(NamedTuple):
         )
 
 
+def count_of(benchmarks: list[Benchmark]) -> int:
+    """The number of instances of all benchmarks."""
+    return sum(len(benchmark.names) for benchmark in benchmarks)
+
+
 class WrongProblemError(ValueError):
     """Instances that seem to be of another problem."""
 

@@ -21,7 +21,7 @@ from gumbeldore.cli.settings import EvaluationSettings
 from gumbeldore.evaluation import results
 from gumbeldore.evaluation.kept import MANIFEST, fingerprint
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy
-from gumbeldore.interfaces import Benchmark, Policy, Problem, WrongProblemError
+from gumbeldore.interfaces import Benchmark, Policy, Problem, WrongProblemError, count_of
 from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers, trie_budget
 from gumbeldore.parallel.pool import SearchPool, at_once
 from gumbeldore.reporting.console import Terminal, hardware
@@ -132,7 +132,7 @@ def advancing(
     terminal: Terminal, phase: str, benchmarks: list[Benchmark], done: int = 0
 ) -> Iterator[Callable[[int], None]]:
     """A function to be called with the number of instances done since the last call; `done` are so before the first."""
-    count = sum(len(benchmark.names) for benchmark in benchmarks)
+    count = count_of(benchmarks)
     terminal.progress(phase, 0, count)
 
     def advance(instances: int) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gumbeldore.evaluation.results import Results
 from gumbeldore.evaluation.solve import BenchmarkResult, have_gaps
-from gumbeldore.interfaces import Benchmark
+from gumbeldore.interfaces import Benchmark, count_of
 
 COLOURS = ("#2b83ba", "#e08214", "#1b9e77", "#c75a9b", "#6a8fd8", "#d3492f", "#8a8a1e", "#8c6bb1")  # on white and black
 STYLE: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none"}
@@ -83,7 +83,7 @@ def distribution(results: Results, benchmarks: list[Benchmark]) -> tuple[Figure,
 
     Of several instances the costs are compared with the reference, or with the best found by any method.
     """
-    alone = sum(len(benchmark.names) for benchmark in benchmarks) == 1
+    alone = count_of(benchmarks) == 1
     known = have_gaps(benchmarks)
     values = {}
     for name, solved in results.items():

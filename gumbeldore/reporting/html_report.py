@@ -10,7 +10,7 @@ import torch
 
 from gumbeldore.evaluation import results
 from gumbeldore.evaluation.solve import BenchmarkResult, best_of, gaps, summarise
-from gumbeldore.interfaces import Benchmark, Problem, take
+from gumbeldore.interfaces import Benchmark, Problem, count_of, take
 from gumbeldore.reporting import charts
 from gumbeldore.runtime.files import atomic_write
 
@@ -32,7 +32,7 @@ def write(
     pages = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
-    count = sum(len(benchmark.names) for benchmark in benchmarks)
+    count = count_of(benchmarks)
     best = best_of(found, benchmarks)
     quality, distribution = charts.quality(found, benchmarks), charts.distribution(found, benchmarks)
     text = pages.get_template("report.html").render(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from gumbeldore.interfaces import Benchmark, Problem, size_name
+from gumbeldore.interfaces import Benchmark, Problem, count_of, size_name
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import check_costs, instance_errors
 from gumbeldore.runtime.stopping import Progress
@@ -34,7 +34,7 @@ def validate(pool: SearchPool, validation: list[Benchmark], progress: Progress) 
 
     Raises ValueError naming an instance that the policy or the problem cannot deal with.
     """
-    total = sum(len(benchmark.names) for benchmark in validation)
+    total = count_of(validation)
     done, found = 0, []
     for benchmark in validation:
         keys = torch.arange(len(benchmark.names))  # a greedy search draws nothing: they only tell instances apart
