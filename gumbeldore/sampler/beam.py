@@ -8,6 +8,7 @@ the same state only once.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -37,6 +38,11 @@ class SearchContext(NamedTuple):
     width: int
     horizon: int
     actions: int
+    deadline: float = math.inf  # on the clock `time.monotonic`; a round that lasts longer is abandoned
+
+
+class OutOfTime(Exception):
+    """A round has been abandoned at the deadline."""
 
 
 class Leaves(NamedTuple):
@@ -85,7 +91,7 @@ def sample_round(
         root_gumbel: perturbed log-probability [B] of the root
         top_p: nucleus: each node keeps its smallest set of most likely actions with at least this probability
 
-    Raises InstanceError if the policy gives no usable probabilities.
+    Raises InstanceError if the policy gives no usable probabilities, and OutOfTime at the deadline.
     """
     batch, horizon = context.batch, context.horizon
     device = root_gumbel.device
@@ -97,6 +103,8 @@ def sample_round(
     count = Count()
 
     for depth in range(horizon):
+        if time.monotonic() >= context.deadline:
+            raise OutOfTime
         legal = context.problem.mask(context.instance, state)  # [B*K, A]
         new = beam.alive & (beam.node >= filled)
         log_probs, count = evaluate(context, trie, depth, filled, state, legal, new, count)

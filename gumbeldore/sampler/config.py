@@ -22,8 +22,8 @@ class SearchConfig:
             node keeps its smallest set of most likely actions of that probability; one round alone uses the end
         first_round_deterministic: round 1 is a plain beam search, whose leaves leave the trie but do not shift it
         sampled_root: draw the root's Gumbel, which makes the unnormalised estimator unbiased; False fixes it to 0
-        time_limit: seconds per instance; then rounds go on, whatever num_rounds is, until it has passed, or the trie
-            would outgrow the memory it may take
+        time_limit: seconds per instance; rounds go on until it has passed, whatever num_rounds is, or until the trie
+            would outgrow the memory it may take. The round that lasts longer is abandoned.
     """
 
     beam_width: int

@@ -12,11 +12,21 @@ from torch import Tensor
 
 from gumbeldore.interfaces import Policy, Problem, batch_size, take
 from gumbeldore.sampler import trie as trie_ops
-from gumbeldore.sampler.beam import Count, Leaves, Perturb, SearchContext, check_instances, sample_round
+from gumbeldore.sampler.beam import (
+    Count,
+    Leaves,
+    OutOfTime,
+    Perturb,
+    SearchContext,
+    check_instances,
+    sample_round,
+)
 from gumbeldore.sampler.config import SearchConfig, nucleus_of
 from gumbeldore.sampler.gumbel import gumbel_with_maximum
 from gumbeldore.sampler.updates import without_replacement
 from gumbeldore.seeding import fold, gumbel_noise
+
+GREEDY = SearchConfig(1, stochastic=False)
 
 
 class SearchStats(NamedTuple):
@@ -71,6 +81,8 @@ def search(
         keys: instead of a generator, the keys [B] int64 themselves: an instance's result depends on its own alone
         memory: bytes that the trie must not outgrow; a search with a time limit ends where it would
 
+    A search with a time limit decodes greedily first: this is its one solution if not even one round ends in time.
+
     Raises ValueError without instances, or if not exactly one of generator and keys is given to a stochastic search,
     and InstanceError if the policy gives no usable probabilities or the problem no finite cost.
     """
@@ -86,6 +98,10 @@ def search(
     elif generator is not None:
         raise ValueError("give a generator or keys, not both")
     keys = instance_keys = keys.to(device)
+    greedy, deadline = None, math.inf
+    if config.time_limit is not None:
+        deadline = time.monotonic() + batch * config.time_limit
+        greedy = search(problem, policy, instances, GREEDY, keys=keys)  # if not even one round ends in time
     if config.copies > 1:
         rows = torch.arange(batch, device=device).repeat_interleave(config.copies)
         instances = take(instances, rows)
@@ -94,11 +110,15 @@ def search(
     was_training = policy.training
     policy.eval()
     try:
-        rounds, trie, count, full = _run_rounds(problem, policy, instances, config, keys, instance_keys, memory)
+        context = _search_context(problem, policy, instances, config.width, instance_keys, deadline)
+        rounds, trie, count, full = _run_rounds(context, config, instances, keys, memory)
     finally:
         policy.train(was_training)
+    if not rounds:
+        assert greedy is not None
+        return greedy
     stats = SearchStats(
-        evaluations=count.evaluated,
+        evaluations=count.evaluated + (greedy.stats.evaluations if greedy else 0),
         forced=int(count.forced),
         reused=int(count.reused),
         repeated=int(count.repeated),
@@ -110,24 +130,16 @@ def search(
 
 
 def _run_rounds(
-    problem: Problem,
-    policy: Policy,
-    instances: Any,
-    config: SearchConfig,
-    keys: Tensor,
-    instance_keys: Tensor,
-    memory: int | None,
+    context: SearchContext, config: SearchConfig, instances: Any, keys: Tensor, memory: int | None
 ) -> tuple[list[tuple[Leaves, Tensor]], trie_ops.Trie, Count, bool]:
     """Round after round until the last one, the deadline, the end of all instances or of the memory.
 
     Arguments:
-        keys: [B] of the beams; independent samples are B / b beams of each instance
-        instance_keys: [b] of the instances
+        instances: [B, ...] a beam each; independent samples are B / b beams of each of b instances
+        keys: [B] of the beams
     """
     width = config.width
-    context = _search_context(problem, policy, instances, width, instance_keys)
-    deadline = None if config.time_limit is None else time.monotonic() + len(instance_keys) * config.time_limit
-    trie = _empty_trie(problem, policy, instances, config, len(instance_keys), keys.device)
+    trie = _empty_trie(context.problem, context.policy, instances, config, len(context.keys), keys.device)
 
     rounds, total, full = [], Count(), False
     for round_ in itertools.count():
@@ -138,15 +150,17 @@ def _run_rounds(
             trie = trie_ops.grow(trie, 2 * trie.parent.shape[2])
         deterministic = not config.stochastic or (config.first_round_deterministic and round_ == 0)
         perturb, root_gumbel = _most_likely(keys) if deterministic else _gumbel(keys, round_, config, context)
-        leaves, count = sample_round(context, trie, round_ * width, perturb, root_gumbel, nucleus_of(config, round_))
-        cost = problem.cost(context.instance, leaves.actions.flatten(0, 1)).double().view(context.batch, width)
-        check_instances(
-            context, (leaves.valid & ~cost.isfinite()).any(dim=1), "the cost of a solution is NaN or infinite"
-        )
+        try:
+            nucleus = nucleus_of(config, round_)
+            leaves, count = sample_round(context, trie, round_ * width, perturb, root_gumbel, nucleus)
+        except OutOfTime:
+            break
+        cost = context.problem.cost(context.instance, leaves.actions.flatten(0, 1)).double().view(context.batch, width)
+        wrong = (leaves.valid & ~cost.isfinite()).any(dim=1)
+        check_instances(context, wrong, "the cost of a solution is NaN or infinite")
         rounds.append((leaves, cost))
         total = total.plus(count)
-        finished = round_ + 1 >= config.num_rounds if deadline is None else time.monotonic() >= deadline
-        if finished:
+        if config.time_limit is None and round_ + 1 >= config.num_rounds:
             break
         if config.update is not None:
             # The leaves of a deterministic first round are no sample, of which nothing can be estimated.
@@ -173,7 +187,9 @@ def _empty_trie(
     return trie_ops.create(batch, horizon, slots, actions, dtype, device, keep=reread, copies=config.copies)
 
 
-def _search_context(problem: Problem, policy: Policy, instances: Any, width: int, keys: Tensor) -> SearchContext:
+def _search_context(
+    problem: Problem, policy: Policy, instances: Any, width: int, keys: Tensor, deadline: float = math.inf
+) -> SearchContext:
     batch = batch_size(instances)
     rows = torch.arange(batch, device=instances[0].device).repeat_interleave(width)
     instance = take(instances, rows)
@@ -188,6 +204,7 @@ def _search_context(problem: Problem, policy: Policy, instances: Any, width: int
         width=width,
         horizon=problem.horizon(instances),
         actions=problem.num_actions(instances),
+        deadline=deadline,
     )
 
 

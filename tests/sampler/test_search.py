@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 
 import pytest
@@ -305,7 +306,32 @@ def test_time_limit_adds_rounds():
     found = find(methods.wor(1, 2, time_limit=30.0), trees, KEYS[:2])  # ends when both are exhausted
     counts = [len(enumerate_leaves(trees, row)) for row in range(2)]
     assert found.valid.sum(dim=1).tolist() == counts and found.stats.rounds == max(counts)
-    assert find(methods.wor(1, 5, time_limit=1e-9), trees, KEYS[:2]).stats.rounds == 1
+
+
+def test_a_round_that_lasts_beyond_the_time_limit_is_abandoned(monkeypatch):
+    """Then the rounds before it are what there is; without one, the greedy solution."""
+
+    class Clock(TablePolicy):
+        """Every question takes a second."""
+
+        seconds = 0
+
+        def forward(self, context, state):
+            self.seconds += 1
+            return super().forward(context, state)
+
+    def timed(config, limit=None):
+        clock = Clock()
+        monkeypatch.setattr(time, "monotonic", lambda: clock.seconds)
+        config = replace(config, time_limit=None if limit is None else limit / len(KEYS))
+        return search(PROBLEM, clock, TREES, config, keys=KEYS), clock.seconds
+
+    greedy, until_greedy = timed(methods.greedy())
+    one, a_round = timed(methods.wor(4, 1))
+    found, seconds = timed(methods.wor(4, 1), limit=until_greedy + a_round)
+    assert torch.equal(found.actions, one.actions) and seconds == until_greedy + a_round
+    found, seconds = timed(methods.wor(4, 1), limit=until_greedy + 1)
+    assert torch.equal(found.actions, greedy.actions) and seconds == until_greedy + 1
 
 
 def test_best_is_the_cheapest_valid_solution():
