@@ -28,7 +28,7 @@ from gumbeldore.evaluation.baseline import Baseline, solve_baseline
 from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.evaluation.references import read_table, with_table
-from gumbeldore.evaluation.solve import MethodSummary, results_of, solve, summarise
+from gumbeldore.evaluation.benchmarks import MethodSummary, results_of, solve_benchmark, summarise
 from gumbeldore.interfaces import Benchmark, Problem, count_of
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting import html_report
@@ -105,7 +105,7 @@ def run_method(
     """Add to the `parts` of each benchmark the solutions of a method for the instances that have none there."""
     for benchmark, found in zip(benchmarks, parts, strict=True):
         if isinstance(method, SearchConfig):
-            solve(pool, benchmark, method, seed, advance, found)
+            solve_benchmark(pool, benchmark, method, seed, advance, found)
         else:
             solve_baseline(method, problem, benchmark, advance, found)
 

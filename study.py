@@ -26,7 +26,7 @@ from gumbeldore.evaluation import curves, results
 from gumbeldore.evaluation.curves import CurvePoint
 from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.parts import Parts
-from gumbeldore.evaluation.solve import have_gaps
+from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.interfaces import count_of
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.runtime.stopping import interruptible

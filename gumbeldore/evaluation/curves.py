@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gumbeldore.evaluation.parts import Parts
-from gumbeldore.evaluation.solve import solve, summarise
+from gumbeldore.evaluation.benchmarks import solve_benchmark, summarise
 from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.files import atomic_write
@@ -56,7 +56,7 @@ def measure(
     for repetition in range(repetitions):
         own = int(fold(seed, "repetition", repetition))
         pairs = zip(benchmarks, parts[repetition], strict=True)
-        solved = [solve(pool, benchmark, config, own, progress, found) for benchmark, found in pairs]
+        solved = [solve_benchmark(pool, benchmark, config, own, progress, found) for benchmark, found in pairs]
         outcomes.append(summarise(solved, benchmarks))
     qualities = [x.merit for x in outcomes]
     searches = sum(x.num_instances for x in outcomes)

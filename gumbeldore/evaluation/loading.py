@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gumbeldore.interfaces import Policy, Problem
+from gumbeldore.interfaces import Benchmark, Policy, Problem, WrongProblemError
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, takes
 from gumbeldore.runtime.old_versions import of_this_version, weights_of_this_version
@@ -39,6 +39,14 @@ def load_policy(path: str | Path, /, **problem_values: Any) -> LoadedPolicy:
     if given:
         problem = build({**config["problem"], **given}, "problem", Problem)
     return LoadedPolicy(problem, policy, config, path)
+
+
+def load_instances(loaded: LoadedPolicy, source: str | Path, limit: int | None = None) -> list[Benchmark]:
+    """The instances of a source, see `Problem.load`. If they are of another problem, the error says whose the policy is."""
+    try:
+        return loaded.problem.load(str(source), limit)
+    except WrongProblemError as error:
+        raise ValueError(f"{error} (the policy of {loaded.path} is for {loaded.problem.name})") from None
 
 
 def start_from(policy: Policy, problem: Problem, path: str | Path) -> None:

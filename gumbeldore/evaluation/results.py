@@ -13,7 +13,7 @@ from pathlib import Path
 from torch import Tensor
 
 from gumbeldore.evaluation.references import contradicted
-from gumbeldore.evaluation.solve import BenchmarkResult, gaps, summarise
+from gumbeldore.evaluation.benchmarks import BenchmarkResult, gaps, summarise
 from gumbeldore.interfaces import Benchmark, Problem, size_name
 from gumbeldore.runtime.files import atomic_write
 

@@ -1,132 +1,163 @@
-"""Solving benchmarks with a search method: true costs, gaps to the references, time."""
+"""Solving instances from Python: files or arrays in, results out, without a configuration, Ray or a terminal."""
 
 from __future__ import annotations
 
-import math
+import inspect
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Union
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from gumbeldore.evaluation.parts import SEARCH, BenchmarkResult, Parts
-from gumbeldore.interfaces import Benchmark
+from gumbeldore.evaluation.benchmarks import solve_benchmark
+from gumbeldore.evaluation.loading import LoadedPolicy, load_instances, load_policy
+from gumbeldore.evaluation.result import Result
+from gumbeldore.interfaces import Benchmark, Problem, count_of
+from gumbeldore.parallel.devices import resolve_device, resolve_rows
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.runtime.errors import check_costs, instance_errors
+from gumbeldore.runtime.checkpoint import checkpoint_errors
+from gumbeldore.runtime.precision import resolve_precision
+from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig
-from gumbeldore.sampler.rounds import SearchStats, Solutions
-from gumbeldore.seeding import fold
 
+Arrays = Mapping[str, Any]  # of one instance, by the names that docs/data.md gives those of an .npz
+Source = Union[str, Path, Arrays]
+Group = tuple[Benchmark, list[int]]  # instances that are searched together, and their places among all
 
-class SampledSolutions(NamedTuple):
-    """What an evaluation needs of a search's solutions."""
-
-    actions: Tensor  # [B, L, T]
-    valid: Tensor  # [B, L]
-    stats: SearchStats
-
-    @classmethod
-    def of(cls, solutions: Solutions) -> SampledSolutions:
-        return cls(solutions.actions, solutions.valid, solutions.stats)
-
-
-class MethodSummary(NamedTuple):
-    """One method on all instances, whatever their sizes."""
-
-    mean_cost: float
-    mean_gap: float | None  # mean over instances of cost / reference - 1; None unless all have a reference
-    num_instances: int
-    seconds: float
-    evaluations: int
-    solutions: int
-
-    @property
-    def merit(self) -> float:
-        """The lower, the better: the mean gap, or the mean cost where references are missing."""
-        return self.mean_cost if self.mean_gap is None else self.mean_gap
+METHODS = ("greedy", "sampling", "beam", "wor", "gumbeldore", "theory")
+LEAST = 1e-9  # seconds for a search whose time is up already: it still decodes greedily
 
 
 def solve(
-    pool: SearchPool,
-    benchmark: Benchmark,
-    config: SearchConfig,
-    seed: int,
-    progress: Callable[[int], None] = lambda done: None,
-    parts: Parts | None = None,
-) -> BenchmarkResult:
-    """The best solution of every instance by its true cost; of equally good ones, the first that was found.
+    policy: LoadedPolicy | str | Path,
+    instances: Source | Sequence[Source] | None = None,
+    *,
+    method: str | SearchConfig = "gumbeldore",
+    beam_width: int = 32,
+    num_rounds: int = 4,
+    top_p_start: float = 0.8,
+    time_limit: float | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    precision: str = "auto",
+    **arrays: Any,
+) -> Result | list[Result]:
+    """The best solutions that a policy finds for one or many instances of its problem.
 
     Arguments:
-        seed: with an instance's place in the benchmark, decides its samples
-        progress: called with the number of instances solved since the last call
-        parts: what was found earlier, which is not searched again; what is found is added chunk by chunk
+        policy: of `load_policy`, or what that takes: a checkpoint, a run directory, the name of a shipped policy
+        instances: the path of a file of instances, or of a folder, or the name of a standard set; or the arrays of one
+            instance by name; or a list of such, each of which stands for one instance
+        method: "gumbeldore", "greedy", "beam", "sampling", "wor" or "theory"; or a SearchConfig
+        beam_width, num_rounds, top_p_start: of a method that is given by its name, see `SearchConfig`
+        time_limit: seconds per instance, everything but loading included; rounds go on until it has passed. At least
+            the greedy solution is found, however long it takes. None: `num_rounds` rounds
+        seed: of the samples
+        device: "cpu", "cuda", "cuda:1", ...; "auto": a GPU if there is one
+        precision: "bf16" or "float32"; "auto": bf16 where the hardware has instructions for it
+        arrays: of one instance, instead of `instances`: coords or distances (TSP), and demands and capacity (CVRP),
+            times and machines (JSSP)
 
-    Raises ValueError naming an instance that the policy or the problem cannot deal with.
+    Returns one Result for one instance, a list for a list of instances and for a source that holds several.
+    Raises ValueError as the command line does, which solves the same instances to the same solutions.
     """
-    count = len(benchmark.names)
-    keys = fold(seed, "evaluation", torch.arange(count))
-    parts = Parts() if parts is None else parts
-    parts.keep_only(pool.chunks(benchmark.instances, config))
-    last = time.perf_counter()
-    with instance_errors(benchmark, keys):
-        for _, chunk, sampled in pool.map_all(
-            benchmark.instances, keys, [config], read=SampledSolutions.of, wanted=lambda chunk: chunk not in parts
-        ):
-            best = _best(benchmark, chunk, sampled)
-            last, seconds = time.perf_counter(), time.perf_counter() - last
-            cut_short = sampled.stats.full * (chunk.stop - chunk.start)
-            parts.add(chunk, {SEARCH: BenchmarkResult(*best, seconds, sampled.stats.evaluations, cut_short)})
-            progress(chunk.stop - chunk.start)
-    return parts.joined()[SEARCH]
+    loaded = policy if isinstance(policy, LoadedPolicy) else load_policy(policy)
+    if (instances is None) == (not arrays):
+        raise ValueError("solve takes instances, or the arrays of one instance by name: coords=..., times=...")
+    settings = {"beam_width": beam_width, "num_rounds": num_rounds, "top_p_start": top_p_start}
+    config = _search(loaded, method, time_limit, **settings)
+    where = resolve_device(device)
+    pooled = 0, resolve_rows("auto", where), str(where), resolve_precision(precision, where)
+    many = isinstance(instances, (list, tuple))
+    sources = instances if many else [arrays if instances is None else instances]
+    groups = _one_of_each(loaded, sources) if many else _all_of(loaded, sources[0])
+
+    begin = time.monotonic()
+    results: dict[int, Result] = {}
+    with SearchPool(loaded.problem, loaded.policy, *pooled) as pool:
+        if config.time_limit is not None:
+            spent = (time.monotonic() - begin) / sum(len(places) for _, places in groups)
+            config = replace(config, time_limit=max(LEAST, config.time_limit - spent))
+        for benchmark, places in groups:
+            solved = solve_benchmark(pool, benchmark, config, seed)
+            seconds = solved.seconds / len(places)
+            for i, place in enumerate(places):
+                found = solved.actions[i], solved.costs[i].item(), int(solved.found[i]), seconds
+                results[place] = Result(loaded.problem, benchmark.part(torch.tensor([i])), *found)
+    ordered = [results[place] for place in sorted(results)]
+    return ordered if many or len(ordered) > 1 else ordered[0]
 
 
-def have_gaps(benchmarks: list[Benchmark]) -> bool:
-    """Whether all instances have a reference."""
-    return not any(benchmark.references.isnan().any() for benchmark in benchmarks)
+def _search(loaded: LoadedPolicy, method: str | SearchConfig, time_limit: float | None, **settings: Any) -> SearchConfig:
+    """The search that is asked for: a method of this name is given those settings that are its parameters."""
+    if isinstance(method, SearchConfig):
+        return method if time_limit is None else replace(method, time_limit=time_limit)
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)} or a SearchConfig, got {method!r}")
+    function = getattr(methods, method)
+    parameters = inspect.signature(function).parameters
+    if time_limit is not None and "time_limit" not in parameters:
+        raise ValueError(f"method={method} has no time_limit: it ends when it has found its solutions")
+    with checkpoint_errors(loaded.path):
+        settings |= {"time_limit": time_limit, "step_size": loaded.config["search"]["step_size"]}
+    return function(**{name: value for name, value in settings.items() if name in parameters})
 
 
-def best_of(found: dict[str, list[BenchmarkResult]], benchmarks: list[Benchmark]) -> str:
-    """The first of the methods of the best merit."""
-    return min(found, key=lambda name: summarise(found[name], benchmarks).merit)
+def _all_of(loaded: LoadedPolicy, source: Source) -> list[Group]:
+    """The instances of one source."""
+    if isinstance(source, Mapping):
+        return _of_arrays(loaded.problem, {0: source}, ["instance"])
+    groups: list[Group] = []
+    for benchmark in load_instances(loaded, source):
+        first = sum(len(places) for _, places in groups)
+        groups.append((benchmark, list(range(first, first + len(benchmark.names)))))
+    return groups
 
 
-def results_of(name: str, parts: list[Parts], benchmarks: list[Benchmark]) -> dict[str, list[BenchmarkResult]]:
-    """What a method has found for the benchmarks, by the name to show: with its best heuristic's, if it has several."""
-    each = [part.joined() for part in parts]
-    found = {heuristic: [part[heuristic] for part in each] for heuristic in each[0]}
-    best = best_of(found, benchmarks)
-    return {name if len(found) == 1 else f"{name}: {best}": found[best]}
+def _one_of_each(loaded: LoadedPolicy, sources: Sequence[Source]) -> list[Group]:
+    """One instance of each of several sources. Raises ValueError if one of these holds more."""
+    if not sources:
+        raise ValueError("instances is an empty list")
+    arrays = {place: source for place, source in enumerate(sources) if isinstance(source, Mapping)}
+    groups = _of_arrays(loaded.problem, arrays, [f"instances[{place}]" for place in range(len(sources))])
+    for place, source in enumerate(sources):
+        if place in arrays:
+            continue
+        benchmarks = load_instances(loaded, source)
+        if (count := count_of(benchmarks)) > 1:
+            raise ValueError(f"instances[{place}]: {source} holds {count} instances; give it alone, not in a list")
+        groups.append((benchmarks[0], [place]))
+    return groups
 
 
-def _best(benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The first four fields of BenchmarkResult for a chunk."""
-    batch, per_instance, horizon = sampled.actions.shape
-    index = torch.arange(chunk.start, chunk.stop).repeat_interleave(per_instance)
-    costs = benchmark.true_cost(index, sampled.actions.reshape(-1, horizon)).view(batch, per_instance)
-    check_costs(benchmark, chunk.start, costs, sampled.valid)
-    cost, place = costs.masked_fill(~sampled.valid, math.inf).min(dim=1)
-    found = sampled.valid.sum(dim=1)
-    # Of an instance without further solutions some places of a round are empty: those found move up.
-    order = (~sampled.valid).to(torch.uint8).argsort(dim=1, stable=True)
-    samples = costs.masked_fill(~sampled.valid, math.nan).gather(1, order)[:, : int(found.max())].float()
-    return sampled.actions[torch.arange(batch), place], cost, found, samples
+def _of_arrays(problem: Problem, instances: Mapping[int, Arrays], names: Sequence[str]) -> list[Group]:
+    """Instances given as arrays, those of the same shapes together.
+
+    Arguments:
+        instances: by their places
+        names: of all places
+    """
+    same: dict[Any, list[int]] = {}
+    batches = {place: {name: _array(value) for name, value in arrays.items()} for place, arrays in instances.items()}
+    for place, arrays in batches.items():
+        same.setdefault(tuple(sorted((name, x.shape, x.dtype.kind) for name, x in arrays.items())), []).append(place)
+    groups: list[Group] = []
+    for places in same.values():
+        first = batches[places[0]]
+        together = {name: np.stack([batches[place][name] for place in places]) for name in first}
+        try:
+            benchmark = problem.from_arrays(together, names[places[0]])
+        except ValueError:
+            for place in places:  # the message must name the one that is wrong
+                problem.from_arrays({name: x[None] for name, x in batches[place].items()}, names[place])
+            raise
+        groups.append((benchmark._replace(names=[names[place] for place in places]), places))
+    return groups
 
 
-def gaps(solved: BenchmarkResult, benchmark: Benchmark) -> Tensor:
-    """cost / reference - 1 [n], NaN without a reference."""
-    return solved.costs / benchmark.references - 1
-
-
-def summarise(solved: list[BenchmarkResult], benchmarks: list[Benchmark]) -> MethodSummary:
-    """One method's results over benchmarks of several sizes."""
-    costs = torch.cat([part.costs for part in solved])
-    gap = torch.cat([gaps(part, benchmark) for part, benchmark in zip(solved, benchmarks, strict=True)])
-    return MethodSummary(
-        mean_cost=costs.mean().item(),
-        mean_gap=None if gap.isnan().any() else gap.mean().item(),
-        num_instances=len(costs),
-        seconds=sum(part.seconds for part in solved),
-        evaluations=sum(part.evaluations for part in solved),
-        solutions=int(sum(part.found.sum() for part in solved)),
-    )
+def _array(value: Any) -> np.ndarray:
+    return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)

@@ -9,7 +9,7 @@ import jinja2
 import torch
 
 from gumbeldore.evaluation import results
-from gumbeldore.evaluation.solve import BenchmarkResult, best_of, gaps, summarise
+from gumbeldore.evaluation.benchmarks import BenchmarkResult, best_of, gaps, summarise
 from gumbeldore.interfaces import Benchmark, Problem, count_of, take
 from gumbeldore.reporting import charts
 from gumbeldore.runtime.files import atomic_write

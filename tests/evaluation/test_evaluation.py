@@ -19,12 +19,12 @@ from omegaconf import OmegaConf
 import evaluate
 from gumbeldore.cli.evaluation import full_chunks
 from gumbeldore.evaluation import results
-from gumbeldore.evaluation import solve as evaluation
+from gumbeldore.evaluation import benchmarks as evaluation
 from gumbeldore.evaluation.baseline import solve_baseline
 from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.evaluation.parts import Parts, side_by_side
 from gumbeldore.evaluation.references import contradicted, with_table
-from gumbeldore.evaluation.solve import BenchmarkResult
+from gumbeldore.evaluation.benchmarks import BenchmarkResult
 from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime import checkpoint
@@ -417,7 +417,7 @@ def test_samples_are_all_costs_in_the_order_they_were_found():
     (benchmark,) = problem.validation(5, seed=0)
     config = methods.wor(4, 8)
     pool = SearchPool(problem, policy, search_batch_rows=8)
-    found = evaluation.solve(pool, benchmark, config, seed=3)
+    found = evaluation.solve_benchmark(pool, benchmark, config, seed=3)
     keys = fold(3, "evaluation", torch.arange(5))
     alone = search(problem, policy, benchmark.instances, config, keys=keys)
     costs = benchmark.true_cost(torch.arange(5).repeat_interleave(alone.valid.shape[1]), alone.actions.flatten(0, 1))
@@ -597,7 +597,7 @@ def test_solving_a_file_from_python(policies):
     problem, policy, *_ = load_policy(policies / "cvrp.pt")
     (benchmark,) = problem.load(str(DATA / "cvrplib" / "A-n32-k5.vrp"))
     with SearchPool(problem, policy) as pool:
-        found = evaluation.solve(pool, benchmark, methods.gumbeldore(4, 2, step_size=0.3), seed=0)
+        found = evaluation.solve_benchmark(pool, benchmark, methods.gumbeldore(4, 2, step_size=0.3), seed=0)
     walk = problem.reports.solution(found.actions[0])
     assert sorted(node for node in walk if node) == list(range(1, 32)) and found.costs[0] > 784
     assert torch.equal(benchmark.true_cost(torch.tensor([0]), found.actions), found.costs)

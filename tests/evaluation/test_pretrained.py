@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gumbeldore.evaluation.loading import load_policy
-from gumbeldore.evaluation.solve import solve, summarise
+from gumbeldore.evaluation.benchmarks import solve_benchmark, summarise
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
 
@@ -39,8 +39,8 @@ def test_shipped_policies_are_as_good_as_their_card_says(name):
     problem, policy, *_ = load_policy(FOLDER / name)
     (benchmark,) = problem.load(source, 50)
     with SearchPool(problem, policy) as pool:
-        greedy = solve(pool, benchmark, methods.greedy(), seed=0)
-        sampled = solve(pool, benchmark, methods.gumbeldore(8, 2, step_size=0.3), seed=0)
+        greedy = solve_benchmark(pool, benchmark, methods.greedy(), seed=0)
+        sampled = solve_benchmark(pool, benchmark, methods.gumbeldore(8, 2, step_size=0.3), seed=0)
     gap, sampled_gap = (summarise([found], [benchmark]).mean_gap for found in (greedy, sampled))
     assert sampled_gap < gap < most
 

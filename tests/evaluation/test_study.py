@@ -16,7 +16,7 @@ import study
 from gumbeldore.cli.settings import StudySettings
 from gumbeldore.evaluation import curves
 from gumbeldore.evaluation.curves import measure
-from gumbeldore.evaluation.solve import have_gaps
+from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.rounds import search

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from gumbeldore.evaluation.solve import BenchmarkResult
+from gumbeldore.evaluation.benchmarks import BenchmarkResult
 from gumbeldore.interfaces import Benchmark
 from gumbeldore.reporting import charts, html_report
 from gumbeldore.reports import Reports

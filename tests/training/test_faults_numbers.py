@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import train
-from gumbeldore.evaluation.solve import solve
+from gumbeldore.evaluation.benchmarks import solve_benchmark
 from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import InstanceError
@@ -196,7 +196,7 @@ def test_an_evaluation_names_the_instance(what):
     """In whatever chunk it comes."""
     pool = SearchPool(PROBLEM, POLICY, search_batch_rows=2)
     with pytest.raises(ValueError, match="^instance tree-3: "):
-        solve(pool, benchmark(damaged(what, 3)), methods.greedy(), seed=0)
+        solve_benchmark(pool, benchmark(damaged(what, 3)), methods.greedy(), seed=0)
     with pytest.raises(ValueError, match="^instance tree-3: "):
         validate(pool, [benchmark(damaged(what, 3))], lambda *_: None)
 
@@ -204,7 +204,7 @@ def test_an_evaluation_names_the_instance(what):
 def test_an_evaluation_with_workers_names_the_instance():
     with SearchPool(PROBLEM, POLICY, workers=2, search_batch_rows=2) as pool:
         with pytest.raises(ValueError, match="^instance tree-3: "):
-            solve(pool, benchmark(damaged("nan cost", 3)), methods.greedy(), seed=0)
+            solve_benchmark(pool, benchmark(damaged("nan cost", 3)), methods.greedy(), seed=0)
 
 
 def test_a_true_cost_that_is_no_number_names_the_instance():
@@ -212,7 +212,7 @@ def test_a_true_cost_that_is_no_number_names_the_instance():
     spoilt = whole._replace(true_cost=lambda i, a: whole.true_cost(i, a).masked_fill(i == 2, math.nan))
     pool = SearchPool(PROBLEM, POLICY, search_batch_rows=2)
     with pytest.raises(ValueError, match="^instance tree-2: a solution costs nan"):
-        solve(pool, spoilt, methods.wor(2), seed=0)
+        solve_benchmark(pool, spoilt, methods.wor(2), seed=0)
     with pytest.raises(ValueError, match="^instance tree-2: a solution costs nan"):
         validate(pool, [spoilt], lambda *_: None)
 

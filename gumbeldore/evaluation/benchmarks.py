@@ -1,0 +1,132 @@
+"""Solving benchmarks with a search method: true costs, gaps to the references, time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.evaluation.parts import SEARCH, BenchmarkResult, Parts
+from gumbeldore.interfaces import Benchmark
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime.errors import check_costs, instance_errors
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.rounds import SearchStats, Solutions
+from gumbeldore.seeding import fold
+
+
+class SampledSolutions(NamedTuple):
+    """What an evaluation needs of a search's solutions."""
+
+    actions: Tensor  # [B, L, T]
+    valid: Tensor  # [B, L]
+    stats: SearchStats
+
+    @classmethod
+    def of(cls, solutions: Solutions) -> SampledSolutions:
+        return cls(solutions.actions, solutions.valid, solutions.stats)
+
+
+class MethodSummary(NamedTuple):
+    """One method on all instances, whatever their sizes."""
+
+    mean_cost: float
+    mean_gap: float | None  # mean over instances of cost / reference - 1; None unless all have a reference
+    num_instances: int
+    seconds: float
+    evaluations: int
+    solutions: int
+
+    @property
+    def merit(self) -> float:
+        """The lower, the better: the mean gap, or the mean cost where references are missing."""
+        return self.mean_cost if self.mean_gap is None else self.mean_gap
+
+
+def solve_benchmark(
+    pool: SearchPool,
+    benchmark: Benchmark,
+    config: SearchConfig,
+    seed: int,
+    progress: Callable[[int], None] = lambda done: None,
+    parts: Parts | None = None,
+) -> BenchmarkResult:
+    """The best solution of every instance by its true cost; of equally good ones, the first that was found.
+
+    Arguments:
+        seed: with an instance's place in the benchmark, decides its samples
+        progress: called with the number of instances solved since the last call
+        parts: what was found earlier, which is not searched again; what is found is added chunk by chunk
+
+    Raises ValueError naming an instance that the policy or the problem cannot deal with.
+    """
+    count = len(benchmark.names)
+    keys = fold(seed, "evaluation", torch.arange(count))
+    parts = Parts() if parts is None else parts
+    parts.keep_only(pool.chunks(benchmark.instances, config))
+    last = time.perf_counter()
+    with instance_errors(benchmark, keys):
+        for _, chunk, sampled in pool.map_all(
+            benchmark.instances, keys, [config], read=SampledSolutions.of, wanted=lambda chunk: chunk not in parts
+        ):
+            best = _best(benchmark, chunk, sampled)
+            last, seconds = time.perf_counter(), time.perf_counter() - last
+            cut_short = sampled.stats.full * (chunk.stop - chunk.start)
+            parts.add(chunk, {SEARCH: BenchmarkResult(*best, seconds, sampled.stats.evaluations, cut_short)})
+            progress(chunk.stop - chunk.start)
+    return parts.joined()[SEARCH]
+
+
+def have_gaps(benchmarks: list[Benchmark]) -> bool:
+    """Whether all instances have a reference."""
+    return not any(benchmark.references.isnan().any() for benchmark in benchmarks)
+
+
+def best_of(found: dict[str, list[BenchmarkResult]], benchmarks: list[Benchmark]) -> str:
+    """The first of the methods of the best merit."""
+    return min(found, key=lambda name: summarise(found[name], benchmarks).merit)
+
+
+def results_of(name: str, parts: list[Parts], benchmarks: list[Benchmark]) -> dict[str, list[BenchmarkResult]]:
+    """What a method has found for the benchmarks, by the name to show: with its best heuristic's, if it has several."""
+    each = [part.joined() for part in parts]
+    found = {heuristic: [part[heuristic] for part in each] for heuristic in each[0]}
+    best = best_of(found, benchmarks)
+    return {name if len(found) == 1 else f"{name}: {best}": found[best]}
+
+
+def _best(benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The first four fields of BenchmarkResult for a chunk."""
+    batch, per_instance, horizon = sampled.actions.shape
+    index = torch.arange(chunk.start, chunk.stop).repeat_interleave(per_instance)
+    costs = benchmark.true_cost(index, sampled.actions.reshape(-1, horizon)).view(batch, per_instance)
+    check_costs(benchmark, chunk.start, costs, sampled.valid)
+    cost, place = costs.masked_fill(~sampled.valid, math.inf).min(dim=1)
+    found = sampled.valid.sum(dim=1)
+    # Of an instance without further solutions some places of a round are empty: those found move up.
+    order = (~sampled.valid).to(torch.uint8).argsort(dim=1, stable=True)
+    samples = costs.masked_fill(~sampled.valid, math.nan).gather(1, order)[:, : int(found.max())].float()
+    return sampled.actions[torch.arange(batch), place], cost, found, samples
+
+
+def gaps(solved: BenchmarkResult, benchmark: Benchmark) -> Tensor:
+    """cost / reference - 1 [n], NaN without a reference."""
+    return solved.costs / benchmark.references - 1
+
+
+def summarise(solved: list[BenchmarkResult], benchmarks: list[Benchmark]) -> MethodSummary:
+    """One method's results over benchmarks of several sizes."""
+    costs = torch.cat([part.costs for part in solved])
+    gap = torch.cat([gaps(part, benchmark) for part, benchmark in zip(solved, benchmarks, strict=True)])
+    return MethodSummary(
+        mean_cost=costs.mean().item(),
+        mean_gap=None if gap.isnan().any() else gap.mean().item(),
+        num_instances=len(costs),
+        seconds=sum(part.seconds for part in solved),
+        evaluations=sum(part.evaluations for part in solved),
+        solutions=int(sum(part.found.sum() for part in solved)),
+    )

@@ -1,0 +1,93 @@
+"""What `solve` returns for an instance."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark, Problem, size_name
+from gumbeldore.runtime.files import atomic_write
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Result:
+    """The best solution that was found for one instance.
+
+    The solution itself is an attribute in the problem's own words: `tour` (TSP: nodes from 0, in the order of the
+    input), `routes` (CVRP: lists of customers from 1), `schedule` (JSSP: for each job its operations, with `machine`,
+    `start` and `end`).
+
+    Attributes:
+        name: of the instance
+        cost: to be minimised, in the instance's own units and with its rounding
+        reference, kind: the best cost known and how good it is, None and "" where nothing is known
+        gap: cost / reference - 1, or None
+        num_solutions: that were sampled
+        seconds: that the search took; of instances that were searched together, the mean
+        actions: [T] the decisions of the policy
+    """
+
+    def __init__(
+        self, problem: Problem, benchmark: Benchmark, actions: Tensor, cost: float, num_solutions: int, seconds: float
+    ):
+        (self.name,), (self.kind,) = benchmark.names, benchmark.kinds
+        known = not benchmark.references.isnan().any()
+        self.reference = benchmark.references.item() if known else None
+        self.cost, self.actions = cost, actions
+        self.num_solutions, self.seconds = num_solutions, seconds
+        self._problem, self._benchmark = problem, benchmark
+        self._solution = problem.reports.named_solution(benchmark.originals, 0, actions)
+
+    @property
+    def gap(self) -> float | None:
+        return None if self.reference is None else self.cost / self.reference - 1
+
+    def __getattr__(self, name: str) -> Any:
+        """The solution, by the problem's word for it."""
+        solution = self.__dict__.get("_solution", {})  # empty while the object is being made or copied
+        if name in solution:
+            return solution[name]
+        words = ", ".join(f".{word}" for word in solution)
+        raise AttributeError(f"a result has no {name}; the solution is {words or 'not there'}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._solution]
+
+    def __repr__(self) -> str:
+        gap = "" if self.gap is None else f", gap {self.gap:.2%} to {self.kind}"
+        size = size_name(self._problem, self._benchmark.instances)
+        return f"<{self.name} ({self._problem.name}, {size}): cost {self.cost:.10g}{gap}>"
+
+    def save(self, path: str | Path) -> None:
+        """Write the solution: as the problem's standard file (`.tour`, `.sol`, `.csv`), or as `.json`.
+
+        Raises ValueError for another suffix and FileExistsError for a file that is there: nothing is overwritten.
+        """
+        path = Path(path).expanduser()
+        file = self._problem.reports.solution_file(self._benchmark.originals, 0, self.name, self.actions, self.cost)
+        texts = dict([file] if file else [])
+        texts[".json"] = self._json()
+        if path.suffix not in texts:
+            raise ValueError(f"{path}: a solution of problem {self._problem.name} is saved as {' or '.join(texts)}")
+        if path.exists():
+            raise FileExistsError(f"{path} is there already; remove it first or choose another name")
+        with atomic_write(path) as out:
+            out.write(texts[path.suffix].encode())
+
+    def plot(self) -> Figure:
+        """A figure of the solution; `result.plot().savefig("my.png")` writes it."""
+        title = f"{self.name}: {self.cost:.10g}"
+        originals = self._benchmark.instances if self._benchmark.originals is None else self._benchmark.originals
+        figure = self._problem.reports.render(originals, self.actions[None], [title])
+        if figure is None:
+            raise ValueError(f"problem {self._problem.name} has no pictures")
+        return figure
+
+    def _json(self) -> str:
+        known = {"reference": self.reference, "kind": self.kind, "gap": self.gap}
+        return json.dumps({"name": self.name, "cost": self.cost, **known, **self._solution}, indent=2) + "\n"
