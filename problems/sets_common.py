@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark, WrongProblemError
-from problems.files import Library, load_files, without_zeros
+from problems.files import Library, load_files
 from problems.formats.npz import kinds_of
 from problems.formats.sections import LARGEST_COORDINATE
 from problems.formats.tsplib import tour_lengths
@@ -43,7 +43,7 @@ def load(
     if source in named:
         return named[source](limit)
     if path.is_file():
-        return [without_zeros(load_npz(path, limit))]
+        return [load_npz(path, limit)]
     suffixes = ", ".join(suffix or "(none)" for suffix in library.suffixes)
     kinds = f"a .npz file, a {library.name} file or a folder of such files ({suffixes})"
     kind = WrongProblemError if source.partition("/")[0] in SETS else ValueError
@@ -76,18 +76,18 @@ def shipped_costs(file: str, n: int, kind: str | None = None) -> tuple[np.ndarra
     return np.full(n, np.nan), [""] * n
 
 
-def checked_coordinates(path: Path, coords: np.ndarray, fewest: int, nodes: str) -> np.ndarray:
-    """The coordinates [n, nodes, 2] in a `.npz` as float64, refused if there are too few nodes or they lie too far."""
+def checked_coordinates(where: str, coords: np.ndarray, fewest: int, nodes: str) -> np.ndarray:
+    """The coordinates [n, nodes, 2] of a user as float64, refused if there are too few nodes or they lie too far."""
     shaped = coords.ndim == 3 and coords.shape[0] >= 1 and coords.shape[1] >= fewest and coords.shape[2] == 2
     if not shaped or coords.dtype.kind not in "fiu":
         shape = f"{coords.dtype} {list(coords.shape)}"
         rule = f"coords must be numbers [n, {nodes}, 2] with n >= 1 and {nodes} >= {fewest}"
-        raise ValueError(f"{path}: {rule}, got {shape}")
+        raise ValueError(f"{where}: {rule}, got {shape}")
     coords = coords.astype(np.float64)
     inside = np.abs(coords) <= LARGEST_COORDINATE  # not of NaN
     if not inside.all():
         row = int((~inside).any(axis=(1, 2)).argmax())
-        raise ValueError(f"{path}: coordinates must lie within +-{LARGEST_COORDINATE:g}, instance {row} does not")
+        raise ValueError(f"{where}: coordinates must lie within +-{LARGEST_COORDINATE:g}, instance {row} does not")
     return coords
 
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from gumbeldore.interfaces import Benchmark
 from problems.best_known import of_cvrplib
 from problems.cvrp.instances import Instance, Original, as_walks, check_routes, of_routes
-from problems.files import FEW_DIGITS, Library, Reference, best_reference, taken
+from problems.files import FEW_DIGITS, Library, Reference, best_reference, taken, without_zeros
 from problems.formats.cvrplib import LARGEST_DEMAND, CvrplibInstance, read_cvrplib, read_solution
-from problems.formats.npz import costs_of, read_npz
+from problems.formats.npz import check_names, costs_of, read_npz
 from problems.formats.tsplib import EXACT
 from problems.plane import into_unit_square
 from problems.sets_common import (
@@ -74,6 +74,8 @@ CHECKSUMS = {
     (1234, 128, 500): "d69bdeabbf437649 4b5299e5a7118fb6 227f6475ec46b9b7",
     (1234, 128, 1000): "d69bdeabbf437649 f7dc0749e100777b 40d0d2de44c18482",
 }
+
+ARRAYS = {"coords", "demands", "capacity"}, {"cost", "reference"}  # that a user's instances must and may have
 
 
 class _Raw(NamedTuple):
@@ -151,38 +153,54 @@ def _draw(
 
 
 def _load_npz(path: Path, limit: int | None) -> Benchmark:
-    """Instances from `coords` [n, N+1, 2], `demands` [n, N+1], `capacity` [n] or [], perhaps with their `cost` [n]."""
-    arrays = read_npz(path, {"coords", "demands", "capacity"}, {"cost", "reference"})
-    coords = checked_coordinates(path, arrays["coords"], 2, "N+1")
-    count, num_nodes, _ = coords.shape
-    demands = _whole(path, "demands", arrays["demands"], (count, num_nodes))
-    capacity = arrays["capacity"]
-    capacity = _whole(path, "capacity", np.full(count, capacity) if capacity.ndim == 0 else capacity, (count,))
-    _refuse(path, demands[:, 0] != 0, "the depot, node 0, must have the demand 0")
-    _refuse(path, capacity < 1, "capacity must be at least 1")
-    _refuse(path, (demands > capacity[:, None]).any(axis=1), "demands must be at most the capacity")
-    costs, kinds = costs_of(path, arrays, count)
-    n = taken(limit, count, str(path))
+    return from_arrays(read_npz(path, *ARRAYS), str(path), limit)
+
+
+def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> Benchmark:
+    """Instances from `coords` [n, N+1, 2], `demands` [n, N+1], `capacity` [n] or [], perhaps with their `cost` [n].
+
+    Arguments:
+        where: what the arrays come from, e.g. a path: error messages begin with it, instances are called after it
+        limit: how many instances to take from the front, None for all
+
+    Raises ValueError for arrays that are not well-formed.
+    """
+    check_names(set(arrays), where, *ARRAYS)
+    coords = checked_coordinates(where, arrays["coords"], 2, "N+1")
+    demands, capacity = _loads(arrays, where, coords.shape[:2])
+    costs, kinds = costs_of(where, arrays, len(coords))
+    n = taken(limit, len(coords), where)
     raw = _Raw(coords[:n], demands[:n], capacity[:n])
-    return _benchmark(numbered(path.stem, n), raw, ["EUCLIDEAN"] * n, costs[:n], kinds[:n])
+    return without_zeros(_benchmark(numbered(Path(where).stem, n), raw, ["EUCLIDEAN"] * n, costs[:n], kinds[:n]))
 
 
-def _whole(path: Path, name: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _loads(arrays: dict[str, np.ndarray], where: str, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Demands and capacities as int64, refused unless all customers of `shape` [n, N+1] can be served."""
+    demands, capacity = arrays["demands"], arrays["capacity"]
+    demands = _whole(where, "demands", demands, shape)
+    capacity = _whole(where, "capacity", np.full(shape[0], capacity) if capacity.ndim == 0 else capacity, shape[:1])
+    _refuse(where, demands[:, 0] != 0, "the depot, node 0, must have the demand 0")
+    _refuse(where, capacity < 1, "capacity must be at least 1")
+    _refuse(where, (demands > capacity[:, None]).any(axis=1), "demands must be at most the capacity")
+    return demands, capacity
+
+
+def _whole(where: str, name: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """The array [n, ...] as int64, refused unless it has this shape and holds whole numbers 0..LARGEST_DEMAND."""
     if array.shape != shape or array.dtype.kind not in "fiu":
-        raise ValueError(f"{path}: {name} must be numbers {list(shape)}, got {array.dtype} {list(array.shape)}")
+        raise ValueError(f"{where}: {name} must be numbers {list(shape)}, got {array.dtype} {list(array.shape)}")
     rows = array.reshape(len(array), -1)
-    _refuse(path, ((rows < 0) | (rows > LARGEST_DEMAND)).any(axis=1), f"{name} must lie within 0..{LARGEST_DEMAND}")
+    _refuse(where, ((rows < 0) | (rows > LARGEST_DEMAND)).any(axis=1), f"{name} must lie within 0..{LARGEST_DEMAND}")
     # Scaled demands like 3/30 are refused, not rounded: which sums of them fill a vehicle would be a matter of luck.
     fraction = (rows != np.rint(rows)).any(axis=1)  # of NaN, too
-    _refuse(path, fraction, f"{name} must be whole numbers (scale demands and capacity to whole numbers)")
+    _refuse(where, fraction, f"{name} must be whole numbers (scale demands and capacity to whole numbers)")
     return array.astype(np.int64)
 
 
-def _refuse(path: Path, wrong: np.ndarray, rule: str) -> None:
-    """Refuses a file if any of its instances, wrong [n], breaks the rule."""
+def _refuse(where: str, wrong: np.ndarray, rule: str) -> None:
+    """Refuses arrays if any of their instances, wrong [n], breaks the rule."""
     if wrong.any():
-        raise ValueError(f"{path}: {rule}; instance {int(wrong.argmax())} breaks this")
+        raise ValueError(f"{where}: {rule}; instance {int(wrong.argmax())} breaks this")
 
 
 def _read(path: Path, distances: str | None) -> list[CvrplibInstance]:

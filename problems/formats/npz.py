@@ -1,4 +1,4 @@
-"""Reading `.npz` files of the user: the arrays they must and may hold, and the costs that come with instances."""
+"""Arrays of the user, in an `.npz` or in memory: which there must and may be, and the costs among them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,22 @@ def read_npz(path: Path, required: set[str], optional: set[str]) -> dict[str, np
             arrays = {name: file[name] for name in names if fits}  # unknown arrays take no memory
     except Exception as error:  # a damaged archive can fail in any part of zipfile, zlib or numpy
         raise ValueError(f"{path} is not a readable .npz file without pickled objects: {error}") from error
-    if not fits:
-        kind = WrongProblemError if names - optional in OF_A_PROBLEM else ValueError
-        raise kind(f"{path} must hold {_listed(required)} and may hold {_listed(optional)}, got {sorted(names)}")
+    check_names(names, str(path), required, optional)
     return arrays
 
 
-def costs_of(path: Path, arrays: dict[str, np.ndarray], n: int) -> tuple[np.ndarray, list[str]]:
+def check_names(names: set[str], where: str, required: set[str], optional: set[str]) -> None:
+    """Raises ValueError unless there are all of the `required` arrays, any of the `optional` ones and no others.
+
+    Arguments:
+        where: the arrays come from; the message begins with it
+    """
+    if not required <= names <= required | optional:
+        kind = WrongProblemError if names - optional in OF_A_PROBLEM else ValueError
+        raise kind(f"{where} must hold {_listed(required)} and may hold {_listed(optional)}, got {sorted(names)}")
+
+
+def costs_of(where: str, arrays: dict[str, np.ndarray], n: int) -> tuple[np.ndarray, list[str]]:
     """Reference costs [n] float64 from the optional array `cost` (NaN: unknown), and the kind of each.
 
     The kind is the optional string `reference`, by default the name of the file; it is empty where the cost is unknown.
@@ -39,10 +48,10 @@ def costs_of(path: Path, arrays: dict[str, np.ndarray], n: int) -> tuple[np.ndar
     costs = arrays.get("cost", np.full(n, np.nan))
     if costs.shape != (n,) or costs.dtype.kind not in "fiu" or np.isinf(costs).any() or (costs < 0).any():
         shape = f"{costs.dtype} {list(costs.shape)}"
-        raise ValueError(f"{path}: cost must be {n} numbers >= 0, or NaN or 0 where unknown, got {shape}")
-    kind = arrays.get("reference", np.array(f"cost of {path.name}"))
+        raise ValueError(f"{where}: cost must be {n} numbers >= 0, or NaN or 0 where unknown, got {shape}")
+    kind = arrays.get("reference", np.array(f"cost of {Path(where).name}"))
     if kind.dtype.kind != "U" or kind.ndim != 0:
-        raise ValueError(f"{path}: reference must be one string, got {kind.dtype} {list(kind.shape)}")
+        raise ValueError(f"{where}: reference must be one string, got {kind.dtype} {list(kind.shape)}")
     costs = costs.astype(np.float64)
     return costs, kinds_of(costs, str(kind))
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
-from problems.files import Library, Reference, taken
+from problems.files import Library, Reference, taken, without_zeros
 from problems.formats.jsplib import LARGEST_TOTAL, JsspInstance, read_jssp
-from problems.formats.npz import costs_of, kinds_of, read_npz
+from problems.formats.npz import check_names, costs_of, kinds_of, read_npz
 from problems.jssp.best_known import best_known, fingerprint
 from problems.jssp.instances import Instance, Original, random_instances, schedule
 from problems.jssp.taillard import SIZES, taillard_instances
@@ -31,6 +31,7 @@ L2D_SETS = {f"l2d/{jobs}x{machines}": (jobs, machines) for jobs, machines in L2D
 TAILLARD_SETS = {**{f"taillard/{jobs}x{machines}": [(jobs, machines)] for jobs, machines in SIZES}, "taillard": SIZES}
 NAMED_SETS = [*TAILLARD_SETS, *L2D_SETS]
 
+ARRAYS = {"times", "machines"}, {"cost", "reference"}  # that a user's instances must and may have
 SUFFIXES = (".txt", ".jsp", ".jss", "")  # of the files taken from a folder; JSPLIB's have none
 VALIDATION_COUNT = 10_000
 TIME_RANGE = (50, 99)  # an instance's largest time is brought to 99 if it is outside
@@ -101,30 +102,45 @@ def _shipped(file: str) -> tuple[np.ndarray, str]:
 
 
 def _load_npz(path: Path, limit: int | None) -> Benchmark:
-    """Instances from the arrays `times` and `machines` [n, J, M], with `cost` [n] and `reference` as in `costs_of`."""
-    arrays = read_npz(path, {"times", "machines"}, {"cost", "reference"})
+    return from_arrays(read_npz(path, *ARRAYS), str(path), limit)
+
+
+def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> Benchmark:
+    """Instances from the arrays `times` and `machines` [n, J, M], with `cost` [n] and `reference` as in `costs_of`.
+
+    Arguments:
+        where: what the arrays come from, e.g. a path: error messages begin with it, instances are called after it
+        limit: how many instances to take from the front, None for all
+
+    Raises ValueError for arrays that are not well-formed.
+    """
+    check_names(set(arrays), where, *ARRAYS)
     times, machines = arrays["times"], arrays["machines"]
+    _check_arrays(times, machines, where)
+    n = taken(limit, len(times), where)
+    costs, kinds = costs_of(where, arrays, len(times))
+    times, machines = times[:n].astype(np.int64), machines[:n].astype(np.int64)
+    return without_zeros(_benchmark(numbered(Path(where).stem, n), times, machines, costs[:n], kinds[:n]))
+
+
+def _check_arrays(times: np.ndarray, machines: np.ndarray, where: str) -> None:
+    """Raises ValueError unless there are times for all operations and every job visits each machine once."""
     shaped = times.ndim == 3 and len(times) >= 1 and times[0].size >= 2 and machines.shape == times.shape
     if not shaped or times.dtype.kind not in "iu" or machines.dtype.kind not in "iu":
         shapes = " and ".join(f"{array.dtype} {list(array.shape)}" for array in (times, machines))
         rule = "times and machines must be whole numbers [n, J, M] with n >= 1 and J * M >= 2"
-        raise ValueError(f"{path}: {rule}, got {shapes}")
+        raise ValueError(f"{where}: {rule}, got {shapes}")
 
     wrong = (times < 0).any(axis=(1, 2)) | (times.sum(axis=(1, 2), dtype=np.float64) > LARGEST_TOTAL)
     if wrong.any():
         rule = f"times must be >= 0 and add up to at most {LARGEST_TOTAL:g} per instance"
-        raise ValueError(f"{path}: {rule}, those of instance {int(wrong.argmax())} do not")
+        raise ValueError(f"{where}: {rule}, those of instance {int(wrong.argmax())} do not")
     ordered, expected = np.sort(machines, axis=2), np.arange(times.shape[2])
     wrong = (ordered != expected).any(axis=(1, 2))
     if wrong.any():
         rule = f"each job must visit the machines 0..{times.shape[2] - 1} once, in instance {int(wrong.argmax())}"
         hint = "; this file seems to count machines from 1" if (ordered == expected + 1).all() else ""
-        raise ValueError(f"{path}: {rule} one does not{hint}")
-
-    n = taken(limit, len(times), str(path))
-    costs, kinds = costs_of(path, arrays, len(times))
-    times, machines = times[:n].astype(np.int64), machines[:n].astype(np.int64)
-    return _benchmark(numbered(path.stem, n), times, machines, costs[:n], kinds[:n])
+        raise ValueError(f"{where}: {rule} one does not{hint}")
 
 
 def _size(instance: JsspInstance) -> tuple[int, int]:

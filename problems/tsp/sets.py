@@ -12,8 +12,8 @@ from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
 from problems.best_known import of_tsplib
-from problems.files import Library, Reference, best_reference, taken
-from problems.formats.npz import costs_of, read_npz
+from problems.files import Library, Reference, best_reference, taken, without_zeros
+from problems.formats.npz import check_names, costs_of, read_npz
 from problems.formats.tsplib import TsplibInstance, read_tour, read_tsplib, tour_lengths
 from problems.plane import into_unit_square
 from problems.sets_common import (
@@ -59,6 +59,8 @@ CHECKSUMS = {
     (777, 1000): "da4decb8c32ef911",
 }
 
+ARRAYS = {"coords"}, {"cost", "reference"}  # that a user's instances must and may have
+
 
 def load_tsp(source: str, limit: int | None = None, distances: str | None = None) -> list[Benchmark]:
     """The instances of `source`, one Benchmark per size in ascending order of size.
@@ -96,12 +98,24 @@ def _random_set(name: str, recipe: Recipe, num_nodes: int, limit: int | None) ->
 
 
 def _load_npz(path: Path, limit: int | None) -> Benchmark:
-    """Instances from the array `coords` [n, N, 2], with costs to compare with in `cost` [n] (NaN: unknown)."""
-    arrays = read_npz(path, {"coords"}, {"cost", "reference"})
-    coords = checked_coordinates(path, arrays["coords"], 3, "N")
-    costs, kinds = costs_of(path, arrays, len(coords))
-    n = taken(limit, len(coords), str(path))
-    return _benchmark(numbered(path.stem, n), coords[:n], ["EUCLIDEAN"] * n, costs[:n], kinds[:n])
+    return from_arrays(read_npz(path, *ARRAYS), str(path), limit)
+
+
+def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> Benchmark:
+    """Instances from the array `coords` [n, N, 2], with costs to compare with in `cost` [n] (NaN: unknown).
+
+    Arguments:
+        where: what the arrays come from, e.g. a path: error messages begin with it, instances are called after it
+        limit: how many instances to take from the front, None for all
+
+    Raises ValueError for arrays that are not well-formed.
+    """
+    check_names(set(arrays), where, *ARRAYS)
+    coords = checked_coordinates(where, arrays["coords"], 3, "N")
+    costs, kinds = costs_of(where, arrays, len(coords))
+    n = taken(limit, len(coords), where)
+    names = numbered(Path(where).stem, n)
+    return without_zeros(_benchmark(names, coords[:n], ["EUCLIDEAN"] * n, costs[:n], kinds[:n]))
 
 
 def _read(path: Path, distances: str | None) -> list[TsplibInstance]:
