@@ -25,10 +25,10 @@ from gumbeldore.cli.evaluation import (
 from gumbeldore.cli.settings import EvaluationSettings
 from gumbeldore.evaluation import results
 from gumbeldore.evaluation.baseline import Baseline, solve_baseline
+from gumbeldore.evaluation.benchmarks import MethodSummary, results_of, solve_benchmark, summarise
 from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.evaluation.references import read_table, with_table
-from gumbeldore.evaluation.benchmarks import MethodSummary, results_of, solve_benchmark, summarise
 from gumbeldore.interfaces import Benchmark, Problem, count_of
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting import html_report
@@ -48,7 +48,7 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
     for method in methods.values():
         if not isinstance(method, SearchConfig):
             method.check(problem.name)
-    benchmarks = instances_for(problem, run)
+    benchmarks = instances_for(loaded, run)
     out_dir = new_directory(run, "results.json")
     if run.workers == "auto":
         searches = [method for method in methods.values() if isinstance(method, SearchConfig)]

@@ -23,10 +23,10 @@ from gumbeldore.cli.evaluation import (
 )
 from gumbeldore.cli.settings import StudySettings
 from gumbeldore.evaluation import curves, results
+from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.evaluation.curves import CurvePoint
 from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.parts import Parts
-from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.interfaces import count_of
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.runtime.stopping import interruptible
@@ -36,10 +36,10 @@ from gumbeldore.sampler.config import SearchConfig
 def study(cfg: DictConfig) -> list[CurvePoint]:
     """Measure every curve asked for; prints a table, writes study.json, study.csv and study.png."""
     run = StudySettings.of(cfg)
-    problem, policy, _, path = open_policy(cfg, run)
+    problem, policy, _, path = loaded = open_policy(cfg, run)
     machine = Machine.of(run)
     searches = searches_of(cfg)
-    benchmarks = instances_for(problem, run)
+    benchmarks = instances_for(loaded, run)
     out_dir = new_directory(run, "study.json")
     manifest = decisive(cfg, machine, path, benchmarks)
 

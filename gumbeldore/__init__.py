@@ -5,7 +5,8 @@ The public names. The room of a name is its module's folder: `sampler` (the pape
 """
 
 from gumbeldore.evaluation.loading import load_policy
-from gumbeldore.evaluation.benchmarks import solve
+from gumbeldore.evaluation.result import Result
+from gumbeldore.evaluation.solve import solve
 from gumbeldore.interfaces import Benchmark, Policy, Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reports import Reports
@@ -19,6 +20,7 @@ __all__ = [
     "Policy",
     "Problem",
     "Reports",
+    "Result",
     "SearchConfig",
     "SearchPool",
     "Solutions",

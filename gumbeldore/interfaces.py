@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
@@ -118,6 +118,16 @@ class Problem(Protocol):
         seems to be one of another problem).
         """
         raise ValueError(f"{type(self).__name__} has no evaluation sets: it does not define load")
+
+    def from_arrays(self, arrays: Mapping[str, Any], where: str) -> Benchmark:
+        """Instances of one size in NumPy arrays [n, ...], by name. Default: ValueError, there are no names.
+
+        Arguments:
+            where: what the arrays come from; messages begin with it
+
+        Raises ValueError for arrays that are not well-formed (WrongProblemError if they seem to be of another problem).
+        """
+        raise ValueError(f"{type(self).__name__} takes no arrays: it does not define from_arrays")
 
     def validation(self, n: int, seed: int) -> list[Benchmark]:
         """The fixed validation set of training, n instances in all, a Benchmark for each size.

@@ -28,6 +28,13 @@ class Reports:
         """One solution [T] in the user's terms, e.g. the nodes of a tour. Default: the actions."""
         return actions.tolist()
 
+    def named_solution(self, originals: Any, index: int, actions: Tensor) -> dict[str, Any]:
+        """One solution by the words that the problem's users know, e.g. {"tour": [0, 3, ...]}. Default: its decisions.
+
+        Arguments: as in `details`
+        """
+        return {"decisions": actions.tolist()}
+
     def describe(self, actions: Tensor) -> dict[str, Tensor]:
         """Further numbers [n] of solutions [n, T], by the name of their column, e.g. of routes. Default: none."""
         return {}
@@ -55,6 +62,10 @@ class Reports:
             cost: of the solution
         """
         return None
+
+    def has_files(self, originals: Any, index: int) -> bool:
+        """Whether an evaluation writes the `solution_file` of an instance. Default: True."""
+        return True
 
     def render(self, instance: Any, actions: Tensor, titles: list[str]) -> Figure | None:
         """A figure of solutions [R, T], a panel each below its title. Default: None, no picture.

@@ -20,8 +20,8 @@ from gumbeldore.cli.overrides import check_effect
 from gumbeldore.cli.settings import EvaluationSettings
 from gumbeldore.evaluation import results
 from gumbeldore.evaluation.kept import MANIFEST, fingerprint
-from gumbeldore.evaluation.loading import LoadedPolicy, load_policy
-from gumbeldore.interfaces import Benchmark, Policy, Problem, WrongProblemError, count_of
+from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
+from gumbeldore.interfaces import Benchmark, Policy, Problem, count_of
 from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers, trie_budget
 from gumbeldore.parallel.pool import SearchPool, at_once
 from gumbeldore.reporting.console import Terminal, hardware
@@ -110,12 +110,10 @@ def full_chunks(
     )
 
 
-def instances_for(problem: Problem, run: EvaluationSettings) -> list[Benchmark]:
+def instances_for(loaded: LoadedPolicy, run: EvaluationSettings) -> list[Benchmark]:
     """What is asked for. Raises ValueError; if the instances are of another problem, it says whose the policy is."""
-    try:
-        return problem.load(run.instances, run.num_instances)
-    except WrongProblemError as error:
-        raise ValueError(f"{error} (the policy of {run.checkpoint} is for {problem.name})") from None
+    with meant_for(loaded):
+        return loaded.problem.load(run.instances, run.num_instances)
 
 
 def say_notices(terminal: Terminal, benchmarks: list[Benchmark]) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gumbeldore.evaluation.parts import Parts
 from gumbeldore.evaluation.benchmarks import solve_benchmark, summarise
+from gumbeldore.evaluation.parts import Parts
 from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.files import atomic_write

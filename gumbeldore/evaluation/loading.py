@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gumbeldore.interfaces import Benchmark, Policy, Problem, WrongProblemError
+from gumbeldore.interfaces import Policy, Problem, WrongProblemError
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, takes
 from gumbeldore.runtime.old_versions import of_this_version, weights_of_this_version
@@ -41,10 +43,11 @@ def load_policy(path: str | Path, /, **problem_values: Any) -> LoadedPolicy:
     return LoadedPolicy(problem, policy, config, path)
 
 
-def load_instances(loaded: LoadedPolicy, source: str | Path, limit: int | None = None) -> list[Benchmark]:
-    """The instances of a source, see `Problem.load`. If they are of another problem, the error says whose the policy is."""
+@contextlib.contextmanager
+def meant_for(loaded: LoadedPolicy) -> Iterator[None]:
+    """Where instances are read for a policy: if they are of another problem, the error says whose the policy is."""
     try:
-        return loaded.problem.load(str(source), limit)
+        yield
     except WrongProblemError as error:
         raise ValueError(f"{error} (the policy of {loaded.path} is for {loaded.problem.name})") from None
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from gumbeldore.evaluation.references import contradicted
 from gumbeldore.evaluation.benchmarks import BenchmarkResult, gaps, summarise
+from gumbeldore.evaluation.references import contradicted
 from gumbeldore.interfaces import Benchmark, Problem, size_name
 from gumbeldore.runtime.files import atomic_write
 
@@ -197,6 +197,8 @@ def write_solutions(out_dir: Path, results: Results, benchmarks: list[Benchmark]
     for name, solved in results.items():
         for part, benchmark in zip(solved, benchmarks, strict=True):
             for i, instance in enumerate(benchmark.names):
+                if not problem.reports.has_files(benchmark.originals, i):
+                    continue
                 cost = part.costs[i].item()
                 file = problem.reports.solution_file(benchmark.originals, i, instance, part.actions[i], cost)
                 if file is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -192,6 +193,10 @@ class CVRP(Problem):
     def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
         """Evaluation sets: a named standard set, a `.npz`, a CVRPLIB file or a folder of them."""
         return sets.load_cvrp(source, limit, self.distances)
+
+    def from_arrays(self, arrays: Mapping[str, Any], where: str) -> Benchmark:
+        """Instances in arrays by the names of those of an `.npz`."""
+        return sets.from_arrays(dict(arrays), where)
 
     def validation(self, n: int, seed: int) -> list[Benchmark]:
         """n random instances of this size, the same for all seeds, with references where they are shipped.

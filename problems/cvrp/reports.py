@@ -32,11 +32,17 @@ class CVRPReports(Reports):
 
     def solution_file(
         self, originals: Original, index: int, name: str, actions: Tensor, cost: float
-    ) -> tuple[str, str] | None:
-        """CVRPLIB's `.sol` for an instance that came from such a file."""
-        if originals.metrics[index] == "EUCLIDEAN":
-            return None
+    ) -> tuple[str, str]:
+        """CVRPLIB's `.sol`"""
         return ".sol", solution_text(as_routes(actions), cost)
+
+    def has_files(self, originals: Original, index: int) -> bool:
+        """Where the instance came from a file of the same library."""
+        return originals.metrics[index] != "EUCLIDEAN"
+
+    def named_solution(self, originals: Original, index: int, actions: Tensor) -> dict[str, list[list[int]]]:
+        """`routes`: the customers of each, numbered from 1 in the order of the input, without the depot"""
+        return {"routes": as_routes(actions)}
 
     def render(self, instance: Instance | Original, actions: Tensor, titles: list[str]) -> Figure:
         """A figure with one panel per solution, one colour per route."""

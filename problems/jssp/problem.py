@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -162,6 +163,10 @@ class JSSP(Problem):
     def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
         """Evaluation sets: a named standard set, a `.npz`, a file in the standard or Taillard's format, a folder."""
         return sets.load_jssp(source, limit)
+
+    def from_arrays(self, arrays: Mapping[str, Any], where: str) -> Benchmark:
+        """Instances in arrays by the names of those of an `.npz`."""
+        return sets.from_arrays(dict(arrays), where)
 
     def validation(self, n: int, seed: int) -> list[Benchmark]:
         """n random instances in equal parts of the validation sizes, the same for all seeds; references as shipped."""

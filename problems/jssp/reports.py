@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +13,14 @@ from problems.jssp.plots import plot_schedules
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+class Operation(NamedTuple):
+    """Of a job, in the instance's own units."""
+
+    machine: int  # as the input numbers it
+    start: int
+    end: int
 
 
 class JSSPReports(Reports):
@@ -34,6 +42,24 @@ class JSSPReports(Reports):
         first = originals.first[index]
         rows = torch.stack([job + first, op, machines[0] + first, start[0], (start + times)[0]], dim=-1).flatten(0, 1)
         return "schedules.csv", ["job", "operation", "machine", "start", "end"], rows.tolist()
+
+    def solution_file(
+        self, originals: Original, index: int, name: str, actions: Tensor, cost: float
+    ) -> tuple[str, str]:
+        """A `.csv` with a row per operation."""
+        _, header, rows = self.details(originals, index, actions)
+        return ".csv", "".join(",".join(map(str, row)) + "\n" for row in [header, *rows])
+
+    def has_files(self, originals: Original, index: int) -> bool:
+        """No: the table of all solutions has the same rows."""
+        return False
+
+    def named_solution(self, originals: Original, index: int, actions: Tensor) -> dict[str, list[list[Operation]]]:
+        """`schedule`: the operations of each job, in their order"""
+        _, _, rows = self.details(originals, index, actions)
+        jobs, machines = originals.times[index].shape
+        operations = [Operation(*row[2:]) for row in rows]
+        return {"schedule": [operations[job * machines : (job + 1) * machines] for job in range(jobs)]}
 
     def render(self, instance: Instance | Original, actions: Tensor, titles: list[str]) -> Figure:
         """A figure with one Gantt chart per schedule, jobs and machines numbered as in the input."""

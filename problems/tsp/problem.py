@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -127,6 +128,10 @@ class TSP(Problem):
     def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
         """Evaluation sets: a named standard set, a `.npz`, a TSPLIB file or a folder of them."""
         return sets.load_tsp(source, limit, self.distances)
+
+    def from_arrays(self, arrays: Mapping[str, Any], where: str) -> Benchmark:
+        """Instances in arrays by the names of those of an `.npz`."""
+        return sets.from_arrays(dict(arrays), where)
 
     def validation(self, n: int, seed: int) -> list[Benchmark]:
         """The first n instances of Kool's validation recipe (seed 4321) for this size, the same for all seeds."""

@@ -26,11 +26,17 @@ class TSPReports(Reports):
 
     def solution_file(
         self, originals: Original, index: int, name: str, actions: Tensor, cost: float
-    ) -> tuple[str, str] | None:
-        """TSPLIB's `.tour` for an instance that came from such a file."""
-        if originals.metrics[index] == "EUCLIDEAN":
-            return None
+    ) -> tuple[str, str]:
+        """TSPLIB's `.tour`"""
         return ".tour", tour_text(name, self.solution(actions), cost)
+
+    def has_files(self, originals: Original, index: int) -> bool:
+        """Where the instance came from a file of the same library."""
+        return originals.metrics[index] != "EUCLIDEAN"
+
+    def named_solution(self, originals: Original, index: int, actions: Tensor) -> dict[str, list[int]]:
+        """`tour`: node indices from 0, in the order of the input"""
+        return {"tour": self.solution(actions)}
 
     def render(self, instance: Instance | Original, actions: Tensor, titles: list[str]) -> Figure:
         """A figure with one panel per tour."""

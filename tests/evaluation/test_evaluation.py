@@ -18,13 +18,13 @@ from omegaconf import OmegaConf
 
 import evaluate
 from gumbeldore.cli.evaluation import full_chunks
-from gumbeldore.evaluation import results
 from gumbeldore.evaluation import benchmarks as evaluation
+from gumbeldore.evaluation import results
 from gumbeldore.evaluation.baseline import solve_baseline
+from gumbeldore.evaluation.benchmarks import BenchmarkResult
 from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.evaluation.parts import Parts, side_by_side
 from gumbeldore.evaluation.references import contradicted, with_table
-from gumbeldore.evaluation.benchmarks import BenchmarkResult
 from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime import checkpoint

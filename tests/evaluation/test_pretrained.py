@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.evaluation.benchmarks import solve_benchmark, summarise
+from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
 

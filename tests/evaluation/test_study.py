@@ -15,8 +15,8 @@ from omegaconf import OmegaConf
 import study
 from gumbeldore.cli.settings import StudySettings
 from gumbeldore.evaluation import curves
-from gumbeldore.evaluation.curves import measure
 from gumbeldore.evaluation.benchmarks import have_gaps
+from gumbeldore.evaluation.curves import measure
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.rounds import search

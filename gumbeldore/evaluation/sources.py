@@ -1,0 +1,94 @@
+"""Instances that are given from Python: files, arrays, lists of these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from gumbeldore.evaluation.loading import LoadedPolicy, meant_for
+from gumbeldore.interfaces import Benchmark, count_of
+
+Arrays = Mapping[str, Any]  # of one instance, by the names that docs/data.md gives those of an .npz
+Source = str | Path | Arrays
+
+
+class Group(NamedTuple):
+    """Instances that are searched together."""
+
+    benchmark: Benchmark
+    places: list[int]  # of its instances among all that were given
+
+
+def of_one(loaded: LoadedPolicy, source: Source) -> list[Group]:
+    """All instances of one source. Raises ValueError as the problem does."""
+    if isinstance(source, Mapping):
+        return _of_arrays(loaded, {0: source}, ["instance"])
+    groups: list[Group] = []
+    first = 0
+    for benchmark in _of_path(loaded, source):
+        groups.append(Group(benchmark, list(range(first, first + len(benchmark.names)))))
+        first += len(benchmark.names)
+    return groups
+
+
+def of_several(loaded: LoadedPolicy, sources: Sequence[Source]) -> list[Group]:
+    """One instance of each source. Raises ValueError as the problem does, and for a source that holds more."""
+    if not sources:
+        raise ValueError("instances is an empty list")
+    names = [f"instances[{place}]" for place in range(len(sources))]
+    arrays = {place: source for place, source in enumerate(sources) if isinstance(source, Mapping)}
+    groups = _of_arrays(loaded, arrays, names)
+    for place, source in enumerate(sources):
+        if not isinstance(source, Mapping):
+            benchmarks = _of_path(loaded, source)
+            if (count := count_of(benchmarks)) > 1:
+                raise ValueError(f"{names[place]}: {source} holds {count} instances; give it alone, not in a list")
+            groups.append(Group(benchmarks[0], [place]))
+    return groups
+
+
+def _of_path(loaded: LoadedPolicy, source: str | Path) -> list[Benchmark]:
+    if not isinstance(source, (str, Path)):
+        rule = "instances are a path, or arrays by name: coords=..., or a list of {'coords': ...}"
+        raise ValueError(f"{rule}; got {type(source).__name__}")
+    with meant_for(loaded):
+        return loaded.problem.load(str(source))
+
+
+def _of_arrays(loaded: LoadedPolicy, instances: Mapping[int, Arrays], names: Sequence[str]) -> list[Group]:
+    """Instances given as arrays, those of the same shapes together.
+
+    Arguments:
+        instances: by their places
+        names: of all places
+    """
+    batches = {place: {name: _array(value) for name, value in arrays.items()} for place, arrays in instances.items()}
+    same: dict[Any, list[int]] = {}
+    for place, arrays in batches.items():
+        shapes = sorted((name, array.shape, array.dtype.kind) for name, array in arrays.items())
+        same.setdefault(tuple(shapes), []).append(place)
+    return [Group(_stacked(loaded, batches, places, names), places) for places in same.values()]
+
+
+def _stacked(
+    loaded: LoadedPolicy, batches: Mapping[int, Mapping[str, np.ndarray]], places: list[int], names: Sequence[str]
+) -> Benchmark:
+    """The instances at some places, whose arrays have the same shapes."""
+    from_arrays = loaded.problem.from_arrays
+    together = {name: np.stack([batches[place][name] for place in places]) for name in batches[places[0]]}
+    with meant_for(loaded):
+        try:
+            benchmark = from_arrays(together, names[places[0]])
+        except ValueError:
+            for place in places:  # the message must name the one that is wrong
+                from_arrays({name: array[None] for name, array in batches[place].items()}, names[place])
+            raise
+    return benchmark._replace(names=[names[place] for place in places])
+
+
+def _array(value: Any) -> np.ndarray:
+    return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)

@@ -1,0 +1,217 @@
+"""Solving from Python: the solutions of the command line, from files and arrays, and what a result can do."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import evaluate
+import gumbeldore
+from gumbeldore import methods
+from gumbeldore.evaluation import solve as module
+from gumbeldore.parallel.pool import SearchPool
+from problems.formats.cvrplib import read_cvrplib, read_solution
+from problems.formats.jsplib import read_jssp
+from problems.formats.tsplib import read_tour, read_tsplib
+from tests.cli.test_commands import ROOT, typed
+from tests.evaluation.test_evaluation import Evaluation
+from tests.test_structure import BARE
+
+DATA = ROOT / "tests" / "data"
+FILES = {
+    "tsp20": DATA / "ulysses16.tsp",
+    "cvrp20": DATA / "cvrplib" / "A-n32-k5.vrp",
+    "jssp6x6": DATA / "jssp" / "ft06.txt",
+}
+POLICIES = {name: gumbeldore.load_policy(name) for name in FILES}
+FAST = {"beam_width": 4, "num_rounds": 2}
+
+
+def routing(customers, seed=0, capacity=30):
+    random = np.random.default_rng(seed)
+    demands = random.integers(1, 10, customers + 1)
+    demands[0] = 0
+    return {"coords": random.random((customers + 1, 2)), "demands": demands, "capacity": capacity}
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [*((name, "gumbeldore") for name in FILES), *(("tsp20", method) for method in module.METHODS[1:])],
+)
+def test_the_solutions_are_those_of_the_command_line(name, method, tmp_path):
+    """With the same defaults, too: only the beam width is given, to save time."""
+    result = gumbeldore.solve(POLICIES[name], FILES[name], method=method, beam_width=4)
+    words = [f"checkpoint={name}", f"instances={FILES[name]}", f"method={method}", "workers=0", "out_dir=out"]
+    done = typed(evaluate, *words, *(["search.beam_width=4"] if method != "greedy" else []), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (row,) = Evaluation(tmp_path / "out", "").rows
+    assert result.cost == float(row["cost"]) and result.num_solutions == int(row["solutions"])
+    assert " ".join(map(str, POLICIES[name].problem.reports.solution(result.actions))) == row["solution"]
+    known = (float(row["reference"]), row["kind"], float(row["gap"])) if row["reference"] else (None, "", None)
+    assert (result.reference, result.kind, result.gap) == known
+
+
+def test_a_result_speaks_the_problem_s_language():
+    tour, routes, schedule = (gumbeldore.solve(POLICIES[name], FILES[name], **FAST) for name in FILES)
+    assert sorted(tour.tour) == list(range(16)) and tour.tour[0] == 0
+    assert sorted(customer for route in routes.routes for customer in route) == list(range(1, 32))
+    shop = read_jssp(FILES["jssp6x6"])[0]
+    for job, operations in enumerate(schedule.schedule):
+        assert [operation.machine for operation in operations] == (shop.machines[job] + shop.first).tolist()
+        assert [operation.end - operation.start for operation in operations] == shop.times[job].tolist()
+    assert schedule.cost == max(operation.end for operations in schedule.schedule for operation in operations)
+    with pytest.raises(AttributeError, match=r"a result has no tour; the solution is \.routes"):
+        _ = routes.tour
+    assert "routes" in dir(routes) and copy.deepcopy(routes).routes == routes.routes
+    assert repr(tour).startswith("<ulysses16 (tsp, 16): cost ") and "to optimal" in repr(tour)
+
+
+@pytest.mark.parametrize(("name", "suffix"), [("tsp20", ".tour"), ("cvrp20", ".sol"), ("jssp6x6", ".csv")])
+def test_a_result_is_saved_and_drawn(name, suffix, tmp_path):
+    result = gumbeldore.solve(POLICIES[name], FILES[name], method="greedy")
+    result.save(tmp_path / f"my{suffix}")
+    result.save(tmp_path / "my.json")
+    kept = json.loads((tmp_path / "my.json").read_text())
+    assert kept["cost"] == result.cost and kept["gap"] == result.gap
+    if name == "tsp20":
+        assert read_tour(tmp_path / "my.tour") == result.tour == kept["tour"]
+    elif name == "cvrp20":
+        assert read_solution(tmp_path / "my.sol", 31)[0] == result.routes == kept["routes"]
+    else:
+        header, *rows = (tmp_path / "my.csv").read_text().splitlines()
+        assert header == "job,operation,machine,start,end" and len(rows) == 36
+    with pytest.raises(ValueError, match=f"is saved as {suffix} or .json"):
+        result.save(tmp_path / "my.txt")
+    with pytest.raises(FileExistsError, match="is there already"):
+        result.save(tmp_path / f"my{suffix}")
+    result.plot().savefig(tmp_path / "my.png")
+    assert (tmp_path / "my.png").stat().st_size > 1000
+
+
+def test_solutions_of_arrays_are_saved_too(tmp_path):
+    gumbeldore.solve(POLICIES["cvrp20"], **routing(5), **FAST).save(tmp_path / "my.sol")
+    assert "Cost" in (tmp_path / "my.sol").read_text()
+
+
+def test_arrays_are_as_good_as_files():
+    """Of any kind: NumPy's, torch's, lists. Costs are not rounded, so the files are taken without rounding."""
+    nodes = read_tsplib(DATA / "berlin52.tsp").coords
+    exact = gumbeldore.load_policy("tsp20", distances="exact")
+    expected = gumbeldore.solve(exact, DATA / "berlin52.tsp", **FAST)
+    for coords in (nodes, nodes.tolist(), torch.tensor(nodes)):
+        found = gumbeldore.solve(POLICIES["tsp20"], coords=coords, **FAST)
+        assert found.tour == expected.tour and found.cost == pytest.approx(expected.cost)
+        assert found.gap is None and found.reference is None and found.name == "instance"
+    read = read_cvrplib(FILES["cvrp20"])
+    exact = gumbeldore.load_policy("cvrp20", distances="exact")
+    arrays = {"coords": read.coords, "demands": read.demands, "capacity": read.capacity}
+    assert gumbeldore.solve("cvrp20", arrays, **FAST).routes == gumbeldore.solve(exact, FILES["cvrp20"], **FAST).routes
+    shop = read_jssp(FILES["jssp6x6"])[0]
+    found = gumbeldore.solve("jssp6x6", times=shop.times.tolist(), machines=shop.machines.tolist(), **FAST)
+    assert found.schedule == gumbeldore.solve("jssp6x6", FILES["jssp6x6"], **FAST).schedule
+
+
+def test_a_list_gives_a_list_in_its_order(tmp_path):
+    """Instances of one size are searched together: alone, each is searched with other random numbers."""
+    given = [routing(5, 0), str(FILES["cvrp20"]), routing(7, 1), routing(5, 2), FILES["cvrp20"]]
+    found = gumbeldore.solve(POLICIES["cvrp20"], given, method="greedy")
+    assert [len(result.actions) for result in found] == [5, 31, 7, 5, 31]
+    names = ["instances[0]", "A-n32-k5", "instances[2]", "instances[3]", "A-n32-k5"]
+    assert [result.name for result in found] == names
+    for each, result in zip(given, found, strict=True):
+        alone = gumbeldore.solve(POLICIES["cvrp20"], each, method="greedy")
+        assert alone.cost == pytest.approx(result.cost) and alone.routes == result.routes
+    (one,) = gumbeldore.solve(POLICIES["cvrp20"], [routing(5, 0)], method="greedy")
+    assert one.routes == found[0].routes
+    np.savez(tmp_path / "two.npz", coords=np.random.default_rng(0).random((2, 6, 2)))
+    assert len(gumbeldore.solve("tsp20", tmp_path / "two.npz", method="greedy")) == 2
+    assert len(gumbeldore.solve("tsp20", DATA, method="greedy")) == len(list(DATA.glob("*.tsp")))
+
+
+def test_a_known_cost_is_a_reference():
+    found = gumbeldore.solve(POLICIES["cvrp20"], **routing(5), cost=2.0, method="greedy")
+    assert found.reference == 2.0 and found.gap == found.cost / 2 - 1
+
+
+def test_seed_and_settings_matter():
+    def solved(**settings):
+        return gumbeldore.solve(POLICIES["cvrp20"], **{**routing(40), **FAST, "seed": 0, **settings})
+
+    assert torch.equal(solved().actions, solved().actions)
+    assert not torch.equal(solved().actions, solved(seed=1).actions)
+    assert solved(beam_width=8, num_rounds=3).num_solutions == 24
+    assert not torch.equal(solved(top_p_start=0.1).actions, solved().actions)
+    own = methods.gumbeldore(4, 2, POLICIES["cvrp20"].config["search"]["step_size"], top_p_start=0.8)
+    assert torch.equal(solved(method=own).actions, solved().actions)
+
+
+def test_the_time_limit_includes_the_pool(monkeypatch):
+    """Of two instances: what has passed before the search is taken from both."""
+
+    class Slow(SearchPool):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            time.sleep(0.3)
+
+    def noted(pool, benchmark, config, seed):
+        limits.append(config.time_limit)
+        return whole(pool, benchmark, config, seed)
+
+    limits, whole = [], module.solve_benchmark
+    monkeypatch.setattr(module, "SearchPool", Slow)
+    monkeypatch.setattr(module, "solve_benchmark", noted)
+    pair = [routing(5, 0), routing(5, 1)]
+    gumbeldore.solve(POLICIES["cvrp20"], pair, time_limit=1.0)
+    found = gumbeldore.solve(POLICIES["cvrp20"], pair, method=methods.wor(4), time_limit=0.1)
+    assert limits[0] <= 1.0 - 0.3 / 2 and limits[1] == module.LEAST
+    assert [result.num_solutions for result in found] == [1, 1]  # greedy ones
+
+
+def test_more_time_finds_more():
+    found = gumbeldore.solve(POLICIES["cvrp20"], **routing(8), beam_width=2, num_rounds=1, time_limit=2.0)
+    assert found.num_solutions > 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "given", "message"),
+    [
+        ("tsp21", {"instances": FILES["tsp20"]}, "there is no checkpoint tsp21; policies that are shipped: "),
+        ("tsp20", {}, "solve takes instances, or the arrays of one instance by name"),
+        ("tsp20", {"instances": "x.tsp", "coords": [[0, 0]] * 3}, "solve takes instances, or the arrays"),
+        ("tsp20", {"instances": []}, "instances is an empty list"),
+        ("tsp20", {"instances": np.zeros((5, 2))}, "instances are a path, or arrays by name: coords=.* got ndarray"),
+        ("tsp20", {"instances": "nowhere.tsp"}, "unknown source 'nowhere.tsp'"),
+        ("tsp20", {"instances": FILES["cvrp20"]}, r"line 3: TYPE must be .*\(the policy of .* is for tsp\)"),
+        ("tsp20", {"instances": routing(5)}, r"instance must hold coords .*\(the policy of .* is for tsp\)"),
+        ("cvrp20", {"coords": [[0, 0]] * 4}, "instance must hold capacity, coords and demands"),
+        ("tsp20", {"coords": [[0, 0]] * 3, "cords": 1}, "instance must hold coords .* got"),
+        ("cvrp20", {"instances": [routing(5), routing(5, capacity=3)]}, r"^instances\[1\]: demands must be at most"),
+        ("tsp20", {"instances": [DATA]}, r"instances\[0\]: .* holds \d+ instances; give it alone"),
+        ("tsp20", {"instances": FILES["tsp20"], "method": "solver"}, "method must be one of gumbeldore, greedy"),
+        ("tsp20", {"instances": FILES["tsp20"], "method": "greedy", "time_limit": 1}, "has no time_limit"),
+        ("tsp20", {"instances": FILES["tsp20"], "time_limit": 0}, "time_limit must be positive"),
+        ("tsp20", {"instances": FILES["tsp20"], "beam_width": 0}, "beam_width must be an integer"),
+        ("tsp20", {"instances": FILES["tsp20"], "device": "mps"}, "device=mps cannot be used"),
+        ("tsp20", {"instances": FILES["tsp20"], "precision": "fp16"}, "precision must be one of"),
+    ],
+)
+def test_wrong_input_is_refused_before_any_search(policy, given, message, monkeypatch):
+    monkeypatch.setattr(module, "solve_benchmark", None)
+    with pytest.raises(ValueError, match=message):
+        gumbeldore.solve(policy, **given)
+
+
+def test_it_needs_neither_hydra_nor_ray_nor_a_terminal_nor_the_checkout(tmp_path):
+    blocked = BARE.split("import copy")[0]
+    code = f"{blocked}\nimport gumbeldore\nprint(gumbeldore.solve('tsp20', coords=[[0, 0], [0, 1], [1, 1]]).cost)"
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert result.returncode == 0, result.stderr
+    assert float(result.stdout) == pytest.approx(2 + 2**0.5) and not result.stderr
