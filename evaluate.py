@@ -19,6 +19,7 @@ from gumbeldore.cli.evaluation import (
     new_directory,
     open_policy,
     say_notices,
+    start_search,
     typed,
     without_idle_workers,
 )
@@ -29,6 +30,7 @@ from gumbeldore.evaluation.benchmarks import MethodSummary, results_of, solve_be
 from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.evaluation.references import read_table, with_table
+from gumbeldore.evaluation.starts import Starts, StartSearch
 from gumbeldore.interfaces import Benchmark, Problem, count_of
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting import html_report
@@ -48,9 +50,10 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
     for method in methods.values():
         if not isinstance(method, SearchConfig):
             method.check(problem.name)
+    start = start_search(cfg, loaded, machine)
     benchmarks = instances_for(loaded, run)
     out_dir = new_directory(run, "results.json")
-    if run.workers == "auto":
+    if run.workers == "auto" and not (start and count_of(benchmarks) > 1):  # starts are searched one by one
         searches = [method for method in methods.values() if isinstance(method, SearchConfig)]
         machine = without_idle_workers(machine, loaded, benchmarks, searches)
 
@@ -67,7 +70,8 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
             try:
                 for name, method in methods.items():
                     with advancing(terminal, name, benchmarks, sum(map(len, parts_of[name]))) as advance:
-                        run_method(method, problem, pool, benchmarks, run.seed, parts_of[name], advance)
+                        own = start if name == "solver" else None
+                        run_method(method, problem, pool, benchmarks, run.seed, parts_of[name], advance, own)
                     found |= results_of(name, parts_of[name], benchmarks)
                     report.write_tables(out_dir, found, benchmarks)  # after each: a later one may not finish
             except KeyboardInterrupt:
@@ -101,13 +105,22 @@ def run_method(
     seed: int,
     parts: list[Parts],
     advance: Callable[[int], None],
+    start: StartSearch | None,
 ) -> None:
-    """Add to the `parts` of each benchmark the solutions of a method for the instances that have none there."""
-    for benchmark, found in zip(benchmarks, parts, strict=True):
+    """Add to the `parts` of each benchmark the solutions of a method for the instances that have none there.
+
+    Arguments:
+        start: how the policy searches for the solutions that the method, a solver, starts from; None: it has none
+    """
+    pairs = list(zip(benchmarks, parts, strict=True))
+    if start:  # the longest searches first: if one of them leaves the solver no time, nothing else is lost
+        pairs.sort(key=lambda pair: -problem.horizon(pair[0].instances))
+    for benchmark, found in pairs:
         if isinstance(method, SearchConfig):
             solve_benchmark(pool, benchmark, method, seed, advance, found)
         else:
-            solve_baseline(method, problem, benchmark, advance, found)
+            starts = Starts(pool, benchmark, start, seed) if start else None
+            solve_baseline(method, problem, benchmark, advance, found, starts)
 
 
 class Report(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +22,7 @@ from gumbeldore.cli.settings import EvaluationSettings
 from gumbeldore.evaluation import results
 from gumbeldore.evaluation.kept import MANIFEST, fingerprint
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
+from gumbeldore.evaluation.starts import StartSearch, weights_hash
 from gumbeldore.interfaces import Benchmark, Policy, Problem, count_of
 from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers, trie_budget
 from gumbeldore.parallel.pool import SearchPool, at_once
@@ -84,6 +86,27 @@ def open_policy(cfg: DictConfig, run: EvaluationSettings) -> LoadedPolicy:
         parts.join_cluster(cfg, loaded.problem, loaded.policy)
     cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), 1, key="solver.workers")
     return loaded
+
+
+def start_search(cfg: DictConfig, loaded: LoadedPolicy, machine: Machine) -> StartSearch | None:
+    """The search for what the solver starts from (`solver.start`), or None. Raises ValueError if it cannot be one."""
+    for name, node in parts.start_of(cfg).items():
+        config = parts.build_method(name, node, cfg.search)
+        if not isinstance(config, SearchConfig):
+            raise ValueError(f"solver.start={name} is no search with the policy; its solutions cannot be a start")
+        limit, total = config.time_limit, cfg.solver.time_limit
+        if limit is not None and limit >= total:
+            rule = "the solver gets what the search leaves of solver.time_limit"
+            raise ValueError(f"search.time_limit={limit:g} must be below solver.time_limit={total:g}: {rule}")
+        if machine.compiled:
+            raise ValueError("compile=true: a solver's start is searched in its time, which compiling would use up")
+        settings = {key: cfg.search[key] for key in parts.search_keys(node, cfg.search)}
+        given = {key: value for key, value in parts.plain(cfg.problem).items() if value is not None}
+        problem = {**loaded.config["problem"], **given}
+        what = {"method": {**parts.plain(node), **settings}, "model": loaded.config["model"], "problem": problem}
+        where = {"device": machine.device.type, "precision": machine.precision}
+        return StartSearch(config, json.dumps({**what, **where, "weights": weights_hash(loaded.policy)}, default=str))
+    return None
 
 
 def without_idle_workers(

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
+from hydra import compose
+from hydra.core.global_hydra import GlobalHydra
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationKeyError
@@ -44,6 +46,25 @@ def methods_of(cfg: DictConfig) -> dict[str, DictConfig]:
         rule = "the file of a method begins with the line `# @package methods.<its name>`"
         raise ValueError(f"method=: nothing in the chosen files is a method; {rule}")
     return {str(name): method for name, method in cfg.methods.items()}
+
+
+def start_of(cfg: DictConfig) -> dict[str, DictConfig]:
+    """The method that `solver.start` names, as Hydra would compose it for `method=`; empty where there is none.
+
+    Raises ValueError if there is no such method, or nothing would start from it.
+    """
+    name = OmegaConf.select(cfg, "solver.start")  # a study has none
+    if name is None:
+        return {}
+    if "solver" not in methods_of(cfg):
+        raise ValueError(f"solver.start={name} has no effect without method=solver: references have no start")
+    names = GlobalHydra.instance().config_loader().get_group_options("method")
+    if name not in names:
+        raise ValueError(f"solver.start={name}: there is no such method; there are {', '.join(names)}")
+    chosen = compose("evaluate", [f"method={name}"]).methods
+    # Beside the values of this configuration, to which the method's file may refer.
+    together = OmegaConf.merge(OmegaConf.to_container(cfg), {"methods": OmegaConf.to_container(chosen)})
+    return {str(key): together.methods[key] for key in chosen}
 
 
 def search_keys(method: Mapping[str, Any], search: Iterable[str]) -> list[str]:
@@ -116,7 +137,7 @@ def join_cluster(cfg: DictConfig, *objects: Any) -> None:
     address = cfg.ray.address
     if address is None:
         return
-    methods = cfg.get("methods", {})
+    methods = {**cfg.get("methods", {}), **start_of(cfg)}
     solves = "solver" in methods or cfg.get("references") == "solver"
     if not (cfg.workers or solves and cfg.solver.workers):
         raise ValueError(f"ray.address={address} has no effect with workers=0")
