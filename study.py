@@ -37,11 +37,12 @@ def study(cfg: DictConfig) -> list[CurvePoint]:
     """Measure every curve asked for; prints a table, writes study.json, study.csv and study.png."""
     run = StudySettings.of(cfg)
     problem, policy, _, path = loaded = open_policy(cfg, run)
+    parts.set_step_size(cfg.search, loaded)
     machine = Machine.of(run)
     searches = searches_of(cfg)
     benchmarks = instances_for(loaded, run)
     out_dir = new_directory(run, "study.json")
-    manifest = decisive(cfg, machine, path, benchmarks)
+    manifest = decisive(cfg, machine, [path], benchmarks)
 
     points: list[CurvePoint] = []
     with machine.pool(problem, policy, run.worker_threads) as pool, Terminal() as terminal, interruptible():
