@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from gumbeldore.reports import Reports
+from problems.distances import UNROUNDED, title_of
 from problems.formats.tsplib import tour_text
+from problems.maps import map_remarks
 from problems.tsp.instances import Instance, Original, as_tours
 from problems.tsp.plots import plot_tours
 
@@ -27,10 +29,14 @@ class TSPReports(Reports):
     def solution_file(
         self, originals: Original, index: int, name: str, actions: Tensor, cost: float
     ) -> tuple[str, str] | None:
-        """TSPLIB's `.tour` for an instance that came from such a file."""
-        if originals.metrics[index] == "EUCLIDEAN":
+        """TSPLIB's `.tour` for an instance that came from such a file, or with a matrix of distances."""
+        if title_of(originals.metrics[index]) == UNROUNDED:
             return None
         return ".tour", tour_text(name, self.solution(actions), cost)
+
+    def remarks(self, originals: list[Any]) -> list[str]:
+        """How good the maps are that the policy sees of instances with a matrix of distances."""
+        return map_remarks([each for each in originals if isinstance(each, Original)])
 
     def render(self, instance: Instance | Original, actions: Tensor, titles: list[str]) -> Figure:
         """A figure with one panel per tour."""
