@@ -18,7 +18,7 @@ from problems.maps import classical_scaling
 
 def read_unrounded(path: Path, expected: Arrays, distances: str | None) -> dict[str, np.ndarray]:
     """The arrays of a `.npz` of nodes. Raises ValueError if it has `distances` and others are asked for."""
-    arrays = read_npz(path, expected)
+    arrays = read_npz(path, *expected)
     if distances is not None and "distances" in arrays:
         raise ValueError(f"{path}: problem.distances={distances} is for coordinates, and this file has `distances`")
     return arrays

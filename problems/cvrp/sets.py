@@ -16,7 +16,7 @@ from problems.cvrp.instances import Instance, Original, as_walks, check_routes, 
 from problems.distances import is_whole, title_of, walk_lengths
 from problems.files import FEW_DIGITS, Library, Reference, best_reference, taken, without_zeros
 from problems.formats.cvrplib import LARGEST_DEMAND, CvrplibInstance, read_cvrplib, read_solution
-from problems.formats.npz import NODES, Arrays, costs_of
+from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
 from problems.formats.tsplib import Metric
 from problems.nodes import Nodes, read_unrounded
 from problems.plane import into_unit_square
@@ -75,7 +75,7 @@ CHECKSUMS = {
     (1234, 128, 1000): "d69bdeabbf437649 f7dc0749e100777b 40d0d2de44c18482",
 }
 
-ARRAYS = Arrays({"demands", "capacity"}, NODES)
+ARRAYS = Arrays({"demands", "capacity"}, REFERENCES, NODES)
 
 
 class _Raw(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,38 +13,42 @@ from gumbeldore.interfaces import WrongProblemError
 from gumbeldore.runtime.arrays import check_sizes
 
 NODES = {"coords", "distances"}  # where nodes lie, or how far they are from each other
-REFERENCES = {"cost", "reference"}  # optional for all problems
+REFERENCES = {"cost", "reference"}
 OF_A_PROBLEM = [{"nodes"}, {"nodes", "demands", "capacity"}, {"times", "machines"}]  # the arrays of each
 MOST_NUMBERS = 2**29  # of an array: 4 GiB
 
 
 class Arrays(NamedTuple):
-    """The arrays of instances of one problem, beside those of their references."""
+    """The arrays of instances of one problem."""
 
     required: set[str]
-    either: set[str] = set()  # one of these is required, too
+    optional: set[str]
+    either: Set[str] = frozenset()  # one of these is required, too
 
     def hold(self, names: set[str]) -> bool:
         """Whether arrays of these names are instances of the problem."""
         complete = self.required <= names and (not self.either or bool(self.either & names))
-        return complete and names <= self.required | self.either | REFERENCES
+        return complete and names <= self.required | self.either | self.optional
 
     def check(self, names: set[str], where: str) -> None:
         """Raises ValueError that begins with `where` unless arrays of these names are instances of the problem."""
         if self.hold(names):
             return
         required = [*sorted(self.required), *([" or ".join(sorted(self.either))] if self.either else [])]
-        rule = f"{where} must hold {_listed(required)} and may hold {_listed(sorted(REFERENCES))}"
-        found = {"nodes" if name in NODES else name for name in names - REFERENCES}
+        rule = f"{where} must hold {_listed(required)} and may hold {_listed(sorted(self.optional))}"
+        found = {"nodes" if name in NODES else name for name in names - self.optional}
         raise (WrongProblemError if found in OF_A_PROBLEM else ValueError)(f"{rule}, got {sorted(names)}")
 
 
-def read_npz(path: Path, expected: Arrays) -> dict[str, np.ndarray]:
-    """The arrays of a file that holds what is expected and nothing else.
+def read_npz(
+    path: Path, required: set[str], optional: set[str], either: Set[str] = frozenset()
+) -> dict[str, np.ndarray]:
+    """The arrays of a file that holds what `Arrays` of these says and nothing else.
 
     Raises ValueError that names the file for a damaged archive, pickled objects, missing or unknown arrays, and arrays
     of more than MOST_NUMBERS; neither unknown nor large ones take memory.
     """
+    expected = Arrays(required, optional, either)
     try:
         shapes = check_sizes(path)
         large = next((name for name, shape in shapes.items() if math.prod(shape) > MOST_NUMBERS), None)

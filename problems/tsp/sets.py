@@ -14,7 +14,7 @@ from gumbeldore.interfaces import Benchmark
 from problems.best_known import of_tsplib
 from problems.distances import walk_lengths
 from problems.files import Library, Reference, best_reference, taken, without_zeros
-from problems.formats.npz import NODES, Arrays, costs_of
+from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
 from problems.formats.tsplib import Metric, TsplibInstance, read_tour, read_tsplib
 from problems.nodes import Nodes, read_unrounded
 from problems.plane import into_unit_square
@@ -59,7 +59,7 @@ CHECKSUMS = {
     (777, 1000): "da4decb8c32ef911",
 }
 
-ARRAYS = Arrays(set(), NODES)
+ARRAYS = Arrays(set(), REFERENCES, NODES)
 
 
 def load_tsp(source: str, limit: int | None = None, distances: str | None = None) -> list[Benchmark]:
