@@ -169,7 +169,8 @@ class Report(NamedTuple):
         """The table of methods, and one by size where there are several."""
         count = count_of(benchmarks)
         title = f"{self.about['instances']}: {count} instance{'s' if count > 1 else ''}"
-        note = "\n".join([results.reference_note(benchmarks), self.about["hardware"]])
+        remarks = results.remarks(benchmarks, self.problem)
+        note = "\n".join([results.reference_note(benchmarks), *remarks, self.about["hardware"]])
         self.terminal.table(title, *results.method_rows(found, benchmarks, self.problem), note)
         if len(benchmarks) > 1:
             self.terminal.table("by size", *results.size_rows(found, benchmarks, self.problem))

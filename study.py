@@ -54,6 +54,7 @@ def study(cfg: DictConfig) -> list[CurvePoint]:
             "command": typed(),
             "repetitions": run.repetitions,
             "reference": results.reference_of(benchmarks) if gaps else None,
+            "remarks": results.remarks(benchmarks, problem),
         }
         every = [(curve, config) for curve, configs in searches.items() for config in configs]
         with Kept(out_dir, manifest, run.resume) as kept:
@@ -82,7 +83,8 @@ def show(terminal: Terminal, points: list[CurvePoint], gaps: bool, about: dict[s
     if not points:
         return
     what = f"gap to: {about['reference']}" if gaps else "mean cost, as not all instances have a reference"
-    note = f"{what}; mean and standard error of {about['repetitions']} repetitions\n{about['hardware']}"
+    what += f"; mean and standard error of {about['repetitions']} repetitions"
+    note = "\n".join([what, *about["remarks"], about["hardware"]])
     terminal.table(f"{about['instances']}: {about['num_instances']} instances", *curves.rows(points, gaps), note)
     terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")
 

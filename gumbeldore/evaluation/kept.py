@@ -90,8 +90,9 @@ def fingerprint(benchmarks: list[Benchmark]) -> str:
     digest = hashlib.sha256()
     for benchmark in benchmarks:
         for value in (benchmark.names, *benchmark.instances, *(benchmark.originals or ())):
-            if isinstance(value, Tensor):
-                digest.update(f"{value.dtype} {list(value.shape)};".encode() + value.contiguous().numpy().tobytes())
-            else:
-                digest.update(f"{value!r};".encode())
+            for part in value if isinstance(value, list) else [value]:
+                if isinstance(part, Tensor):
+                    digest.update(f"{part.dtype} {list(part.shape)};".encode() + part.contiguous().numpy().tobytes())
+                else:
+                    digest.update(f"{part!r};".encode())
     return digest.hexdigest()
