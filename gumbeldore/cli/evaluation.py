@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.choosing import Choice, choose_policies
 from gumbeldore.evaluation.kept import MANIFEST, fingerprint
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
+from gumbeldore.evaluation.starts import StartSearch, weights_hash
 from gumbeldore.interfaces import Benchmark, Policy, Problem, count_of
 from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers, trie_budget
 from gumbeldore.parallel.pool import SearchPool, at_once
@@ -112,9 +114,10 @@ class Task(NamedTuple):
     loaded: LoadedPolicy
     places: slice  # of its benchmarks among all
     methods: dict[str, SearchConfig | Baseline]
+    start: StartSearch | None  # of the solver among them
 
 
-def tasks_of(cfg: DictConfig, choices: list[Choice]) -> list[Task]:
+def tasks_of(cfg: DictConfig, choices: list[Choice], machine: Machine) -> list[Task]:
     """Every policy with the methods, which take its step size. Raises ValueError for methods that cannot be used."""
     tasks: list[Task] = []
     for choice in choices:
@@ -123,8 +126,31 @@ def tasks_of(cfg: DictConfig, choices: list[Choice]) -> list[Task]:
             if not isinstance(method, SearchConfig):
                 method.check(choice.loaded.problem.name)
         first = tasks[-1].places.stop if tasks else 0
-        tasks.append(Task(choice.loaded, slice(first, first + len(choice.benchmarks)), methods))
+        places = slice(first, first + len(choice.benchmarks))
+        tasks.append(Task(choice.loaded, places, methods, start_search(cfg, choice.loaded, machine)))
     return tasks
+
+
+def start_search(cfg: DictConfig, loaded: LoadedPolicy, machine: Machine) -> StartSearch | None:
+    """The search for what the solver starts from (`solver.start`), or None. Raises ValueError if it cannot be one."""
+    search = parts.search_of(cfg, loaded)
+    for name, node in parts.start_of(cfg).items():
+        config = parts.build_method(name, node, search)
+        if not isinstance(config, SearchConfig):
+            raise ValueError(f"solver.start={name} is no search with the policy; its solutions cannot be a start")
+        limit, total = config.time_limit, cfg.solver.time_limit
+        if limit is not None and limit >= total:
+            rule = "the solver gets what the search leaves of solver.time_limit"
+            raise ValueError(f"search.time_limit={limit:g} must be below solver.time_limit={total:g}: {rule}")
+        if machine.compiled:
+            raise ValueError("compile=true: a solver's start is searched in its time, which compiling would use up")
+        settings = {key: search[key] for key in parts.search_keys(node, search)}
+        given = {key: value for key, value in parts.plain(cfg.problem).items() if value is not None}
+        problem = {**loaded.config["problem"], **given}
+        what = {"method": {**parts.plain(node), **settings}, "model": loaded.config["model"], "problem": problem}
+        where = {"device": machine.device.type, "precision": machine.precision}
+        return StartSearch(config, json.dumps({**what, **where, "weights": weights_hash(loaded.policy)}, default=str))
+    return None
 
 
 def without_idle_workers(machine: Machine, tasks: list[Task], benchmarks: list[Benchmark]) -> Machine:

@@ -15,7 +15,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from gumbeldore.cli.parts import methods_of, search_keys
+from gumbeldore.cli.parts import methods_of, search_keys, start_of
 from gumbeldore.runtime.building import check_keys
 from gumbeldore.runtime.old_versions import refuse_old, refuse_old_option
 
@@ -155,7 +155,8 @@ def _typed_keys(words: list[str]) -> Iterator[str]:
 def check_effect(cfg: DictConfig, words: list[str]) -> None:
     """Refuse values that nothing reads: of `search`, of `solver`, of sampling where nothing is sampled (ValueError)."""
     methods = methods_of(cfg)
-    read = {key for node in methods.values() for key in search_keys(node, cfg.search)}
+    nodes = [*methods.values(), *start_of(cfg).values()]
+    read = {key for node in nodes for key in search_keys(node, cfg.search)}
     for typed in _typed_keys(words):
         group, _, key = typed.partition(".")
         if group == "search" and key and key not in read:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.evaluation.parts import BenchmarkResult, Parts
+from gumbeldore.evaluation.starts import Starts
 from gumbeldore.interfaces import Benchmark, Problem
 
 
@@ -35,12 +36,20 @@ class Baseline(Protocol):
 
 
 def solve_baseline(
-    method: Baseline, problem: Problem, benchmark: Benchmark, advance: Callable[[int], None], parts: Parts
+    method: Baseline,
+    problem: Problem,
+    benchmark: Benchmark,
+    advance: Callable[[int], None],
+    parts: Parts,
+    starts: Starts | None = None,
 ) -> None:
     """Add to `parts` what each heuristic of a method finds for the instances that have no solution there yet.
 
     A method may say how many instances are worth a call of `solve` (`together`); by default, all of them are one.
     The time of each heuristic is that of all, which had to be tried to find the best.
+
+    Arguments:
+        starts: of the benchmark, which `method.solve` then takes as one more argument; None: it takes none
     """
     count = len(benchmark.names)
     together = getattr(method, "together", count)
@@ -50,7 +59,7 @@ def solve_baseline(
         if rows in parts:
             continue
         some = benchmark.part(torch.arange(rows.start, rows.stop))
-        solved = method.solve(problem.name, some, advance)
+        solved = method.solve(problem.name, some, advance, *([] if starts is None else [starts.part(rows)]))
         seconds = sum(each for _, each in solved.values())
         found = {}
         for heuristic, (actions, _) in solved.items():

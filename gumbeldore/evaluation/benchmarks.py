@@ -73,7 +73,7 @@ def solve_benchmark(
         for _, chunk, sampled in pool.map_all(
             benchmark.instances, keys, [config], read=SampledSolutions.of, wanted=lambda chunk: chunk not in parts
         ):
-            best = _best(benchmark, chunk, sampled)
+            best = best_solutions(benchmark, chunk, sampled)
             last, seconds = time.perf_counter(), time.perf_counter() - last
             cut_short = sampled.stats.full * (chunk.stop - chunk.start)
             parts.add(chunk, {SEARCH: BenchmarkResult(*best, seconds, sampled.stats.evaluations, cut_short)})
@@ -99,8 +99,10 @@ def results_of(name: str, parts: list[Parts], benchmarks: list[Benchmark]) -> di
     return {name if len(found) == 1 else f"{name}: {best}": found[best]}
 
 
-def _best(benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The first four fields of BenchmarkResult for a chunk."""
+def best_solutions(
+    benchmark: Benchmark, chunk: slice, sampled: SampledSolutions
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The best solutions of a chunk by their true costs: the first four fields of BenchmarkResult."""
     batch, per_instance, horizon = sampled.actions.shape
     index = torch.arange(chunk.start, chunk.stop).repeat_interleave(per_instance)
     costs = benchmark.true_cost(index, sampled.actions.reshape(-1, horizon)).view(batch, per_instance)

@@ -167,14 +167,17 @@ class SearchPool:
         stop: Stop = never,
         read: Read = all_of,
         wanted: Callable[[slice], bool] = lambda chunk: True,
+        chunks: Sequence[slice] | None = None,
     ) -> Iterator[tuple[int, slice, Any]]:
         """`map` with several searches, none of which waits for the others; yields also which one it was.
 
         Arguments:
             read: called where a chunk was searched, on its device; only what it returns is sent back
             wanted: whether a chunk is to be searched
+            chunks: which instances are searched together, instead of what `self.chunks` says
         """
-        jobs = [(which, x) for which, config in enumerate(configs) for x in self.chunks(instances, config) if wanted(x)]
+        division = [self.chunks(instances, config) if chunks is None else chunks for config in configs]
+        jobs = [(which, chunk) for which, each in enumerate(division) for chunk in each if wanted(chunk)]
         if self.local:
             for which, chunk in jobs:
                 if stop():

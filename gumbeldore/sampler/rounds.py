@@ -39,6 +39,7 @@ class SearchStats(NamedTuple):
     rounds: int
     exhausted: int  # beams (with replacement: samples) known to have no further solution at the end
     full: bool  # whether a search with a time limit ended before that, as the trie would have outgrown the memory
+    seconds: float  # wall-clock of the call
 
 
 class Solutions(NamedTuple):
@@ -86,6 +87,7 @@ def search(
     Raises ValueError without instances, or if not exactly one of generator and keys is given to a stochastic search,
     and InstanceError if the policy gives no usable probabilities or the problem no finite cost.
     """
+    begin = time.perf_counter()
     batch = batch_size(instances)
     if batch == 0:
         raise ValueError("search needs at least one instance")
@@ -116,7 +118,7 @@ def search(
         policy.train(was_training)
     if not rounds:
         assert greedy is not None
-        return greedy
+        return greedy._replace(stats=greedy.stats._replace(seconds=time.perf_counter() - begin))
     stats = SearchStats(
         evaluations=count.evaluated + (greedy.stats.evaluations if greedy else 0),
         forced=int(count.forced),
@@ -125,6 +127,7 @@ def search(
         rounds=len(rounds),
         exhausted=int((trie.log_mass[0][:, 0] == -math.inf).sum()),
         full=full,
+        seconds=time.perf_counter() - begin,  # the numbers above have waited for the device
     )
     return _collect(rounds, batch, stats)
 

@@ -200,7 +200,11 @@ def test_more_time_finds_more():
         ("tsp20", {"instances": np.zeros((5, 2))}, "instances are a path, or arrays by name: coords=.* got ndarray"),
         ("tsp20", {"instances": "nowhere.tsp"}, "unknown source 'nowhere.tsp'"),
         ("tsp20", {"instances": FILES["cvrp20"]}, r"line 3: TYPE must be .*\(the policy of .* is for tsp\)"),
-        ("tsp20", {"instances": routing(5)}, r"instance must hold coords or distances .*\(the policy of .* is for tsp\)"),
+        (
+            "tsp20",
+            {"instances": routing(5)},
+            r"instance must hold coords or distances .*\(the policy of .* is for tsp\)",
+        ),
         ("cvrp20", {"coords": [[0, 0]] * 4}, "instance must hold capacity, demands and coords or distances"),
         ("tsp20", {"coords": [[0, 0]] * 3, "cords": 1}, "instance must hold coords or distances .* got"),
         ("cvrp20", {"instances": [routing(5), routing(5, capacity=3)]}, r"^instances\[1\]: demands must be at most"),
