@@ -243,7 +243,9 @@ def test_files_of_a_folder_that_cannot_be_used_are_left_out(tmp_path):
         load_tsp(str(tmp_path / "m.tsp"), None)  # named by the user
     for name in ("a", "z"):
         (tmp_path / f"{name}.tsp").unlink()
-    with pytest.raises(ValueError, match=r"none of the files .*\*\.tsp can be used \(4\): \._a\.tsp: a hidden file"):
+    with pytest.raises(
+        ValueError, match=r"none of the files .*\*\.tsp, .*atsp can be used \(4\): \._a\.tsp: a hidden file"
+    ):
         load_tsp(str(tmp_path), None)
 
 
