@@ -154,9 +154,8 @@ def _typed_keys(words: list[str]) -> Iterator[str]:
 
 def check_effect(cfg: DictConfig, words: list[str]) -> None:
     """Refuse values that nothing reads: of `search`, of `solver`, of sampling where nothing is sampled (ValueError)."""
-    methods = methods_of(cfg)
-    nodes = [*methods.values(), *start_of(cfg).values()]
-    read = {key for node in nodes for key in search_keys(node, cfg.search)}
+    methods = {**methods_of(cfg), **start_of(cfg)}
+    read = {key for node in methods.values() for key in search_keys(node, cfg.search)}
     for typed in _typed_keys(words):
         group, _, key = typed.partition(".")
         if group == "search" and key and key not in read:
