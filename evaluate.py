@@ -9,17 +9,16 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig
 
-from gumbeldore.cli import command, parts
+from gumbeldore.cli import command
 from gumbeldore.cli.evaluation import (
     Machine,
     advancing,
     decisive,
     goes_on,
-    instances_for,
     new_directory,
-    open_policy,
+    open_policies,
     say_notices,
-    start_search,
+    tasks_of,
     typed,
     without_idle_workers,
 )
@@ -44,36 +43,41 @@ UNFINISHED = "unfinished"  # the folder of what an interrupted method has found
 def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
     """Solve the instances with every method asked for; prints a table, writes results.json, .csv and report.html."""
     run = EvaluationSettings.of(cfg)
-    problem, policy, _, path = loaded = open_policy(cfg, run)
+    choices = open_policies(cfg, run)
     machine = Machine.of(run)
-    methods = parts.build_methods(cfg)
-    for method in methods.values():
-        if not isinstance(method, SearchConfig):
-            method.check(problem.name)
-    start = start_search(cfg, loaded, machine)
-    benchmarks = instances_for(loaded, run)
+    tasks = tasks_of(cfg, choices, machine)
+    problem, methods = tasks[0].loaded.problem, list(tasks[0].methods)
+    benchmarks = [benchmark for choice in choices for benchmark in choice.benchmarks]
     out_dir = new_directory(run, "results.json")
-    if run.workers == "auto" and not (start and count_of(benchmarks) > 1):  # starts are searched one by one
-        searches = [method for method in methods.values() if isinstance(method, SearchConfig)]
-        machine = without_idle_workers(machine, loaded, benchmarks, searches)
+    searched = tasks[0].start and count_of(benchmarks) > 1  # starts are searched one by one
+    if run.workers == "auto" and not searched:
+        machine = without_idle_workers(machine, tasks, benchmarks)
 
-    about: dict[str, Any] = {"checkpoint": str(path), "instances": run.instances, "hardware": str(machine)}
-    about |= {"precision": machine.precision, "seed": run.seed, "command": typed()}
-    manifest = decisive(cfg, machine, path, benchmarks)
+    paths = [task.loaded.path for task in tasks]
+    about: dict[str, Any] = {"checkpoint": ", ".join(map(str, paths)), "instances": run.instances}
+    about |= {"policy": "; ".join(reasons)} if (reasons := [x.reason for x in choices if x.reason]) else {}
+    about |= {"hardware": str(machine), "precision": machine.precision, "seed": run.seed, "command": typed()}
+    manifest = decisive(cfg, machine, paths, benchmarks)
     found: results.Results = {}
-    with machine.pool(problem, policy, run.worker_threads) as pool, Terminal() as terminal, interruptible():
+    with Terminal() as terminal, interruptible():
+        for line in reasons:
+            terminal.say(line)
         say_notices(terminal, benchmarks)
         benchmarks = add_references(cfg, problem, benchmarks, terminal)
         report = Report(problem, about, terminal)
         with Kept(out_dir, manifest, run.resume) as kept:  # now that nothing of the user's can be wrong any more
             parts_of = {name: [kept.parts(name, place) for place in range(len(benchmarks))] for name in methods}
             try:
-                for name, method in methods.items():
-                    with advancing(terminal, name, benchmarks, sum(map(len, parts_of[name]))) as advance:
-                        own = start if name == "solver" else None
-                        run_method(method, problem, pool, benchmarks, run.seed, parts_of[name], advance, own)
-                    found |= results_of(name, parts_of[name], benchmarks)
-                    report.write_tables(out_dir, found, benchmarks)  # after each: a later one may not finish
+                for task in tasks:
+                    with machine.pool(*task.loaded[:2], run.worker_threads) as pool:
+                        for name, method in task.methods.items():
+                            with advancing(terminal, name, benchmarks, sum(map(len, parts_of[name]))) as advance:
+                                mine = benchmarks[task.places], run.seed, parts_of[name][task.places], advance
+                                start = task.start if name == "solver" else None
+                                run_method(method, task.loaded.problem, pool, *mine, start)
+                            if task is tasks[-1]:  # every instance has a solution
+                                found |= results_of(name, parts_of[name], benchmarks)
+                                report.write_tables(out_dir, found, benchmarks)  # a later method may not finish
             except KeyboardInterrupt:
                 report.write_finished(out_dir, parts_of, benchmarks)
                 raise goes_on(kept.finished(), len(methods) * count_of(benchmarks), out_dir) from None
@@ -177,7 +181,8 @@ class Report(NamedTuple):
         """The table of methods, and one by size where there are several."""
         count = count_of(benchmarks)
         title = f"{self.about['instances']}: {count} instance{'s' if count > 1 else ''}"
-        note = "\n".join([results.reference_note(benchmarks), self.about["hardware"]])
+        remarks = results.remarks(benchmarks, self.problem)
+        note = "\n".join([results.reference_note(benchmarks), *remarks, self.about["hardware"]])
         self.terminal.table(title, *results.method_rows(found, benchmarks, self.problem), note)
         if len(benchmarks) > 1:
             self.terminal.table("by size", *results.size_rows(found, benchmarks, self.problem))

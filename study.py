@@ -37,11 +37,12 @@ def study(cfg: DictConfig) -> list[CurvePoint]:
     """Measure every curve asked for; prints a table, writes study.json, study.csv and study.png."""
     run = StudySettings.of(cfg)
     problem, policy, _, path = loaded = open_policy(cfg, run)
+    parts.set_step_size(cfg.search, loaded)
     machine = Machine.of(run)
     searches = searches_of(cfg)
     benchmarks = instances_for(loaded, run)
     out_dir = new_directory(run, "study.json")
-    manifest = decisive(cfg, machine, path, benchmarks)
+    manifest = decisive(cfg, machine, [path], benchmarks)
 
     points: list[CurvePoint] = []
     with machine.pool(problem, policy, run.worker_threads) as pool, Terminal() as terminal, interruptible():
@@ -53,6 +54,7 @@ def study(cfg: DictConfig) -> list[CurvePoint]:
             "command": typed(),
             "repetitions": run.repetitions,
             "reference": results.reference_of(benchmarks) if gaps else None,
+            "remarks": results.remarks(benchmarks, problem),
         }
         every = [(curve, config) for curve, configs in searches.items() for config in configs]
         with Kept(out_dir, manifest, run.resume) as kept:
@@ -81,7 +83,8 @@ def show(terminal: Terminal, points: list[CurvePoint], gaps: bool, about: dict[s
     if not points:
         return
     what = f"gap to: {about['reference']}" if gaps else "mean cost, as not all instances have a reference"
-    note = f"{what}; mean and standard error of {about['repetitions']} repetitions\n{about['hardware']}"
+    what += f"; mean and standard error of {about['repetitions']} repetitions"
+    note = "\n".join([what, *about["remarks"], about["hardware"]])
     terminal.table(f"{about['instances']}: {about['num_instances']} instances", *curves.rows(points, gaps), note)
     terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")
 

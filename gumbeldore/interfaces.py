@@ -129,6 +129,13 @@ class Problem(Protocol):
         """
         raise ValueError(f"{type(self).__name__} takes no arrays: it does not define from_arrays")
 
+    def scale(self, instance: Any) -> dict[str, Tensor]:
+        """Numbers [n] above 0 that tell how like each other instances are, by name. Default: the decisions.
+
+        A policy is chosen for instances by these numbers.
+        """
+        return {"decisions": torch.full((batch_size(instance),), float(self.horizon(instance)))}
+
     def validation(self, n: int, seed: int) -> list[Benchmark]:
         """The fixed validation set of training, n instances in all, a Benchmark for each size.
 

@@ -67,6 +67,14 @@ class Reports:
         """Whether an evaluation writes the `solution_file` of an instance. Default: True."""
         return True
 
+    def remarks(self, originals: list[Any]) -> list[str]:
+        """Lines below the table of an evaluation: what one has to know of the instances. Default: none.
+
+        Arguments:
+            originals: of each Benchmark
+        """
+        return []
+
     def render(self, instance: Any, actions: Tensor, titles: list[str]) -> Figure | None:
         """A figure of solutions [R, T], a panel each below its title. Default: None, no picture.
 

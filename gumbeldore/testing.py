@@ -45,6 +45,8 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
     for progress in (0.0, 1.0):
         grown = problem.curriculum(progress)
         assert batch_size(grown.generate(n, generator)) == n, f"curriculum({progress}) must be a problem"
+    for name, values in problem.scale(instance).items():
+        assert values.shape == (n,) and (values > 0).all(), f"scale must give a number {name} above 0 for each instance"
     problem.check(instance)  # what is generated must be well-formed
     _check_reports(problem, instance, solution)
 

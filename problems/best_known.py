@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from torch import Tensor
+
+from problems.formats.matrices import layouts
+from problems.formats.tsplib import Metric
 
 DATA = Path(__file__).parent / "data"
 METRIC = {"rounded": "EUC_2D", "exact": "EXACT_2D"}  # by the convention of CVRPLIB's costs
@@ -23,7 +27,7 @@ class Published(NamedTuple):
     cost: float
     kind: str  # how good it is
     source: str
-    metric: str  # a key of problems.formats.tsplib.METRICS; with other distances the cost does not compare
+    metric: str  # a key of problems.formats.tsplib.METRICS or EXPLICIT; with other distances the cost does not compare
 
 
 def fingerprint(*arrays: np.ndarray | int) -> str:
@@ -34,15 +38,26 @@ def fingerprint(*arrays: np.ndarray | int) -> str:
     return digits.hexdigest()[:16]
 
 
-def of_tsplib(coords: np.ndarray) -> Published | None:
-    """The optimum of an instance of TSPLIB: coordinates [N, 2] in the order of their numbers."""
-    return _tsplib().get(fingerprint(coords))
+def of_tsplib(coords: np.ndarray, metric: Metric) -> Published | None:
+    """The optimum of an instance of TSPLIB: coordinates [N, 2] in the order of their numbers, or a matrix."""
+    return _first(_tsplib(), [fingerprint(numbers) for numbers in _numbers(coords, metric)])
 
 
-def of_cvrplib(coords: np.ndarray, demands: np.ndarray, capacity: int) -> Published | None:
-    """The best cost known of an instance of CVRPLIB: coordinates [N+1, 2] and demands [N+1], the depot first."""
-    key = fingerprint(coords, demands, capacity)
-    return _cvrplib().get(key) or _xml100().get(key)
+def of_cvrplib(coords: np.ndarray, demands: np.ndarray, capacity: int, metric: Metric) -> Published | None:
+    """The best cost known of an instance of CVRPLIB: coordinates [N+1, 2], or a matrix, and demands [N+1], the depot
+    first.
+    """
+    keys = [fingerprint(numbers, demands, capacity) for numbers in _numbers(coords, metric)]
+    return _first(_cvrplib(), keys) or _first(_xml100(), keys)
+
+
+def _numbers(coords: np.ndarray, metric: Metric) -> list[np.ndarray]:
+    """What instances are recognised by: their coordinates, or the numbers of their matrix, in any format."""
+    return list(layouts(metric.numpy())) if isinstance(metric, Tensor) else [coords]
+
+
+def _first(known: dict[str, Published], keys: list[str]) -> Published | None:
+    return next((known[key] for key in keys if key in known), None)
 
 
 @cache

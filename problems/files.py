@@ -12,11 +12,11 @@ from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark, WrongProblemError
 from problems.best_known import Published
+from problems.distances import is_whole, title_of
 from problems.formats.text import stem, unpacked
-from problems.formats.tsplib import EXACT
 
 FEW_DIGITS = 1e-5  # relative error of costs that are published with two digits behind the point
-OF_A_PROBLEM = {".tsp", ".vrp", ".txt", ".jsp", ".jss"}  # suffixes that say which problem a file is for
+OF_A_PROBLEM = {".tsp", ".atsp", ".vrp", ".txt", ".jsp", ".jss"}  # suffixes that say which problem a file is for
 
 
 class Reference(NamedTuple):
@@ -168,9 +168,9 @@ def best_reference(
         read: cost and actions of it
     """
     warnings = []
-    if published and published.metric != instance.metric:
+    if published and published.metric != title_of(instance.metric):
         what = f"the published cost {published.cost:.12g} is no reference: its distances are {published.metric}"
-        warnings.append(f"{instance.name}: {what}, not {instance.metric}{_remedy(published.metric)}")
+        warnings.append(f"{instance.name}: {what}, not {title_of(instance.metric)}{_remedy(published.metric)}")
         published, claim = None, "solution file"
     solution = None
     if file := beside(path, suffix):
@@ -186,7 +186,7 @@ def best_reference(
     if published is None:
         return Reference(cost, f"{claim} ({suffix})", actions, tuple(warnings))
     known = f"{published.kind} ({published.source})"
-    if abs(cost - published.cost) <= (FEW_DIGITS * published.cost if instance.metric in EXACT else 0):
+    if abs(cost - published.cost) <= (0 if is_whole(instance.metric) else FEW_DIGITS * published.cost):
         return Reference(cost, f"{published.kind} ({suffix})", actions, tuple(warnings))
     warnings.append(f"{file}: the solution costs {cost:.12g}, but {published.cost:.12g} is {known}")
     if cost > published.cost:

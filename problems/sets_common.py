@@ -7,14 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark, WrongProblemError
 from problems.files import Library, load_files
 from problems.formats.npz import kinds_of
-from problems.formats.sections import LARGEST_COORDINATE
-from problems.formats.tsplib import tour_lengths
 
 DATA = Path(__file__).parent / "data"
 SETS = ("kool", "gd", "taillard", "l2d")  # how names of standard sets begin
@@ -74,30 +70,3 @@ def shipped_costs(file: str, n: int, kind: str | None = None) -> tuple[np.ndarra
             if len(costs) == n:
                 return costs, kinds_of(costs, str(arrays["reference"]) if kind is None else kind)
     return np.full(n, np.nan), [""] * n
-
-
-def checked_coordinates(where: str, coords: np.ndarray, fewest: int, nodes: str) -> np.ndarray:
-    """The coordinates [n, nodes, 2] of a user as float64, refused if there are too few nodes or they lie too far."""
-    shaped = coords.ndim == 3 and coords.shape[0] >= 1 and coords.shape[1] >= fewest and coords.shape[2] == 2
-    if not shaped or coords.dtype.kind not in "fiu":
-        shape = f"{coords.dtype} {list(coords.shape)}"
-        rule = f"coords must be numbers [n, {nodes}, 2] with n >= 1 and {nodes} >= {fewest}"
-        raise ValueError(f"{where}: {rule}, got {shape}")
-    coords = coords.astype(np.float64)
-    inside = np.abs(coords) <= LARGEST_COORDINATE  # not of NaN
-    if not inside.all():
-        row = int((~inside).any(axis=(1, 2)).argmax())
-        raise ValueError(f"{where}: coordinates must lie within +-{LARGEST_COORDINATE:g}, instance {row} does not")
-    return coords
-
-
-def walk_lengths(coords: Tensor, metrics: list[str], index: Tensor, walks: Tensor) -> Tensor:
-    """Lengths [m] float64 of closed walks [m, L] on the instances `index` [m] of coords [n, N, 2], each in its metric.
-
-    All on the CPU, which has float64.
-    """
-    lengths = torch.empty(len(index), dtype=torch.float64)
-    for metric in set(metrics):
-        rows = torch.tensor([metrics[i] == metric for i in index.tolist()], dtype=torch.bool)
-        lengths[rows] = tour_lengths(coords[index[rows]], walks[rows], metric)
-    return lengths

@@ -154,14 +154,20 @@ def test_the_reference_of_the_keys_is_that_of_the_configurations():
     assert page("config") == reference.page(), "python -m gumbeldore.cli.key_reference writes the page anew"
 
 
-def test_the_public_names_are_those_of_the_page(tmp_path):
+def test_the_public_names_are_those_of_the_page(tmp_path, monkeypatch):
     text = page("api")
-    table = "".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| `"))
+    table = text.partition("## The public names")[2]
+    table = "".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
     assert set(re.findall(r"`(\w+)", table)) == set(gumbeldore.__all__)
     modules = re.findall(r"\| `(\S+\.py)` \|$", text, re.MULTILINE)
     assert len(modules) > 8 and all((ROOT / "gumbeldore" / module).is_file() for module in modules)
-    (code,) = (code for language, _, code in FENCE.findall(text) if language == "python")
-    exec(compile(code.replace("pretrained/", f"{ROOT}/pretrained/"), "api.md", "exec"), {})
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    blocks = [code for language, _, code in FENCE.findall(text) if language == "python"]
+    assert len(blocks) == 2
+    for code in blocks:
+        exec(compile(code.replace("pretrained/", f"{ROOT}/pretrained/"), "api.md", "exec"), {})
+    assert (tmp_path / "berlin52.tour").exists() and (tmp_path / "berlin52.png").exists()
 
 
 def test_every_key_is_explained():

@@ -6,7 +6,7 @@ import hashlib
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +20,8 @@ from gumbeldore.cli import command, parts
 from gumbeldore.cli.overrides import check_effect
 from gumbeldore.cli.settings import EvaluationSettings
 from gumbeldore.evaluation import results
+from gumbeldore.evaluation.baseline import Baseline
+from gumbeldore.evaluation.choosing import Choice, choose_policies
 from gumbeldore.evaluation.kept import MANIFEST, fingerprint
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
 from gumbeldore.evaluation.starts import StartSearch, weights_hash
@@ -73,25 +75,67 @@ class Machine(NamedTuple):
 
 
 def open_policy(cfg: DictConfig, run: EvaluationSettings) -> LoadedPolicy:
-    """The policy to evaluate; `cfg` gets what the policy's training and the machine decide.
+    """The policy to evaluate; `cfg` gets what the machine decides.
 
     Raises ValueError also for values that nothing reads.
     """
-    keep_freed_memory()
+    assert run.checkpoint is not None
     loaded = load_policy(run.checkpoint, **parts.plain(cfg.problem))
-    parts.set_step_size(cfg.search, loaded)
+    _prepare(cfg, [loaded])
+    return loaded
+
+
+def open_policies(cfg: DictConfig, run: EvaluationSettings) -> list[Choice]:
+    """The policy to evaluate and the instances; where none is asked for, those that are chosen for the instances.
+
+    Raises ValueError as `open_policy` and `instances_for`.
+    """
+    if run.checkpoint is not None:
+        loaded = open_policy(cfg, run)
+        return [Choice(loaded, instances_for(loaded, run), "")]
+    chosen = choose_policies(run.instances, run.num_instances, parts.plain(cfg.problem))
+    _prepare(cfg, [choice.loaded for choice in chosen])
+    return chosen
+
+
+def _prepare(cfg: DictConfig, policies: list[LoadedPolicy]) -> None:
+    """Refuse values that nothing reads, join the cluster, decide on the solvers' workers."""
+    keep_freed_memory()
     if HydraConfig.initialized():
         check_effect(cfg, HydraConfig.get().overrides.task)
     if "ray" in cfg:
-        parts.join_cluster(cfg, loaded.problem, loaded.policy)
+        parts.join_cluster(cfg, *(x for loaded in policies for x in (loaded.problem, loaded.policy)))
     cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), 1, key="solver.workers")
-    return loaded
+
+
+class Task(NamedTuple):
+    """What is done with one policy."""
+
+    loaded: LoadedPolicy
+    places: slice  # of its benchmarks among all
+    methods: dict[str, SearchConfig | Baseline]
+    start: StartSearch | None  # of the solver among them
+
+
+def tasks_of(cfg: DictConfig, choices: list[Choice], machine: Machine) -> list[Task]:
+    """Every policy with the methods, which take its step size. Raises ValueError for methods that cannot be used."""
+    tasks: list[Task] = []
+    for choice in choices:
+        methods = parts.build_methods(cfg, choice.loaded)
+        for method in methods.values():
+            if not isinstance(method, SearchConfig):
+                method.check(choice.loaded.problem.name)
+        first = tasks[-1].places.stop if tasks else 0
+        places = slice(first, first + len(choice.benchmarks))
+        tasks.append(Task(choice.loaded, places, methods, start_search(cfg, choice.loaded, machine)))
+    return tasks
 
 
 def start_search(cfg: DictConfig, loaded: LoadedPolicy, machine: Machine) -> StartSearch | None:
     """The search for what the solver starts from (`solver.start`), or None. Raises ValueError if it cannot be one."""
+    search = parts.search_of(cfg, loaded)
     for name, node in parts.start_of(cfg).items():
-        config = parts.build_method(name, node, cfg.search)
+        config = parts.build_method(name, node, search)
         if not isinstance(config, SearchConfig):
             raise ValueError(f"solver.start={name} is no search with the policy; its solutions cannot be a start")
         limit, total = config.time_limit, cfg.solver.time_limit
@@ -100,7 +144,7 @@ def start_search(cfg: DictConfig, loaded: LoadedPolicy, machine: Machine) -> Sta
             raise ValueError(f"search.time_limit={limit:g} must be below solver.time_limit={total:g}: {rule}")
         if machine.compiled:
             raise ValueError("compile=true: a solver's start is searched in its time, which compiling would use up")
-        settings = {key: cfg.search[key] for key in parts.search_keys(node, cfg.search)}
+        settings = {key: search[key] for key in parts.search_keys(node, search)}
         given = {key: value for key, value in parts.plain(cfg.problem).items() if value is not None}
         problem = {**loaded.config["problem"], **given}
         what = {"method": {**parts.plain(node), **settings}, "model": loaded.config["model"], "problem": problem}
@@ -109,13 +153,16 @@ def start_search(cfg: DictConfig, loaded: LoadedPolicy, machine: Machine) -> Sta
     return None
 
 
-def without_idle_workers(
-    machine: Machine, loaded: LoadedPolicy, benchmarks: list[Benchmark], searches: Iterable[SearchConfig]
-) -> Machine:
+def without_idle_workers(machine: Machine, tasks: list[Task], benchmarks: list[Benchmark]) -> Machine:
     """The machine without workers if no search has more instances than are searched together."""
     budget = trie_budget(str(machine.device))
-    arguments = loaded.problem, loaded.policy, benchmarks
-    chunks = [full_chunks(*arguments, search, machine.search_batch_rows, budget) for search in searches]
+    chunks = [
+        full_chunks(task.loaded.problem, task.loaded.policy, benchmarks[task.places], method, rows, budget)
+        for rows in [machine.search_batch_rows]
+        for task in tasks
+        for method in task.methods.values()
+        if isinstance(method, SearchConfig)
+    ]
     return machine if max(chunks, default=0) > 1 else machine._replace(workers=0)
 
 
@@ -182,12 +229,13 @@ def new_directory(run: EvaluationSettings, file: str) -> Path:
     return path
 
 
-def decisive(cfg: DictConfig, machine: Machine, checkpoint: Path, benchmarks: list[Benchmark]) -> dict[str, Any]:
+def decisive(cfg: DictConfig, machine: Machine, checkpoints: list[Path], benchmarks: list[Benchmark]) -> dict[str, Any]:
     """All that the solutions depend on: it must be the same when an evaluation goes on."""
     values = {key: value for key, value in command.flat(cfg).items() if key not in HARMLESS}
     values |= {"device": str(machine.device), "precision": machine.precision}
     values |= {"search_batch_rows": machine.search_batch_rows, "instances (sha256)": fingerprint(benchmarks)}
-    return {**values, "checkpoint (sha256)": hashlib.sha256(checkpoint.read_bytes()).hexdigest()}
+    digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in checkpoints]
+    return {**values, "checkpoint (sha256)": " ".join(digests)}
 
 
 def goes_on(done: int, count: int, out_dir: Path) -> KeyboardInterrupt:

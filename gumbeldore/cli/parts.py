@@ -98,9 +98,17 @@ def build_method(name: str, method: DictConfig, search: Mapping[str, Any]) -> Se
     return built
 
 
-def build_methods(cfg: DictConfig) -> dict[str, SearchConfig | Baseline]:
-    """All methods of the configuration by name. Raises ValueError as `build_method`."""
-    return {name: build_method(name, node, cfg.search) for name, node in methods_of(cfg).items()}
+def build_methods(cfg: DictConfig, loaded: LoadedPolicy) -> dict[str, SearchConfig | Baseline]:
+    """All methods of the configuration by name, with the policy's step size. Raises ValueError as `build_method`."""
+    search = search_of(cfg, loaded)
+    return {name: build_method(name, node, search) for name, node in methods_of(cfg).items()}
+
+
+def search_of(cfg: DictConfig, loaded: LoadedPolicy) -> DictConfig:
+    """The settings of the searches, with the policy's step size. Raises ValueError as `set_step_size`."""
+    search = cfg.search.copy()
+    set_step_size(search, loaded)
+    return search
 
 
 def build_search(name: str, method: DictConfig, search: Mapping[str, Any]) -> SearchConfig:

@@ -36,7 +36,7 @@ class RunSettings(Checked):
 class EvaluationSettings(Checked):
     """The top-level keys of configs/evaluate.yaml."""
 
-    checkpoint: str
+    checkpoint: str | None
     instances: str
     num_instances: int | None = at_least(1, optional=True)
     references: str | None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.evaluation.parts import SEARCH, BenchmarkResult, Parts
+from gumbeldore.evaluation.parts import SEARCH, BenchmarkResult, Parts, in_all
 from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import check_costs, instance_errors
@@ -94,7 +94,7 @@ def best_of(found: dict[str, list[BenchmarkResult]], benchmarks: list[Benchmark]
 def results_of(name: str, parts: list[Parts], benchmarks: list[Benchmark]) -> dict[str, list[BenchmarkResult]]:
     """What a method has found for the benchmarks, by the name to show: with its best heuristic's, if it has several."""
     each = [part.joined() for part in parts]
-    found = {heuristic: [part[heuristic] for part in each] for heuristic in each[0]}
+    found = {heuristic: [part[heuristic] for part in each] for heuristic in in_all(each)}
     best = best_of(found, benchmarks)
     return {name if len(found) == 1 else f"{name}: {best}": found[best]}
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,8 @@ class Kept:
         self._locked = lock(self.folder, "out_dir")
         self._opened: list[Parts] = []
         text = json.dumps(manifest, indent=2)
-        if path.exists():
+        self._new = not path.exists()
+        if not self._new:
             if not resume:
                 raise ValueError(f"out_dir={out_dir} holds results already; choose another")
             _check_same(path, json.loads(text), out_dir)
@@ -47,7 +50,13 @@ class Kept:
     def __enter__(self) -> Kept:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, kind: type | None, *_) -> None:
+        """If an error has come before anything was found, nothing is left behind."""
+        failed = kind is not None and issubclass(kind, Exception)
+        if failed and self._new and not self.finished():
+            shutil.rmtree(self.folder, ignore_errors=True)
+            with contextlib.suppress(OSError):  # the folder above is the user's if there is more in it
+                self.folder.parent.rmdir()
         self._locked.close()
 
     def parts(self, *names: str | int) -> Parts:
@@ -81,8 +90,9 @@ def fingerprint(benchmarks: list[Benchmark]) -> str:
     digest = hashlib.sha256()
     for benchmark in benchmarks:
         for value in (benchmark.names, *benchmark.instances, *(benchmark.originals or ())):
-            if isinstance(value, Tensor):
-                digest.update(f"{value.dtype} {list(value.shape)};".encode() + value.contiguous().numpy().tobytes())
-            else:
-                digest.update(f"{value!r};".encode())
+            for part in value if isinstance(value, list) else [value]:
+                if isinstance(part, Tensor):
+                    digest.update(f"{part.dtype} {list(part.shape)};".encode() + part.contiguous().numpy().tobytes())
+                else:
+                    digest.update(f"{part!r};".encode())
     return digest.hexdigest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,9 +77,14 @@ class Parts:
         return torch.tensor([i for first, end in sorted(self.found) for i in range(first, end)], dtype=torch.int64)
 
     def joined(self) -> dict[str, BenchmarkResult]:
-        """What was found for the finished instances, by the name of what has found it."""
+        """What was found for the finished instances, by the name of what has found solutions for all of them."""
         ordered = [self.found[place] for place in sorted(self.found)]
-        return {name: _joined([part[name] for part in ordered]) for name in ordered[0]}
+        return {name: _joined([part[name] for part in ordered]) for name in in_all(ordered)}
+
+
+def in_all(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names that all of the mappings have; an instance may be none for one of the heuristics."""
+    return [name for name in found[0] if all(name in each for each in found)]
 
 
 def _joined(parts: list[BenchmarkResult]) -> BenchmarkResult:

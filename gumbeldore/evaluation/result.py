@@ -63,10 +63,10 @@ class Result:
         size = size_name(self._problem, self._benchmark.instances)
         return f"<{self.name} ({self._problem.name}, {size}): cost {self.cost:.10g}{gap}>"
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, overwrite: bool = False) -> None:
         """Write the solution: as the problem's standard file (`.tour`, `.sol`, `.csv`), or as `.json`.
 
-        Raises ValueError for another suffix and FileExistsError for a file that is there: nothing is overwritten.
+        Raises ValueError for another suffix, and FileExistsError for a file that is there unless `overwrite` is True.
         """
         path = Path(path).expanduser()
         file = self._problem.reports.solution_file(self._benchmark.originals, 0, self.name, self.actions, self.cost)
@@ -74,8 +74,8 @@ class Result:
         texts[".json"] = self._json()
         if path.suffix not in texts:
             raise ValueError(f"{path}: a solution of problem {self._problem.name} is saved as {' or '.join(texts)}")
-        if path.exists():
-            raise FileExistsError(f"{path} is there already; remove it first or choose another name")
+        if path.exists() and not overwrite:
+            raise FileExistsError(f"{path} is there already; overwrite=True replaces it")
         with atomic_write(path) as out:
             out.write(texts[path.suffix].encode())
 

@@ -38,6 +38,11 @@ def reference_note(benchmarks: list[Benchmark]) -> str:
     return f"{known} of {count} have a reference, so no gap over all" if known else "no reference costs, so no gap"
 
 
+def remarks(benchmarks: list[Benchmark], problem: Problem) -> list[str]:
+    """What the problem remarks on the instances, a line each."""
+    return problem.reports.remarks([x.originals for x in benchmarks if x.originals is not None])
+
+
 def method_rows(results: Results, benchmarks: list[Benchmark], problem: Problem) -> tuple[list[str], list[list[str]]]:
     """The table Method | Obj | Gap | Time, with further numbers of the solutions where the problem has them."""
     further = list(_further(problem, next(iter(results.values()))))
@@ -143,7 +148,8 @@ def write_json(out_dir: Path, results: Results, benchmarks: list[Benchmark], pro
         }
     left_out = [{"file": file, "reason": why} for x in benchmarks for file, why in x.left_out.items()]
     warnings = [line for benchmark in benchmarks for line in benchmark.warnings]
-    content = {"methods": methods, "num_left_out": len(left_out), "left_out": left_out, "warnings": warnings, **about}
+    content = {"methods": methods, "num_left_out": len(left_out), "left_out": left_out, "warnings": warnings}
+    content |= {"remarks": remarks(benchmarks, problem), **about}
     _replace(out_dir / "results.json", json.dumps(content, indent=2) + "\n")
 
 

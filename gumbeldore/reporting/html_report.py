@@ -44,7 +44,7 @@ def write(
         note=results.reference_note(benchmarks),
         methods=results.method_rows(found, benchmarks, problem),
         sizes=results.size_rows(found, benchmarks, problem) if len(benchmarks) > 1 else None,
-        means=results.mean_lines(found, benchmarks),
+        remarks=results.mean_lines(found, benchmarks) + results.remarks(benchmarks, problem),
         warnings=results.contradiction_lines(found, benchmarks) + results.notices(benchmarks),
         quality=quality and charts.markup(quality),
         distribution=distribution and (charts.markup(distribution[0]), distribution[1]),

@@ -12,10 +12,13 @@ SMALL = 2**28  # bytes that any `.npz` may unpack to ...
 EXPANSION = 20  # ... and beyond, bytes per byte of the file: int64 packs by 8 and more, zeros of a hostile file by 1000
 
 
-def check_sizes(path: Path) -> None:
-    """Raises ValueError, or what zipfile raises of a damaged archive, unless every array of a `.npz` is as large as
-    its header says, and all together are not much larger than the file.
+def check_sizes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of the arrays of a `.npz`.
+
+    Raises ValueError, or what zipfile raises of a damaged archive, unless every array is as large as its header says,
+    and all together are not much larger than the file.
     """
+    shapes = {}
     largest = max(SMALL, EXPANSION * path.stat().st_size)
     with zipfile.ZipFile(path) as archive:
         claimed = sum(member.file_size for member in archive.infolist())
@@ -31,3 +34,5 @@ def check_sizes(path: Path) -> None:
                 size = member.file_size - file.tell()
             if math.prod(shape) * dtype.itemsize != size and not dtype.hasobject:  # objects are refused by numpy
                 raise ValueError(f"{member.filename} claims {dtype} {list(shape)}, but holds {size} bytes")
+            shapes[member.filename.removesuffix(".npy")] = shape
+    return shapes

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from problems.formats.tsplib import Metric
+
 
 class Instance(NamedTuple):
     coords: Tensor  # [R, N+1, 2] in the unit square; node 0 is the depot
@@ -21,7 +23,7 @@ class Original(NamedTuple):
     coords: Tensor  # [n, N+1, 2] float64
     demands: Tensor  # [n, N+1] int64
     capacity: Tensor  # [n] int64
-    metrics: list[str]  # n keys of problems.formats.tsplib.METRICS
+    metrics: list[Metric]  # n
 
 
 def check_instance(instance: Instance) -> None:

@@ -198,6 +198,13 @@ class CVRP(Problem):
         """Instances in arrays by the names of those of an `.npz`."""
         return sets.from_arrays(dict(arrays), where)
 
+    def scale(self, instance: Instance) -> dict[str, Tensor]:
+        """The number of customers, and how many of them a vehicle can serve on average."""
+        num_customers = float(self.horizon(instance))
+        load = instance.demands[:, 1:].double().mean(dim=1)
+        served = (instance.capacity / load).clamp(1.0, num_customers)  # a mean load of 0 gives infinity
+        return {"customers": torch.full_like(served, num_customers), "customers a route": served}
+
     def validation(self, n: int, seed: int) -> list[Benchmark]:
         """n random instances of this size, the same for all seeds, with references where they are shipped.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -10,7 +10,9 @@ from torch import Tensor
 from gumbeldore.reports import Reports
 from problems.cvrp.instances import Instance, Original, as_routes, as_walks, decode
 from problems.cvrp.plots import plot_routes
+from problems.distances import UNROUNDED, title_of
 from problems.formats.cvrplib import solution_text
+from problems.maps import map_remarks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,12 +39,16 @@ class CVRPReports(Reports):
         return ".sol", solution_text(as_routes(actions), cost)
 
     def has_files(self, originals: Original, index: int) -> bool:
-        """Where the instance came from a file of the same library."""
-        return originals.metrics[index] != "EUCLIDEAN"
+        """Where the instance came from a file of the same library, or with a matrix of distances."""
+        return title_of(originals.metrics[index]) != UNROUNDED
 
     def named_solution(self, originals: Original, index: int, actions: Tensor) -> dict[str, list[list[int]]]:
         """`routes`: the customers of each, numbered from 1 in the order of the input, without the depot"""
         return {"routes": as_routes(actions)}
+
+    def remarks(self, originals: list[Any]) -> list[str]:
+        """How good the maps are that the policy sees of instances with a matrix of distances."""
+        return map_remarks([each for each in originals if isinstance(each, Original)])
 
     def render(self, instance: Instance | Original, actions: Tensor, titles: list[str]) -> Figure:
         """A figure with one panel per solution, one colour per route."""

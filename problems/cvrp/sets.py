@@ -13,18 +13,18 @@ from torch import Tensor
 from gumbeldore.interfaces import Benchmark
 from problems.best_known import of_cvrplib
 from problems.cvrp.instances import Instance, Original, as_walks, check_routes, of_routes
+from problems.distances import is_whole, title_of, walk_lengths
 from problems.files import FEW_DIGITS, Library, Reference, best_reference, taken, without_zeros
 from problems.formats.cvrplib import LARGEST_DEMAND, CvrplibInstance, read_cvrplib, read_solution
-from problems.formats.npz import check_names, costs_of, read_npz
-from problems.formats.tsplib import EXACT
+from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
+from problems.formats.tsplib import Metric
+from problems.nodes import Nodes, read_unrounded
 from problems.plane import into_unit_square
 from problems.sets_common import (
-    checked_coordinates,
     load,
     numbered,
     shipped_costs,
     verify,
-    walk_lengths,
 )
 
 
@@ -75,7 +75,7 @@ CHECKSUMS = {
     (1234, 128, 1000): "d69bdeabbf437649 f7dc0749e100777b 40d0d2de44c18482",
 }
 
-ARRAYS = {"coords", "demands", "capacity"}, {"cost", "reference"}  # that a user's instances must and may have
+ARRAYS = Arrays({"demands", "capacity"}, REFERENCES, NODES)
 
 
 class _Raw(NamedTuple):
@@ -97,7 +97,7 @@ def load_cvrp(source: str, limit: int | None = None, distances: str | None = Non
     named = {name: partial(_named, name) for name in NAMED_SETS}
     read = partial(_read, distances=distances)
     library = Library("CVRPLIB", (".vrp",), read, lambda instance: len(instance.coords), _reference, _from_files)
-    return load(source, limit, named, _load_npz, library, distances)
+    return load(source, limit, named, partial(_load_npz, distances=distances), library, distances)
 
 
 def validation(num_customers: int, capacity: tuple[int, int], n: int) -> Benchmark:
@@ -152,12 +152,15 @@ def _draw(
     return np.concatenate([depots[:, None], customers], axis=1), np.pad(demands, ((0, 0), (1, 0)))
 
 
-def _load_npz(path: Path, limit: int | None) -> Benchmark:
-    return from_arrays(read_npz(path, *ARRAYS), str(path), limit)
+def _load_npz(path: Path, limit: int | None, distances: str | None) -> Benchmark:
+    return from_arrays(read_unrounded(path, ARRAYS, distances), str(path), limit)
 
 
 def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> Benchmark:
-    """Instances from `coords` [n, N+1, 2], `demands` [n, N+1], `capacity` [n] or [], perhaps with their `cost` [n].
+    """Instances from `coords` [n, N+1, 2] or `distances` [n, N+1, N+1], `demands` [n, N+1], `capacity` [n] or [].
+
+    Perhaps with their `cost` [n]. Where there are `distances` (from row to column), `coords` are but the map that the
+    network sees.
 
     Arguments:
         where: what the arrays come from, e.g. a path: error messages begin with it, instances are called after it
@@ -165,17 +168,18 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
 
     Raises ValueError for arrays that are not well-formed.
     """
-    check_names(set(arrays), where, *ARRAYS)
-    coords = checked_coordinates(where, arrays["coords"], 2, "N+1")
-    demands, capacity = _loads(arrays, where, coords.shape[:2])
-    costs, kinds = costs_of(where, arrays, len(coords))
-    n = taken(limit, len(coords), where)
-    raw = _Raw(coords[:n], demands[:n], capacity[:n])
-    return without_zeros(_benchmark(numbered(Path(where).stem, n), raw, ["EUCLIDEAN"] * n, costs[:n], kinds[:n]))
+    ARRAYS.check(set(arrays), where)
+    nodes = Nodes.of(arrays, where, 2, "N+1")
+    demands, capacity = _loads(arrays, where, nodes.shape)
+    costs, kinds = costs_of(where, arrays, nodes.shape[0])
+    n = taken(limit, nodes.shape[0], where)
+    coords, metrics = nodes.first(n)
+    raw = _Raw(coords, demands[:n], capacity[:n])
+    return without_zeros(_benchmark(numbered(Path(where).stem, n), raw, metrics, costs[:n], kinds[:n]))
 
 
 def _loads(arrays: dict[str, np.ndarray], where: str, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Demands and capacities as int64, refused unless all customers of `shape` [n, N+1] can be served."""
+    """Demands and capacities as int64, refused unless all nodes of `shape` [n, N+1] can be served."""
     demands, capacity = arrays["demands"], arrays["capacity"]
     demands = _whole(where, "demands", demands, shape)
     capacity = _whole(where, "capacity", np.full(shape[0], capacity) if capacity.ndim == 0 else capacity, shape[:1])
@@ -215,7 +219,7 @@ def _from_files(instances: list[CvrplibInstance], costs: np.ndarray, kinds: list
 
 def _reference(path: Path, instance: CvrplibInstance) -> Reference:
     """The best solution known of a CVRPLIB file: the `.sol` beside it, or the published cost."""
-    published = of_cvrplib(instance.coords, instance.demands, instance.capacity)
+    published = of_cvrplib(instance.coords, instance.demands, instance.capacity, instance.metric)
     return best_reference(path, instance, ".sol", "solution file", _solution, published)
 
 
@@ -229,8 +233,8 @@ def _solution(path: Path, instance: CvrplibInstance) -> tuple[float, Tensor]:
     actions = of_routes(routes, num_customers)
     cost = _cost(instance, actions)
     if stated is not None and not _equal(stated, cost, instance.metric):
-        rule = f"the routes cost {cost:.12g} under {instance.metric}, the file says {stated:.12g}"
-        others = {"EUC_2D": "rounded", "EXACT_2D": "exact"}
+        rule = f"the routes cost {cost:.12g} under {title_of(instance.metric)}, the file says {stated:.12g}"
+        others = {"EUC_2D": "rounded", "EXACT_2D": "exact"} if isinstance(instance.metric, str) else {}
         for metric, word in others.items():
             if _equal(stated, _cost(instance._replace(metric=metric), actions), metric):
                 rule += f", which is their cost with problem.distances={word}"
@@ -244,12 +248,12 @@ def _cost(instance: CvrplibInstance, actions: Tensor) -> float:
     return float(benchmark.true_cost(torch.tensor([0]), actions[None]))
 
 
-def _equal(stated: float, cost: float, metric: str) -> bool:
+def _equal(stated: float, cost: float, metric: Metric) -> bool:
     """Whether a cost is the one that a file states; exact ones are stated with few digits."""
-    return stated == cost if metric not in EXACT else abs(stated - cost) <= 0.01 + FEW_DIGITS * cost
+    return stated == cost if is_whole(metric) else abs(stated - cost) <= 0.01 + FEW_DIGITS * cost
 
 
-def _benchmark(names: list[str], raw: _Raw, metrics: list[str], costs: np.ndarray, kinds: list[str]) -> Benchmark:
+def _benchmark(names: list[str], raw: _Raw, metrics: list[Metric], costs: np.ndarray, kinds: list[str]) -> Benchmark:
     """A Benchmark of n instances with a metric, a reference cost (or NaN) and its kind each."""
     original = Original(*map(torch.tensor, raw), metrics)  # the copies let go of a set cut to n
     seen = torch.from_numpy(into_unit_square(raw.coords).astype(np.float32))

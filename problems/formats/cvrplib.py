@@ -8,16 +8,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from torch import Tensor
 
-from problems.formats.sections import Content, Header, name_of, node_coordinates, node_id, node_lines, read_content
+from problems.formats.matrices import EXPLICIT
+from problems.formats.sections import Content, Header, Sections, name_of, node_id, node_lines, read_content
 from problems.formats.text import error, lines, number, short
-from problems.formats.tsplib import cost_text, metric_of
+from problems.formats.tsplib import Metric, cost_text, node_sections, read_nodes
 
 METRICS = ("EUC_2D", "CEIL_2D", "EXACT_2D")  # keys of problems.formats.tsplib.METRICS
 LARGEST_DEMAND = 2**31  # of a customer and of a vehicle: all sums of them stay exact in int64
 
-_SECTIONS = ("NODE_COORD_SECTION", "DEMAND_SECTION", "DEPOT_SECTION")
-_REQUIRED = {"TYPE": ["CVRP"], "EDGE_WEIGHT_TYPE": METRICS, "DIMENSION": [], "CAPACITY": []}
+_REQUIRED = {
+    "TYPE": ["CVRP", "ACVRP"],
+    "EDGE_WEIGHT_TYPE": [*METRICS, EXPLICIT],
+    "DIMENSION": [],
+    "CAPACITY": [],
+}
 _REMARKS = ("NAME", "COMMENT", "EDGE_WEIGHT_FORMAT", "NODE_COORD_TYPE", "DISPLAY_DATA_TYPE")
 _LIMITS = ("VEHICLES", "DISTANCE", "SERVICE_TIME")  # any other keyword may be a limit too, so it is refused
 _ROUTE = re.compile(r"route\s*#\s*(\d+)\s*:(.*)", re.IGNORECASE)
@@ -26,14 +32,14 @@ _COST = re.compile(r"cost\b\s*:?(.*)", re.IGNORECASE)
 
 class CvrplibInstance(NamedTuple):
     name: str
-    coords: np.ndarray  # [N+1, 2] float64: the depot, then the other nodes in the order of their numbers
+    coords: np.ndarray  # [N+1, 2] float64, or a map: the depot, then the other nodes in the order of their numbers
     demands: np.ndarray  # [N+1] int64, 0 at the depot
     capacity: int
-    metric: str  # its EDGE_WEIGHT_TYPE, unless other distances were asked for
+    metric: Metric  # its EDGE_WEIGHT_TYPE, unless other distances were asked for, or its matrix in that order
 
 
 def read_cvrplib(path: str | Path, distances: str | None = None) -> CvrplibInstance:
-    """The instance in a file of TYPE CVRP with one depot, which may be any of its nodes.
+    """The instance in a file of TYPE CVRP or ACVRP with one depot, which may be any of its nodes.
 
     Arguments:
         distances: see `problems.formats.tsplib.metric_of`
@@ -41,9 +47,9 @@ def read_cvrplib(path: str | Path, distances: str | None = None) -> CvrplibInsta
     Raises ValueError with file, line and rule for everything else, malformed files included.
     """
     path = Path(path)
-    content = read_content(path, _SECTIONS, _REQUIRED, [*_REMARKS, *_LIMITS])
+    content = read_content(path, _sections, _REQUIRED, [*_REMARKS, *_LIMITS])
     header = content.header
-    coords = node_coordinates(path, content)
+    coords, metric = read_nodes(path, content, distances)
     if len(coords) < 2:
         rule = f"there must be a depot and at least one customer, DIMENSION is {len(coords)}"
         raise error(path, header["DIMENSION"][0], rule)
@@ -54,7 +60,8 @@ def read_cvrplib(path: str | Path, distances: str | None = None) -> CvrplibInsta
     depot = _depot(path, content, len(coords))
     demands = _demands(path, content, capacity, depot)
     order = [depot, *(node for node in range(len(coords)) if node != depot)]
-    metric = metric_of(path, content, coords, distances)
+    if isinstance(metric, Tensor):
+        metric = metric[order][:, order]
     return CvrplibInstance(name_of(path, header, ".vrp"), coords[order], demands[order], capacity, metric)
 
 
@@ -95,6 +102,11 @@ def solution_text(routes: list[list[int]], cost: float) -> str:
     return "".join(lines) + f"Cost {cost_text(cost)}\n"
 
 
+def _sections(header: Header) -> Sections:
+    nodes = node_sections(header)
+    return Sections([*nodes.needed, "DEMAND_SECTION", "DEPOT_SECTION"], nodes.others)
+
+
 def _check_limits(path: Path, header: Header, num_customers: int) -> None:
     """Refuses limits of a CVRP with more rules than that of the capacity."""
     if "DISTANCE" in header:
@@ -132,7 +144,7 @@ def _load(path: Path, line: int, word: str, what: str) -> int:
 
 def _depot(path: Path, content: Content, num_nodes: int) -> int:
     """The one depot, counted from 0."""
-    words = [(line, word) for line, row in content.rows["DEPOT_SECTION"] for word in row]
+    words = [(line, word) for line, text in content.rows["DEPOT_SECTION"] for word in text.split()]
     if not words or words[-1][1] != "-1":
         raise error(path, words[-1][0] if words else None, "DEPOT_SECTION must end with -1")
     if len(words) != 2:

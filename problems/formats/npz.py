@@ -2,42 +2,66 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Set
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from gumbeldore.interfaces import WrongProblemError
 from gumbeldore.runtime.arrays import check_sizes
 
-OF_A_PROBLEM = [{"coords"}, {"coords", "demands", "capacity"}, {"times", "machines"}]  # the arrays of each
+NODES = {"coords", "distances"}  # where nodes lie, or how far they are from each other
+REFERENCES = {"cost", "reference"}
+OF_A_PROBLEM = [{"nodes"}, {"nodes", "demands", "capacity"}, {"times", "machines"}]  # the arrays of each
+MOST_NUMBERS = 2**29  # of an array: 4 GiB
 
 
-def read_npz(path: Path, required: set[str], optional: set[str]) -> dict[str, np.ndarray]:
-    """The arrays of a file that holds all of `required`, any of `optional` and no others.
+class Arrays(NamedTuple):
+    """The arrays of instances of one problem."""
 
-    Raises ValueError that names the file for a damaged archive, pickled objects, and missing or unknown arrays.
+    required: set[str]
+    optional: set[str]
+    either: Set[str] = frozenset()  # one of these is required, too
+
+    def hold(self, names: set[str]) -> bool:
+        """Whether arrays of these names are instances of the problem."""
+        complete = self.required <= names and (not self.either or bool(self.either & names))
+        return complete and names <= self.required | self.either | self.optional
+
+    def check(self, names: set[str], where: str) -> None:
+        """Raises ValueError that begins with `where` unless arrays of these names are instances of the problem."""
+        if self.hold(names):
+            return
+        required = [*sorted(self.required), *([" or ".join(sorted(self.either))] if self.either else [])]
+        rule = f"{where} must hold {_listed(required)} and may hold {_listed(sorted(self.optional))}"
+        found = {"nodes" if name in NODES else name for name in names - self.optional}
+        raise (WrongProblemError if found in OF_A_PROBLEM else ValueError)(f"{rule}, got {sorted(names)}")
+
+
+def read_npz(
+    path: Path, required: set[str], optional: set[str], either: Set[str] = frozenset()
+) -> dict[str, np.ndarray]:
+    """The arrays of a file that holds what `Arrays` of these says and nothing else.
+
+    Raises ValueError that names the file for a damaged archive, pickled objects, missing or unknown arrays, and arrays
+    of more than MOST_NUMBERS; neither unknown nor large ones take memory.
     """
+    expected = Arrays(required, optional, either)
     try:
-        check_sizes(path)
+        shapes = check_sizes(path)
+        large = next((name for name, shape in shapes.items() if math.prod(shape) > MOST_NUMBERS), None)
         with np.load(path, allow_pickle=False) as file:
             names = set(file.files)
-            fits = required <= names <= required | optional
-            arrays = {name: file[name] for name in names if fits}  # unknown arrays take no memory
+            fits = large is None and expected.hold(names)
+            arrays = {name: file[name] for name in names if fits}
     except Exception as error:  # a damaged archive can fail in any part of zipfile, zlib or numpy
         raise ValueError(f"{path} is not a readable .npz file without pickled objects: {error}") from error
-    check_names(names, str(path), required, optional)
+    expected.check(names, str(path))
+    if large:
+        raise ValueError(f"{path}: {large} {list(shapes[large])} has more than {MOST_NUMBERS} numbers")
     return arrays
-
-
-def check_names(names: set[str], where: str, required: set[str], optional: set[str]) -> None:
-    """Raises ValueError unless there are all of the `required` arrays, any of the `optional` ones and no others.
-
-    Arguments:
-        where: the arrays come from; the message begins with it
-    """
-    if not required <= names <= required | optional:
-        kind = WrongProblemError if names - optional in OF_A_PROBLEM else ValueError
-        raise kind(f"{where} must hold {_listed(required)} and may hold {_listed(optional)}, got {sorted(names)}")
 
 
 def costs_of(where: str, arrays: dict[str, np.ndarray], n: int) -> tuple[np.ndarray, list[str]]:
@@ -61,7 +85,7 @@ def kinds_of(costs: np.ndarray, kind: str) -> list[str]:
     return ["" if np.isnan(cost) else kind for cost in costs]
 
 
-def _listed(names: set[str]) -> str:
+def _listed(names: list[str]) -> str:
     """The names as a text: `a, b and c`."""
-    *head, last = sorted(names)
+    *head, last = names
     return f"{', '.join(head)} and {last}" if head else last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,25 +18,32 @@ Header = dict[str, tuple[int, str]]  # keyword -> line number, value
 
 class Content(NamedTuple):
     header: Header
-    rows: dict[str, list[tuple[int, list[str]]]]  # section -> line number and words of each of its lines
+    rows: dict[str, list[tuple[int, str]]]  # section -> line number and text of each of its lines
+
+
+class Sections(NamedTuple):
+    """Keywords of data sections."""
+
+    needed: Collection[str]
+    others: Collection[str] = ()  # that may be there, too
 
 
 def read_content(
     path: Path,
-    sections: Collection[str],
+    sections: Callable[[Header], Sections],
     required: dict[str, Collection[str]],
     optional: Collection[str] | None = None,
 ) -> Content:
     """The header and the data sections of a file; keywords may be in small letters.
 
     Arguments:
-        sections: the keywords of the data sections, all of which must be there and no others.
+        sections: the data sections that a file with this header has, and no others.
         required: the keywords the header must have, each with the values supported (empty: any).
         optional: the other keywords it may have, None for any.
     """
     header: Header = {}
-    rows: dict[str, list[tuple[int, list[str]]]] = {}
-    section = None  # None until the first one begins
+    rows: dict[str, list[tuple[int, str]]] = {}
+    section = None  # None until the first one begins, with which the header is complete
     ended = False
     for line, text in lines(path):
         bare = text.rstrip(": \t").upper()
@@ -45,12 +52,13 @@ def read_content(
         elif bare == "EOF":
             ended = True
         elif bare.endswith("_SECTION"):
-            if bare not in sections or bare in rows:
-                raise error(path, line, f"supported data sections: {', '.join(sections)}, once; got {short(bare)}")
+            known = [keyword for group in sections(header) for keyword in group]
+            if bare not in known or bare in rows:
+                raise error(path, line, f"supported data sections: {', '.join(known)}, once; got {short(bare)}")
             section = bare
             rows[section] = []
         elif section is not None:
-            rows[section].append((line, text.split()))
+            rows[section].append((line, text))
         else:
             keyword, value = _keyword(path, line, text, header, required)
             if optional is not None and keyword not in {*required, *optional}:
@@ -59,7 +67,7 @@ def read_content(
     missing = [keyword for keyword in required if keyword not in header]
     if missing:
         raise error(path, None, f"the header lacks {', '.join(missing)}")
-    absent = [keyword for keyword in sections if keyword not in rows]
+    absent = [keyword for keyword in sections(header).needed if keyword not in rows]
     if absent:
         raise error(path, None, f"there is no {', '.join(absent)}")
     return Content(header, rows)
@@ -79,10 +87,11 @@ def _keyword(path: Path, line: int, text: str, header: Header, required: dict[st
     return keyword, value
 
 
-def name_of(path: Path, header: Header, suffix: str) -> str:
+def name_of(path: Path, header: Header, *suffixes: str) -> str:
     """The NAME of an instance, to which some files add their suffix; without one, that of the file."""
     name = header.get("NAME", (0, ""))[1]
-    return (name[: -len(suffix)] if name.lower().endswith(suffix) else name) or stem(path)
+    suffix = next((suffix for suffix in suffixes if name.lower().endswith(suffix)), "")
+    return name[: len(name) - len(suffix)] or stem(path)
 
 
 def first_word(value: str) -> str:
@@ -99,10 +108,10 @@ def check_count(path: Path, header: Header, section: str, count: int) -> None:
             raise error(path, line, f"DIMENSION is {num_nodes}, but {section} has {count} nodes")
 
 
-def node_coordinates(path: Path, content: Content) -> np.ndarray:
-    """The coordinates [N, 2] float64 in NODE_COORD_SECTION."""
-    coords = np.empty((len(content.rows["NODE_COORD_SECTION"]), 2))
-    for line, node, words in node_lines(path, content, "NODE_COORD_SECTION", "id x y"):
+def node_coordinates(path: Path, content: Content, section: str = "NODE_COORD_SECTION") -> np.ndarray:
+    """The coordinates [N, 2] float64 in a section."""
+    coords = np.empty((len(content.rows[section]), 2))
+    for line, node, words in node_lines(path, content, section, "id x y"):
         coords[node] = [_coordinate(path, line, word) for word in words]
     return coords
 
@@ -116,9 +125,10 @@ def node_lines(path: Path, content: Content, section: str, form: str) -> Iterato
     rows = content.rows[section]
     check_count(path, content.header, section, len(rows))
     seen = set()
-    for line, words in rows:
+    for line, text in rows:
+        words = text.split()
         if len(words) != len(form.split()):
-            raise error(path, line, f"a node is `{form}`, got {len(words)} words: {short(' '.join(words))}")
+            raise error(path, line, f"a node is `{form}`, got {len(words)} words: {short(text)}")
         node = node_id(path, line, words[0], len(rows))
         if node in seen:
             raise error(path, line, f"node {node + 1} is given twice")

@@ -1,4 +1,4 @@
-"""TSPLIB95 files of the symmetric TSP, and their tour lengths under its roundings [Reinelt 1995]."""
+"""TSPLIB95 files of the TSP, and their tour lengths under its roundings [Reinelt 1995]."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from problems.formats.matrices import EXPLICIT, SECTION, read_matrix
 from problems.formats.sections import (
     Content,
+    Header,
+    Sections,
     check_count,
     first_word,
     name_of,
@@ -20,21 +23,25 @@ from problems.formats.sections import (
     read_content,
 )
 from problems.formats.text import error
+from problems.maps import classical_scaling
 
 DISTANCES = ("rounded", "exact")  # conventions that can be asked for in place of the file's own
 MOST_NODES = 1000  # of those whose distances are looked at
 MOST_CHANGE = 0.15  # of distances by rounding, as a share; uniform points in a square of 4 by 4 have 0.12
 FINER = 1000  # rounding to a thousandth is as good as none
+MAPS = ("NODE_COORD_SECTION", "DISPLAY_DATA_SECTION")  # sections with a map for a matrix of distances
+
+Metric = str | Tensor  # a key of METRICS, or distances [N, N] float64 from row to column, whose diagonal is ignored
 
 
 class TsplibInstance(NamedTuple):
     name: str
-    coords: np.ndarray  # [N, 2] float64, as in the file
-    metric: str  # a key of METRICS: its EDGE_WEIGHT_TYPE, unless other distances were asked for
+    coords: np.ndarray  # [N, 2] float64, as in the file, or a map made of its matrix
+    metric: Metric  # its EDGE_WEIGHT_TYPE, unless other distances were asked for, or its matrix
 
 
 def read_tsplib(path: str | Path, distances: str | None = None) -> TsplibInstance:
-    """The instance in a file of TYPE TSP whose edges follow from a NODE_COORD_SECTION.
+    """The instance in a file of TYPE TSP or ATSP.
 
     Arguments:
         distances: see `metric_of`
@@ -43,20 +50,20 @@ def read_tsplib(path: str | Path, distances: str | None = None) -> TsplibInstanc
     """
     path = Path(path)
     supported = [metric for metric in METRICS if metric != "EUCLIDEAN"]
-    required = {"TYPE": ["TSP"], "EDGE_WEIGHT_TYPE": supported, "DIMENSION": []}
-    content = read_content(path, ["NODE_COORD_SECTION"], required)
+    required = {"TYPE": ["TSP", "ATSP"], "EDGE_WEIGHT_TYPE": [*supported, EXPLICIT], "DIMENSION": []}
+    content = read_content(path, node_sections, required)
     header = content.header
-    coords = node_coordinates(path, content)
+    coords, metric = read_nodes(path, content, distances)
     if len(coords) < 3:
         raise error(path, header["DIMENSION"][0], f"a tour needs at least 3 nodes, DIMENSION is {len(coords)}")
-    return TsplibInstance(name_of(path, header, ".tsp"), coords, metric_of(path, content, coords, distances))
+    return TsplibInstance(name_of(path, header, ".tsp", ".atsp"), coords, metric)
 
 
 def read_tour(path: str | Path) -> list[int]:
     """The tour in a TSPLIB file of TYPE TOUR: a permutation of 0..N-1, in the order of the visit."""
     path = Path(path)
-    header, rows = read_content(path, ["TOUR_SECTION"], {"TYPE": ["TOUR"]})
-    words = [(line, word) for line, row in rows["TOUR_SECTION"] for word in row]
+    header, rows = read_content(path, lambda header: Sections(["TOUR_SECTION"]), {"TYPE": ["TOUR"]})
+    words = [(line, word) for line, text in rows["TOUR_SECTION"] for word in text.split()]
     if words and words[-1][1] == "-1":  # the end mark, which some files leave out
         words.pop()
     check_count(path, header, "TOUR_SECTION", len(words))  # some tours of TSPLIB itself lack DIMENSION
@@ -70,6 +77,33 @@ def read_tour(path: str | Path) -> list[int]:
     if not tour:
         raise error(path, None, "TOUR_SECTION has no nodes")
     return list(tour)
+
+
+def node_sections(header: Header) -> Sections:
+    """The sections with the nodes, or their distances, in a file with this header."""
+    if first_word(header.get("EDGE_WEIGHT_TYPE", (0, ""))[1]) == EXPLICIT:
+        return Sections([SECTION], MAPS)
+    return Sections(["NODE_COORD_SECTION"])
+
+
+def read_nodes(path: Path, content: Content, distances: str | None) -> tuple[np.ndarray, Metric]:
+    """The coordinates [N, 2] of the nodes of an instance, and its metric.
+
+    A matrix of distances comes with a map: that of the file, else one made by `classical_scaling`.
+
+    Arguments:
+        distances: see `metric_of`
+    """
+    if SECTION not in content.rows:
+        coords = node_coordinates(path, content)
+        return coords, metric_of(path, content, coords, distances)
+    if distances is not None:
+        line, _ = content.header["EDGE_WEIGHT_TYPE"]
+        raise error(path, line, f"problem.distances={distances} is for coordinates, not for {EXPLICIT} distances")
+    matrix = torch.from_numpy(read_matrix(path, content))
+    drawn = next((section for section in MAPS if section in content.rows), None)
+    coords = node_coordinates(path, content, drawn) if drawn else classical_scaling(matrix).numpy()
+    return coords, matrix
 
 
 def check_distances(distances: str | None) -> None:

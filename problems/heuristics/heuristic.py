@@ -24,16 +24,16 @@ class Found(NamedTuple):
 class _Heuristics(NamedTuple):
     """The heuristics of one problem."""
 
-    names: list[str]
+    names: Callable[[Any], list[str]]  # of those that can solve all instances of the problem's Original
     solve: Callable[[Any, str], Tensor]  # the problem's Original of n instances and a name -> actions [n, T]
     together: int  # at most so many instances a call
     needs_ortools: bool
 
 
 HEURISTICS = {
-    "tsp": _Heuristics(list(routing.TSP), routing.solve_tsp, 1, needs_ortools=True),
-    "cvrp": _Heuristics(list(routing.CVRP), routing.solve_cvrp, 1, needs_ortools=True),
-    "jssp": _Heuristics(list(dispatching.RULES), dispatching.dispatch, 1024, needs_ortools=False),
+    "tsp": _Heuristics(routing.for_tsp, routing.solve_tsp, 1, needs_ortools=True),
+    "cvrp": _Heuristics(lambda originals: list(routing.CVRP), routing.solve_cvrp, 1, needs_ortools=True),
+    "jssp": _Heuristics(lambda originals: list(dispatching.RULES), dispatching.dispatch, 1024, needs_ortools=False),
 }
 
 
@@ -66,7 +66,8 @@ class Heuristic:
         Raises ValueError as `check` does, and if an instance is too large for OR-Tools.
         """
         self.check(problem)
-        names, solve, together, _ = HEURISTICS[problem]
+        names_for, solve, together, _ = HEURISTICS[problem]
+        names = names_for(benchmark.originals)
         actions: dict[str, list[Tensor]] = {name: [] for name in names}
         seconds = dict.fromkeys(names, 0.0)
         for start in range(0, len(benchmark.names), together):

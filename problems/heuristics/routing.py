@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from problems.cvrp import instances as cvrp_types
-from problems.distances import whole_distances
+from problems.distances import is_symmetric, whole_distances
+from problems.formats.tsplib import Metric
 from problems.tsp import instances as tsp_types
 
 # Names in OR-Tools. "savings" is Clarke and Wright's [1964], but turns no route round to join it with another;
@@ -21,6 +22,13 @@ CVRP = {
     "savings": "PARALLEL_SAVINGS",
     "insertion": "PARALLEL_CHEAPEST_INSERTION",
 }
+
+
+def for_tsp(originals: tsp_types.Original) -> list[str]:
+    """The strategies for all of the instances: Christofides' needs symmetric distances."""
+    if all(map(is_symmetric, originals.metrics)):
+        return list(TSP)
+    return [name for name in TSP if name != "Christofides"]
 
 
 def solve_tsp(original: tsp_types.Original, name: str) -> Tensor:
@@ -38,7 +46,7 @@ def solve_cvrp(original: cvrp_types.Original, name: str) -> Tensor:
 
 
 def _first_solution(
-    coords: Tensor, metric: str, strategy: str, fleet: int, demands: list[int] | None = None, capacity: int = 0
+    coords: Tensor, metric: Metric, strategy: str, fleet: int, demands: list[int] | None = None, capacity: int = 0
 ) -> list[list[int]]:
     """The nodes of each route, without the depot 0. Raises ValueError if there are no numbers for the distances."""
     from ortools.constraint_solver import pywrapcp, routing_enums_pb2

@@ -168,6 +168,11 @@ class JSSP(Problem):
         """Instances in arrays by the names of those of an `.npz`."""
         return sets.from_arrays(dict(arrays), where)
 
+    def scale(self, instance: Instance) -> dict[str, Tensor]:
+        """The numbers of jobs and of machines."""
+        rows, jobs, machines = instance.times.shape
+        return {"jobs": torch.full((rows,), float(jobs)), "machines": torch.full((rows,), float(machines))}
+
     def validation(self, n: int, seed: int) -> list[Benchmark]:
         """n random instances in equal parts of the validation sizes, the same for all seeds; references as shipped."""
         part, more = divmod(n, len(self.validation_sizes))

@@ -14,7 +14,7 @@ from torch import Tensor
 from gumbeldore.interfaces import Benchmark
 from problems.files import Library, Reference, taken, without_zeros
 from problems.formats.jsplib import LARGEST_TOTAL, JsspInstance, read_jssp
-from problems.formats.npz import check_names, costs_of, kinds_of, read_npz
+from problems.formats.npz import REFERENCES, Arrays, costs_of, kinds_of, read_npz
 from problems.jssp.best_known import best_known, fingerprint
 from problems.jssp.instances import Instance, Original, random_instances, schedule
 from problems.jssp.taillard import SIZES, taillard_instances
@@ -31,7 +31,7 @@ L2D_SETS = {f"l2d/{jobs}x{machines}": (jobs, machines) for jobs, machines in L2D
 TAILLARD_SETS = {**{f"taillard/{jobs}x{machines}": [(jobs, machines)] for jobs, machines in SIZES}, "taillard": SIZES}
 NAMED_SETS = [*TAILLARD_SETS, *L2D_SETS]
 
-ARRAYS = {"times", "machines"}, {"cost", "reference"}  # that a user's instances must and may have
+ARRAYS = Arrays({"times", "machines"}, REFERENCES)
 SUFFIXES = (".txt", ".jsp", ".jss", "")  # of the files taken from a folder; JSPLIB's have none
 VALIDATION_COUNT = 10_000
 TIME_RANGE = (50, 99)  # an instance's largest time is brought to 99 if it is outside
@@ -114,7 +114,7 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
 
     Raises ValueError for arrays that are not well-formed.
     """
-    check_names(set(arrays), where, *ARRAYS)
+    ARRAYS.check(set(arrays), where)
     times, machines = arrays["times"], arrays["machines"]
     _check_arrays(times, machines, where)
     n = taken(limit, len(times), where)

@@ -20,8 +20,8 @@ from problems.solvers.backends import Backend
 def row_of(originals: Any, index: int) -> Any:
     """Instance `index` of a problem's originals: each field without its leading n."""
     # Cloned, or the whole set's storage would travel to the worker with every instance.
-    fields = (field[index].clone() if isinstance(field, Tensor) else field[index] for field in originals)
-    return type(originals)(*fields)
+    values = (field[index] for field in originals)
+    return type(originals)(*(value.clone() if isinstance(value, Tensor) else value for value in values))
 
 
 def solve_all(

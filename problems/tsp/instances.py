@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from problems.formats.tsplib import Metric
+
 
 class Instance(NamedTuple):
     coords: Tensor  # [R, N, 2] in the unit square
@@ -16,7 +18,7 @@ class Original(NamedTuple):
     """Instances of one size in their own units."""
 
     coords: Tensor  # [n, N, 2] float64
-    metrics: list[str]  # n keys of problems.formats.tsplib.METRICS
+    metrics: list[Metric]  # n
 
 
 def check_instance(instance: Instance) -> None:

@@ -133,6 +133,11 @@ class TSP(Problem):
         """Instances in arrays by the names of those of an `.npz`."""
         return sets.from_arrays(dict(arrays), where)
 
+    def scale(self, instance: Instance) -> dict[str, Tensor]:
+        """The number of nodes."""
+        rows, num_nodes, _ = instance.coords.shape
+        return {"nodes": torch.full((rows,), float(num_nodes))}
+
     def validation(self, n: int, seed: int) -> list[Benchmark]:
         """The first n instances of Kool's validation recipe (seed 4321) for this size, the same for all seeds."""
         return [sets.kool_tsp_validation(self.num_nodes, n)]

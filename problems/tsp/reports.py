@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from gumbeldore.reports import Reports
+from problems.distances import UNROUNDED, title_of
 from problems.formats.tsplib import tour_text
+from problems.maps import map_remarks
 from problems.tsp.instances import Instance, Original, as_tours
 from problems.tsp.plots import plot_tours
 
@@ -31,12 +33,16 @@ class TSPReports(Reports):
         return ".tour", tour_text(name, self.solution(actions), cost)
 
     def has_files(self, originals: Original, index: int) -> bool:
-        """Where the instance came from a file of the same library."""
-        return originals.metrics[index] != "EUCLIDEAN"
+        """Where the instance came from a file of the same library, or with a matrix of distances."""
+        return title_of(originals.metrics[index]) != UNROUNDED
 
     def named_solution(self, originals: Original, index: int, actions: Tensor) -> dict[str, list[int]]:
         """`tour`: node indices from 0, in the order of the input"""
         return {"tour": self.solution(actions)}
+
+    def remarks(self, originals: list[Any]) -> list[str]:
+        """How good the maps are that the policy sees of instances with a matrix of distances."""
+        return map_remarks([each for each in originals if isinstance(each, Original)])
 
     def render(self, instance: Instance | Original, actions: Tensor, titles: list[str]) -> Figure:
         """A figure with one panel per tour."""

@@ -12,17 +12,17 @@ from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
 from problems.best_known import of_tsplib
+from problems.distances import walk_lengths
 from problems.files import Library, Reference, best_reference, taken, without_zeros
-from problems.formats.npz import check_names, costs_of, read_npz
-from problems.formats.tsplib import TsplibInstance, read_tour, read_tsplib, tour_lengths
+from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
+from problems.formats.tsplib import Metric, TsplibInstance, read_tour, read_tsplib
+from problems.nodes import Nodes, read_unrounded
 from problems.plane import into_unit_square
 from problems.sets_common import (
-    checked_coordinates,
     load,
     numbered,
     shipped_costs,
     verify,
-    walk_lengths,
 )
 from problems.tsp.instances import Instance, Original, as_tours, check_tours
 
@@ -59,21 +59,22 @@ CHECKSUMS = {
     (777, 1000): "da4decb8c32ef911",
 }
 
-ARRAYS = {"coords"}, {"cost", "reference"}  # that a user's instances must and may have
+ARRAYS = Arrays(set(), REFERENCES, NODES)
 
 
 def load_tsp(source: str, limit: int | None = None, distances: str | None = None) -> list[Benchmark]:
     """The instances of `source`, one Benchmark per size in ascending order of size.
 
     Arguments:
-        source: a key of NAMED_SETS, a `.npz` file, a TSPLIB file (any other file) or a folder of `.tsp` files.
+        source: a key of NAMED_SETS, a `.npz` file, a TSPLIB file (any other file) or a folder of `.tsp`, `.atsp`.
         limit: how many instances to take from the front (of a folder: of the first files by name), None for all.
         distances: as in `problems.formats.tsplib.metric_of`
     """
     named = {name: partial(_named, name) for name in NAMED_SETS}
     read, reference = partial(_read, distances=distances), partial(_reference, distances=distances)
-    library = Library("TSPLIB", (".tsp",), read, lambda instance: len(instance.coords), reference, _from_files)
-    return load(source, limit, named, _load_npz, library, distances)
+    suffixes = (".tsp", ".atsp")
+    library = Library("TSPLIB", suffixes, read, lambda instance: len(instance.coords), reference, _from_files)
+    return load(source, limit, named, partial(_load_npz, distances=distances), library, distances)
 
 
 def kool_tsp_validation(num_nodes: int, n: int) -> Benchmark:
@@ -97,12 +98,14 @@ def _random_set(name: str, recipe: Recipe, num_nodes: int, limit: int | None) ->
     return _benchmark(numbered(name, n), coords[:n], ["EUCLIDEAN"] * n, costs, kinds)
 
 
-def _load_npz(path: Path, limit: int | None) -> Benchmark:
-    return from_arrays(read_npz(path, *ARRAYS), str(path), limit)
+def _load_npz(path: Path, limit: int | None, distances: str | None) -> Benchmark:
+    return from_arrays(read_unrounded(path, ARRAYS, distances), str(path), limit)
 
 
 def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> Benchmark:
-    """Instances from the array `coords` [n, N, 2], with costs to compare with in `cost` [n] (NaN: unknown).
+    """Instances from `coords` [n, N, 2] or `distances` [n, N, N], perhaps with their `cost` [n] (NaN: unknown).
+
+    Where there are `distances` (from row to column), `coords` are but the map that the network sees.
 
     Arguments:
         where: what the arrays come from, e.g. a path: error messages begin with it, instances are called after it
@@ -110,12 +113,12 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
 
     Raises ValueError for arrays that are not well-formed.
     """
-    check_names(set(arrays), where, *ARRAYS)
-    coords = checked_coordinates(where, arrays["coords"], 3, "N")
-    costs, kinds = costs_of(where, arrays, len(coords))
-    n = taken(limit, len(coords), where)
+    ARRAYS.check(set(arrays), where)
+    nodes = Nodes.of(arrays, where, 3, "N")
+    costs, kinds = costs_of(where, arrays, nodes.shape[0])
+    n = taken(limit, nodes.shape[0], where)
     names = numbered(Path(where).stem, n)
-    return without_zeros(_benchmark(names, coords[:n], ["EUCLIDEAN"] * n, costs[:n], kinds[:n]))
+    return without_zeros(_benchmark(names, *nodes.first(n), costs[:n], kinds[:n]))
 
 
 def _read(path: Path, distances: str | None) -> list[TsplibInstance]:
@@ -130,7 +133,7 @@ def _from_files(instances: list[TsplibInstance], costs: np.ndarray, kinds: list[
 def _reference(path: Path, instance: TsplibInstance, distances: str | None) -> Reference:
     """The best solution known of a TSPLIB file: the tour beside it, or the published optimum."""
     claim = "optimal" if distances is None else "solution file"  # the tour is optimal for the file's own distances
-    return best_reference(path, instance, ".opt.tour", claim, _tour, of_tsplib(instance.coords))
+    return best_reference(path, instance, ".opt.tour", claim, _tour, of_tsplib(instance.coords, instance.metric))
 
 
 def _tour(path: Path, instance: TsplibInstance) -> tuple[float, Tensor]:
@@ -138,13 +141,14 @@ def _tour(path: Path, instance: TsplibInstance) -> tuple[float, Tensor]:
     tour, num_nodes = read_tour(path), len(instance.coords)
     if len(tour) != num_nodes:
         raise ValueError(f"{path}: the tour has {len(tour)} nodes, the instance has {num_nodes}")
-    length = float(tour_lengths(torch.from_numpy(instance.coords), torch.tensor([tour]), instance.metric))
+    coords = torch.from_numpy(instance.coords)[None]
+    length = float(walk_lengths(coords, [instance.metric], torch.tensor([0]), torch.tensor([tour])))
     first = tour.index(0)
     return length, torch.tensor([*tour[first + 1 :], *tour[:first]])
 
 
 def _benchmark(
-    names: list[str], coords: np.ndarray, metrics: list[str], costs: np.ndarray, kinds: list[str]
+    names: list[str], coords: np.ndarray, metrics: list[Metric], costs: np.ndarray, kinds: list[str]
 ) -> Benchmark:
     """A Benchmark of n instances with coordinates [n, N, 2], a metric, a reference cost (or NaN) and its kind each."""
     original = Original(torch.tensor(coords), metrics)  # the copy lets go of a set cut to n

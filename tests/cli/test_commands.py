@@ -23,6 +23,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue
 
 import evaluate
+import study
 import train
 from gumbeldore.cli.overrides import SAMPLING, check_overrides
 from gumbeldore.cli.parts import search_keys
@@ -350,7 +351,8 @@ def typed(program, *words, cwd):
         ),
         (train, ["seed=[0,1]"], "seed must be an integer at least 0, got [0, 1]"),
         (evaluate, ["checkpoint=x", "instances=[a.tsp,b.tsp]"], "instances must be text, got ['a.tsp', 'b.tsp']"),
-        (evaluate, ["instances=kool/tsp20"], "Missing mandatory value: checkpoint"),
+        (study, ["instances=kool/tsp20"], "Missing mandatory value: checkpoint"),
+        (evaluate, ["instances=kool/tsp21"], "neither a file or folder nor a standard set"),
         (evaluate, ["checkpoint=none.pt", "instances=kool/tsp20"], "there is no checkpoint none.pt"),
     ],
 )

@@ -540,7 +540,7 @@ def test_what_is_left_out_is_said_and_counted(policies, tmp_path):
     shutil.copy(DATA / "eil51.tsp", folder)
     (folder / "eil51.opt.tour").write_text("TYPE: TOUR\nTOUR_SECTION\n1 1\nEOF\n")
     for i in range(12):
-        (folder / f"x{i:02d}.tsp").write_text("TYPE: TSP\nEDGE_WEIGHT_TYPE: EXPLICIT\n")
+        (folder / f"x{i:02d}.tsp").write_text("TYPE: TSP\nEDGE_WEIGHT_TYPE: MAN_2D\n")
     found = evaluated(policies / "tsp.pt", tmp_path, f"instances={folder}")
     assert [row["kind"] for row in found.rows] == ["optimal (TSPLIB)"]
     assert "left out: x00.tsp: line 2: EDGE_WEIGHT_TYPE must be one of" in found.output

@@ -91,6 +91,7 @@ def test_a_result_is_saved_and_drawn(name, suffix, tmp_path):
         result.save(tmp_path / "my.txt")
     with pytest.raises(FileExistsError, match="is there already"):
         result.save(tmp_path / f"my{suffix}")
+    result.save(tmp_path / f"my{suffix}", overwrite=True)
     result.plot().savefig(tmp_path / "my.png")
     assert (tmp_path / "my.png").stat().st_size > 1000
 
@@ -133,6 +134,16 @@ def test_a_list_gives_a_list_in_its_order(tmp_path):
     np.savez(tmp_path / "two.npz", coords=np.random.default_rng(0).random((2, 6, 2)))
     assert len(gumbeldore.solve("tsp20", tmp_path / "two.npz", method="greedy")) == 2
     assert len(gumbeldore.solve("tsp20", DATA, method="greedy")) == len(list(DATA.glob("*.tsp")))
+
+
+def test_a_matrix_is_enough():
+    """The costs are its own, with direction: round the circle 0, 1, 2, 3 costs 4, the other way 20."""
+    matrix = [[9, 1, 5, 5], [5, 9, 1, 5], [5, 5, 9, 1], [1, 5, 5, 9]]
+    found = gumbeldore.solve(POLICIES["tsp20"], distances=matrix)
+    assert found.tour == [0, 1, 2, 3] and found.cost == 4.0
+    demands = np.array([0, 1, 1, 1])
+    found = gumbeldore.solve(POLICIES["cvrp20"], distances=np.array(matrix) / 2, demands=demands, capacity=3)
+    assert found.routes == [[1, 2, 3]] and found.cost == 2.0
 
 
 def test_a_known_cost_is_a_reference():
@@ -189,9 +200,13 @@ def test_more_time_finds_more():
         ("tsp20", {"instances": np.zeros((5, 2))}, "instances are a path, or arrays by name: coords=.* got ndarray"),
         ("tsp20", {"instances": "nowhere.tsp"}, "unknown source 'nowhere.tsp'"),
         ("tsp20", {"instances": FILES["cvrp20"]}, r"line 3: TYPE must be .*\(the policy of .* is for tsp\)"),
-        ("tsp20", {"instances": routing(5)}, r"instance must hold coords .*\(the policy of .* is for tsp\)"),
-        ("cvrp20", {"coords": [[0, 0]] * 4}, "instance must hold capacity, coords and demands"),
-        ("tsp20", {"coords": [[0, 0]] * 3, "cords": 1}, "instance must hold coords .* got"),
+        (
+            "tsp20",
+            {"instances": routing(5)},
+            r"instance must hold coords or distances .*\(the policy of .* is for tsp\)",
+        ),
+        ("cvrp20", {"coords": [[0, 0]] * 4}, "instance must hold capacity, demands and coords or distances"),
+        ("tsp20", {"coords": [[0, 0]] * 3, "cords": 1}, "instance must hold coords or distances .* got"),
         ("cvrp20", {"instances": [routing(5), routing(5, capacity=3)]}, r"^instances\[1\]: demands must be at most"),
         ("tsp20", {"instances": [DATA]}, r"instances\[0\]: .* holds \d+ instances; give it alone"),
         ("tsp20", {"instances": FILES["tsp20"], "method": "solver"}, "method must be one of gumbeldore, greedy"),

@@ -302,7 +302,10 @@ GOOD = {"coords": np.full((2, 3, 2), 0.5), "demands": np.array([[0, 1, 2], [0, 3
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"demand": 1}, r"must hold capacity, coords and demands and may hold cost and reference, got \['capacity', "),
+        (
+            {"demand": 1},
+            r"must hold capacity, demands and coords or distances and may hold cost and reference, got \['capacity', ",
+        ),
         (
             {"coords": GOOD["coords"][:, :1]},
             r"numbers \[n, N\+1, 2\] with n >= 1 and N\+1 >= 2, got float64 \[2, 1, 2\]",

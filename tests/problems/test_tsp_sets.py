@@ -225,7 +225,7 @@ def test_files_of_a_folder_that_cannot_be_used_are_left_out(tmp_path):
     square = [(0, 0), (0, 9), (9, 9)]
     for name in ("a", "z"):
         write_tsp(tmp_path / f"{name}.tsp", square)
-    write_tsp(tmp_path / "m.tsp", square, "EXPLICIT")
+    write_tsp(tmp_path / "m.tsp", square, "MAN_2D")
     (tmp_path / "._a.tsp").write_bytes(b"\x00\x05\x16\x07")
     (tmp_path / "n.tsp").write_text("read me\n")
     (tmp_path / "o.tsp").write_bytes(b"PK\x03\x04")
@@ -243,7 +243,9 @@ def test_files_of_a_folder_that_cannot_be_used_are_left_out(tmp_path):
         load_tsp(str(tmp_path / "m.tsp"), None)  # named by the user
     for name in ("a", "z"):
         (tmp_path / f"{name}.tsp").unlink()
-    with pytest.raises(ValueError, match=r"none of the files .*\*\.tsp can be used \(4\): \._a\.tsp: a hidden file"):
+    with pytest.raises(
+        ValueError, match=r"none of the files .*\*\.tsp, .*atsp can be used \(4\): \._a\.tsp: a hidden file"
+    ):
         load_tsp(str(tmp_path), None)
 
 
@@ -377,7 +379,7 @@ GOOD = np.full((2, 4, 2), 0.5)
 @pytest.mark.parametrize(
     ("arrays", "rule"),
     [
-        ({"points": GOOD}, r"must hold coords and may hold cost and reference, got \['points'\]"),
+        ({"points": GOOD}, r"must hold coords or distances and may hold cost and reference, got \['points'\]"),
         ({"coords": GOOD, "costs": [1.0, 2.0]}, r"got \['coords', 'costs'\]"),
         ({"coords": GOOD[0]}, r"numbers \[n, N, 2\] with n >= 1 and N >= 3, got float64 \[4, 2\]"),
         ({"coords": GOOD[:0]}, r"got float64 \[0, 4, 2\]"),

@@ -1,0 +1,118 @@
+"""A shipped policy for instances whose user names none: the one whose training instances are most like them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.evaluation.loading import LoadedPolicy, load_policy
+from gumbeldore.interfaces import Benchmark, Problem, WrongProblemError
+from gumbeldore.runtime.building import takes
+from gumbeldore.runtime.checkpoint import SHIPPED, shipped
+from gumbeldore.seeding import generator
+
+DRAWN = 256  # training instances, whose scale is averaged
+
+
+class Choice(NamedTuple):
+    """A policy, and the instances that it is to solve."""
+
+    loaded: LoadedPolicy
+    benchmarks: list[Benchmark]
+    reason: str  # in words
+
+
+def choose_policies(source: str, limit: int | None, values: Mapping[str, Any]) -> list[Choice]:
+    """For each instance of a source the shipped policy that is nearest in `Problem.scale`.
+
+    Arguments:
+        source, limit: see `Problem.load`
+        values: of the problem, instead of those of the training; None leaves a value as it was
+
+    Raises ValueError if no shipped policy, or policies of several problems, can read the source.
+    """
+    policies = {name: load_policy(SHIPPED / name) for name in shipped()}
+    name, benchmarks = _read(_problems(policies, values), source, limit)
+    policies = {
+        key: load_policy(SHIPPED / key, **values) for key, each in policies.items() if each.problem.name == name
+    }
+    scales = {key: _training_scale(each.problem) for key, each in policies.items()}
+    chosen: dict[str, list[Benchmark]] = {key: [] for key in policies}
+    for benchmark in benchmarks:
+        nearest = _nearest(next(iter(policies.values())).problem.scale(benchmark.instances), list(scales.values()))
+        whole = bool((nearest == nearest[0]).all())
+        for place in nearest.unique().tolist():
+            mine = benchmark if whole else benchmark.part((nearest == place).nonzero().flatten())
+            chosen[list(policies)[place]].append(mine)
+            benchmark = benchmark._replace(warnings=[], left_out={})  # one part speaks for all
+    return [
+        Choice(policies[key], mine, _reason(key, policies[key].problem, scales, mine))
+        for key, mine in chosen.items()
+        if mine
+    ]
+
+
+def _problems(policies: Mapping[str, LoadedPolicy], values: Mapping[str, Any]) -> dict[str, Problem]:
+    """The problems by name, each with those of the values that it knows."""
+    found: dict[str, Problem] = {}
+    for key, each in policies.items():
+        if each.problem.name not in found:
+            known = {name: value for name, value in values.items() if takes(type(each.problem), name)}
+            found[each.problem.name] = load_policy(SHIPPED / key, **known).problem
+    return found
+
+
+def _read(problems: Mapping[str, Problem], source: str, limit: int | None) -> tuple[str, list[Benchmark]]:
+    """The one problem that can read the source, and what it reads."""
+    read: dict[str, list[Benchmark]] = {}
+    errors: dict[str, ValueError] = {}
+    for name, problem in problems.items():
+        try:
+            read[name] = problem.load(source, limit)
+        except WrongProblemError:
+            continue
+        except ValueError as error:
+            errors[name] = error
+    if len(read) == 1:
+        return next(iter(read.items()))
+    remedy = f"say whose policy solves it, checkpoint=...; policies that are shipped: {', '.join(shipped())}"
+    if read:
+        raise ValueError(f"instances={source} can be read for several problems ({', '.join(read)}): {remedy}")
+    if len(errors) == 1:
+        raise next(iter(errors.values()))
+    if not errors or not Path(source).expanduser().exists():
+        raise ValueError(f"instances={source} is neither a file or folder nor a standard set, which docs/data.md lists")
+    reasons = "; ".join(f"{name}: {error}" for name, error in errors.items())
+    raise ValueError(f"it is not clear which problem instances={source} is of ({reasons}): {remedy}")
+
+
+def _training_scale(problem: Problem) -> dict[str, float]:
+    """The mean scale of a problem's training instances."""
+    scale = problem.scale(problem.generate(DRAWN, generator(0, "scale")))
+    return {name: values.double().mean().item() for name, values in scale.items()}
+
+
+def _nearest(scale: Mapping[str, Tensor], trained: list[dict[str, float]]) -> Tensor:
+    """For each instance of a scale [n] the place [n] of the nearest one in `trained`, by the sum of |log ratios|."""
+    distances = [sum((scale[name] / mean).log().abs() for name, mean in each.items()) for each in trained]
+    return torch.stack([torch.as_tensor(each) for each in distances]).argmin(dim=0)
+
+
+def _reason(name: str, problem: Problem, scales: Mapping[str, Mapping[str, float]], benchmarks: list[Benchmark]) -> str:
+    """Which policy, for which instances, and why."""
+    each = [problem.scale(benchmark.instances) for benchmark in benchmarks]
+    own = {key: torch.cat([scale[key] for scale in each]) for key in each[0]}
+    count = len(next(iter(own.values())))
+    which = benchmarks[0].names[0] if count == 1 else f"{count} instances"
+    sizes = ", ".join(f"{key} {_range(values)}" for key, values in own.items())
+    others = "; ".join(f"{key}: {', '.join(f'{word} {x:.3g}' for word, x in s.items())}" for key, s in scales.items())
+    return f"policy {name} for {which} ({sizes}), the nearest by its training ({others})"
+
+
+def _range(values: Tensor) -> str:
+    low, high = (f"{bound:.3g}" for bound in (values.min().item(), values.max().item()))
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,113 @@
+"""The shipped policy that is chosen for instances whose user names none."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import evaluate
+from gumbeldore.evaluation.choosing import choose_policies
+from problems.jssp import JSSP
+from problems.tsp import TSP
+from tests.cli.test_commands import ROOT, typed
+from tests.evaluation.test_evaluation import Evaluation
+
+DATA = ROOT / "tests" / "data"
+
+
+def chosen(source, limit=None, **values):
+    """The names of the instances by the name of their policy."""
+    choices = choose_policies(str(source), limit, values)
+    return {x.loaded.path.parent.name: sorted(name for b in x.benchmarks for name in b.names) for x in choices}
+
+
+def customers(folder, *shapes):
+    """A file of instances of 30 customers, with capacities; all demands are 5."""
+    demands = np.full((len(shapes), 31), 5)
+    demands[:, 0] = 0
+    coords = np.random.default_rng(0).random((len(shapes), 31, 2))
+    np.savez(folder / "x.npz", coords=coords, demands=demands, capacity=np.array(shapes))
+    return folder / "x.npz"
+
+
+def test_the_policy_is_the_nearest_in_size():
+    assert chosen(DATA / "berlin52.tsp") == {"tsp50": ["berlin52"]}
+    small, large = ["ulysses16"], ["att48", "berlin52", "eil51", "kroA100"]
+    assert chosen(DATA) == {"tsp20": small, "tsp50": large}
+    assert list(chosen(DATA / "cvrplib" / "A-n80-k10.vrp")) == ["cvrp50"]
+    assert list(chosen(DATA / "jssp" / "ta01.txt")) == ["jssp6x6"]
+    assert list(chosen("kool/tsp20", 3)) == ["tsp20"] and list(chosen("kool/cvrp50", 3)) == ["cvrp50"]
+    assert list(chosen("taillard", 3)) == ["jssp6x6"]
+
+
+def test_and_in_capacity(tmp_path):
+    """Of 30 customers: cvrp20 was trained with 6 a route, cvrp50 with 4 to 16."""
+    assert chosen(customers(tmp_path, 30, 80, 25)) == {"cvrp20": ["x/0", "x/2"], "cvrp50": ["x/1"]}
+
+
+def test_values_of_the_problem_hold(tmp_path):
+    (choice,) = choose_policies(str(DATA / "berlin52.tsp"), None, {"distances": "exact", "nearest": None})
+    assert choice.loaded.problem.distances == "exact" and choice.benchmarks[0].originals.metrics == ["EXACT_2D"]
+    with pytest.raises(ValueError, match="tsp has no nearest"):
+        choose_policies(str(DATA / "berlin52.tsp"), None, {"nearest": 3})
+
+
+def test_an_evaluation_solves_each_instance_with_its_policy(tmp_path):
+    """As with that policy alone: an instance's samples depend on its place among those of its size and policy."""
+    source = customers(tmp_path, 30, 80, 25)
+    words, both = [f"instances={source}", "workers=0"], ["method=[greedy,gumbeldore]", "search.beam_width=2"]
+    result = typed(evaluate, *words, *both, "out_dir=out", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "policy cvrp20 for 2 instances (customers 30, customers a route 5 to 6), the nearest" in result.stdout
+    assert "policy cvrp50 for x/1 (customers 30, customers a route 16), the nearest" in result.stdout
+    found = Evaluation(tmp_path / "out", result.stdout)
+    assert [row["instance"] for row in found.rows] == ["x/0", "x/2", "x/1"] * 2
+    assert found.methods["greedy"]["num_instances"] == 3
+    content = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert "policy cvrp20" in content["policy"] and "cvrp50/best.pt" in content["checkpoint"]
+    for policy, instances in (("cvrp20", ["x/0", "x/2"]), ("cvrp50", ["x/1"])):
+        typed(evaluate, *words, f"checkpoint={policy}", f"out_dir={policy}", cwd=tmp_path)
+        costs = {row["instance"]: row["cost"] for row in Evaluation(tmp_path / policy, "").rows}
+        ours = {row["instance"]: row["cost"] for row in found.of("greedy") if row["instance"] in instances}
+        assert ours == {name: costs[name] for name in instances}
+    again = typed(evaluate, *words, *both, "out_dir=out", "resume=true", cwd=tmp_path)
+    assert again.returncode == 0 and Evaluation(tmp_path / "out", "").rows == found.rows
+
+
+def test_what_is_left_out_is_said_once(tmp_path):
+    for capacity in (20, 100):
+        text = "\n".join(f"{i} {i % 7} {i % 5}" for i in range(1, 32))
+        demands = "\n".join(f"{i} {0 if i == 1 else 5}" for i in range(1, 32))
+        (tmp_path / f"{capacity}.vrp").write_text(
+            f"NAME: {capacity}\nTYPE: CVRP\nDIMENSION: 31\nEDGE_WEIGHT_TYPE: EUC_2D\nCAPACITY: {capacity}\n"
+            f"NODE_COORD_SECTION\n{text}\nDEMAND_SECTION\n{demands}\nDEPOT_SECTION\n1\n-1\nEOF\n"
+        )
+    (tmp_path / "broken.vrp").write_text("no")
+    choices = choose_policies(str(tmp_path), None, {})
+    assert len(choices) == 2
+    assert sum(len(benchmark.left_out) for choice in choices for benchmark in choice.benchmarks) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("nowhere.tsp", "instances=nowhere.tsp is neither a file or folder nor a standard set"),
+        ("kool/tsp21", "instances=kool/tsp21 is neither a file or folder nor a standard set"),
+        ("broken.vrp", "broken.vrp, line 1: a header line is"),  # its suffix says whose it is
+        ("broken.dat", "it is not clear which problem instances=.* is of .*tsp: .*; policies that are shipped: cvrp20"),
+    ],
+)
+def test_what_no_policy_can_read_is_refused(source, message, tmp_path):
+    if source.startswith("broken"):
+        (tmp_path / source).write_text("NAME\n1 2 3\n")
+        source = str(tmp_path / source)
+    with pytest.raises(ValueError, match=message):
+        choose_policies(source, None, {})
+
+
+def test_what_several_problems_can_read_is_refused(monkeypatch):
+    monkeypatch.setattr(JSSP, "load", lambda self, source, limit: TSP(20).load(source, limit))
+    with pytest.raises(ValueError, match=r"can be read for several problems \(jssp, tsp\): say whose policy"):
+        choose_policies("kool/tsp20", 1, {})

@@ -1,0 +1,82 @@
+"""Evaluations of instances whose distances are a matrix, from the file to the report."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+import evaluate
+import study
+from problems.formats.cvrplib import read_solution
+from problems.formats.tsplib import read_tour
+from tests.cli.test_commands import typed
+from tests.evaluation.test_evaluation import evaluated, untrained
+from tests.matrices import loads, random_matrix, write_matrix
+
+MATRIX = random_matrix(7, diagonal=1e8)
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory):
+    return untrained(tmp_path_factory.mktemp("policies"))
+
+
+def length(walk: list[int]) -> float:
+    return sum(MATRIX[a, b] for a, b in zip(walk, [*walk[1:], walk[0]], strict=True))
+
+
+def test_tours_with_directions_are_evaluated_and_the_map_is_remarked_on(policies, tmp_path):
+    file = write_matrix(tmp_path / "mine.atsp", MATRIX, kind="ATSP")
+    words = ["method=[greedy,gumbeldore,heuristic]", "search.num_rounds=4", "search.beam_width=16"]
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={file}", *words)
+    for row in found.rows:
+        tour = list(map(int, row["solution"].split()))
+        assert sorted(tour) == list(range(7)) and float(row["cost"]) == length(tour)
+        assert read_tour(found.folder / "solutions" / row["method"].replace(": ", "_") / "mine.tour") == tour
+    (content,) = json.loads((found.folder / "results.json").read_text())["remarks"]
+    assert content.startswith(
+        "the instances have distances of their own: costs are by these, but the policy sees a map"
+    )
+    assert html.escape(content) in (found.folder / "report.html").read_text()
+    assert content[:60] in " ".join(found.output.split())
+    # 64 of 720 tours, the best by its true cost: a policy that knew nothing would find one of the best tenth.
+    every = sorted(length([0, *rest]) for rest in itertools.permutations(range(1, 7)))
+    assert float(found.of("gumbeldore")[0]["cost"]) <= every[72]
+    assert "Christofides" not in found.output
+
+
+def test_routes_with_directions_are_evaluated(policies, tmp_path):
+    file = write_matrix(tmp_path / "mine.vrp", MATRIX, kind="ACVRP", more=loads([0, 4, 6, 5, 5, 1, 7]))
+    found = evaluated(policies / "cvrp.pt", tmp_path, f"instances={file}", "method=[greedy,heuristic]")
+    for row in found.rows:
+        routes, cost = read_solution(found.folder / "solutions" / row["method"].replace(": ", "_") / "mine.sol", 6)
+        assert cost == float(row["cost"]) == sum(length([0, *route]) for route in routes)
+    assert "distances of their own" in found.output
+
+
+def test_arrays_are_studied_with_the_remark(policies, tmp_path):
+    np.savez(tmp_path / "mine.npz", distances=np.stack([MATRIX, MATRIX.T]) / 3)
+    words = [f"instances={tmp_path / 'mine.npz'}", "search.num_rounds=[1,2]", "repetitions=2", "workers=0"]
+    words += [f"checkpoint={policies / 'tsp.pt'}", f"out_dir={tmp_path / 'out'}", "method=wor", "num_instances=2"]
+    result = typed(study, *words, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "distances of their own" in result.stdout
+    (remark,) = json.loads((tmp_path / "out" / "study.json").read_text())["remarks"]
+    assert "on average (by" in remark
+
+
+def test_other_instances_have_no_remark(policies, tmp_path):
+    found = evaluated(policies / "tsp.pt", tmp_path, "instances=kool/tsp20", "num_instances=2")
+    assert json.loads((found.folder / "results.json").read_text())["remarks"] == []
+    assert "of their own" not in found.output
+
+
+@pytest.mark.parametrize("words", [["problem.distances=exact"], ["problem.distances=rounded"]])
+def test_a_convention_of_rounding_is_refused_in_one_line(policies, tmp_path, words):
+    file = write_matrix(tmp_path / "mine.atsp", MATRIX, kind="ATSP")
+    result = typed(evaluate, f"checkpoint={policies / 'tsp.pt'}", f"instances={file}", *words, cwd=tmp_path)
+    assert result.returncode != 0 and f"{file}, line 4: {words[0]} is for coordinates" in result.stderr

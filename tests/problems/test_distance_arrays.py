@@ -1,0 +1,111 @@
+"""Distances in arrays of the user, with and without a map, and what is refused; what solvers ask of distances."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from gumbeldore.interfaces import WrongProblemError
+from problems.cvrp.instances import of_routes
+from problems.cvrp.sets import load_cvrp
+from problems.distances import is_symmetric, is_whole, whole_distances
+from problems.formats import matrices, npz
+from problems.tsp import sets as tsp_sets
+from problems.tsp.sets import load_tsp
+from tests.matrices import random_matrix
+from tests.problems.test_matrices import ASYMMETRIC, DEMANDS, SYMMETRIC, cost_of, length
+
+
+def test_arrays_of_distances_with_and_without_a_map(tmp_path):
+    distances = np.stack([ASYMMETRIC, SYMMETRIC]) / 3
+    coords = np.random.RandomState(0).rand(2, 6, 2)
+    for arrays in ({"distances": distances}, {"distances": distances, "coords": coords}):
+        np.savez(tmp_path / "mine.npz", **arrays, cost=[5.0, np.nan])
+        (benchmark,) = load_tsp(str(tmp_path / "mine.npz"))
+        for i in range(2):
+            assert cost_of(benchmark, [5, 3, 1, 2, 4], i) == pytest.approx(length(distances[i], [0, 5, 3, 1, 2, 4]))
+        assert benchmark.names == ["mine/0", "mine/1"] and benchmark.references[0] == 5
+        assert torch.equal(benchmark.originals.coords, torch.from_numpy(coords)) == ("coords" in arrays)
+        assert len(load_tsp(str(tmp_path / "mine.npz"), 1)[0].originals.metrics) == 1
+        np.savez(tmp_path / "routes.npz", **arrays, demands=[DEMANDS] * 2, capacity=10)
+        (benchmark,) = load_cvrp(str(tmp_path / "routes.npz"))
+        actions = of_routes([[2, 1], [4, 3], [5]], 5)
+        expected = [sum(length(each, [0, *route]) for route in ([2, 1], [4, 3], [5])) for each in distances]
+        assert [cost_of(benchmark, actions, i) for i in range(2)] == pytest.approx(expected)
+
+
+def test_whole_and_narrow_numbers_are_distances(tmp_path):
+    for kind in (np.int16, np.uint8, np.float32):
+        np.savez(tmp_path / "x.npz", distances=random_matrix(6, diagonal=0)[None].astype(kind))
+        (benchmark,) = load_tsp(str(tmp_path / "x.npz"))
+        assert cost_of(benchmark, [1, 2, 3, 4, 5]) == length(ASYMMETRIC, [0, 1, 2, 3, 4, 5])
+
+
+GOOD = np.stack([ASYMMETRIC, SYMMETRIC])
+WRONG = {
+    "negative": (GOOD - 50 * np.eye(6)[[1, 0, 2, 3, 4, 5]], "instance 0 from node 0 to node 1 is -2"),
+    "nan": (np.where(np.arange(72).reshape(2, 6, 6) == 38, np.nan, GOOD), "instance 1 from node 0 to node 2 is nan"),
+    "infinite": (
+        np.where(np.arange(72).reshape(2, 6, 6) == 6, np.inf, GOOD),
+        "instance 0 from node 1 to node 0 is inf",
+    ),
+    "one matrix": (ASYMMETRIC, r"must be numbers \[n, N, N\] .*, got float64 \[6, 6\]"),
+    "not square": (GOOD[:, :5], r"got float64 \[2, 5, 6\]"),
+    "two nodes": (GOOD[:, :2, :2], r"with n >= 1 and N within 3\.\.5000, got float64 \[2, 2, 2\]"),
+    "no instance": (GOOD[:0], r"got float64 \[0, 6, 6\]"),
+    "words": (GOOD.astype(str), r"got <U32 \[2, 6, 6\]"),
+    "truth values": (GOOD > 50, r"got bool \[2, 6, 6\]"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_malformed_arrays_are_refused(tmp_path, case):
+    distances, rule = WRONG[case]
+    np.savez(tmp_path / "bad.npz", distances=distances)
+    with pytest.raises(ValueError, match=rf"bad\.npz: distances .*{rule}"):
+        load_tsp(str(tmp_path / "bad.npz"))
+    with pytest.raises(ValueError, match=f"^what I made: distances .*{rule}"):
+        tsp_sets.from_arrays({"distances": distances}, "what I made")
+
+
+def test_a_map_of_another_size_is_refused(tmp_path):
+    np.savez(tmp_path / "bad.npz", distances=GOOD, coords=np.ones((2, 5, 2)))
+    with pytest.raises(ValueError, match=r"same n and N, got \[2, 5, 2\] and \[2, 6, 6\]"):
+        load_tsp(str(tmp_path / "bad.npz"))
+
+
+def test_arrays_that_are_too_large_are_refused(tmp_path, monkeypatch):
+    np.savez(tmp_path / "large.npz", distances=GOOD)
+    monkeypatch.setattr(npz, "MOST_NUMBERS", 71)
+    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", lambda *_: pytest.fail("it was read"))
+    with pytest.raises(ValueError, match=r"large\.npz: distances \[2, 6, 6\] has more than 71 numbers"):
+        load_tsp(str(tmp_path / "large.npz"))
+
+
+def test_too_many_nodes_are_refused_in_arrays(monkeypatch):
+    assert matrices.MOST_NODES == 5000
+    with pytest.raises(ValueError, match=r"N within 3\.\.5000, got uint8 \[1, 5001, 5001\]"):
+        tsp_sets.from_arrays({"distances": np.zeros((1, 5001, 5001), dtype=np.uint8)}, "mine")
+
+
+def test_arrays_of_another_problem_are_recognised(tmp_path):
+    np.savez(tmp_path / "x.npz", distances=GOOD)
+    with pytest.raises(WrongProblemError, match="must hold capacity, demands and coords or distances"):
+        load_cvrp(str(tmp_path / "x.npz"))
+    np.savez(tmp_path / "x.npz", distances=GOOD, demands=[DEMANDS] * 2, capacity=10)
+    with pytest.raises(WrongProblemError):
+        load_tsp(str(tmp_path / "x.npz"))
+
+
+def test_properties_of_metrics():
+    matrix = {name: torch.from_numpy(x) for name, x in (("there", ASYMMETRIC), ("both", SYMMETRIC))}
+    assert is_symmetric(matrix["both"]) and not is_symmetric(matrix["there"]) and is_symmetric("GEO")
+    assert is_whole(matrix["there"]) and not is_whole(matrix["there"] / 2) and is_whole("ATT")
+    assert not is_whole("EXACT_2D")
+    whole, scale, error = whole_distances(None, matrix["there"] / 7)
+    expected = random_matrix(6, diagonal=0) / 7
+    assert np.abs(whole / scale - expected).max() <= error * 1.000001 and whole.max() == 10_000_000
+    assert whole[1, 0] != whole[0, 1]
+    with pytest.raises(ValueError, match="too large for the solver"):
+        whole_distances(None, matrix["there"] * 1e10)

@@ -1,0 +1,244 @@
+"""Distances of the user's own: files in all matrix formats, costs with direction, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from gumbeldore.interfaces import WrongProblemError
+from problems import best_known
+from problems.best_known import Published, fingerprint
+from problems.cvrp import CVRP
+from problems.cvrp.instances import of_routes
+from problems.cvrp.sets import load_cvrp
+from problems.distances import distances_between, whole_distances
+from problems.formats.cvrplib import read_cvrplib
+from problems.formats.matrices import FORMATS
+from problems.formats.tsplib import read_tsplib
+from problems.tsp import TSP
+from problems.tsp.sets import load_tsp
+from tests.matrices import ENTRIES, loads, random_matrix, write_matrix
+from tests.mutations import outcomes
+from tests.problems.test_tsp_sets import write_tour
+
+ASYMMETRIC = random_matrix(6)
+SYMMETRIC = random_matrix(6, symmetric=True)
+DEMANDS = [0, 4, 6, 5, 5, 1]
+
+
+def length(matrix: np.ndarray, walk: list[int]) -> float:
+    """Of a closed walk, node by node."""
+    return sum(matrix[a, b] for a, b in zip(walk, [*walk[1:], walk[0]], strict=True) if a != b)
+
+
+def cost_of(benchmark, actions, index: int = 0) -> float:
+    return float(benchmark.true_cost(torch.tensor([index]), torch.as_tensor(actions)[None]))
+
+
+# ---- files
+
+
+@pytest.mark.parametrize("per_line", [1, 4, 1000])
+@pytest.mark.parametrize("form", FORMATS)
+def test_all_formats_read_the_same_instance(tmp_path, form, per_line):
+    path = write_matrix(tmp_path / "x.tsp", SYMMETRIC, form, per_line=per_line)
+    metric = read_tsplib(path).metric
+    assert torch.equal(distances_between(None, metric), torch.from_numpy(random_matrix(6, symmetric=True, diagonal=0)))
+    assert set(ENTRIES) == set(FORMATS)
+
+
+def test_a_matrix_may_have_directions_whatever_the_type(tmp_path):
+    for kind in ("TSP", "ATSP"):
+        metric = read_tsplib(write_matrix(tmp_path / "x.tsp", ASYMMETRIC, kind=kind)).metric
+        assert metric.tolist() == ASYMMETRIC.tolist()
+
+
+def test_a_tour_and_its_reverse_cost_what_their_directions_say(tmp_path):
+    for symmetric, matrix in ((False, ASYMMETRIC), (True, SYMMETRIC)):
+        write_matrix(tmp_path / "x.atsp", matrix, kind="ATSP")
+        (benchmark,) = load_tsp(str(tmp_path / "x.atsp"))
+        there, back = [3, 1, 5, 2, 4], [4, 2, 5, 1, 3]
+        costs = [cost_of(benchmark, tour) for tour in (there, back)]
+        assert costs == [length(matrix, [0, *there]), length(matrix, [0, *back])]
+        assert (costs[0] == costs[1]) == symmetric
+
+
+def test_instances_of_all_kinds_are_measured_together(tmp_path):
+    """In any order, and several times."""
+    for name, form, matrix in (("a", "FULL_MATRIX", ASYMMETRIC), ("c", "LOWER_ROW", SYMMETRIC)):
+        write_matrix(tmp_path / f"{name}.tsp", matrix, form)
+    points = np.array([[0, 0], [30, 40], [60, 80], [0, 9], [5, 5], [7, 1]])
+    nodes = "".join(f"{i} {x} {y}\n" for i, (x, y) in enumerate(points, start=1))
+    header = "TYPE: TSP\nDIMENSION: 6\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n"
+    for name in "bd":
+        (tmp_path / f"{name}.tsp").write_text(header + nodes)
+    (benchmark,) = load_tsp(str(tmp_path))
+    plane = np.floor(np.linalg.norm(points[:, None] - points[None], axis=2) + 0.5)
+    tours = list(itertools.permutations(range(1, 6)))[:60]
+    index = [place % 4 for place in range(60)]
+    costs = benchmark.true_cost(torch.tensor(index), torch.tensor(tours))
+    each = [ASYMMETRIC, plane, SYMMETRIC, plane]
+    assert costs.tolist() == [length(each[i], [0, *tour]) for i, tour in zip(index, tours, strict=True)]
+    some = benchmark.part(torch.tensor([2, 1]))
+    assert cost_of(some, tours[0]) == length(SYMMETRIC, [0, *tours[0]])
+
+
+def test_atsp_files_are_taken_from_folders(tmp_path):
+    write_matrix(tmp_path / "a.atsp", ASYMMETRIC, kind="ATSP")
+    write_matrix(tmp_path / "b.ATSP", random_matrix(4), kind="ATSP")
+    write_matrix(tmp_path / "c.tsp", SYMMETRIC)
+    assert [benchmark.names for benchmark in load_tsp(str(tmp_path))] == [["b"], ["a", "c"]]
+    text = (tmp_path / "a.atsp").read_text()
+    (tmp_path / "a.atsp").write_text(text.replace("NAME: a", "NAME: mine.atsp"))
+    assert load_tsp(str(tmp_path / "a.atsp"))[0].names == ["mine"]
+    with pytest.raises(WrongProblemError):
+        load_cvrp(str(tmp_path / "a.atsp"))
+
+
+def test_routes_cost_what_the_matrix_says_from_any_depot(tmp_path):
+    """The depot comes first; a walk repeats nodes where no depot lies between."""
+    for depot, kind in itertools.product((1, 4), ("CVRP", "ACVRP")):
+        demands = [*DEMANDS[1:depot], 0, *DEMANDS[depot:]]
+        path = write_matrix(tmp_path / "x.vrp", ASYMMETRIC, kind=kind, more=loads(demands, depot))
+        (benchmark,) = load_cvrp(str(path))
+        order = [depot - 1, *(node for node in range(6) if node != depot - 1)]
+        matrix = ASYMMETRIC[order][:, order]
+        for routes in ([[1, 2], [3, 4], [5]], [[2, 1], [4, 3], [5]]):
+            assert cost_of(benchmark, of_routes(routes, 5)) == sum(length(matrix, [0, *route]) for route in routes)
+
+
+def test_the_map_is_that_of_the_file_or_made(tmp_path):
+    points = "".join(f"{i} {i * i} {7 * i % 5}\n" for i in range(1, 7))
+    expected = [[i * i, 7 * i % 5] for i in range(1, 7)]
+    for section in ("NODE_COORD_SECTION", "DISPLAY_DATA_SECTION"):
+        path = write_matrix(tmp_path / "x.tsp", SYMMETRIC, more=f"{section}\n{points}")
+        assert read_tsplib(path).coords.tolist() == expected
+        path = write_matrix(tmp_path / "x.vrp", SYMMETRIC, kind="CVRP", more=f"{section}\n{points}{loads(DEMANDS)}")
+        assert read_cvrplib(path).coords.tolist() == expected
+    made = load_tsp(str(write_matrix(tmp_path / "x.tsp", SYMMETRIC)))[0]
+    assert made.originals.coords.isfinite().all() and made.originals.coords.std() > 0
+    assert made.instances.coords.min() == 0 and made.instances.coords.max() == 1
+
+
+MALFORMED = {  # what is replaced in a file of six nodes -> by what, the line named, the rule
+    "no format": ("EDGE_WEIGHT_FORMAT: FULL_MATRIX\n", "", None, "the header lacks EDGE_WEIGHT_FORMAT"),
+    "another format": ("FULL_MATRIX", "FUNCTION", 5, "EDGE_WEIGHT_FORMAT must be one of FULL_MATRIX, .*got 'FUNCTION'"),
+    "a number too many": ("EOF", "1\nEOF", 3, r"must have 36 numbers \(FULL_MATRIX, DIMENSION 6\), it has 37"),
+    "numbers of another format": ("FULL_MATRIX", "LOWER_ROW", 3, r"must have 15 numbers .*, it has 36"),
+    "a dimension too small": ("DIMENSION: 6", "DIMENSION: 5", 3, "must have 25 numbers .*, it has 36"),
+    "a forged dimension": ("DIMENSION: 6", "DIMENSION: 5000", 3, "must have 25000000 numbers .*, it has 36"),
+    "too many nodes": ("DIMENSION: 6", "DIMENSION: 5001", 3, r"DIMENSION must lie within 2\.\.5000, got 5001"),
+    "far too many": ("DIMENSION: 6", "DIMENSION: 99999999999", 3, "must lie within 2.*, got 99999999999"),
+    "no nodes": ("DIMENSION: 6", "DIMENSION: -6", 3, "must lie within 2.*, got -6"),
+    "negative": ("EDGE_WEIGHT_SECTION\n9999 48", "EDGE_WEIGHT_SECTION\n9999 -1", 7, r"within 0\.\.1e\+12, got -1"),
+    "nan": ("EDGE_WEIGHT_SECTION\n9999 48", "EDGE_WEIGHT_SECTION\n9999 NaN", 7, r"within 0\.\.1e\+12, got nan"),
+    "infinite": ("EDGE_WEIGHT_SECTION\n9999 48", "EDGE_WEIGHT_SECTION\n9999 inf", 7, r"within 0\.\.1e\+12, got inf"),
+    "a word": ("EDGE_WEIGHT_SECTION\n9999 48", "EDGE_WEIGHT_SECTION\n9999 far", 7, "must be a number, got 'far'"),
+    "an underscore": ("EDGE_WEIGHT_SECTION\n9999 48", "EDGE_WEIGHT_SECTION\n9999 4_8", 7, "a number, got '4_8'"),
+    "no matrix": ("EDGE_WEIGHT_SECTION", "NODE_COORD_SECTION", None, "there is no EDGE_WEIGHT_SECTION"),
+    "a matrix without its type": ("EXPLICIT", "EUC_2D", 6, "sections: NODE_COORD_SECTION, once; got 'EDGE_WEIGHT_S"),
+    "half a map": ("EOF", "NODE_COORD_SECTION\n1 0 0\nEOF", 3, "DIMENSION is 6, but NODE_COORD_SECTION has 1 nodes"),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_malformed_matrices_are_refused_with_file_line_and_rule(tmp_path, case):
+    old, new, line, rule = MALFORMED[case]
+    path = write_matrix(tmp_path / "bad.tsp", ASYMMETRIC)
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+    with pytest.raises(ValueError, match=rf"bad\.tsp{'' if line is None else f', line {line}'}: .*{rule}"):
+        read_tsplib(path)
+
+
+def test_the_diagonal_is_ignored(tmp_path):
+    for diagonal in (0, 1e8, -1, np.nan, np.inf, 1e300):
+        matrix = random_matrix(6, diagonal=diagonal)
+        np.savez(tmp_path / "x.npz", distances=matrix[None])
+        for path in (write_matrix(tmp_path / "x.tsp", matrix), tmp_path / "x.npz"):
+            (benchmark,) = load_tsp(str(path))
+            assert cost_of(benchmark, [1, 2, 3, 4, 5]) == length(ASYMMETRIC, [0, 1, 2, 3, 4, 5])
+            assert torch.equal(benchmark.instances.coords, load_tsp(str(path))[0].instances.coords)
+            whole = whole_distances(benchmark.originals.coords[0], benchmark.originals.metrics[0])
+            assert whole.whole.tolist() == random_matrix(6, diagonal=0).tolist() and whole.scale == 1
+
+
+def test_a_convention_of_rounding_is_refused(tmp_path):
+    file = write_matrix(tmp_path / "x.tsp", ASYMMETRIC)
+    np.savez(tmp_path / "x.npz", distances=ASYMMETRIC[None])
+    for distances in ("rounded", "exact"):
+        with pytest.raises(ValueError, match=rf"x\.tsp, line 4: problem.distances={distances} is for coordinates"):
+            TSP(20, distances=distances).load(str(file))
+        with pytest.raises(ValueError, match=rf"(x\.npz.*)?problem.distances={distances} is for .*distances"):
+            TSP(20, distances=distances).load(str(tmp_path / "x.npz"))
+    with pytest.raises(ValueError, match=r"x\.vrp, line 4: problem.distances=exact is for coordinates, not for EXPL"):
+        path = write_matrix(tmp_path / "x.vrp", SYMMETRIC, kind="CVRP", more=loads(DEMANDS))
+        CVRP(20, [30, 30], distances="exact").load(str(path))
+
+
+def test_damaged_matrices_are_refused_or_read_in_full(tmp_path):
+    path = write_matrix(tmp_path / "damaged.tsp", SYMMETRIC, "LOWER_DIAG_ROW")
+
+    def check(data, found):
+        assert found.metric.shape == (len(found.coords),) * 2 and torch.equal(found.metric, found.metric.T)
+        lengths = distances_between(None, found.metric)
+        assert ((lengths >= 0) & (lengths <= 1e12)).all() and np.isfinite(found.coords).all()
+
+    counts = outcomes(path.read_bytes(), range(300), path, read_tsplib, check)
+    assert counts["refused"] > 150 and counts["read"] > 10
+
+
+# ---- what is known of the solutions
+
+
+def test_published_costs_are_recognised_by_the_numbers_in_any_format(tmp_path, monkeypatch):
+    listed = [SYMMETRIC[entry] for entry in ENTRIES["LOWER_DIAG_ROW"](6)]
+    published = Published(123.0, "optimal", "TSPLIB", "EXPLICIT")
+    monkeypatch.setattr(best_known, "_tsplib", lambda: {fingerprint(np.array(listed)): published})
+    for form in FORMATS:
+        (benchmark,) = load_tsp(str(write_matrix(tmp_path / "x.tsp", SYMMETRIC, form)))
+        known = "DIAG" in form or form == "FULL_MATRIX"  # the others leave out the diagonal
+        assert (benchmark.references.tolist() == [123]) == known == (benchmark.kinds == ["optimal (TSPLIB)"])
+    half = SYMMETRIC + np.triu(np.ones((6, 6)), 1)  # one of its triangles is known
+    assert load_tsp(str(write_matrix(tmp_path / "x.tsp", half)))[0].kinds == [""]
+
+
+def test_published_costs_of_routes_are_recognised_by_all_numbers(tmp_path, monkeypatch):
+    listed = np.array([SYMMETRIC[entry] for entry in ENTRIES["LOWER_ROW"](6)])
+    known = {fingerprint(listed, np.array(DEMANDS), 10): Published(99.0, "best known", "CVRPLIB", "EXPLICIT")}
+    monkeypatch.setattr(best_known, "_cvrplib", lambda: known)
+    for demands, kind in ((DEMANDS, "best known (CVRPLIB)"), ([0, 4, 6, 5, 5, 2], "")):
+        path = write_matrix(tmp_path / "x.vrp", SYMMETRIC, "LOWER_ROW", "CVRP", more=loads(demands))
+        assert load_cvrp(str(path))[0].kinds == [kind]
+
+
+def test_solutions_beside_files_are_references(tmp_path):
+    write_matrix(tmp_path / "x.atsp", ASYMMETRIC, kind="ATSP")
+    write_tour(tmp_path / "x.opt.tour", [2, 5, 0, 1, 4, 3])
+    (benchmark,) = load_tsp(str(tmp_path / "x.atsp"))
+    assert benchmark.references.tolist() == [length(ASYMMETRIC, [2, 5, 0, 1, 4, 3])]
+    assert benchmark.kinds == ["optimal (.opt.tour)"] and cost_of(benchmark, benchmark.solutions[0]) == length(
+        ASYMMETRIC, [0, 1, 4, 3, 2, 5]
+    )
+
+    write_matrix(tmp_path / "y.vrp", ASYMMETRIC, kind="ACVRP", more=loads(DEMANDS))
+    cost = length(ASYMMETRIC, [0, 1, 2]) + length(ASYMMETRIC, [0, 3, 4]) + length(ASYMMETRIC, [0, 5])
+    for stated, kind in ((cost, "solution file (.sol)"), (cost + 1, "")):
+        (tmp_path / "y.sol").write_text(f"Route #1: 1 2\nRoute #2: 3 4\nRoute #3: 5\nCost {stated:.0f}\n")
+        (benchmark,) = load_cvrp(str(tmp_path / "y.vrp"))
+        assert benchmark.kinds == [kind]
+    (warning,) = benchmark.warnings
+    assert warning.endswith(f"under EXPLICIT, the file says {cost + 1:.0f}; this reference is left out")
+
+
+def test_unrounded_solutions_are_stated_with_few_digits(tmp_path):
+    matrix = ASYMMETRIC / 7
+    write_matrix(tmp_path / "y.vrp", matrix, kind="CVRP", more=loads(DEMANDS))
+    cost = length(matrix, [0, 1, 2]) + length(matrix, [0, 3, 4]) + length(matrix, [0, 5])
+    (tmp_path / "y.sol").write_text(f"Route #1: 1 2\nRoute #2: 3 4\nRoute #3: 5\nCost {cost:.2f}\n")
+    (benchmark,) = load_cvrp(str(tmp_path / "y.vrp"))
+    assert benchmark.kinds == ["solution file (.sol)"] and benchmark.references.item() == pytest.approx(cost)
