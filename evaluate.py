@@ -32,7 +32,6 @@ from gumbeldore.evaluation.references import read_table, with_table
 from gumbeldore.evaluation.starts import Starts, StartSearch
 from gumbeldore.interfaces import Benchmark, Problem, count_of
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.reporting import html_report
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.runtime.stopping import interruptible
 from gumbeldore.sampler.config import SearchConfig
@@ -142,6 +141,8 @@ class Report(NamedTuple):
 
     def write(self, folder: Path, found: results.Results, benchmarks: list[Benchmark]) -> None:
         """All files, and the tables on the terminal."""
+        from gumbeldore.reporting import html_report  # imports matplotlib, for which `--help` need not wait
+
         for name, solved in found.items():
             if short := sum(part.cut_short for part in solved):
                 rule = f"for want of memory {short} instances were searched for less than the time limit"

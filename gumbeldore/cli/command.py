@@ -23,6 +23,7 @@ from gumbeldore.cli.parts import plain
 from gumbeldore.cli.paths import expand_home, quoted_paths
 from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.old_versions import OPTIONS
+from gumbeldore.runtime.program import as_called
 
 INTERRUPTED = 128 + signal.SIGINT  # the status of a command that was asked to end
 
@@ -70,7 +71,7 @@ def _print_help(command: Callable[[], None]) -> None:
     with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
         command()
     try:
-        print(text.getvalue(), end="", flush=True)
+        print(as_called(text.getvalue()), end="", flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is written there at the exit
 

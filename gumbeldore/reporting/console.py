@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gumbeldore.parallel.ray_cluster import available_cores
+from gumbeldore.runtime.program import as_called
 from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.training.recorder import EpochReport
 from gumbeldore.training.state import TrainState
@@ -127,11 +128,12 @@ class Terminal:
             rows += [["its gap to the reference", f"{train_state.best_gap:.2%}"]]
         self.table(reason or "finished", ["", ""], rows)
         trained = shlex.quote(f"checkpoint={directory.path}")
-        self.say(f"evaluate:    python evaluate.py {trained} instances=<set, file or folder>")
+        self.say(as_called(f"evaluate:    python evaluate.py {trained} instances=<set, file or folder>"))
         runs = "runs" if directory.path.is_relative_to("runs") else directory.path  # a folder of runs shows their names
         self.say(f"dashboards:  tensorboard --logdir {shlex.quote(str(runs))}")
         if reason:
-            self.say(f"continue:    python train.py {shlex.quote(f'resume={directory.path}')} time_limit=null")
+            resume = shlex.quote(f"resume={directory.path}")
+            self.say(as_called(f"continue:    python train.py {resume} time_limit=null"))
 
     def table(self, title: str, header: list[str], rows: list[list[str]], notes: str = "") -> None:
         """A table with its first column to the left and figures to the right."""

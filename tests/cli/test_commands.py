@@ -30,6 +30,7 @@ from gumbeldore.cli.parts import search_keys
 from gumbeldore.cli.settings import EvaluationSettings, RunSettings
 from gumbeldore.cli.setup import set_up
 from gumbeldore.runtime.building import build
+from gumbeldore.runtime.program import as_called
 from gumbeldore.sampler import methods
 from gumbeldore.training.settings import TrainSettings
 
@@ -367,6 +368,13 @@ def test_help_need_not_be_read_to_the_end():
     process = subprocess.Popen([sys.executable, "train.py", "--help"], cwd=ROOT, text=True, **pipes)
     process.stdout.close()
     assert process.stderr.read() == "" and process.wait() == 0
+
+
+@pytest.mark.parametrize("program, called", [("train.py", "python train.py"), ("gumbeldore-train", "gumbeldore-train")])
+def test_commands_are_shown_as_they_are_called_here(monkeypatch, program, called):
+    monkeypatch.setattr(sys, "argv", [f"/somewhere/{program}", "problem=tsp"])
+    assert as_called("python train.py -m seed=0,1") == f"{called} -m seed=0,1"
+    assert as_called("tensorboard --logdir runs") == "tensorboard --logdir runs"
 
 
 @pytest.mark.parametrize("script", ["train.py", "evaluate.py"])

@@ -93,6 +93,7 @@ def done(program, *words, cwd):
 
 
 def test_every_command_takes_such_paths_and_its_hints_can_be_pasted(tmp_path):
+    pytest.importorskip("pyvrp")  # which needs Python 3.11
     folder = tmp_path / "a,b=[c] {d}#(e)'&!~ é"
     folder.mkdir()
     shutil.copy(DATA / "berlin52.tsp", folder)
@@ -142,4 +143,4 @@ def test_the_project_may_lie_in_a_folder_of_any_name(tmp_path):
 
     run("train.py", *TINY, "run_dir=run [1]")
     run("evaluate.py", "checkpoint=run [1]", "instances=kool/tsp20", "num_instances=2", "workers=0", "out_dir=results")
-    run("-m", "problems.solvers", "out=x.npz", "num_instances=1", "workers=0", "problem.num_nodes=6", "time_limit=0.1")
+    run("-m", "problems.solvers", "problem=jssp", "problem.sizes=[[3,3]]", "out=x.npz", "num_instances=1", "workers=0")

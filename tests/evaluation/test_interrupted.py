@@ -263,6 +263,7 @@ def test_workers_end_with_the_evaluation_and_it_goes_on(number, searched_alone, 
 
 @pytest.mark.parametrize("number", [slow(signal.SIGINT), signal.SIGTERM])
 def test_solvers_end_with_their_command_and_it_goes_on(number, tmp_path, monkeypatch):
+    pytest.importorskip("pyvrp")  # which needs Python 3.11
     monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))
     words = ["num_instances=6", "problem.num_nodes=10", "time_limit=1", "workers=2", "out=x.npz"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

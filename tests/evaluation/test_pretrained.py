@@ -60,20 +60,52 @@ def test_a_shipped_policy_is_found_by_its_name(tmp_path, monkeypatch):
         load_policy("tsp20")
 
 
-@pytest.mark.slow
-def test_an_installed_wheel_holds_policies_and_configurations(tmp_path):
-    """Built from the sources that git knows; used outside of the checkout, with the packages of this environment."""
-    root, sources, site = FOLDER.parent, tmp_path / "sources", tmp_path / "site"
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The package, built from the sources that git knows and installed into a folder outside of the checkout."""
+    root, folder = FOLDER.parent, tmp_path_factory.mktemp("wheel")
     names = subprocess.run(["git", "ls-files"], cwd=root, check=True, capture_output=True, text=True).stdout.split("\n")
     for name in filter(None, names):
-        (sources / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(root / name, sources / name)
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(site), str(sources)]
-    subprocess.run(pip, check=True)
-    words = ["checkpoint=tsp20", "instances=kool/tsp20", "num_instances=2", "workers=0", "out_dir=found"]
+        (folder / "sources" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(root / name, folder / "sources" / name)
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", "site", "./sources"]
+    subprocess.run(pip, cwd=folder, check=True)
+    return folder / "site"
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_holds_policies_configurations_and_data(site):
+    names = subprocess.run(["git", "ls-files"], cwd=FOLDER.parent, check=True, capture_output=True, text=True)
+    kinds = {".pt", ".yaml", ".html", ".css", ".npz", ".csv", ".gz"}
+    packages = ("gumbeldore/", "problems/", "models/", "configs/", "pretrained/")
+    needed = [name for name in names.stdout.split("\n") if name.startswith(packages) and Path(name).suffix in kinds]
+    assert len(needed) > 50 and all((site / name).is_file() for name in needed)
+    assert not (site / "tests").exists() and not (site / "benchmarks").exists()
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_evaluates_trains_and_studies(site, tmp_path):
+    """By the names of its programs, with the packages of this environment."""
     environment = os.environ | {"PYTHONPATH": str(site)}
-    subprocess.run([sys.executable, "-m", "evaluate", *words], cwd=tmp_path, env=environment, check=True)
+
+    def run(program: str, *words: str) -> str:
+        command = [sys.executable, str(site / "bin" / program), *words]
+        result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    nodes = "1 0 0\n2 0 10\n3 10 10\n4 10 0\n"
+    header = "NAME : mine\nTYPE : TSP\nDIMENSION : 4\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n"
+    (tmp_path / "mine.tsp").write_text(f"{header}{nodes}EOF\n")
+    assert "40.0000" in run("gumbeldore-evaluate", "checkpoint=tsp20", "instances=mine.tsp", "out_dir=found")
+    assert {"report.html", "results.json"} <= {path.name for path in (tmp_path / "found").iterdir()}
+    few = ["instances=kool/tsp20", "num_instances=2", "workers=0"]
+    trained = run("gumbeldore-train", "problem=tsp", "debug=fast", "run_dir=trained")
+    assert "gumbeldore-evaluate checkpoint=trained" in trained and "python evaluate.py" not in trained
+    run("gumbeldore-evaluate", "checkpoint=trained", *few)
+    run("gumbeldore-study", "checkpoint=trained", *few, "repetitions=2", "search.num_rounds=[1,2]", "out_dir=study")
+    assert (tmp_path / "study/study.png").is_file()
+    assert "gumbeldore-train problem=tsp" in run("gumbeldore-train", "--help")
     where = [sys.executable, "-c", "import gumbeldore, models; print(gumbeldore.__file__, models.__file__)"]
     found = subprocess.run(where, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True).stdout
     assert all(Path(name).is_relative_to(site) for name in found.split())
-    assert (tmp_path / "found/results.json").is_file()

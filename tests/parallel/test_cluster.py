@@ -144,6 +144,8 @@ def test_training_on_a_cluster_ends_with_the_same_weights_also_when_the_cluster_
 
 
 def test_evaluation_and_solvers_work_on_a_cluster_too(tmp_path):
+    pytest.importorskip("pyvrp")  # which needs Python 3.11
+
     def run(*words):
         env = {**os.environ, "GUMBELDORE_CACHE": str(tmp_path / "cache")}
         done = subprocess.run([sys.executable, *words], cwd=ROOT, env=env, capture_output=True, text=True)

@@ -138,7 +138,7 @@ SEARCHED = [f"checkpoint={ROOT}/pretrained/tsp20", "instances=kool/tsp20", "num_
         (evaluate, [*SEARCHED, "method=[greedy,wor]"], "wor: "),
         (study, [*SEARCHED, "method=wor", "repetitions=2", "search.num_rounds=[2]"], "wor, top_p_start=1.0: "),
         (train, ["debug=fast", "train.epochs=3", "images_every=9", "search_batch_rows=32"], "training: "),
-        (experts, ["num_instances=3", "problem.num_nodes=6", "time_limit=0.2", "out=x.npz"], "solving: "),
+        (experts, ["problem=jssp", "problem.sizes=[[6,6]]", "num_instances=3", "out=x.npz"], "solving: "),
     ],
     ids=["evaluate", "study", "train", "solvers"],
 )
