@@ -56,7 +56,7 @@ def self_improvement(
                 experts, sampling = sample_epoch(problem, state, settings, search, pool, seed, execution)
             except Stopped:
                 return
-            state.dataset.add(*experts, settings.dataset_epochs)
+            state.dataset.add(*experts)
         size = len(state.dataset)  # before it may be cleared
         clock.lap("sampling")
 
@@ -77,8 +77,8 @@ def self_improvement(
             recorder.best(state)
         if not imitation.complete:
             return  # the saved state is still that of the epoch before: a continued run does this epoch again
-        if improved and settings.samples and settings.clear_on_improvement:
-            state.dataset.clear()
+        if improved and settings.samples:
+            state.dataset.clear()  # those of worse policies
         metrics = {**sampling, **imitation.metrics, **quality_metrics(quality, state), **usage_metrics(clock, state)}
         recorder.epoch(state, EpochReport(state.epoch, {**metrics, "training/dataset_size": size}, improved))
 

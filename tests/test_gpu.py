@@ -70,8 +70,6 @@ SETTINGS = TrainSettings(
     gradient_clip=1.0,
     nucleus_after=0,
     include_greedy=False,
-    clear_on_improvement=True,
-    dataset_epochs=None,
     validation_instances=1,
 )
 

@@ -26,8 +26,6 @@ SAMPLING = (
     "decisions_per_epoch",
     "nucleus_after",
     "include_greedy",
-    "clear_on_improvement",
-    "dataset_epochs",
 )
 
 

@@ -53,19 +53,15 @@ class PseudoExperts:
     def __len__(self) -> int:
         return sum(len(shard.actions) for shard in self.shards)
 
-    def add(self, name: str, instances: Any, actions: Tensor, costs: Tensor, epochs: int | None = None) -> None:
-        """Append one epoch's experts (see `Shard`) and write them to `<name>.npz`.
-
-        Arguments:
-            epochs: shards kept at most, the new one among them: the oldest are forgotten; None: all are kept
-        """
+    def add(self, name: str, instances: Any, actions: Tensor, costs: Tensor) -> None:
+        """Append one epoch's experts (see `Shard`) and write them to `<name>.npz`."""
         shard = Shard(name, instances, actions, costs)
         if self.folder is not None:
             arrays = {"actions": actions.numpy(), "costs": costs.numpy()}
             arrays |= {f"instance.{field}": value.numpy() for field, value in instances._asdict().items()}
             with atomic_write(self.folder / f"{name}.npz") as file:
                 np.savez(file, **arrays)  # type: ignore[arg-type]
-        self._keep([*self.shards, shard][0 if epochs is None else -epochs :])
+        self._keep([*self.shards, shard])
 
     def clear(self) -> None:
         """Forget all experts (their files stay until `prune`)."""

@@ -32,16 +32,12 @@ class TrainSettings(Checked):
     include_greedy: (
         bool  # the best policy's greedy solution can be an expert; False: sampled ones alone [GD, algorithm 1]
     )
-    clear_on_improvement: (
-        bool  # all experts when the best policy has improved [GD, algorithm 1]; False: those of old epochs alone
-    )
     decisions_per_epoch: int | None = at_least(1, optional=True)  # of the experts of an epoch, at most
-    dataset_epochs: int | None = at_least(1, optional=True)  # last ones, whose experts are kept; None: all
     validation_instances: int = at_least(1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_switches(self, "clear_on_improvement", "include_greedy", prefix=self.prefix)
+        check_switches(self, "include_greedy", prefix=self.prefix)
         if self.ema_decay >= 1:
             raise ValueError(f"train.ema_decay must be below 1, got {self.ema_decay}")
         if self.learning_rate_end_factor > 1:

@@ -147,7 +147,7 @@ def test_paper_recipe_of_the_jssp():
         ("train.learning_rate=0", "train.learning_rate must be a number above 0"),
         ("train.learning_rate=.nan", "train.learning_rate must be a number above 0"),
         ("train.ema_decay=1", "train.ema_decay must be below 1"),
-        ("train.dataset_epochs=0", "train.dataset_epochs must be an integer at least 1 or null"),
+        ("train.decisions_per_epoch=0", "train.decisions_per_epoch must be an integer at least 1 or null"),
         ("search.beam_width=0", "beam_width must be an integer of at least 1"),
         ("search.step_size=-1", "step_size must be finite and at least 0"),
         ("search.step_size=null", "step_size must be finite and at least 0, got None"),
@@ -247,7 +247,7 @@ def test_annotations_of_any_kind_are_read(values, message):
     ("word", "message"),
     [
         ("problem.num_node=30", "there is no key problem.num_node; problem has grow, num_nodes"),
-        ("train.batchsize=30", "train has batch_size, batches_per_epoch, clear_on_improvement"),
+        ("train.batchsize=30", "train has batch_size, batches_per_epoch, cooldown_epochs"),
         ("sed=1", "there is no key sed; did you mean seed"),
         ("search.sigma=1", "search has baseline, beam_width"),
         ("ray.address.port=1", "ray.address is null, give the whole of it: 'ray.address={port: ...}'"),

@@ -255,8 +255,8 @@ def test_snapshots_at_another_distance_do_not_replace_the_earlier_ones(tmp_path)
 def test_larger_instances_are_fewer_if_decisions_are_limited():
     """TSP-7 has six decisions."""
     for limit, count in ((None, 10), (60, 10), (59, 9), (24, 4), (1, 1)):
-        train_state, _ = trained(epochs=1, clear_on_improvement=False, decisions_per_epoch=limit)
-        assert len(train_state.dataset) == count
+        _, reports = trained(epochs=1, decisions_per_epoch=limit)
+        assert reports[0].metrics["training/dataset_size"] == count
 
 
 def test_sizes_are_learnt_from_in_proportion_to_their_decisions():

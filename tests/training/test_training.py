@@ -62,8 +62,6 @@ SIZES = {
     "gradient_clip": 1.0,
     "nucleus_after": 0,
     "include_greedy": False,
-    "clear_on_improvement": True,
-    "dataset_epochs": None,
     "validation_instances": 40,
 }
 SEARCH = methods.gumbeldore(4, 2, 0.3)
@@ -224,10 +222,10 @@ def test_every_epoch_sees_new_instances():
     seen = []
 
     class Remember(PseudoExperts):
-        def add(self, name, instances, actions, costs, epochs):
+        def add(self, name, instances, actions, costs):
             seen.append(instances.coords)
             assert torch.allclose(problem.cost(instances, actions).double(), costs)
-            super().add(name, instances, actions, costs, epochs)
+            super().add(name, instances, actions, costs)
 
     train_state = new_learner()
     train_state.dataset = Remember()
@@ -316,14 +314,17 @@ def test_the_running_average_is_validated_and_samples():
     assert all(torch.equal(loaded[-1][name], final[name]) for name in final)  # the last to be validated
 
 
-@pytest.mark.parametrize(("clear_on_improvement", "kept"), [(True, None), (False, None), (False, 2)])
-def test_experts_of_worse_policies_are_forgotten_or_kept(clear_on_improvement, kept):
-    """Ten new ones in each of three epochs, some of which improve."""
+def test_experts_of_worse_policies_are_forgotten():
+    """Ten new ones in each of six epochs, some of which improve."""
     train_state = new_learner()
-    sizes = {"clear_on_improvement": clear_on_improvement, "dataset_epochs": kept, "batches_per_epoch": 60}
-    reports = reports_of(train_state, SearchPool(TSP(7), train_state.policy), **sizes)
-    last = max(report.epoch for report in reports if report.improved)
-    assert len(train_state.dataset) == (10 * (3 - last) if clear_on_improvement else 10 * (kept or 3))
+    reports = reports_of(train_state, SearchPool(TSP(7), train_state.policy), epochs=6, batches_per_epoch=60)
+    improved = [report.improved for report in reports]
+    since = 0
+    for report, better in zip(reports, improved, strict=True):
+        since += 10
+        assert report.metrics["training/dataset_size"] == since  # before it is cleared
+        since = 0 if better else since
+    assert len(train_state.dataset) == since and 1 < sum(improved) < 6
 
 
 def test_stopping_keeps_what_is_complete():
@@ -346,7 +347,8 @@ def test_experts_come_from_the_best_policy():
     best = [copy.deepcopy(train_state.best.state_dict())]
     pool = SearchPool(TSP(7), train_state.policy)
     after = lambda: best.append(copy.deepcopy(train_state.best.state_dict()))  # noqa: E731
-    reports_of(train_state, pool, clear_on_improvement=False, batches_per_epoch=60, epochs=4, after=after)
+    train_state.dataset.clear = lambda: None
+    reports_of(train_state, pool, batches_per_epoch=60, epochs=4, after=after)
 
     def same(epoch, weights):
         pool.load(weights)
@@ -419,7 +421,9 @@ def experts(n, num_nodes, seed=0):
 def test_dataset_appends_restores_and_prunes(tmp_path):
     dataset = PseudoExperts(tmp_path)
     for epoch in range(4):
-        dataset.add(f"epoch_{epoch}", *experts(10, 6, epoch), epochs=2)
+        if epoch == 2:
+            dataset.clear()
+        dataset.add(f"epoch_{epoch}", *experts(10, 6, epoch))
     assert len(dataset) == 20 and [shard.name for shard in dataset.shards] == ["epoch_2", "epoch_3"]
     assert len(list(tmp_path.iterdir())) == 4  # forgotten ones are still there ...
     (tmp_path / "epoch_9.npz.tmp").write_bytes(b"torn")
