@@ -69,7 +69,6 @@ SETTINGS = TrainSettings(
     muon_weight_decay=0.1,
     gradient_clip=1.0,
     nucleus_after=0,
-    include_greedy=False,
     validation_instances=1,
 )
 

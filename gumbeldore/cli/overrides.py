@@ -25,7 +25,6 @@ SAMPLING = (
     "instances_per_epoch",
     "decisions_per_epoch",
     "nucleus_after",
-    "include_greedy",
 )
 
 

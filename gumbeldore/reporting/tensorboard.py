@@ -30,7 +30,7 @@ LAYOUT = {
             "Multiline",
             ["sampling/best_cost", "sampling/mean_cost", "sampling/greedy_cost"],
         ],
-        "distinct solutions, share": ["Multiline", ["sampling/distinct_share", "sampling/greedy_is_expert"]],
+        "distinct solutions, share": ["Multiline", ["sampling/distinct_share"]],
         "solutions per second": ["Multiline", ["sampling/solutions_per_second"]],
     },
     "training": {

@@ -68,9 +68,9 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) or isinstance(value, float) and math.isfinite(value)
 
 
-def check_switches(settings: Any, *names: str, prefix: str = "") -> None:
+def check_switches(settings: Any, *names: str) -> None:
     """Raises ValueError for what is neither True nor False: `no` and `off` are texts, and texts count as true."""
     for name in names:
         value = vars(settings)[name]
         if not isinstance(value, bool):
-            raise ValueError(f"{prefix}{name} must be true or false, got {value!r}")
+            raise ValueError(f"{name} must be true or false, got {value!r}")

@@ -21,6 +21,7 @@ REMOVED = {
     "model.savings": "the network sees no routes of the savings heuristic",
     "problem.validation_size": "problem.validation_sizes is a list of sizes",
     "train.final_learning_rate": "train.learning_rate_end_factor is the share of the rates that is left at the end",
+    **dict.fromkeys(("train.greedy_too", "train.include_greedy"), "experts are sampled solutions alone"),
     **dict.fromkeys(
         ("train.dataset_capacity", "train.dataset_epochs", "train.clear_on_improvement", "train.forget"),
         "experts are forgotten when the best policy has improved; keeping those of some epochs was worse",
@@ -28,7 +29,6 @@ REMOVED = {
 }
 RENAMED = {
     "train.averaging": "train.ema_decay",
-    "train.greedy_too": "train.include_greedy",
     "train.matrix_learning_rate": "train.muon_learning_rate",
     "train.matrix_weight_decay": "train.muon_weight_decay",
     "trainers": "train_processes",

@@ -60,7 +60,7 @@ def sample_epoch(
     if state.epoch < settings.nucleus_after:
         search = replace(search, top_p_start=1.0, top_p_end=1.0)
     pool.load(state.best.state_dict())
-    experts = sample_experts(pool, instances, keys, search, settings.include_greedy, execution.progress, execution.stop)
+    experts = sample_experts(pool, instances, keys, search, execution.progress, execution.stop)
     shard = Shard(f"epoch_{state.epoch + 1:06d}", instances, experts.actions, experts.costs)
     return shard, experts.metrics
 
@@ -80,15 +80,10 @@ def sample_experts(
     instances: Any,
     keys: Tensor,
     search: SearchConfig,
-    include_greedy: bool = False,
     progress: Progress = silent,
     stop: Stop = never,
 ) -> Experts:
-    """The best of the sampled solutions of each instance, and how the sampling went.
-
-    Arguments:
-        include_greedy: the greedy solution takes part
-    """
+    """The best of the sampled solutions of each instance, and how the sampling went."""
     start = time.perf_counter()
     count = batch_size(instances)
     parts: tuple[dict[int, BestSolutions], ...] = ({}, {})  # of the search, and greedy ones
@@ -101,23 +96,17 @@ def sample_experts(
             progress("sampling", done, count)
     sampled, greedy = map(_in_order, parts)
     total = sampled.samples.sum().item()
-    actions, costs = sampled.actions, sampled.costs
     metrics = {
-        "sampling/best_cost": costs.mean().item(),
+        "sampling/best_cost": sampled.costs.mean().item(),
         "sampling/mean_cost": (sampled.cost_sum.sum() / total).item(),
         "sampling/greedy_cost": greedy.costs.mean().item(),
-        "sampling/improvement_over_greedy": 1 - (costs / greedy.costs).mean().item(),
+        "sampling/improvement_over_greedy": 1 - (sampled.costs / greedy.costs).mean().item(),
         "sampling/distinct_share": sampled.distinct.sum().item() / total,
         "sampling/solutions": total,
         "sampling/solutions_per_second": total / (time.perf_counter() - start),
         "sampling/evaluations": sampled.evaluations,
     }
-    if include_greedy:
-        better = greedy.costs < costs
-        actions = torch.where(better[:, None], greedy.actions, actions)
-        costs = torch.where(better, greedy.costs, costs)
-        metrics["sampling/greedy_is_expert"] = better.double().mean().item()
-    return Experts(actions, costs, metrics)
+    return Experts(sampled.actions, sampled.costs, metrics)
 
 
 def best_of(solutions: Solutions) -> BestSolutions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gumbeldore.runtime.checked import Checked, at_least, check_switches, positive
+from gumbeldore.runtime.checked import Checked, at_least, positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,15 +29,11 @@ class TrainSettings(Checked):
     gradient_clip: float = positive()  # largest norm of the gradient
     ema_decay: float = at_least(0)  # share of the old in the running average of the weights; 0: no average
     nucleus_after: int = at_least(0)  # epochs before the search's nucleus is used; until then it is 1
-    include_greedy: (
-        bool  # the best policy's greedy solution can be an expert; False: sampled ones alone [GD, algorithm 1]
-    )
     decisions_per_epoch: int | None = at_least(1, optional=True)  # of the experts of an epoch, at most
     validation_instances: int = at_least(1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_switches(self, "include_greedy", prefix=self.prefix)
         if self.ema_decay >= 1:
             raise ValueError(f"train.ema_decay must be below 1, got {self.ema_decay}")
         if self.learning_rate_end_factor > 1:

@@ -16,7 +16,7 @@ CHOICES = [*options("problem"), "experiment=tsp100", "experiment=cvrp100", "expe
 # What a recipe decides; all else is a size or a length, and belongs to a preset or an experiment.
 ALGORITHM = (
     "learning_rate_end_factor", "cooldown_epochs", "muon_learning_rate", "muon_weight_decay", "gradient_clip",
-    "ema_decay", "include_greedy",
+    "ema_decay",
 )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ CHARTED = [tag for charts in LAYOUT.values() for _, tags in charts.values() for 
 def events(tmp_path_factory):
     """What TensorBoard reads of a folder with one short run of the TSP preset's size, in a folder of its own."""
     runs = tmp_path_factory.mktemp("runs")
-    words = ["debug=fast", "problem.num_nodes=20", "workers=0", f"run_dir={runs / NAME}", "train.include_greedy=true"]
+    words = ["debug=fast", "problem.num_nodes=20", "workers=0", f"run_dir={runs / NAME}"]
     with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
         metrics = train.train(hydra.compose("train", words))
     found = EventMultiplexer().AddRunsFromDirectory(str(runs))

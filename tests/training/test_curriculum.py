@@ -5,16 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.sampler import methods
 from gumbeldore.training.dataset import PseudoExperts
-from gumbeldore.training.experts import sample_experts
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.problems.test_cvrp import random_solutions
 from tests.training.test_training import new_learner, trained
-from tests.trees import TablePolicy, TreeProblem
 
 PROGRESS = (0.0, 0.125, 0.25, 0.5, 0.9)
 
@@ -69,21 +65,6 @@ def test_training_asks_for_the_size_of_its_epoch(monkeypatch):
     train_state, _ = trained(epochs=3)
     assert seen == [0.0, 1 / 3, 2 / 3]
     assert train_state.dataset.shards[-1].instances.coords.shape[1] == 8
-
-
-def test_greedy_solutions_compete_if_asked():
-    """One sample per instance is often worse than the greedy solution."""
-    problem, policy = TreeProblem(), TablePolicy()
-    trees, keys = problem.generate(60, torch.Generator().manual_seed(0)), torch.arange(60)
-    with SearchPool(problem, policy) as pool:
-        sampled = sample_experts(pool, trees, keys, methods.wor(1))
-        both = sample_experts(pool, trees, keys, methods.wor(1), include_greedy=True)
-        greedy = next(pool.map(trees, keys, methods.greedy()))[1]
-    assert torch.equal(both.costs, torch.minimum(sampled.costs, greedy.costs[:, 0]))
-    assert torch.equal(problem.cost(trees, both.actions), both.costs)
-    better = greedy.costs[:, 0] < sampled.costs
-    assert 0 < both.metrics["sampling/greedy_is_expert"] == better.double().mean().item() < 1
-    assert torch.equal(both.actions[~better], sampled.actions[~better])
 
 
 def test_the_untrained_policy_does_not_count_as_the_best():

@@ -83,7 +83,7 @@ def test_a_policy_worse_than_the_one_training_began_with_is_not_accepted(folder,
 def test_training_goes_on_from_better_weights(folder, tmp_path):
     run(tmp_path, *SMALL, f"init={folder / 'first'}", "run_dir=second")
     first, second = (metrics_of(where)[0]["training/loss"] for where in (folder / "first", tmp_path / "second"))
-    assert second < 0.9 * first
+    assert second < 0.96 * first
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,6 @@ SIZES = {
     "muon_weight_decay": 0,
     "gradient_clip": 1.0,
     "nucleus_after": 0,
-    "include_greedy": False,
     "validation_instances": 40,
 }
 SEARCH = methods.gumbeldore(4, 2, 0.3)
