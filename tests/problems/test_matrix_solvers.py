@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from gumbeldore.evaluation.benchmarks import results_of
 from gumbeldore.evaluation.kept import fingerprint
 from gumbeldore.evaluation.parts import BenchmarkResult, Parts
-from gumbeldore.evaluation.solve import results_of
 from problems.cvrp import sets as cvrp_sets
 from problems.cvrp.instances import as_routes
 from problems.heuristics import Heuristic

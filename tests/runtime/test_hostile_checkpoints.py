@@ -265,8 +265,12 @@ def test_the_evaluation_refuses_them_in_one_line(tmp_path):
 
 
 def test_a_damaged_run_is_not_continued(tmp_path):
-    words = ["debug=fast", "problem.num_nodes=6", "model.layers=1", "model.width=16", "run_dir=run", "train.epochs=1"]
-    assert typed(train, *words, cwd=tmp_path).returncode == 0
+    words = ["debug=fast", "problem.num_nodes=6", "model.layers=1", "model.width=16", "run_dir=run", "train.epochs=2"]
+    slow = [
+        "train.learning_rate=1e-9",
+        "train.muon_learning_rate=1e-9",
+    ]  # the second epoch is no better: its experts stay
+    assert typed(train, *words, *slow, cwd=tmp_path).returncode == 0
     last, dataset = tmp_path / "run/checkpoints/last.pt", tmp_path / "run/dataset"
     whole, (shard,) = last.read_bytes(), dataset.iterdir()
 
