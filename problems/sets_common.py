@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from gumbeldore.interfaces import Benchmark, WrongProblemError
-from gumbeldore.runtime.files import in_home
 from problems.files import Library, load_files
 from problems.formats.npz import kinds_of
 
@@ -32,7 +32,7 @@ def load(
         limit: how many instances to take from the front (of a folder: of the first files by name), None for all.
         distances: as in `problems.formats.tsplib.metric_of`
     """
-    path = in_home(source)
+    path = Path(os.path.expanduser(source))  # `~name` of no user stays as it is
     if source not in named and (path.is_dir() or path.is_file() and path.suffix.lower() != ".npz"):
         return load_files(path, limit, library)
     if distances == "rounded":

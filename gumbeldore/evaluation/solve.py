@@ -74,9 +74,10 @@ def solve(
         rule = "solve takes instances, or the arrays of one instance by name: coords=..., times=..."
         given = [*(["instances"] if instances is not None else []), *arrays]
         raise ValueError(f"{rule}; got {' and '.join(given) or 'neither'}")
-    several = isinstance(instances, (list, tuple))
-    find = sources.of_several if several else sources.of_one
-    groups = find(loaded, arrays if instances is None else instances)
+    if several := isinstance(instances, (list, tuple)):
+        groups = sources.of_several(loaded, instances)
+    else:
+        groups = sources.of_one(loaded, arrays if instances is None else instances)
     for line in notices([group.benchmark for group in groups]):
         warnings.warn(line.removeprefix("warning: "), stacklevel=2)
     results = _results(loaded, machine, groups, config, seed)
