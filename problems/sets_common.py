@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def load(
         limit: how many instances to take from the front (of a folder: of the first files by name), None for all.
         distances: as in `problems.formats.tsplib.metric_of`
     """
-    path = Path(source).expanduser()
+    path = Path(os.path.expanduser(source))  # `~name` of no user stays as it is
     if source not in named and (path.is_dir() or path.is_file() and path.suffix.lower() != ".npz"):
         return load_files(path, limit, library)
     if distances == "rounded":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +12,7 @@ from gumbeldore.evaluation.loading import LoadedPolicy, load_policy
 from gumbeldore.interfaces import Benchmark, Problem, WrongProblemError
 from gumbeldore.runtime.building import takes
 from gumbeldore.runtime.checkpoint import SHIPPED, shipped
+from gumbeldore.runtime.files import in_home
 from gumbeldore.seeding import generator
 
 DRAWN = 256  # training instances, whose scale is averaged
@@ -69,23 +69,26 @@ def _problems(policies: Mapping[str, LoadedPolicy], values: Mapping[str, Any]) -
 def _read(problems: Mapping[str, Problem], source: str, limit: int | None) -> tuple[str, list[Benchmark]]:
     """The one problem that can read the source, and what it reads."""
     read: dict[str, list[Benchmark]] = {}
-    errors: dict[str, ValueError] = {}
+    errors: dict[str, str] = {}
+    of_others: list[str] = []  # errors that say that the source is of another problem
     for name, problem in problems.items():
         try:
             read[name] = problem.load(source, limit)
-        except WrongProblemError:
-            continue
+        except WrongProblemError as error:
+            of_others.append(str(error))
         except ValueError as error:
-            errors[name] = error
+            errors[name] = str(error)
     if len(read) == 1:
         return next(iter(read.items()))
     remedy = f"say whose policy solves it, checkpoint=...; policies that are shipped: {', '.join(shipped())}"
     if read:
         raise ValueError(f"instances={source} can be read for several problems ({', '.join(read)}): {remedy}")
-    if len(errors) == 1:
-        raise next(iter(errors.values()))
-    if not errors or not Path(source).expanduser().exists():
+    if len(set(errors.values())) == 1:
+        raise ValueError(next(iter(errors.values())))
+    if not in_home(source).exists():
         raise ValueError(f"instances={source} is neither a file or folder nor a standard set, which docs/data.md lists")
+    if not errors:
+        raise ValueError(f"instances={source} is of no problem with a policy that is shipped: {'; '.join(of_others)}")
     reasons = "; ".join(f"{name}: {error}" for name, error in errors.items())
     raise ValueError(f"it is not clear which problem instances={source} is of ({reasons}): {remedy}")
 

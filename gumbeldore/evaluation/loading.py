@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 from gumbeldore.interfaces import Policy, Problem, WrongProblemError
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, takes
+from gumbeldore.runtime.files import in_home
 from gumbeldore.runtime.old_versions import of_this_version, weights_of_this_version
 
 
@@ -26,9 +28,12 @@ def load_policy(path: str | Path, /, **problem_values: Any) -> LoadedPolicy:
     Arguments:
         problem_values: of the problem, instead of those of the training; None leaves a value as it was
 
-    Raises ValueError for a checkpoint that cannot be read, and for a value that its problem does not have.
+    Raises ValueError for what is no path, a checkpoint that cannot be read, and a value that its problem does not have.
     """
-    path = checkpoint.find(Path(path))
+    if not isinstance(path, (str, os.PathLike)):
+        rule = "a policy must be what load_policy returns, a path, or the name of one that is shipped"
+        raise ValueError(f"{rule}, got {type(path).__name__}")
+    path = checkpoint.find(in_home(path))
     saved = checkpoint.load(path)
     with checkpoint.checkpoint_errors(path):
         config = of_this_version(saved)
@@ -58,7 +63,7 @@ def start_from(policy: Policy, problem: Problem, path: str | Path) -> None:
     Raises ValueError for a policy of another problem, and naming the layer if the networks differ.
     """
     try:
-        path = checkpoint.find(Path(path).expanduser())
+        path = checkpoint.find(in_home(path))
     except ValueError as error:
         raise ValueError(f"init={path}: {error}") from None
     saved = checkpoint.load(path)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark, Problem, size_name
-from gumbeldore.runtime.files import atomic_write
+from gumbeldore.runtime.files import atomic_write, in_home
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,7 +40,7 @@ class Result:
         self.reference = benchmark.references.item() if known else None
         self.cost, self.actions = cost, actions
         self.num_solutions, self.seconds = num_solutions, seconds
-        self._problem, self._benchmark = problem, benchmark
+        self._problem, self._instances, self._originals = problem, benchmark.instances, benchmark.originals
         self._solution = problem.reports.named_solution(benchmark.originals, 0, actions)
 
     @property
@@ -60,7 +60,7 @@ class Result:
 
     def __repr__(self) -> str:
         gap = "" if self.gap is None else f", gap {self.gap:.2%} to {self.kind}"
-        size = size_name(self._problem, self._benchmark.instances)
+        size = size_name(self._problem, self._instances)
         return f"<{self.name} ({self._problem.name}, {size}): cost {self.cost:.10g}{gap}>"
 
     def save(self, path: str | Path, overwrite: bool = False) -> None:
@@ -68,8 +68,8 @@ class Result:
 
         Raises ValueError for another suffix, and FileExistsError for a file that is there unless `overwrite` is True.
         """
-        path = Path(path).expanduser()
-        file = self._problem.reports.solution_file(self._benchmark.originals, 0, self.name, self.actions, self.cost)
+        path = in_home(path)
+        file = self._problem.reports.solution_file(self._originals, 0, self.name, self.actions, self.cost)
         texts = dict([file] if file else [])
         texts[".json"] = self._json()
         if path.suffix not in texts:
@@ -82,7 +82,7 @@ class Result:
     def plot(self) -> Figure:
         """A figure of the solution; `result.plot().savefig("my.png")` writes it."""
         title = f"{self.name}: {self.cost:.10g}"
-        originals = self._benchmark.instances if self._benchmark.originals is None else self._benchmark.originals
+        originals = self._instances if self._originals is None else self._originals
         figure = self._problem.reports.render(originals, self.actions[None], [title])
         if figure is None:
             raise ValueError(f"problem {self._problem.name} has no pictures")

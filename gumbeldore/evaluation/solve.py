@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ from gumbeldore.evaluation import sources
 from gumbeldore.evaluation.benchmarks import solve_benchmark
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy
 from gumbeldore.evaluation.result import Result
+from gumbeldore.evaluation.results import notices
 from gumbeldore.evaluation.sources import Group, Source
 from gumbeldore.parallel.devices import resolve_device, resolve_rows
 from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime.checked import LARGEST, is_integer
 from gumbeldore.runtime.checkpoint import checkpoint_errors
 from gumbeldore.runtime.precision import resolve_precision
 from gumbeldore.sampler import methods
@@ -36,7 +39,7 @@ def solve(
     top_p_start: float = 0.8,
     time_limit: float | None = None,
     seed: int = 0,
-    device: str = "auto",
+    device: str | torch.device = "auto",
     precision: str = "auto",
     **arrays: Any,
 ) -> Result | list[Result]:
@@ -50,27 +53,35 @@ def solve(
         beam_width, num_rounds, top_p_start: of a method that is given by its name, see `SearchConfig`
         time_limit: seconds per instance, everything but loading included; rounds go on until it has passed. The greedy
             solution is found however long it takes. None: `num_rounds` rounds
-        seed: of the samples
+        seed: of the samples, at least 0
         device: "cpu", "cuda", "cuda:1", ...; "auto": a GPU if there is one
         precision: "bf16" or "float32"; "auto": bf16 where the hardware has instructions for it
         arrays: of one instance, instead of `instances`: coords or distances (TSP), and demands and capacity (CVRP),
             times and machines (JSSP)
 
     Returns one Result, or a list for a list of instances and for a source that holds several.
-    Raises ValueError as the command line does, which finds the same solutions.
+    Raises ValueError as the command line does, which finds the same solutions; warns of files of a folder that are left
+    out and of references that are not used.
     """
     loaded = policy if isinstance(policy, LoadedPolicy) else load_policy(policy)
     settings = {"beam_width": beam_width, "num_rounds": num_rounds, "top_p_start": top_p_start}
     config = _search(loaded, method, time_limit, settings)
-    where = resolve_device(device)
+    if not (is_integer(seed) and 0 <= seed <= LARGEST):
+        raise ValueError(f"seed must be an integer within 0..{LARGEST}, got {seed!r}")
+    where = resolve_device(str(device))
     machine = 0, resolve_rows("auto", where), str(where), resolve_precision(precision, where)
     if (instances is None) == (not arrays):
-        raise ValueError("solve takes instances, or the arrays of one instance by name: coords=..., times=...")
-    if isinstance(instances, (list, tuple)):
-        return _results(loaded, machine, sources.of_several(loaded, instances), config, seed)
-    groups = sources.of_one(loaded, arrays if instances is None else instances)
+        rule = "solve takes instances, or the arrays of one instance by name: coords=..., times=..."
+        given = [*(["instances"] if instances is not None else []), *arrays]
+        raise ValueError(f"{rule}; got {' and '.join(given) or 'neither'}")
+    if several := isinstance(instances, (list, tuple)):
+        groups = sources.of_several(loaded, instances)
+    else:
+        groups = sources.of_one(loaded, arrays if instances is None else instances)
+    for line in notices([group.benchmark for group in groups]):
+        warnings.warn(line.removeprefix("warning: "), stacklevel=2)
     results = _results(loaded, machine, groups, config, seed)
-    return results[0] if len(results) == 1 else results
+    return results if several or len(results) > 1 else results[0]
 
 
 def _search(
@@ -104,6 +115,7 @@ def _results(
         for benchmark, places in groups:
             solved = solve_benchmark(pool, benchmark, config, seed)
             for i, place in enumerate(places):
-                found = solved.actions[i], solved.costs[i].item(), int(solved.found[i]), solved.seconds / len(places)
-                results[place] = Result(loaded.problem, benchmark.part(torch.tensor([i])), *found)
+                actions = solved.actions[i].clone()  # a view would be pickled with the actions of all instances
+                found = solved.costs[i].item(), int(solved.found[i]), solved.seconds / len(places)
+                results[place] = Result(loaded.problem, benchmark.part(torch.tensor([i])), actions, *found)
     return [results[place] for place in range(count)]

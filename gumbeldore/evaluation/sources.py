@@ -14,6 +14,7 @@ from gumbeldore.interfaces import Benchmark, count_of
 
 Arrays = Mapping[str, Any]  # of one instance, by the names that docs/data.md gives those of an .npz
 Source = str | Path | Arrays
+RULE = "a path, or arrays by name, {'coords': ...}"
 
 
 class Group(NamedTuple):
@@ -29,7 +30,7 @@ def of_one(loaded: LoadedPolicy, source: Source) -> list[Group]:
         return _of_arrays(loaded, {0: source}, ["instance"])
     groups: list[Group] = []
     first = 0
-    for benchmark in _of_path(loaded, source):
+    for benchmark in _of_path(loaded, source, f"instances must be {RULE}, or a list of such"):
         groups.append(Group(benchmark, list(range(first, first + len(benchmark.names)))))
         first += len(benchmark.names)
     return groups
@@ -44,17 +45,17 @@ def of_several(loaded: LoadedPolicy, sources: Sequence[Source]) -> list[Group]:
     groups = _of_arrays(loaded, arrays, names)
     for place, source in enumerate(sources):
         if not isinstance(source, Mapping):
-            benchmarks = _of_path(loaded, source)
+            benchmarks = _of_path(loaded, source, f"{names[place]} must be {RULE}")
             if (count := count_of(benchmarks)) > 1:
                 raise ValueError(f"{names[place]}: {source} holds {count} instances; give it alone, not in a list")
             groups.append(Group(benchmarks[0], [place]))
     return groups
 
 
-def _of_path(loaded: LoadedPolicy, source: str | Path) -> list[Benchmark]:
-    if not isinstance(source, (str, Path)):
-        rule = "instances are a path, or arrays by name: coords=..., or a list of {'coords': ...}"
-        raise ValueError(f"{rule}; got {type(source).__name__}")
+def _of_path(loaded: LoadedPolicy, source: str | Path, rule: str) -> list[Benchmark]:
+    """The instances of a file, a folder or a standard set. Raises ValueError with the rule for what is no path."""
+    if not isinstance(source, (str, Path)) or source == "":
+        raise ValueError(f"{rule}; got {repr(source) if isinstance(source, str) else type(source).__name__}")
     with meant_for(loaded):
         return loaded.problem.load(str(source))
 
@@ -66,7 +67,10 @@ def _of_arrays(loaded: LoadedPolicy, instances: Mapping[int, Arrays], names: Seq
         instances: by their places
         names: of all places
     """
-    batches = {place: {name: _array(value) for name, value in arrays.items()} for place, arrays in instances.items()}
+    batches = {
+        place: {name: _array(value, f"{names[place]}: {name}") for name, value in arrays.items()}
+        for place, arrays in instances.items()
+    }
     same: dict[Any, list[int]] = {}
     for place, arrays in batches.items():
         shapes = sorted((name, array.shape, array.dtype.kind) for name, array in arrays.items())
@@ -82,13 +86,20 @@ def _stacked(
     together = {name: np.stack([batches[place][name] for place in places]) for name in batches[places[0]]}
     with meant_for(loaded):
         try:
-            benchmark = from_arrays(together, names[places[0]])
+            benchmark = from_arrays(together, "the arrays")
         except ValueError:
             for place in places:  # the message must name the one that is wrong
-                from_arrays({name: array[None] for name, array in batches[place].items()}, names[place])
+                alone = {name: array[None] for name, array in batches[place].items()}
+                from_arrays(alone, f"{names[place]} (n = 1)")
             raise
     return benchmark._replace(names=[names[place] for place in places])
 
 
-def _array(value: Any) -> np.ndarray:
-    return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+def _array(value: Any, where: str) -> np.ndarray:
+    """The array that a value of the user is. Raises ValueError that begins with `where` if it is none."""
+    if np.ma.is_masked(value):
+        raise ValueError(f"{where} has masked values")
+    try:
+        return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as error:  # rows of several lengths, bf16, sparse tensors
+        raise ValueError(f"{where} is no array: {str(error).splitlines()[0]}") from None

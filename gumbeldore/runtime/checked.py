@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any, ClassVar, TypeVar
 
 LARGEST = 2**63 - 1  # integer of a tensor
@@ -56,16 +57,21 @@ def _check(key: str, value: Any, spec: dataclasses.Field) -> None:
     lowest, above = spec.metadata.get("lowest"), spec.metadata.get("above")
     limit = f"at least {lowest}" if lowest is not None else f"above {above}"
     allowed = f"{kind} {limit}" + (" or null" if spec.metadata["optional"] else "")
-    fits = is_number(value) and (isinstance(value, int) or not whole)
+    fits = is_integer(value) if whole else is_number(value)
     if not fits or (value < lowest if lowest is not None else value <= above):
         raise ValueError(f"{key} must be {allowed}, got {value!r}")
     if whole and value > LARGEST:
         raise ValueError(f"{key} must be at most {LARGEST}, got {value}")
 
 
+def is_integer(value: Any) -> bool:
+    """Whether it is one, NumPy's included; true and false are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def is_number(value: Any) -> bool:
-    """Whether it is a finite one; true and false are none."""
-    return isinstance(value, int) and not isinstance(value, bool) or isinstance(value, float) and math.isfinite(value)
+    """Whether it is a finite one, NumPy's included; true and false are none."""
+    return is_integer(value) or isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def check_switches(settings: Any, *names: str) -> None:

@@ -40,6 +40,11 @@ def write_errors(path: Path) -> Iterator[None]:
         raise OSError(error.errno, f"cannot write: {error.strerror or error}", str(path)) from None
 
 
+def in_home(path: str | Path) -> Path:
+    """The path, with the user's home folder for the `~` that it begins with; `~name` of no user stays as it is."""
+    return Path(os.path.expanduser(path))
+
+
 def cache_folder(name: str) -> Path:
     """`name` in $GUMBELDORE_CACHE, else in `gumbeldore` in the user's cache folder.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gumbeldore.runtime.checked import check_switches, is_number
+from gumbeldore.runtime.checked import check_switches, is_integer, is_number
 from gumbeldore.sampler.updates import Update
 
 
@@ -39,7 +39,7 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         for name, count in (("beam_width", self.beam_width), ("num_rounds", self.num_rounds)):
-            if not (isinstance(count, int) and count >= 1):
+            if not (is_integer(count) and count >= 1):
                 raise ValueError(f"{name} must be an integer of at least 1, got {count!r}")
         check_switches(self, "stochastic", "replacement", "first_round_deterministic", "sampled_root")
         for name, top_p in (("top_p_start", self.top_p_start), ("top_p_end", self.top_p_end)):

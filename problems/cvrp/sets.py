@@ -193,7 +193,7 @@ def _whole(where: str, name: str, array: np.ndarray, shape: tuple[int, ...]) -> 
     """The array [n, ...] as int64, refused unless it has this shape and holds whole numbers 0..LARGEST_DEMAND."""
     if array.shape != shape or array.dtype.kind not in "fiu":
         raise ValueError(f"{where}: {name} must be numbers {list(shape)}, got {array.dtype} {list(array.shape)}")
-    rows = array.reshape(len(array), -1)
+    rows = array.reshape(len(array), -1).astype(np.float64)  # float16 would take the bound for infinite
     _refuse(where, ((rows < 0) | (rows > LARGEST_DEMAND)).any(axis=1), f"{name} must lie within 0..{LARGEST_DEMAND}")
     # Scaled demands like 3/30 are refused, not rounded: which sums of them fill a vehicle would be a matter of luck.
     fraction = (rows != np.rint(rows)).any(axis=1)  # of NaN, too

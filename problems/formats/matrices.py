@@ -60,7 +60,7 @@ def read_matrix(path: Path, content: Content) -> np.ndarray:
 
 def outside(distances: np.ndarray) -> np.ndarray:
     """Which distances [...] are none: NaN, negative, or too large for exact sums."""
-    return ~((distances >= 0) & (distances <= LARGEST_DISTANCE))
+    return ~((distances >= 0) & (distances <= np.float64(LARGEST_DISTANCE)))  # which float16 would take for infinite
 
 
 def layouts(matrix: np.ndarray) -> Iterator[np.ndarray]:

@@ -67,17 +67,19 @@ def read_npz(
 def costs_of(where: str, arrays: dict[str, np.ndarray], n: int) -> tuple[np.ndarray, list[str]]:
     """Reference costs [n] float64 from the optional array `cost` (NaN: unknown), and the kind of each.
 
-    The kind is the optional string `reference`, by default the name of the file; it is empty where the cost is unknown.
+    The kind is the optional `reference`, one string or n, by default the name of the file; it is empty where the cost
+    is unknown.
     """
     costs = arrays.get("cost", np.full(n, np.nan))
     if costs.shape != (n,) or costs.dtype.kind not in "fiu" or np.isinf(costs).any() or (costs < 0).any():
         shape = f"{costs.dtype} {list(costs.shape)}"
         raise ValueError(f"{where}: cost must be {n} numbers >= 0, or NaN or 0 where unknown, got {shape}")
     kind = arrays.get("reference", np.array(f"cost of {Path(where).name}"))
-    if kind.dtype.kind != "U" or kind.ndim != 0:
-        raise ValueError(f"{where}: reference must be one string, got {kind.dtype} {list(kind.shape)}")
+    if kind.dtype.kind != "U" or kind.shape not in ((), (n,)):
+        shape = f"{kind.dtype} {list(kind.shape)}"
+        raise ValueError(f"{where}: reference must be one string or one per instance, got {shape}")
     costs = costs.astype(np.float64)
-    return costs, kinds_of(costs, str(kind))
+    return costs, np.where(np.isnan(costs), "", kind).tolist()
 
 
 def kinds_of(costs: np.ndarray, kind: str) -> list[str]:

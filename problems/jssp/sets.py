@@ -139,7 +139,7 @@ def _check_arrays(times: np.ndarray, machines: np.ndarray, where: str) -> None:
     wrong = (ordered != expected).any(axis=(1, 2))
     if wrong.any():
         rule = f"each job must visit the machines 0..{times.shape[2] - 1} once, in instance {int(wrong.argmax())}"
-        hint = "; this file seems to count machines from 1" if (ordered == expected + 1).all() else ""
+        hint = "; the machines seem to be counted from 1" if (ordered == expected + 1).all() else ""
         raise ValueError(f"{where}: {rule} one does not{hint}")
 
 

@@ -96,6 +96,7 @@ def test_what_is_left_out_is_said_once(tmp_path):
         ("nowhere.tsp", "instances=nowhere.tsp is neither a file or folder nor a standard set"),
         ("kool/tsp21", "instances=kool/tsp21 is neither a file or folder nor a standard set"),
         ("broken.vrp", "broken.vrp, line 1: a header line is"),  # its suffix says whose it is
+        ("~nobody/x.tsp", "instances=~nobody/x.tsp is neither a file or folder nor a standard set"),
         ("broken.dat", "it is not clear which problem instances=.* is of .*tsp: .*; policies that are shipped: cvrp20"),
     ],
 )
@@ -105,6 +106,18 @@ def test_what_no_policy_can_read_is_refused(source, message, tmp_path):
         source = str(tmp_path / source)
     with pytest.raises(ValueError, match=message):
         choose_policies(source, None, {})
+
+
+def test_a_reason_that_all_problems_give_is_given_once(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    with pytest.raises(ValueError, match=r"^\S+x\.npy: this is a \.npy, one array; .*coords=coords\)$"):
+        choose_policies(str(tmp_path / "x.npy"), None, {})
+
+
+def test_a_folder_without_instances_is_refused(tmp_path):
+    np.savez(tmp_path / "x.npz", coords=np.zeros((1, 3, 2)))
+    with pytest.raises(ValueError, match=r"is of no problem with a policy .* no files \S+/\*\.vrp; .*\*\.tsp"):
+        choose_policies(str(tmp_path), None, {})
 
 
 def test_what_several_problems_can_read_is_refused(monkeypatch):

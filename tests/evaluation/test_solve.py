@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import pickle
+import shutil
 import subprocess
 import sys
 import time
@@ -69,7 +71,9 @@ def test_a_result_speaks_the_problem_s_language():
     assert schedule.cost == max(operation.end for operations in schedule.schedule for operation in operations)
     with pytest.raises(AttributeError, match=r"a result has no tour; the solution is \.routes"):
         _ = routes.tour
-    assert "routes" in dir(routes) and copy.deepcopy(routes).routes == routes.routes
+    for again in (copy.deepcopy(routes), pickle.loads(pickle.dumps(routes))):
+        assert again.routes == routes.routes and repr(again) == repr(routes)
+    assert "routes" in dir(routes)
     assert repr(tour).startswith("<ulysses16 (tsp, 16): cost ") and "to optimal" in repr(tour)
 
 
@@ -148,7 +152,26 @@ def test_a_matrix_is_enough():
 
 def test_a_known_cost_is_a_reference():
     found = gumbeldore.solve(POLICIES["cvrp20"], **routing(5), cost=2.0, method="greedy")
-    assert found.reference == 2.0 and found.gap == found.cost / 2 - 1
+    assert found.reference == 2.0 and found.gap == found.cost / 2 - 1 and found.kind == "cost of the arrays"
+    given = [{**routing(5, seed), "cost": 2.0, "reference": f"tool {seed}"} for seed in range(2)]
+    assert [each.kind for each in gumbeldore.solve(POLICIES["cvrp20"], given, method="greedy")] == ["tool 0", "tool 1"]
+
+
+def test_what_is_not_used_is_a_warning(tmp_path):
+    shutil.copy(FILES["tsp20"], tmp_path)
+    (tmp_path / "broken.tsp").write_text("no")
+    with pytest.warns(UserWarning, match="^left out: broken.tsp: line 1: a header line is"):
+        gumbeldore.solve(POLICIES["tsp20"], tmp_path, method="greedy")
+
+
+def test_numbers_of_numpy_and_paths_with_a_home_are_taken(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shutil.copy(POLICIES["tsp20"].path, tmp_path / "my.pt")
+    shutil.copy(FILES["tsp20"], tmp_path / "my.tsp")
+    numbers = {"beam_width": np.int64(4), "num_rounds": np.int32(2), "top_p_start": np.float32(0.5)}
+    found = gumbeldore.solve("~/my.pt", "~/my.tsp", **numbers, seed=np.int64(0), device=torch.device("cpu"))
+    expected = gumbeldore.solve(POLICIES["tsp20"], FILES["tsp20"], **FAST, top_p_start=0.5)
+    assert torch.equal(found.actions, expected.actions)
 
 
 def test_seed_and_settings_matter():
@@ -197,23 +220,33 @@ def test_more_time_finds_more():
         ("tsp20", {}, "solve takes instances, or the arrays of one instance by name"),
         ("tsp20", {"instances": "x.tsp", "coords": [[0, 0]] * 3}, "solve takes instances, or the arrays"),
         ("tsp20", {"instances": []}, "instances is an empty list"),
-        ("tsp20", {"instances": np.zeros((5, 2))}, "instances are a path, or arrays by name: coords=.* got ndarray"),
+        (POLICIES["tsp20"].policy, {"coords": [[0, 0]] * 3}, "a policy must be what load_policy returns, .* got BQ"),
+        ("tsp20", {"instances": FILES["tsp20"], "beamwidth": 3}, "solve takes .*; got instances and beamwidth"),
+        ("tsp20", {"instances": np.zeros((5, 2))}, "instances must be a path, or arrays by name, .* got ndarray"),
+        ("tsp20", {"instances": [FILES["tsp20"], [[0, 0]]]}, r"^instances\[1\] must be a path, or arrays .* got list"),
+        ("tsp20", {"instances": ""}, "instances must be a path, .* got ''"),
+        ("tsp20", {"coords": [[0, 0], [1], [2, 2]]}, "^instance: coords is no array: "),
+        ("tsp20", {"coords": torch.zeros(3, 2, dtype=torch.bfloat16)}, "^instance: coords is no array: "),
+        ("tsp20", {"coords": np.ma.masked_less(np.eye(3, 2), 1)}, "^instance: coords has masked values"),
+        ("tsp20", {"coords": np.zeros((2, 3, 2))}, r"^instance \(n = 1\): coords must be .* \[1, 2, 3, 2\]$"),
         ("tsp20", {"instances": "nowhere.tsp"}, "unknown source 'nowhere.tsp'"),
         ("tsp20", {"instances": FILES["cvrp20"]}, r"line 3: TYPE must be .*\(the policy of .* is for tsp\)"),
         (
             "tsp20",
             {"instances": routing(5)},
-            r"instance must hold coords or distances .*\(the policy of .* is for tsp\)",
+            r"instance \(n = 1\) must hold coords or distances .*\(the policy of .* is for tsp\)",
         ),
-        ("cvrp20", {"coords": [[0, 0]] * 4}, "instance must hold capacity, demands and coords or distances"),
-        ("tsp20", {"coords": [[0, 0]] * 3, "cords": 1}, "instance must hold coords or distances .* got"),
-        ("cvrp20", {"instances": [routing(5), routing(5, capacity=3)]}, r"^instances\[1\]: demands must be at most"),
+        ("cvrp20", {"coords": [[0, 0]] * 4}, r"instance \(n = 1\) must hold capacity, demands and coords"),
+        ("tsp20", {"coords": [[0, 0]] * 3, "cords": 1}, r"instance \(n = 1\) must hold coords or distances .* got"),
+        ("cvrp20", {"instances": [routing(5), routing(5, capacity=3)]}, r"^instances\[1\] .*: demands must be at most"),
         ("tsp20", {"instances": [DATA]}, r"instances\[0\]: .* holds \d+ instances; give it alone"),
         ("tsp20", {"instances": FILES["tsp20"], "method": "solver"}, "method must be one of gumbeldore, greedy"),
         ("tsp20", {"instances": FILES["tsp20"], "method": "greedy", "time_limit": 1}, "has no time_limit"),
         ("tsp20", {"instances": FILES["tsp20"], "time_limit": 0}, "time_limit must be positive"),
         ("tsp20", {"instances": FILES["tsp20"], "beam_width": 0}, "beam_width must be an integer"),
         ("tsp20", {"instances": FILES["tsp20"], "device": "mps"}, "device=mps cannot be used"),
+        ("tsp20", {"instances": FILES["tsp20"], "device": 0}, "device=0 cannot be used: cpu and cuda can"),
+        *(("tsp20", {"instances": FILES["tsp20"], "seed": x}, "seed must be an integer") for x in (-1, 1.5, True)),
         ("tsp20", {"instances": FILES["tsp20"], "precision": "fp16"}, "precision must be one of"),
     ],
 )

@@ -319,6 +319,7 @@ GOOD = {"coords": np.full((2, 3, 2), 0.5), "demands": np.array([[0, 1, 2], [0, 3
         ),
         ({"demands": GOOD["demands"] * [[1], [np.nan]]}, "demands must be whole numbers .*; instance 1 breaks this"),
         ({"demands": [[0, 1, 2], [0, np.inf, 3]]}, r"demands must lie within 0\.\.2147483648; instance 1 breaks"),
+        ({"demands": np.float16([[0, 1, 2], [0, np.inf, 3]])}, r"demands must lie within 0\.\.2147483648; instance 1"),
         ({"demands": GOOD["demands"] * [[1], [-1]]}, r"demands must lie within 0\.\.2147483648; instance 1 breaks"),
         ({"demands": GOOD["demands"] * 10**15}, r"demands must lie within 0\.\.2147483648; instance 0 breaks"),
         ({"demands": GOOD["demands"] + 1}, "the depot, node 0, must have the demand 0; instance 0 breaks this"),

@@ -50,6 +50,10 @@ WRONG = {
         np.where(np.arange(72).reshape(2, 6, 6) == 6, np.inf, GOOD),
         "instance 0 from node 1 to node 0 is inf",
     ),
+    "infinite in few bits": (
+        np.where(np.arange(72).reshape(2, 6, 6) == 6, np.inf, GOOD).astype(np.float16),
+        "instance 0 from node 1 to node 0 is inf",
+    ),
     "one matrix": (ASYMMETRIC, r"must be numbers \[n, N, N\] .*, got float64 \[6, 6\]"),
     "not square": (GOOD[:, :5], r"got float64 \[2, 5, 6\]"),
     "two nodes": (GOOD[:, :2, :2], r"with n >= 1 and N within 3\.\.5000, got float64 \[2, 2, 2\]"),

@@ -316,7 +316,7 @@ def test_npz(tmp_path, dtype):
         ({"times": TIMES * [[[1]], [[-1]]]}, r"times must be >= 0 .*, those of instance 1 do not"),
         ({"times": TIMES * 10**10}, r"add up to at most 1e\+12 per instance, those of instance 1 do not"),
         ({"times": TIMES.astype(np.uint64) + np.uint64(2**63)}, "those of instance 0 do not"),
-        ({"machines": MACHINES + 1}, r"machines 0..1 once, in instance 0 .*seems to count machines from 1"),
+        ({"machines": MACHINES + 1}, r"machines 0..1 once, in instance 0 .*the machines seem to be counted from 1"),
         ({"machines": MACHINES * [[[1]], [[0]]]}, "machines 0..1 once, in instance 1 one does not$"),
         ({"machines": MACHINES * [[[1]], [[-1]]]}, "in instance 1 one does not$"),
         ({"cost": [1.0]}, r"cost must be 2 numbers"),

@@ -376,6 +376,11 @@ def test_npz_without_costs_has_no_reference(tmp_path):
 GOOD = np.full((2, 4, 2), 0.5)
 
 
+def test_each_reference_may_have_a_kind_of_its_own(tmp_path):
+    np.savez(tmp_path / "mine.npz", coords=GOOD, cost=[2.0, np.nan], reference=["a guess", "none"])
+    assert load_tsp(str(tmp_path / "mine.npz"))[0].kinds == ["a guess", ""]
+
+
 @pytest.mark.parametrize(
     ("arrays", "rule"),
     [
@@ -396,8 +401,14 @@ GOOD = np.full((2, 4, 2), 0.5)
         ({"coords": GOOD, "cost": [1.0, np.inf]}, "cost must be 2 numbers"),
         ({"coords": GOOD, "cost": [1.0, -1.0]}, "cost must be 2 numbers >= 0"),
         ({"coords": GOOD, "cost": ["a", "b"]}, "cost must be 2 numbers"),
-        ({"coords": GOOD, "cost": [1.0, 2.0], "reference": ["a", "b"]}, r"reference must be one string, got <U1 \[2\]"),
-        ({"coords": GOOD, "cost": [1.0, 2.0], "reference": 3}, "reference must be one string, got int64"),
+        (
+            {"coords": GOOD, "cost": [1.0, 2.0], "reference": ["a"]},
+            r"reference must be one string or one per .*, got <U1 \[1\]",
+        ),
+        (
+            {"coords": GOOD, "cost": [1.0, 2.0], "reference": 3},
+            "reference must be one string or one per instance, got int64",
+        ),
     ],
 )
 def test_malformed_npz_are_refused(tmp_path, arrays, rule):

@@ -347,6 +347,7 @@ def test_best_is_the_cheapest_valid_solution():
     ("changes", "rule"),
     [
         ({"beam_width": 0}, "beam_width must be an integer of at least 1"),
+        ({"beam_width": True}, "beam_width must be an integer of at least 1, got True"),
         ({"num_rounds": 2.5}, "num_rounds must be an integer"),
         ({"top_p_start": 0.0}, "top_p_start must be a probability"),
         ({"time_limit": -1}, "time_limit must be positive"),
