@@ -15,7 +15,7 @@ from gumbeldore.evaluation import sources
 from gumbeldore.evaluation.benchmarks import solve_benchmark
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy
 from gumbeldore.evaluation.result import Result
-from gumbeldore.evaluation.results import notices
+from gumbeldore.evaluation.results import contradiction_lines, notices, remarks
 from gumbeldore.evaluation.sources import Group, Source
 from gumbeldore.parallel.devices import resolve_device, resolve_rows
 from gumbeldore.parallel.pool import SearchPool
@@ -33,6 +33,7 @@ def solve(
     policy: LoadedPolicy | str | Path,
     instances: Source | list[Source] | tuple[Source, ...] | None = None,
     *,
+    num_instances: int | None = None,
     method: str | SearchConfig = "gumbeldore",
     beam_width: int = 32,
     num_rounds: int = 4,
@@ -49,6 +50,7 @@ def solve(
         policy: of `load_policy`, or what that takes: a checkpoint, a run directory, the name of a shipped policy
         instances: the path of a file or a folder, or the name of a standard set; or the arrays of one instance by
             name; or a list of such, each of which stands for one instance
+        num_instances: of a source that holds several, the first so many; None: all
         method: "gumbeldore", "greedy", "beam", "sampling", "wor" or "theory"; or a SearchConfig
         beam_width, num_rounds, top_p_start: of a method that is given by its name, see `SearchConfig`
         time_limit: seconds per instance, everything but loading included; rounds go on until it has passed. The greedy
@@ -61,7 +63,7 @@ def solve(
 
     Returns one Result, or a list for a list of instances and for a source that holds several.
     Raises ValueError as the command line does, which finds the same solutions; warns of files of a folder that are left
-    out and of references that are not used.
+    out, references that are not used or are worse than the solution, and matrices that differ from their map.
     """
     loaded = policy if isinstance(policy, LoadedPolicy) else load_policy(policy)
     settings = {"beam_width": beam_width, "num_rounds": num_rounds, "top_p_start": top_p_start}
@@ -77,8 +79,9 @@ def solve(
     if several := isinstance(instances, (list, tuple)):
         groups = sources.of_several(loaded, instances)
     else:
-        groups = sources.of_one(loaded, arrays if instances is None else instances)
-    for line in notices([group.benchmark for group in groups]):
+        groups = sources.of_one(loaded, arrays if instances is None else instances, num_instances)
+    benchmarks = [group.benchmark for group in groups]
+    for line in [*notices(benchmarks), *remarks(benchmarks, loaded.problem)]:
         warnings.warn(line.removeprefix("warning: "), stacklevel=2)
     results = _results(loaded, machine, groups, config, seed)
     return results if several or len(results) > 1 else results[0]
@@ -108,14 +111,17 @@ def _results(
     begin = time.monotonic()
     count = sum(len(group.places) for group in groups)
     results: dict[int, Result] = {}
+    every = []
     with SearchPool(loaded.problem, loaded.policy, *machine) as pool:
         if config.time_limit is not None:
             spent = (time.monotonic() - begin) / count
             config = replace(config, time_limit=max(LEAST, config.time_limit - spent))
         for benchmark, places in groups:
-            solved = solve_benchmark(pool, benchmark, config, seed)
+            every.append(solved := solve_benchmark(pool, benchmark, config, seed))
             for i, place in enumerate(places):
                 actions = solved.actions[i].clone()  # a view would be pickled with the actions of all instances
                 found = solved.costs[i].item(), int(solved.found[i]), solved.seconds / len(places)
                 results[place] = Result(loaded.problem, benchmark.part(torch.tensor([i])), actions, *found)
+    for line in contradiction_lines({"solve": every}, [group.benchmark for group in groups]):
+        warnings.warn(line.removeprefix("warning: "), stacklevel=3)
     return [results[place] for place in range(count)]

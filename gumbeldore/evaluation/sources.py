@@ -24,13 +24,13 @@ class Group(NamedTuple):
     places: list[int]  # of its instances among all that were given
 
 
-def of_one(loaded: LoadedPolicy, source: Source) -> list[Group]:
+def of_one(loaded: LoadedPolicy, source: Source, limit: int | None = None) -> list[Group]:
     """All instances of one source. Raises ValueError as the problem does."""
     if isinstance(source, Mapping):
         return _of_arrays(loaded, {0: source}, ["instance"])
     groups: list[Group] = []
     first = 0
-    for benchmark in _of_path(loaded, source, f"instances must be {RULE}, or a list of such"):
+    for benchmark in _of_path(loaded, source, f"instances must be {RULE}, or a list of such", limit):
         groups.append(Group(benchmark, list(range(first, first + len(benchmark.names)))))
         first += len(benchmark.names)
     return groups
@@ -52,12 +52,12 @@ def of_several(loaded: LoadedPolicy, sources: Sequence[Source]) -> list[Group]:
     return groups
 
 
-def _of_path(loaded: LoadedPolicy, source: str | Path, rule: str) -> list[Benchmark]:
+def _of_path(loaded: LoadedPolicy, source: str | Path, rule: str, limit: int | None = None) -> list[Benchmark]:
     """The instances of a file, a folder or a standard set. Raises ValueError with the rule for what is no path."""
     if not isinstance(source, (str, Path)) or source == "":
         raise ValueError(f"{rule}; got {repr(source) if isinstance(source, str) else type(source).__name__}")
     with meant_for(loaded):
-        return loaded.problem.load(str(source))
+        return loaded.problem.load(str(source), limit)
 
 
 def _of_arrays(loaded: LoadedPolicy, instances: Mapping[int, Arrays], names: Sequence[str]) -> list[Group]:

@@ -140,6 +140,7 @@ def test_a_list_gives_a_list_in_its_order(tmp_path):
     assert len(gumbeldore.solve("tsp20", DATA, method="greedy")) == len(list(DATA.glob("*.tsp")))
 
 
+@pytest.mark.filterwarnings("ignore:the instances have distances of their own")
 def test_a_matrix_is_enough():
     """The costs are its own, with direction: round the circle 0, 1, 2, 3 costs 4, the other way 20."""
     matrix = [[9, 1, 5, 5], [5, 9, 1, 5], [5, 5, 9, 1], [1, 5, 5, 9]]
@@ -148,6 +149,20 @@ def test_a_matrix_is_enough():
     demands = np.array([0, 1, 1, 1])
     found = gumbeldore.solve(POLICIES["cvrp20"], distances=np.array(matrix) / 2, demands=demands, capacity=3)
     assert found.routes == [[1, 2, 3]] and found.cost == 2.0
+
+
+def test_what_one_has_to_know_is_a_warning():
+    with pytest.warns(UserWarning, match="the policy sees a map; distances on it differ from theirs by"):
+        gumbeldore.solve(POLICIES["tsp20"], distances=[[0, 1, 9], [1, 0, 1], [1, 9, 0]], method="greedy")
+    with pytest.warns(UserWarning, match="1 solution is cheaper than the reference"):
+        gumbeldore.solve(POLICIES["cvrp20"], **routing(5), cost=99.0, reference="optimal", method="greedy")
+
+
+def test_the_first_instances_of_a_set():
+    found = gumbeldore.solve("tsp20", "kool/tsp20", num_instances=3, method="greedy")
+    assert [result.name for result in found] == ["kool/tsp20/0", "kool/tsp20/1", "kool/tsp20/2"]
+    with pytest.raises(ValueError, match="between 1 and 10000 can be taken, not 0"):
+        gumbeldore.solve("tsp20", "kool/tsp20", num_instances=0)
 
 
 def test_a_known_cost_is_a_reference():
