@@ -72,7 +72,7 @@ def steps_of(page: Path, section: str = "") -> list[Command | str]:
 def shortened(command: Command) -> list[str]:
     """The words of a command, with smaller numbers."""
     script, words = command
-    if "--help" in words or any(word.startswith("resume=") for word in words):
+    if "--help" in words or (script == "train.py" and any(word.startswith("resume=") for word in words)):
         return words
     short = list(SHORT[script])
     if script == "train.py" and not any(word.startswith("init=") for word in words):
@@ -104,6 +104,8 @@ def test_shortened_commands_keep_what_they_say():
     assert not any(word.startswith("train.instances_per_epoch") for word in short)
     assert "model.layers=1" in shortened(Command("train.py", ["experiment=cvrp100"]))
     assert "model.layers=1" not in shortened(Command("train.py", ["init=pretrained/tsp20"]))
+    words = ["instances=kool/tsp20", "out_dir=x", "resume=true"]
+    assert shortened(Command("evaluate.py", words)) == [*words, "num_instances=2"]
     words = ["problem=jssp", "num_instances=5000", "out=experts.npz"]
     assert shortened(Command("problems.solvers", words)) == [words[0], words[2], *SHORT["problems.solvers"]]
 
