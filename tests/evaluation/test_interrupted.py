@@ -313,7 +313,9 @@ def test_evaluations_killed_at_ten_moments_end_like_one_left_alone(tmp_path):
     for number in range(5):
         words = [*LONG, f"out_dir=killed{number}", "resume=true"]
         for _ in range(2):
-            killed += run(words, tmp_path, draw.uniform(0, 0.8 * seconds)) == -signal.SIGKILL
+            ended = run(words, tmp_path, draw.uniform(0, 0.8 * seconds))
+            killed += ended == -signal.SIGKILL
+            seconds *= 0.7 if ended == 0 else 1  # the machine has less else to do than it had before
         assert run(words, tmp_path) == 0
         assert rows_of(tmp_path / f"killed{number}") == rows_of(tmp_path / "whole")
         assert not list((tmp_path / f"killed{number}").rglob("*.tmp"))
