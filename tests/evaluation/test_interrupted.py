@@ -241,12 +241,8 @@ def searched_alone(tmp_path_factory):
     return rows_of(folder / "out")
 
 
-def slow(number):
-    """A signal of which another test of the fast suite has taken the same way."""
-    return pytest.param(number, marks=pytest.mark.slow)
-
-
-@pytest.mark.parametrize("number", [slow(signal.SIGINT), slow(signal.SIGTERM), signal.SIGKILL])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_the_evaluation_and_it_goes_on(number, searched_alone, tmp_path):
     command = [sys.executable, ROOT / "evaluate.py", *WORKERS, "workers=2", "out_dir=out"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -263,7 +259,8 @@ def test_workers_end_with_the_evaluation_and_it_goes_on(number, searched_alone, 
     assert rows_of(tmp_path / "out") == searched_alone
 
 
-@pytest.mark.parametrize("number", [slow(signal.SIGINT), signal.SIGTERM])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_solvers_end_with_their_command_and_it_goes_on(number, tmp_path, monkeypatch):
     pytest.importorskip("pyvrp")  # which needs Python 3.11
     monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))

@@ -105,6 +105,7 @@ def test_solutions_of_arrays_are_saved_too(tmp_path):
     assert "Cost" in (tmp_path / "my.sol").read_text()
 
 
+@pytest.mark.filterwarnings("ignore:.*is no reference")
 def test_arrays_are_as_good_as_files():
     """Of any kind: NumPy's, torch's, lists. Costs are not rounded, so the files are taken without rounding."""
     nodes = read_tsplib(DATA / "berlin52.tsp").coords

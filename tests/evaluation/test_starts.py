@@ -76,7 +76,7 @@ def test_all_that_decides_a_start_is_known_before_the_search():
 # ---- the command
 
 
-@pytest.mark.parametrize("problem", ["tsp", "cvrp", "jssp"])
+@pytest.mark.parametrize("problem", ["cvrp", *(pytest.param(each, marks=pytest.mark.slow) for each in ("tsp", "jssp"))])
 def test_the_solver_starts_from_the_policy(problem, tmp_path, own_cache, searched):  # noqa: F811
     instances = {"tsp": "kool/tsp20", "cvrp": "kool/cvrp20", "jssp": "l2d/6x6"}[problem]
     policy = PRETRAINED / {"tsp": "tsp20", "cvrp": "cvrp20", "jssp": "jssp6x6"}[problem]

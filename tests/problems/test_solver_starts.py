@@ -136,6 +136,7 @@ def test_the_first_schedule_that_cp_sat_finds_is_its_hint(monkeypatch):
     assert status == cp_model.FEASIBLE and hinted == cost(benchmark, actions) > alone
 
 
+@pytest.mark.slow
 def test_workers_take_starts_too(tmp_path):
     benchmark = tsp(random_points(3, 12), ["EUCLIDEAN"] * 3)
     starts = [torch.arange(1, 12), torch.arange(11, 0, -1), torch.randperm(11, generator=torch.Generator()) + 1]
