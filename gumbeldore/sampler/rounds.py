@@ -91,21 +91,13 @@ def search(
     batch = batch_size(instances)
     if batch == 0:
         raise ValueError("search needs at least one instance")
-    device = instances[0].device
-    if keys is None:
-        if generator is None and config.stochastic:
-            raise ValueError("a stochastic search needs a generator or keys")
-        keys = torch.zeros(batch, dtype=torch.int64)
-        keys = keys if generator is None else keys.random_(generator=generator)
-    elif generator is not None:
-        raise ValueError("give a generator or keys, not both")
-    keys = instance_keys = keys.to(device)
+    keys = instance_keys = _checked_keys(keys, generator, batch, config).to(instances[0].device)
     greedy, deadline = None, math.inf
     if config.time_limit is not None:
         deadline = time.monotonic() + batch * config.time_limit
         greedy = search(problem, policy, instances, GREEDY, keys=keys)  # if not even one round ends in time
     if config.copies > 1:
-        rows = torch.arange(batch, device=device).repeat_interleave(config.copies)
+        rows = torch.arange(batch, device=keys.device).repeat_interleave(config.copies)
         instances = take(instances, rows)
         keys = fold(keys[:, None], torch.arange(config.copies)).flatten()
 
@@ -130,6 +122,19 @@ def search(
         seconds=time.perf_counter() - begin,  # the numbers above have waited for the device
     )
     return _collect(rounds, batch, stats)
+
+
+def _checked_keys(keys: Tensor | None, generator: torch.Generator | None, batch: int, config: SearchConfig) -> Tensor:
+    """The keys [B] of the instances: those given, or drawn; zeros of a search without random numbers."""
+    if keys is not None:
+        if generator is not None:
+            raise ValueError("give a generator or keys, not both")
+        return keys
+    if generator is None:
+        if config.stochastic:
+            raise ValueError("a stochastic search needs a generator or keys")
+        return torch.zeros(batch, dtype=torch.int64)
+    return torch.empty(batch, dtype=torch.int64).random_(generator=generator)
 
 
 def _run_rounds(
