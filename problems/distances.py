@@ -59,9 +59,8 @@ def walk_lengths(coords: Tensor, metrics: list[Metric], index: Tensor, walks: Te
 
     All on the CPU, which has float64.
     """
-    alike: dict[
-        str | int, list[int]
-    ] = {}  # walks that can be measured together, by the name of a metric or the instance
+    # Walks that can be measured together, by the name of a metric or the instance.
+    alike: dict[str | int, list[int]] = {}
     for place, instance in enumerate(index.tolist()):
         metric = metrics[instance]
         alike.setdefault(metric if isinstance(metric, str) else instance, []).append(place)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.evaluation.loading import LoadedPolicy, load_policy
+from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, with_values
 from gumbeldore.interfaces import Benchmark, Problem, WrongProblemError
 from gumbeldore.runtime.building import takes
 from gumbeldore.runtime.checkpoint import SHIPPED, shipped
@@ -37,9 +37,7 @@ def choose_policies(source: str, limit: int | None, values: Mapping[str, Any]) -
     """
     policies = {name: load_policy(SHIPPED / name) for name in shipped()}
     name, benchmarks = _read(_problems(policies, values), source, limit)
-    policies = {
-        key: load_policy(SHIPPED / key, **values) for key, each in policies.items() if each.problem.name == name
-    }
+    policies = {key: with_values(each, values) for key, each in policies.items() if each.problem.name == name}
     scales = {key: _training_scale(each.problem) for key, each in policies.items()}
     chosen: dict[str, list[Benchmark]] = {key: [] for key in policies}
     for benchmark in benchmarks:
@@ -59,10 +57,10 @@ def choose_policies(source: str, limit: int | None, values: Mapping[str, Any]) -
 def _problems(policies: Mapping[str, LoadedPolicy], values: Mapping[str, Any]) -> dict[str, Problem]:
     """The problems by name, each with those of the values that it knows."""
     found: dict[str, Problem] = {}
-    for key, each in policies.items():
+    for each in policies.values():
         if each.problem.name not in found:
             known = {name: value for name, value in values.items() if takes(type(each.problem), name)}
-            found[each.problem.name] = load_policy(SHIPPED / key, **known).problem
+            found[each.problem.name] = with_values(each, known).problem
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,12 +40,17 @@ def load_policy(path: str | Path, /, **problem_values: Any) -> LoadedPolicy:
         problem = build(config["problem"], "problem", Problem)
         policy = build(config["model"], "model", Policy).eval()
         policy.load_state_dict(weights_of_this_version(saved, policy.state_dict()))
+    return with_values(LoadedPolicy(problem, policy, config, path), problem_values)
+
+
+def with_values(loaded: LoadedPolicy, problem_values: Mapping[str, Any]) -> LoadedPolicy:
+    """The policy with other values of its problem, see `load_policy`."""
     given = {name: value for name, value in problem_values.items() if value is not None}
-    if unknown := [name for name in given if not takes(type(problem), name)]:
-        raise ValueError(f"problem.{unknown[0]}: {problem.name} has no {unknown[0]}")
-    if given:
-        problem = build({**config["problem"], **given}, "problem", Problem)
-    return LoadedPolicy(problem, policy, config, path)
+    if unknown := [name for name in given if not takes(type(loaded.problem), name)]:
+        raise ValueError(f"problem.{unknown[0]}: {loaded.problem.name} has no {unknown[0]}")
+    if not given:
+        return loaded
+    return loaded._replace(problem=build({**loaded.config["problem"], **given}, "problem", Problem))
 
 
 @contextlib.contextmanager
