@@ -22,7 +22,7 @@ from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import InPrecision, resolve_precision
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.rounds import search
+from gumbeldore.sampler.search import search
 
 DEFAULTS = {"cases": "tsp50,tsp100,tsp200,jssp10x10,jssp20x20,jssp30x30", "instances": 2, "beam": 8, "rounds": 2} | {
     "repeats": 3,

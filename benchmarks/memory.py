@@ -14,7 +14,8 @@ import models.micro_batches
 from gumbeldore.interfaces import to
 from gumbeldore.parallel.devices import resolve_device
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.rounds import search, trie_memory
+from gumbeldore.sampler.rounds import trie_memory
+from gumbeldore.sampler.search import search
 from models.bq_tsp import BQ
 from problems.tsp import TSP
 

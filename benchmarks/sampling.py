@@ -33,7 +33,9 @@ from gumbeldore.runtime.precision import InPrecision, resolve_precision
 from gumbeldore.sampler import beam, trie
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.methods import gumbeldore
-from gumbeldore.sampler.rounds import SearchStats, search, trie_memory
+from gumbeldore.sampler.rounds import trie_memory
+from gumbeldore.sampler.search import search
+from gumbeldore.sampler.solutions import SearchStats
 
 DEFAULTS = {
     "cases": "tsp20,cvrp20,jssp6x6",

@@ -21,7 +21,7 @@ from gumbeldore.runtime.compiling import compile_layers
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.rounds import search
+from gumbeldore.sampler.search import search
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit

@@ -12,7 +12,8 @@ from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reports import Reports
 from gumbeldore.sampler import estimators, methods
 from gumbeldore.sampler.config import SearchConfig
-from gumbeldore.sampler.rounds import Solutions, search
+from gumbeldore.sampler.search import search
+from gumbeldore.sampler.solutions import Solutions
 from gumbeldore.testing import policy_contract, problem_contract
 
 __all__ = [

@@ -100,6 +100,35 @@ class Problem(Protocol):
         """
         return actions
 
+    def num_equivalents(self, instance: Any) -> int:
+        """How many instances have the same solutions, the instance included, see `equivalents`. Default: 1."""
+        return 1
+
+    def equivalents(self, instance: Any, count: int) -> tuple[Any, Callable[[Tensor], Tensor]]:
+        """Instances that have solutions as good as those of each instance, e.g. mirrored ones.
+
+        Default: the instances themselves, for count=1.
+
+        Arguments:
+            count: of each instance, at most `num_equivalents`; the first is the instance itself
+
+        Returns [R * count, ...], those of an instance one after the other; and a function that turns solutions
+        [R * count, L, T] of these into solutions of the instances themselves, at the same cost.
+        """
+        return instance, lambda actions: actions
+
+    def pieces(self, instance: Any, actions: Tensor, length: int, draw: Callable[[int], Tensor]) -> Pieces:
+        """Random pieces of solutions, which can be decoded anew while all else stays as it is (random reconstruction).
+
+        Default: ValueError, there are none.
+
+        Arguments:
+            actions: the solutions [R, T]
+            length: decisions of each piece, 1..T
+            draw: draw(n) gives uniform numbers [R, n] float64, others at each call; the only source of randomness
+        """
+        raise ValueError(f"there is no random reconstruction for {self.name}: it does not define pieces")
+
     def curriculum(self, progress: float) -> Problem:
         """The problem whose instances training draws after a share `progress` of the epochs. Default: this problem."""
         return self
@@ -182,6 +211,35 @@ class Policy(nn.Module, ABC):
         """
         logits = self(context, state)
         return logits, logits.new_zeros(())
+
+
+class Pieces(NamedTuple):
+    """Pieces of solutions, each instance has one at least; no two have a decision in common (`Problem.pieces`)."""
+
+    row: Tensor  # [P] int64 the instance of each piece
+    state: Any  # [P, ...] before the first decision of the piece
+    sequence: Tensor  # [R, S] int64 each solution in an order in which the decisions of a piece stand side by side
+    first: Tensor  # [P] int64 place in it of the first decision of the piece
+    as_actions: Callable[[Tensor], Tensor]  # sequences [n, S] -> the actions [n, T] of the same solutions
+
+    def with_one(self, piece: Tensor, decisions: Tensor) -> Tensor:
+        """The actions [n, T] of solutions in which one piece each has other decisions.
+
+        Arguments:
+            piece: which one, int64 [n]
+            decisions: [n, m]
+        """
+        sequence = self.sequence[self.row[piece]]
+        return self.as_actions(sequence.scatter(1, self._places(decisions)[piece], decisions))
+
+    def with_all(self, decisions: Tensor, chosen: Tensor) -> Tensor:
+        """The actions [R, T] of the solutions in which all chosen pieces, bool [P], have other decisions [P, m]."""
+        sequence = self.sequence.clone()
+        sequence[self.row[chosen, None], self._places(decisions)[chosen]] = decisions[chosen]
+        return self.as_actions(sequence)
+
+    def _places(self, decisions: Tensor) -> Tensor:
+        return self.first[:, None] + torch.arange(decisions.shape[1], device=decisions.device)
 
 
 class Benchmark(NamedTuple):

@@ -58,8 +58,10 @@ def generator(seed: int, *parts: int | str) -> torch.Generator:
     return torch.Generator().manual_seed(int(fold(seed, *parts)))
 
 
-def gumbel_noise(keys: Tensor, place: int, shape: tuple[int, ...]) -> Tensor:
-    """Standard Gumbel draws [B, *shape] in float64, a function of each key, the place and the position.
+def uniform_noise(keys: Tensor, place: int, shape: tuple[int, ...]) -> Tensor:
+    """Uniform draws [B, *shape] in (0, 1), both ends excluded, in float64.
+
+    A function of each key, the place and the position.
 
     Arguments:
         keys: int64 [B], one per instance
@@ -71,5 +73,10 @@ def gumbel_noise(keys: Tensor, place: int, shape: tuple[int, ...]) -> Tensor:
         size *= length
     position = torch.arange(1, size + 1, device=keys.device)
     bits = mix(fold(keys, place)[:, None] + position * GOLDEN)  # [B, size]
-    uniform = _shift_right(bits, 12).double().add_(0.5).mul_(2.0**-52)  # in the open interval (0, 1)
-    return uniform.log_().neg_().log_().neg_().view(-1, *shape)
+    uniform = _shift_right(bits, 12).double().add_(0.5).mul_(2.0**-52)
+    return uniform.view(-1, *shape)
+
+
+def gumbel_noise(keys: Tensor, place: int, shape: tuple[int, ...]) -> Tensor:
+    """Standard Gumbel draws [B, *shape] in float64; arguments as of `uniform_noise`."""
+    return uniform_noise(keys, place, shape).log_().neg_().log_().neg_()

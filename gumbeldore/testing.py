@@ -42,6 +42,9 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
     turned = problem.reorder(instance, solution, 0, generator)
     assert turned.shape == solution.shape, "reorder must keep the number of decisions"
     assert torch.allclose(problem.cost(instance, turned), cost), "reorder must keep the cost"
+    _check_equivalents(problem, instance, generator)
+    if type(problem).pieces is not Problem.pieces:
+        _check_pieces(problem, instance, solution, generator)
     for progress in (0.0, 1.0):
         grown = problem.curriculum(progress)
         assert batch_size(grown.generate(n, generator)) == n, f"curriculum({progress}) must be a problem"
@@ -105,6 +108,53 @@ def _check_gradient(policy: Policy, problem: Problem, instance: Any, action: Ten
     logits.log_softmax(dim=1).gather(1, action[:, None]).sum().backward()
     assert any(p.grad is not None and p.grad.any() for p in policy.parameters()), "no gradient arrives"
     policy.zero_grad()
+
+
+def _check_equivalents(problem: Problem, instance: Any, generator: torch.Generator) -> None:
+    """Solutions of equivalent instances are solutions of the instance itself, at no higher cost."""
+    n, most = batch_size(instance), problem.num_equivalents(instance)
+    for count in {1, min(2, most), min(11, most)}:
+        each, restored = problem.equivalents(instance, count)
+        assert batch_size(each) == n * count, f"{count} equivalents of {n} instances are {n * count}"
+        itself = torch.arange(n) * count
+        assert _equal(take(each, itself), instance), "the first of the equivalents must be the instance itself"
+        solutions = torch.stack([_random_solution(problem, each, generator) for _ in range(2)], dim=1)  # [n*c, 2, T]
+        turned = restored(solutions)
+        assert torch.equal(turned[itself], solutions[itself]), "a solution of the instance itself must stay as it is"
+        for a, b in zip(solutions.unbind(1), turned.unbind(1), strict=True):
+            cost = problem.cost(take(instance, torch.arange(n).repeat_interleave(count)), b)
+            assert (cost <= problem.cost(each, a) + 1e-4).all(), "a solution of an equivalent must be as good"
+
+
+def _check_pieces(problem: Problem, instance: Any, solution: Tensor, generator: torch.Generator) -> None:
+    """Pieces can be decoded anew, each by itself: what a solution gains by several is the sum of their gains."""
+    n, horizon = solution.shape
+    cost = problem.cost(instance, solution).double()
+    for length in {1, min(2, horizon), -(-horizon // 3), horizon}:
+        pieces = problem.pieces(
+            instance, solution, length, lambda count: torch.rand(n, count, generator=generator, dtype=torch.float64)
+        )
+        count = len(pieces.row)
+        assert torch.equal(pieces.row.unique(), torch.arange(n)), "every instance must have a piece"
+        places = pieces.first[:, None] + torch.arange(length)
+        own = pieces.sequence[pieces.row[:, None], places]
+        everything = torch.stack([pieces.row[:, None].expand_as(places), places]).flatten(1)
+        assert everything.unique(dim=1).shape == everything.shape, "pieces must have no decision in common"
+        chosen = torch.ones(count, dtype=torch.bool)
+        same = problem.cost(instance, pieces.with_all(own, chosen)).double()
+        assert torch.allclose(same, cost, atol=1e-4), "pieces as they are must give the same solution"
+
+        whole, state, decisions = take(instance, pieces.row), pieces.state, []
+        for _ in range(length):
+            legal = problem.mask(whole, state).double()
+            assert (legal.sum(dim=1) > 0).all(), "a piece must have legal decisions"
+            decisions.append(torch.multinomial(legal, 1, generator=generator).squeeze(1))
+            state = problem.step(whole, state, decisions[-1])
+        new = torch.stack(decisions, dim=1)
+        gain = problem.cost(whole, pieces.with_one(torch.arange(count), new)).double() - cost[pieces.row]
+        total = torch.zeros_like(cost).index_add(0, pieces.row, gain)
+        together = problem.cost(instance, pieces.with_all(new, chosen)).double() - cost
+        assert torch.allclose(together, total, atol=1e-4), "pieces must not depend on each other"
 
 
 def _check_class(cls: type) -> None:

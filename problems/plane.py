@@ -24,6 +24,16 @@ def move_square(coords: Tensor, draw: Tensor) -> Tensor:
     return centred / outside.clamp(min=1.0) + 0.5
 
 
+SYMMETRIES = 8  # of the square
+
+
+def symmetric(coords: Tensor, which: Tensor) -> Tensor:
+    """Point sets [R, N, 2] in the unit square under its symmetries `which` [R], 0..7; 0 leaves them as they are."""
+    mirror = torch.stack([which & 1, which & 2], dim=-1)[:, None] > 0  # [R, 1, 2]
+    coords = torch.where(mirror, 1 - coords, coords)
+    return torch.where((which & 4 > 0)[:, None, None], coords.flip(-1), coords)
+
+
 def into_unit_square(coords: np.ndarray) -> np.ndarray:
     """Moves each point set [n, N, 2] that leaves the unit square into it, x and y by the same factor.
 

@@ -77,12 +77,16 @@ class Reference:
             perturbed[a] = -math.log(inner)
         return perturbed
 
-    def round(self, round_: int) -> list[Found]:
-        if self.root.total() == -math.inf:
+    def round(self, round_: int, prefix: tuple[int, ...] = ()) -> list[Found]:
+        """The leaves of a round that starts in the node of the prefix."""
+        start = self.root
+        for action in prefix:
+            start = start.children[action]
+        if start.total() == -math.inf:
             return []
         root = gumbel_noise(torch.tensor([self.key]), round_ * (DEPTH + 1), ()).item()
-        beam = [(root, 0.0, (), self.root)]
-        for depth in range(DEPTH):
+        beam = [(root, 0.0, prefix, start)]
+        for depth in range(DEPTH - len(prefix)):
             options = []
             for position, (g, phi, actions, node) in enumerate(beam):
                 children = {a: phi + p for a, p in self.conditional(node).items()}
@@ -92,11 +96,11 @@ class Reference:
             beam = []
             for g, phi, actions, node in options[: self.width]:
                 action, id = actions[-1], ACTIONS * node.id + actions[-1] + 1
-                if depth + 1 == DEPTH:
+                if len(actions) == DEPTH:
                     beam.append((g, phi, actions, id))
                     continue
                 if action not in node.children:
-                    node.children[action] = self.expand(id, depth + 1, node.log_mass[action])
+                    node.children[action] = self.expand(id, len(actions), node.log_mass[action])
                 beam.append((g, phi, actions, node.children[action]))
         outcomes = self.trees.outcome[self.row]
         return [Found(actions, phi, g, outcomes[id].item()) for g, phi, actions, id in beam]

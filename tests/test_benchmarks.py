@@ -15,7 +15,7 @@ import gumbeldore.runtime.precision
 from benchmarks import layers, machine, quality
 from benchmarks.sampling import savings
 from benchmarks.training import decisions_to_come
-from gumbeldore.sampler.rounds import SearchStats
+from gumbeldore.sampler.solutions import SearchStats
 from models.layers import ReZeroLayers
 
 ROOT = Path(__file__).parent.parent

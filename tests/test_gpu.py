@@ -21,7 +21,7 @@ from gumbeldore.runtime.compiling import compile_layers
 from gumbeldore.runtime.gpu import use_device
 from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.rounds import search
+from gumbeldore.sampler.search import search
 from gumbeldore.seeding import generator
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.execution import Execution

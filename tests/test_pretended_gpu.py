@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from gumbeldore.interfaces import to
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.rounds import search
+from gumbeldore.sampler.search import search
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.imitation import imitate
 from gumbeldore.training.optimizer import optimizer_of

@@ -18,7 +18,8 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from docs.figures.trie import INSTANCE, WIDTH, Nearest
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.rounds import Solutions, search
+from gumbeldore.sampler.search import search
+from gumbeldore.sampler.solutions import Solutions
 from problems.tsp import TSP
 
 OUT = Path(__file__).with_suffix(".svg")

@@ -20,7 +20,7 @@ from gumbeldore.interfaces import Policy
 from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.beam import Leaves
 from gumbeldore.sampler.config import SearchConfig
-from gumbeldore.sampler.rounds import search
+from gumbeldore.sampler.search import search
 from gumbeldore.sampler.trie import Trie
 from gumbeldore.sampler.updates import Gumbeldore
 from problems.tsp import TSP, State

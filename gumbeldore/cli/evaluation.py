@@ -122,8 +122,10 @@ def tasks_of(cfg: DictConfig, choices: list[Choice], machine: Machine) -> list[T
     tasks: list[Task] = []
     for choice in choices:
         methods = parts.build_methods(cfg, choice.loaded)
-        for method in methods.values():
-            if not isinstance(method, SearchConfig):
+        for name, method in methods.items():
+            if isinstance(method, SearchConfig):
+                parts.check_method(name, method, choice.loaded.problem, choice.benchmarks)
+            else:
                 method.check(choice.loaded.problem.name)
         first = tasks[-1].places.stop if tasks else 0
         places = slice(first, first + len(choice.benchmarks))

@@ -15,10 +15,12 @@ from omegaconf.errors import InterpolationKeyError
 
 from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.loading import LoadedPolicy
+from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.parallel import ray_cluster
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, imported
 from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.search import check_offered
 
 
 def plain(node: DictConfig) -> dict[str, Any]:
@@ -119,6 +121,15 @@ def build_search(name: str, method: DictConfig, search: Mapping[str, Any]) -> Se
     if built.time_limit is not None:
         raise ValueError("search.time_limit would make the result depend on the machine's speed; set search.num_rounds")
     return built
+
+
+def check_method(name: str, config: SearchConfig, problem: Problem, benchmarks: Iterable[Benchmark]) -> None:
+    """Raises ValueError naming the method if the problem does not offer what it needs for these instances."""
+    for benchmark in benchmarks:
+        try:
+            check_offered(problem, benchmark.instances, config)
+        except ValueError as error:
+            raise ValueError(f"method={name}: {error}") from None
 
 
 def training_search(cfg: DictConfig) -> SearchConfig:

@@ -25,7 +25,8 @@ from gumbeldore.runtime.building import check_keys
 from gumbeldore.runtime.compiling import compile_layers
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
 from gumbeldore.sampler.config import SearchConfig
-from gumbeldore.seeding import fold
+from gumbeldore.sampler.search import check_offered
+from gumbeldore.seeding import fold, generator
 from gumbeldore.training.dataset import Shard, read_experts
 from gumbeldore.training.optimizer import Optimizers, optimizer_of
 from gumbeldore.training.settings import TrainSettings
@@ -70,6 +71,8 @@ def set_up(cfg: DictConfig) -> Setup:
     if run.compile:
         compile_layers(policy)
     search = parts.training_search(cfg)
+    for progress in (0, 1):  # the smallest and the largest instances
+        check_offered(problem, problem.curriculum(progress).generate(1, generator(run.seed, "check")), search)
     parts.join_cluster(cfg, problem, policy)
     validation = validation_set(problem, settings.validation_instances, run.seed)
     train_processes = resolve_processes(run.train_processes, device, settings.batch_size)

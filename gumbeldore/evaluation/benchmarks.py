@@ -15,7 +15,7 @@ from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import check_costs, instance_errors
 from gumbeldore.sampler.config import SearchConfig
-from gumbeldore.sampler.rounds import SearchStats, Solutions
+from gumbeldore.sampler.solutions import SearchStats, Solutions
 from gumbeldore.seeding import fold
 
 

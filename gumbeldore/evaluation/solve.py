@@ -24,8 +24,9 @@ from gumbeldore.runtime.checkpoint import checkpoint_errors
 from gumbeldore.runtime.precision import resolve_precision
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.search import check_offered
 
-METHODS = ("gumbeldore", "greedy", "beam", "sampling", "wor", "theory")
+METHODS = (*methods.STARTS, "reconstruct")
 LEAST = 1e-9  # seconds for a search whose time is up already: it still decodes greedily
 
 
@@ -38,6 +39,8 @@ def solve(
     beam_width: int = 32,
     num_rounds: int = 4,
     top_p_start: float = 0.8,
+    temperature: float = 1.0,
+    equivalents: int = 1,
     time_limit: float | None = None,
     seed: int = 0,
     device: str | torch.device = "auto",
@@ -51,8 +54,10 @@ def solve(
         instances: the path of a file or a folder, or the name of a standard set; or the arrays of one instance by
             name; or a list of such, each of which stands for one instance
         num_instances: of a source that holds several, the first so many; None: all
-        method: "gumbeldore", "greedy", "beam", "sampling", "wor" or "theory"; or a SearchConfig
-        beam_width, num_rounds, top_p_start: of a method that is given by its name, see `SearchConfig`
+        method: "gumbeldore", "greedy", "beam", "sampling", "wor", "theory", "tasar", "reconstruct", "rejection" or
+            "diverse_beam"; or a SearchConfig, such as `methods.tasar(32, replan_steps=5)`
+        beam_width, num_rounds, top_p_start, temperature, equivalents: of a method that is given by its name, see
+            `SearchConfig`; its other settings are those of configs/search.yaml
         time_limit: seconds per instance, everything but loading included; rounds go on until it has passed. The greedy
             solution is found however long it takes. None: `num_rounds` rounds
         seed: of the samples, at least 0
@@ -67,6 +72,7 @@ def solve(
     """
     loaded = policy if isinstance(policy, LoadedPolicy) else load_policy(policy)
     settings = {"beam_width": beam_width, "num_rounds": num_rounds, "top_p_start": top_p_start}
+    settings |= {"temperature": temperature, "equivalents": equivalents}
     config = _search(loaded, method, time_limit, settings)
     if not (is_integer(seed) and 0 <= seed <= LARGEST):
         raise ValueError(f"seed must be an integer within 0..{LARGEST}, got {seed!r}")
@@ -81,6 +87,8 @@ def solve(
     else:
         groups = sources.of_one(loaded, arrays if instances is None else instances, num_instances)
     benchmarks = [group.benchmark for group in groups]
+    for benchmark in benchmarks:
+        check_offered(loaded.problem, benchmark.instances, config)
     for line in [*notices(benchmarks), *remarks(benchmarks, loaded.problem)]:
         warnings.warn(line.removeprefix("warning: "), stacklevel=2)
     results = _results(loaded, machine, groups, config, seed)

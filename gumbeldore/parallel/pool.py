@@ -26,7 +26,9 @@ from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.runtime.stopping import Stop, Stopped, never
 from gumbeldore.sampler.config import SearchConfig
-from gumbeldore.sampler.rounds import Solutions, search, trie_memory
+from gumbeldore.sampler.rounds import trie_memory
+from gumbeldore.sampler.search import search
+from gumbeldore.sampler.solutions import Solutions
 
 SMALLEST_CHUNK = 1 / 8  # of search_batch_rows: few instances make two chunks, for two workers, if each is that large
 TRIE_GROWTH = 8  # a search with a time limit may find up to 8 times the expected number of solutions
@@ -203,7 +205,7 @@ class SearchPool:
         """
         count = batch_size(instances)
         size = at_once(self.problem, self.policy, instances, config, self.search_batch_rows, self.trie_budget)
-        rows = count * config.beam_width
+        rows = count * config.rows
         least = self.gpus or min(2, int(rows / self.search_batch_rows / SMALLEST_CHUNK))
         parts = max(min(count, least), -(-count // size))
         return [slice(count * i // parts, count * (i + 1) // parts) for i in range(parts)]
@@ -227,7 +229,7 @@ def at_once(
     room = budget // trie_memory(problem, policy, instances, config)
     if config.time_limit is not None:
         room //= TRIE_GROWTH
-    return max(1, min(search_batch_rows // config.beam_width, room))
+    return max(1, min(search_batch_rows // config.rows, room))
 
 
 def _start_actors(workers: int, per_gpu: int, arguments: tuple) -> Actors:

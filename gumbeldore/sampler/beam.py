@@ -23,21 +23,32 @@ from gumbeldore.sampler.trie import Children, Trie
 
 # (log-probabilities of the children [B, K, A], perturbed log-probability of their parents [B, K], depth) -> scores
 Perturb = Callable[[Tensor, Tensor, int], Tensor]
+# (scores [B, K, A], -inf: impossible) -> those of the K children that are kept [B, K], and their places among all K * A
+Select = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+def most_likely(score: Tensor) -> tuple[Tensor, Tensor]:
+    """The K children of the highest scores."""
+    return score.flatten(1).topk(score.shape[1], dim=1)
 
 
 class SearchContext(NamedTuple):
-    """What stays the same from round to round."""
+    """What stays the same from round to round, as long as the root does."""
 
     problem: Problem
     policy: Policy
     instance: Any  # [B*K, ...] each instance K times
     encoded: Any  # [B, ...] the policy's view of each instance (`Policy.encode`)
-    state: Any  # [B*K, ...] before the first decision
+    root: Tensor  # [B] trie slot of the node in which the beams start
+    state: Any  # [B*K, ...] in the root
+    complete: Callable[[Tensor], Tensor]  # decisions below the root [B*K, T] -> all decisions of the solutions
     keys: Tensor  # [b] the random keys these instances came with
     batch: int
     width: int
-    horizon: int
+    horizon: int  # T, decisions below the root
     actions: int
+    temperature: float = 1.0
+    select: Select = most_likely
     deadline: float = math.inf  # on the clock `time.monotonic`; a round that lasts longer is abandoned
 
 
@@ -87,6 +98,7 @@ def sample_round(
     """Run the beam from the root to the leaves.
 
     Arguments:
+        trie: from the depth of the root on
         filled: trie slots per depth used by earlier rounds
         root_gumbel: perturbed log-probability [B] of the root
         top_p: nucleus: each node keeps its smallest set of most likely actions with at least this probability
@@ -96,7 +108,7 @@ def sample_round(
     batch, horizon = context.batch, context.horizon
     device = root_gumbel.device
     row = torch.arange(batch, device=device)[:, None] * context.width  # first flat row of each instance
-    beam = _root_beam(trie, filled, context.width, root_gumbel)
+    beam = _root_beam(trie, filled, context, root_gumbel)
     state = context.state
     history = [(beam.node, torch.zeros_like(beam.node), torch.zeros_like(beam.node))]
     broken = torch.zeros(batch, dtype=torch.bool, device=device)
@@ -114,7 +126,7 @@ def sample_round(
         children = trie_ops.read_children(trie, depth, beam.node, filled)
         phi = beam.phi[..., None] + nucleus(normalised(children.log_mass + children.advantage), top_p)  # [B, K, A]
         score = perturb(phi, beam.gumbel, depth).masked_fill(~beam.alive[..., None], -math.inf)
-        beam, parent, action = _keep_best(trie, depth, filled, beam, children, phi, score, legal)
+        beam, parent, action = _keep_best(context.select, trie, depth, filled, beam, children, phi, score, legal)
 
         history.append((beam.node, parent, action))
         if depth + 1 < horizon:
@@ -126,26 +138,35 @@ def sample_round(
     return _trace_back(history, trie.log_prob[-1], beam, filled + context.width), count
 
 
-def _root_beam(trie: Trie, filled: int, width: int, root_gumbel: Tensor) -> Beam:
-    """Beam position 0 holds the root, which always is in slot 0; the other positions are empty."""
-    batch = len(root_gumbel)
+def _root_beam(trie: Trie, filled: int, context: SearchContext, root_gumbel: Tensor) -> Beam:
+    """Beam position 0 holds the root; the other positions are empty."""
+    batch, width = context.batch, context.width
+    root = context.root[:, None]
     position = torch.arange(width, device=root_gumbel.device)
-    node = (filled + position).expand(batch, -1).where(position > 0, 0)
-    alive = (trie.log_mass[0][:, :1] > -math.inf) & (position == 0)
+    node = (filled + position).expand(batch, -1).where(position > 0, root)
+    alive = (trie.log_mass[0].gather(1, root) > -math.inf) & (position == 0)
     phi = torch.zeros(batch, width, dtype=torch.float64, device=root_gumbel.device)
     return Beam(node, phi, root_gumbel[:, None].where(alive, -math.inf), alive)
 
 
 def _keep_best(
-    trie: Trie, depth: int, filled: int, beam: Beam, children: Children, phi: Tensor, score: Tensor, legal: Tensor
+    select: Select,
+    trie: Trie,
+    depth: int,
+    filled: int,
+    beam: Beam,
+    children: Children,
+    phi: Tensor,
+    score: Tensor,
+    legal: Tensor,
 ) -> tuple[Beam, Tensor, Tensor]:
-    """The beam of the K best children, which are in the trie from now on; their parents and actions [B, K].
+    """The beam of the K selected children, which are in the trie from now on; their parents and actions [B, K].
 
     Arguments:
         phi, score: [B, K, A] log-probabilities of the children, and perturbed
     """
     batch, width, actions = score.shape
-    gumbel, best = score.flatten(1).topk(width, dim=1)  # [B, K]
+    gumbel, best = select(score)  # [B, K]
     alive = gumbel > -math.inf
     # An empty position copies the first node with a legal action, so that `step` gets one; its score stays -inf.
     fallback = legal.view(batch, width, -1)[:, 0].int().argmax(dim=1, keepdim=True)
@@ -180,6 +201,7 @@ def evaluate(
         with torch.profiler.record_function("policy"):
             logits = context.policy(take(context.encoded, rows // width), take(state, rows))
         logits = logits.double().masked_fill(~legal.index_select(0, rows), -math.inf)
+        logits = _tempered(logits, context.temperature)
         trie_ops.write_log_probs(trie, depth, own.flatten().index_select(0, rows), normalised(logits).to(dtype))
     certain = torch.zeros_like(legal, dtype=dtype).masked_fill_(~legal, -math.inf).view(batch, width, -1)
     log_probs = trie_ops.read_log_probs(trie, depth, known).where(ask[..., None], certain)
@@ -190,6 +212,13 @@ def evaluate(
         repeated=count.repeated + ask.sum() - len(rows),
     )
     return log_probs, count
+
+
+def _tempered(logits: Tensor, temperature: float) -> Tensor:
+    """The logits [R, A] divided by the temperature [SBS, eq. 5]; the largest are 0 then, so that nothing overflows."""
+    if temperature == 1:
+        return logits
+    return (logits - logits.amax(dim=-1, keepdim=True)) / temperature
 
 
 def check_instances(context: SearchContext, wrong: Tensor, rule: str) -> None:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 from gumbeldore.runtime.checked import check_switches, is_integer, is_number
 from gumbeldore.sampler.updates import Update
+
+
+def _check_count(name: str, count: Any) -> None:
+    if not (is_integer(count) and count >= 1):
+        raise ValueError(f"{name} must be an integer of at least 1, got {count!r}")
 
 
 @dataclass(frozen=True)
@@ -14,7 +21,7 @@ class SearchConfig:
 
     Arguments:
         beam_width: K, solutions per round
-        num_rounds: n; at most n * K solutions per instance
+        num_rounds: n; at most n * K solutions per instance (and per root, see `replan_steps`)
         update: what happens to the trie between rounds; None leaves it alone (rounds are then independent)
         stochastic: perturb with Gumbel noise; otherwise the beam keeps the most likely prefixes
         replacement: K independent samples per round instead of a beam
@@ -23,7 +30,19 @@ class SearchConfig:
         first_round_deterministic: round 1 is a plain beam search, whose leaves leave the trie but do not shift it
         sampled_root: draw the root's Gumbel, which makes the unnormalised estimator unbiased; False fixes it to 0
         time_limit: seconds per instance; rounds go on until it has passed, whatever num_rounds is, or until the trie
-            would outgrow the memory it may take. The round that lasts longer is abandoned.
+            would outgrow the memory it may take. The round that lasts longer is abandoned. With a `reconstruction`
+            there are num_rounds rounds, and reconstructions go on instead.
+        temperature: tau, by which the policy's logits are divided [SBS, eq. 5]: masses, estimates and reported
+            log-probabilities are those of this distribution. Towards 0 the samples become greedy.
+        replan_steps: after num_rounds rounds, commit to so many next decisions of the best solution so far and go on
+            with the rounds below them [TASAR], up to the end of the solution; None: all rounds start from the beginning
+        groups, diversity: split a beam that is not stochastic into groups, each of which avoids the actions of those
+            before it at the same step: a score is lower by `diversity` for each of them [Vijayakumar et al. 2018]
+        distinct: of samples with replacement, drop those that an instance has already, until it has so many different
+            ones or num_rounds rounds have passed; None: drop none
+        equivalents: instances with the same solutions, the instance included (`Problem.equivalents`), each of which
+            is searched like this; the best of all solutions counts
+        reconstruction: how the best solution is improved in the end; None: it is not
     """
 
     beam_width: int
@@ -36,11 +55,20 @@ class SearchConfig:
     first_round_deterministic: bool = False
     sampled_root: bool = True
     time_limit: float | None = None
+    temperature: float = 1.0
+    replan_steps: int | None = None
+    groups: int = 1
+    diversity: float = 0.0
+    distinct: int | None = None
+    equivalents: int = 1
+    reconstruction: Reconstruction | None = None
 
     def __post_init__(self) -> None:
-        for name, count in (("beam_width", self.beam_width), ("num_rounds", self.num_rounds)):
-            if not (is_integer(count) and count >= 1):
-                raise ValueError(f"{name} must be an integer of at least 1, got {count!r}")
+        for name in ("beam_width", "num_rounds", "groups", "equivalents"):
+            _check_count(name, getattr(self, name))
+        for name in ("replan_steps", "distinct"):
+            if getattr(self, name) is not None:
+                _check_count(name, getattr(self, name))
         check_switches(self, "stochastic", "replacement", "first_round_deterministic", "sampled_root")
         for name, top_p in (("top_p_start", self.top_p_start), ("top_p_end", self.top_p_end)):
             if not (is_number(top_p) and 0 < top_p <= 1):
@@ -49,22 +77,92 @@ class SearchConfig:
             raise ValueError(f"update must be a function of (trie, leaves, objective) or None, got {self.update!r}")
         if self.time_limit is not None and not (is_number(self.time_limit) and self.time_limit > 0):
             raise ValueError(f"time_limit must be positive seconds per instance, got {self.time_limit!r}")
+        if not (is_number(self.temperature) and self.temperature > 0):
+            raise ValueError(f"temperature must be finite and above 0, got {self.temperature!r}")
+        if not (is_number(self.diversity) and self.diversity >= 0):
+            raise ValueError(f"diversity must be finite and at least 0, got {self.diversity!r}")
         if self.replacement and (self.update is not None or not self.stochastic):
             raise ValueError("sampling with replacement is stochastic and has no update between rounds")
+        if self.replacement and self.replan_steps is not None:
+            raise ValueError("sampling with replacement has no replan_steps: its samples have no common root")
+        if self.distinct is not None and not self.replacement:
+            raise ValueError("distinct is for samples with replacement; others are different anyway")
+        if self.groups > 1 and (self.stochastic or self.num_rounds > 1 or self.replan_steps is not None):
+            raise ValueError("groups are for one round of a beam search that is not stochastic")
+        if self.beam_width % self.groups:
+            raise ValueError(f"groups must divide beam_width={self.beam_width}, got {self.groups}")
+        if self.reconstruction is not None and not isinstance(self.reconstruction, Reconstruction):
+            raise ValueError(f"reconstruction must be a Reconstruction or None, got {self.reconstruction!r}")
 
     @property
     def copies(self) -> int:
-        """Beams of an instance: independent samples are beams of width 1."""
-        return self.beam_width if self.replacement else 1
+        """Beams of an instance: independent samples are beams of width 1, and each group is one."""
+        return self.beam_width if self.replacement else self.groups
 
     @property
     def width(self) -> int:
         """Of each of them."""
         return self.beam_width // self.copies
 
+    @property
+    def rows(self) -> int:
+        """Beam positions that are searched together for an instance."""
+        return self.beam_width * self.equivalents
+
+    @property
+    def anytime(self) -> bool:
+        """Whether rounds go on until a deadline."""
+        return self.time_limit is not None and self.reconstruction is None
+
+    @property
+    def random(self) -> bool:
+        """Whether the result depends on random numbers."""
+        return self.stochastic or self.reconstruction is not None
+
+    def rounds(self, horizon: int) -> int:
+        """The number of rounds from all roots, for solutions of so many decisions; `num_rounds` without replanning."""
+        return self.num_rounds * math.ceil(horizon / (self.replan_steps or horizon))
+
+
+GREEDY = SearchConfig(1, stochastic=False)
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """Random reconstruction of the best solution [RRC]: a random piece is decoded anew, and kept if it is better.
+
+    Arguments:
+        iterations: of cutting all instances' solutions into pieces and decoding these; with a time limit of the
+            search, they go on until it has passed
+        shortest, longest: decisions of a piece. Each iteration draws a length, uniformly; None: up to all decisions
+        search: how a piece is decoded
+    """
+
+    iterations: int
+    shortest: int = 4
+    longest: int | None = None
+    search: SearchConfig = GREEDY
+
+    def __post_init__(self) -> None:
+        _check_count("iterations", self.iterations)
+        _check_count("shortest", self.shortest)
+        if self.longest is not None:
+            _check_count("longest", self.longest)
+            if self.longest < self.shortest:
+                raise ValueError(f"longest must be at least shortest={self.shortest}, got {self.longest}")
+        inner = self.search
+        if inner.copies > 1 or inner.equivalents > 1 or inner.reconstruction is not None:
+            raise ValueError("a piece is decoded by one beam of one instance, without a reconstruction of its own")
+        if inner.time_limit is not None:
+            raise ValueError("a piece is decoded without a time_limit of its own")
+
 
 def nucleus_of(config: SearchConfig, round_: int) -> float:
-    """The nucleus of a round [GD, section 4.2.2]; rounds beyond num_rounds (anytime use) stay at the end value."""
+    """The nucleus of a round [GD, section 4.2.2]; rounds beyond num_rounds (anytime use) stay at the end value.
+
+    Arguments:
+        round_: from 0 on, of those from the same root
+    """
     if round_ >= config.num_rounds - 1:
         return config.top_p_end
     return config.top_p_start + (config.top_p_end - config.top_p_start) * round_ / (config.num_rounds - 1)

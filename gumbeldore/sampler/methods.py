@@ -5,23 +5,75 @@ The command line chooses a method by `method=` and gives it those keys of `searc
 
 from __future__ import annotations
 
-from gumbeldore.sampler.config import SearchConfig
+import inspect
+from dataclasses import replace
+from typing import Any
+
+from gumbeldore.sampler.config import Reconstruction, SearchConfig
 from gumbeldore.sampler.updates import Gumbeldore, Theory, without_replacement
 
 
-def greedy() -> SearchConfig:
+def greedy(equivalents: int = 1) -> SearchConfig:
     """The most likely action at each step."""
-    return SearchConfig(beam_width=1, stochastic=False)
+    return SearchConfig(beam_width=1, stochastic=False, equivalents=equivalents)
 
 
-def sampling(beam_width: int, num_rounds: int = 1, time_limit: float | None = None) -> SearchConfig:
+def sampling(
+    beam_width: int,
+    num_rounds: int = 1,
+    time_limit: float | None = None,
+    temperature: float = 1.0,
+    equivalents: int = 1,
+) -> SearchConfig:
     """beam_width * num_rounds independent samples, with replacement."""
-    return SearchConfig(beam_width, num_rounds, replacement=True, time_limit=time_limit)
+    return SearchConfig(
+        beam_width,
+        num_rounds,
+        replacement=True,
+        time_limit=time_limit,
+        temperature=temperature,
+        equivalents=equivalents,
+    )
 
 
-def beam(beam_width: int) -> SearchConfig:
+def rejection(
+    beam_width: int,
+    num_rounds: int = 1,
+    max_rounds: int = 20,
+    time_limit: float | None = None,
+    temperature: float = 1.0,
+    equivalents: int = 1,
+) -> SearchConfig:
+    """Independent samples without those that are there already, until beam_width * num_rounds are different.
+
+    Arguments:
+        max_rounds: of beam_width samples; then the search ends, however many of them are different
+    """
+    return SearchConfig(
+        beam_width,
+        max_rounds,
+        replacement=True,
+        distinct=beam_width * num_rounds,
+        time_limit=time_limit,
+        temperature=temperature,
+        equivalents=equivalents,
+    )
+
+
+def beam(beam_width: int, equivalents: int = 1) -> SearchConfig:
     """Beam search: the most likely prefixes."""
-    return SearchConfig(beam_width, stochastic=False)
+    return SearchConfig(beam_width, stochastic=False, equivalents=equivalents)
+
+
+def diverse_beam(beam_width: int, groups: int = 4, diversity: float = 0.5, equivalents: int = 1) -> SearchConfig:
+    """Beam search in groups that avoid each other's actions [Vijayakumar et al. 2018].
+
+    Arguments:
+        beam_width: of all groups together
+        groups: how many there are
+        diversity: lambda, by how much a log-probability is lower for each earlier group that chose the action
+    """
+    return SearchConfig(beam_width, stochastic=False, groups=groups, diversity=diversity, equivalents=equivalents)
 
 
 def wor(
@@ -32,6 +84,8 @@ def wor(
     time_limit: float | None = None,
     first_round_deterministic: bool = False,
     sampled_root: bool = True,
+    temperature: float = 1.0,
+    equivalents: int = 1,
 ) -> SearchConfig:
     """Sampling without replacement in rounds of stochastic beam search [SBS]."""
     return SearchConfig(
@@ -43,6 +97,37 @@ def wor(
         time_limit=time_limit,
         first_round_deterministic=first_round_deterministic,
         sampled_root=sampled_root,
+        temperature=temperature,
+        equivalents=equivalents,
+    )
+
+
+def tasar(
+    beam_width: int,
+    num_rounds: int = 1,
+    replan_steps: int = 10,
+    top_p_end: float = 1.0,
+    time_limit: float | None = None,
+    temperature: float = 1.0,
+    equivalents: int = 1,
+) -> SearchConfig:
+    """Take a step and reconsider: sampling without replacement along the best solution so far [TASAR].
+
+    Arguments:
+        num_rounds: from each root
+        replan_steps: decisions from one root to the next
+        top_p_end: nucleus of all rounds
+    """
+    return SearchConfig(
+        beam_width,
+        num_rounds,
+        update=without_replacement,
+        replan_steps=replan_steps,
+        top_p_start=top_p_end,
+        top_p_end=top_p_end,
+        time_limit=time_limit,
+        temperature=temperature,
+        equivalents=equivalents,
     )
 
 
@@ -58,6 +143,8 @@ def gumbeldore(
     divide_by_visits: bool = False,
     first_round_deterministic: bool = False,
     sampled_root: bool = True,
+    temperature: float = 1.0,
+    equivalents: int = 1,
 ) -> SearchConfig:
     """Rounds without replacement, each shifted toward what was better than expected [GD, algorithm 2]."""
     return SearchConfig(
@@ -69,6 +156,8 @@ def gumbeldore(
         first_round_deterministic=first_round_deterministic,
         sampled_root=sampled_root,
         time_limit=time_limit,
+        temperature=temperature,
+        equivalents=equivalents,
     )
 
 
@@ -81,6 +170,8 @@ def theory(
     time_limit: float | None = None,
     first_round_deterministic: bool = False,
     sampled_root: bool = True,
+    temperature: float = 1.0,
+    equivalents: int = 1,
 ) -> SearchConfig:
     """Rounds without replacement with the policy update that provably improves [GD, eq. 1 and 5]."""
     return SearchConfig(
@@ -92,4 +183,56 @@ def theory(
         first_round_deterministic=first_round_deterministic,
         sampled_root=sampled_root,
         time_limit=time_limit,
+        temperature=temperature,
+        equivalents=equivalents,
     )
+
+
+STARTS = {
+    each.__name__: each for each in (greedy, sampling, rejection, beam, diverse_beam, wor, tasar, gumbeldore, theory)
+}
+
+
+def reconstruct(
+    start: str | SearchConfig = "greedy",
+    iterations: int = 100,
+    longest_piece: int | None = None,
+    time_limit: float | None = None,
+    beam_width: int = 32,
+    num_rounds: int = 4,
+    step_size: float | None = None,
+    top_p_start: float = 1.0,
+    top_p_end: float = 1.0,
+    temperature: float = 1.0,
+    equivalents: int = 1,
+) -> SearchConfig:
+    """Random reconstruction of the best solution that another method finds [RRC].
+
+    Arguments:
+        start: the other method: its name, or what it gives
+        iterations: of decoding all pieces of the best solution anew, if there is no time limit
+        longest_piece: decisions in a piece, at most; None: all
+        time_limit: seconds per instance, the other method included
+        beam_width, ..., equivalents: of the other method, if `start` is its name
+    """
+    if not isinstance(start, SearchConfig):
+        start = _named(
+            start,
+            beam_width=beam_width,
+            num_rounds=num_rounds,
+            step_size=step_size,
+            top_p_start=top_p_start,
+            top_p_end=top_p_end,
+            temperature=temperature,
+            equivalents=equivalents,
+        )
+    how = Reconstruction(iterations, longest=longest_piece)
+    return replace(start, time_limit=time_limit, reconstruction=how)
+
+
+def _named(name: str, **settings: Any) -> SearchConfig:
+    """The method of this name, given those settings that are its parameters."""
+    if name not in STARTS:
+        raise ValueError(f"start must be one of {', '.join(STARTS)}, got {name!r}")
+    parameters = inspect.signature(STARTS[name]).parameters
+    return STARTS[name](**{key: value for key, value in settings.items() if key in parameters})

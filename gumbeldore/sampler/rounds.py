@@ -1,4 +1,4 @@
-"""Sampling solutions from a policy: rounds of one beam loop over one trie [SBS; GD, algorithm 2]."""
+"""Rounds of one beam loop over one trie [SBS; GD, algorithm 2]."""
 
 from __future__ import annotations
 
@@ -19,215 +19,180 @@ from gumbeldore.sampler.beam import (
     Perturb,
     SearchContext,
     check_instances,
+    most_likely,
     sample_round,
 )
 from gumbeldore.sampler.config import SearchConfig, nucleus_of
+from gumbeldore.sampler.diverse import diverse
 from gumbeldore.sampler.gumbel import gumbel_with_maximum
+from gumbeldore.sampler.rejection import Rejection
+from gumbeldore.sampler.replanning import committed, no_incumbent
+from gumbeldore.sampler.solutions import SearchStats, Solutions
 from gumbeldore.sampler.updates import without_replacement
-from gumbeldore.seeding import fold, gumbel_noise
-
-GREEDY = SearchConfig(1, stochastic=False)
+from gumbeldore.seeding import gumbel_noise
 
 
-class SearchStats(NamedTuple):
-    """Totals over all instances of a call."""
+class Round(NamedTuple):
+    """The leaves of one round as solutions."""
 
-    evaluations: int  # states the network was asked about
-    forced: int  # new states with a single legal action, which need no network
-    reused: int  # states whose probabilities an earlier round had left in the trie
-    repeated: int  # new states that another sequence of decisions had reached, too
-    rounds: int
-    exhausted: int  # beams (with replacement: samples) known to have no further solution at the end
-    full: bool  # whether a search with a time limit ended before that, as the trie would have outgrown the memory
-    seconds: float  # wall-clock of the call
+    leaves: Leaves
+    actions: Tensor  # [B, K, T] all decisions, those above the root included
+    cost: Tensor  # [B, K] float64
 
 
-class Solutions(NamedTuple):
-    """What a search found; round by round, in each round by decreasing perturbed log-probability."""
+class Rounds(NamedTuple):
+    """What the rounds found."""
 
-    actions: Tensor  # [B, L, T] int64
-    costs: Tensor  # [B, L] float64, lower is better
-    log_probs: Tensor  # [B, L] float64 of all decisions under the policy
-    round_log_probs: Tensor  # [B, L] under the distribution of the round; what the estimators need
-    gumbels: Tensor  # [B, L] perturbed log-probabilities
-    valid: Tensor  # [B, L] False: the instance had no further solution (the entry means nothing)
-    round: Tensor  # [B, L] int64 round of each solution, from 0
-    stats: SearchStats
-
-    def best(self) -> tuple[Tensor, Tensor]:
-        """The first of the cheapest solutions of each instance: actions [B, T] and cost [B]."""
-        cost, index = self.costs.masked_fill(~self.valid, math.inf).min(dim=1)
-        row = torch.arange(len(index), device=index.device)
-        return self.actions[row, index], cost
+    rounds: list[Round]
+    states: Count  # how they got their action probabilities
+    rejected: int | Tensor
+    exhausted: Tensor  # [] beams that have no further solution below their root
+    full: bool  # a search with a time limit ended before that, as the trie would have outgrown the memory
 
 
-@torch.no_grad()
-def search(
-    problem: Problem,
-    policy: Policy,
-    instances: Any,
-    config: SearchConfig,
-    generator: torch.Generator | None = None,
-    *,
-    keys: Tensor | None = None,
-    memory: int | None = None,
-) -> Solutions:
-    """Sample or search solutions of a batch of instances of one size.
-
-    Arguments:
-        problem, policy: see `gumbeldore.interfaces`
-        instances: NamedTuple of tensors [B, ...] on the policy's device
-        config: the method
-        generator: source of one random key per instance, drawn in their order
-        keys: instead of a generator, the keys [B] int64 themselves: an instance's result depends on its own alone
-        memory: bytes that the trie must not outgrow; a search with a time limit ends where it would
-
-    A search with a time limit decodes greedily first: this is its one solution if not even one round ends in time.
-
-    Raises ValueError without instances, or if not exactly one of generator and keys is given to a stochastic search,
-    and InstanceError if the policy gives no usable probabilities or the problem no finite cost.
-    """
-    begin = time.perf_counter()
-    batch = batch_size(instances)
-    if batch == 0:
-        raise ValueError("search needs at least one instance")
-    keys = instance_keys = _checked_keys(keys, generator, batch, config).to(instances[0].device)
-    greedy, deadline = None, math.inf
-    if config.time_limit is not None:
-        deadline = time.monotonic() + batch * config.time_limit
-        greedy = search(problem, policy, instances, GREEDY, keys=keys)  # if not even one round ends in time
-    if config.copies > 1:
-        rows = torch.arange(batch, device=keys.device).repeat_interleave(config.copies)
-        instances = take(instances, rows)
-        keys = fold(keys[:, None], torch.arange(config.copies)).flatten()
-
-    was_training = policy.training
-    policy.eval()
-    try:
-        context = _search_context(problem, policy, instances, config.width, instance_keys, deadline)
-        rounds, trie, count, full = _run_rounds(context, config, instances, keys, memory)
-    finally:
-        policy.train(was_training)
-    if not rounds:
-        assert greedy is not None
-        return greedy._replace(stats=greedy.stats._replace(seconds=time.perf_counter() - begin))
-    stats = SearchStats(
-        evaluations=count.evaluated + (greedy.stats.evaluations if greedy else 0),
-        forced=int(count.forced),
-        reused=int(count.reused),
-        repeated=int(count.repeated),
-        rounds=len(rounds),
-        exhausted=int((trie.log_mass[0][:, 0] == -math.inf).sum()),
-        full=full,
-        seconds=time.perf_counter() - begin,  # the numbers above have waited for the device
-    )
-    return _collect(rounds, batch, stats)
-
-
-def _checked_keys(keys: Tensor | None, generator: torch.Generator | None, batch: int, config: SearchConfig) -> Tensor:
-    """The keys [B] of the instances: those given, or drawn; zeros of a search without random numbers."""
-    if keys is not None:
-        if generator is not None:
-            raise ValueError("give a generator or keys, not both")
-        return keys
-    if generator is None:
-        if config.stochastic:
-            raise ValueError("a stochastic search needs a generator or keys")
-        return torch.zeros(batch, dtype=torch.int64)
-    return torch.empty(batch, dtype=torch.int64).random_(generator=generator)
-
-
-def _run_rounds(
-    context: SearchContext, config: SearchConfig, instances: Any, keys: Tensor, memory: int | None
-) -> tuple[list[tuple[Leaves, Tensor]], trie_ops.Trie, Count, bool]:
+def run_rounds(context: SearchContext, config: SearchConfig, keys: Tensor, memory: int | None = None) -> Rounds:
     """Round after round until the last one, the deadline, the end of all instances or of the memory.
 
-    Arguments:
-        instances: [B, ...] a beam each; independent samples are B / b beams of each of b instances
-        keys: [B] of the beams
-    """
-    width = config.width
-    trie = _empty_trie(context.problem, context.policy, instances, config, len(context.keys), keys.device)
+    With `config.replan_steps` there are rounds for each root, one after the other; the time left is shared out among
+    the roots that are left.
 
-    rounds, total, full = [], Count(), False
+    Arguments:
+        context: the search from the root, before any decision below it
+        keys: [B] of the beams; independent samples and groups are B / b beams of each of b instances
+        memory: bytes that the trie must not outgrow if rounds go on until the deadline
+    """
+    width, horizon, copies = config.width, context.horizon, config.copies
+    trie = empty_trie(context, config, keys.device)
+    incumbent, replan = no_incumbent(context), config.replan_steps or horizon
+    rejection = Rejection(config.distinct, copies) if config.distinct else None
+    depth, since, until = 0, 0, _share_of_time(context, 0, replan)  # of the root; rounds from it; their end
+    rounds: list[Round] = []
+    total, full = Count(), False
+
     for round_ in itertools.count():
         if (round_ + 1) * width > trie.parent.shape[2]:
             full = memory is not None and 2 * trie_ops.memory(trie) > memory
             if full:
                 break
             trie = trie_ops.grow(trie, 2 * trie.parent.shape[2])
+        here = trie_ops.below(trie, depth)
         deterministic = not config.stochastic or (config.first_round_deterministic and round_ == 0)
-        perturb, root_gumbel = _most_likely(keys) if deterministic else _gumbel(keys, round_, config, context)
+        perturb, root_gumbel = _unperturbed(keys) if deterministic else _gumbel(keys, round_ * (horizon + 1), config)
         try:
-            nucleus = nucleus_of(config, round_)
-            leaves, count = sample_round(context, trie, round_ * width, perturb, root_gumbel, nucleus)
+            leaves, count = sample_round(context, here, round_ * width, perturb, root_gumbel, nucleus_of(config, since))
         except OutOfTime:
             break
-        cost = context.problem.cost(context.instance, leaves.actions.flatten(0, 1)).double().view(context.batch, width)
+        since += 1
+        total = total.plus(count)
+        actions = context.complete(leaves.actions.flatten(0, 1))
+        cost = context.problem.cost(context.instance, actions).double().view(context.batch, width)
+        actions = actions.view(context.batch, width, -1)
         wrong = (leaves.valid & ~cost.isfinite()).any(dim=1)
         check_instances(context, wrong, "the cost of a solution is NaN or infinite")
-        rounds.append((leaves, cost))
-        total = total.plus(count)
-        if config.time_limit is None and round_ + 1 >= config.num_rounds:
+        if rejection:
+            leaves = rejection(here, leaves, actions)
+        rounds.append(Round(leaves, actions, cost))
+
+        enough = time.monotonic() >= until if config.anytime else since >= config.num_rounds
+        last = enough and depth + replan >= horizon
+        if last:
             break
         if config.update is not None:
             # The leaves of a deterministic first round are no sample, of which nothing can be estimated.
             update = without_replacement if config.first_round_deterministic and round_ == 0 else config.update
-            update(trie, leaves, -cost)  # the one place where costs become objectives
-            if not (trie.log_mass[0][:, 0] > -math.inf).any():
-                break
-    return rounds, trie, total, full
+            update(here, leaves, -cost)  # the one place where costs become objectives
+        if config.replan_steps:
+            incumbent = incumbent.improved(leaves, actions, cost, depth)
+        if (config.update is not None or rejection) and not (trie_ops.unsampled(here, context.root)).any():
+            break
+        if enough:
+            depth, since = depth + replan, 0
+            context = committed(context, incumbent, depth)
+            until = _share_of_time(context, depth, replan)
+    exhausted = (~trie_ops.unsampled(trie_ops.below(trie, depth), context.root)).sum()
+    return Rounds(rounds, total, rejection.rejected if rejection else 0, exhausted, full)
 
 
-def trie_memory(problem: Problem, policy: Policy, instances: Any, config: SearchConfig) -> int:
-    """Bytes that the trie of each of the instances will take."""
-    return trie_ops.memory(_empty_trie(problem, policy, instances, config, 1, "meta"))
+def _share_of_time(context: SearchContext, depth: int, replan: int) -> float:
+    """When the rounds from the present root end, if all roots that are left have the same time (`time.monotonic`)."""
+    if context.deadline == math.inf:
+        return math.inf
+    now = time.monotonic()
+    return now + (context.deadline - now) / math.ceil(context.horizon / replan)
 
 
-def _empty_trie(
-    problem: Problem, policy: Policy, instances: Any, config: SearchConfig, count: int, device
-) -> trie_ops.Trie:
-    """The trie of `count` instances."""
-    slots = config.num_rounds * config.width
-    reread = config.num_rounds > 1 or config.time_limit is not None
-    horizon, actions = problem.horizon(instances), problem.num_actions(instances)
-    batch, dtype = count * config.copies, _log_prob_dtype(policy)
-    return trie_ops.create(batch, horizon, slots, actions, dtype, device, keep=reread, copies=config.copies)
-
-
-def _search_context(
-    problem: Problem, policy: Policy, instances: Any, width: int, keys: Tensor, deadline: float = math.inf
+def start(
+    problem: Problem,
+    policy: Policy,
+    instances: Any,
+    config: SearchConfig,
+    keys: Tensor,
+    deadline: float = math.inf,
 ) -> SearchContext:
+    """The search from the beginning of solutions.
+
+    Arguments:
+        instances: [B, ...] a beam each
+        keys: [b] the random keys that the instances came with, for messages
+        deadline: on the clock `time.monotonic`
+    """
     batch = batch_size(instances)
-    rows = torch.arange(batch, device=instances[0].device).repeat_interleave(width)
+    device = instances[0].device
+    rows = torch.arange(batch, device=device).repeat_interleave(config.width)
     instance = take(instances, rows)
     return SearchContext(
         problem=problem,
         policy=policy,
         instance=instance,
         encoded=policy.encode(instances),
+        root=torch.zeros(batch, dtype=torch.int64, device=device),
         state=problem.reset(instance),
+        complete=lambda decisions: decisions,
         keys=keys,
         batch=batch,
-        width=width,
+        width=config.width,
         horizon=problem.horizon(instances),
         actions=problem.num_actions(instances),
+        temperature=config.temperature,
+        select=diverse(config.groups, config.diversity) if config.groups > 1 else most_likely,
         deadline=deadline,
     )
 
 
-def _gumbel(keys: Tensor, round_: int, config: SearchConfig, context: SearchContext) -> tuple[Perturb, Tensor]:
-    """Gumbel noise of one round: the beam becomes a sample without replacement [SBS, algorithm 1]."""
-    first = round_ * (context.horizon + 1)
+def empty_trie(context: SearchContext, config: SearchConfig, device) -> trie_ops.Trie:
+    """The trie of all beams, with room for the rounds that are certain."""
+    return _trie(context.batch, context.horizon, context.actions, context.policy, config, device)
+
+
+def trie_memory(problem: Problem, policy: Policy, instances: Any, config: SearchConfig) -> int:
+    """Bytes that the tries of each of the instances will take."""
+    beams = config.copies * config.equivalents
+    horizon, actions = problem.horizon(instances), problem.num_actions(instances)
+    return trie_ops.memory(_trie(beams, horizon, actions, policy, config, "meta"))
+
+
+def _trie(batch: int, horizon: int, actions: int, policy: Policy, config: SearchConfig, device) -> trie_ops.Trie:
+    rounds = config.rounds(horizon)
+    keep = rounds > 1 or config.anytime
+    dtype = _log_prob_dtype(policy)
+    return trie_ops.create(batch, horizon, rounds * config.width, actions, dtype, device, keep, config.copies)
+
+
+def _gumbel(keys: Tensor, place: int, config: SearchConfig) -> tuple[Perturb, Tensor]:
+    """Gumbel noise of one round: the beam becomes a sample without replacement [SBS, algorithm 1].
+
+    Arguments:
+        place: of its first draws among those of an instance
+    """
 
     def perturb(phi: Tensor, parent: Tensor, depth: int) -> Tensor:
-        return gumbel_with_maximum(phi, parent, gumbel_noise(keys, first + 1 + depth, phi.shape[1:]))
+        return gumbel_with_maximum(phi, parent, gumbel_noise(keys, place + 1 + depth, phi.shape[1:]))
 
-    root = gumbel_noise(keys, first, ()).flatten()
+    root = gumbel_noise(keys, place, ()).flatten()
     return perturb, root if config.sampled_root else torch.zeros_like(root)
 
 
-def _most_likely(keys: Tensor) -> tuple[Perturb, Tensor]:
+def _unperturbed(keys: Tensor) -> tuple[Perturb, Tensor]:
     """No noise: a plain beam search."""
     return lambda phi, parent, depth: phi, torch.zeros(len(keys), dtype=torch.float64, device=keys.device)
 
@@ -238,16 +203,27 @@ def _log_prob_dtype(policy: Policy) -> torch.dtype:
     return torch.float64 if not dtypes or torch.float64 in dtypes else torch.float32
 
 
-def _collect(rounds: list[tuple[Leaves, Tensor]], batch: int, stats: SearchStats) -> Solutions:
-    """Rounds side by side; independent copies of an instance become its beam again."""
+def as_solutions(found: Rounds, batch: int) -> Solutions:
+    """Rounds side by side; the beams of each of b instances (samples, groups, equivalents) become one row."""
 
     def join(tensors: list[Tensor]) -> Tensor:
         return torch.cat([t.reshape(batch, -1, *t.shape[2:]) for t in tensors], dim=1)
 
-    leaves = [leaves for leaves, _ in rounds]
+    leaves = [each.leaves for each in found.rounds]
+    stats = SearchStats(
+        evaluations=found.states.evaluated,
+        forced=int(found.states.forced),
+        reused=int(found.states.reused),
+        repeated=int(found.states.repeated),
+        rejected=int(found.rejected),
+        rounds=len(leaves),
+        exhausted=int(found.exhausted),
+        full=found.full,
+        seconds=0.0,
+    )
     return Solutions(
-        actions=join([x.actions for x in leaves]),
-        costs=join([cost for _, cost in rounds]),
+        actions=join([each.actions for each in found.rounds]),
+        costs=join([each.cost for each in found.rounds]),
         log_probs=join([x.log_prob for x in leaves]),
         round_log_probs=join([x.phi for x in leaves]),
         gumbels=join([x.gumbel for x in leaves]),

@@ -8,6 +8,7 @@ apart and only joined when a node is read.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -83,6 +84,16 @@ def grow(trie: Trie, slots: int) -> Trie:
     for old_field, new_field in zip(trie, new, strict=True):
         new_field[:, :, :old] = old_field
     return new
+
+
+def below(trie: Trie, depth: int) -> Trie:
+    """The same trie without the levels above `depth`, for beams that start there; it shares the memory."""
+    return Trie(*(field[depth:] if len(field) > 1 else field for field in trie))
+
+
+def unsampled(trie: Trie, root: Tensor) -> Tensor:
+    """bool [B]: whether anything below the roots (slots [B] of the first level) has not been sampled yet."""
+    return trie.log_mass[0].gather(1, root[:, None]).squeeze(1) > -math.inf
 
 
 def memory(trie: Trie) -> int:

@@ -14,7 +14,7 @@ from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.stopping import Progress, Stop, never, silent
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig
-from gumbeldore.sampler.rounds import Solutions
+from gumbeldore.sampler.solutions import Solutions
 from gumbeldore.sampler.transpositions import state_hash
 from gumbeldore.seeding import fold, generator
 from gumbeldore.training.dataset import Shard

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, Problem, moved
+from gumbeldore.interfaces import Benchmark, Pieces, Problem, moved, take
 from problems.cvrp import sets
 from problems.cvrp.instances import (
     Instance,
@@ -20,9 +20,10 @@ from problems.cvrp.instances import (
     routes_of,
 )
 from problems.cvrp.reports import CVRPReports
+from problems.cvrp.sequences import cut, in_order, loads_so_far
 from problems.formats.tsplib import check_distances
 from problems.growth import check_growth, size_at
-from problems.plane import move_square
+from problems.plane import SYMMETRIES, move_square, symmetric
 from problems.remaining import unmarked, without
 
 
@@ -174,17 +175,43 @@ class CVRP(Problem):
         else:
             rank = instance.capacity[:, None] - loads + 0.5 * per_route[:, 0].double()  # whole numbers; ties random
             forwards = per_route[:, 1] < 0.5
+        customers, via_depot = in_order(customers, route, rank, forwards)
         place = torch.arange(num_customers, device=device).expand(rows, -1)
-        order = (place * torch.where(forwards, 1, -1).gather(1, route)).argsort(dim=1)  # within each route, ...
-        order = order.gather(1, rank.gather(1, route.gather(1, order)).argsort(dim=1, stable=True))  # ... of the routes
-        customers, route = customers.gather(1, order), route.gather(1, order)
-        via_depot = torch.ones_like(customers, dtype=torch.bool)
-        via_depot[:, 1:] = route[:, 1:] != route[:, :-1]
-
         ends = via_depot.roll(-1, dims=1) & (place >= num_customers - step - 1)  # the last place always is one
         end = per_route[:, 2].masked_fill(~ends, -1.0).argmax(dim=1, keepdim=True)
         turned = (place + end + 1) % num_customers
         return encode(customers.gather(1, turned), via_depot.gather(1, turned), num_customers)
+
+    def num_equivalents(self, instance: Instance) -> int:
+        """The symmetries of the square."""
+        return SYMMETRIES
+
+    def equivalents(self, instance: Instance, count: int) -> tuple[Instance, Callable[[Tensor], Tensor]]:
+        """The symmetries of the square."""
+        rows = torch.arange(len(instance.coords), device=instance.coords.device)
+        each = take(instance, rows.repeat_interleave(count))
+        which = torch.arange(count, device=rows.device).repeat(len(rows))
+        return each._replace(coords=symmetric(each.coords, which)), lambda actions: actions
+
+    def pieces(self, instance: Instance, actions: Tensor, length: int, draw: Callable[[int], Tensor]) -> Pieces:
+        """Pieces of the routes in a random order and in random directions, each of which ends in the depot."""
+        num_customers = actions.shape[1]
+        customers, _ = decode(actions, num_customers)
+        route, _ = routes_of(instance, actions)
+        rank, forwards = draw(num_customers), draw(num_customers) < 0.5
+        customers, via_depot = in_order(customers, route, rank, forwards)
+        sequence = encode(customers, via_depot, num_customers)
+
+        row, first = cut(via_depot, length)
+        inner = first[:, None] + torch.arange(length, device=first.device)  # [P, m]
+        before = (first - 1).clamp(min=0)
+        begun = first > 0  # else the piece begins in the depot
+        here, demands = customers[row, before], instance.demands.gather(1, customers)
+        origin = here.where(begun, 0)
+        left = instance.capacity[row] - loads_so_far(demands, via_depot)[row, before] * begun
+        remaining = customers[row[:, None], inner].sort(dim=1).values
+        state = self._state(take(instance, row), origin, left, remaining)
+        return Pieces(row, state, sequence, first, lambda sequence: sequence)
 
     def check(self, instance: Instance) -> None:
         """Raises ValueError unless all instances are well-formed."""

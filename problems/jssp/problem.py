@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, Problem, moved
+from gumbeldore.interfaces import Benchmark, Problem, moved, take
 from problems.growth import check_growth, size_at
 from problems.jssp import sets
 from problems.jssp.instances import Instance, check_instance, random_instances, schedule, timeline
@@ -155,6 +155,21 @@ class JSSP(Problem):
             order = order.gather(1, starts.gather(1, order).argsort(dim=1, stable=True))
             actions = actions.gather(1, order)
         return actions
+
+    def num_equivalents(self, instance: Instance) -> int:
+        """Forwards and backwards in time."""
+        return 2
+
+    def equivalents(self, instance: Instance, count: int) -> tuple[Instance, Callable[[Tensor], Tensor]]:
+        """Backwards in time: a schedule of reversed jobs, reversed, is as good or better with all operations early."""
+        rows = torch.arange(len(instance.times), device=instance.times.device)
+        each = take(instance, rows.repeat_interleave(count))
+        backwards = (torch.arange(count, device=rows.device).repeat(len(rows)) > 0)[:, None, None]
+
+        def restored(actions: Tensor) -> Tensor:
+            return torch.where(backwards, actions.flip(2), actions)
+
+        return Instance(*(torch.where(backwards, field.flip(2), field) for field in each)), restored
 
     def check(self, instance: Instance) -> None:
         """Raises ValueError unless all instances are well-formed."""

@@ -41,3 +41,20 @@ def check_tours(actions: Tensor, num_nodes: int) -> None:
 def as_tours(actions: Tensor) -> Tensor:
     """Tours [R, N] starting in node 0 from action sequences [R, N-1]."""
     return torch.cat([torch.zeros_like(actions[:, :1]), actions], dim=1)
+
+
+def rotated(tours: Tensor, start: Tensor) -> Tensor:
+    """The tours [R, N] beginning at another place [R]."""
+    num_nodes = tours.shape[1]
+    return tours.gather(1, (start[:, None] + torch.arange(num_nodes, device=tours.device)) % num_nodes)
+
+
+def as_actions(tours: Tensor) -> Tensor:
+    """The action sequences [R, N-1] of tours [R, N] that begin anywhere."""
+    return rotated(tours, (tours == 0).int().argmax(dim=1))[:, 1:]
+
+
+def swapped(nodes: Tensor, start: Tensor) -> Tensor:
+    """Node numbers [R, ...], of which 0 and `start` [R] have changed places."""
+    start = start.view(-1, *[1] * (nodes.dim() - 1))
+    return torch.where(nodes == start, 0, torch.where(nodes == 0, start, nodes))

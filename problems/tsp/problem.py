@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, Problem, moved
+from gumbeldore.interfaces import Benchmark, Pieces, Problem, moved
 from problems.formats.tsplib import check_distances
 from problems.growth import check_growth, size_at
-from problems.plane import move_square
+from problems.plane import SYMMETRIES, move_square, symmetric
 from problems.remaining import unmarked, without
 from problems.tsp import sets
-from problems.tsp.instances import Instance, as_tours, check_instance, check_tours
+from problems.tsp.instances import (
+    Instance,
+    as_actions,
+    as_tours,
+    check_instance,
+    check_tours,
+    rotated,
+    swapped,
+)
 from problems.tsp.reports import TSPReports
 
 
@@ -108,18 +116,49 @@ class TSP(Problem):
         rows, num_nodes = tours.shape
         draw = moved(torch.rand(rows, 6, generator=generator), tours.device)  # one column per decision below
 
-        shift = (draw[:, 0] * num_nodes).long()[:, None] + torch.arange(num_nodes, device=tours.device)
-        tours = tours.gather(1, shift % num_nodes)
+        tours = rotated(tours, (draw[:, 0] * num_nodes).long())
         backwards = draw[:, 1, None] < 0.5
         tours = torch.where(backwards, tours.flip(1).roll(1, dims=1), tours)  # the start stays first
 
-        start = tours[:, :1]  # [R, 1] and node 0 swap their labels
-        tours = torch.where(tours == start, 0, torch.where(tours == 0, start, tours))
-        labels = torch.arange(num_nodes, device=tours.device).repeat(rows, 1)
-        labels.scatter_(1, start, torch.zeros_like(start))
-        labels[:, :1] = start
-        coords = instance.coords.gather(1, labels[..., None].expand(-1, -1, 2))
+        start = tours[:, 0]
+        tours = swapped(tours, start)
+        coords = _points(instance.coords, start)
         return Instance(move_square(coords, draw[:, 2:])), tours[:, 1:]
+
+    def num_equivalents(self, instance: Instance) -> int:
+        """The symmetries of the square, from each start node."""
+        return SYMMETRIES * instance.coords.shape[1]
+
+    def equivalents(self, instance: Instance, count: int) -> tuple[Instance, Callable[[Tensor], Tensor]]:
+        """The symmetries of the square, and where count is above 8, these from other start nodes, evenly spread.
+
+        A direction is nothing that the network could see: it always goes from the start node to the start node.
+        """
+        rows, num_nodes, _ = instance.coords.shape
+        which = torch.arange(count, device=instance.coords.device).repeat(rows)
+        starts = which // SYMMETRIES * num_nodes // -(-count // SYMMETRIES)
+        coords = _points(instance.coords.repeat_interleave(count, dim=0), starts)
+
+        def restored(actions: Tensor) -> Tensor:
+            tours = swapped(as_tours(actions.flatten(0, 1)), starts.repeat_interleave(actions.shape[1]))
+            return as_actions(tours).view_as(actions)
+
+        return Instance(symmetric(coords, which % SYMMETRIES)), restored
+
+    def pieces(self, instance: Instance, actions: Tensor, length: int, draw: Callable[[int], Tensor]) -> Pieces:
+        """Paths between two nodes that stay, of tours from a random start and in a random direction."""
+        tours = as_tours(actions)
+        rows, num_nodes = tours.shape
+        uniform = draw(2)
+        tours = rotated(tours, (uniform[:, 0] * num_nodes).long())
+        tours = torch.where(uniform[:, 1, None] < 0.5, tours.flip(1), tours)
+
+        origin = torch.arange(max(1, num_nodes // (length + 1)), device=tours.device) * (length + 1)  # their places
+        inner = tours[:, origin[:, None] + torch.arange(1, length + 1, device=tours.device)].flatten(0, 1)  # [P, m]
+        destination = tours[:, (origin + length + 1) % num_nodes].flatten()
+        state = State(tours[:, origin].flatten(), destination, inner.sort(dim=1).values)
+        row = torch.arange(rows, device=tours.device).repeat_interleave(len(origin))
+        return Pieces(row, state, tours, (origin + 1).repeat(rows), as_actions)
 
     def check(self, instance: Instance) -> None:
         """Raises ValueError unless all instances are well-formed."""
@@ -141,3 +180,9 @@ class TSP(Problem):
     def validation(self, n: int, seed: int) -> list[Benchmark]:
         """The first n instances of Kool's validation recipe (seed 4321) for this size, the same for all seeds."""
         return [sets.kool_tsp_validation(self.num_nodes, n)]
+
+
+def _points(coords: Tensor, start: Tensor) -> Tensor:
+    """The coordinates [R, N, 2] of nodes of which 0 and `start` [R] have changed places."""
+    nodes = torch.arange(coords.shape[1], device=coords.device).expand(len(coords), -1)
+    return coords.gather(1, swapped(nodes, start)[..., None].expand(-1, -1, 2))

@@ -29,7 +29,8 @@ from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime import checkpoint
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.rounds import search, trie_memory
+from gumbeldore.sampler.rounds import trie_memory
+from gumbeldore.sampler.search import search
 from gumbeldore.seeding import fold
 from models.bq_cvrp import BQ as CVRPBQ
 from models.bq_tsp import BQ

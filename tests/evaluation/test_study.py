@@ -19,7 +19,7 @@ from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.evaluation.curves import measure
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.rounds import search
+from gumbeldore.sampler.search import search
 from gumbeldore.seeding import fold
 from gumbeldore.training.validation import validation_set
 from problems.tsp import TSP

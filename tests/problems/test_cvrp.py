@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gumbeldore.interfaces import Policy
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.rounds import search
+from gumbeldore.sampler.search import search
 from gumbeldore.testing import problem_contract
 from problems.cvrp import CVRP
 from problems.cvrp.instances import Instance

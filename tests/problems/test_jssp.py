@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gumbeldore.interfaces import Policy, take
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.rounds import search
+from gumbeldore.sampler.search import search
 from gumbeldore.testing import problem_contract
 from gumbeldore.training.dataset import PseudoExperts
 from models.job_shop import JobShop

@@ -13,7 +13,7 @@ from gumbeldore import Problem, Reports, problem_contract
 from gumbeldore.interfaces import Benchmark, size_name
 from gumbeldore.runtime.building import build
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.rounds import search
+from gumbeldore.sampler.search import search
 from problems.cvrp import CVRP
 from tests.trees import TablePolicy, TreeProblem
 

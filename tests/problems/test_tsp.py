@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.rounds import search
+from gumbeldore.sampler.search import search
 from gumbeldore.testing import policy_contract, problem_contract
 from models.bq_tsp import BQ
 from problems.plane import move_square

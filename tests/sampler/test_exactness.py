@@ -16,7 +16,7 @@ from gumbeldore.interfaces import Problem
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.estimators import estimate_entropy, estimate_expectation
-from gumbeldore.sampler.rounds import search
+from gumbeldore.sampler.search import search
 from tests.statistics import assert_frequencies
 from tests.trees import TablePolicy, TreeProblem, copies, enumerate_leaves, small_tree
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.sampler import beam, methods
-from gumbeldore.sampler.rounds import search
+from gumbeldore.sampler.search import search
 from gumbeldore.sampler.transpositions import state_hash
 from models.bq_cvrp import BQ as BQforCVRP
 from models.bq_tsp import BQ

@@ -13,7 +13,8 @@ from gumbeldore.interfaces import take
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig, nucleus_of
 from gumbeldore.sampler.gumbel import gumbel_with_maximum, log1mexp, log_survival
-from gumbeldore.sampler.rounds import search, trie_memory
+from gumbeldore.sampler.rounds import trie_memory
+from gumbeldore.sampler.search import search
 from gumbeldore.sampler.updates import Gumbeldore, Theory
 from tests.reference import Reference
 from tests.trees import TablePolicy, TreeProblem, enumerate_leaves
@@ -144,7 +145,7 @@ def improved_policy_value(trees, row, config):
     from gumbeldore.sampler.beam import sample_round
 
     one = take(trees, slice(row, row + 1))
-    roots = module._search_context(PROBLEM, POLICY, one, config.beam_width, KEYS[:1])
+    roots = module.start(PROBLEM, POLICY, one, config, KEYS[:1])
     trie = trie_ops.create(1, roots.horizon, config.beam_width, roots.actions, torch.float64, "cpu")
     leaves, _ = sample_round(roots, trie, 0, lambda phi, parent, depth: phi, torch.zeros(1, dtype=torch.float64), 1.0)
     objective = -PROBLEM.cost(roots.instance, leaves.actions.flatten(0, 1)).view(1, -1)

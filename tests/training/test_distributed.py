@@ -14,7 +14,7 @@ from gumbeldore.parallel.devices import resolve_processes
 from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.precision import resolve_precision
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.rounds import search
+from gumbeldore.sampler.search import search
 from gumbeldore.seeding import generator
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.distributed import DDPLauncher, DDPTask

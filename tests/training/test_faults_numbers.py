@@ -16,7 +16,7 @@ from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import InstanceError
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.rounds import search
+from gumbeldore.sampler.search import search
 from gumbeldore.seeding import generator
 from gumbeldore.training import imitation
 from gumbeldore.training.dataset import PseudoExperts

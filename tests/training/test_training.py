@@ -28,7 +28,7 @@ from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.runtime.stopping import Stopper
 from gumbeldore.sampler import methods
 from gumbeldore.sampler import trie as trie_ops
-from gumbeldore.sampler.rounds import search
+from gumbeldore.sampler.search import search
 from gumbeldore.seeding import fold
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.execution import Execution

@@ -1,0 +1,34 @@
+"""Diverse beam search: groups of beams that avoid each other's actions [Vijayakumar et al. 2018]."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gumbeldore.sampler.beam import Select
+
+
+def diverse(groups: int, diversity: float) -> Select:
+    """The selection of a step: one group after the other keeps its best children.
+
+    A child's score is lower by `diversity` for every child with the same action that earlier groups have kept at this
+    step. What a group carries on are the scores without that.
+
+    Arguments:
+        groups: G; the beams [b * G, K] of an instance are its groups
+    """
+
+    def select(score: Tensor) -> tuple[Tensor, Tensor]:
+        width, actions = score.shape[1:]
+        grouped = score.view(-1, groups, width, actions)
+        chosen = score.new_zeros(len(grouped), actions)  # how often earlier groups have kept an action
+        places = []
+        for group in grouped.unbind(1):  # [b, K, A]
+            place = (group - diversity * chosen[:, None]).flatten(1).topk(width, dim=1).indices
+            kept = group.flatten(1).gather(1, place).isfinite()
+            chosen.scatter_add_(1, place % actions, kept.to(chosen.dtype))
+            places.append(place)
+        place = torch.stack(places, dim=1).flatten(0, 1)  # [b * G, K]
+        return score.flatten(1).gather(1, place), place
+
+    return select

@@ -1,0 +1,126 @@
+"""Random reconstruction: pieces of the best solution are decoded anew, and kept where they are better [RRC]."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Pieces, Policy, Problem, batch_size, take
+from gumbeldore.sampler.beam import Count, SearchContext
+from gumbeldore.sampler.config import Reconstruction, SearchConfig
+from gumbeldore.sampler.rounds import Round, run_rounds
+from gumbeldore.seeding import fold, uniform_noise
+
+
+class Reconstructed(NamedTuple):
+    """The solutions after all iterations."""
+
+    actions: Tensor  # [B, T]
+    cost: Tensor  # [B] float64, not higher than before
+    states: Count  # how they got their action probabilities
+
+
+def reconstruct(
+    problem: Problem,
+    policy: Policy,
+    instances: Any,
+    config: SearchConfig,
+    keys: Tensor,
+    actions: Tensor,
+    cost: Tensor,
+    deadline: float = math.inf,
+) -> Reconstructed:
+    """Cut the solutions into pieces, decode all of these in one batch, keep those that are better; many times.
+
+    The pieces of a solution have no decision in common, so that all that are better can be kept. The length of an
+    iteration's pieces is the same for all instances, and does not depend on them.
+
+    Arguments:
+        instances: [B, ...]
+        config: of the search, with a `reconstruction`
+        keys: [B]
+        actions, cost: the solutions [B, T] and their costs [B]
+        deadline: on the clock `time.monotonic`; an iteration that lasts longer is abandoned
+    """
+    how = config.reconstruction
+    assert how is not None
+    encoded = policy.encode(instances)
+    count = Count()
+    for iteration in itertools.count():
+        if time.monotonic() >= deadline or config.time_limit is None and iteration >= how.iterations:
+            break
+        own = fold(keys, "reconstruction", iteration)
+        length = _length(how, iteration, actions.shape[1])
+        pieces = problem.pieces(instances, actions, length, _draws(own))
+        context = _search_of_pieces(problem, policy, instances, encoded, pieces, length, how.search, keys, deadline)
+        found = run_rounds(context, how.search, fold(own[pieces.row], pieces.first))
+        if not found.rounds:
+            break
+        count = count.plus(found.states)
+        piece, lowest = _best_pieces(found.rounds)
+        candidate = pieces.with_all(piece, lowest < cost[pieces.row])
+        candidate_cost = problem.cost(instances, candidate).double()
+        better = candidate_cost < cost  # else a piece's gain was a rounding error
+        actions = candidate.where(better[:, None], actions)
+        cost = candidate_cost.where(better, cost)
+    return Reconstructed(actions, cost, count)
+
+
+def _length(how: Reconstruction, iteration: int, horizon: int) -> int:
+    """The number of decisions in each piece of an iteration, uniform."""
+    longest = min(how.longest or horizon, horizon)
+    shortest = min(how.shortest, longest)
+    uniform = uniform_noise(torch.zeros(1, dtype=torch.int64), iteration, ()).item()
+    return shortest + int(uniform * (longest - shortest + 1))
+
+
+def _draws(keys: Tensor) -> Callable[[int], Tensor]:
+    """Uniform numbers: each call gives others."""
+    place = itertools.count()
+    return lambda count: uniform_noise(keys, next(place), (count,))
+
+
+def _search_of_pieces(
+    problem: Problem,
+    policy: Policy,
+    instances: Any,
+    encoded: Any,
+    pieces: Pieces,
+    length: int,
+    config: SearchConfig,
+    keys: Tensor,
+    deadline: float,
+) -> SearchContext:
+    """The search from the states before the pieces, each of which has a beam."""
+    batch, width = batch_size(pieces.state), config.width
+    rows = torch.arange(batch, device=pieces.row.device).repeat_interleave(width)
+    return SearchContext(
+        problem=problem,
+        policy=policy,
+        instance=take(instances, pieces.row[rows]),
+        encoded=take(encoded, pieces.row),
+        root=torch.zeros(batch, dtype=torch.int64, device=pieces.row.device),
+        state=take(pieces.state, rows),
+        complete=lambda decisions: pieces.with_one(rows, decisions),
+        keys=keys[pieces.row],
+        batch=batch,
+        width=width,
+        horizon=length,
+        actions=problem.num_actions(instances),
+        temperature=config.temperature,
+        deadline=deadline,
+    )
+
+
+def _best_pieces(rounds: list[Round]) -> tuple[Tensor, Tensor]:
+    """Of each piece the best decisions [P, m] and the cost [P] of the solution with them."""
+    cost = torch.cat([each.cost.masked_fill(~each.leaves.valid, math.inf) for each in rounds], dim=1)
+    decisions = torch.cat([each.leaves.actions for each in rounds], dim=1)
+    lowest, place = cost.min(dim=1)
+    return decisions[torch.arange(len(place), device=place.device), place], lowest

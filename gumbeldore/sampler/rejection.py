@@ -1,0 +1,46 @@
+"""Sampling with rejection: samples that an instance has already are dropped, until it has enough [SBS, section 5]."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gumbeldore.sampler.beam import Leaves
+from gumbeldore.sampler.solutions import first_occurrences
+from gumbeldore.sampler.trie import Trie
+
+
+class Rejection:
+    """Drops samples from one round after the other.
+
+    Arguments:
+        wanted: different solutions per instance
+        copies: beams of width 1 that are the samples of one instance
+    """
+
+    def __init__(self, wanted: int, copies: int):
+        self.wanted, self.copies = wanted, copies
+        self.actions: Tensor | None = None  # [b, C * rounds, T] of the rounds so far
+        self.kept: Tensor | None = None  # [b, C * rounds]
+        self.rejected: int | Tensor = 0  # summed up on the device
+
+    def __call__(self, trie: Trie, leaves: Leaves, actions: Tensor) -> Leaves:
+        """The leaves without those that are dropped. An instance that has enough solutions is not sampled further.
+
+        Arguments:
+            actions: [B, 1, T] of the leaves
+        """
+        valid = leaves.valid.view(-1, self.copies)
+        count = valid.shape[1]
+        new = actions.view(*valid.shape, -1)
+        every = new if self.actions is None else torch.cat([self.actions, new], dim=1)
+        drawn = valid if self.kept is None else torch.cat([self.kept, valid], dim=1)
+        first = first_occurrences(every, drawn)
+        kept = first & (first.cumsum(dim=1) <= self.wanted)
+        self.rejected = self.rejected + (drawn & ~kept).sum()
+        enough = kept.sum(dim=1, keepdim=True) >= self.wanted  # [b, 1]
+        trie.log_mass[0][enough.expand(-1, self.copies).flatten()] = -math.inf
+        self.actions, self.kept = every, kept
+        return leaves._replace(valid=kept[:, -count:].reshape_as(leaves.valid))

@@ -1,0 +1,169 @@
+"""Searching solutions with a policy: rounds, of equivalent instances, too, and reconstruction in the end."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Policy, Problem, batch_size, take
+from gumbeldore.sampler.beam import Count
+from gumbeldore.sampler.config import GREEDY, SearchConfig
+from gumbeldore.sampler.reconstruction import reconstruct
+from gumbeldore.sampler.rounds import Round, Rounds, as_solutions, run_rounds, start
+from gumbeldore.sampler.solutions import Solutions
+from gumbeldore.seeding import fold
+
+
+@torch.no_grad()
+def search(
+    problem: Problem,
+    policy: Policy,
+    instances: Any,
+    config: SearchConfig,
+    generator: torch.Generator | None = None,
+    *,
+    keys: Tensor | None = None,
+    memory: int | None = None,
+) -> Solutions:
+    """Sample or search solutions of a batch of instances of one size.
+
+    Arguments:
+        problem, policy: see `gumbeldore.interfaces`
+        instances: NamedTuple of tensors [B, ...] on the policy's device
+        config: the method
+        generator: source of one random key per instance, drawn in their order
+        keys: instead of a generator, the keys [B] int64 themselves: an instance's result depends on its own alone
+        memory: bytes that the trie must not outgrow; a search with a time limit ends where it would
+
+    A search with a time limit decodes greedily first: this is its one solution if not even one round ends in time.
+
+    Raises ValueError without instances, for a method that the problem does not offer, or if not exactly one of
+    generator and keys is given to a stochastic search; and InstanceError if the policy gives no usable probabilities
+    or the problem no finite cost.
+    """
+    begin = time.perf_counter()
+    batch = batch_size(instances)
+    if batch == 0:
+        raise ValueError("search needs at least one instance")
+    check_offered(problem, instances, config)
+    keys = _checked_keys(keys, generator, batch, config).to(instances[0].device)
+    limit = config.time_limit
+    deadline = math.inf if limit is None else time.monotonic() + batch * limit
+
+    was_training = policy.training
+    policy.eval()
+    try:
+        found, more = None, Count()
+        if limit is not None:  # whatever the deadline cuts off, there is a solution
+            found = _rounds(problem, policy, instances, GREEDY, keys, math.inf, None)
+        if found is None or not _is_greedy(config):
+            asked = _rounds(problem, policy, instances, config, keys, deadline, memory)
+            if found is None:
+                found = asked
+            elif asked.rounds:
+                found, more = asked, found.states
+        solutions = as_solutions(found, batch)
+        if config.reconstruction is not None:
+            solutions, count = _reconstructed(problem, policy, instances, config, keys, solutions, deadline)
+            more = more.plus(count)
+    finally:
+        policy.train(was_training)
+    stats = solutions.stats.plus(more)  # waits for the device
+    return solutions._replace(stats=stats._replace(seconds=time.perf_counter() - begin))
+
+
+def _is_greedy(config: SearchConfig) -> bool:
+    """Whether the rounds are what a search with a time limit begins with."""
+    return replace(config, time_limit=None, reconstruction=None) == GREEDY
+
+
+def check_offered(problem: Problem, instances: Any, config: SearchConfig) -> None:
+    """Raises ValueError if the problem does not offer what the method needs for instances of this size."""
+    most = problem.num_equivalents(instances)
+    if config.equivalents > most:
+        rule = f"equivalents must be at most {most} for {problem.name} instances of this size"
+        raise ValueError(f"{rule}, got {config.equivalents}")
+    if config.reconstruction is not None and type(problem).pieces is Problem.pieces:
+        raise ValueError(f"there is no random reconstruction for {problem.name}: it does not define pieces")
+
+
+def _checked_keys(keys: Tensor | None, generator: torch.Generator | None, batch: int, config: SearchConfig) -> Tensor:
+    """The keys [B] of the instances: those given, or drawn; zeros of a search without random numbers."""
+    if keys is not None:
+        if generator is not None:
+            raise ValueError("give a generator or keys, not both")
+        return keys
+    if generator is None:
+        if config.random:
+            raise ValueError("a stochastic search needs a generator or keys")
+        return torch.zeros(batch, dtype=torch.int64)
+    return torch.empty(batch, dtype=torch.int64).random_(generator=generator)
+
+
+def _rounds(
+    problem: Problem,
+    policy: Policy,
+    instances: Any,
+    config: SearchConfig,
+    keys: Tensor,
+    deadline: float,
+    memory: int | None,
+) -> Rounds:
+    """All rounds of all equivalents of the instances: solutions and costs of the instances themselves."""
+    own, restored, each = keys, None, instances
+    if config.equivalents > 1:
+        each, restored = problem.equivalents(instances, config.equivalents)
+        others = torch.arange(1, config.equivalents)
+        own = torch.cat([keys[:, None], fold(keys[:, None], "equivalents", others)], dim=1).flatten()
+    if config.copies > 1:
+        rows = torch.arange(len(own), device=own.device).repeat_interleave(config.copies)
+        each = take(each, rows)
+        own = fold(own[:, None], torch.arange(config.copies)).flatten()
+    found = run_rounds(start(problem, policy, each, config, keys, deadline), config, own, memory)
+    if restored is None:
+        return found
+    rows = torch.arange(len(keys), device=keys.device).repeat_interleave(config.rows)
+    theirs = take(instances, rows)
+
+    def of_instances(round_: Round) -> Round:
+        actions = restored(round_.actions.view(len(keys) * config.equivalents, config.beam_width, -1))
+        cost = problem.cost(theirs, actions.flatten(0, 1)).double()
+        return round_._replace(actions=actions.view_as(round_.actions), cost=cost.view_as(round_.cost))
+
+    return found._replace(rounds=[of_instances(round_) for round_ in found.rounds])
+
+
+def _reconstructed(
+    problem: Problem,
+    policy: Policy,
+    instances: Any,
+    config: SearchConfig,
+    keys: Tensor,
+    solutions: Solutions,
+    deadline: float,
+) -> tuple[Solutions, Count]:
+    """The solutions and one more of each instance, which random reconstruction has made of the best, if it is better.
+
+    It has not been sampled: it has no log-probabilities (NaN).
+    """
+    before, cost = solutions.best()
+    after = reconstruct(problem, policy, instances, config, keys, before, cost, deadline)
+    unknown = torch.full_like(after.cost, math.nan)
+    more = Solutions(
+        actions=after.actions,
+        costs=after.cost,
+        log_probs=unknown,
+        round_log_probs=unknown,
+        gumbels=unknown,
+        valid=after.cost < cost,
+        round=solutions.round.amax(dim=1) + 1,
+        stats=solutions.stats,
+    )
+    pairs = zip(Solutions._fields[:-1], solutions[:-1], more[:-1], strict=True)
+    joined: dict[str, Any] = {name: torch.cat([a, b[:, None]], dim=1) for name, a, b in pairs}
+    return solutions._replace(**joined), after.states

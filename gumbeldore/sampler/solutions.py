@@ -1,0 +1,69 @@
+"""What a search found."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.sampler.beam import Count
+from gumbeldore.sampler.transpositions import state_hash
+
+
+class SearchStats(NamedTuple):
+    """Totals over all instances of a call."""
+
+    evaluations: int  # states the network was asked about
+    forced: int  # new states with a single legal action, which need no network
+    reused: int  # states whose probabilities an earlier round had left in the trie
+    repeated: int  # new states that another sequence of decisions had reached, too
+    rejected: int  # samples that were dropped, as their instance had them already
+    rounds: int
+    exhausted: int  # beams (with replacement: samples) known to have no further solution at the end
+    full: bool  # whether a search with a time limit ended before that, as the trie would have outgrown the memory
+    seconds: float  # wall-clock of the call
+
+    def plus(self, count: Count) -> SearchStats:
+        """With the states of a further part of the search."""
+        return self._replace(
+            evaluations=self.evaluations + count.evaluated,
+            forced=self.forced + int(count.forced),
+            reused=self.reused + int(count.reused),
+            repeated=self.repeated + int(count.repeated),
+        )
+
+
+class Solutions(NamedTuple):
+    """What a search found; round by round, in each round by decreasing perturbed log-probability."""
+
+    actions: Tensor  # [B, L, T] int64
+    costs: Tensor  # [B, L] float64, lower is better
+    log_probs: Tensor  # [B, L] float64 of all decisions under the policy (with the temperature of the search)
+    round_log_probs: Tensor  # [B, L] under the distribution of the round, given its root; what the estimators need
+    gumbels: Tensor  # [B, L] perturbed log-probabilities
+    valid: Tensor  # [B, L] False: the instance had no further solution (the entry means nothing)
+    round: Tensor  # [B, L] int64 round of each solution, from 0
+    stats: SearchStats
+
+    def best(self) -> tuple[Tensor, Tensor]:
+        """The first of the cheapest solutions of each instance: actions [B, T] and cost [B]."""
+        cost, index = self.costs.masked_fill(~self.valid, math.inf).min(dim=1)
+        row = torch.arange(len(index), device=index.device)
+        return self.actions[row, index], cost
+
+
+def first_occurrences(actions: Tensor, valid: Tensor) -> Tensor:
+    """bool [B, L]: the solutions `actions` [B, L, T] that no earlier one of the same instance is equal to.
+
+    Solutions are told apart by a hash (`state_hash`).
+
+    Arguments:
+        valid: which of them are solutions [B, L]; the others are never first
+    """
+    code = state_hash((actions.flatten(0, 1),)).view_as(valid)
+    code, order = code.masked_fill(~valid, 0).sort(dim=1, stable=True)
+    first = code != 0
+    first[:, 1:] &= code[:, 1:] != code[:, :-1]
+    return torch.zeros_like(valid).scatter_(1, order, first)

@@ -1,0 +1,58 @@
+"""The routes of a solution in another order, and pieces of them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def in_order(customers: Tensor, route: Tensor, rank: Tensor, forwards: Tensor) -> tuple[Tensor, Tensor]:
+    """The same routes, sorted by their rank: customers [R, N], and whether each is reached via the depot [R, N].
+
+    Arguments:
+        customers: [R, N] of the decisions
+        route: [R, N] 0, 1, ... of each decision, ascending
+        rank: [R, N] of each route, the lowest first
+        forwards: bool [R, N] whether a route is driven as it is, or in the other direction
+    """
+    place = torch.arange(customers.shape[1], device=customers.device).expand_as(customers)
+    order = (place * torch.where(forwards, 1, -1).gather(1, route)).argsort(dim=1)  # within each route, ...
+    order = order.gather(1, rank.gather(1, route.gather(1, order)).argsort(dim=1, stable=True))  # ... of the routes
+    customers, route = customers.gather(1, order), route.gather(1, order)
+    via_depot = torch.ones_like(customers, dtype=torch.bool)
+    via_depot[:, 1:] = route[:, 1:] != route[:, :-1]
+    return customers, via_depot
+
+
+def cut(via_depot: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    """Pieces of `length` decisions that end with a route, from the end on: their row and first decision [P].
+
+    A piece begins with any decision; that before it is in no piece, as the piece goes on from there.
+
+    Arguments:
+        via_depot: bool [R, N] whether each decision begins a route
+    """
+    rows, count = via_depot.shape
+    place = torch.arange(count, device=via_depot.device)
+    last_end = (place * via_depot).cummax(dim=1).values  # [R, N] where the route before a place's route ends; 0: none
+    stop = torch.full((rows,), count, device=via_depot.device)
+    firsts = []
+    for _ in range(max(1, count // (length + 1))):
+        first = stop - length
+        firsts.append(first)
+        stop = last_end.gather(1, (first - 1).clamp(min=0)[:, None]).squeeze(1)  # of 0 the next piece begins below 0
+    first = torch.stack(firsts, dim=1)  # [R, most]
+    row, piece = (first >= 0).nonzero().unbind(1)
+    return row, first[row, piece]
+
+
+def loads_so_far(demands: Tensor, via_depot: Tensor) -> Tensor:
+    """The load [R, N] of a route up to each of its customers, that customer included.
+
+    Arguments:
+        demands: [R, N] of the customers, in the order of the decisions
+        via_depot: bool [R, N] whether each decision begins a route
+    """
+    total = demands.cumsum(dim=1)
+    before = ((total - demands) * via_depot).cummax(dim=1).values  # of the routes before
+    return total - before

@@ -1,0 +1,158 @@
+"""Take a step and reconsider: against the slow reference, and what it promises."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gumbeldore.interfaces import take
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.search import search
+from gumbeldore.sampler.updates import Gumbeldore
+from tests.reference import Reference
+from tests.trees import DEPTH, TablePolicy, TreeProblem, enumerate_leaves
+
+PROBLEM, POLICY = TreeProblem(), TablePolicy()
+TREES = PROBLEM.generate(60, torch.Generator().manual_seed(11), branching=0.9)
+KEYS = torch.arange(60) * 7919
+
+
+def find(config, trees=TREES, keys=KEYS, policy=POLICY):
+    return search(PROBLEM, policy, trees, config, keys=keys)
+
+
+def shifted(beam_width, num_rounds, replan_steps) -> SearchConfig:
+    """With Gumbeldore's update instead of none."""
+    return replace(methods.tasar(beam_width, num_rounds, replan_steps), update=Gumbeldore(0.8))
+
+
+def reference_rounds(row, config):
+    slow = Reference(TREES, row, KEYS[row].item(), config.beam_width, config.top_p_end)
+    rounds, best, prefix = [], None, ()
+    while len(prefix) < DEPTH:
+        for _ in range(config.num_rounds):
+            found = slow.round(len(rounds), prefix)
+            rounds.append(found)
+            if found:
+                slow.remove(found)
+                if isinstance(config.update, Gumbeldore):
+                    mu = slow.expectation(found)
+                    for leaf in found:
+                        slow.add(leaf, config.update.step_size * (leaf.outcome - mu))
+            best = max([*found, *([best] if best else [])], key=lambda leaf: leaf.outcome)
+        prefix = best.actions[: len(prefix) + config.replan_steps]
+    return rounds
+
+
+@pytest.mark.parametrize("replan_steps", [1, 2])
+@pytest.mark.parametrize(
+    ("method", "width", "rounds"),
+    [(methods.tasar, 1, 1), (methods.tasar, 2, 1), (methods.tasar, 2, 2), (methods.tasar, 4, 1), (shifted, 2, 2)],
+)
+def test_fast_and_slow_agree_on_the_same_noise(method, width, rounds, replan_steps):
+    config = method(width, rounds, replan_steps)
+    fast = find(config)
+    assert fast.stats.rounds > rounds  # the root has moved
+    for row in range(len(KEYS)):
+        for round_, found in enumerate(reference_rounds(row, config)):
+            if round_ >= fast.stats.rounds:
+                assert found == []
+                continue
+            at = slice(round_ * width, (round_ + 1) * width)
+            valid = fast.valid[row, at]
+            assert [leaf.actions for leaf in found] == [tuple(a) for a in fast.actions[row, at][valid].tolist()]
+            assert [leaf.phi for leaf in found] == pytest.approx(
+                fast.round_log_probs[row, at][valid].tolist(), abs=1e-8
+            )
+            assert [leaf.gumbel for leaf in found] == pytest.approx(fast.gumbels[row, at][valid].tolist(), abs=1e-6)
+
+
+def test_no_leaf_is_sampled_twice_and_all_follow_the_best_before_them():
+    found = find(methods.tasar(2, 1, 1))
+    for row in range(len(KEYS)):
+        probability = {leaf.actions: leaf.probability for leaf in enumerate_leaves(TREES, row)}
+        best, seen = None, []
+        for i in found.valid[row].nonzero().flatten().tolist():
+            actions, depth = tuple(found.actions[row, i].tolist()), found.round[row, i]
+            if i % 2 == 0 and seen:
+                best = min(seen)[1]  # the first of the cheapest: ties have equal actions' order
+            assert best is None or actions[:depth] == best[:depth]
+            seen.append((found.costs[row, i].item(), actions))
+            assert found.log_probs[row, i].exp().item() == pytest.approx(probability[actions], rel=1e-9)
+        assert len({actions for _, actions in seen}) == len(seen)
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_replanning_after_the_whole_horizon_is_one_search(rounds):
+    for steps in (DEPTH, DEPTH + 5):
+        one, other = find(methods.wor(2, rounds)), find(methods.tasar(2, rounds, steps))
+        assert torch.equal(one.valid, other.valid)
+        for name in ("actions", "costs", "log_probs", "round_log_probs", "gumbels", "round"):
+            assert torch.equal(getattr(one, name)[one.valid], getattr(other, name)[one.valid])
+
+
+def test_the_result_is_never_worse_than_its_first_round():
+    first, found = find(methods.wor(2)).best()[1], find(methods.tasar(2, 1, 1)).best()[1]
+    assert (found <= first).all() and (found < first).any()
+
+
+def test_an_exhausted_subtree_ends_the_search_with_the_best_solution():
+    found = find(methods.tasar(27, 1, 1))
+    assert found.stats.rounds == 1 and found.stats.exhausted == len(KEYS)
+    for row in range(len(KEYS)):
+        leaves = enumerate_leaves(TREES, row)
+        assert found.valid[row].sum() == len(leaves)
+        assert found.best()[1][row].item() == -max(leaf.outcome for leaf in leaves)
+
+
+def test_an_instance_does_not_depend_on_its_neighbours():
+    for config in (methods.tasar(2, 2, 1), shifted(3, 1, 2)):
+        together = find(config)
+        for row in (0, 17, 59):
+            alone = find(config, take(TREES, slice(row, row + 1)), KEYS[row : row + 1])
+            length = alone.valid.shape[1]
+            assert not together.valid[row, length:].any()
+            assert torch.equal(together.valid[row, :length], alone.valid[0])
+            valid = alone.valid[0]
+            assert torch.equal(together.actions[row, :length][valid], alone.actions[0][valid])
+            assert torch.equal(together.gumbels[row, :length][valid], alone.gumbels[0][valid])
+
+
+def test_the_time_is_shared_out_among_the_roots(monkeypatch):
+    """A round takes a second, of ten: one for the greedy solution, three for each of the three roots."""
+
+    class Clock(TreeProblem):
+        seconds = 0
+
+        def cost(self, instance, actions):
+            self.seconds += 1
+            return super().cost(instance, actions)
+
+    rounds = []
+    for seed in range(10):
+        clock = Clock()
+        monkeypatch.setattr(time, "monotonic", lambda clock=clock: clock.seconds)
+        trees = PROBLEM.generate(1, torch.Generator().manual_seed(seed), branching=1.0)
+        config = replace(methods.tasar(1, 1, 1), time_limit=10)
+        found = search(clock, POLICY, trees, config, keys=KEYS[:1])
+        rounds.append(found.stats.rounds)  # fewer than nine where nothing is left below a root
+        for root, first in ((1, 3), (2, 6)):
+            best = found.actions[0, found.costs[0, :first].argmin()]
+            assert (found.actions[0, first : first + 3, :root] == best[:root]).all()
+        assert len(found.actions[0, :3].unique(dim=0)) == 3
+    assert 6 < max(rounds) <= 9
+
+
+def test_replanning_needs_a_common_root():
+    with pytest.raises(ValueError, match="replan_steps"):
+        SearchConfig(2, replacement=True, replan_steps=1)
+    with pytest.raises(ValueError, match="replan_steps must be an integer of at least 1, got 0"):
+        methods.tasar(2, replan_steps=0)
+
+
+def test_steps_change_the_result():
+    assert not torch.equal(find(methods.tasar(2, 1, 1)).actions[:, :4], find(methods.tasar(2, 1, 2)).actions[:, :4])
