@@ -50,7 +50,7 @@ LEARNERS = {
     "tsp": (TSP, lambda: BQ(64, 3, 4, 128, canonical_coordinates=True, successor_loss=1)),
     "cvrp": (lambda n: CVRP(n, [30, 30]), lambda: BQforCVRP(64, 3, 8, 128, canonical_coordinates=True, route_loss=1)),
     "jssp": (
-        lambda n: JSSP([[n // 2, 5]], [[n // 2, 5]], chronological=True, reversal=True),
+        lambda n: JSSP([[n // 2, 5]], [[n // 2, 5]], reversal=True),
         lambda: JobShop(48, 2, 4, 96, lookahead=True, order_loss=3),
     ),
 }

@@ -29,7 +29,7 @@ CASES = {
     "tsp": (TSP(7), lambda: BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=1)),
     "cvrp": (CVRP(6, [12, 14]), lambda: BQforCVRP(16, 1, 2, 32, canonical_coordinates=True, route_loss=1)),
     "jssp": (
-        JSSP([[3, 4]], [[3, 4]], chronological=True, reversal=True),
+        JSSP([[3, 4]], [[3, 4]], reversal=True),
         lambda: JobShop(16, 1, 2, 32, lookahead=True, order_loss=3),
     ),
 }

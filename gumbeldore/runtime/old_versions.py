@@ -21,6 +21,7 @@ REMOVED = {
     "model.savings": "the network sees no routes of the savings heuristic",
     "problem.validation_size": "problem.validation_sizes is a list of sizes",
     "train.final_learning_rate": "train.learning_rate_end_factor is the share of the rates that is left at the end",
+    "problem.chronological": "experts are imitated in the order in which they were sampled, which was better",
     **dict.fromkeys(("train.greedy_too", "train.include_greedy"), "experts are sampled solutions alone"),
     **dict.fromkeys(
         ("train.dataset_capacity", "train.dataset_epochs", "train.clear_on_improvement", "train.forget"),
@@ -88,10 +89,11 @@ def of_this_version(saved: dict[str, Any]) -> dict[str, Any]:
 
 
 def _renamed(group: str, values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a class of this project by the new names of its keys."""
+    """The values of a class of this project by the new names of its keys, without removed ones."""
     target = values.get("_target_")
     if not str(target).startswith(OURS):
         return values
+    values = {key: value for key, value in values.items() if f"{group}.{key}" not in REMOVED}
     keys = {key: RENAMED.get(f"{group}.{key}", f"{group}.{key}").partition(".")[2] for key in values}
     return {keys[key]: CLASSES.get(value, value) if key == "_target_" else value for key, value in values.items()}
 

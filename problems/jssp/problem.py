@@ -31,8 +31,6 @@ class JSSP(Problem):
         sizes: [jobs, machines] or [jobs, machines, weight] of the random training instances; `generate` draws one size
             for all its instances, with a probability in proportion to the weight (1 where none is given)
         validation_sizes: [jobs, machines] of the validation instances, equally many of each
-        chronological: imitate experts with their decisions in the order of the operations' starts. Many orders give
-            the same schedule; this one leaves the policy less to guess. Not in the paper (docs/decisions.md).
         reversal: imitate half of the experts backwards in time: with the operations of every job in reverse order, the
             reversed schedule is as good. Not in the paper.
         grow: [[jobs, machines], share]: the first training instances have this size, later ones more of both, up to
@@ -46,7 +44,6 @@ class JSSP(Problem):
         self,
         sizes: list[list[int | float]],
         validation_sizes: list[list[int]],
-        chronological: bool = False,
         reversal: bool = False,
         grow: list | None = None,
     ):
@@ -64,7 +61,6 @@ class JSSP(Problem):
         self.sizes = [tuple(size[:2]) for size in sizes]
         self.weights = [float(size[2]) if len(size) == 3 else 1.0 for size in sizes]
         self.validation_sizes = [tuple(size) for size in validation_sizes]
-        self.chronological = chronological
         self.reversal = reversal
         self.grow = grow
 
@@ -75,7 +71,7 @@ class JSSP(Problem):
         first, share = self.grow
         grown = [[size_at([n, share], full, progress) for n, full in zip(first, x, strict=True)] for x in self.sizes]
         sizes = [[*size, weight] for size, weight in zip(grown, self.weights, strict=True)]
-        return JSSP(sizes, self.validation_sizes, self.chronological, self.reversal)
+        return JSSP(sizes, self.validation_sizes, self.reversal)
 
     def generate(self, n: int, generator: torch.Generator) -> Instance:
         """n instances of one of the sizes: times uniform in 1..99, machines in a random order for each job."""
@@ -145,16 +141,6 @@ class JSSP(Problem):
             instance = Instance(*(torch.where(backwards[..., None], field.flip(2), field) for field in instance))
             actions = torch.where(backwards, actions.flip(1), actions)
         return instance, actions
-
-    def reorder(self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator) -> Tensor:
-        """The same schedules, their decisions in the order of the starts if `chronological`; ties at random."""
-        if self.chronological:
-            rows, horizon = actions.shape
-            order = moved(torch.rand(rows, horizon, generator=generator), actions.device).argsort(dim=1)
-            starts = timeline(*instance, actions).starts
-            order = order.gather(1, starts.gather(1, order).argsort(dim=1, stable=True))
-            actions = actions.gather(1, order)
-        return actions
 
     def num_equivalents(self, instance: Instance) -> int:
         """Forwards and backwards in time."""

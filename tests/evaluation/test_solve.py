@@ -256,7 +256,11 @@ def test_more_time_finds_more():
         ("tsp20", {"coords": [[0, 0]] * 3, "cords": 1}, r"instance \(n = 1\) must hold coords or distances .* got"),
         ("cvrp20", {"instances": [routing(5), routing(5, capacity=3)]}, r"^instances\[1\] .*: demands must be at most"),
         ("tsp20", {"instances": [DATA]}, r"instances\[0\]: .* holds \d+ instances; give it alone"),
-        ("tsp20", {"instances": FILES["tsp20"], "method": "solver"}, "method must be one of gumbeldore, greedy"),
+        (
+            "tsp20",
+            {"instances": FILES["tsp20"], "method": "solver"},
+            "method must be one of greedy, sampling, .*, reconstruct or a SearchConfig",
+        ),
         ("tsp20", {"instances": FILES["tsp20"], "method": "greedy", "time_limit": 1}, "has no time_limit"),
         ("tsp20", {"instances": FILES["tsp20"], "time_limit": 0}, "time_limit must be positive"),
         ("tsp20", {"instances": FILES["tsp20"], "beam_width": 0}, "beam_width must be an integer"),

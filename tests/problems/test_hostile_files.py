@@ -39,7 +39,7 @@ ARRAYS = {
     },
     "jssp": {"times": DRAW.randint(1, 99, (2, 3, 4)), "machines": DRAW.rand(2, 3, 4).argsort(axis=2)},
 }
-LOADERS = {"tsp": TSP(6), "cvrp": CVRP(5, [12, 20]), "jssp": JSSP([[3, 4]], [[3, 4]], chronological=False)}
+LOADERS = {"tsp": TSP(6), "cvrp": CVRP(5, [12, 20]), "jssp": JSSP([[3, 4]], [[3, 4]])}
 
 
 def equal(a, b) -> bool:

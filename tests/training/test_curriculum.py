@@ -26,11 +26,11 @@ def test_routing_instances_grow_linearly():
 
 
 def test_schedules_grow_in_both_dimensions():
-    problem = JSSP([[6, 6], [10, 5]], [[6, 6]], chronological=True, reversal=True, grow=[[4, 4], 0.5])
+    problem = JSSP([[6, 6], [10, 5]], [[6, 6]], reversal=True, grow=[[4, 4], 0.5])
     assert [problem.curriculum(progress).sizes for progress in PROGRESS] == [
         *([(4, 4), (4, 4)], [(4, 4), (6, 4)], [(5, 5), (7, 4)], [(6, 6), (10, 5)], [(6, 6), (10, 5)])
     ]
-    assert problem.curriculum(0.25).chronological and problem.curriculum(0.25).reversal
+    assert problem.curriculum(0.25).reversal
     assert JSSP([[3, 6]], [[6, 6]], grow=[[4, 4], 0.5]).curriculum(0.0).sizes == [(3, 4)]  # nothing shrinks
     steady = JSSP([[4, 4], [5, 5]], [[6, 6]])
     assert steady.curriculum(0.0) is steady

@@ -23,7 +23,7 @@ WORDS = {
     "cvrp": ["problem=cvrp", "problem.num_customers=5", "problem.capacity=[12,20]", "model.layers=1"],
     "jssp": ["problem=jssp", "problem.sizes=[[3,2]]", "problem.validation_sizes=[[3,2]]", "model.blocks=1"],
 }
-PROBLEMS = {"tsp": TSP(6), "cvrp": CVRP(5, [12, 20]), "jssp": JSSP([[3, 2]], [[3, 2]], chronological=True)}
+PROBLEMS = {"tsp": TSP(6), "cvrp": CVRP(5, [12, 20]), "jssp": JSSP([[3, 2]], [[3, 2]], reversal=True)}
 
 
 def candidates(name: str, problem) -> torch.Tensor:
