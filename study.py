@@ -1,4 +1,4 @@
-"""Quality against samples: `python study.py checkpoint=<run directory> instances=kool/tsp20`; `--help` has the keys."""
+"""Quality against samples or time: `python study.py checkpoint=<run directory> instances=kool/tsp20`; see `--help`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from evaluate import add_references
 from gumbeldore.cli import command, parts
@@ -23,6 +23,7 @@ from gumbeldore.cli.evaluation import (
 )
 from gumbeldore.cli.settings import StudySettings
 from gumbeldore.evaluation import curves, results
+from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.evaluation.curves import CurvePoint
 from gumbeldore.evaluation.kept import Kept
@@ -31,6 +32,8 @@ from gumbeldore.interfaces import count_of
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.runtime.stopping import interruptible
 from gumbeldore.sampler.config import SearchConfig
+
+POINTS = ("time_limit", "iterations", "num_rounds")  # the first of these that is a list makes a curve's points
 
 
 def study(cfg: DictConfig) -> list[CurvePoint]:
@@ -53,18 +56,19 @@ def study(cfg: DictConfig) -> list[CurvePoint]:
         about |= {
             "command": typed(),
             "repetitions": run.repetitions,
+            "axis": run.axis,
             "reference": results.reference_of(benchmarks) if gaps else None,
             "remarks": results.remarks(benchmarks, problem),
         }
-        every = [(curve, config) for curve, configs in searches.items() for config in configs]
+        every = [(curve, place, method) for curve, each in searches.items() for place, method in enumerate(each)]
         with Kept(out_dir, manifest, run.resume) as kept:
             try:
-                for curve, config in every:
-                    found = parts_of(kept, (curve, config.num_rounds), run.repetitions, len(benchmarks))
+                for curve, place, method in every:
+                    found = parts_of(kept, (curve, place), run.repetitions, len(benchmarks))
                     done = sum(len(part) for each in found for part in each)
                     with advancing(terminal, curve, benchmarks * run.repetitions, done) as advance:
                         how = run.repetitions, run.seed, advance, found
-                        points.append(curves.measure(curve, config, pool, benchmarks, *how))
+                        points.append(curves.measure(curve, method, pool, benchmarks, *how))
                     curves.write(out_dir, points, gaps, about)  # after each: a later one may not finish
             except KeyboardInterrupt:
                 show(terminal, points, gaps, about, out_dir)
@@ -74,7 +78,7 @@ def study(cfg: DictConfig) -> list[CurvePoint]:
 
 
 def parts_of(kept: Kept, point: tuple[str, int], repetitions: int, benchmarks: int) -> list[list[Parts]]:
-    """What is kept of a point of a curve (its name and number of rounds), by repetition and benchmark."""
+    """What is kept of a point of a curve (its name and place), by repetition and benchmark."""
     return [[kept.parts(*point, i, place) for place in range(benchmarks)] for i in range(repetitions)]
 
 
@@ -85,29 +89,38 @@ def show(terminal: Terminal, points: list[CurvePoint], gaps: bool, about: dict[s
     what = f"gap to: {about['reference']}" if gaps else "mean cost, as not all instances have a reference"
     what += f"; mean and standard error of {about['repetitions']} repetitions"
     note = "\n".join([what, *about["remarks"], about["hardware"]])
-    terminal.table(f"{about['instances']}: {about['num_instances']} instances", *curves.rows(points, gaps), note)
+    terminal.table(
+        f"{about['instances']}: {about['num_instances']} instances", *curves.rows(points, gaps, about["axis"]), note
+    )
     terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")
 
 
-def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig]]:
-    """The searches of each curve, by growing number of rounds.
+def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig | Baseline]]:
+    """The points of each curve, by growing number of rounds (or iterations, or seconds).
 
     A method has a curve for each combination of the values that `search` lists for its parameters.
 
-    Raises ValueError for what is no search of a policy, or has a deadline.
+    Raises ValueError for what is no search of a policy, or has a deadline; but with axis=seconds.
     """
-    found = {}
+    found: dict[str, list[SearchConfig | Baseline]] = {}
     if empty := [key for key, value in cfg.search.items() if OmegaConf.is_list(value) and not value]:
         raise ValueError(f"search.{empty[0]}=[]: there must be one value at least")
+    build = parts.build_method if cfg.axis == "seconds" else parts.build_search
     for name, method in parts.methods_of(cfg).items():
+        if "time_limit" in method:  # a solver's own; in a study it has that of the searches
+            method = method.copy()
+            with open_dict(method):
+                del method["time_limit"]
         read = parts.search_keys(method, cfg.search)
-        listed = {key: cfg.search[key] for key in read if OmegaConf.is_list(cfg.search[key])}
-        rounds = sorted(listed.pop("num_rounds", [cfg.search.num_rounds if "num_rounds" in read else 1]))
+        listed = {key: list(cfg.search[key]) for key in read if OmegaConf.is_list(cfg.search[key])}
+        along = next((key for key in POINTS if key in listed), None)
+        points = [{along: value} for value in sorted(listed.pop(along))] if along else [{}]
+        largest = {key: max(listed.pop(key)) for key in POINTS if key in listed}
         for values in itertools.product(*listed.values()):
             chosen = dict(zip(listed, values, strict=True))
             curve = ", ".join([name, *(f"{key}={value}" for key, value in chosen.items())])
-            searches = ({**cfg.search, **chosen, "num_rounds": count} for count in rounds)
-            found[curve] = [parts.build_search(name, method, search) for search in searches]
+            searches = ({**cfg.search, **largest, **chosen, **point} for point in points)
+            found[curve] = [build(name, method, search) for search in searches]
     return found
 
 

@@ -117,7 +117,7 @@ def build_search(name: str, method: DictConfig, search: Mapping[str, Any]) -> Se
     """A method that must be a search of a given number of samples. Raises ValueError if it is none."""
     built = build_method(name, method, search)
     if not isinstance(built, SearchConfig):
-        raise ValueError(f"method={name} is no search with the policy, but a baseline of evaluate.py")
+        raise ValueError(f"method={name} is no search with the policy, but a baseline")
     if built.time_limit is not None:
         raise ValueError("search.time_limit would make the result depend on the machine's speed; set search.num_rounds")
     return built

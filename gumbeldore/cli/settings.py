@@ -55,8 +55,17 @@ class EvaluationSettings(Checked):
         check_switches(self, "compile", "resume")
 
 
+AXES = ("samples", "evaluations", "seconds")
+
+
 @dataclass(frozen=True, kw_only=True)
 class StudySettings(EvaluationSettings):
     """The top-level keys of configs/study.yaml."""
 
     repetitions: int = at_least(2)
+    axis: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.axis not in AXES:
+            raise ValueError(f"axis must be one of {', '.join(AXES)}, got {self.axis!r}")

@@ -1,4 +1,4 @@
-"""Quality against the number of samples [GD, figures 3 and 4]: the same search, allowed ever more rounds."""
+"""Quality against samples, evaluations or time [GD, figures 3 and 4]: the same search, allowed ever more of them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gumbeldore.evaluation.benchmarks import solve_benchmark, summarise
-from gumbeldore.evaluation.parts import Parts
-from gumbeldore.interfaces import Benchmark
+from gumbeldore.evaluation.baseline import Baseline, solve_baseline
+from gumbeldore.evaluation.benchmarks import results_of, solve_benchmark, summarise
+from gumbeldore.evaluation.parts import BenchmarkResult, Parts
+from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.files import atomic_write
 from gumbeldore.sampler.config import SearchConfig
@@ -28,7 +29,7 @@ class CurvePoint(NamedTuple):
     """A search on all instances, repeated with other random numbers; numbers are means over the repetitions."""
 
     curve: str
-    samples: int  # per instance: beam width * rounds
+    samples: int  # per instance, at most: beam width * rounds * equivalents; with a time limit those that were found
     quality: float  # mean gap of the instances, or their mean cost where references are missing
     error: float  # standard error of the quality
     solutions: float  # per instance; fewer than the samples where an instance has no more
@@ -38,7 +39,7 @@ class CurvePoint(NamedTuple):
 
 def measure(
     curve: str,
-    config: SearchConfig,
+    method: SearchConfig | Baseline,
     pool: SearchPool,
     benchmarks: list[Benchmark],
     repetitions: int,
@@ -49,6 +50,7 @@ def measure(
     """One point of a curve; all points of the same seed share the random numbers of their repetitions.
 
     Arguments:
+        method: a baseline has no random numbers of its own in each repetition
         parts: by repetition and benchmark, what was found earlier
     """
     parts = parts or [[Parts() for _ in benchmarks] for _ in range(repetitions)]
@@ -56,13 +58,13 @@ def measure(
     for repetition in range(repetitions):
         own = int(fold(seed, "repetition", repetition))
         pairs = zip(benchmarks, parts[repetition], strict=True)
-        solved = [solve_benchmark(pool, benchmark, config, own, progress, found) for benchmark, found in pairs]
+        solved = [_solved(method, pool, benchmark, own, progress, found) for benchmark, found in pairs]
         outcomes.append(summarise(solved, benchmarks))
     qualities = [x.merit for x in outcomes]
     searches = sum(x.num_instances for x in outcomes)
     return CurvePoint(
         curve=curve,
-        samples=config.beam_width * config.num_rounds,
+        samples=_samples(method, pool.problem, benchmarks) or round(sum(x.solutions for x in outcomes) / searches),
         quality=statistics.fmean(qualities),
         error=statistics.stdev(qualities) / math.sqrt(repetitions),
         solutions=sum(x.solutions for x in outcomes) / searches,
@@ -71,21 +73,54 @@ def measure(
     )
 
 
+def _solved(
+    method: SearchConfig | Baseline,
+    pool: SearchPool,
+    benchmark: Benchmark,
+    seed: int,
+    progress: Callable[[int], None],
+    parts: Parts,
+) -> BenchmarkResult:
+    if isinstance(method, SearchConfig):
+        return solve_benchmark(pool, benchmark, method, seed, progress, parts)
+    solve_baseline(method, pool.problem, benchmark, progress, parts)
+    (found,) = results_of("", [parts], [benchmark]).values()
+    return found[0]
+
+
+def _samples(method: SearchConfig | Baseline, problem: Problem, benchmarks: list[Benchmark]) -> int | None:
+    """The most solutions per instance, a mean over all sizes; None where only a time limit bounds them."""
+    if not isinstance(method, SearchConfig) or method.time_limit is not None:
+        return None
+    each = [method.most_solutions(problem.horizon(benchmark.instances)) for benchmark in benchmarks]
+    counts = [len(benchmark.names) for benchmark in benchmarks]
+    return round(sum(n * count for n, count in zip(each, counts, strict=True)) / sum(counts))
+
+
 def by_curve(points: list[CurvePoint]) -> dict[str, list[CurvePoint]]:
     """The points of each curve."""
     return {name: [point for point in points if point.curve == name] for name in dict.fromkeys(x.curve for x in points)}
 
 
-def rows(points: list[CurvePoint], gaps: bool) -> tuple[list[str], list[list[str]]]:
-    """The table with a row per curve and a column per number of samples."""
+def rows(points: list[CurvePoint], gaps: bool, axis: str = "samples") -> tuple[list[str], list[list[str]]]:
+    """The table: a row per curve and a column per number of samples; of another axis a row per point."""
+    if axis != "samples":
+        lines = [
+            [x.curve, str(x.samples), f"{x.evaluations:,.0f}", f"{x.seconds:.3g}", _quality(x, gaps)] for x in points
+        ]
+        return ["curve", "samples", "evaluations", "seconds", "gap" if gaps else "cost"], lines
     samples = sorted({point.samples for point in points})
     lines = []
     for name, curve in by_curve(points).items():
-        shown = {
-            x.samples: f"{x.quality:.3%} ± {x.error:.3%}" if gaps else f"{x.quality:.4f} ± {x.error:.4f}" for x in curve
-        }
+        shown = {x.samples: _quality(x, gaps) for x in curve}
         lines.append([name, *(shown.get(count, "") for count in samples)])
     return ["samples", *map(str, samples)], lines
+
+
+def _quality(point: CurvePoint, gaps: bool) -> str:
+    if gaps:
+        return f"{point.quality:.3%} ± {point.error:.3%}"
+    return f"{point.quality:.4f} ± {point.error:.4f}"
 
 
 def write(out_dir: Path, points: list[CurvePoint], gaps: bool, about: dict[str, Any]) -> None:
@@ -99,10 +134,11 @@ def write(out_dir: Path, points: list[CurvePoint], gaps: bool, about: dict[str, 
     with atomic_write(out_dir / "study.csv") as file:
         file.write(text.getvalue().encode())
     with atomic_write(out_dir / "study.png") as file:
-        plot(points, gaps, f"{about['instances']}, {about['num_instances']} instances").savefig(file, dpi=100)
+        title = f"{about['instances']}, {about['num_instances']} instances"
+        plot(points, gaps, title, about["axis"]).savefig(file, dpi=100)
 
 
-def plot(points: list[CurvePoint], gaps: bool, title: str) -> Figure:
+def plot(points: list[CurvePoint], gaps: bool, title: str, axis: str = "samples") -> Figure:
     """A line per curve, with its standard errors as bars; a dotted one where there is a single sample."""
     from matplotlib.figure import Figure  # the object interface: no pyplot, no global state, no display
     from matplotlib.ticker import PercentFormatter
@@ -110,15 +146,19 @@ def plot(points: list[CurvePoint], gaps: bool, title: str) -> Figure:
     figure = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes = figure.add_subplot()
     for (name, curve), marker in zip(by_curve(points).items(), itertools.cycle("os^vDPX*"), strict=False):
-        x, y, bars = ([point._asdict()[field] for point in curve] for field in ("samples", "quality", "error"))
-        if x == [1]:
+        x, y, bars = ([point._asdict()[field] for point in curve] for field in (axis, "quality", "error"))
+        if [point.samples for point in curve] == [1] and axis == "samples":
             axes.axhline(*y, label=name, linestyle=":", color="black")
         else:
             axes.errorbar(x, y, bars, label=name, marker=marker, markersize=5, linewidth=1.2, capsize=2)
-    ticks = sorted({point.samples for point in points} - {1})
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(ticks, [str(tick) for tick in ticks])
-    axes.set(title=title, xlabel="samples per instance", ylabel="mean gap" if gaps else "mean cost")
+    if axis == "samples":
+        ticks = sorted({point.samples for point in points} - {1})
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    else:
+        axes.set_xscale("log")
+    label = {"evaluations": "evaluations of the network"}.get(axis, axis)
+    axes.set(title=title, xlabel=f"{label} per instance", ylabel="mean gap" if gaps else "mean cost")
     if gaps:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.grid(alpha=0.3)

@@ -119,6 +119,11 @@ class SearchConfig:
         """Whether the result depends on random numbers."""
         return self.stochastic or self.reconstruction is not None
 
+    def most_solutions(self, horizon: int) -> int:
+        """How many solutions of so many decisions there are at most; without a time limit."""
+        sampled = self.distinct or self.beam_width * self.rounds(horizon)
+        return sampled * self.equivalents + (self.reconstruction is not None)
+
     def rounds(self, horizon: int) -> int:
         """The number of rounds from all roots, for solutions of so many decisions; `num_rounds` without replanning."""
         return self.num_rounds * math.ceil(horizon / (self.replan_steps or horizon))

@@ -156,7 +156,7 @@ def test_costs_are_shown_where_references_are_missing():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["method=[wor,heuristic]"], "method=heuristic is no search with the policy, but a baseline of evaluate.py"),
+        (["method=[wor,heuristic]"], "method=heuristic is no search with the policy, but a baseline"),
         (["search.time_limit=1"], "search.time_limit would make the result depend on the machine's speed"),
         (["repetitions=1"], "repetitions must be an integer at least 2"),
         (["repetition=3"], "did you mean repetitions"),
@@ -175,3 +175,43 @@ def test_every_key_is_checked():
     cfg = compose("study", *WORDS)
     own = {key for key in cfg if not OmegaConf.is_config(cfg[key])}
     assert own == {field.name for field in fields(StudySettings)}
+
+
+def test_a_curve_goes_over_time_or_iterations_where_these_are_lists():
+    words = ["method=[wor,tasar,reconstruct,solver]", "axis=seconds", "search.top_p_start=1.0"]
+    words += ["search.num_rounds=[1,3]", "search.time_limit=[2,1]", "solver.workers=0"]
+    found = study.searches_of(compose("study", *WORDS, *words))
+    assert found["wor"] == [methods.wor(32, 3, time_limit=limit) for limit in (1, 2)]
+    assert found["tasar"] == [methods.tasar(32, 3, 10, time_limit=limit) for limit in (1, 2)]
+    assert [config.time_limit for config in found["reconstruct"]] == [1, 2]
+    assert [each.solver.options.time_limit for each in found["solver"]] == [1, 2]
+
+    found = study.searches_of(compose("study", *WORDS, "method=reconstruct", "search.iterations=[5,2]"))
+    assert [config.reconstruction.iterations for config in found["reconstruct, top_p_start=1.0"]] == [2, 5]
+
+
+def test_samples_are_those_of_all_roots_and_equivalents():
+    assert point(methods.tasar(2, 2, 1), 2).samples == 2 * 2 * 3
+    assert point(methods.rejection(2, 2, max_rounds=9), 2).samples == 4
+    assert methods.reconstruct(methods.wor(4, 2)).most_solutions(5) == 9
+    assert methods.wor(4, 2, equivalents=8).most_solutions(5) == 64
+
+
+def test_a_study_over_time(policy, tmp_path):
+    pytest.importorskip("pyvrp")
+    words = ["method=[reconstruct,solver]", "axis=seconds", "search.time_limit=[0.1,0.3]", "search.top_p_start=1.0"]
+    result = studied(policy, tmp_path / "out", *words, "num_instances=2")
+    assert result.returncode == 0, result.stderr
+    points = json.loads((tmp_path / "out/study.json").read_text())["points"]
+    assert [x["curve"] for x in points] == ["reconstruct"] * 2 + ["solver"] * 2
+    assert points[1]["quality"] < points[0]["quality"] and 0.1 <= points[0]["seconds"] < points[1]["seconds"]
+    assert points[2]["evaluations"] == 0 and points[2]["quality"] < 0.01
+    assert "curve" in result.stdout and "evaluations" in result.stdout
+
+
+def test_a_study_over_evaluations_shows_them(policy, tmp_path):
+    words = ["method=[greedy,wor]", "axis=evaluations", "search.num_rounds=[1,2]", "search.top_p_start=1.0"]
+    result = studied(policy, tmp_path / "out", *words)
+    assert result.returncode == 0, result.stderr
+    counts = [x["evaluations"] for x in json.loads((tmp_path / "out/study.json").read_text())["points"]]
+    assert counts[0] <= 18 < counts[1] < counts[2]
