@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from typing import Any, NamedTuple
 
 import torch
@@ -26,18 +25,10 @@ from gumbeldore.sampler.config import SearchConfig, nucleus_of
 from gumbeldore.sampler.diverse import diverse
 from gumbeldore.sampler.gumbel import gumbel_with_maximum
 from gumbeldore.sampler.rejection import Rejection
-from gumbeldore.sampler.replanning import committed, no_incumbent
-from gumbeldore.sampler.solutions import SearchStats, Solutions
+from gumbeldore.sampler.solutions import Round, SearchStats, Solutions
+from gumbeldore.sampler.tasar import Roots
 from gumbeldore.sampler.updates import without_replacement
 from gumbeldore.seeding import gumbel_noise
-
-
-class Round(NamedTuple):
-    """The leaves of one round as solutions."""
-
-    leaves: Leaves
-    actions: Tensor  # [B, K, T] all decisions, those above the root included
-    cost: Tensor  # [B, K] float64
 
 
 class Rounds(NamedTuple):
@@ -53,72 +44,59 @@ class Rounds(NamedTuple):
 def run_rounds(context: SearchContext, config: SearchConfig, keys: Tensor, memory: int | None = None) -> Rounds:
     """Round after round until the last one, the deadline, the end of all instances or of the memory.
 
-    With `config.replan_steps` there are rounds for each root, one after the other; the time left is shared out among
-    the roots that are left.
-
     Arguments:
-        context: the search from the root, before any decision below it
+        context: the search from the first root
         keys: [B] of the beams; independent samples and groups are B / b beams of each of b instances
         memory: bytes that the trie must not outgrow if rounds go on until the deadline
     """
-    width, horizon, copies = config.width, context.horizon, config.copies
     trie = empty_trie(context, config, keys.device)
-    incumbent, replan = no_incumbent(context), config.replan_steps or horizon
-    rejection = Rejection(config.distinct, copies) if config.distinct else None
-    depth, since, until = 0, 0, _share_of_time(context, 0, replan)  # of the root; rounds from it; their end
+    roots = Roots(context, config)
+    rejection = Rejection(config.distinct, config.copies) if config.distinct else None
+    shrinks = config.update is not None or rejection is not None
     rounds: list[Round] = []
     total, full = Count(), False
 
     for round_ in itertools.count():
-        if (round_ + 1) * width > trie.parent.shape[2]:
+        if (round_ + 1) * config.width > trie.parent.shape[2]:
             full = memory is not None and 2 * trie_ops.memory(trie) > memory
             if full:
                 break
             trie = trie_ops.grow(trie, 2 * trie.parent.shape[2])
-        here = trie_ops.below(trie, depth)
+        context, here = roots.context, trie_ops.below(trie, roots.depth)
         deterministic = not config.stochastic or (config.first_round_deterministic and round_ == 0)
-        perturb, root_gumbel = _unperturbed(keys) if deterministic else _gumbel(keys, round_ * (horizon + 1), config)
+        perturb, root_gumbel = _unperturbed(keys) if deterministic else _gumbel(keys, round_ * len(trie.parent), config)
+        nucleus = nucleus_of(config, roots.rounds)
         try:
-            leaves, count = sample_round(context, here, round_ * width, perturb, root_gumbel, nucleus_of(config, since))
+            leaves, count = sample_round(context, here, round_ * config.width, perturb, root_gumbel, nucleus)
         except OutOfTime:
             break
-        since += 1
         total = total.plus(count)
-        actions = context.complete(leaves.actions.flatten(0, 1))
-        cost = context.problem.cost(context.instance, actions).double().view(context.batch, width)
-        actions = actions.view(context.batch, width, -1)
-        wrong = (leaves.valid & ~cost.isfinite()).any(dim=1)
-        check_instances(context, wrong, "the cost of a solution is NaN or infinite")
+        found = _solutions(context, leaves)
         if rejection:
-            leaves = rejection(here, leaves, actions)
-        rounds.append(Round(leaves, actions, cost))
-
-        enough = time.monotonic() >= until if config.anytime else since >= config.num_rounds
-        last = enough and depth + replan >= horizon
-        if last:
+            found = found._replace(leaves=rejection(here, leaves, found.actions))
+        rounds.append(found)
+        roots.add(found)
+        if roots.finished and roots.last:
             break
         if config.update is not None:
             # The leaves of a deterministic first round are no sample, of which nothing can be estimated.
             update = without_replacement if config.first_round_deterministic and round_ == 0 else config.update
-            update(here, leaves, -cost)  # the one place where costs become objectives
-        if config.replan_steps:
-            incumbent = incumbent.improved(leaves, actions, cost, depth)
-        if (config.update is not None or rejection) and not (trie_ops.unsampled(here, context.root)).any():
+            update(here, leaves, -found.cost)  # the one place where costs become objectives
+        if shrinks and not trie_ops.unsampled(here, context.root).any():
             break
-        if enough:
-            depth, since = depth + replan, 0
-            context = committed(context, incumbent, depth)
-            until = _share_of_time(context, depth, replan)
-    exhausted = (~trie_ops.unsampled(trie_ops.below(trie, depth), context.root)).sum()
-    return Rounds(rounds, total, rejection.rejected if rejection else 0, exhausted, full)
+        if roots.finished:
+            roots.move()
+    left = trie_ops.unsampled(trie_ops.below(trie, roots.depth), roots.context.root)
+    return Rounds(rounds, total, rejection.rejected if rejection else 0, (~left).sum(), full)
 
 
-def _share_of_time(context: SearchContext, depth: int, replan: int) -> float:
-    """When the rounds from the present root end, if all roots that are left have the same time (`time.monotonic`)."""
-    if context.deadline == math.inf:
-        return math.inf
-    now = time.monotonic()
-    return now + (context.deadline - now) / math.ceil(context.horizon / replan)
+def _solutions(context: SearchContext, leaves: Leaves) -> Round:
+    """The leaves of a round with their costs. Raises InstanceError for one that is not finite."""
+    actions = context.complete(leaves.actions.flatten(0, 1))
+    cost = context.problem.cost(context.instance, actions).double().view(context.batch, context.width)
+    wrong = (leaves.valid & ~cost.isfinite()).any(dim=1)
+    check_instances(context, wrong, "the cost of a solution is NaN or infinite")
+    return Round(leaves, actions.view(context.batch, context.width, -1), cost)
 
 
 def start(

@@ -13,9 +13,9 @@ from torch import Tensor
 from gumbeldore.interfaces import Policy, Problem, batch_size, take
 from gumbeldore.sampler.beam import Count
 from gumbeldore.sampler.config import GREEDY, SearchConfig
-from gumbeldore.sampler.reconstruction import reconstruct
-from gumbeldore.sampler.rounds import Round, Rounds, as_solutions, run_rounds, start
-from gumbeldore.sampler.solutions import Solutions
+from gumbeldore.sampler.reconstruct import reconstruct
+from gumbeldore.sampler.rounds import Rounds, as_solutions, run_rounds, start
+from gumbeldore.sampler.solutions import Round, Solutions
 from gumbeldore.seeding import fold
 
 

@@ -8,8 +8,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.sampler.beam import Count
+from gumbeldore.sampler.beam import Count, Leaves
 from gumbeldore.sampler.transpositions import state_hash
+
+
+class Round(NamedTuple):
+    """The leaves of one round as solutions."""
+
+    leaves: Leaves
+    actions: Tensor  # [B, K, T] all decisions, those above the root included
+    cost: Tensor  # [B, K] float64
 
 
 class SearchStats(NamedTuple):

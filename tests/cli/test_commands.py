@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -385,3 +386,30 @@ def test_help_reads_well(script, tmp_path):
     (listed,) = (line for line in result.stdout.splitlines() if line.lower().startswith("method") and "beam, " in line)
     assert options <= set(re.findall(r"\w+", listed))
     assert "hydra:" not in result.stdout and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["tasar", "search.replan_steps=2"], ["reconstruct", "search.iterations=2"]])
+def test_other_methods_sample_experts(words, tmp_path):
+    method, setting = words
+    small = ["problem.num_nodes=6", "problem.grow=null", "images_every=9", "workers=0", "run_dir=run"]
+    result = typed(train, f"method={method}", setting, "search.beam_width=2", "debug=fast", *small, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    metrics = json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[-1])
+    if method == "reconstruct":  # it begins with the greedy solution
+        assert metrics["sampling/improvement_over_greedy"] >= 0
+    else:  # 2 x 2 samples from each of three roots, of up to eight instances
+        assert 8 < metrics["sampling/solutions"] / 4 <= 8 * 3
+
+
+@pytest.mark.parametrize(
+    ("problem", "words", "message"),
+    [
+        ("jssp", ["method=reconstruct"], "no random reconstruction for jssp"),
+        ("cvrp", ["method=wor", "search.equivalents=9"], "equivalents must be at most 8 for cvrp"),
+        ("tsp", ["method=wor", "search.replan_steps=3"], "search.replan_steps has no effect on wor"),
+        ("tsp", ["method=wor", "search.temperature=0"], "temperature must be finite and above 0"),
+    ],
+)
+def test_methods_that_a_problem_does_not_offer_are_refused(problem, words, message, tmp_path):
+    result = typed(train, f"problem={problem}", *words, "debug=fast", cwd=tmp_path)
+    assert result.returncode == 2 and message in result.stderr and list(tmp_path.iterdir()) == []

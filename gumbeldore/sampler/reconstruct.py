@@ -14,7 +14,8 @@ from torch import Tensor
 from gumbeldore.interfaces import Pieces, Policy, Problem, batch_size, take
 from gumbeldore.sampler.beam import Count, SearchContext
 from gumbeldore.sampler.config import Reconstruction, SearchConfig
-from gumbeldore.sampler.rounds import Round, run_rounds
+from gumbeldore.sampler.rounds import run_rounds
+from gumbeldore.sampler.solutions import Round
 from gumbeldore.seeding import fold, uniform_noise
 
 
