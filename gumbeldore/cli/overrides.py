@@ -158,8 +158,9 @@ def check_effect(cfg: DictConfig, words: list[str]) -> None:
         if group == "search" and key and key not in read:
             raise ValueError(f"search.{key} has no effect on {', '.join(methods)}")
         if group == "additions":
-            _, _, name = key.rpartition(".")
-            raise ValueError(f"{typed} is the recipe's: change problem.{name} or model.{name}")
+            problem, _, name = key.rpartition(".")
+            where = f"problem.{name} or model.{name}" if problem else f"train.{name}"
+            raise ValueError(f"{typed} is the recipe's: change {where}")
         if group == "solver" and "solver" not in (*methods, cfg.references):
             raise ValueError(f"solver.{key} has no effect without references=solver or method=solver")
         if group == "train" and key.split(".")[0] in SAMPLING and cfg.train.experts is not None:

@@ -31,7 +31,7 @@ def plain(node: DictConfig) -> dict[str, Any]:
 
 
 def apply_recipe(cfg: DictConfig) -> None:
-    """Put what the recipe adds (`additions`) into the problem and the network that refer to it."""
+    """Put what the recipe adds (`additions`) into the problem, the network and the training that refer to it."""
     OmegaConf.resolve(cfg)
     with open_dict(cfg):
         cfg.pop("additions", None)

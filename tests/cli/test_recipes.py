@@ -38,13 +38,15 @@ def test_the_recipe_of_the_paper_adds_nothing(choice):
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_recipes_differ_in_the_algorithm_alone(choice):
-    """Sizes, lengths and the search are those of the preset or the experiment."""
+    """Sizes, lengths and search are those of preset or experiment; presets have a rate for each optimiser."""
     fast, paper = composed(choice), composed(choice, "recipe=paper")
     assert fast == composed(choice, "recipe=fast")
+    rates = [cfg["train"]["learning_rate"] for cfg in (fast, paper)]
+    assert rates == [additions(name)["learning_rate"] for name in ("fast", "paper")] or rates == [2e-4, 2e-4]
     (on,) = (values for name, values in additions("fast").items() if name in fast["problem"]["_target_"])
     assert all(on.values()) and on.items() <= (fast["problem"] | fast["model"]).items()
     for cfg in (fast, paper):
-        for group, keys in (("train", ALGORITHM), ("problem", on), ("model", on)):
+        for group, keys in (("train", (*ALGORITHM, "learning_rate")), ("problem", on), ("model", on)):
             for key in keys:
                 cfg[group].pop(key, None)
     assert fast == paper
@@ -81,3 +83,5 @@ def test_additions_are_changed_where_they_act(tmp_path):
     line = refused(train, "additions.tsp.grow=null", "debug=fast", cwd=tmp_path)
     assert "additions.tsp.grow is the recipe's: change problem.grow or model.grow" in line
     assert composed("problem.grow=null")["problem"]["grow"] is None
+    line = refused(train, "additions.learning_rate=1", "debug=fast", cwd=tmp_path)
+    assert "additions.learning_rate is the recipe's: change train.learning_rate" in line
