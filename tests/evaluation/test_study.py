@@ -165,7 +165,7 @@ def test_costs_are_shown_where_references_are_missing():
         (["method=sampling", "search.num_rounds=[1,null]"], "search.num_rounds must list numbers, got None"),
         (["method=[wor,solver]"], "method=solver needs axis=seconds and search.time_limit"),
         (["method=reconstruct"], "search.iterations lists no numbers of samples; choose axis=evaluations"),
-        (["method=greedy", "search.equivalents=[1,161]"], "equivalents must be at most 160"),  # before any search
+        (["method=sampling", "search.equivalents=[1,161]"], "equivalents must be at most 160"),  # before any search
         (["method=gumbeldore", "search.step_size=[0.1,-1]"], "step_size must be finite and at least 0"),
     ],
 )
