@@ -18,7 +18,7 @@ from gumbeldore.sampler.rounds import run_rounds
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.seeding import fold, uniform_noise
 
-SCORES = 2**23  # of actions in all pieces that are decoded together: about 0.8 GB
+SCORES = 2**23  # of actions in all pieces that are decoded together: about 1.3 GB
 
 
 class Reconstructed(NamedTuple):
