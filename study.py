@@ -30,6 +30,7 @@ from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.interfaces import count_of
 from gumbeldore.reporting.console import Terminal
+from gumbeldore.runtime.checked import is_number
 from gumbeldore.runtime.stopping import interruptible
 from gumbeldore.sampler.config import SearchConfig
 
@@ -44,6 +45,9 @@ def study(cfg: DictConfig) -> list[CurvePoint]:
     machine = Machine.of(run)
     searches = searches_of(cfg)
     benchmarks = instances_for(loaded, run)
+    for curve, each in searches.items():
+        for method in each:
+            parts.check_method(curve, method, problem, benchmarks)
     out_dir = new_directory(run, "study.json")
     manifest = decisive(cfg, machine, [path], benchmarks)
 
@@ -108,12 +112,20 @@ def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig | Baseline]]:
     build = parts.build_method if cfg.axis == "seconds" else parts.build_search
     for name, method in parts.methods_of(cfg).items():
         if "time_limit" in method:  # a solver's own; in a study it has that of the searches
+            if cfg.search.time_limit is None:
+                raise ValueError(f"method={name} needs axis=seconds and search.time_limit, the points of its curve")
             method = method.copy()
             with open_dict(method):
                 del method["time_limit"]
         read = parts.search_keys(method, cfg.search)
         listed = {key: list(cfg.search[key]) for key in read if OmegaConf.is_list(cfg.search[key])}
+        for key in POINTS:
+            if wrong := [value for value in listed.get(key, []) if not is_number(value)]:
+                raise ValueError(f"search.{key} must list numbers, got {wrong[0]!r}")
         along = next((key for key in POINTS if key in listed), None)
+        if along == "iterations" and cfg.axis == "samples":
+            rule = "search.iterations lists no numbers of samples"
+            raise ValueError(f"method={name}: {rule}; choose axis=evaluations or axis=seconds")
         points = [{along: value} for value in sorted(listed.pop(along))] if along else [{}]
         largest = {key: max(listed.pop(key)) for key in POINTS if key in listed}
         for values in itertools.product(*listed.values()):

@@ -123,10 +123,7 @@ def tasks_of(cfg: DictConfig, choices: list[Choice], machine: Machine) -> list[T
     for choice in choices:
         methods = parts.build_methods(cfg, choice.loaded)
         for name, method in methods.items():
-            if isinstance(method, SearchConfig):
-                parts.check_method(name, method, choice.loaded.problem, choice.benchmarks)
-            else:
-                method.check(choice.loaded.problem.name)
+            parts.check_method(name, method, choice.loaded.problem, choice.benchmarks)
         first = tasks[-1].places.stop if tasks else 0
         places = slice(first, first + len(choice.benchmarks))
         tasks.append(Task(choice.loaded, places, methods, start_search(cfg, choice.loaded, machine)))

@@ -123,11 +123,14 @@ def build_search(name: str, method: DictConfig, search: Mapping[str, Any]) -> Se
     return built
 
 
-def check_method(name: str, config: SearchConfig, problem: Problem, benchmarks: Iterable[Benchmark]) -> None:
-    """Raises ValueError naming the method if the problem does not offer what it needs for these instances."""
+def check_method(name: str, method: SearchConfig | Baseline, problem: Problem, benchmarks: Iterable[Benchmark]) -> None:
+    """Raises ValueError if a method is not for the problem, or the problem does not offer what these instances need."""
+    if not isinstance(method, SearchConfig):
+        method.check(problem.name)
+        return
     for benchmark in benchmarks:
         try:
-            check_offered(problem, benchmark.instances, config)
+            check_offered(problem, benchmark.instances, method)
         except ValueError as error:
             raise ValueError(f"method={name}: {error}") from None
 

@@ -87,8 +87,10 @@ class SearchConfig:
             raise ValueError("sampling with replacement has no replan_steps: its samples have no common root")
         if self.distinct is not None and not self.replacement:
             raise ValueError("distinct is for samples with replacement; others are different anyway")
-        if self.groups > 1 and (self.stochastic or self.num_rounds > 1 or self.replan_steps is not None):
-            raise ValueError("groups are for one round of a beam search that is not stochastic")
+        if self.groups > 1 and (
+            self.stochastic or self.num_rounds > 1 or self.anytime or self.replan_steps is not None
+        ):
+            raise ValueError("groups are for one round of a beam search that is not stochastic, without a time_limit")
         if self.beam_width % self.groups:
             raise ValueError(f"groups must divide beam_width={self.beam_width}, got {self.groups}")
         if self.reconstruction is not None and not isinstance(self.reconstruction, Reconstruction):
@@ -121,7 +123,9 @@ class SearchConfig:
 
     def most_solutions(self, horizon: int) -> int:
         """How many solutions of so many decisions there are at most; without a time limit."""
-        sampled = self.distinct or self.beam_width * self.rounds(horizon)
+        sampled = self.beam_width * self.rounds(horizon)
+        if self.distinct is not None:
+            sampled = min(sampled, self.distinct)
         return sampled * self.equivalents + (self.reconstruction is not None)
 
     def rounds(self, horizon: int) -> int:
@@ -158,6 +162,8 @@ class Reconstruction:
         inner = self.search
         if inner.copies > 1 or inner.equivalents > 1 or inner.reconstruction is not None:
             raise ValueError("a piece is decoded by one beam of one instance, without a reconstruction of its own")
+        if inner.replan_steps is not None:
+            raise ValueError("a piece is decoded without replan_steps: all its rounds have one root")
         if inner.time_limit is not None:
             raise ValueError("a piece is decoded without a time_limit of its own")
 

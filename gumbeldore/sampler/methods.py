@@ -232,7 +232,7 @@ def reconstruct(
 
 def _named(name: str, **settings: Any) -> SearchConfig:
     """The method of this name, given those settings that are its parameters."""
-    if name not in STARTS:
+    if not isinstance(name, str) or name not in STARTS:
         raise ValueError(f"start must be one of {', '.join(STARTS)}, got {name!r}")
     parameters = inspect.signature(STARTS[name]).parameters
     return STARTS[name](**{key: value for key, value in settings.items() if key in parameters})

@@ -18,6 +18,8 @@ from gumbeldore.sampler.rounds import run_rounds
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.seeding import fold, uniform_noise
 
+SCORES = 2**23  # of actions in all pieces that are decoded together: about 1.3 GB
+
 
 class Reconstructed(NamedTuple):
     """The solutions after all iterations."""
@@ -37,7 +39,7 @@ def reconstruct(
     cost: Tensor,
     deadline: float = math.inf,
 ) -> Reconstructed:
-    """Cut the solutions into pieces, decode all of these in one batch, keep those that are better; many times.
+    """Cut the solutions into pieces, decode all of these in few batches, keep those that are better; many times.
 
     The pieces of a solution have no decision in common, so that all that are better can be kept. The length of an
     iteration's pieces is the same for all instances, and does not depend on them.
@@ -52,6 +54,7 @@ def reconstruct(
     how = config.reconstruction
     assert how is not None
     encoded = policy.encode(instances)
+    most = max(1, SCORES // (problem.num_actions(instances) * how.search.rows))
     count = Count()
     for iteration in itertools.count():
         if time.monotonic() >= deadline or config.time_limit is None and iteration >= how.iterations:
@@ -59,12 +62,15 @@ def reconstruct(
         own = fold(keys, "reconstruction", iteration)
         length = _length(how, iteration, actions.shape[1])
         pieces = problem.pieces(instances, actions, length, _draws(own))
-        context = _search_of_pieces(problem, policy, instances, encoded, pieces, length, how.search, keys, deadline)
-        found = run_rounds(context, how.search, fold(own[pieces.row], pieces.first))
-        if not found.rounds:
+        found = []
+        for part in _portions(pieces, most):
+            context = _search_of_pieces(problem, policy, instances, encoded, part, length, how.search, keys, deadline)
+            found.append(run_rounds(context, how.search, fold(own[part.row], part.first)))
+        if not all(each.rounds for each in found):
             break
-        count = count.plus(found.states)
-        piece, lowest = _best_pieces(found.rounds)
+        for each in found:
+            count = count.plus(each.states)
+        piece, lowest = map(torch.cat, zip(*(_best_pieces(each.rounds) for each in found), strict=True))
         candidate = pieces.with_all(piece, lowest < cost[pieces.row])
         candidate_cost = problem.cost(instances, candidate).double()
         better = candidate_cost < cost  # else a piece's gain was a rounding error
@@ -79,6 +85,15 @@ def _length(how: Reconstruction, iteration: int, horizon: int) -> int:
     shortest = min(how.shortest, longest)
     uniform = uniform_noise(torch.zeros(1, dtype=torch.int64), iteration, ()).item()
     return shortest + int(uniform * (longest - shortest + 1))
+
+
+def _portions(pieces: Pieces, most: int) -> list[Pieces]:
+    """So many pieces at most: those of many large instances would not fit into memory together."""
+    slices = [slice(first, first + most) for first in range(0, len(pieces.row), most)]
+    return [
+        pieces._replace(row=pieces.row[part], state=take(pieces.state, part), first=pieces.first[part])
+        for part in slices
+    ]
 
 
 def _draws(keys: Tensor) -> Callable[[int], Tensor]:

@@ -84,7 +84,7 @@ def run_rounds(context: SearchContext, config: SearchConfig, keys: Tensor, memor
             update(here, leaves, -found.cost)  # the one place where costs become objectives
         if shrinks and not trie_ops.unsampled(here, context.root).any():
             break
-        if roots.finished:
+        if roots.finished and not roots.last:  # the time of the last one may have ended during the update
             roots.move()
     left = trie_ops.unsampled(trie_ops.below(trie, roots.depth), roots.context.root)
     return Rounds(rounds, total, rejection.rejected if rejection else 0, (~left).sum(), full)

@@ -162,6 +162,10 @@ def test_costs_are_shown_where_references_are_missing():
         (["repetition=3"], "did you mean repetitions"),
         (["method=sampling", "search.step_size=[1,2]"], "search.step_size has no effect on sampling"),
         (["search.num_rounds=[0]"], "num_rounds must be an integer of at least 1"),
+        (["method=sampling", "search.num_rounds=[1,null]"], "search.num_rounds must list numbers, got None"),
+        (["method=[wor,solver]"], "method=solver needs axis=seconds and search.time_limit"),
+        (["method=reconstruct"], "search.iterations lists no numbers of samples; choose axis=evaluations"),
+        (["method=sampling", "search.equivalents=[1,161]"], "equivalents must be at most 160"),  # before any search
         (["method=gumbeldore", "search.step_size=[0.1,-1]"], "step_size must be finite and at least 0"),
     ],
 )
@@ -186,13 +190,15 @@ def test_a_curve_goes_over_time_or_iterations_where_these_are_lists():
     assert [config.time_limit for config in found["reconstruct"]] == [1, 2]
     assert [each.solver.options.time_limit for each in found["solver"]] == [1, 2]
 
-    found = study.searches_of(compose("study", *WORDS, "method=reconstruct", "search.iterations=[5,2]"))
+    words = ["method=reconstruct", "search.iterations=[5,2]", "axis=evaluations"]
+    found = study.searches_of(compose("study", *WORDS, *words))
     assert [config.reconstruction.iterations for config in found["reconstruct, top_p_start=1.0"]] == [2, 5]
 
 
 def test_samples_are_those_of_all_roots_and_equivalents():
     assert point(methods.tasar(2, 2, 1), 2).samples == 2 * 2 * 3
     assert point(methods.rejection(2, 2, max_rounds=9), 2).samples == 4
+    assert methods.rejection(4, 8, max_rounds=3).most_solutions(5) == 12
     assert methods.reconstruct(methods.wor(4, 2)).most_solutions(5) == 9
     assert methods.wor(4, 2, equivalents=8).most_solutions(5) == 64
 

@@ -105,6 +105,7 @@ def test_groups_share_what_the_network_says():
     [
         ({"groups": 3, "stochastic": False}, "groups must divide beam_width=4, got 3"),
         ({"groups": 2}, "groups are for one round of a beam search that is not stochastic"),
+        ({"groups": 2, "stochastic": False, "time_limit": 1.0}, "without a time_limit"),
         ({"groups": 0}, "groups must be an integer of at least 1"),
         ({"groups": 2, "stochastic": False, "diversity": -1}, "diversity must be finite and at least 0"),
         ({"distinct": 3}, "distinct is for samples with replacement"),

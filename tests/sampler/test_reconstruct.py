@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gumbeldore.interfaces import Policy, take
-from gumbeldore.sampler import methods
+from gumbeldore.sampler import methods, reconstruct
 from gumbeldore.sampler.config import Reconstruction, SearchConfig
 from gumbeldore.sampler.search import search
 from problems.cvrp import CVRP
@@ -106,6 +106,24 @@ def test_an_instance_does_not_depend_on_its_neighbours(name):
         assert torch.equal(alone.actions[0], together.actions[row])
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_many_pieces_are_decoded_in_several_batches(name, monkeypatch):
+    problem, instances = start_of(name)
+    config = methods.reconstruct("greedy", 10)
+    together = search(problem, Nearest(), instances, config, keys=KEYS)
+    rows = []
+
+    class Counted(Nearest):
+        def forward(self, context, state):
+            rows.append(len(state.origin))
+            return super().forward(context, state)
+
+    monkeypatch.setattr(reconstruct, "SCORES", 3 * problem.num_actions(instances))
+    found = search(problem, Counted(), instances, config, keys=KEYS)
+    assert torch.equal(found.actions, together.actions) and max(rows[12:]) == 3  # 12 are of the greedy solutions
+    assert found.stats.evaluations == together.stats.evaluations
+
+
 def test_the_time_limit_is_for_everything(monkeypatch):
     problem, instances = start_of("tsp")
     instances = take(instances, slice(1, 2))
@@ -138,6 +156,8 @@ def test_a_method_by_its_name_is_given_its_settings():
     assert config == replace(plain, time_limit=2.0, reconstruction=Reconstruction(7, longest=5))
     with pytest.raises(ValueError, match="start must be one of greedy, sampling"):
         methods.reconstruct("reconstruct")
+    with pytest.raises(ValueError, match="start must be one of greedy, sampling"):
+        methods.reconstruct(["greedy"])
 
 
 def test_what_cannot_be_reconstructed_is_refused():
@@ -150,6 +170,7 @@ def test_what_cannot_be_reconstructed_is_refused():
         ({"longest": 3}, "longest must be at least shortest=4, got 3"),
         ({"search": methods.sampling(2)}, "a piece is decoded by one beam"),
         ({"search": SearchConfig(1, stochastic=False, time_limit=1.0)}, "without a time_limit"),
+        ({"search": methods.tasar(2)}, "without replan_steps"),
     ):
         with pytest.raises(ValueError, match=rule):
             Reconstruction(**{"iterations": 3, **changes})

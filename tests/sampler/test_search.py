@@ -15,7 +15,7 @@ from gumbeldore.sampler.config import SearchConfig, nucleus_of
 from gumbeldore.sampler.gumbel import gumbel_with_maximum, log1mexp, log_survival
 from gumbeldore.sampler.rounds import trie_memory
 from gumbeldore.sampler.search import search
-from gumbeldore.sampler.updates import Gumbeldore, Theory
+from gumbeldore.sampler.updates import Gumbeldore, Theory, without_replacement
 from tests.reference import Reference
 from tests.trees import TablePolicy, TreeProblem, enumerate_leaves
 
@@ -333,6 +333,20 @@ def test_a_round_that_lasts_beyond_the_time_limit_is_abandoned(monkeypatch):
     assert torch.equal(found.actions, one.actions) and seconds == until_greedy + a_round
     found, seconds = timed(methods.wor(4, 1), limit=until_greedy + 1)
     assert torch.equal(found.actions, greedy.actions) and seconds == until_greedy + 1
+
+
+@pytest.mark.parametrize("replan_steps", [None, 1])
+def test_the_time_may_end_between_two_rounds(monkeypatch, replan_steps):
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+
+    def update(trie, leaves, objective):
+        without_replacement(trie, leaves, objective)
+        clock[0] += 7.0
+
+    config = SearchConfig(1, update=update, time_limit=20.0 / len(KEYS), replan_steps=replan_steps)
+    found = find(config)
+    assert found.stats.rounds == 3 and clock[0] == 21.0
 
 
 def test_best_is_the_cheapest_valid_solution():
