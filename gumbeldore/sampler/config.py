@@ -143,7 +143,8 @@ class Reconstruction:
     Arguments:
         iterations: of cutting all instances' solutions into pieces and decoding these; with a time limit of the
             search, they go on until it has passed
-        shortest, longest: decisions of a piece. Each iteration draws a length, uniformly; None: up to all decisions
+        shortest, longest: decisions of a piece. Each iteration draws a length, uniformly, from the shortest (or the
+            longest, if that is less) to the longest; None: up to all decisions
         search: how a piece is decoded
     """
 
@@ -157,8 +158,6 @@ class Reconstruction:
         _check_count("shortest", self.shortest)
         if self.longest is not None:
             _check_count("longest", self.longest)
-            if self.longest < self.shortest:
-                raise ValueError(f"longest must be at least shortest={self.shortest}, got {self.longest}")
         inner = self.search
         if inner.copies > 1 or inner.equivalents > 1 or inner.reconstruction is not None:
             raise ValueError("a piece is decoded by one beam of one instance, without a reconstruction of its own")
