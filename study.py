@@ -104,7 +104,7 @@ def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig | Baseline]]:
 
     A method has a curve for each combination of the values that `search` lists for its parameters.
 
-    Raises ValueError for what is no search of a policy, or has a deadline; but with axis=seconds.
+    Raises ValueError for a baseline or a search with a time limit, unless axis=seconds.
     """
     found: dict[str, list[SearchConfig | Baseline]] = {}
     if empty := [key for key, value in cfg.search.items() if OmegaConf.is_list(value) and not value]:
@@ -128,11 +128,15 @@ def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig | Baseline]]:
             raise ValueError(f"method={name}: {rule}; choose axis=evaluations or axis=seconds")
         points = [{along: value} for value in sorted(listed.pop(along))] if along else [{}]
         largest = {key: max(listed.pop(key)) for key in POINTS if key in listed}
+        own: dict[str, list[SearchConfig | Baseline]] = {}
         for values in itertools.product(*listed.values()):
             chosen = dict(zip(listed, values, strict=True))
             curve = ", ".join([name, *(f"{key}={value}" for key, value in chosen.items())])
             searches = ({**cfg.search, **largest, **chosen, **point} for point in points)
-            found[curve] = [build(name, method, search) for search in searches]
+            built = [build(name, method, search) for search in searches]
+            if built not in own.values():  # else the value is one that the start of a reconstruction does not read
+                own[curve] = built
+        found |= own
     return found
 
 

@@ -1,8 +1,9 @@
 """The contracts between the core and everything a user brings: problems, policies, instance sets.
 
 Shape legend, used in every comment of the project:
-    B instances · K beam width · A actions · T horizon (decisions per solution)
-    R flat rows (usually B*K) · L solutions per instance (rounds * K at most) · W trie nodes per depth
+    B instances, in the sampler their beams: b instances have C beams each (samples, groups, equivalents)
+    K beam width · A actions · T horizon (decisions per solution)
+    R flat rows (usually B*K) · L solutions per instance · W trie nodes per depth
 
 An *instance*, a *state* and a *context* are immutable NamedTuples of tensors whose leading dimension is
 the batch; the core only ever indexes that dimension (`take`) or moves them between devices (`to`).
@@ -101,7 +102,7 @@ class Problem(Protocol):
         return actions
 
     def num_equivalents(self, instance: Any) -> int:
-        """How many instances have the same solutions, the instance included, see `equivalents`. Default: 1."""
+        """The largest `count` of `equivalents`, the instance itself included. Default: 1, it alone."""
         return 1
 
     def equivalents(self, instance: Any, count: int) -> tuple[Any, Callable[[Tensor], Tensor]]:
@@ -113,14 +114,16 @@ class Problem(Protocol):
             count: of each instance, at most `num_equivalents`; the first is the instance itself
 
         Returns [R * count, ...], those of an instance one after the other; and a function that turns solutions
-        [R * count, L, T] of these into solutions of the instances themselves, at the same cost.
+        [R * count, L, T] of these into solutions of the instances themselves, at the same or a lower cost.
         """
         return instance, lambda actions: actions
 
     def pieces(self, instance: Any, actions: Tensor, length: int, draw: Callable[[int], Tensor]) -> Pieces:
         """Random pieces of solutions, which can be decoded anew while all else stays as it is (random reconstruction).
 
-        Default: ValueError, there are none.
+        Pieces are independent: a solution's cost changes by the sum of what its pieces change; so a makespan has none.
+        From a piece's state, any `length` legal decisions are a piece of a legal solution. The policy must accept
+        this state, which need not be one that `replay` gives (a tour may have another end). Default: ValueError.
 
         Arguments:
             actions: the solutions [R, T]
@@ -184,7 +187,7 @@ class Policy(nn.Module, ABC):
     problem: str | None = None  # name of the only problem that the policy is for; None: any problem
 
     def encode(self, instance: Any) -> Any:
-        """The context: a NamedTuple of [R, ...] that depends on the instance alone, computed once per search.
+        """The context: a NamedTuple of [R, ...] that depends on the instance alone, not computed at every step.
 
         By default the instance itself.
         """
@@ -218,7 +221,7 @@ class Pieces(NamedTuple):
 
     row: Tensor  # [P] int64 the instance of each piece
     state: Any  # [P, ...] before the first decision of the piece
-    sequence: Tensor  # [R, S] int64 each solution in an order in which the decisions of a piece stand side by side
+    sequence: Tensor  # [R, S] int64 each solution in an order in which a piece's decisions, as actions, stand together
     first: Tensor  # [P] int64 place in it of the first decision of the piece
     as_actions: Callable[[Tensor], Tensor]  # sequences [n, S] -> the actions [n, T] of the same solutions
 

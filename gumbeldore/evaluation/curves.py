@@ -31,7 +31,7 @@ class CurvePoint(NamedTuple):
     curve: str
     samples: int  # per instance, at most: beam width * rounds * equivalents; with a time limit those that were found
     quality: float  # mean gap of the instances, or their mean cost where references are missing
-    error: float  # standard error of the quality
+    error: float | None  # standard error of the quality; None of a baseline
     solutions: float  # per instance; fewer than the samples where an instance has no more
     evaluations: float  # of the network, per instance
     seconds: float  # per instance
@@ -50,7 +50,7 @@ def measure(
     """One point of a curve; all points of the same seed share the random numbers of their repetitions.
 
     Arguments:
-        method: a baseline has no random numbers of its own in each repetition
+        method: a search, or a baseline, whose answer is the same in every repetition: it has no standard error
         parts: by repetition and benchmark, what was found earlier
     """
     parts = parts or [[Parts() for _ in benchmarks] for _ in range(repetitions)]
@@ -66,7 +66,7 @@ def measure(
         curve=curve,
         samples=_samples(method, pool.problem, benchmarks) or round(sum(x.solutions for x in outcomes) / searches),
         quality=statistics.fmean(qualities),
-        error=statistics.stdev(qualities) / math.sqrt(repetitions),
+        error=statistics.stdev(qualities) / math.sqrt(repetitions) if isinstance(method, SearchConfig) else None,
         solutions=sum(x.solutions for x in outcomes) / searches,
         evaluations=sum(x.evaluations for x in outcomes) / searches,
         seconds=sum(x.seconds for x in outcomes) / searches,
@@ -103,7 +103,7 @@ def by_curve(points: list[CurvePoint]) -> dict[str, list[CurvePoint]]:
 
 
 def rows(points: list[CurvePoint], gaps: bool, axis: str = "samples") -> tuple[list[str], list[list[str]]]:
-    """The table: a row per curve and a column per number of samples; of another axis a row per point."""
+    """The table over samples: a row per curve, a column per number of samples. Over another axis: a row per point."""
     if axis != "samples":
         lines = [
             [x.curve, str(x.samples), f"{x.evaluations:,.0f}", f"{x.seconds:.3g}", _quality(x, gaps)] for x in points
@@ -118,9 +118,8 @@ def rows(points: list[CurvePoint], gaps: bool, axis: str = "samples") -> tuple[l
 
 
 def _quality(point: CurvePoint, gaps: bool) -> str:
-    if gaps:
-        return f"{point.quality:.3%} ± {point.error:.3%}"
-    return f"{point.quality:.4f} ± {point.error:.4f}"
+    form = ".3%" if gaps else ".4f"
+    return f"{point.quality:{form}}" + ("" if point.error is None else f" ± {point.error:{form}}")
 
 
 def write(out_dir: Path, points: list[CurvePoint], gaps: bool, about: dict[str, Any]) -> None:
@@ -150,7 +149,9 @@ def plot(points: list[CurvePoint], gaps: bool, title: str, axis: str = "samples"
         if [point.samples for point in curve] == [1] and axis == "samples":
             axes.axhline(*y, label=name, linestyle=":", color="black")
         else:
-            axes.errorbar(x, y, bars, label=name, marker=marker, markersize=5, linewidth=1.2, capsize=2)
+            axes.errorbar(
+                x, y, [bar or 0.0 for bar in bars], label=name, marker=marker, markersize=5, linewidth=1.2, capsize=2
+            )
     if axis == "samples":
         ticks = sorted({point.samples for point in points} - {1})
         axes.set_xscale("log", base=2)

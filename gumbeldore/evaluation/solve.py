@@ -26,7 +26,7 @@ from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.search import check_offered
 
-METHODS = (*methods.STARTS, "reconstruct")
+METHODS = (*methods.SEARCHES, "reconstruct")
 LEAST = 1e-9  # seconds for a search whose time is up already: it still decodes greedily
 
 

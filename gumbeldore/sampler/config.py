@@ -36,8 +36,9 @@ class SearchConfig:
             log-probabilities are those of this distribution. Towards 0 the samples become greedy.
         replan_steps: after num_rounds rounds, commit to so many next decisions of the best solution so far and go on
             with the rounds below them [TASAR], up to the end of the solution; None: all rounds start from the beginning
-        groups, diversity: split a beam that is not stochastic into groups, each of which avoids the actions of those
-            before it at the same step: a score is lower by `diversity` for each of them [Vijayakumar et al. 2018]
+        groups, diversity: split a beam that is not stochastic into groups, which are filled one after the other at
+            each step; a score is lower by `diversity` for each time that earlier groups have chosen the same action at
+            this step [Vijayakumar et al. 2018]
         distinct: of samples with replacement, drop those that an instance has already, until it has so many different
             ones or num_rounds rounds have passed; None: drop none
         equivalents: instances with the same solutions, the instance included (`Problem.equivalents`), each of which
@@ -138,7 +139,7 @@ GREEDY = SearchConfig(1, stochastic=False)
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Random reconstruction of the best solution [RRC]: a random piece is decoded anew, and kept if it is better.
+    """Random reconstruction of the best solution [RRC]: all of its pieces are decoded anew, and kept if better.
 
     Arguments:
         iterations: of cutting all instances' solutions into pieces and decoding these; with a time limit of the

@@ -71,7 +71,8 @@ def diverse_beam(beam_width: int, groups: int = 4, diversity: float = 0.5, equiv
     Arguments:
         beam_width: of all groups together
         groups: how many there are
-        diversity: lambda, by how much a log-probability is lower for each earlier group that chose the action
+        diversity: lambda, by how much a log-probability is lower for each time that earlier groups have chosen the
+            same action at this step
     """
     return SearchConfig(beam_width, stochastic=False, groups=groups, diversity=diversity, equivalents=equivalents)
 
@@ -116,7 +117,7 @@ def tasar(
     Arguments:
         num_rounds: from each root
         replan_steps: decisions from one root to the next
-        top_p_end: nucleus of all rounds
+        top_p_end: nucleus, the same in all rounds
     """
     return SearchConfig(
         beam_width,
@@ -188,7 +189,7 @@ def theory(
     )
 
 
-STARTS = {
+SEARCHES = {
     each.__name__: each for each in (greedy, sampling, rejection, beam, diverse_beam, wor, tasar, gumbeldore, theory)
 }
 
@@ -209,7 +210,7 @@ def reconstruct(
     """Random reconstruction of the best solution that another method finds [RRC].
 
     Arguments:
-        start: the other method: its name, or what it gives
+        start: the other method: its name, or what it gives, without a time limit of its own
         iterations: of decoding all pieces of the best solution anew, if there is no time limit
         longest_piece: decisions in a piece, at most; None: all
         time_limit: seconds per instance, the other method included
@@ -226,13 +227,17 @@ def reconstruct(
             temperature=temperature,
             equivalents=equivalents,
         )
+    if start.time_limit is not None or start.reconstruction is not None:
+        raise ValueError(
+            "start must have neither a time_limit, which reconstruct takes, nor a reconstruction of its own"
+        )
     how = Reconstruction(iterations, longest=longest_piece)
     return replace(start, time_limit=time_limit, reconstruction=how)
 
 
 def _named(name: str, **settings: Any) -> SearchConfig:
     """The method of this name, given those settings that are its parameters."""
-    if not isinstance(name, str) or name not in STARTS:
-        raise ValueError(f"start must be one of {', '.join(STARTS)}, got {name!r}")
-    parameters = inspect.signature(STARTS[name]).parameters
-    return STARTS[name](**{key: value for key, value in settings.items() if key in parameters})
+    if not isinstance(name, str) or name not in SEARCHES:
+        raise ValueError(f"start must be one of {', '.join(SEARCHES)}, got {name!r}")
+    parameters = inspect.signature(SEARCHES[name]).parameters
+    return SEARCHES[name](**{key: value for key, value in settings.items() if key in parameters})

@@ -1,4 +1,7 @@
-"""Random reconstruction: pieces of the best solution are decoded anew, and kept where they are better [RRC]."""
+"""Random reconstruction [RRC], many pieces at once: the best solution is cut into pieces, which are decoded anew.
+
+A piece that is better replaces the old one. [RRC] decodes one random piece at a time.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,16 @@ import itertools
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Pieces, Policy, Problem, batch_size, take
-from gumbeldore.sampler.beam import Count, SearchContext
+from gumbeldore.interfaces import Pieces, Policy, Problem, take
+from gumbeldore.sampler.beam import Count
 from gumbeldore.sampler.config import Reconstruction, SearchConfig
-from gumbeldore.sampler.rounds import run_rounds
+from gumbeldore.sampler.rounds import root_context, run_rounds
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.seeding import fold, uniform_noise
 
@@ -41,8 +45,9 @@ def reconstruct(
 ) -> Reconstructed:
     """Cut the solutions into pieces, decode all of these in few batches, keep those that are better; many times.
 
-    The pieces of a solution have no decision in common, so that all that are better can be kept. The length of an
-    iteration's pieces is the same for all instances, and does not depend on them.
+    The pieces of a solution have no decision in common, so that all that are better can be kept. All pieces of an
+    iteration have one length, so that they fit one batch. It is a function of the iteration alone: a result does not
+    depend on the instances beside it.
 
     Arguments:
         instances: [B, ...]
@@ -51,10 +56,10 @@ def reconstruct(
         actions, cost: the solutions [B, T] and their costs [B]
         deadline: on the clock `time.monotonic`; an iteration that lasts longer is abandoned
     """
-    how = config.reconstruction
-    assert how is not None
+    assert config.reconstruction is not None
+    how, piece_search = config.reconstruction, config.reconstruction.search
     encoded = policy.encode(instances)
-    most = max(1, SCORES // (problem.num_actions(instances) * how.search.rows))
+    most = max(1, SCORES // (problem.num_actions(instances) * piece_search.rows))
     count = Count()
     for iteration in itertools.count():
         if time.monotonic() >= deadline or config.time_limit is None and iteration >= how.iterations:
@@ -64,8 +69,12 @@ def reconstruct(
         pieces = problem.pieces(instances, actions, length, _draws(own))
         found = []
         for part in _portions(pieces, most):
-            context = _search_of_pieces(problem, policy, instances, encoded, part, length, how.search, keys, deadline)
-            found.append(run_rounds(context, how.search, fold(own[part.row], part.first)))
+            rows = torch.arange(len(part.row), device=part.row.device).repeat_interleave(piece_search.width)
+            whole = take(instances, part.row), piece_search, keys[part.row], deadline, take(encoded, part.row)
+            context = root_context(problem, policy, *whole)._replace(
+                state=take(part.state, rows), horizon=length, complete=partial(part.with_one, rows)
+            )
+            found.append(run_rounds(context, piece_search, fold(own[part.row], part.first)))
         if not all(each.rounds for each in found):
             break
         for each in found:
@@ -73,7 +82,7 @@ def reconstruct(
         piece, lowest = map(torch.cat, zip(*(_best_pieces(each.rounds) for each in found), strict=True))
         candidate = pieces.with_all(piece, lowest < cost[pieces.row])
         candidate_cost = problem.cost(instances, candidate).double()
-        better = candidate_cost < cost  # else a piece's gain was a rounding error
+        better = candidate_cost < cost  # a gain may have been a rounding error: the cost of the whole solution decides
         actions = candidate.where(better[:, None], actions)
         cost = candidate_cost.where(better, cost)
     return Reconstructed(actions, cost, count)
@@ -100,38 +109,6 @@ def _draws(keys: Tensor) -> Callable[[int], Tensor]:
     """Uniform numbers: each call gives others."""
     place = itertools.count()
     return lambda count: uniform_noise(keys, next(place), (count,))
-
-
-def _search_of_pieces(
-    problem: Problem,
-    policy: Policy,
-    instances: Any,
-    encoded: Any,
-    pieces: Pieces,
-    length: int,
-    config: SearchConfig,
-    keys: Tensor,
-    deadline: float,
-) -> SearchContext:
-    """The search from the states before the pieces, each of which has a beam."""
-    batch, width = batch_size(pieces.state), config.width
-    rows = torch.arange(batch, device=pieces.row.device).repeat_interleave(width)
-    return SearchContext(
-        problem=problem,
-        policy=policy,
-        instance=take(instances, pieces.row[rows]),
-        encoded=take(encoded, pieces.row),
-        root=torch.zeros(batch, dtype=torch.int64, device=pieces.row.device),
-        state=take(pieces.state, rows),
-        complete=lambda decisions: pieces.with_one(rows, decisions),
-        keys=keys[pieces.row],
-        batch=batch,
-        width=width,
-        horizon=length,
-        actions=problem.num_actions(instances),
-        temperature=config.temperature,
-        deadline=deadline,
-    )
 
 
 def _best_pieces(rounds: list[Round]) -> tuple[Tensor, Tensor]:

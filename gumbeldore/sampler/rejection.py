@@ -1,4 +1,4 @@
-"""Sampling with rejection: samples that an instance has already are dropped, until it has enough [SBS, section 5]."""
+"""Sampling with rejection: samples that an instance has already are dropped, until it has enough."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class Rejection:
         """The leaves without those that are dropped. An instance that has enough solutions is not sampled further.
 
         Arguments:
+            trie: the beams of an instance that has enough solutions lose their mass
             actions: [B, 1, T] of the leaves
         """
         valid = leaves.valid.view(-1, self.copies)

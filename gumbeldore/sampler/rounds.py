@@ -37,7 +37,7 @@ class Rounds(NamedTuple):
     rounds: list[Round]
     states: Count  # how they got their action probabilities
     rejected: int | Tensor
-    exhausted: Tensor  # [] beams that have no further solution below their root
+    exhausted: Tensor  # [] beams that have no further solution below their root, or are to find no more
     full: bool  # a search with a time limit ended before that, as the trie would have outgrown the memory
 
 
@@ -52,7 +52,7 @@ def run_rounds(context: SearchContext, config: SearchConfig, keys: Tensor, memor
     trie = empty_trie(context, config, keys.device)
     roots = Roots(context, config)
     rejection = Rejection(config.distinct, config.copies) if config.distinct else None
-    shrinks = config.update is not None or rejection is not None
+    removes_leaves = config.update is not None or rejection is not None
     rounds: list[Round] = []
     total, full = Count(), False
 
@@ -62,18 +62,18 @@ def run_rounds(context: SearchContext, config: SearchConfig, keys: Tensor, memor
             if full:
                 break
             trie = trie_ops.grow(trie, 2 * trie.parent.shape[2])
-        context, here = roots.context, trie_ops.below(trie, roots.depth)
+        context, subtrie = roots.context, trie_ops.below(trie, roots.depth)
         deterministic = not config.stochastic or (config.first_round_deterministic and round_ == 0)
         perturb, root_gumbel = _unperturbed(keys) if deterministic else _gumbel(keys, round_ * len(trie.parent), config)
         nucleus = nucleus_of(config, roots.rounds)
         try:
-            leaves, count = sample_round(context, here, round_ * config.width, perturb, root_gumbel, nucleus)
+            leaves, count = sample_round(context, subtrie, round_ * config.width, perturb, root_gumbel, nucleus)
         except OutOfTime:
             break
         total = total.plus(count)
         found = _solutions(context, leaves)
         if rejection:
-            found = found._replace(leaves=rejection(here, leaves, found.actions))
+            found = found._replace(leaves=rejection(subtrie, leaves, found.actions))
         rounds.append(found)
         roots.add(found)
         if roots.finished and roots.last:
@@ -81,13 +81,13 @@ def run_rounds(context: SearchContext, config: SearchConfig, keys: Tensor, memor
         if config.update is not None:
             # The leaves of a deterministic first round are no sample, of which nothing can be estimated.
             update = without_replacement if config.first_round_deterministic and round_ == 0 else config.update
-            update(here, leaves, -found.cost)  # the one place where costs become objectives
-        if shrinks and not trie_ops.unsampled(here, context.root).any():
+            update(subtrie, leaves, -found.cost)  # the one place where costs become objectives
+        if removes_leaves and not trie_ops.unsampled(subtrie, context.root).any():
             break
         if roots.finished and not roots.last:  # the time of the last one may have ended during the update
             roots.move()
-    left = trie_ops.unsampled(trie_ops.below(trie, roots.depth), roots.context.root)
-    return Rounds(rounds, total, rejection.rejected if rejection else 0, (~left).sum(), full)
+    unsampled = trie_ops.unsampled(trie_ops.below(trie, roots.depth), roots.context.root)
+    return Rounds(rounds, total, rejection.rejected if rejection else 0, (~unsampled).sum(), full)
 
 
 def _solutions(context: SearchContext, leaves: Leaves) -> Round:
@@ -99,13 +99,14 @@ def _solutions(context: SearchContext, leaves: Leaves) -> Round:
     return Round(leaves, actions.view(context.batch, context.width, -1), cost)
 
 
-def start(
+def root_context(
     problem: Problem,
     policy: Policy,
     instances: Any,
     config: SearchConfig,
     keys: Tensor,
     deadline: float = math.inf,
+    encoded: Any = None,
 ) -> SearchContext:
     """The search from the beginning of solutions.
 
@@ -113,6 +114,7 @@ def start(
         instances: [B, ...] a beam each
         keys: [b] the random keys that the instances came with, for messages
         deadline: on the clock `time.monotonic`
+        encoded: the policy's view of the instances, if it is known
     """
     batch = batch_size(instances)
     device = instances[0].device
@@ -122,7 +124,7 @@ def start(
         problem=problem,
         policy=policy,
         instance=instance,
-        encoded=policy.encode(instances),
+        encoded=policy.encode(instances) if encoded is None else encoded,
         root=torch.zeros(batch, dtype=torch.int64, device=device),
         state=problem.reset(instance),
         complete=lambda decisions: decisions,

@@ -1,4 +1,4 @@
-"""Searching solutions with a policy: rounds, of equivalent instances, too, and reconstruction in the end."""
+"""Search with a policy: rounds of a beam, of equivalent instances too, then reconstruction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gumbeldore.interfaces import Policy, Problem, batch_size, take
 from gumbeldore.sampler.beam import Count
 from gumbeldore.sampler.config import GREEDY, SearchConfig
 from gumbeldore.sampler.reconstruct import reconstruct
-from gumbeldore.sampler.rounds import Rounds, as_solutions, run_rounds, start
+from gumbeldore.sampler.rounds import Rounds, as_solutions, root_context, run_rounds
 from gumbeldore.sampler.solutions import Round, Solutions
 from gumbeldore.seeding import fold
 
@@ -40,7 +40,8 @@ def search(
         keys: instead of a generator, the keys [B] int64 themselves: an instance's result depends on its own alone
         memory: bytes that the trie must not outgrow; a search with a time limit ends where it would
 
-    A search with a time limit decodes greedily first: this is its one solution if not even one round ends in time.
+    A search with a time limit decodes greedily first: this is its one solution if not even one round ends in time. Once
+    a round has ended, only the solutions of the rounds count.
 
     Raises ValueError without instances, for a method that the problem does not offer, or if not exactly one of
     generator and keys is given to a stochastic search; and InstanceError if the policy gives no usable probabilities
@@ -58,22 +59,23 @@ def search(
     was_training = policy.training
     policy.eval()
     try:
-        found, more = None, Count()
+        greedy, further_states = None, Count()
         if limit is not None:  # whatever the deadline cuts off, there is a solution
-            found = _rounds(problem, policy, instances, GREEDY, keys, math.inf, None)
-        if found is None or not _is_greedy(config):
-            asked = _rounds(problem, policy, instances, config, keys, deadline, memory)
-            if found is None:
-                found = asked
-            elif asked.rounds:
-                found, more = asked, found.states
-        solutions = as_solutions(found, batch)
+            greedy = _rounds(problem, policy, instances, GREEDY, keys, math.inf, None)
+        sampled = greedy
+        if sampled is None or not _is_greedy(config):
+            sampled = _rounds(problem, policy, instances, config, keys, deadline, memory)
+            if greedy is not None and sampled.rounds:
+                further_states = greedy.states
+            elif greedy is not None:
+                sampled = greedy
+        solutions = as_solutions(sampled, batch)
         if config.reconstruction is not None:
-            solutions, count = _reconstructed(problem, policy, instances, config, keys, solutions, deadline)
-            more = more.plus(count)
+            solutions, states = _reconstructed(problem, policy, instances, config, keys, solutions, deadline)
+            further_states = further_states.plus(states)
     finally:
         policy.train(was_training)
-    stats = solutions.stats.plus(more)  # waits for the device
+    stats = solutions.stats.plus(further_states)  # waits for the device
     return solutions._replace(stats=stats._replace(seconds=time.perf_counter() - begin))
 
 
@@ -115,24 +117,25 @@ def _rounds(
     memory: int | None,
 ) -> Rounds:
     """All rounds of all equivalents of the instances: solutions and costs of the instances themselves."""
-    own, restored, each = keys, None, instances
+    beam_instances, beam_keys, restored = instances, keys, None
     if config.equivalents > 1:
-        each, restored = problem.equivalents(instances, config.equivalents)
-        others = torch.arange(1, config.equivalents)
-        own = torch.cat([keys[:, None], fold(keys[:, None], "equivalents", others)], dim=1).flatten()
+        beam_instances, restored = problem.equivalents(instances, config.equivalents)
+        others = fold(keys[:, None], "equivalents", torch.arange(1, config.equivalents))
+        beam_keys = torch.cat([keys[:, None], others], dim=1).flatten()
     if config.copies > 1:
-        rows = torch.arange(len(own), device=own.device).repeat_interleave(config.copies)
-        each = take(each, rows)
-        own = fold(own[:, None], torch.arange(config.copies)).flatten()
-    found = run_rounds(start(problem, policy, each, config, keys, deadline), config, own, memory)
+        rows = torch.arange(len(beam_keys), device=keys.device).repeat_interleave(config.copies)
+        beam_instances = take(beam_instances, rows)
+        beam_keys = fold(beam_keys[:, None], torch.arange(config.copies)).flatten()
+    context = root_context(problem, policy, beam_instances, config, keys, deadline)
+    found = run_rounds(context, config, beam_keys, memory)
     if restored is None:
         return found
     rows = torch.arange(len(keys), device=keys.device).repeat_interleave(config.rows)
-    theirs = take(instances, rows)
+    repeated_instances = take(instances, rows)
 
     def of_instances(round_: Round) -> Round:
         actions = restored(round_.actions.view(len(keys) * config.equivalents, config.beam_width, -1))
-        cost = problem.cost(theirs, actions.flatten(0, 1)).double()
+        cost = problem.cost(repeated_instances, actions.flatten(0, 1)).double()
         return round_._replace(actions=actions.view_as(round_.actions), cost=cost.view_as(round_.cost))
 
     return found._replace(rounds=[of_instances(round_) for round_ in found.rounds])

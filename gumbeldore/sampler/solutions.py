@@ -27,9 +27,9 @@ class SearchStats(NamedTuple):
     forced: int  # new states with a single legal action, which need no network
     reused: int  # states whose probabilities an earlier round had left in the trie
     repeated: int  # new states that another sequence of decisions had reached, too
-    rejected: int  # samples that were dropped, as their instance had them already
+    rejected: int  # samples that were dropped: repeated ones, and in the last round those beyond the number wanted
     rounds: int
-    exhausted: int  # beams (with replacement: samples) known to have no further solution at the end
+    exhausted: int  # beams (with replacement: samples) at the end that have no further solution, or need no more
     full: bool  # whether a search with a time limit ended before that, as the trie would have outgrown the memory
     seconds: float  # wall-clock of the call
 
@@ -44,7 +44,12 @@ class SearchStats(NamedTuple):
 
 
 class Solutions(NamedTuple):
-    """What a search found; round by round, in each round by decreasing perturbed log-probability."""
+    """What a search found, round by round; in a round beam by beam (equivalents, samples, groups).
+
+    A beam's solutions are in decreasing order of their perturbed log-probability. The last entry is the reconstructed
+    solution, if there is one: it was not sampled, its log-probabilities are NaN. Estimators need the solutions of one
+    beam in one round.
+    """
 
     actions: Tensor  # [B, L, T] int64
     costs: Tensor  # [B, L] float64, lower is better

@@ -25,9 +25,10 @@ def in_order(customers: Tensor, route: Tensor, rank: Tensor, forwards: Tensor) -
 
 
 def cut(via_depot: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """Pieces of `length` decisions that end with a route, from the end on: their row and first decision [P].
+    """Pieces of `length` decisions that end where a route ends: their rows and first decisions [P].
 
-    A piece begins with any decision; that before it is in no piece, as the piece goes on from there.
+    They are cut from the end of a solution to its beginning. The decision before a piece is in no piece: its customer
+    is where the piece begins.
 
     Arguments:
         via_depot: bool [R, N] whether each decision begins a route
@@ -40,7 +41,8 @@ def cut(via_depot: Tensor, length: int) -> tuple[Tensor, Tensor]:
     for _ in range(max(1, count // (length + 1))):
         first = stop - length
         firsts.append(first)
-        stop = last_end.gather(1, (first - 1).clamp(min=0)[:, None]).squeeze(1)  # of 0 the next piece begins below 0
+        # Where this is 0, the next `first` is negative: no piece.
+        stop = last_end.gather(1, (first - 1).clamp(min=0)[:, None]).squeeze(1)
     first = torch.stack(firsts, dim=1)  # [R, most]
     row, piece = (first >= 0).nonzero().unbind(1)
     return row, first[row, piece]

@@ -132,7 +132,7 @@ class TSP(Problem):
     def equivalents(self, instance: Instance, count: int) -> tuple[Instance, Callable[[Tensor], Tensor]]:
         """The symmetries of the square, and where count is above 8, these from other start nodes, evenly spread.
 
-        A direction is nothing that the network could see: it always goes from the start node to the start node.
+        Reversed tours are no further equivalents: an instance has no direction, the tour begins and ends in node 0.
         """
         rows, num_nodes, _ = instance.coords.shape
         which = torch.arange(count, device=instance.coords.device).repeat(rows)

@@ -14,7 +14,7 @@ def test_defaults_of_methods_are_those_of_the_configuration():
     """But for the rounds, of which a method called from Python has one, and the step size, which a run decides."""
     settings = yaml.safe_load((ROOT / "configs/search.yaml").read_text())["search"]
     seen = set()
-    for method in (*methods.STARTS.values(), methods.reconstruct):
+    for method in (*methods.SEARCHES.values(), methods.reconstruct):
         for name, parameter in inspect.signature(method).parameters.items():
             if name not in ("num_rounds", "step_size") and parameter.default is not parameter.empty:
                 assert settings[name] == parameter.default, f"{method.__name__}: {name}"
@@ -24,4 +24,4 @@ def test_defaults_of_methods_are_those_of_the_configuration():
 
 def test_every_method_has_an_option_of_its_name():
     options = {path.stem for path in (ROOT / "configs/method").glob("*.yaml")}
-    assert options == {*methods.STARTS, "reconstruct", "heuristic", "solver"}
+    assert options == {*methods.SEARCHES, "reconstruct", "heuristic", "solver"}

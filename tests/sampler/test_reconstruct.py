@@ -174,3 +174,9 @@ def test_what_cannot_be_reconstructed_is_refused():
     ):
         with pytest.raises(ValueError, match=rule):
             Reconstruction(**{"iterations": 3, **changes})
+
+
+def test_a_start_has_neither_a_limit_nor_a_reconstruction():
+    for start in (methods.wor(2, time_limit=5.0), methods.reconstruct()):
+        with pytest.raises(ValueError, match="start must have neither a time_limit"):
+            methods.reconstruct(start)
