@@ -137,7 +137,7 @@ def test_references_never_start_from_the_policy(tmp_path, own_cache, searched): 
         ([*STARTED, "solver.start=solver"], "solver.start=solver is no search with the policy"),
         (
             [*STARTED, "solver.start=annealing"],
-            "solver.start=annealing: there is no such method; there are beam, greedy",
+            "solver.start=annealing: there is no such method; there are beam, diverse_beam, greedy",
         ),
         ([*STARTED, "solver.start=[wor,greedy]"], "there is no such method"),
         ([*STARTED, "solver.start=greedy", "search.num_rounds=2"], "search.num_rounds has no effect on solver, greedy"),

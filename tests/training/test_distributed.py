@@ -37,7 +37,7 @@ from tests.training.test_training import SIZES, experts
 NETWORKS = {
     "tsp": (TSP(7), lambda: BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=1.0)),
     "cvrp": (CVRP(6, [12, 14]), lambda: BQforCVRP(16, 1, 2, 32, canonical_coordinates=True, route_loss=1.0)),
-    "jssp": (JSSP([[3, 3]], [[3, 3]], True, True), lambda: JobShop(16, 1, 2, 32, lookahead=True, order_loss=1.0)),
+    "jssp": (JSSP([[3, 3]], [[3, 3]], reversal=True), lambda: JobShop(16, 1, 2, 32, lookahead=True, order_loss=1.0)),
 }
 
 
