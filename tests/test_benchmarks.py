@@ -60,6 +60,7 @@ def test_the_list():
         assert f"python -m benchmarks {path.stem}" in listed
 
 
+@pytest.mark.slow
 def test_sampling(tmp_path):
     out = tmp_path / "sampling.json"
     words = ["cases=tsp20,jssp6x6", "rows=4", "beam=2", "rounds=2", "repeats=1", "threads=1", "sharpness=1,1000"]

@@ -95,6 +95,7 @@ def check_kills(folder: Path, seeds: range, *words: str) -> None:
         check_same(folder / "whole", folder / f"killed{seed}")
 
 
+@pytest.mark.slow
 def test_killed_runs_end_like_one_left_alone(tmp_path):
     check_kills(tmp_path, range(2), "workers=0")
 

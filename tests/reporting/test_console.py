@@ -136,7 +136,12 @@ SEARCHED = [f"checkpoint={ROOT}/pretrained/tsp20", "instances=kool/tsp20", "num_
     ("program", "words", "phase"),
     [
         (evaluate, [*SEARCHED, "method=[greedy,wor]"], "wor: "),
-        (study, [*SEARCHED, "method=wor", "repetitions=2", "search.num_rounds=[2]"], "wor, top_p_start=1.0: "),
+        pytest.param(
+            study,
+            [*SEARCHED, "method=wor", "repetitions=2", "search.num_rounds=[2]", "search.top_p_start=1.0"],
+            "wor: ",
+            marks=pytest.mark.slow,
+        ),
         (train, ["debug=fast", "train.epochs=3", "images_every=9", "search_batch_rows=32"], "training: "),
         (experts, ["problem=jssp", "problem.sizes=[[6,6]]", "num_instances=3", "out=x.npz"], "solving: "),
     ],
