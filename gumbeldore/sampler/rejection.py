@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.sampler.beam import Leaves
-from gumbeldore.sampler.solutions import first_occurrences
+from gumbeldore.sampler.solutions import first_occurrences, solution_hash
 from gumbeldore.sampler.trie import Trie
 
 
@@ -22,7 +22,7 @@ class Rejection:
 
     def __init__(self, wanted: int, copies: int):
         self.wanted, self.copies = wanted, copies
-        self.actions: Tensor | None = None  # [b, C * rounds, T] of the rounds so far
+        self.codes: Tensor | None = None  # [b, C * rounds] hashes of the samples so far
         self.kept: Tensor | None = None  # [b, C * rounds]
         self.rejected: int | Tensor = 0  # summed up on the device
 
@@ -35,13 +35,13 @@ class Rejection:
         """
         valid = leaves.valid.view(-1, self.copies)
         count = valid.shape[1]
-        new = actions.view(*valid.shape, -1)
-        every = new if self.actions is None else torch.cat([self.actions, new], dim=1)
+        new = solution_hash(actions.view(*valid.shape, -1))
+        every = new if self.codes is None else torch.cat([self.codes, new], dim=1)
         drawn = valid if self.kept is None else torch.cat([self.kept, valid], dim=1)
         first = first_occurrences(every, drawn)
         kept = first & (first.cumsum(dim=1) <= self.wanted)
         self.rejected = self.rejected + (drawn & ~kept).sum()
         enough = kept.sum(dim=1, keepdim=True) >= self.wanted  # [b, 1]
         trie.log_mass[0][enough.expand(-1, self.copies).flatten()] = -math.inf
-        self.actions, self.kept = every, kept
+        self.codes, self.kept = every, kept
         return leaves._replace(valid=kept[:, -count:].reshape_as(leaves.valid))

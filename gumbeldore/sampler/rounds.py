@@ -49,7 +49,7 @@ def run_rounds(context: SearchContext, config: SearchConfig, keys: Tensor, memor
         keys: [B] of the beams; independent samples and groups are B / b beams of each of b instances
         memory: bytes that the trie must not outgrow if rounds go on until the deadline
     """
-    trie = empty_trie(context, config, keys.device)
+    trie = _trie(context.batch, context.horizon, context.actions, context.policy, config, keys.device)
     roots = Roots(context, config)
     rejection = Rejection(config.distinct, config.copies) if config.distinct else None
     removes_leaves = config.update is not None or rejection is not None
@@ -139,11 +139,6 @@ def root_context(
     )
 
 
-def empty_trie(context: SearchContext, config: SearchConfig, device) -> trie_ops.Trie:
-    """The trie of all beams, with room for the rounds that are certain."""
-    return _trie(context.batch, context.horizon, context.actions, context.policy, config, device)
-
-
 def trie_memory(problem: Problem, policy: Policy, instances: Any, config: SearchConfig) -> int:
     """Bytes that the tries of each of the instances will take."""
     beams = config.copies * config.equivalents
@@ -152,6 +147,7 @@ def trie_memory(problem: Problem, policy: Policy, instances: Any, config: Search
 
 
 def _trie(batch: int, horizon: int, actions: int, policy: Policy, config: SearchConfig, device) -> trie_ops.Trie:
+    """The empty trie of so many beams, with room for the rounds that are certain."""
     rounds = config.rounds(horizon)
     keep = rounds > 1 or config.anytime
     dtype = _log_prob_dtype(policy)

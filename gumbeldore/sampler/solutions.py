@@ -67,15 +67,17 @@ class Solutions(NamedTuple):
         return self.actions[row, index], cost
 
 
-def first_occurrences(actions: Tensor, valid: Tensor) -> Tensor:
-    """bool [B, L]: the solutions `actions` [B, L, T] that no earlier one of the same instance is equal to.
+def solution_hash(actions: Tensor) -> Tensor:
+    """A hash int64 [B, L] of each solution [B, L, T], by which equal ones are found (`state_hash`)."""
+    return state_hash((actions.flatten(0, 1),)).view(actions.shape[:2])
 
-    Solutions are told apart by a hash (`state_hash`).
+
+def first_occurrences(code: Tensor, valid: Tensor) -> Tensor:
+    """bool [B, L]: the solutions with these hashes [B, L] that no earlier one of the same instance is equal to.
 
     Arguments:
         valid: which of them are solutions [B, L]; the others are never first
     """
-    code = state_hash((actions.flatten(0, 1),)).view_as(valid)
     code, order = code.masked_fill(~valid, 0).sort(dim=1, stable=True)
     first = code != 0
     first[:, 1:] &= code[:, 1:] != code[:, :-1]

@@ -14,8 +14,7 @@ from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.stopping import Progress, Stop, never, silent
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig
-from gumbeldore.sampler.solutions import Solutions
-from gumbeldore.sampler.transpositions import state_hash
+from gumbeldore.sampler.solutions import Solutions, first_occurrences, solution_hash
 from gumbeldore.seeding import fold, generator
 from gumbeldore.training.dataset import Shard
 from gumbeldore.training.execution import Execution
@@ -112,15 +111,12 @@ def sample_experts(
 def best_of(solutions: Solutions) -> BestSolutions:
     """Distinct solutions are told apart by a hash of their actions."""
     actions, costs = solutions.best()
-    code = state_hash((solutions.actions.flatten(0, 1),)).view_as(solutions.round)
-    code = code.masked_fill(~solutions.valid, 0).sort(dim=1).values
-    first = torch.ones_like(code, dtype=torch.bool)
-    first[:, 1:] = code[:, 1:] != code[:, :-1]
+    first = first_occurrences(solution_hash(solutions.actions), solutions.valid)
     return BestSolutions(
         actions,
         costs,
         samples=solutions.valid.sum(dim=1),
-        distinct=(first & (code != 0)).sum(dim=1),
+        distinct=first.sum(dim=1),
         cost_sum=solutions.costs.masked_fill(~solutions.valid, 0.0).sum(dim=1),
         evaluations=solutions.stats.evaluations,
     )
