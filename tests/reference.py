@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import pytest
 import torch
 
+from gumbeldore.sampler.solutions import Solutions
 from gumbeldore.seeding import gumbel_noise
 from tests.trees import ACTIONS, DEPTH, Trees
 
@@ -153,3 +155,16 @@ class Reference:
                 for action in prefix[:-1]:
                     node = node.children[action]
                 node.advantage[prefix[-1]] += step_size * gain
+
+
+def assert_same_round(fast: Solutions, row: int, round_: int, width: int, found: list[Found]) -> None:
+    """The fast search has found the same leaves in a round, with the same numbers."""
+    if round_ >= fast.stats.rounds:
+        assert found == []
+        return
+    at = slice(round_ * width, (round_ + 1) * width)
+    valid = fast.valid[row, at]
+    assert [leaf.actions for leaf in found] == [tuple(a) for a in fast.actions[row, at][valid].tolist()]
+    assert [leaf.phi for leaf in found] == pytest.approx(fast.round_log_probs[row, at][valid].tolist(), abs=1e-8)
+    assert [leaf.gumbel for leaf in found] == pytest.approx(fast.gumbels[row, at][valid].tolist(), abs=1e-6)
+    assert (fast.round[row, at] == round_).all()

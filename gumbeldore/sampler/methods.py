@@ -49,15 +49,8 @@ def rejection(
     Arguments:
         max_rounds: of beam_width samples; then the search ends, however many of them are different
     """
-    return SearchConfig(
-        beam_width,
-        max_rounds,
-        replacement=True,
-        distinct=beam_width * num_rounds,
-        time_limit=time_limit,
-        temperature=temperature,
-        equivalents=equivalents,
-    )
+    drawn = sampling(beam_width, max_rounds, time_limit, temperature, equivalents)
+    return replace(drawn, distinct=beam_width * num_rounds)
 
 
 def beam(beam_width: int, equivalents: int = 1) -> SearchConfig:
@@ -119,17 +112,10 @@ def tasar(
         replan_steps: decisions from one root to the next
         top_p_end: nucleus, the same in all rounds
     """
-    return SearchConfig(
-        beam_width,
-        num_rounds,
-        update=without_replacement,
-        replan_steps=replan_steps,
-        top_p_start=top_p_end,
-        top_p_end=top_p_end,
-        time_limit=time_limit,
-        temperature=temperature,
-        equivalents=equivalents,
+    rounds = wor(
+        beam_width, num_rounds, top_p_end, top_p_end, time_limit, temperature=temperature, equivalents=equivalents
     )
+    return replace(rounds, replan_steps=replan_steps)
 
 
 def gumbeldore(

@@ -16,7 +16,7 @@ from gumbeldore.sampler.gumbel import gumbel_with_maximum, log1mexp, log_surviva
 from gumbeldore.sampler.rounds import trie_memory
 from gumbeldore.sampler.search import search
 from gumbeldore.sampler.updates import Gumbeldore, Theory, without_replacement
-from tests.reference import Reference
+from tests.reference import Reference, assert_same_round
 from tests.trees import TablePolicy, TreeProblem, enumerate_leaves
 
 PROBLEM, POLICY = TreeProblem(), TablePolicy()
@@ -71,17 +71,7 @@ def test_fast_and_slow_agree_on_the_same_noise(method, learn, width):
     fast = find(config)
     for row in range(len(KEYS)):
         for round_, found in enumerate(reference_rounds(row, config, learn)):
-            if round_ >= fast.stats.rounds:
-                assert found == []
-                continue
-            at = slice(round_ * width, (round_ + 1) * width)
-            valid = fast.valid[row, at]
-            assert [leaf.actions for leaf in found] == [tuple(a) for a in fast.actions[row, at][valid].tolist()]
-            assert [leaf.phi for leaf in found] == pytest.approx(
-                fast.round_log_probs[row, at][valid].tolist(), abs=1e-8
-            )
-            assert [leaf.gumbel for leaf in found] == pytest.approx(fast.gumbels[row, at][valid].tolist(), abs=1e-6)
-            assert (fast.round[row, at] == round_).all()
+            assert_same_round(fast, row, round_, width, found)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.search import search
 from gumbeldore.sampler.updates import Gumbeldore
-from tests.reference import Reference
+from tests.reference import Reference, assert_same_round
 from tests.trees import DEPTH, TablePolicy, TreeProblem, enumerate_leaves
 
 PROBLEM, POLICY = TreeProblem(), TablePolicy()
@@ -59,16 +59,7 @@ def test_fast_and_slow_agree_on_the_same_noise(method, width, rounds, replan_ste
     assert fast.stats.rounds > rounds  # the root has moved
     for row in range(len(KEYS)):
         for round_, found in enumerate(reference_rounds(row, config)):
-            if round_ >= fast.stats.rounds:
-                assert found == []
-                continue
-            at = slice(round_ * width, (round_ + 1) * width)
-            valid = fast.valid[row, at]
-            assert [leaf.actions for leaf in found] == [tuple(a) for a in fast.actions[row, at][valid].tolist()]
-            assert [leaf.phi for leaf in found] == pytest.approx(
-                fast.round_log_probs[row, at][valid].tolist(), abs=1e-8
-            )
-            assert [leaf.gumbel for leaf in found] == pytest.approx(fast.gumbels[row, at][valid].tolist(), abs=1e-6)
+            assert_same_round(fast, row, round_, width, found)
 
 
 def test_no_leaf_is_sampled_twice_and_all_follow_the_best_before_them():
