@@ -42,7 +42,7 @@ def self_improvement(
     and skips nothing.
 
     Arguments:
-        state: the policy, its EMA (`candidate`: what is validated), the best policy, the optimiser, the experts
+        state: the policy, the best policy, the optimiser, the experts
         search: how the best policy samples
         pool: where searches run, in this process or on workers
         validation: instances whose mean greedy cost decides which policy is the best
@@ -65,7 +65,7 @@ def self_improvement(
         clock.lap("training")
 
         # validate greedily, accept what is better
-        pool.load(state.candidate.state_dict())
+        pool.load(state.policy.state_dict())
         quality = validate(pool, validation, execution.progress)
         improved = state.accept(quality)
         clock.lap("validation")

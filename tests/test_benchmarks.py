@@ -136,19 +136,19 @@ def test_quality_trains_every_alternative_with_every_seed(tmp_path, monkeypatch,
         if "evaluate.py" in command:
             folder = Path(next(word for word in command if word.startswith("out_dir=")).removeprefix("out_dir="))
             folder.mkdir(parents=True)
-            gap = 0.01 if "ema_decay" in str(folder) else 0.02
+            gap = 0.01 if "gradient_clip" in str(folder) else 0.02
             (folder / "results.json").write_text(json.dumps({"methods": {"greedy": {"mean_gap": gap}}}))
 
     monkeypatch.setattr(quality.subprocess, "run", run)
-    words = "train.batch_size=8 | train.ema_decay=0.5"
+    words = "train.batch_size=8 | train.gradient_clip=0.5"
     quality.main("tsp", seconds=1, seeds="3,4", words=words, experts="", out=str(tmp_path))
     checks, trainings = commands[:2], [command for command in commands[2:] if "train.py" in command]
     assert all(command[-2:] == ["--cfg", "job"] for command in checks)
-    chosen = [("seed=3", "train.batch_size=8"), ("seed=3", "train.ema_decay=0.5")]
-    chosen += [("seed=4", "train.batch_size=8"), ("seed=4", "train.ema_decay=0.5")]
+    chosen = [("seed=3", "train.batch_size=8"), ("seed=3", "train.gradient_clip=0.5")]
+    chosen += [("seed=4", "train.batch_size=8"), ("seed=4", "train.gradient_clip=0.5")]
     assert [tuple(command[-3:-1]) for command in trainings] == chosen
     assert len({command[-1] for command in trainings}) == 4  # folders
-    assert "train.ema_decay=0.5 greedy: median 1.000%" in capsys.readouterr().out
+    assert "train.gradient_clip=0.5 greedy: median 1.000%" in capsys.readouterr().out
 
 
 def test_quality_refuses_wrong_words_before_it_trains():

@@ -64,7 +64,6 @@ SETTINGS = TrainSettings(
     learning_rate_end_factor=1.0,
     cooldown_epochs=None,
     decisions_per_epoch=None,
-    ema_decay=0.9,
     muon_learning_rate=0.01,
     muon_weight_decay=0.1,
     gradient_clip=1.0,
@@ -305,8 +304,7 @@ class Learner:
         policy = awake(network()).to(device)
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         optimizer = optimizer_of(policy, SETTINGS, dtype)
-        ema, best = copy.deepcopy(policy), copy.deepcopy(policy)
-        self.state = TrainState(policy, best, optimizer, PseudoExperts(folder), ema)
+        self.state = TrainState(policy, copy.deepcopy(policy), optimizer, PseudoExperts(folder))
 
     def with_experts(self) -> Learner:
         instances = self.problem.generate(SETTINGS.instances_per_epoch, torch.Generator().manual_seed(0))
@@ -335,7 +333,7 @@ class Learner:
         """Everything that training changes."""
         states = [state for each in self.state.optimizer.optimizers for state in each.state.values()]
         kept = [value for state in states for value in state.values() if isinstance(value, Tensor)]
-        networks = (self.state.policy, self.state.ema, self.state.best)
+        networks = (self.state.policy, self.state.best)
         return [*kept, *(tensor for network in networks for tensor in network.state_dict().values())]
 
 

@@ -139,7 +139,7 @@ state = TrainState(policy, copy.deepcopy(policy), torch.optim.Adam(policy.parame
 settings = TrainSettings(
     experts=None, epochs=3, instances_per_epoch=8, batches_per_epoch=20, batch_size=32, learning_rate=1e-2,
     learning_rate_end_factor=1.0, cooldown_epochs=None, muon_learning_rate=None, muon_weight_decay=0,
-    gradient_clip=1.0, ema_decay=0.9, nucleus_after=0,
+    gradient_clip=1.0, nucleus_after=0,
     decisions_per_epoch=None, validation_instances=50,
 )
 validation = validation_set(problem, 50, seed=0)

@@ -110,7 +110,6 @@ def initial_state(setup: Setup, directory: RunDirectory) -> tuple[TrainState, di
     keep_freed_memory()
     state = TrainState(
         policy=setup.policy,
-        ema=copy.deepcopy(setup.policy) if setup.settings.ema_decay else None,
         best=copy.deepcopy(setup.policy),
         optimizer=setup.optimizer,
         dataset=PseudoExperts(directory.dataset),

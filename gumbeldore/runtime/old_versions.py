@@ -22,6 +22,7 @@ REMOVED = {
     "problem.validation_size": "problem.validation_sizes is a list of sizes",
     "train.final_learning_rate": "train.learning_rate_end_factor is the share of the rates that is left at the end",
     "problem.chronological": "experts are imitated in the order in which they were sampled, which was better",
+    **dict.fromkeys(("train.averaging", "train.ema_decay"), "the weights of the last step are validated and sample"),
     **dict.fromkeys(("train.greedy_too", "train.include_greedy"), "experts are sampled solutions alone"),
     **dict.fromkeys(
         ("train.dataset_capacity", "train.dataset_epochs", "train.clear_on_improvement", "train.forget"),
@@ -29,7 +30,6 @@ REMOVED = {
     ),
 }
 RENAMED = {
-    "train.averaging": "train.ema_decay",
     "train.matrix_learning_rate": "train.muon_learning_rate",
     "train.matrix_weight_decay": "train.muon_weight_decay",
     "trainers": "train_processes",

@@ -59,7 +59,6 @@ def fit(
         _nan_unless_finite(loss + auxiliary).backward()
         norm = nn.utils.clip_grad_norm_(train_state.policy.parameters(), settings.gradient_clip)
         train_state.optimizer.step()
-        train_state.update_ema(settings.ema_decay, train_state.epoch * settings.batches_per_epoch + index)
         norms.append(norm)
         losses.append(loss.detach())
         hits.append((logits.argmax(dim=1) == target).float().mean())

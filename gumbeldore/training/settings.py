@@ -27,15 +27,12 @@ class TrainSettings(Checked):
     muon_learning_rate: float | None = positive(optional=True)  # Muon's; None: Adam for all
     muon_weight_decay: float = at_least(0)  # Muon's: share of the weights, times the learning rate, lost at a step
     gradient_clip: float = positive()  # largest norm of the gradient
-    ema_decay: float = at_least(0)  # share of the old in the running average of the weights; 0: no average
     nucleus_after: int = at_least(0)  # epochs before the search's nucleus is used; until then it is 1
     decisions_per_epoch: int | None = at_least(1, optional=True)  # of the experts of an epoch, at most
     validation_instances: int = at_least(1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.ema_decay >= 1:
-            raise ValueError(f"train.ema_decay must be below 1, got {self.ema_decay}")
         if self.learning_rate_end_factor > 1:
             raise ValueError(f"train.learning_rate_end_factor must be at most 1, got {self.learning_rate_end_factor}")
         if self.cooldown_epochs is not None and self.learning_rate_end_factor == 1:

@@ -147,7 +147,6 @@ def test_paper_recipe_of_the_jssp():
         ("train.epochs=-1", "train.epochs must be an integer at least 0"),
         ("train.learning_rate=0", "train.learning_rate must be a number above 0"),
         ("train.learning_rate=.nan", "train.learning_rate must be a number above 0"),
-        ("train.ema_decay=1", "train.ema_decay must be below 1"),
         ("train.decisions_per_epoch=0", "train.decisions_per_epoch must be an integer at least 1 or null"),
         ("search.beam_width=0", "beam_width must be an integer of at least 1"),
         ("search.step_size=-1", "step_size must be finite and at least 0"),

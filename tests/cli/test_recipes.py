@@ -15,8 +15,7 @@ from tests.cli.test_old_keys import refused
 CHOICES = [*options("problem"), "experiment=tsp100", "experiment=cvrp100", "experiment=jssp"]
 # What a recipe decides; all else is a size or a length, and belongs to a preset or an experiment.
 ALGORITHM = (
-    "learning_rate_end_factor", "cooldown_epochs", "muon_learning_rate", "muon_weight_decay", "gradient_clip",
-    "ema_decay",
+    "learning_rate_end_factor", "cooldown_epochs", "muon_learning_rate", "muon_weight_decay", "gradient_clip"
 )  # fmt: skip
 
 
@@ -66,10 +65,10 @@ def test_presets_and_experiments_leave_the_algorithm_to_the_recipe():
 def test_a_preset_of_the_users_wins_over_the_recipe(tmp_path):
     """It needs no file of the recipe's: what every problem has in common applies, but for what it says itself."""
     (tmp_path / "problem").mkdir()
-    text = "# @package _global_\ndefaults: [tsp]\ntrain: {ema_decay: 0.5}\n"
+    text = "# @package _global_\ndefaults: [tsp]\ntrain: {muon_weight_decay: 0.5}\n"
     (tmp_path / "problem/mine.yaml").write_text(text)
     cfg = composed("problem=mine", f"hydra.searchpath=['file://{tmp_path}']")
-    assert cfg["train"]["ema_decay"] == 0.5 and cfg["train"]["muon_learning_rate"] == 0.02
+    assert cfg["train"]["muon_weight_decay"] == 0.5 and cfg["train"]["muon_learning_rate"] == 0.02
 
 
 def test_a_network_of_the_users_is_given_no_additions(tmp_path):

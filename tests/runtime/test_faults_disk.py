@@ -248,7 +248,7 @@ def test_a_run_is_continued_once_at_a_time_and_a_killed_one_at_once(tmp_path):
     ("edit", "message"),
     [
         (lambda text: text.replace("  epochs:", "  restart_after: 0.25\n  epochs:"), "has train.restart_after"),
-        (lambda text: re.sub("  ema_decay: .*\n", "", text), "lacks train.ema_decay"),
+        (lambda text: re.sub("  gradient_clip: .*\n", "", text), "lacks train.gradient_clip"),
         (lambda text: re.sub("images_every: .*\n", "", text), "lacks images_every"),
     ],
 )

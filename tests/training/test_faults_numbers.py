@@ -35,7 +35,7 @@ from tests.training.test_training import SIZES, experts
 from tests.trees import TablePolicy, TreeProblem
 
 CPU = torch.device("cpu")
-MATRICES = {"muon_learning_rate": 0.02, "ema_decay": 0.9}  # Muon, too, and the running average
+MATRICES = {"muon_learning_rate": 0.02}  # Muon, too
 
 
 class Faulty(BQ):
@@ -70,8 +70,7 @@ def new_learner(bad=(), folder=None, **sizes):
     dataset = Draws(folder)
     dataset.bad = bad
     dataset.add("epoch_1", *experts(10, 6))
-    averaged = copy.deepcopy(policy)
-    return TrainState(policy, copy.deepcopy(policy), optimizer_of(policy, settings), dataset, averaged), settings
+    return TrainState(policy, copy.deepcopy(policy), optimizer_of(policy, settings), dataset), settings
 
 
 @pytest.mark.parametrize("bad", [(3,), (60,), (0, 3)])

@@ -62,7 +62,7 @@ def saved(folder, name, file="last.pt"):
 def test_init_takes_the_weights_and_nothing_else(source, folder, tmp_path):
     run(tmp_path, *SMALL, f"init={folder / source}", "train.epochs=0", "problem.num_nodes=12", "run_dir=second")
     weights, state = saved(folder, "first", "best.pt")["weights"], saved(tmp_path, "second")
-    for ours in (state["weights"], state["train_state"]["policy"], state["train_state"]["ema"]):
+    for ours in (state["weights"], state["train_state"]["policy"]):
         assert all(torch.equal(ours[name], value) for name, value in weights.items())
     assert state["epoch"] == 0 and state["train_state"]["dataset"] == []
     assert not any(each["state"] for each in state["train_state"]["optimizer"])
@@ -71,7 +71,7 @@ def test_init_takes_the_weights_and_nothing_else(source, folder, tmp_path):
 def test_a_policy_worse_than_the_one_training_began_with_is_not_accepted(folder, tmp_path):
     """Steps that are far too large ruin it."""
     words = [*SMALL, f"init={folder / 'first'}", "train.learning_rate=9", "train.muon_learning_rate=9"]
-    text = run(tmp_path, *words, "train.ema_decay=0", "train.epochs=1", "run_dir=ruined")
+    text = run(tmp_path, *words, "train.epochs=1", "run_dir=ruined")
     cost = float(text.split("greedy cost ")[1].split()[0])
     last = saved(tmp_path, "ruined")
     assert last["best_cost"] == pytest.approx(cost, abs=1e-4)

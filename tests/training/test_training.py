@@ -56,7 +56,6 @@ SIZES = {
     "learning_rate_end_factor": 0.1,
     "cooldown_epochs": None,
     "decisions_per_epoch": None,
-    "ema_decay": 0.0,
     "muon_learning_rate": None,
     "muon_weight_decay": 0,
     "gradient_clip": 1.0,
@@ -252,27 +251,6 @@ def test_the_learning_rate_falls_from_the_first_epoch_to_the_last():
     assert [round(report.metrics["training/learning_rate"], 6) for report in reports] == [0.08, 0.05, 0.02]
 
 
-def test_the_average_counts_the_steps_of_the_whole_training(monkeypatch):
-    steps, average = [], TrainState.update_ema
-
-    def watched(self, keep, step):
-        steps.append(step)
-        average(self, keep, step)
-
-    monkeypatch.setattr(TrainState, "update_ema", watched)
-    trained(epochs=2, batches_per_epoch=3, ema_decay=0.9)
-    assert steps == [*range(6)]
-
-
-def test_buffers_are_those_of_the_policy_not_averaged():
-    train_state = new_learner()
-    train_state.policy.register_buffer("seen", torch.zeros(()))
-    train_state.ema = copy.deepcopy(train_state.policy)
-    train_state.policy.seen += 3
-    train_state.update_ema(0.9, 0)
-    assert train_state.ema.seen == 3
-
-
 def test_the_first_signal_after_the_time_limit_is_the_first():
     with Stopper(1e-9) as stopper:
         time.sleep(1e-3)
@@ -281,36 +259,6 @@ def test_the_first_signal_after_the_time_limit_is_the_first():
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(5)
-
-
-def test_the_running_average_is_validated_and_samples():
-    """Against an average computed beside it: after update t, share 1 - min(keep, (t + 1) / (t + 10)) is new."""
-    keep, train_state = 0.6, new_learner()
-    train_state.ema = copy.deepcopy(train_state.policy)
-    expected, step, loaded = [p.detach().clone() for p in train_state.policy.parameters()], 0, []
-    original = train_state.optimizer.step
-
-    def counted(*arguments, **options):
-        nonlocal step
-        result = original(*arguments, **options)
-        share = 1 - min(keep, (step + 1) / (step + 10))
-        for place, parameter in enumerate(train_state.policy.parameters()):
-            expected[place] += share * (parameter.detach() - expected[place])
-        step += 1
-        return result
-
-    class Listening(SearchPool):
-        def load(self, weights):
-            loaded.append({name: tensor.clone() for name, tensor in weights.items()})
-            super().load(weights)
-
-    train_state.optimizer.step = counted
-    reports_of(train_state, Listening(TSP(7), train_state.policy), epochs=2, ema_decay=keep)
-    for parameter, average in zip(expected, train_state.ema.parameters(), strict=True):
-        assert torch.allclose(parameter, average, atol=1e-6)
-    assert not same_weights(train_state.policy, train_state.ema)
-    final = train_state.ema.state_dict()
-    assert all(torch.equal(loaded[-1][name], final[name]) for name in final)  # the last to be validated
 
 
 def test_experts_of_worse_policies_are_forgotten():
