@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from omegaconf import DictConfig
 
@@ -33,10 +33,9 @@ from gumbeldore.evaluation.starts import Starts, StartSearch
 from gumbeldore.interfaces import Benchmark, Problem, count_of
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting.console import Terminal
+from gumbeldore.reporting.evaluation_report import UNFINISHED, EvaluationReport
 from gumbeldore.runtime.stopping import interruptible
 from gumbeldore.sampler.config import SearchConfig
-
-UNFINISHED = "unfinished"  # the folder of what an interrupted method has found
 
 
 def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
@@ -63,7 +62,7 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
             terminal.say(line)
         say_notices(terminal, benchmarks)
         benchmarks = add_references(cfg, problem, benchmarks, terminal)
-        report = Report(problem, about, terminal)
+        report = EvaluationReport(problem, about, terminal)
         with Kept(out_dir, manifest, run.resume) as kept:  # now that nothing of the user's can be wrong any more
             parts_of = {name: [kept.parts(name, place) for place in range(len(benchmarks))] for name in methods}
             try:
@@ -124,71 +123,6 @@ def run_method(
         else:
             starts = Starts(pool, benchmark, start, seed) if start else None
             solve_baseline(method, problem, benchmark, advance, found, starts)
-
-
-class Report(NamedTuple):
-    """Tables for the terminal, and the files of a folder."""
-
-    problem: Problem
-    about: dict[str, Any]  # the evaluation
-    terminal: Terminal
-
-    def write_tables(self, folder: Path, found: results.Results, benchmarks: list[Benchmark]) -> None:
-        """results.json and results.csv."""
-        folder.mkdir(exist_ok=True)
-        results.write_json(folder, found, benchmarks, self.problem, self.about)
-        results.write_csv(folder, found, benchmarks, self.problem)
-
-    def write(self, folder: Path, found: results.Results, benchmarks: list[Benchmark]) -> None:
-        """All files, and the tables on the terminal."""
-        from gumbeldore.reporting import html_report  # imports matplotlib, for which `--help` need not wait
-
-        for name, solved in found.items():
-            if short := sum(part.cut_short for part in solved):
-                rule = f"for want of memory {short} instances were searched for less than the time limit"
-                self.terminal.say(f"{name}: {rule}")
-        self.write_tables(folder, found, benchmarks)
-        details = results.write_details(folder, found, benchmarks, self.problem)
-        solutions = results.write_solutions(folder, found, benchmarks, self.problem)
-        html_report.write(folder, found, benchmarks, self.problem, self.about)
-        self.show(found, benchmarks)
-        names = ["report.html", "results.json", "results.csv", details, solutions]
-        self.terminal.say("written: " + ", ".join(f"{folder}/{name}" for name in names if name))
-
-    def write_finished(self, out_dir: Path, parts: dict[str, list[Parts]], benchmarks: list[Benchmark]) -> None:
-        """What an interrupted evaluation has found: with the methods that are finished, and apart from them the next.
-
-        The latter with the instances that it has finished: in a folder below, or alone.
-        """
-        found: results.Results = {}
-        count = count_of(benchmarks)
-        for name, each in parts.items():
-            if (done := sum(map(len, each))) == count:
-                found |= results_of(name, each, benchmarks)
-                continue
-            if found:
-                self.write(out_dir, found, benchmarks)
-            if done:
-                begun = [(part, x) for part, x in zip(each, benchmarks, strict=True) if len(part)]
-                some = [benchmark.part(part.instances()) for part, benchmark in begun]
-                self.terminal.say(f"{name}: {done} of {count} instances are finished")
-                report = self._replace(about={**self.about, "unfinished": f"{done} of {count} instances"})
-                folder = out_dir / UNFINISHED if found else out_dir
-                report.write(folder, results_of(name, [part for part, _ in begun], some), some)
-            return
-        self.write(out_dir, found, benchmarks)
-
-    def show(self, found: results.Results, benchmarks: list[Benchmark]) -> None:
-        """The table of methods, and one by size where there are several."""
-        count = count_of(benchmarks)
-        title = f"{self.about['instances']}: {count} instance{'s' if count > 1 else ''}"
-        remarks = results.remarks(benchmarks, self.problem)
-        note = "\n".join([results.reference_note(benchmarks), *remarks, self.about["hardware"]])
-        self.terminal.table(title, *results.method_rows(found, benchmarks, self.problem), note)
-        if len(benchmarks) > 1:
-            self.terminal.table("by size", *results.size_rows(found, benchmarks, self.problem))
-        for line in results.mean_lines(found, benchmarks) + results.contradiction_lines(found, benchmarks):
-            self.terminal.say(line)
 
 
 def main() -> None:

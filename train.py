@@ -12,6 +12,7 @@ from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.stopping import Stopped
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.seeding import generator
+from gumbeldore.training.active_search import active_search
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.experts import sample_epoch
 from gumbeldore.training.imitation import fit
@@ -35,6 +36,8 @@ def self_improvement(
 ) -> None:
     """Train until settings.epochs are done or `execution.stop()` holds [GD, algorithm 1].
 
+    With `settings.patience`, so many epochs without a better policy end the training, too.
+
     With `settings.experts` the dataset is given, neither added to nor emptied (supervised training).
     A policy with random weights is not validated. It may be good greedily by chance although it samples at random: if
     the first trained policy had to beat it, training might go on sampling from random weights.
@@ -48,7 +51,7 @@ def self_improvement(
         validation: instances whose mean greedy cost decides which policy is the best
         recorder: writes checkpoints and metrics
     """
-    while state.epoch < settings.epochs and not execution.stop():
+    while state.epoch < settings.epochs and not state.stale(settings.patience) and not execution.stop():
         clock = Clock()
         sampling: dict[str, float] = {}
         if settings.samples:  # sample: the best of the best policy's solutions of an instance is its expert
@@ -71,7 +74,7 @@ def self_improvement(
         clock.lap("validation")
 
         # save
-        state.count(clock.total, imitation.batches, sampling.get("sampling/solutions", 0))
+        state.count(clock.total, imitation.batches, sampling)
         state.epoch += 1 if imitation.complete else 0
         if improved:
             recorder.best(state)
@@ -88,7 +91,10 @@ def train(cfg: Any) -> dict[str, float]:
     from gumbeldore.cli.training import open_training
 
     with open_training(cfg) as (arguments, recorder):
-        self_improvement(**arguments, recorder=recorder)
+        if recorder.setup.settings.instances is None:
+            self_improvement(**arguments, recorder=recorder)
+        else:
+            recorder.solutions(active_search(**arguments, recorder=recorder), arguments["state"])
     return recorder.metrics
 
 

@@ -55,7 +55,7 @@ GROUPS = {  # heading, where its keys are, how an option is chosen
     "train": (
         "Sources of solutions",
         "train.",
-        "`train=...` in training: which solutions are imitated. What a preset sets wins over these values.",
+        "`train=...` in training: which solutions are imitated. These values win over a preset's.",
     ),
     "debug": ("Small runs", "", "`debug=...` in training, added to any other choice."),
 }

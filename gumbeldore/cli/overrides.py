@@ -20,12 +20,9 @@ from gumbeldore.runtime.building import check_keys
 from gumbeldore.runtime.old_versions import refuse_old, refuse_old_option
 
 FOLDER = Path(__file__).parents[2] / "configs"
-# Of `train`, for sampled experts only.
-SAMPLING = (
-    "instances_per_epoch",
-    "decisions_per_epoch",
-    "nucleus_after",
-)
+# Keys of `train` for sampled experts alone, and those for random instances alone.
+SAMPLING = ("instances_per_epoch", "decisions_per_epoch", "nucleus_after")
+RANDOM = ("instances_per_epoch", "decisions_per_epoch", "validation_instances", "nucleus_after")  # not of active search
 
 
 def check_overrides(words: list[str], config_name: str, own_configs: str | None = None, sweep: bool = False) -> None:
@@ -165,3 +162,5 @@ def check_effect(cfg: DictConfig, words: list[str]) -> None:
             raise ValueError(f"solver.{key} has no effect without references=solver or method=solver")
         if group == "train" and key.split(".")[0] in SAMPLING and cfg.train.experts is not None:
             raise ValueError(f"train.{key} has no effect on train=supervised, which samples nothing")
+        if group == "train" and key.split(".")[0] in RANDOM and cfg.train.instances is not None:
+            raise ValueError(f"train.{key} has no effect on train=active_search, whose instances are given")

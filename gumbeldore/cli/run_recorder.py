@@ -8,15 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gumbeldore.cli.evaluation import typed
 from gumbeldore.cli.setup import Setup
-from gumbeldore.interfaces import Problem
+from gumbeldore.evaluation.parts import BenchmarkResult
+from gumbeldore.interfaces import Problem, count_of
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting import validation_figure
-from gumbeldore.reporting.console import Terminal
+from gumbeldore.reporting.console import Terminal, hardware
+from gumbeldore.reporting.evaluation_report import EvaluationReport
 from gumbeldore.reporting.tensorboard import Dashboard
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.runtime.stopping import Stopper
+from gumbeldore.training.active_search import Incumbents
 from gumbeldore.training.recorder import EpochReport
 from gumbeldore.training.state import TrainState
 
@@ -66,12 +70,35 @@ class RunRecorder:
         if report.epoch % self.setup.run.images_every == 0 or report.epoch == self.setup.settings.epochs:
             self._draw(state, report.epoch)
 
+    def solutions(self, incumbents: Incumbents, state: TrainState) -> None:
+        """The best solutions of given instances, as an evaluation writes them: tables, report and solution files."""
+        found, benchmarks, count = [], [], count_of(incumbents.benchmarks)
+        for benchmark, actions, costs in zip(*vars(incumbents).values(), strict=True):
+            rows = costs.isfinite().nonzero().flatten()
+            if len(rows):
+                seconds, sampled, evaluations = (
+                    state.totals[name] / count for name in ("seconds", "solutions", "evaluations")
+                )
+                each = actions[rows], costs[rows], torch.full_like(rows, int(sampled)), costs[rows, None].float()
+                found.append(BenchmarkResult(*each, seconds * len(rows), int(evaluations * len(rows))))
+                benchmarks.append(benchmark.part(rows))
+        if missing := count - count_of(benchmarks):
+            self.terminal.say(f"{missing} of {count} instances have no solution yet")
+        if not benchmarks:
+            return
+        settings, run = self.setup.settings, self.setup.run
+        about = {"checkpoint": str(self.directory.last), "instances": settings.instances, "seed": run.seed}
+        about |= {"hardware": hardware(self.setup.device), "precision": self.setup.precision, "command": typed()}
+        report = EvaluationReport(self.setup.problem, about, self.terminal)
+        report.write(self.directory.path / "results", {"active search": found}, benchmarks)
+
     def _tell(self, report: EpochReport) -> None:
         epochs, settings = self.setup.settings.epochs, self.setup.settings
         self.dashboard.epoch(report.epoch, report.metrics)
         self.terminal.epoch(report, epochs)
         if self.begun_at + 1 == report.epoch < epochs and not self.stopper():
-            growing = settings.samples and grows(self.setup.problem, self.begun_at / epochs)
+            drawn = settings.samples and settings.instances is None
+            growing = drawn and grows(self.setup.problem, self.begun_at / epochs)
             self.terminal.time_left(report, epochs, self.stopper.seconds_left(), growing)
 
     def _draw(self, state: TrainState, epoch: int) -> None:

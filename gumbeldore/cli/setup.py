@@ -41,7 +41,7 @@ class Setup(NamedTuple):
     problem: Problem
     policy: Policy
     search: SearchConfig
-    validation: list[Benchmark]
+    validation: list[Benchmark]  # of active search, the given instances
     device: torch.device
     precision: str
     workers: int
@@ -71,10 +71,16 @@ def set_up(cfg: DictConfig) -> Setup:
     if run.compile:
         compile_layers(policy)
     search = parts.training_search(cfg)
-    for progress in (0, 1):  # the smallest and the largest instances
-        check_offered(problem, problem.curriculum(progress).generate(1, generator(run.seed, "check")), search)
+    if settings.instances is None:
+        validation = validation_set(problem, settings.validation_instances, run.seed)
+        stages = (problem.curriculum(progress) for progress in (0, 1))  # the smallest and the largest instances
+        searched = [stage.generate(1, generator(run.seed, "check")) for stage in stages]
+    else:
+        validation = problem.load(settings.instances)
+        searched = [benchmark.instances for benchmark in validation]
+    for instances in searched:
+        check_offered(problem, instances, search)
     parts.join_cluster(cfg, problem, policy)
-    validation = validation_set(problem, settings.validation_instances, run.seed)
     train_processes = resolve_processes(run.train_processes, device, settings.batch_size)
     threads = resolve_threads(run.train_threads, len(train_processes))
     experts: list[Shard] = []

@@ -16,6 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from gumbeldore.cli import command, parts
+from gumbeldore.cli.evaluation import say_notices
 from gumbeldore.cli.overrides import check_effect
 from gumbeldore.cli.resuming import continued
 from gumbeldore.cli.run_recorder import RunRecorder, save
@@ -41,7 +42,7 @@ from gumbeldore.training.validation import validate
 
 @contextmanager
 def open_training(cfg: DictConfig) -> Iterator[tuple[dict[str, Any], RunRecorder]]:
-    """The arguments of `train.self_improvement` and its recorder; the run's directory is locked until the end."""
+    """The arguments of the training's algorithm and its recorder; the run's directory is locked until the end."""
     parts.apply_recipe(cfg)
     if cfg.resume:
         cfg = continued(cfg)
@@ -68,16 +69,17 @@ def open_training(cfg: DictConfig) -> Iterator[tuple[dict[str, Any], RunRecorder
             terminal.say(f"{setup.problem.name} on {where}")
             terminal.say(f"writing {directory.path}")
             dashboard.config(config, command.flat(cfg))
-            if setup.run.init and state.best_cost == math.inf:
+            say_notices(terminal, setup.validation)
+            if setup.run.init and state.best_cost == math.inf and not setup.settings.instances:
                 accept_init(setup, state, pool, terminal)
             recorder = RunRecorder(directory, setup, values, first, pool, dashboard, terminal, stopper, state.epoch)
             execution = Execution(setup.device, setup.precision, ddp, terminal.progress, stopper)
             yield arguments(setup, state, pool, execution), recorder
-            terminal.summary(state, stopper.reason, directory)
+            terminal.summary(state, stopper.reason, directory, setup.settings.instances)
 
 
 def arguments(setup: Setup, state: TrainState, pool: SearchPool, execution: Execution) -> dict[str, Any]:
-    """Of `train.self_improvement`, all but the recorder."""
+    """Of `train.self_improvement` and `active_search`, all but the recorder."""
     return {
         "problem": setup.problem,
         "state": state,

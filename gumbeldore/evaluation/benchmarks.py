@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,22 +12,10 @@ from torch import Tensor
 from gumbeldore.evaluation.parts import SEARCH, BenchmarkResult, Parts, in_all
 from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.runtime.errors import check_costs, instance_errors
+from gumbeldore.runtime.errors import instance_errors
 from gumbeldore.sampler.config import SearchConfig
-from gumbeldore.sampler.solutions import SearchStats, Solutions
 from gumbeldore.seeding import fold
-
-
-class SampledSolutions(NamedTuple):
-    """What an evaluation needs of a search's solutions."""
-
-    actions: Tensor  # [B, L, T]
-    valid: Tensor  # [B, L]
-    stats: SearchStats
-
-    @classmethod
-    def of(cls, solutions: Solutions) -> SampledSolutions:
-        return cls(solutions.actions, solutions.valid, solutions.stats)
+from gumbeldore.training.true_costs import SampledSolutions, best_solutions
 
 
 class MethodSummary(NamedTuple):
@@ -97,22 +84,6 @@ def results_of(name: str, parts: list[Parts], benchmarks: list[Benchmark]) -> di
     found = {heuristic: [part[heuristic] for part in each] for heuristic in in_all(each)}
     best = best_of(found, benchmarks)
     return {name if len(found) == 1 else f"{name}: {best}": found[best]}
-
-
-def best_solutions(
-    benchmark: Benchmark, chunk: slice, sampled: SampledSolutions
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The best solutions of a chunk by their true costs: the first four fields of BenchmarkResult."""
-    batch, per_instance, horizon = sampled.actions.shape
-    index = torch.arange(chunk.start, chunk.stop).repeat_interleave(per_instance)
-    costs = benchmark.true_cost(index, sampled.actions.reshape(-1, horizon)).view(batch, per_instance)
-    check_costs(benchmark, chunk.start, costs, sampled.valid)
-    cost, place = costs.masked_fill(~sampled.valid, math.inf).min(dim=1)
-    found = sampled.valid.sum(dim=1)
-    # Of an instance without further solutions some places of a round are empty: those found move up.
-    order = (~sampled.valid).to(torch.uint8).argsort(dim=1, stable=True)
-    samples = costs.masked_fill(~sampled.valid, math.nan).gather(1, order)[:, : int(found.max())].float()
-    return sampled.actions[torch.arange(batch), place], cost, found, samples
 
 
 def gaps(solved: BenchmarkResult, benchmark: Benchmark) -> Tensor:

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.evaluation.benchmarks import SampledSolutions, best_solutions
 from gumbeldore.interfaces import Benchmark, Policy
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.seeding import fold
+from gumbeldore.training.true_costs import SampledSolutions, best_solutions
 
 
 class Start(NamedTuple):

@@ -86,17 +86,16 @@ class Terminal:
     def epoch(self, report: EpochReport, epochs: int) -> None:
         """One line about a finished epoch; the best policy so far stays beside the progress bar."""
         m = report.metrics
-        best = [f"best greedy {m['quality/best_greedy_cost']:.4f}"]
-        best += [f"gap {m['quality/best_greedy_gap']:.2%}"] if "quality/best_greedy_gap" in m else []
-        self.bars.update(self.task, best=" ".join(best))
-        greedy = f"greedy {m['quality/greedy_cost']:.4f}"
-        greedy += f" gap {m['quality/greedy_gap']:7.2%}" if "quality/greedy_gap" in m else ""
-        sampling = ""
-        if "sampling/solutions" in m:
+        given = "quality/best_cost" in m  # instances (active search)
+        best = "best" if given else "best greedy"
+        self.bars.update(self.task, best=_quality(m, best))
+        sampling = f"  {m['sampling/new_best']:,} better solutions" if given else ""
+        if "sampling/improvement_over_greedy" in m:
             sampling = f"  best sampled {-m['sampling/improvement_over_greedy']:+.1%} against greedy"
+        if "sampling/solutions" in m:
             sampling += f"  {m['sampling/solutions_per_second']:,.0f} solutions/s"
         self.say(
-            f"epoch {report.epoch:>{len(str(epochs))}}/{epochs}  {greedy}"
+            f"epoch {report.epoch:>{len(str(epochs))}}/{epochs}  {_quality(m, 'best' if given else 'greedy')}"
             f"{' *' if report.improved else '  '} loss {m['training/loss']:.4f}{sampling}"
             f"  {m['usage/totals/seconds']:,.0f} s"
         )
@@ -116,14 +115,21 @@ class Terminal:
         text += f"; time_limit ends the training earlier, in {duration(limit)}" if limit < seconds else ""
         self.say(text)
 
-    def summary(self, train_state: TrainState, reason: str | None, directory: RunDirectory) -> None:
-        """What came out, where it is, and what to do next."""
+    def summary(
+        self, train_state: TrainState, reason: str | None, directory: RunDirectory, instances: str | None
+    ) -> None:
+        """What came out, where it is, and what to do next.
+
+        Arguments:
+            instances: the given ones of active search; None: random ones
+        """
         rows = [["epochs", str(train_state.epoch)], ["training time", f"{train_state.totals['seconds']:,.0f} s"]]
         rows += [
             ["solutions sampled", f"{train_state.totals['solutions']:,}"],
             ["batches", f"{train_state.totals['batches']:,}"],
         ]
-        rows += [["best greedy cost (validation)", f"{train_state.best_cost:.4f}"]]
+        what = "mean cost of the best solutions" if instances else "best greedy cost (validation)"
+        rows += [[what, f"{train_state.best_cost:.4f}"]]
         if not math.isnan(train_state.best_gap):
             rows += [["its gap to the reference", f"{train_state.best_gap:.2%}"]]
         self.table(reason or "finished", ["", ""], rows)
@@ -145,6 +151,13 @@ class Terminal:
         for row in rows:
             table.add_row(*row)
         self.console.print(table)
+
+
+def _quality(metrics: dict[str, float], what: str) -> str:
+    """Cost and gap of the metrics quality/<what>_cost and _gap, in words."""
+    tag = what.replace(" ", "_")
+    gap = metrics.get(f"quality/{tag}_gap")
+    return f"{what} {metrics[f'quality/{tag}_cost']:.4f}" + ("" if gap is None else f" gap {gap:7.2%}")
 
 
 def progress_line(phase: str, done: int, total: float | None, seconds: float, before: int = 0) -> str:

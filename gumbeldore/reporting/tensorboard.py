@@ -23,6 +23,8 @@ LAYOUT = {
     "quality": {
         "optimality gap, greedy, validation": ["Multiline", ["quality/greedy_gap", "quality/best_greedy_gap"]],
         "cost, greedy, validation": ["Multiline", ["quality/greedy_cost", "quality/best_greedy_cost"]],
+        "optimality gap, best solutions of given instances": ["Multiline", ["quality/best_gap"]],
+        "cost, best solutions of given instances": ["Multiline", ["quality/best_cost"]],
         "improvement of the best sampled over greedy": ["Multiline", ["sampling/improvement_over_greedy"]],
     },
     "sampling": {

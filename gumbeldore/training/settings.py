@@ -17,6 +17,7 @@ class TrainSettings(Checked):
     prefix = "train."
 
     experts: str | None  # solutions to imitate; None: sampled ones
+    instances: str | None  # given ones whose solutions are to be improved (active search); None: random ones
     epochs: int = at_least(0)
     instances_per_epoch: int = at_least(1)
     batches_per_epoch: int = at_least(1)
@@ -27,6 +28,7 @@ class TrainSettings(Checked):
     muon_learning_rate: float | None = positive(optional=True)  # Muon's; None: Adam for all
     muon_weight_decay: float = at_least(0)  # Muon's: share of the weights, times the learning rate, lost at a step
     gradient_clip: float = positive()  # largest norm of the gradient
+    patience: int | None = at_least(1, optional=True)  # epochs without an improvement that end the training
     nucleus_after: int = at_least(0)  # epochs before the search's nucleus is used; until then it is 1
     decisions_per_epoch: int | None = at_least(1, optional=True)  # of the experts of an epoch, at most
     validation_instances: int = at_least(1)
@@ -35,6 +37,10 @@ class TrainSettings(Checked):
         super().__post_init__()
         if self.learning_rate_end_factor > 1:
             raise ValueError(f"train.learning_rate_end_factor must be at most 1, got {self.learning_rate_end_factor}")
+        if self.experts is not None and self.instances is not None:
+            raise ValueError(
+                "train.experts and train.instances exclude each other: solutions are given or searched for"
+            )
         if self.cooldown_epochs is not None and self.learning_rate_end_factor == 1:
             raise ValueError("train.cooldown_epochs has no effect with train.learning_rate_end_factor=1")
 

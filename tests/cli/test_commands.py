@@ -54,7 +54,7 @@ def problem_of(choice):
 
 
 OF_PROBLEM = {"cvrp": ["cvrp"], "jssp": ["jssp", "job_shop"]}
-NOT_FOR_TRAINING = ("method=heuristic", "method=solver", "train=supervised")
+NOT_FOR_TRAINING = ("method=heuristic", "method=solver", "train=supervised", "train=active_search")  # without more
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,7 @@ def test_every_configuration_builds(choice):
             "method=solver does not belong to this command: Interpolation key 'solver.time_limit' not found",
         ),
         ("train=supervised", "Missing mandatory value: train.experts"),
+        ("train=active_search", "Missing mandatory value: train.instances"),
         ("model=job_shop", "model models.job_shop.JobShop is not for problem tsp"),
     ],
 )
@@ -303,7 +304,7 @@ def test_every_default_stands_in_one_place():
             again = values.get(group, {}).items() & defaults_of(group).items()
             assert not again, f"{path.name} repeats {again} of configs/{group}.yaml"
     of_paper = compose("train", "experiment=tsp100", "recipe=paper")
-    assert of_paper.train == {**defaults_of("train"), "experts": None}
+    assert of_paper.train == {**defaults_of("train"), "experts": None, "instances": None}
 
 
 def test_the_command_line_and_python_have_the_same_defaults():

@@ -48,6 +48,8 @@ from train import self_improvement
 ROOT = Path(__file__).parents[2]
 SIZES = {
     "experts": None,
+    "instances": None,
+    "patience": None,
     "epochs": 3,
     "instances_per_epoch": 10,
     "batches_per_epoch": 12,
@@ -244,6 +246,14 @@ def test_every_setting_of_the_training_matters(changes):
         return train_state.policy
 
     assert not same_weights(weights(), weights(**changes))
+
+
+@pytest.mark.parametrize("patience", [1, 3])
+def test_training_ends_after_some_epochs_without_a_better_policy(patience):
+    """Steps that change next to nothing: the first trained policy is accepted, no other one is better."""
+    train_state, reports = trained(epochs=9, learning_rate=1e-30, patience=patience)
+    assert [report.improved for report in reports] == [True] + [False] * patience
+    assert train_state.since_best == patience and train_state.stale(patience) and not train_state.stale(patience + 1)
 
 
 def test_the_learning_rate_falls_from_the_first_epoch_to_the_last():

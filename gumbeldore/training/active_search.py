@@ -1,0 +1,165 @@
+"""Active search: self-improvement on given instances, each of which keeps the best solution ever found for it.
+
+Bello et al. 2017 (Neural Combinatorial Optimization with Reinforcement Learning, section 4.2) adapt a policy to an
+instance by policy gradients. Here the policy imitates the best solutions, as it does in training [GD, algorithm 1].
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark, Problem, count_of
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime.errors import instance_errors
+from gumbeldore.runtime.stopping import Stopped
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.seeding import fold, generator
+from gumbeldore.training.dataset import Shard
+from gumbeldore.training.execution import Execution
+from gumbeldore.training.imitation import fit
+from gumbeldore.training.recorder import Clock, EpochReport, Recorder, usage_metrics
+from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.state import TrainState
+from gumbeldore.training.true_costs import SampledSolutions, TrueBest, best_solutions
+from gumbeldore.training.validation import Quality
+
+
+def active_search(
+    problem: Problem,
+    state: TrainState,
+    settings: TrainSettings,
+    search: SearchConfig,
+    pool: SearchPool,
+    validation: list[Benchmark],
+    recorder: Recorder,
+    *,
+    seed: int = 0,
+    execution: Execution = Execution(),
+) -> Incumbents:
+    """Sample with the policy, keep the best solution ever of each instance, imitate these, again and again.
+
+    Ends after `settings.epochs`, after `settings.patience` epochs without a better solution of any instance, or when
+    `execution.stop()` holds. The arguments are those of `train.self_improvement`, but for:
+
+        search: how the policy that is being trained samples
+        validation: the given instances, a Benchmark for each size
+
+    Returns the best solutions, also those of an epoch that was cut short, which a continued run repeats.
+    """
+    incumbents = Incumbents.of(problem, validation, state.dataset.shards)
+    while state.epoch < settings.epochs and not state.stale(settings.patience) and not execution.stop():
+        clock = Clock()
+        pool.load(state.policy.state_dict())
+        try:
+            sampling = sample_given(pool, incumbents, search, seed, state.epoch, execution)
+        except Stopped:
+            break
+        state.dataset.clear()
+        for shard in incumbents.shards(state.epoch + 1):
+            state.dataset.add(*shard)
+        clock.lap("sampling")
+
+        imitation = fit(problem, state, settings, generator(seed, "batches", state.epoch), execution)
+        if not imitation.complete:
+            break
+        clock.lap("training")
+
+        state.count(clock.total, imitation.batches, sampling)
+        state.epoch += 1
+        improved = state.accept(incumbents.quality())
+        if improved:
+            recorder.best(state)
+        quality = {"quality/best_cost": state.best_cost, "quality/best_gap": state.best_gap}
+        metrics = {**sampling, **imitation.metrics, **quality, **usage_metrics(clock, state)}
+        known = {name: value for name, value in metrics.items() if not math.isnan(value)}
+        recorder.epoch(state, EpochReport(state.epoch, known, improved))
+    return incumbents
+
+
+@dataclass
+class Incumbents:
+    """The best solution so far of each instance of several benchmarks, by its true cost."""
+
+    benchmarks: list[Benchmark]
+    actions: list[Tensor]  # of each benchmark, [n, T]
+    costs: list[Tensor]  # of each benchmark, [n] float64; infinite where no solution is known yet
+
+    @classmethod
+    def of(cls, problem: Problem, benchmarks: list[Benchmark], shards: Sequence[Shard]) -> Incumbents:
+        """The solutions in the dataset of a run that goes on, none in that of a new one.
+
+        Raises ValueError if the dataset's instances are others than the benchmarks'.
+        """
+        if shards:
+            alike = len(shards) == len(benchmarks) and all(
+                torch.equal(mine, given)
+                for shard, benchmark in zip(shards, benchmarks, strict=True)
+                for mine, given in zip(shard.instances, benchmark.instances, strict=True)
+            )
+            if not alike:
+                raise ValueError("train.instances: the instances are not those with which the run began")
+            return cls(benchmarks, [shard.actions for shard in shards], [shard.costs for shard in shards])
+        sizes = [(len(benchmark.names), problem.horizon(benchmark.instances)) for benchmark in benchmarks]
+        unknown = [torch.full(size[:1], math.inf, dtype=torch.float64) for size in sizes]
+        return cls(benchmarks, [torch.zeros(size, dtype=torch.int64) for size in sizes], unknown)
+
+    def offer(self, place: int, chunk: slice, found: TrueBest) -> None:
+        """Keep those of the solutions of a chunk of benchmark `place` that are better than all before."""
+        better = found.costs < self.costs[place][chunk]
+        self.costs[place][chunk] = found.costs.where(better, self.costs[place][chunk])
+        self.actions[place][chunk] = found.actions.where(better[:, None], self.actions[place][chunk])
+
+    def shards(self, epoch: int) -> Iterator[Shard]:
+        """The solutions as experts, of each size a shard."""
+        for place, benchmark in enumerate(self.benchmarks):
+            name = f"epoch_{epoch:06d}_{place:03d}"
+            yield Shard(name, benchmark.instances, self.actions[place].clone(), self.costs[place].clone())
+
+    def quality(self) -> Quality:
+        """Mean cost and gap of the solutions."""
+        costs, references = torch.cat(self.costs), torch.cat([each.references for each in self.benchmarks])
+        return Quality(costs.mean().item(), (costs / references - 1).mean().item(), {})
+
+
+def sample_given(
+    pool: SearchPool, incumbents: Incumbents, search: SearchConfig, seed: int, epoch: int, execution: Execution
+) -> dict[str, float]:
+    """Offer the incumbents what the policy finds greedily and by the search; returns metrics.
+
+    Raises Stopped if the training is to end; what was found until then is kept.
+    """
+    start, before = time.perf_counter(), torch.cat(incumbents.costs)
+    count = count_of(incumbents.benchmarks)
+    costs = torch.empty(2, count, dtype=torch.float64)  # of this epoch's solutions: greedy, and the best of the search
+    first = done = solutions = evaluations = 0
+    execution.progress("sampling", 0, count)
+    for place, benchmark in enumerate(incumbents.benchmarks):
+        mine = torch.arange(first, first + len(benchmark.names))
+        keys, first = fold(seed, "sampling", epoch, mine), first + len(mine)
+        with instance_errors(benchmark, keys):
+            for which, chunk, sampled in pool.map_all(
+                benchmark.instances, keys, (methods.greedy(), search), execution.stop, SampledSolutions.of
+            ):
+                best = best_solutions(benchmark, chunk, sampled)
+                incumbents.offer(place, chunk, best)
+                costs[which, mine[chunk]] = best.costs
+                solutions += int(best.found.sum())
+                evaluations += sampled.stats.evaluations
+                done += which * len(best.costs)
+                execution.progress("sampling", done, count)
+    greedy_cost, best_cost = costs.mean(dim=1).tolist()
+    return {
+        "sampling/best_cost": best_cost,
+        "sampling/greedy_cost": greedy_cost,
+        "sampling/new_best": int((torch.cat(incumbents.costs) < before).sum()),
+        "sampling/solutions": solutions,
+        "sampling/solutions_per_second": solutions / (time.perf_counter() - start),
+        "sampling/evaluations": evaluations,
+    }

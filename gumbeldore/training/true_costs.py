@@ -1,0 +1,51 @@
+"""What sampled solutions of a benchmark cost on the instances as their files give them."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark
+from gumbeldore.runtime.errors import check_costs
+from gumbeldore.sampler.solutions import SearchStats, Solutions
+
+
+class SampledSolutions(NamedTuple):
+    """What an evaluation needs of a search's solutions."""
+
+    actions: Tensor  # [B, L, T]
+    valid: Tensor  # [B, L]
+    stats: SearchStats
+
+    @classmethod
+    def of(cls, solutions: Solutions) -> SampledSolutions:
+        return cls(solutions.actions, solutions.valid, solutions.stats)
+
+
+class TrueBest(NamedTuple):
+    """The best solutions of n instances by their true costs."""
+
+    actions: Tensor  # [n, T]
+    costs: Tensor  # [n] float64
+    found: Tensor  # [n] int64 solutions sampled per instance
+    samples: Tensor  # [n, L] float32 true costs of these in the order they were found, then NaN
+
+
+def best_solutions(benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) -> TrueBest:
+    """The best solutions of a chunk of a benchmark; of equally good ones, the first that was found.
+
+    Raises ValueError naming an instance of which a solution's true cost is not a number.
+    """
+    batch, per_instance, horizon = sampled.actions.shape
+    index = torch.arange(chunk.start, chunk.stop).repeat_interleave(per_instance)
+    costs = benchmark.true_cost(index, sampled.actions.reshape(-1, horizon)).view(batch, per_instance)
+    check_costs(benchmark, chunk.start, costs, sampled.valid)
+    cost, place = costs.masked_fill(~sampled.valid, math.inf).min(dim=1)
+    found = sampled.valid.sum(dim=1)
+    # Of an instance without further solutions some places of a round are empty: those found move up.
+    order = (~sampled.valid).to(torch.uint8).argsort(dim=1, stable=True)
+    samples = costs.masked_fill(~sampled.valid, math.nan).gather(1, order)[:, : int(found.max())].float()
+    return TrueBest(sampled.actions[torch.arange(batch), place], cost, found, samples)

@@ -1,0 +1,215 @@
+"""Active search: what it keeps of given instances, when it ends, and that a continued one ends like one left alone."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import json
+import shutil
+
+import pytest
+import torch
+
+import evaluate
+import train
+from gumbeldore.interfaces import take, without_references
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime import checkpoint
+from gumbeldore.runtime.stopping import Stopped
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.search import search
+from gumbeldore.seeding import fold
+from gumbeldore.training import active_search as active
+from gumbeldore.training.execution import Execution
+from gumbeldore.training.settings import TrainSettings
+from problems.tsp import TSP
+from tests.cli.test_commands import ROOT, typed
+from tests.training.test_training import SIZES, Reports, new_learner, same_weights
+
+SMALL = ["debug=fast", "train=active_search", "model.layers=1", "model.width=16", "model.feedforward=32"]
+SMALL += ["precision=float32", "images_every=100", "train.epochs=4", "train.batches_per_epoch=20"]
+SAMPLED = methods.gumbeldore(4, 2, 0.3)
+
+
+def given(*sizes):
+    """Three random instances of each number of nodes."""
+    found = []
+    for nodes in sizes:
+        problem = TSP(nodes)
+        instances = problem.generate(3, torch.Generator().manual_seed(nodes))
+        found.append(without_references(problem, instances, f"n{nodes}"))
+    return found
+
+
+def searched(benchmarks, state=None, stop=lambda: False, how=SAMPLED, **sizes):
+    state, recorder = state or new_learner(), Reports()
+    settings = TrainSettings(**{**SIZES, "instances": "given", "learning_rate_end_factor": 1.0, **sizes})
+    problem = TSP(8)
+    with SearchPool(problem, state.policy, search_batch_rows=8) as pool:
+        execution = Execution(stop=stop)
+        found = active.active_search(
+            problem, state, settings, how, pool, benchmarks, recorder, seed=5, execution=execution
+        )
+    return found, state, recorder.all
+
+
+def test_the_best_solutions_ever_are_kept_and_imitated():
+    benchmarks = given(7, 9)
+    first, (found, state, reports) = new_learner().policy, searched(benchmarks, epochs=6)
+    for place, benchmark in enumerate(benchmarks):
+        shard = state.dataset.shards[place]
+        assert torch.equal(shard.actions, found.actions[place]) and torch.equal(shard.costs, found.costs[place])
+        true = benchmark.true_cost(torch.arange(3), found.actions[place])
+        assert torch.equal(true, found.costs[place])
+    assert len(state.dataset) == 6 and len(state.dataset.shards) == 2  # bounded: one expert for each instance
+    assert not same_weights(first, state.policy)
+    means = [report.metrics["quality/best_cost"] for report in reports]
+    assert means == sorted(means, reverse=True) and means[-1] < means[0]
+    assert [report.improved for report in reports] == [report.metrics["sampling/new_best"] > 0 for report in reports]
+    assert found.quality().cost == means[-1] == state.best_cost
+
+
+def test_an_epoch_samples_with_the_policy_that_is_being_trained():
+    """The first with the first weights; the second not with the best so far, which has the weights of the first."""
+    (benchmark,), state = given(8), new_learner()
+    policies = [copy.deepcopy(state.policy)]
+    searched([benchmark], state, epochs=1)
+    policies.append(copy.deepcopy(state.policy))
+    assert not same_weights(*policies)
+    state.best.load_state_dict(policies[0].state_dict())
+    found, *_ = searched([benchmark], state, epochs=2)
+    best = torch.full((3,), torch.inf, dtype=torch.float64)
+    for epoch, policy in enumerate(policies):
+        keys = fold(5, "sampling", epoch, torch.arange(3))
+        for how in (SAMPLED, methods.greedy()):
+            best = best.minimum(search(TSP(8), policy, benchmark.instances, how, keys=keys).best()[1].double())
+    assert torch.allclose(found.costs[0], best)
+
+
+def test_the_solutions_are_judged_by_their_true_cost():
+    """Here the true cost is 100 less the length: the longest tours are the best."""
+    (benchmark,) = given(8)
+    problem = TSP(8)
+
+    def true_cost(index, actions):
+        return 100 - problem.cost(take(benchmark.instances, index), actions).double()
+
+    found, *_ = searched([benchmark._replace(true_cost=true_cost)], epochs=1)
+    others, *_ = searched([benchmark], epochs=1)
+    assert (100 - found.costs[0] > others.costs[0]).all()
+
+
+def test_it_ends_after_some_epochs_without_a_better_solution():
+    """Of five nodes there are twelve tours: the eight samples of an epoch soon find the best."""
+    found, state, reports = searched(given(5), epochs=50, patience=3)
+    improved = [report.improved for report in reports]
+    assert len(improved) < 50 and improved[-3:] == [False] * 3 and improved[-4] and state.since_best == 3
+
+
+def test_what_was_found_before_a_stop_is_kept():
+    """The stop comes after the first size has been searched: in the middle of the sampling of an epoch."""
+    asked = []
+
+    def stop():
+        asked.append(1)
+        return len(asked) > 3  # one at the epoch's beginning, then one before each chunk
+
+    found, state, reports = searched(given(7, 9), stop=stop)
+    assert not reports and state.epoch == 0 and not len(state.dataset)
+    assert found.costs[0].isfinite().all() and found.costs[1].isinf().all()
+
+
+def test_stopped_is_raised_between_chunks():
+    with pytest.raises(Stopped):
+        state = new_learner()
+        with SearchPool(TSP(8), state.policy) as pool:
+            incumbents = active.Incumbents.of(TSP(8), given(7), [])
+            active.sample_given(pool, incumbents, SAMPLED, 0, 0, Execution(stop=lambda: True))
+
+
+def test_other_instances_than_those_of_the_run_are_refused():
+    _, state, _ = searched(given(7, 9), epochs=1)
+    for others in (given(7), given(7, 8), given(9, 7)):
+        with pytest.raises(ValueError, match="the instances are not those with which the run began"):
+            searched(others, state, epochs=2)
+
+
+# ---- as a command
+
+
+def run(folder, *words):
+    result = typed(train, *SMALL, *words, cwd=folder)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Instances of two sizes."""
+    folder = tmp_path_factory.mktemp("files")
+    for name in ("berlin52", "ulysses16"):
+        shutil.copy(ROOT / "tests/data" / f"{name}.tsp", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(files, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    text = run(folder, f"train.instances={files}", "run_dir=whole")
+    return folder / "whole", text
+
+
+def test_the_solutions_are_written_as_an_evaluation_writes_them(files, whole):
+    folder, text = whole
+    rows = [*csv.DictReader((folder / "results/results.csv").open())]
+    assert sorted(row["instance"] for row in rows) == ["berlin52", "ulysses16"]
+    assert {row["method"] for row in rows} == {"active search"}
+    content = json.loads((folder / "results/results.json").read_text())["methods"]["active search"]
+    assert content["num_instances"] == 2 and content["solutions"] == 2 * 4 * 9  # 8 and the greedy one in each epoch
+    assert content["evaluations"] > 0 and content["seconds"] > 0
+    assert "mean cost of the best solutions" in text and "better solutions" in text
+    evaluated = typed(evaluate, f"checkpoint={folder}", f"instances={files}", "workers=0", "out_dir=e", cwd=folder)
+    assert evaluated.returncode == 0, evaluated.stderr
+    assert (folder / "results/solutions").exists() and (folder / "results/report.html").exists()
+    names = {p.name for p in (folder / "e").iterdir()}
+    assert {p.name for p in (folder / "results").iterdir()} == names - {"progress"}
+
+
+def test_a_continued_run_ends_like_one_left_alone(files, whole, tmp_path):
+    folder, _ = whole
+    run(tmp_path, f"train.instances={files}", "train.epochs=2", "run_dir=cut")
+    result = typed(train, "resume=cut", "train.epochs=4", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    ours, theirs = (checkpoint.load(x / "checkpoints/last.pt") for x in (tmp_path / "cut", folder))
+    for part in ("policy", "optimizer"):
+        torch.testing.assert_close(ours["train_state"][part], theirs["train_state"][part], rtol=0, atol=0)
+    for key in ("best_cost", "best_gap", "since_best", "dataset"):
+        assert ours["train_state"][key] == theirs["train_state"][key]
+    tables = [(x / "results/results.csv").read_text() for x in (tmp_path / "cut", folder)]
+    assert tables[0] == tables[1]
+
+
+def test_files_that_have_changed_are_refused(files, tmp_path):
+    shutil.copytree(files, tmp_path / "files")
+    run(tmp_path, "train.instances=files", "train.epochs=1", "run_dir=cut")
+    (tmp_path / "files/ulysses16.tsp").unlink()
+    result = typed(train, "resume=cut", "train.epochs=2", cwd=tmp_path)
+    assert result.returncode == 2 and "the instances are not those with which the run began" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "train.instances"),
+        (["train.instances=kool/cvrp20"], "kool/cvrp20"),
+        (["train.instances=nowhere.tsp"], "nowhere.tsp"),
+        (["train.instances=kool/tsp20", "train.experts=x.npz"], "train.experts and train.instances exclude each other"),
+        (["train.instances=kool/tsp20", "train.validation_instances=5"], "train.validation_instances has no effect on"),
+        (["train.instances=kool/tsp20", "train.instances_per_epoch=5"], "train.instances_per_epoch has no effect on"),
+        (["train.instances=kool/tsp20", "train.patience=0"], "train.patience must be an integer at least 1 or null"),
+    ],
+)
+def test_what_cannot_be_searched_is_an_error_of_one_line(words, message, tmp_path):
+    result = typed(train, "train=active_search", "workers=0", *words, cwd=tmp_path)
+    assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
+    assert message in result.stderr and not [*tmp_path.iterdir()]
