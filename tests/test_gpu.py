@@ -56,6 +56,8 @@ LEARNERS = {
 }
 SETTINGS = TrainSettings(
     experts=None,
+    instances=None,
+    patience=None,
     epochs=2,
     instances_per_epoch=16,
     batches_per_epoch=30,

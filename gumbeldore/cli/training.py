@@ -63,7 +63,7 @@ def open_training(cfg: DictConfig) -> Iterator[tuple[dict[str, Any], RunRecorder
         save(directory.best, values, setup.problem, state)
         save(directory.last, values, setup.problem, state, whole=True)
         pool, ddp = start_pool(setup), start_processes(setup, directory)
-        dashboard, terminal = Dashboard(directory.path, state.epoch), Terminal()
+        dashboard, terminal = Dashboard(directory.path, state.epoch, setup.settings.instances is not None), Terminal()
         with resumable(directory), pool, ddp, dashboard, terminal, stopper, cpu_threads(setup.threads):
             where = f"{hardware(setup.device)}, {setup.precision}, workers={setup.workers}"
             terminal.say(f"{setup.problem.name} on {where}")

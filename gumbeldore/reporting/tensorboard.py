@@ -23,8 +23,6 @@ LAYOUT = {
     "quality": {
         "optimality gap, greedy, validation": ["Multiline", ["quality/greedy_gap", "quality/best_greedy_gap"]],
         "cost, greedy, validation": ["Multiline", ["quality/greedy_cost", "quality/best_greedy_cost"]],
-        "optimality gap, best solutions of given instances": ["Multiline", ["quality/best_gap"]],
-        "cost, best solutions of given instances": ["Multiline", ["quality/best_cost"]],
         "improvement of the best sampled over greedy": ["Multiline", ["sampling/improvement_over_greedy"]],
     },
     "sampling": {
@@ -51,6 +49,19 @@ LAYOUT = {
         "seconds since the start": ["Multiline", ["usage/totals/seconds"]],
     },
 }
+# The same for active search, whose instances are given.
+OF_GIVEN = {
+    **LAYOUT,
+    "quality": {
+        "optimality gap, best solutions": ["Multiline", ["quality/best_gap"]],
+        "cost, best solutions": ["Multiline", ["quality/best_cost"]],
+    },
+    "sampling": {
+        "cost, solutions of the epoch": ["Multiline", ["sampling/best_cost", "sampling/greedy_cost"]],
+        "instances with a better solution than before": ["Multiline", ["sampling/new_best"]],
+        "solutions per second": ["Multiline", ["sampling/solutions_per_second"]],
+    },
+}
 
 
 class Dashboard:
@@ -61,11 +72,12 @@ class Dashboard:
     Arguments:
         folder: the run directory
         epoch: of the checkpoint the run goes on from; later events of a killed run are hidden
+        given: whether the training's instances are (active search)
     """
 
-    def __init__(self, folder: Path, epoch: int):
+    def __init__(self, folder: Path, epoch: int, given: bool = False):
         self.writer = SummaryWriter(str(folder), purge_step=epoch + 1 if epoch else None)
-        self.writer.add_custom_scalars(LAYOUT)
+        self.writer.add_custom_scalars(OF_GIVEN if given else LAYOUT)
 
     def epoch(self, epoch: int, metrics: dict[str, float]) -> None:
         for name, value in {**metrics, **_memory()}.items():

@@ -77,7 +77,8 @@ def active_search(
         if improved:
             recorder.best(state)
         quality = {"quality/best_cost": state.best_cost, "quality/best_gap": state.best_gap}
-        metrics = {**sampling, **imitation.metrics, **quality, **usage_metrics(clock, state)}
+        size = {"training/dataset_size": len(state.dataset)}
+        metrics = {**sampling, **imitation.metrics, **size, **quality, **usage_metrics(clock, state)}
         known = {name: value for name, value in metrics.items() if not math.isnan(value)}
         recorder.epoch(state, EpochReport(state.epoch, known, improved))
     return incumbents

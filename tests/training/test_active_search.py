@@ -9,11 +9,13 @@ import shutil
 
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import evaluate
 import train
 from gumbeldore.interfaces import take, without_references
 from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.reporting.tensorboard import OF_GIVEN
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.stopping import Stopped
 from gumbeldore.sampler import methods
@@ -173,6 +175,13 @@ def test_the_solutions_are_written_as_an_evaluation_writes_them(files, whole):
     assert (folder / "results/solutions").exists() and (folder / "results/report.html").exists()
     names = {p.name for p in (folder / "e").iterdir()}
     assert {p.name for p in (folder / "results").iterdir()} == names - {"progress"}
+
+
+def test_every_chart_has_its_scalars(whole):
+    events = EventAccumulator(str(whole[0])).Reload()
+    charted = {tag for charts in OF_GIVEN.values() for _, tags in charts.values() for tag in tags}
+    missing = {"usage/gpu_memory_gib", "usage/seconds/validation"}
+    assert charted - set(events.Tags()["scalars"]) == missing
 
 
 def test_a_continued_run_ends_like_one_left_alone(files, whole, tmp_path):
