@@ -26,3 +26,14 @@ def assert_frequencies(counts: dict, probabilities: dict, trials: int) -> None:
     if rest >= 10:
         statistic, cells = statistic + (rest_seen - rest) ** 2 / rest, cells + 1
     assert statistic < chi_square_limit(cells - 1), f"chi-square {statistic:.1f} with {cells - 1} degrees of freedom"
+
+
+def binomial_limit(trials: int, probability: float, false_alarm: float = 1e-6) -> int:
+    """The smallest count that a binomial variable exceeds with probability at most `false_alarm`."""
+    above = 0.0
+    for count in range(trials, -1, -1):
+        log_ways = math.lgamma(trials + 1) - math.lgamma(count + 1) - math.lgamma(trials - count + 1)
+        above += math.exp(log_ways + count * math.log(probability) + (trials - count) * math.log1p(-probability))
+        if above > false_alarm:
+            return count
+    raise AssertionError("the chances of all counts add up to 1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -191,6 +192,15 @@ def test_decisions_to_come():
     """Against the mean of many draws."""
     step = torch.randint(20, (200_000,), generator=torch.Generator().manual_seed(0))
     assert decisions_to_come(20, 19) == pytest.approx((20 - step).double().mean().item(), abs=0.05)
+
+
+def test_races(tmp_path):
+    out = tmp_path / "races.png"
+    words = ["population=400", "repetitions=2", "deltas=0.05,0.5", "spreads=1", "batch=50"]
+    rows = [line.split("1 ", 1)[1] for line in benchmark("races", *words, f"out={out}").splitlines() if " 1 " in line]
+    assert len(rows) == 9 and sum(row.startswith("race, normal ") for row in rows) == 3
+    assert all(len(re.findall(r"[\d.]+% \( *\d+%\)", row)) == 2 for row in rows)
+    assert out.read_bytes().startswith(b"\x89PNG")
 
 
 def test_training(tmp_path):

@@ -15,7 +15,10 @@ from gumbeldore.cli.overrides import SAMPLING, check_overrides
 from tests.cli.test_commands import ROOT, problem_of, run
 
 README = ROOT / "README.md"
-PAGES = [README, *(ROOT / f"docs/{name}.md" for name in ("data", "evaluation", "training", "results", "faults"))]
+PAGES = [
+    README,
+    *(ROOT / f"docs/{name}.md" for name in ("data", "evaluation", "training", "results", "faults", "races")),
+]
 
 FENCE = re.compile(r"^```(bash|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 MAKE_TRAIN = "python train.py experiment=demo "  # what `make train` runs once it has installed
