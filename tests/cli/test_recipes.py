@@ -8,7 +8,8 @@ from omegaconf import OmegaConf
 
 import train
 from gumbeldore.cli.overrides import FOLDER
-from gumbeldore.cli.parts import apply_recipe
+from gumbeldore.cli.parts import apply_recipe, training_search
+from gumbeldore.sampler import methods
 from tests.cli.test_commands import compose, defaults_of, options
 from tests.cli.test_old_keys import refused
 
@@ -49,6 +50,20 @@ def test_recipes_differ_in_the_algorithm_alone(choice):
             for key in keys:
                 cfg[group].pop(key, None)
     assert fast == paper
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [
+        ("wor", methods.wor(16, 2, 0.95)),
+        ("self_labeling", methods.sampling(256)),
+        ("tasar", methods.tasar(16, 1, 10)),
+    ],
+)
+def test_recipes_of_the_literature_differ_from_ours_in_the_search_alone(recipe, expected):
+    ours, theirs = composed(), composed(f"recipe={recipe}")
+    assert training_search(OmegaConf.create(theirs)) == expected
+    assert ours.pop("methods") != theirs.pop("methods") and ours == theirs
 
 
 def additions(recipe):
