@@ -113,3 +113,11 @@ def test_runs_killed_at_many_moments_end_like_one_left_alone(tmp_path):
 )
 def test_killed_runs_with_workers_end_like_one_left_alone(seeds, words, tmp_path):
     check_kills(tmp_path, seeds, *words)
+
+
+@pytest.mark.slow
+def test_killed_active_searches_end_like_one_left_alone(tmp_path):
+    words = ["train=active_search", f"train.instances={ROOT}/tests/data/ulysses16.tsp", "workers=0"]
+    check_kills(tmp_path, range(30, 32), *words)
+    runs = ("whole", "killed30", "killed31")
+    assert len({(tmp_path / run / "results/results.csv").read_text() for run in runs}) == 1
