@@ -304,6 +304,11 @@ def take(tensors: Tensors, rows: Tensor | slice) -> Tensors:
     return type(tensors)(*(taken[id(tensor)] for tensor in tensors))
 
 
+def repeated(tensors: Tensors, count: int) -> Tensors:
+    """Every row of a NamedTuple of tensors `count` times, one after the other."""
+    return take(tensors, torch.arange(batch_size(tensors), device=tensors[0].device).repeat_interleave(count))
+
+
 def to(tensors: Tensors, device: torch.device | str) -> Tensors:
     """Every tensor of a NamedTuple on `device`."""
     return type(tensors)(*(moved(tensor, torch.device(device)) for tensor in tensors))

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Policy, Problem, batch_size, size_name, take
+from gumbeldore.interfaces import Policy, Problem, batch_size, repeated, size_name, take
 
 
 def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
@@ -122,7 +122,7 @@ def _check_equivalents(problem: Problem, instance: Any, generator: torch.Generat
         turned = restored(solutions)
         assert torch.equal(turned[itself], solutions[itself]), "a solution of the instance itself must stay as it is"
         for a, b in zip(solutions.unbind(1), turned.unbind(1), strict=True):
-            cost = problem.cost(take(instance, torch.arange(n).repeat_interleave(count)), b)
+            cost = problem.cost(repeated(instance, count), b)
             assert (cost <= problem.cost(each, a) + 1e-4).all(), "a solution of an equivalent must be as good"
 
 

@@ -126,7 +126,12 @@ def tasks_of(cfg: DictConfig, choices: list[Choice], machine: Machine) -> list[T
             parts.check_method(name, method, choice.loaded.problem, choice.benchmarks)
         first = tasks[-1].places.stop if tasks else 0
         places = slice(first, first + len(choice.benchmarks))
-        tasks.append(Task(choice.loaded, places, methods, start_search(cfg, choice.loaded, machine)))
+        start = start_search(cfg, choice.loaded, machine)
+        if start:
+            parts.check_method(
+                f"solver, solver.start={cfg.solver.start}", start.config, choice.loaded.problem, choice.benchmarks
+            )
+        tasks.append(Task(choice.loaded, places, methods, start))
     return tasks
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Policy, Problem, batch_size, take
+from gumbeldore.interfaces import Policy, Problem, batch_size, repeated
 from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.beam import (
     Count,
@@ -118,8 +118,7 @@ def root_context(
     """
     batch = batch_size(instances)
     device = instances[0].device
-    rows = torch.arange(batch, device=device).repeat_interleave(config.width)
-    instance = take(instances, rows)
+    instance = repeated(instances, config.width)
     return SearchContext(
         problem=problem,
         policy=policy,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Policy, Problem, batch_size, take
+from gumbeldore.interfaces import Policy, Problem, batch_size, repeated
 from gumbeldore.sampler.beam import Count
 from gumbeldore.sampler.config import GREEDY, SearchConfig
 from gumbeldore.sampler.reconstruct import reconstruct
@@ -123,19 +123,17 @@ def _rounds(
         others = fold(keys[:, None], "equivalents", torch.arange(1, config.equivalents))
         beam_keys = torch.cat([keys[:, None], others], dim=1).flatten()
     if config.copies > 1:
-        rows = torch.arange(len(beam_keys), device=keys.device).repeat_interleave(config.copies)
-        beam_instances = take(beam_instances, rows)
+        beam_instances = repeated(beam_instances, config.copies)
         beam_keys = fold(beam_keys[:, None], torch.arange(config.copies)).flatten()
     context = root_context(problem, policy, beam_instances, config, keys, deadline)
     found = run_rounds(context, config, beam_keys, memory)
     if restored is None:
         return found
-    rows = torch.arange(len(keys), device=keys.device).repeat_interleave(config.rows)
-    repeated_instances = take(instances, rows)
+    instance_of_each = repeated(instances, config.rows)
 
     def of_instances(round_: Round) -> Round:
         actions = restored(round_.actions.view(len(keys) * config.equivalents, config.beam_width, -1))
-        cost = problem.cost(repeated_instances, actions.flatten(0, 1)).double()
+        cost = problem.cost(instance_of_each, actions.flatten(0, 1)).double()
         return round_._replace(actions=actions.view_as(round_.actions), cost=cost.view_as(round_.cost))
 
     return found._replace(rounds=[of_instances(round_) for round_ in found.rounds])

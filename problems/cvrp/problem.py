@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, Pieces, Problem, moved, take
+from gumbeldore.interfaces import Benchmark, Pieces, Problem, moved, repeated, take
 from problems.cvrp import sets
 from problems.cvrp.instances import (
     Instance,
@@ -188,9 +188,8 @@ class CVRP(Problem):
 
     def equivalents(self, instance: Instance, count: int) -> tuple[Instance, Callable[[Tensor], Tensor]]:
         """The symmetries of the square."""
-        rows = torch.arange(len(instance.coords), device=instance.coords.device)
-        each = take(instance, rows.repeat_interleave(count))
-        which = torch.arange(count, device=rows.device).repeat(len(rows))
+        each = repeated(instance, count)
+        which = torch.arange(count, device=each.coords.device).repeat(len(instance.coords))
         return each._replace(coords=symmetric(each.coords, which)), lambda actions: actions
 
     def pieces(self, instance: Instance, actions: Tensor, length: int, draw: Callable[[int], Tensor]) -> Pieces:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, Problem, moved, take
+from gumbeldore.interfaces import Benchmark, Problem, moved, repeated
 from problems.growth import check_growth, size_at
 from problems.jssp import sets
 from problems.jssp.instances import Instance, check_instance, random_instances, schedule, timeline
@@ -148,9 +148,8 @@ class JSSP(Problem):
 
     def equivalents(self, instance: Instance, count: int) -> tuple[Instance, Callable[[Tensor], Tensor]]:
         """Backwards in time: a schedule of reversed jobs, reversed, is as good or better with all operations early."""
-        rows = torch.arange(len(instance.times), device=instance.times.device)
-        each = take(instance, rows.repeat_interleave(count))
-        backwards = (torch.arange(count, device=rows.device).repeat(len(rows)) > 0)[:, None, None]
+        each = repeated(instance, count)
+        backwards = (torch.arange(count, device=each.times.device).repeat(len(instance.times)) > 0)[:, None, None]
 
         def restored(actions: Tensor) -> Tensor:
             return torch.where(backwards, actions.flip(2), actions)

@@ -146,6 +146,10 @@ def test_references_never_start_from_the_policy(tmp_path, own_cache, searched): 
             [*STARTED, "solver.start=wor", "search.time_limit=0.3"],
             "search.time_limit=0.3 must be below solver.time_limit=0.3",
         ),
+        (
+            [*STARTED, "solver.start=wor", "search.equivalents=999"],
+            "method=solver, solver.start=wor: equivalents must be",
+        ),
         (["method=solver", "solver.time_limit=0.001", "solver.start=wor"], "kool/tsp20/0: the search for a start took"),
     ],
 )
