@@ -10,7 +10,7 @@ from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-READ = ("checkpoint", "instances", "references", "resume", "init", "train.experts")
+READ = ("checkpoint", "instances", "references", "resume", "init", "train.experts", "train.instances")
 WRITTEN = ("out_dir", "run_dir", "out")
 KEYWORDS = ("", "null", "true", "false")  # values of these keys that are no paths
 

@@ -52,6 +52,8 @@ def open_training(cfg: DictConfig) -> Iterator[tuple[dict[str, Any], RunRecorder
     # A continued run decides nothing anew, unless it is asked to.
     cfg.precision, cfg.train_processes, cfg.train_threads = setup.precision, len(setup.train_processes), setup.threads
     cfg.search_batch_rows, cfg.device, cfg.resume = setup.search_batch_rows, str(setup.device), None
+    if setup.settings.instances and Path(setup.settings.instances).exists():  # files are found from every folder
+        cfg.train.instances = str(Path(setup.settings.instances).resolve())
     config = OmegaConf.to_yaml(cfg, resolve=True)
     with open_directory(setup.run, setup.problem.name, config) as directory:
         stopper = Stopper(setup.run.time_limit)

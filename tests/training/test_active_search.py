@@ -198,11 +198,14 @@ def test_a_continued_run_ends_like_one_left_alone(files, whole, tmp_path):
     assert tables[0] == tables[1]
 
 
-def test_files_that_have_changed_are_refused(files, tmp_path):
+def test_files_are_found_from_every_folder_and_refused_if_they_have_changed(files, tmp_path):
     shutil.copytree(files, tmp_path / "files")
     run(tmp_path, "train.instances=files", "train.epochs=1", "run_dir=cut")
+    (tmp_path / "elsewhere").mkdir()
+    elsewhere = typed(train, "resume=../cut", "train.epochs=2", cwd=tmp_path / "elsewhere")
+    assert elsewhere.returncode == 0, elsewhere.stderr
     (tmp_path / "files/ulysses16.tsp").unlink()
-    result = typed(train, "resume=cut", "train.epochs=2", cwd=tmp_path)
+    result = typed(train, "resume=cut", "train.epochs=3", cwd=tmp_path)
     assert result.returncode == 2 and "the instances are not those with which the run began" in result.stderr
 
 
