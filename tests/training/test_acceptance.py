@@ -15,7 +15,7 @@ from gumbeldore.training.acceptance import judge
 from gumbeldore.training.validation import validate, validation_set
 from problems.tsp import TSP
 from tests.cli.test_commands import typed
-from tests.training.test_supervised import Killed, dies_after, metrics_of, same_runs
+from tests.training.test_supervised import Killed, dies_after, experts, metrics_of, same_runs, supervised
 from tests.training.test_training import new_learner, reports_of, same_weights, trained
 
 PROBLEM, COUNT = TSP(7), 240
@@ -140,6 +140,13 @@ def test_a_given_policy_is_raced_against(tmp_path):
     again = typed(train, "model.layers=1", *words, "run_dir=again", "init=first", "train.epochs=1", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert metrics_of(tmp_path / "again")[0]["quality/greedy_searches"] <= 120
+
+
+def test_supervised_training_may_race_too(tmp_path):
+    source, words = experts(tmp_path, "tsp"), ["train.validation_instances=80", "validation=race"]
+    result = supervised("tsp", source, *words, "train.race.first_batch=10", "run_dir=run", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert [metrics["quality/greedy_searches"] for metrics in metrics_of(tmp_path / "run")][0] == 80
 
 
 @pytest.mark.parametrize(
