@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
@@ -285,6 +285,23 @@ class Benchmark(NamedTuple):
 def count_of(benchmarks: list[Benchmark]) -> int:
     """The number of instances of all benchmarks."""
     return sum(len(benchmark.names) for benchmark in benchmarks)
+
+
+def by_benchmark(benchmarks: list[Benchmark], indices: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Instances of several benchmarks, which are numbered through, one benchmark after the other.
+
+    Arguments:
+        indices: int64 [m] of some instances, each once, in any order
+
+    Yields for each benchmark that has some of them: its place, where they stand in `indices` (bool [m]), and their
+    numbers in the benchmark, in the same order.
+    """
+    first = 0
+    for place, benchmark in enumerate(benchmarks):
+        mine = (indices >= first) & (indices < first + len(benchmark.names))
+        if mine.any():
+            yield place, mine, indices[mine] - first
+        first += len(benchmark.names)
 
 
 class WrongProblemError(ValueError):

@@ -203,6 +203,15 @@ def test_races(tmp_path):
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
+def test_validation():
+    """Searches and wrong decisions of a training, replayed as races; a tiny delta decides as all instances do."""
+    small = "problem.num_nodes=6 problem.grow=null model.layers=1 search.beam_width=2 train.instances_per_epoch=4"
+    small += " train.epochs=4 train.batches_per_epoch=10 train.validation_instances=40"
+    words = [f"words={small}", "deltas=1e-300,0.9", "first_batch=5"]
+    *_, exact, loose = (line.split() for line in benchmark("validation", *words).splitlines())
+    assert exact[1:] == ["160", "100.0%", "0", "0.00%"] and 40 < int(loose[1]) < 160
+
+
 def test_training(tmp_path):
     out = tmp_path / "training.json"
     benchmark("training", "problems=tsp,jssp", "batches=2", "repeats=1", "threads=1", f"out={out}")

@@ -96,13 +96,16 @@ def test_the_studies_run_as_written(tmp_path):
     script = script.replace("time_limit=60", short).replace(
         "num_instances=20", "num_instances=2 repetitions=2 workers=0"
     )
+    script = script.replace("num_instances=30", "num_instances=3 race.first_batch=2 workers=0")
     assert script.count("repetitions=2") == 2 and short in script
     run(script, tmp_path)
     studies = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("evaluations/*/study.json"))]
-    assert [sorted({x["curve"].split(",")[0] for x in study["points"]}) for study in studies] == [
+    *curves, race = studies
+    assert [sorted({x["curve"].split(",")[0] for x in study["points"]}) for study in curves] == [
         ["gumbeldore"],
         ["greedy", "gumbeldore", "sampling", "wor"],
     ]
+    assert len(race["arms"]) == 6 and race["chosen"].keys() == {"step_size", "top_p_start"}
 
 
 def random_gap(times: torch.Tensor, optimum: torch.Tensor, orders: int = 1000) -> float:

@@ -137,7 +137,7 @@ torch.manual_seed(0)
 problem, policy = TSP(6), BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=1)
 state = TrainState(policy, copy.deepcopy(policy), torch.optim.Adam(policy.parameters(), lr=1e-2), PseudoExperts())
 settings = TrainSettings(
-    experts=None, instances=None, patience=None, epochs=3, instances_per_epoch=8, batches_per_epoch=20,
+    experts=None, instances=None, patience=None, race=None, epochs=3, instances_per_epoch=8, batches_per_epoch=20,
     batch_size=32, learning_rate=1e-2,
     learning_rate_end_factor=1.0, cooldown_epochs=None, muon_learning_rate=None, muon_weight_decay=0,
     gradient_clip=1.0, nucleus_after=0,

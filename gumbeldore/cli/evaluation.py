@@ -242,8 +242,12 @@ def decisive(cfg: DictConfig, machine: Machine, checkpoints: list[Path], benchma
     return {**values, "checkpoint (sha256)": " ".join(digests)}
 
 
-def goes_on(done: int, count: int, out_dir: Path) -> KeyboardInterrupt:
-    """What an interrupted evaluation says at its end: how many searches of an instance are kept, and how it goes on."""
+def goes_on(done: int, count: int | str, out_dir: Path) -> KeyboardInterrupt:
+    """What an interrupted evaluation says at its end: how many searches of an instance are kept, and how it goes on.
+
+    Arguments:
+        count: how many there are, as a number or in words
+    """
     words = shlex.join([f"out_dir={out_dir}", "resume=true"])
     kept = f"{done} of {count} searches are finished and kept"
     return KeyboardInterrupt(f"interrupted: {kept}; the same command with {words} goes on")

@@ -58,6 +58,16 @@ GROUPS = {  # heading, where its keys are, how an option is chosen
         "train.",
         "`train=...` in training: which solutions are imitated. These values win over a preset's.",
     ),
+    "study": (
+        "Studies",
+        "",
+        "`study=...` in study.py: curves of several methods, or a race that finds the best values of one search.",
+    ),
+    "validation": (
+        "Validation",
+        "train.",
+        "`validation=...` in training: how many instances decide whether a new policy is better than the best one.",
+    ),
     "debug": ("Small runs", "", "`debug=...` in training, added to any other choice."),
 }
 

@@ -20,6 +20,7 @@ from gumbeldore.runtime.building import check_keys
 from gumbeldore.runtime.old_versions import refuse_old, refuse_old_option
 
 FOLDER = Path(__file__).parents[2] / "configs"
+CURVES = ("axis", "repetitions")  # keys of a study for curves alone
 # Keys of `train` for sampled experts alone, and those for random instances alone.
 SAMPLING = ("instances_per_epoch", "decisions_per_epoch", "nucleus_after")
 RANDOM = ("instances_per_epoch", "decisions_per_epoch", "validation_instances", "nucleus_after")  # not of active search
@@ -158,6 +159,8 @@ def check_effect(cfg: DictConfig, words: list[str]) -> None:
             problem, _, name = key.rpartition(".")
             where = f"problem.{name} or model.{name}" if problem else f"train.{name}"
             raise ValueError(f"{typed} is the recipe's: change {where}")
+        if typed in CURVES and cfg.race is not None:
+            raise ValueError(f"{typed} has no effect on study=step_size, which draws no curves")
         if group == "solver" and "solver" not in (*methods, cfg.references):
             raise ValueError(f"solver.{key} has no effect without references=solver or method=solver")
         if group == "train" and key.split(".")[0] in SAMPLING and cfg.train.experts is not None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
+from omegaconf import OmegaConf
+
+from gumbeldore.races.settings import RaceSettings
 from gumbeldore.runtime.checked import Checked, at_least, check_switches, positive
 
 
@@ -64,8 +69,26 @@ class StudySettings(EvaluationSettings):
 
     repetitions: int = at_least(2)
     axis: str
+    race: RaceSettings | None  # of study=step_size
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> StudySettings:
+        return super().of({**values, "race": race_of(values["race"], "race")})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.axis not in AXES:
             raise ValueError(f"axis must be one of {', '.join(AXES)}, got {self.axis!r}")
+
+
+def race_of(values: Any, key: str) -> RaceSettings | None:
+    """The settings of a race; None where there is no race.
+
+    Raises ValueError naming `key` unless the keys are those of a race.
+    """
+    if values is None:
+        return None
+    names = [spec.name for spec in fields(RaceSettings)]
+    if not OmegaConf.is_dict(values) or sorted(values) != sorted(names):
+        raise ValueError(f"{key} must be null or have the keys {' and '.join(names)}, got {values}")
+    return RaceSettings(**values)

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from gumbeldore.cli import parts
 from gumbeldore.cli.overrides import check_groups
-from gumbeldore.cli.settings import RunSettings
+from gumbeldore.cli.settings import RunSettings, race_of
 from gumbeldore.evaluation.loading import start_from
 from gumbeldore.interfaces import Benchmark, Policy, Problem
 from gumbeldore.parallel.devices import (
@@ -57,7 +57,7 @@ def set_up(cfg: DictConfig) -> Setup:
     run = RunSettings.of(cfg)
     check_groups(cfg, [field.name for field in fields(RunSettings)])
     check_keys(cfg.train, [field.name for field in fields(TrainSettings)], "train")
-    settings = TrainSettings(**cfg.train)
+    settings = TrainSettings(**{**cfg.train, "race": race_of(cfg.train.race, "train.race")})
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
     problem = parts.build_part(cfg, "problem", Problem)

@@ -41,6 +41,7 @@ def solve_benchmark(
     seed: int,
     progress: Callable[[int], None] = lambda done: None,
     parts: Parts | None = None,
+    rows: Tensor | None = None,
 ) -> BenchmarkResult:
     """The best solution of every instance by its true cost; of equally good ones, the first that was found.
 
@@ -48,11 +49,12 @@ def solve_benchmark(
         seed: with an instance's place in the benchmark, decides its samples
         progress: called with the number of instances solved since the last call
         parts: what was found earlier, which is not searched again; what is found is added chunk by chunk
+        rows: numbers int64 [m] of the instances to solve, if not all; the parts are then of these alone
 
     Raises ValueError naming an instance that the policy or the problem cannot deal with.
     """
-    count = len(benchmark.names)
-    keys = fold(seed, "evaluation", torch.arange(count))
+    keys = fold(seed, "evaluation", torch.arange(len(benchmark.names)) if rows is None else rows)
+    benchmark = benchmark if rows is None else benchmark.part(rows)
     parts = Parts() if parts is None else parts
     parts.keep_only(pool.chunks(benchmark.instances, config))
     last = time.perf_counter()

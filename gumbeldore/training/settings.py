@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gumbeldore.races.settings import RaceSettings
 from gumbeldore.runtime.checked import Checked, at_least, positive
 
 
@@ -17,6 +18,7 @@ class TrainSettings(Checked):
     prefix = "train."
 
     experts: str | None  # solutions to imitate; None: sampled ones
+    race: RaceSettings | None  # by which a new policy is compared with the best one; None: all validation instances
     instances: str | None  # given ones whose solutions are to be improved (active search); None: random ones
     epochs: int = at_least(0)
     instances_per_epoch: int = at_least(1)
@@ -41,6 +43,8 @@ class TrainSettings(Checked):
             raise ValueError(
                 "train.experts and train.instances exclude each other: solutions are given or searched for"
             )
+        if self.race is not None and self.instances is not None:
+            raise ValueError("validation=race has no effect on train=active_search, which validates no policy")
         if self.cooldown_epochs is not None and self.learning_rate_end_factor == 1:
             raise ValueError("train.cooldown_epochs has no effect with train.learning_rate_end_factor=1")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark, Problem, count_of, size_name
 from gumbeldore.parallel.pool import SearchPool
@@ -16,9 +17,10 @@ from gumbeldore.sampler import methods
 class Quality(NamedTuple):
     """Greedy quality of a policy on the validation set."""
 
-    cost: float  # mean over all instances
-    gap: float  # mean gap to the references; NaN unless every instance has one
+    cost: float  # mean over the instances that were looked at
+    gap: float  # their mean gap to the references; NaN unless each has one
     costs: dict[str, float]  # mean cost of the instances of each size; empty where there is one size alone
+    each: Tensor = torch.empty(0)  # [N] float64 cost of every instance, NaN where it was not looked at
 
 
 def validation_set(problem: Problem, n: int, seed: int) -> list[Benchmark]:
@@ -30,24 +32,46 @@ def validation_set(problem: Problem, n: int, seed: int) -> list[Benchmark]:
 
 
 def validate(pool: SearchPool, validation: list[Benchmark], progress: Progress) -> Quality:
-    """How good the pool's policy is, greedily.
+    """How good the pool's policy is, greedily, on all instances.
 
     Raises ValueError naming an instance that the policy or the problem cannot deal with.
     """
-    total = count_of(validation)
-    done, found = 0, []
+    total, done, found = count_of(validation), 0, []
     for benchmark in validation:
-        keys = torch.arange(len(benchmark.names))  # a greedy search draws nothing: they only tell instances apart
-        costs = torch.empty(len(benchmark.names), dtype=torch.float64)
-        with instance_errors(benchmark, keys):
-            for chunk, solutions in pool.map(benchmark.instances, keys, methods.greedy()):
-                index = torch.arange(chunk.start, chunk.stop)
-                costs[chunk] = benchmark.true_cost(index, solutions.actions[:, 0])
-                check_costs(benchmark, chunk.start, costs[chunk, None], solutions.valid)
-                done += chunk.stop - chunk.start
-                progress("validation", done, total)
-        found.append(costs)
-    costs, references = torch.cat(found), torch.cat([benchmark.references for benchmark in validation])
-    sizes = [size_name(pool.problem, benchmark.instances) for benchmark in validation]
-    by_size = {size: mine.mean().item() for size, mine in zip(sizes, found, strict=True)} if len(found) > 1 else {}
-    return Quality(costs.mean().item(), (costs / references - 1).mean().item(), by_size)
+        found.append(greedy_costs(pool, benchmark, progress, done, total))
+        done += len(benchmark.names)
+    return quality_of(pool.problem, validation, torch.cat(found))
+
+
+def greedy_costs(pool: SearchPool, benchmark: Benchmark, progress: Progress, done: int, total: int) -> Tensor:
+    """True costs [n] float64 of what the pool's policy finds greedily.
+
+    Arguments:
+        done, total: of the instances to be validated, those done before, and all, for `progress`
+
+    Raises ValueError naming an instance that the policy or the problem cannot deal with.
+    """
+    keys = torch.arange(len(benchmark.names))  # a greedy search draws nothing: they only tell instances apart
+    costs = torch.empty(len(benchmark.names), dtype=torch.float64)
+    with instance_errors(benchmark, keys):
+        for chunk, solutions in pool.map(benchmark.instances, keys, methods.greedy()):
+            index = torch.arange(chunk.start, chunk.stop)
+            costs[chunk] = benchmark.true_cost(index, solutions.actions[:, 0])
+            check_costs(benchmark, chunk.start, costs[chunk, None], solutions.valid)
+            done += chunk.stop - chunk.start
+            progress("validation", done, total)
+    return costs
+
+
+def quality_of(problem: Problem, validation: list[Benchmark], each: Tensor) -> Quality:
+    """The quality that greedy costs [N] make, NaN where an instance was not looked at."""
+    references = torch.cat([benchmark.references for benchmark in validation])
+    seen = ~each.isnan()
+    sizes = [size_name(problem, benchmark.instances) for benchmark in validation]
+    parts = each.split([len(benchmark.names) for benchmark in validation])
+    by_size = (
+        {size: part[~part.isnan()].mean().item() for size, part in zip(sizes, parts, strict=True)}
+        if len(parts) > 1
+        else {}
+    )
+    return Quality(each[seen].mean().item(), (each / references - 1)[seen].mean().item(), by_size, each)

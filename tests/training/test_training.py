@@ -50,6 +50,7 @@ SIZES = {
     "experts": None,
     "instances": None,
     "patience": None,
+    "race": None,
     "epochs": 3,
     "instances_per_epoch": 10,
     "batches_per_epoch": 12,

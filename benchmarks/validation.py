@@ -1,0 +1,101 @@
+"""Greedy searches that validation=race saves in a training, and how often it decides otherwise than all instances.
+
+The training (`words`, as of train.py; without Ray) decides by all validation instances. Each of its comparisons is then
+held as a race, with each delta, and the training goes on as all instances have decided.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from benchmarks.machine import configuration, numbers
+from gumbeldore.cli.setup import set_up
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.races.bounds import Normal
+from gumbeldore.races.racing import race
+from gumbeldore.seeding import generator
+from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.execution import Execution
+from gumbeldore.training.recorder import Recorder
+from gumbeldore.training.state import TrainState
+from gumbeldore.training.validation import Quality
+from train import self_improvement
+
+DEFAULTS = {"words": "problem=tsp", "deltas": "0.01,0.05,0.2", "first_batch": 50}
+
+
+@dataclass
+class Remembering(TrainState):
+    """Keeps the greedy costs of every comparison but the first, which has no best policy."""
+
+    compared: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # [N] each: best policy, new policy
+
+    def accept(self, quality: Quality, better: bool | None = None) -> bool:
+        if len(self.best_costs):
+            self.compared.append((self.best_costs, quality.each))
+        return super().accept(quality, better)
+
+
+class Silent(Recorder):
+    """Writes nothing."""
+
+
+class Raced(NamedTuple):
+    """What races have come to."""
+
+    searches: int
+    otherwise: list[float]  # of each decision unlike that of all instances, how far apart the policies' mean costs are
+
+
+def comparisons(words: str) -> tuple[list[tuple[Tensor, Tensor]], int]:
+    """The greedy costs that a training compares in each of its epochs but the first, and its seed."""
+    setup = set_up(configuration(*words.split(), "workers=0"))
+    state = Remembering(setup.policy, copy.deepcopy(setup.policy), setup.optimizer, PseudoExperts())
+    execution = Execution(setup.device, setup.precision)
+    where = setup.search_batch_rows, str(setup.device), setup.precision
+    with SearchPool(setup.problem, setup.policy, 0, *where) as pool:
+        arguments = setup.problem, state, setup.settings, setup.search, pool, setup.validation, Silent()
+        self_improvement(*arguments, seed=setup.run.seed, execution=execution)
+    return state.compared, setup.run.seed
+
+
+def raced(compared: list[tuple[Tensor, Tensor]], seed: int, delta: float, first_batch: int) -> Raced:
+    """The comparisons as races; the costs of a best policy that an earlier one has looked at are known."""
+    count = len(compared[0][0])
+    known = torch.ones(count, dtype=torch.bool)  # the first policy is validated on all instances
+    searches, otherwise = count, []
+    for epoch, pair in enumerate(compared, 1):
+        costs, seen = torch.stack(pair), torch.zeros(2, count, dtype=torch.bool)
+
+        def rewards(arm: int, at: Tensor, costs=costs, seen=seen) -> Tensor:
+            seen[arm, at] = True
+            return -costs[arm, at]
+
+        order = generator(seed, "validation race", epoch)
+        outcome = race(rewards, 2, count, delta, bound=Normal(), generator=order, first_batch=first_batch)
+        searches += int((seen[0] & ~known).sum() + seen[1].sum())
+        best, new = costs.mean(dim=1).tolist()
+        if (outcome.arm == 1) != (new < best):
+            otherwise.append(abs(new / best - 1))
+        known = seen[1] if new < best else known | seen[0]
+    return Raced(searches, otherwise)
+
+
+def main(words, deltas, first_batch) -> None:
+    deltas = numbers("deltas", deltas, float)
+    compared, seed = comparisons(words)
+    if not compared:
+        raise ValueError("words must be those of a training of two epochs at least")
+    count, epochs = len(compared[0][0]), len(compared) + 1
+    better = sum(bool(new.mean() < best.mean()) for best, new in compared)
+    print(f"{words}: {epochs} epochs, {count} validation instances, {better} of {epochs - 1} later policies are better")
+    print(f"{'delta':>7} {'searches':>10} {'of all':>8} {'decided otherwise':>18} {'mean costs apart, at most':>26}")
+    for delta in deltas:
+        found = raced(compared, seed, delta, first_batch)
+        share, apart = found.searches / (count * epochs), max(found.otherwise, default=0)
+        print(f"{delta:7g} {found.searches:10,} {share:8.1%} {len(found.otherwise):18} {apart:26.2%}", flush=True)

@@ -1,0 +1,203 @@
+"""The race of a search's settings: what it chooses, what it looks at, and that it goes on where it was stopped."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import study
+from gumbeldore.evaluation.benchmarks import solve_benchmark
+from gumbeldore.evaluation.parts import Parts
+from gumbeldore.evaluation.step_size import Arm, best_arm, certainty
+from gumbeldore.interfaces import by_benchmark
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.races.outcome import Outcome
+from gumbeldore.races.settings import RaceSettings
+from gumbeldore.sampler import methods
+from gumbeldore.training.validation import validation_set
+from tests.cli.test_commands import compose, typed
+from tests.evaluation.test_evaluation import untrained
+from tests.evaluation.test_interrupted import done, interrupted_after
+from tests.trees import TablePolicy, TreeProblem
+
+PROBLEM, POLICY = TreeProblem(), TablePolicy()
+SIZES = [*validation_set(PROBLEM, 30, seed=0), *validation_set(PROBLEM, 50, seed=1)]  # without references
+# One sample, and far more of them: nothing is as clear.
+ARMS = [Arm({"width": width}, methods.wor(width)) for width in (1, 2, 8, 1)]
+SETTINGS = RaceSettings(delta=0.05, first_batch=10)
+
+
+class Remembered:
+    """Parts in memory, by name."""
+
+    def __init__(self):
+        self.all = {}
+
+    def __call__(self, *names):
+        return self.all.setdefault(names, Parts())
+
+
+def raced(benchmarks, settings=SETTINGS, seed=3, **more):
+    with SearchPool(PROBLEM, POLICY) as pool:
+        return best_arm(ARMS, pool, benchmarks, settings, seed, **more)
+
+
+def test_the_race_finds_the_best_arm_and_leaves_others_early():
+    progressed = []
+    outcome = raced(SIZES, progress=progressed.append)
+    assert outcome.arm == 2 and not outcome.exact and outcome.total < 0.8 * 4 * 80
+    assert outcome.counts[0] < 80 and int(outcome.counts.sum()) == sum(progressed)
+
+
+def test_to_the_end_the_means_are_those_of_searching_everything():
+    """Samples depend neither on the order of the race nor on which instances are searched together."""
+    outcome = raced(SIZES, RaceSettings(delta=1e-300, first_batch=7))
+    with SearchPool(PROBLEM, POLICY) as pool:
+        for arm, mean in zip(ARMS, outcome.means, strict=True):
+            costs = torch.cat([solve_benchmark(pool, each, arm.search, 3).costs for each in SIZES])
+            assert -mean == pytest.approx(costs.mean())
+    assert outcome.exact and outcome.total == 4 * 80 and outcome.arm == 2
+    assert certainty(outcome, 0.05) == "exact, all instances were looked at"
+
+
+def test_what_is_kept_is_not_searched_again(monkeypatch):
+    kept = Remembered()
+    first = raced(SIZES, parts=kept)
+    monkeypatch.setattr(Parts, "add", None)
+    progressed = []
+    again = raced(SIZES, parts=kept, progress=progressed.append)
+    assert torch.equal(first.means, again.means) and sum(progressed) == first.total
+
+
+def test_the_seed_decides_order_and_samples():
+    assert torch.equal(raced(SIZES).means, raced(SIZES).means)
+    assert not torch.equal(raced(SIZES).means, raced(SIZES, seed=4).means)
+
+
+def test_gaps_count_where_all_have_references():
+    """The cost of one instance is huge: by cost it alone would decide."""
+    (benchmark,) = validation_set(PROBLEM, 30, seed=0)
+    huge = torch.ones(30, dtype=torch.float64)
+    huge[4] = 1e6
+
+    def cost(index, actions):
+        return (benchmark.true_cost(index, actions) + 10) * huge[index]
+
+    scaled = benchmark._replace(true_cost=cost)
+    known = scaled._replace(references=10 * huge)
+    by_gap, by_cost = (raced([each], RaceSettings(delta=1e-300, first_batch=9)) for each in (known, scaled))
+    with SearchPool(PROBLEM, POLICY) as pool:
+        gaps = solve_benchmark(pool, benchmark, ARMS[1].search, 3).costs / 10
+    assert -by_gap.means[1] == pytest.approx(gaps.mean()) and -by_cost.means[1] > 1e5
+
+
+def test_instances_are_numbered_through_the_benchmarks():
+    found = list(by_benchmark(SIZES, torch.tensor([79, 0, 30, 29])))
+    assert [(place, mine.tolist(), rows.tolist()) for place, mine, rows in found] == [
+        (0, [False, True, False, True], [0, 29]),
+        (1, [True, False, True, False], [49, 0]),
+    ]
+    assert [place for place, *_ in by_benchmark(SIZES, torch.tensor([31]))] == [1]
+
+
+def test_equally_good_arms_are_told():
+    means, counts = torch.tensor([-1.0, -1.0, -2.0]).double(), torch.tensor([9, 9, 4])
+    words = "confidence 0.9; 1 other is as good, the first of them is taken"
+    assert certainty(Outcome(0, means, counts, False), 0.1) == words
+
+
+# ---- the command
+
+
+def test_every_combination_is_an_arm():
+    words = ["checkpoint=x", "instances=y", "study=step_size", "search.step_size=[0.1,0.3]"]
+    arms = study.arms_of(compose("study", *words, "search.top_p_start=[1.0,0.8]", "search.beam_width=8"))
+    assert [arm.values for arm in arms] == [{"step_size": x, "top_p_start": p} for x in (0.1, 0.3) for p in (1.0, 0.8)]
+    assert arms[3].search == methods.gumbeldore(8, 4, 0.3, 0.8)
+    assert arms[3].words == "search.step_size=0.3 search.top_p_start=0.8"
+    arms = study.arms_of(compose("study", *words[:3], "method=wor", "search.temperature=[1,2,1]"))
+    assert [arm.search for arm in arms] == [methods.wor(32, 4, temperature=t) for t in (1, 2)]  # each once
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory):
+    return untrained(tmp_path_factory.mktemp("policies")) / "tsp.pt"
+
+
+RACE = ["study=step_size", "instances=kool/tsp20", "num_instances=12", "race.first_batch=4", "workers=0"]
+RACE += ["search.beam_width=2", "search.num_rounds=2", "search.step_size=3", "out_dir=out", "precision=float32"]
+NUCLEI = "search.top_p_start=[1.0,0.8,0.01]"  # of an untrained policy: next to nothing is better than greedy
+
+
+def contents(folder: Path) -> dict:
+    return {**json.loads((folder / "out/study.json").read_text()), "command": ""}
+
+
+def test_a_race_leaves_a_table_for_programs(policy, tmp_path):
+    result = done(study, f"checkpoint={policy}", *RACE, NUCLEI, cwd=tmp_path)
+    content = contents(tmp_path)
+    with open(tmp_path / "out/study.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows == [{key: str(value) for key, value in arm.items()} for arm in content["arms"]]
+    assert [arm["top_p_start"] for arm in content["arms"]] == [1.0, 0.8, 0.01]
+    assert content["quality"] == "mean gap" and content["reference"] == "LKH" and content["delta"] == 0.05
+    best = min(content["arms"], key=lambda arm: (-arm["instances"], arm["mean_gap"]))
+    assert content["chosen"] == {"top_p_start": best["top_p_start"]}
+    searches = sum(arm["instances"] for arm in content["arms"])
+    assert content["searches"] == searches <= content["searches of the full grid"] == 36
+    assert f"chosen: search.top_p_start={best['top_p_start']} (" in result.stdout
+    assert f"searches: {searches} of the 36 of the full grid" in result.stdout
+    again = typed(study, f"checkpoint={policy}", *RACE, NUCLEI, cwd=tmp_path)
+    assert again.returncode == 2 and "holds results already" in again.stderr
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_an_interrupted_race_goes_on_without_searching_again(parts, policy, tmp_path, monkeypatch):
+    words = [f"checkpoint={policy}", *RACE, NUCLEI, "search_batch_rows=4"]
+    (tmp_path / "whole").mkdir()
+    counted, add = [], Parts.add
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "add", lambda self, *arguments: (counted.append(0), add(self, *arguments)))
+        done(study, *words, cwd=tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, parts)
+        stopped = typed(study, *words, cwd=tmp_path)
+    kept = f"interrupted: {2 * parts} of at most 36 searches are finished and kept; the same command with"
+    assert stopped.returncode == 130 and kept in stopped.stderr and len(stopped.stderr.splitlines()) == 1
+    whole, anew = len(counted), []
+    monkeypatch.setattr(Parts, "add", lambda self, *arguments: (anew.append(0), add(self, *arguments)))
+    done(study, *words, "resume=true", cwd=tmp_path)
+    assert len(anew) == whole - parts and contents(tmp_path) == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "study=step_size needs several values to compare, for example 'search.step_size=[0.1,0.3,1]'"),
+        (["search.step_size=[0.1]"], "study=step_size needs several values to compare"),
+        (["search.step_size=[]"], "study=step_size needs several values to compare"),
+        (["method=[wor,gumbeldore]", NUCLEI], "compares values of one search method, got method=[wor,gumbeldore]"),
+        (["method=heuristic"], "method=heuristic is no search with the policy, but a baseline"),
+        (["method=wor", "search.step_size=[1,2]"], "search.step_size has no effect on wor"),
+        (["axis=seconds", NUCLEI], "axis has no effect on study=step_size, which draws no curves"),
+        (["repetitions=3", NUCLEI], "repetitions has no effect on study=step_size, which draws no curves"),
+        (["search.num_rounds=[1,2]", NUCLEI], "search.num_rounds=[1,2]: the searches that study=step_size compares"),
+        (["search.beam_width=[1,2]"], "search.beam_width=[1,2]: the searches that study=step_size compares must be"),
+        (["search.time_limit=1", NUCLEI], "search.time_limit would make the result depend on the machine's speed"),
+        (["search.step_size=[0.1,-1]"], "step_size must be finite and at least 0"),
+        (["search.equivalents=161", NUCLEI], "method=gumbeldore: equivalents must be at most 160"),
+        (["race.delta=1", NUCLEI], "race.delta must be below 1, got 1"),
+        (["race.delta=0", NUCLEI], "race.delta must be a number above 0, got 0"),
+        (["race.first_batch=0", NUCLEI], "race.first_batch must be an integer at least 1, got 0"),
+        (["race=5", NUCLEI], "race must be null or have the keys delta and first_batch, got 5"),
+        (["study=sigma"], "study=sigma: there is no such option; there are curves, step_size"),
+    ],
+)
+def test_mistakes_end_in_one_line(policy, tmp_path, words, message):
+    refused = typed(study, f"checkpoint={policy}", "study=step_size", "instances=kool/tsp20", *words, cwd=tmp_path)
+    assert refused.returncode == 2 and message in refused.stderr and len(refused.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
