@@ -15,15 +15,17 @@ import torch
 
 import evaluate
 from gumbeldore import load_policy
-from gumbeldore.cli.import_checkpoint import imported_checkpoint, main
+from gumbeldore.cli.import_checkpoint import WORDS, imported_checkpoint, main
+from gumbeldore.cli.overrides import check_overrides
 from gumbeldore.cli.published import NETWORKS
 from tests.cli.test_commands import ROOT, typed
+from tests.cli.test_page_commands import steps_of
 from tests.mutations import damaged
 from tests.published import FOLDER, STAND_INS, content, policy_of
 from tests.runtime.test_hostile_checkpoints import Trap, repacked
 
 TSP_BQ = FOLDER / "tsp_bq.pt"
-WORDS = ["problem=tsp", "model=bq", "heads=2"]
+TYPED = ["problem=tsp", "model=bq", "heads=2"]
 
 
 def command(*words, cwd=ROOT):
@@ -32,7 +34,7 @@ def command(*words, cwd=ROOT):
 
 
 def test_the_command_writes_a_checkpoint_that_evaluate_takes(tmp_path):
-    done = command(TSP_BQ, *WORDS, "out=my.pt", cwd=tmp_path)
+    done = command(TSP_BQ, *TYPED, "out=my.pt", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     line = "wrote my.pt: tsp, width 16, layers 3, heads 2, feedforward 32, 6,580 parameters, 1 epochs trained\n"
     assert done.stdout == line
@@ -45,7 +47,7 @@ def test_the_command_writes_a_checkpoint_that_evaluate_takes(tmp_path):
     found = typed(evaluate, *words, "workers=0", cwd=tmp_path)
     assert found.returncode == 0, found.stderr
     assert json.loads((tmp_path / "out" / "results.json").read_text())["methods"]["greedy"]["mean_gap"] > 0
-    again = command(TSP_BQ, *WORDS, "out=my.pt", cwd=tmp_path)
+    again = command(TSP_BQ, *TYPED, "out=my.pt", cwd=tmp_path)
     assert again.returncode == 2 and again.stderr == "error: out=my.pt is there already; choose another\n"
 
 
@@ -207,7 +209,7 @@ OTHERS = {
 
 @pytest.mark.parametrize(
     ("file", "words", "rule"),
-    [(TSP_BQ, *each) for each in WRONG] + [(path, [*WORDS, OUT], rule) for path, rule in OTHERS.items()],
+    [(TSP_BQ, *each) for each in WRONG] + [(path, [*TYPED, OUT], rule) for path, rule in OTHERS.items()],
 )
 def test_mistakes_end_in_one_line(file, words, rule, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -216,3 +218,21 @@ def test_mistakes_end_in_one_line(file, words, rule, tmp_path, monkeypatch, caps
     line = capsys.readouterr().err
     assert ended.value.code == 2 and line.startswith("error: ") and line.count("\n") == 1 and rule in line
     assert not list(tmp_path.iterdir())
+
+
+def test_the_commands_of_the_page_are_accepted():
+    """The files are not at hand: their words alone."""
+    steps, known = steps_of(ROOT / "docs/published-weights.md"), [(x.problem, x.model) for x in NETWORKS.values()]
+    made = []
+    for script, words in steps:
+        if script == "gumbeldore.cli.import_checkpoint":
+            file, *words = words
+            given = dict(word.split("=") for word in words)
+            assert list(given) == list(WORDS) and file.endswith("checkpoint.pt")
+            assert (given["problem"], given["model"]) in known
+            made.append(given["out"])
+        else:
+            assert script == "evaluate.py"
+            check_overrides(words, "evaluate")
+            assert words[0].removeprefix("checkpoint=") in made
+    assert len(made) == 4 and len(steps) > 8
