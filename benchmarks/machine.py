@@ -13,7 +13,6 @@ from typing import Any
 
 import hydra
 import torch
-from torch import nn
 
 from gumbeldore.cli import parts
 from gumbeldore.cli.overrides import FOLDER
@@ -101,10 +100,11 @@ def configuration(*words: str):
         return hydra.compose("train", list(words))
 
 
-def untrained(problem: str) -> nn.Module:
-    """The paper's network for a problem, with random weights."""
+def untrained(problem: str, model: str = "") -> Policy:
+    """The paper's network for a problem, or an option of the group `model`, with random weights."""
     torch.manual_seed(0)
-    return parts.build_part(configuration(f"experiment={PAPER[problem]}", "recipe=paper"), "model", Policy).eval()
+    words = [f"experiment={PAPER[problem]}", "recipe=paper", *([f"model={model}"] if model else [])]
+    return parts.build_part(configuration(*words), "model", Policy).eval()
 
 
 def write(path: Path, figures: dict[str, Any]) -> None:

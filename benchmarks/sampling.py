@@ -2,6 +2,7 @@
 
 Untrained networks are the worst case: their samples share few states. `sharpness=1,100,1000` multiplies their logits:
 100 is like a confident policy, 1000 like a very confident one, so that nobody needs a training to compare figures.
+`models=bq,lehd` compares networks by their names in train.py, each at the sizes of its problem, instead of the paper's.
 `checkpoints=run,run` adds trained ones, on the same sizes of their problem; `untrained=0` leaves the untrained ones
 out. The cases take turns, every time with other instances, since kernels compiled for the numbers of rows of one search
 are of little use to the next; each time is a median of `repeats` turns, or of fewer where these would take longer than
@@ -12,6 +13,7 @@ compare old=a.json new=b.json` reads.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,6 +41,7 @@ from gumbeldore.sampler.solutions import SearchStats
 
 DEFAULTS = {
     "cases": "tsp20,cvrp20,jssp6x6",
+    "models": "",
     "checkpoints": "",
     "untrained": 1,
     "sharpness": "1",
@@ -140,7 +143,7 @@ def measure(case: Case, instances: Any, config: SearchConfig, precision: str) ->
     problem, policy = case.problem, InPrecision(case.policy, device, precision)
     for name in ("reset", "step", "mask", "cost"):
         setattr(problem, name, clock.timed("states", getattr(type(problem), name).__get__(problem)))
-    policy.forward = clock.timed("forward", policy.forward)
+    policy.encode, policy.forward = (clock.timed("forward", part) for part in (policy.encode, policy.forward))
     originals = {(trie, name): getattr(trie, name) for name in TRIE}
     originals[beam, "first_in_same_state"] = beam.first_in_same_state
     for (module, name), function in originals.items():
@@ -204,15 +207,17 @@ def summary(prepared: Prepared, runs: list[Measured], peak: float) -> dict[str, 
     }
 
 
-def cases_of(names: str, checkpoints: str, untrained: bool, sharpness: str) -> list[Case]:
-    """Every size with an untrained network of each sharpness, and with each policy trained for its problem."""
+def cases_of(names: str, models: str, checkpoints: str, untrained: bool, sharpness: str) -> list[Case]:
+    """Every size with untrained networks of each sharpness, and with each policy trained for its problem."""
     factors = numbers("sharpness", sharpness, float) if untrained else []
     found = []
     for name in filter(None, names.split(",")):
         problem, size = sized(name)
-        for factor in factors:
-            about = "untrained" if factor == 1 else f"x{factor:g}"
-            found.append(Case(f"{name} {about}", problem, Sharpened(machine.untrained(problem.name), factor), size))
+        for model, factor in itertools.product(models.split(","), factors):
+            about = " ".join(filter(None, (name, model, "untrained" if factor == 1 else f"x{factor:g}")))
+            policy = machine.untrained(problem.name, model)
+            if policy.problem == problem.name:
+                found.append(Case(about, problem, Sharpened(policy, factor), size))
         for path in filter(None, checkpoints.split(",")):
             known = load_policy(path)
             if known.problem.name == problem.name:
@@ -221,13 +226,26 @@ def cases_of(names: str, checkpoints: str, untrained: bool, sharpness: str) -> l
 
 
 def main(
-    cases, checkpoints, untrained, sharpness, rows, beam, rounds, threads, repeats, seconds, device, precision, out
+    cases,
+    models,
+    checkpoints,
+    untrained,
+    sharpness,
+    rows,
+    beam,
+    rounds,
+    threads,
+    repeats,
+    seconds,
+    device,
+    precision,
+    out,
 ) -> None:
     keep_freed_memory()
     torch.set_num_threads(threads)
     device = resolve_device(device)
     precision = resolve_precision(precision, device)
-    found = cases_of(cases, checkpoints, untrained, sharpness)
+    found = cases_of(cases, models, checkpoints, untrained, sharpness)
     print(f"{hardware(device)}, {threads} threads, {precision}, one process, {beam} x {rounds}", flush=True)
     searches = []
     for case in found:

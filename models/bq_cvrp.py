@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -11,7 +9,7 @@ from models.auxiliary_losses import RouteLoss, check_weight
 from models.canonical_coordinates import CANONICAL_FEATURES, canonical_features
 from models.layers import FullPrecisionLinear, ReZeroLayers, check_sizes
 from models.micro_batches import RowSize
-from models.policy import TokenPolicy
+from models.policy import TokenPolicy, at_nodes
 from problems.cvrp import State
 from problems.cvrp.instances import Instance
 
@@ -58,6 +56,10 @@ class BQ(TokenPolicy):
 
     def tokens(self, context: Instance, state: State) -> list[Tensor]:
         """The tokens [R, n+2, width] after half of the layers, and after all layers."""
+        return self.layers.intermediate_outputs(self.embedded(context, state))
+
+    def embedded(self, context: Instance, state: State) -> Tensor:
+        """The tokens [R, n+2, width] before the first layer."""
         nodes = torch.cat([state.origin[:, None], state.near, torch.zeros_like(state.origin[:, None])], dim=1)
         points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, n+2, 2]
         capacity = context.capacity[:, None].float()
@@ -69,15 +71,13 @@ class BQ(TokenPolicy):
             spare = torch.cat([ahead, ahead.ceil() - ahead], dim=1)[:, None].expand(-1, nodes.shape[1], -1)
             features = [*canonical_features(points), demand, left, spare]
         x = self.embed(torch.cat(features, dim=2))
-        x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.depot], dim=1)
-        return self.layers.intermediate_outputs(x)
+        return torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.depot], dim=1)
 
     def logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
         """[R, 2N]; -inf on customers that are not in `State.near`."""
-        rows, num_nodes = context.demands.shape
         logits = self.head(x[:, 1:-1]).float().mT  # [R, 2, n]
-        nowhere = torch.full((rows, 2, num_nodes - 1), -math.inf, device=logits.device)
-        return nowhere.scatter(2, (state.near - 1)[:, None].expand_as(logits), logits).flatten(1)
+        customers = (state.near - 1)[:, None].expand_as(logits)
+        return at_nodes(logits, customers, context.demands.shape[1] - 1).flatten(1)
 
     def auxiliary_loss(
         self, context: Instance, state: State, tokens: list[Tensor], remaining_actions: Tensor

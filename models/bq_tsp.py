@@ -7,8 +7,6 @@ meaning.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -16,7 +14,7 @@ from models.auxiliary_losses import SuccessorLoss, check_weight
 from models.canonical_coordinates import to_canonical
 from models.layers import FullPrecisionLinear, ReZeroLayers, check_sizes
 from models.micro_batches import RowSize
-from models.policy import TokenPolicy
+from models.policy import TokenPolicy, at_nodes
 from problems.tsp import State
 from problems.tsp.instances import Instance
 
@@ -69,8 +67,7 @@ class BQ(TokenPolicy):
     def logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
         """[R, N]; -inf on nodes that are not remaining."""
         logits = self.head(x[:, 1:-1]).squeeze(-1).float()
-        nowhere = torch.full(context.coords.shape[:2], -math.inf, device=logits.device)
-        return nowhere.scatter(1, state.remaining, logits)
+        return at_nodes(logits, state.remaining, context.coords.shape[1])
 
     def auxiliary_loss(
         self, context: Instance, state: State, tokens: list[Tensor], remaining_actions: Tensor

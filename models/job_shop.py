@@ -79,11 +79,8 @@ class JobShop(TokenPolicy):
         A job is free when its next operation can start. A machine is free at once if no operation is left for it, and
         without lookahead, where the features do not tell how long a machine stays busy.
         """
-        ops = instance.times.shape[2]
-        next_op = state.next_op.clamp(max=ops - 1)[..., None]  # of a finished job: any, it is not used
-        machine = instance.machines.gather(2, next_op).squeeze(2)
-        finished = state.next_op == ops
-        start = torch.maximum(state.job_free, state.machine_free.gather(1, machine))  # [R, J]
+        finished = state.next_op == instance.times.shape[2]
+        start = earliest_starts(instance, state)
         now = start.masked_fill(finished, torch.inf).amin(dim=1, keepdim=True)
         busy = torch.zeros_like(state.machine_free)  # [R, M]
         if self.lookahead:
@@ -122,6 +119,13 @@ class JobShop(TokenPolicy):
         if self.order_loss is None:
             return x.new_zeros(())
         return self.order_weight * self.order_loss(x, instance, state, remaining_actions)
+
+
+def earliest_starts(instance: Instance, state: State) -> Tensor:
+    """When the next operation of each job can start [R, J]; of a finished job, when its last one could come again."""
+    next_op = state.next_op.clamp(max=instance.times.shape[2] - 1)[..., None]
+    machine = instance.machines.gather(2, next_op).squeeze(2)
+    return torch.maximum(state.job_free, state.machine_free.gather(1, machine))
 
 
 def attention_patterns(

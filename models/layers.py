@@ -42,9 +42,12 @@ class ReZeroLayer(nn.Module):
     """A transformer layer with ReZero [Bachlechner et al. 2021] in the place of normalisation.
 
     One learnt scale a, which starts at 0, weights both residual branches.
+
+    Arguments:
+        learnt_scale: False: a is 1, a plain layer without any normalisation
     """
 
-    def __init__(self, width: int, heads: int, feedforward: int):
+    def __init__(self, width: int, heads: int, feedforward: int, learnt_scale: bool = True):
         super().__init__()
         if heads < 1 or width % heads:
             raise ValueError(f"width must be a multiple of heads, got width={width} and heads={heads}")
@@ -53,7 +56,7 @@ class ReZeroLayer(nn.Module):
         self.output_projection = nn.Linear(width, width)
         self.up_projection = nn.Linear(width, feedforward)
         self.down_projection = nn.Linear(feedforward, width)
-        self.scale = nn.Parameter(torch.zeros(()))
+        self.scale: Tensor | float = nn.Parameter(torch.zeros(())) if learnt_scale else 1.0
 
     def forward(self, x: Tensor, bias: Tensor | None = None, groups: AttentionGroups | None = None) -> Tensor:
         """[R, n, width] -> [R, n, width]
@@ -74,18 +77,21 @@ class ReZeroLayer(nn.Module):
 
 
 class ReZeroLayers(nn.ModuleList):
-    """A stack of layers, [R, n, width] -> [R, n, width]; all tokens of a row attend to each other."""
+    """A stack of layers, [R, n, width] -> [R, n, width]; all tokens of a row attend to each other.
 
-    def __init__(self, layers: int, width: int, heads: int, feedforward: int):
-        super().__init__([ReZeroLayer(width, heads, feedforward) for _ in range(layers)])
+    `bias`, which expands to [R, heads, n, n], is added to the attention scores of every layer.
+    """
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.intermediate_outputs(x)[-1]
+    def __init__(self, layers: int, width: int, heads: int, feedforward: int, learnt_scale: bool = True):
+        super().__init__([ReZeroLayer(width, heads, feedforward, learnt_scale) for _ in range(layers)])
 
-    def intermediate_outputs(self, x: Tensor) -> list[Tensor]:
+    def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+        return self.intermediate_outputs(x, bias)[-1]
+
+    def intermediate_outputs(self, x: Tensor, bias: Tensor | None = None) -> list[Tensor]:
         """The tokens [R, n, width] after the first half of the layers, and after all: for deep supervision."""
         for number, layer in enumerate(self):
             if number == len(self) // 2:
                 halfway = x
-            x = layer(x)
+            x = layer(x, bias)
         return [halfway, x]

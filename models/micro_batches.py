@@ -27,19 +27,19 @@ class RowSize(NamedTuple):
     activations: int  # width times the number of tokens
 
 
-def in_micro_batches(forward: Callable[[Any, Any], Tensor], row: RowSize, context: Any, state: Any) -> Tensor:
-    """forward(context, state) [R, ...] of NamedTuples of [R, ...], in micro-batches unless gradients are needed.
+def in_micro_batches(forward: Callable[..., Tensor], row: RowSize, *inputs: Any) -> Tensor:
+    """forward(*inputs) [R, ...] of NamedTuples of [R, ...], in micro-batches unless gradients are needed.
 
     The batch is halved until it fits. So the micro-batches have few sizes, whatever the size of the batch.
     """
-    rows = size = batch_size(state)
-    limit = math.inf if torch.is_grad_enabled() else max_rows(row, state[0].device)
+    rows = size = batch_size(inputs[0])
+    limit = math.inf if torch.is_grad_enabled() else max_rows(row, inputs[0][0].device)
     while size > 1 and size > limit:
         size = -(-size // 2)
     if size == rows:
-        return forward(context, state)
+        return forward(*inputs)
     parts = (slice(first, first + size) for first in range(0, rows, size))
-    return torch.cat([forward(take(context, part), take(state, part)) for part in parts])
+    return torch.cat([forward(*(take(x, part) for x in inputs)) for part in parts])
 
 
 def max_rows(row: RowSize, device: torch.device) -> float:

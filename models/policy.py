@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import Any
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from gumbeldore.interfaces import Policy
@@ -15,7 +18,8 @@ class TokenPolicy(Policy):
     """A policy in two steps: a transformer makes tokens of the state, and the logits are read off the last tokens.
 
     A subclass defines `tokens`, `logits` and `row_size`; `auxiliary_loss` where the tokens are to learn more than the
-    next decision. The context is the instance: embedding a few numbers is cheaper than gathering their embeddings.
+    next decision. By default the context is the instance: embedding a few numbers is cheaper than gathering their
+    embeddings.
     """
 
     @abstractmethod
@@ -47,3 +51,15 @@ class TokenPolicy(Policy):
         tokens = self.tokens(context, state)
         loss = self.auxiliary_loss(context, state, tokens, remaining_actions)
         return self.logits(context, state, tokens[-1]), loss
+
+
+def at_nodes(logits: Tensor, nodes: Tensor, count: int) -> Tensor:
+    """Logits [..., n] of the nodes [..., n] among the logits [..., count] of all nodes; the others are -inf."""
+    nowhere = torch.full((*logits.shape[:-1], count), -math.inf, device=logits.device)
+    return nowhere.scatter(-1, nodes, logits)
+
+
+def codes_of(nodes: Tensor, codes: Tensor) -> Tensor:
+    """The codes [R, n, width] of the nodes [R, n] of each row, out of the codes [R, N, width] of all nodes."""
+    rows, count, _ = codes.shape
+    return F.embedding(nodes + count * torch.arange(rows, device=nodes.device)[:, None], codes.flatten(0, 1))

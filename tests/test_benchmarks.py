@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import gumbeldore.runtime.precision
 from benchmarks import layers, machine, quality
-from benchmarks.sampling import savings
+from benchmarks.sampling import cases_of, savings
 from benchmarks.training import decisions_to_come
 from gumbeldore.sampler.solutions import SearchStats
 from models.layers import ReZeroLayers
@@ -79,6 +79,15 @@ def test_sampling(tmp_path):
         assert sharp["evaluated"] < untrained["evaluated"] and sharp["prefixes"] > untrained["prefixes"]
     assert max(map(len, printed.splitlines())) <= 130
     assert "tsp20 untrained" in benchmark("compare", f"old={out}", f"new={out}")
+
+
+def test_networks_are_compared_at_the_sizes_of_their_problems():
+    found = cases_of("tsp20,cvrp20", "bq,lehd,lehd_cvrp", "", True, "1,100")
+    assert [case.name for case in found] == [
+        *(f"tsp20 {model} {factor}" for model in ("bq", "lehd") for factor in ("untrained", "x100")),
+        *("cvrp20 lehd_cvrp untrained", "cvrp20 lehd_cvrp x100"),
+    ]
+    assert sum(weight.numel() for weight in found[2].policy.parameters()) == 1_417_857
 
 
 def test_compare_reads_files_with_other_figures(tmp_path):

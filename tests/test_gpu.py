@@ -154,8 +154,9 @@ def test_a_search_in_bf16_knows_what_its_solutions_cost_and_how_likely_they_are(
 def log_probability(problem, policy: nn.Module, instances, actions: Tensor) -> Tensor:
     """[B] float64 of the decisions [B, T], one after the other."""
     state, total = problem.reset(instances), torch.zeros(len(actions), dtype=torch.float64)
+    context = policy.encode(instances)
     for action in actions.T:
-        logits = policy(instances, state).double().masked_fill(~problem.mask(instances, state), -torch.inf)
+        logits = policy(context, state).double().masked_fill(~problem.mask(instances, state), -torch.inf)
         total += logits.log_softmax(dim=1).gather(1, action[:, None])[:, 0]
         state = problem.step(instances, state, action)
     return total

@@ -18,6 +18,9 @@ from gumbeldore.training.optimizer import optimizer_of
 from models.bq_cvrp import BQ as BQforCVRP
 from models.bq_tsp import BQ
 from models.job_shop import JobShop
+from models.lehd_cvrp import LEHD as LEHDforCVRP
+from models.lehd_tsp import LEHD
+from models.published import CVRPBQ
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
@@ -32,6 +35,9 @@ CASES = {
         JSSP([[3, 4]], [[3, 4]], reversal=True),
         lambda: JobShop(16, 1, 2, 32, lookahead=True, order_loss=3),
     ),
+    "tsp, lehd": (TSP(7), lambda: LEHD(16, 1, 2, 32, successor_loss=1)),
+    "cvrp, lehd": (CVRP(6, [12, 14]), lambda: LEHDforCVRP(16, 1, 2, 32, route_loss=1)),
+    "cvrp, published": (CVRP(6, [12, 14]), lambda: CVRPBQ(16, 1, 2, 32)),
 }
 
 

@@ -10,7 +10,7 @@ import hashlib
 import io
 import pickle
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def load(path: Path, formats: tuple[int, ...] = READABLE) -> dict[str, Any]:
         body = data[:-TAIL] if marked else data
         if marked and hashlib.sha256(body).digest() != data[len(body) + len(MARK) :]:
             raise ValueError("it is damaged, its checksum does not match")
-        content = _unpickled(body)
+        content = unpickled(body)
     found = content.get("format") if isinstance(content, dict) else None
     if type(found) is not int:
         raise ValueError(f"{path} is not a checkpoint of gumbeldore, but a file of another program")
@@ -101,13 +101,18 @@ def checkpoint_errors(path: Path, rule: str = "does not fit") -> Iterator[None]:
         raise ValueError(f"{path} {rule}: {text if len(text) <= LONGEST else text[:LONGEST] + '...'}") from None
 
 
-def _unpickled(body: bytes) -> Any:
-    """What torch has saved; no record may take more memory than the file has bytes."""
+def unpickled(body: bytes, allowed: Sequence[Any] = ()) -> Any:
+    """What torch has saved; no record may take more memory than the file has bytes.
+
+    Arguments:
+        allowed: what may be in it beyond tensors and plain values, see `torch.serialization.safe_globals`
+    """
     with zipfile.ZipFile(io.BytesIO(body)) as records:
         if sum(record.file_size for record in records.infolist()) > len(body):
             raise ValueError("it claims to be larger than its file")
     try:
-        return torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals(list(allowed)):
+            return torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:  # torch's own text says how to execute it
         raise ValueError("it holds more than tensors and plain values") from None
 
@@ -119,6 +124,11 @@ def _check(content: dict[str, Any]) -> None:
             raise ValueError(f"its {name} must be a dictionary, got {type(value).__name__}")
     if not all(isinstance(value, Tensor) for value in content["weights"].values()):
         raise ValueError("its weights are not tensors")
+    check_tensors(content)
+
+
+def check_tensors(content: dict[str, Any]) -> None:
+    """Raises ValueError unless all tensors are what they claim, and finite."""
     for name, tensor in _tensors(content, ""):
         plain = tensor.layout == torch.strided and tensor.device.type == "cpu"
         if not plain or tensor.nbytes > tensor.untyped_storage().nbytes():

@@ -27,6 +27,7 @@ def test_the_first_and_the_last_map_of_a_network(case):
     seen = []
     policy.embed.register_forward_hook(lambda module, given, found: seen.append(found))
     instances = problem.generate(6, torch.Generator().manual_seed(0))
-    logits = InPrecision(policy, CPU, "bf16")(instances, problem.reset(instances))
+    asked = InPrecision(policy, CPU, "bf16")
+    logits = asked(asked.encode(instances), problem.reset(instances))
     for numbers in (*seen, logits[problem.mask(instances, problem.reset(instances))]):
         assert numbers.dtype == torch.float32 and is_bf16(numbers).double().mean() < 0.1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -16,6 +17,9 @@ from gumbeldore.sampler.transpositions import state_hash
 from models.bq_cvrp import BQ as BQforCVRP
 from models.bq_tsp import BQ
 from models.job_shop import JobShop
+from models.lehd_cvrp import LEHD as LEHDforCVRP
+from models.lehd_tsp import LEHD
+from models.published import CVRPBQ, JSSPTransformer
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
@@ -27,6 +31,10 @@ CASES = {
     "cvrp": (CVRP(6, [12, 14]), lambda: BQforCVRP(16, 1, 2, 32, canonical_coordinates=False, route_loss=0)),
     "jssp": (JSSP([[3, 3]], [[3, 3]]), lambda: JobShop(16, 1, 2, 32, lookahead=False, order_loss=0)),
     "jssp, lookahead": (JSSP([[3, 3]], [[3, 3]]), lambda: JobShop(16, 1, 2, 32, lookahead=True, order_loss=0)),
+    "tsp, lehd": (TSP(7), lambda: LEHD(16, 1, 2, 32, successor_loss=0)),
+    "cvrp, lehd": (CVRP(6, [12, 14]), lambda: LEHDforCVRP(16, 1, 2, 32, route_loss=0)),
+    "cvrp, published": (CVRP(6, [12, 14]), lambda: CVRPBQ(16, 1, 2, 32)),
+    "jssp, published": (JSSP([[3, 3]], [[3, 3]]), lambda: JSSPTransformer(16, 3, 2, 32)),
 }
 METHODS = {
     "gumbeldore": methods.gumbeldore(8, 3, step_size=0.3),
@@ -43,6 +51,9 @@ class Recorder(Policy):
         super().__init__()
         self.policy, self.asked = policy.double(), []
 
+    def encode(self, instance):
+        return self.policy.encode(instance)
+
     def canonical_state(self, instance, state):
         return self.policy.canonical_state(instance, state)
 
@@ -53,8 +64,7 @@ class Recorder(Policy):
         return self.policy(context, state)
 
 
-def run(case: str, config) -> tuple[Recorder, object]:
-    problem, network = CASES[case]
+def run(problem: Problem, network: Callable[[], Policy], config) -> tuple[Recorder, object]:
     torch.manual_seed(1)
     policy = Recorder(awake(network()))
     instances = problem.generate(len(KEYS), torch.Generator().manual_seed(2))
@@ -65,14 +75,19 @@ def run(case: str, config) -> tuple[Recorder, object]:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("case", CASES)
 def test_each_state_is_asked_about_once(case, method, monkeypatch):
-    policy, found = run(case, METHODS[method])
+    check_sharing(*CASES[case], METHODS[method], monkeypatch)
+
+
+def check_sharing(problem: Problem, network: Callable[[], Policy], config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search asks about each state once, and finds the same without the table."""
+    policy, found = run(problem, network, config)
     assert len(policy.asked) == len(set(policy.asked)) == found.stats.evaluations
     assert found.stats.repeated > 0
 
     count = torch.arange(1000 * 256).view(-1, 256)  # every state another number: nothing is shared
     numbers = iter(count)
     monkeypatch.setattr(beam, "state_hash", lambda state: next(numbers)[: len(state[0])])
-    lonely, alone = run(case, METHODS[method])
+    lonely, alone = run(problem, network, config)
     assert set(lonely.asked) == set(policy.asked)
     assert alone.stats.evaluations == found.stats.evaluations + found.stats.repeated
     assert alone.stats.repeated == 0 and alone.stats.forced == found.stats.forced

@@ -1,0 +1,173 @@
+"""LEHD: the encoder sees all of the instance, the decoder what is left (test_published.py compares the numbers)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from gumbeldore.runtime.precision import InPrecision
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.search import search
+from gumbeldore.testing import policy_contract
+from gumbeldore.training.imitation import imitate
+from models.lehd_cvrp import LEHD as LEHDforCVRP
+from models.lehd_tsp import LEHD
+from problems.cvrp import CVRP
+from problems.tsp import TSP
+
+SIZES = {"width": 16, "layers": 2, "heads": 2, "feedforward": 32}
+KINDS = {
+    "tsp": SimpleNamespace(problem=TSP(9), network=LEHD, loss="successor_loss", sees="remaining"),
+    "cvrp": SimpleNamespace(problem=CVRP(8, [12, 20]), network=LEHDforCVRP, loss="route_loss", sees="near"),
+}
+
+
+def network_of(name, loss=0.0, **sizes):
+    torch.manual_seed(0)
+    kind = KINDS[name]
+    return kind.network(**{**SIZES, **sizes}, **{kind.loss: loss}).eval()
+
+
+def played(name, n, step, seed=0):
+    """n instances, the state of each after `step` random decisions, and the decisions still to come."""
+    problem = KINDS[name].problem
+    instance = problem.generate(n, torch.Generator().manual_seed(seed))
+    state, actions = problem.reset(instance), []
+    generator = torch.Generator().manual_seed(seed + 1)
+    for _ in range(problem.horizon(instance)):
+        legal = problem.mask(instance, state).double()
+        actions.append(torch.multinomial(legal, 1, generator=generator).squeeze(1))
+        state = problem.step(instance, state, actions[-1])
+    actions = torch.stack(actions, dim=1)
+    return instance, problem.replay(instance, actions[:, :step]), actions[:, step:]
+
+
+def legal_logits(name, policy, instance, state):
+    with torch.no_grad():
+        logits = policy(policy.encode(instance), state)
+    return logits.masked_fill(~KINDS[name].problem.mask(instance, state), 0.0)
+
+
+def same(a, b, tolerance=1e-5):
+    return torch.allclose(a, b, atol=tolerance)
+
+
+def test_the_size_of_the_paper():
+    assert sum(weight.numel() for weight in LEHD(128, 6, 8, 512, 0.0).parameters()) == 1_417_857
+
+
+@pytest.mark.parametrize("loss", [0.0, 1.0])
+@pytest.mark.parametrize("name", KINDS)
+def test_contract(name, loss):
+    policy_contract(network_of(name, loss), KINDS[name].problem)
+
+
+def test_contract_with_the_nearest_customers():
+    policy_contract(network_of("cvrp"), CVRP(9, [9, 30], nearest=3))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_nodes_may_be_in_any_order(name):
+    policy = network_of(name)
+    instance, state, _ = played(name, 6, 3)
+    shuffled = state._replace(**{KINDS[name].sees: getattr(state, KINDS[name].sees).flip(1)})
+    assert same(legal_logits(name, policy, instance, shuffled), legal_logits(name, policy, instance, state))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_visited_nodes_matter_through_the_encoder_alone(name):
+    """The codes see the whole instance; the decoder does not look at the codes of visited nodes."""
+    policy, (instance, state, _) = network_of(name), played(name, 6, 4)
+    visited = torch.ones(instance.coords.shape[:2], dtype=torch.bool)
+    for nodes in (state.origin[:, None], getattr(state, KINDS[name].sees), torch.zeros(6, 1, dtype=torch.int64)):
+        visited.scatter_(1, nodes, False)
+    assert visited.sum() == 6 * 3
+    moved = instance._replace(coords=torch.where(visited[..., None], 0.123, instance.coords))
+    before = legal_logits(name, policy, instance, state)
+    assert not same(legal_logits(name, policy, moved, state), before)
+    context = policy.encode(instance)
+    blurred = context._replace(codes=context.codes.masked_fill(visited[..., None], 7.0))
+    assert torch.equal(policy(blurred, state), policy(context, state))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_origin_and_end_are_told_apart(name):
+    policy, (instance, state, _) = network_of(name), played(name, 6, 3)
+    other = state._replace(origin=getattr(state, KINDS[name].sees)[:, 0])
+    assert not same(legal_logits(name, policy, instance, other), legal_logits(name, policy, instance, state))
+    if name == "tsp":
+        turned = state._replace(origin=state.destination, destination=state.origin)
+        assert not same(legal_logits(name, policy, instance, turned), legal_logits(name, policy, instance, state))
+    else:
+        fuller = state._replace(left=state.left + 3)
+        nodes = policy.encode(instance)
+        assert not same(policy(nodes, fuller)[:, state.near[0] - 1], policy(nodes, state)[:, state.near[0] - 1])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_search_encodes_once(name, monkeypatch):
+    policy, problem = network_of(name), KINDS[name].problem
+    calls, inner = [], policy.encode
+    monkeypatch.setattr(policy, "encode", lambda instance: calls.append(len(instance.coords)) or inner(instance))
+    instances = problem.generate(4, torch.Generator().manual_seed(0))
+    search(problem, policy, instances, methods.gumbeldore(4, 3, 0.3), torch.Generator().manual_seed(1))
+    assert calls == [4]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_micro_batches_give_the_same_codes_and_logits(name, monkeypatch):
+    policy, (instance, state, _) = network_of(name), played(name, 50, 3)
+    whole = legal_logits(name, policy, instance, state)
+    sizes = []
+    for layer in (policy.encoder, policy.decoder[0]):
+        layer.register_forward_hook(lambda module, given, found: sizes.append(len(given[0])))
+    monkeypatch.setattr("models.micro_batches.CPU_MAX_ACTIVATIONS", 1000)
+    assert same(legal_logits(name, policy, instance, state), whole)
+    assert max(sizes) < 10 and sum(sizes) == 100
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_bf16_stays_near_float32(name):
+    policy, (instance, state, _) = network_of(name), played(name, 6, 3)
+    mixed = InPrecision(policy, torch.device("cpu"), "bf16")
+    exact, rounded = legal_logits(name, policy, instance, state), legal_logits(name, mixed, instance, state)
+    assert rounded.dtype == torch.float32 and same(rounded, exact, 0.05) and not torch.equal(rounded, exact)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_imitation_from_the_middle_of_solutions_teaches_encoder_and_decoder(name):
+    """The nearest node first: a rule of the coordinates. With the auxiliary loss, and every weight gets a gradient."""
+    policy, problem = network_of(name, loss=0.1).train(), KINDS[name].problem
+    instance, state, rest = played(name, 64, 4)
+    here = instance.coords[torch.arange(64), state.origin][:, None]
+    sees = getattr(state, KINDS[name].sees)
+    near = (instance.coords.gather(1, sees[..., None].expand(-1, -1, 2)) - here).norm(dim=2).argmin(dim=1)
+    node = sees.gather(1, near[:, None])[:, 0]
+    target = node if name == "tsp" else node - 1 + 8  # via the depot, which is always legal
+    optimizer, losses = torch.optim.Adam(policy.parameters(), lr=3e-3), []
+    for _ in range(80):
+        logits, auxiliary = imitate(problem, policy, instance, state, rest, "float32")
+        loss = F.cross_entropy(logits, target)
+        optimizer.zero_grad()
+        (loss + auxiliary).backward()
+        assert all(weight.grad is not None for weight in policy.parameters())
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "rule"),
+    [
+        ({"width": 10, "heads": 4}, "width=10 and heads=4"),
+        ({"layers": 0}, "layers must be at least 1, got 0"),
+        ({"loss": -1.0}, "_loss must be at least 0, got -1.0"),
+    ],
+)
+@pytest.mark.parametrize("name", KINDS)
+def test_impossible_networks_are_refused(name, wrong, rule):
+    with pytest.raises(ValueError, match=rule):
+        network_of(name, **wrong)
