@@ -33,6 +33,7 @@ def command(*words, cwd=ROOT):
     return subprocess.run(line, cwd=cwd, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)})
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_checkpoint_that_evaluate_takes(tmp_path):
     done = command(TSP_BQ, *TYPED, "out=my.pt", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -128,6 +128,7 @@ def test_the_home_folder_in_every_command(tmp_path, monkeypatch):
     assert not (tmp_path / "~").exists()
 
 
+@pytest.mark.slow
 def test_the_project_may_lie_in_a_folder_of_any_name(tmp_path):
     project = tmp_path / "Test Läufe [1]"
     for folder in ("gumbeldore", "models", "problems", "configs"):

@@ -42,6 +42,7 @@ def experts(*words, cwd):
     return subprocess.run(words, cwd=cwd, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
 
 
+@pytest.mark.slow
 def test_experts_can_be_learnt_from(tmp_path):
     words = ["problem=tsp", "problem.num_nodes=7", "num_instances=6", "patience=20", "out=data.npz"]
     result = experts(*words, cwd=tmp_path)

@@ -117,6 +117,7 @@ WORDS += ["train.batches_per_epoch=20", "train.validation_instances=120"]
 WORDS += ["validation=race", "train.race.first_batch=5"]
 
 
+@pytest.mark.slow
 def test_a_race_of_several_sizes_goes_on_exactly(tmp_path, monkeypatch):
     """The run that dies in its third epoch has a best policy that is not known on all instances."""
     whole = typed(train, *WORDS, "run_dir=whole", cwd=tmp_path)
@@ -133,6 +134,7 @@ def test_a_race_of_several_sizes_goes_on_exactly(tmp_path, monkeypatch):
     assert searches[0] == 120 and min(searches[1:]) < 120
 
 
+@pytest.mark.slow
 def test_a_given_policy_is_raced_against(tmp_path):
     words = ["problem.num_nodes=6", "problem.grow=null", *WORDS[3:][2:]]
     first = typed(train, "model.layers=1", *words, "run_dir=first", cwd=tmp_path)

@@ -200,6 +200,7 @@ def test_an_evaluation_names_the_instance(what):
         validate(pool, [benchmark(damaged(what, 3))], lambda *_: None)
 
 
+@pytest.mark.slow
 def test_an_evaluation_with_workers_names_the_instance():
     with SearchPool(PROBLEM, POLICY, workers=2, search_batch_rows=2) as pool:
         with pytest.raises(ValueError, match="^instance tree-3: "):

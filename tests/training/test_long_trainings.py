@@ -109,6 +109,7 @@ def test_an_init_that_is_not_there_is_refused(tmp_path):
 # ---- changes when a run goes on
 
 
+@pytest.mark.slow
 def test_precision_and_processes_can_change_when_a_run_goes_on(folder):
     run(folder, *SMALL, "train.epochs=1", "run_dir=changes", "train_threads=1")
     words = [
