@@ -161,6 +161,7 @@ def test_quality_trains_every_alternative_with_every_seed(tmp_path, monkeypatch,
     assert "train.gradient_clip=0.5 greedy: median 1.000%" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_quality_refuses_wrong_words_before_it_trains():
     words = ["quality", "words=seed=1 | train.batchsize=1"]
     wrong = subprocess.run([sys.executable, "-m", "benchmarks", *words], cwd=ROOT, capture_output=True, text=True)
@@ -203,6 +204,7 @@ def test_decisions_to_come():
     assert decisions_to_come(20, 19) == pytest.approx((20 - step).double().mean().item(), abs=0.05)
 
 
+@pytest.mark.slow
 def test_races(tmp_path):
     out = tmp_path / "races.png"
     words = ["population=400", "repetitions=2", "deltas=0.05,0.5", "spreads=1", "batch=50"]
@@ -212,6 +214,7 @@ def test_races(tmp_path):
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_validation():
     """Searches and wrong decisions of a training, replayed as races; a tiny delta decides as all instances do."""
     small = "problem.num_nodes=6 problem.grow=null model.layers=1 search.beam_width=2 train.instances_per_epoch=4"
@@ -221,6 +224,7 @@ def test_validation():
     assert exact[1:] == ["160", "100.0%", "0", "0.00%"] and 40 < int(loose[1]) < 160
 
 
+@pytest.mark.slow
 def test_training(tmp_path):
     out = tmp_path / "training.json"
     benchmark("training", "problems=tsp,jssp", "batches=2", "repeats=1", "threads=1", f"out={out}")

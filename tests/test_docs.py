@@ -60,6 +60,7 @@ def run(script: str, folder: Path) -> None:
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
+@pytest.mark.slow
 def test_the_new_problem_works_as_written(tmp_path):
     """Checked, trained and evaluated by the page's own commands: far better than random, samples near the optimum."""
     text = page("add-a-problem")

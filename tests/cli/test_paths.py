@@ -92,6 +92,7 @@ def done(program, *words, cwd):
     return result.stdout
 
 
+@pytest.mark.slow
 def test_every_command_takes_such_paths_and_its_hints_can_be_pasted(tmp_path):
     pytest.importorskip("pyvrp")  # which needs Python 3.11
     folder = tmp_path / "a,b=[c] {d}#(e)'&!~ é"

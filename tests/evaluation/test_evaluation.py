@@ -143,6 +143,7 @@ def test_a_folder_of_mixed_sizes(policies, tmp_path):
     assert found.methods["greedy"]["num_instances"] == len(names)
 
 
+@pytest.mark.slow
 def test_more_time_finds_more(policies, tmp_path):
     words = ["instances=kool/tsp20", "num_instances=2", "method=wor", "search.beam_width=4", "search.num_rounds=1"]
     found = evaluated(policies / "tsp.pt", tmp_path, *words, "search.time_limit=2")

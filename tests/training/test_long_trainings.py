@@ -149,6 +149,7 @@ def test_fewer_epochs_than_done_and_other_keys_are_refused(folder):
     assert "not train.learning_rate=1" in refused(folder, "resume=first", "train.learning_rate=1")
 
 
+@pytest.mark.slow
 def test_what_was_changed_holds_after_a_kill(folder):
     run(folder, *SMALL, "train.epochs=1", "run_dir=killed")
     words = [sys.executable, str(ROOT / "train.py"), "resume=killed", "train.epochs=1000", "time_limit=60"]

@@ -155,7 +155,7 @@ def test_chunks_are_as_equal_as_can_be(count, search_batch_rows, config, sizes):
     assert [row for chunk in chunks for row in range(chunk.start, chunk.stop)] == list(range(count))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_several_searches_at_once_are_those_one_after_another(workers):
     problem, policy = TSP(7), new_learner().policy
     instances, keys = problem.generate(10, torch.Generator().manual_seed(0)), torch.arange(10)
@@ -449,7 +449,7 @@ CVRP7 = ["problem=cvrp", "problem.num_customers=7", "problem.capacity=[15,20]", 
 @pytest.mark.parametrize(
     ("words", "share"),
     [
-        (CVRP7, 0.97),  # who sees a heuristic's routes begins well
+        pytest.param(CVRP7, 0.97, marks=pytest.mark.slow),
         (["problem=jssp", "problem.sizes=[[4,3],[3,4]]", "problem.validation_sizes=[[4,3]]", "model.blocks=1"], 0.9),
     ],
     ids=["cvrp", "jssp"],
