@@ -71,7 +71,14 @@ class RunRecorder:
             self._draw(state, report.epoch)
 
     def solutions(self, incumbents: Incumbents, state: TrainState) -> None:
-        """The best solutions of given instances, as an evaluation writes them: tables, report and solution files."""
+        """The best solutions of given instances, as an evaluation writes them: tables, report and solution files.
+
+        They are in the last checkpoint from then on, which is otherwise that of the last complete epoch.
+        """
+        saved = checkpoint.load(self.directory.last)
+        saved["train_state"]["dataset"] = [shard.name for shard in state.dataset.shards]
+        checkpoint.save(self.directory.last, saved)
+        state.dataset.prune()
         found, benchmarks, count = [], [], count_of(incumbents.benchmarks)
         for benchmark, actions, costs in zip(*vars(incumbents).values(), strict=True):
             rows = costs.isfinite().nonzero().flatten()

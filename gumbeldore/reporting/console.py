@@ -129,7 +129,8 @@ class Terminal:
             ["batches", f"{train_state.totals['batches']:,}"],
         ]
         what = "mean cost of the best solutions" if instances else "best greedy cost (validation)"
-        rows += [[what, f"{train_state.best_cost:.4f}"]]
+        if math.isfinite(train_state.best_cost):
+            rows += [[what, f"{train_state.best_cost:.4f}"]]
         if not math.isnan(train_state.best_gap):
             rows += [["its gap to the reference", f"{train_state.best_gap:.2%}"]]
         self.table(reason or "finished", ["", ""], rows)

@@ -51,7 +51,8 @@ def active_search(
         search: how the policy that is being trained samples
         validation: the given instances, a Benchmark for each size
 
-    Returns the best solutions, also those of an epoch that was cut short, which a continued run repeats.
+    Returns the best solutions. Those of an epoch that was cut short are among them, and in the dataset, although a
+    continued run repeats this epoch.
     """
     incumbents = Incumbents.of(problem, validation, state.dataset.shards)
     while state.epoch < settings.epochs and not state.stale(settings.patience) and not execution.stop():
@@ -60,10 +61,12 @@ def active_search(
         try:
             sampling = sample_given(pool, incumbents, search, seed, state.epoch, execution)
         except Stopped:
-            break
+            sampling = None
         state.dataset.clear()
         for shard in incumbents.shards(state.epoch + 1):
             state.dataset.add(*shard)
+        if sampling is None:
+            break
         clock.lap("sampling")
 
         imitation = fit(problem, state, settings, generator(seed, "batches", state.epoch), execution)

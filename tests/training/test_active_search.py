@@ -17,7 +17,7 @@ from gumbeldore.interfaces import take, without_references
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting.tensorboard import OF_GIVEN
 from gumbeldore.runtime import checkpoint
-from gumbeldore.runtime.stopping import Stopped
+from gumbeldore.runtime.stopping import Stopped, Stopper
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.seeding import fold
@@ -117,7 +117,9 @@ def test_what_was_found_before_a_stop_is_kept():
         return len(asked) > 3  # one at the epoch's beginning, then one before each chunk
 
     found, state, reports = searched(given(7, 9), stop=stop)
-    assert not reports and state.epoch == 0 and not len(state.dataset)
+    assert not reports and state.epoch == 0
+    again = active.Incumbents.of(TSP(8), found.benchmarks, state.dataset.shards)  # of a run that goes on
+    assert all(torch.equal(a, b) for a, b in zip(again.costs, found.costs, strict=True))
     assert found.costs[0].isfinite().all() and found.costs[1].isinf().all()
 
 
@@ -184,18 +186,40 @@ def test_every_chart_has_its_scalars(whole):
     assert charted - set(events.Tags()["scalars"]) == missing
 
 
+def assert_same(run, other):
+    ours, theirs = (checkpoint.load(x / "checkpoints/last.pt") for x in (run, other))
+    for part in ("policy", "optimizer"):
+        torch.testing.assert_close(ours["train_state"][part], theirs["train_state"][part], rtol=0, atol=0)
+    for key in ("best_cost", "best_gap", "since_best", "dataset"):
+        assert ours["train_state"][key] == theirs["train_state"][key]
+    tables = [(x / "results/results.csv").read_text() for x in (run, other)]
+    assert tables[0] == tables[1]
+
+
 def test_a_continued_run_ends_like_one_left_alone(files, whole, tmp_path):
     folder, _ = whole
     run(tmp_path, f"train.instances={files}", "train.epochs=2", "run_dir=cut")
     result = typed(train, "resume=cut", "train.epochs=4", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    ours, theirs = (checkpoint.load(x / "checkpoints/last.pt") for x in (tmp_path / "cut", folder))
-    for part in ("policy", "optimizer"):
-        torch.testing.assert_close(ours["train_state"][part], theirs["train_state"][part], rtol=0, atol=0)
-    for key in ("best_cost", "best_gap", "since_best", "dataset"):
-        assert ours["train_state"][key] == theirs["train_state"][key]
-    tables = [(x / "results/results.csv").read_text() for x in (tmp_path / "cut", folder)]
-    assert tables[0] == tables[1]
+    assert_same(tmp_path / "cut", folder)
+
+
+def test_a_run_stopped_in_an_epoch_keeps_what_it_has_found_and_ends_like_one_left_alone(
+    files, whole, tmp_path, monkeypatch
+):
+    """Stopped in the middle of its second epoch's training, with solutions of which no complete epoch knows."""
+    folder, _ = whole
+    stops = iter([*[False] * 40, *[True] * 9])
+    with monkeypatch.context() as patch:
+        patch.setattr(Stopper, "__call__", lambda self: next(stops))
+        run(tmp_path, f"train.instances={files}", "run_dir=cut")
+    saved = checkpoint.load(tmp_path / "cut/checkpoints/last.pt")
+    assert saved["epoch"] == 1 and saved["train_state"]["dataset"] == ["epoch_000002_000", "epoch_000002_001"]
+    names = sorted(path.stem for path in (tmp_path / "cut/dataset").iterdir())
+    assert names == saved["train_state"]["dataset"]
+    result = typed(train, "resume=cut", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert_same(tmp_path / "cut", folder)
 
 
 def test_files_are_found_from_every_folder_and_refused_if_they_have_changed(files, tmp_path):
