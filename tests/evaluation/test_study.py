@@ -131,6 +131,7 @@ def test_a_study_leaves_a_table_for_programs_and_a_picture(policy, tmp_path):
     assert again.returncode == 2 and "holds results already" in again.stderr
 
 
+@pytest.mark.slow
 def test_a_solver_gives_the_references_that_are_missing(policy, tmp_path, monkeypatch):
     pytest.importorskip("pyvrp")
     monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))

@@ -79,6 +79,7 @@ class Struck(TSP):
         return super().step(instance, state, action)
 
 
+@pytest.mark.slow
 def test_the_chunk_of_a_killed_worker_is_searched_again(tmp_path):
     problem = Struck(tmp_path, kills=2)
     found = found_by(problem, workers=2)

@@ -135,7 +135,7 @@ SEARCHED = [f"checkpoint={ROOT}/pretrained/tsp20", "instances=kool/tsp20", "num_
 @pytest.mark.parametrize(
     ("program", "words", "phase"),
     [
-        (evaluate, [*SEARCHED, "method=[greedy,wor]"], "wor: "),
+        pytest.param(evaluate, [*SEARCHED, "method=[greedy,wor]"], "wor: ", marks=pytest.mark.slow),
         pytest.param(
             study,
             [*SEARCHED, "method=wor", "repetitions=2", "search.num_rounds=[2]", "search.top_p_start=1.0"],

@@ -125,7 +125,9 @@ def dies_after(monkeypatch, batches):
     monkeypatch.setattr(PseudoExperts, "batch", batch)
 
 
-@pytest.mark.parametrize("batches", [10, 75], ids=["in the first epoch", "in the third"])
+@pytest.mark.parametrize(
+    "batches", [pytest.param(10, id="in the first epoch", marks=pytest.mark.slow), pytest.param(75, id="in the third")]
+)
 def test_a_run_that_died_continues_exactly_without_the_file(batches, tmp_path, monkeypatch):
     source = experts(tmp_path, "tsp")
     whole = supervised("tsp", source, "run_dir=whole", cwd=tmp_path)
