@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parents[2] / "configs"
 CURVES = ("axis", "repetitions")  # keys of a study for curves alone
 # Keys of `train` for sampled experts alone, and those for random instances alone.
 SAMPLING = ("instances_per_epoch", "decisions_per_epoch", "nucleus_after")
-RANDOM = ("instances_per_epoch", "decisions_per_epoch", "validation_instances", "nucleus_after")  # not of active search
+RANDOM = (*SAMPLING, "validation_instances")  # not of active search
 
 
 def check_overrides(words: list[str], config_name: str, own_configs: str | None = None, sweep: bool = False) -> None:

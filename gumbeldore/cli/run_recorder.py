@@ -80,12 +80,10 @@ class RunRecorder:
         checkpoint.save(self.directory.last, saved)
         state.dataset.prune()
         found, benchmarks, count = [], [], count_of(incumbents.benchmarks)
-        for benchmark, actions, costs in zip(*vars(incumbents).values(), strict=True):
+        seconds, sampled, evaluations = (state.totals[name] / count for name in ("seconds", "solutions", "evaluations"))
+        for benchmark, actions, costs in zip(incumbents.benchmarks, incumbents.actions, incumbents.costs, strict=True):
             rows = costs.isfinite().nonzero().flatten()
             if len(rows):
-                seconds, sampled, evaluations = (
-                    state.totals[name] / count for name in ("seconds", "solutions", "evaluations")
-                )
                 each = actions[rows], costs[rows], torch.full_like(rows, int(sampled)), costs[rows, None].float()
                 found.append(BenchmarkResult(*each, seconds * len(rows), int(evaluations * len(rows))))
                 benchmarks.append(benchmark.part(rows))

@@ -17,7 +17,7 @@ from gumbeldore.evaluation.benchmarks import results_of, solve_benchmark, summar
 from gumbeldore.evaluation.parts import BenchmarkResult, Parts
 from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.runtime.files import atomic_write
+from gumbeldore.runtime.files import atomic_write, write_text
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.seeding import fold
 
@@ -128,10 +128,8 @@ def write(out_dir: Path, points: list[CurvePoint], gaps: bool, about: dict[str, 
     content["points"] = [point._asdict() for point in points]
     text = io.StringIO()
     csv.writer(text).writerows([CurvePoint._fields, *points])
-    with atomic_write(out_dir / "study.json") as file:
-        file.write((json.dumps(content, indent=2) + "\n").encode())
-    with atomic_write(out_dir / "study.csv") as file:
-        file.write(text.getvalue().encode())
+    write_text(out_dir / "study.json", json.dumps(content, indent=2) + "\n")
+    write_text(out_dir / "study.csv", text.getvalue())
     with atomic_write(out_dir / "study.png") as file:
         title = f"{about['instances']}, {about['num_instances']} instances"
         plot(points, gaps, title, about["axis"]).savefig(file, dpi=100)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.interfaces import Benchmark
-from gumbeldore.runtime.files import atomic_write, remove_leftovers
+from gumbeldore.runtime.files import remove_leftovers, write_text
 from gumbeldore.runtime.folder_lock import lock
 
 MANIFEST = Path("progress", "manifest.json")
@@ -44,8 +44,7 @@ class Kept:
             _check_same(path, json.loads(text), out_dir)
             remove_leftovers(out_dir)
         else:
-            with atomic_write(path) as file:
-                file.write(text.encode())
+            write_text(path, text)
 
     def __enter__(self) -> Kept:
         return self

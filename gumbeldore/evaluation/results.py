@@ -15,7 +15,7 @@ from torch import Tensor
 from gumbeldore.evaluation.benchmarks import BenchmarkResult, gaps, summarise
 from gumbeldore.evaluation.references import contradicted
 from gumbeldore.interfaces import Benchmark, Problem, size_name
-from gumbeldore.runtime.files import atomic_write
+from gumbeldore.runtime.files import write_text
 
 Results = dict[str, list[BenchmarkResult]]  # by method, one per benchmark
 LONGEST = 50  # letters of a file's name: file systems take 255 bytes, of which a letter can need four
@@ -150,7 +150,7 @@ def write_json(out_dir: Path, results: Results, benchmarks: list[Benchmark], pro
     warnings = [line for benchmark in benchmarks for line in benchmark.warnings]
     content = {"methods": methods, "num_left_out": len(left_out), "left_out": left_out, "warnings": warnings}
     content |= {"remarks": remarks(benchmarks, problem), **about}
-    _replace(out_dir / "results.json", json.dumps(content, indent=2) + "\n")
+    write_text(out_dir / "results.json", json.dumps(content, indent=2) + "\n")
 
 
 def write_csv(out_dir: Path, results: Results, benchmarks: list[Benchmark], problem: Problem) -> None:
@@ -170,7 +170,7 @@ def write_csv(out_dir: Path, results: Results, benchmarks: list[Benchmark], prob
                 solution = " ".join(map(str, problem.reports.solution(part.actions[i])))
                 more = [values[i] for values in numbers]
                 writer.writerow([name, instance, costs[i], *known, found[i], *more, solution])
-    _replace(out_dir / "results.csv", text.getvalue())
+    write_text(out_dir / "results.csv", text.getvalue())
 
 
 def write_details(out_dir: Path, results: Results, benchmarks: list[Benchmark], problem: Problem) -> str | None:
@@ -190,7 +190,7 @@ def write_details(out_dir: Path, results: Results, benchmarks: list[Benchmark], 
                     writer.writerow(["method", "instance", *header])
                 writer.writerows([name, instance, *row] for row in rows)
     if written is not None:
-        _replace(out_dir / written, text.getvalue())
+        write_text(out_dir / written, text.getvalue())
     return written
 
 
@@ -217,7 +217,7 @@ def write_solutions(out_dir: Path, results: Results, benchmarks: list[Benchmark]
                     path = stem.with_name(f"{stem.name}-{number}")
                 written.add(path)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                _replace(path.with_name(path.name + suffix), text)
+                write_text(path.with_name(path.name + suffix), text)
     return "solutions/" if written else None
 
 
@@ -238,8 +238,3 @@ def _further(problem: Problem, solved: list[BenchmarkResult]) -> dict[str, Tenso
     """Further numbers of the solutions of several benchmarks, one after the other."""
     described = [problem.reports.describe(part.actions) for part in solved]
     return {key: Tensor([x for numbers in described for x in numbers[key].tolist()]) for key in described[0]}
-
-
-def _replace(path: Path, text: str) -> None:
-    with atomic_write(path) as file:
-        file.write(text.encode())

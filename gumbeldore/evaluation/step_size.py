@@ -20,7 +20,7 @@ from gumbeldore.races.bounds import Normal
 from gumbeldore.races.outcome import Outcome
 from gumbeldore.races.racing import race
 from gumbeldore.races.settings import RaceSettings
-from gumbeldore.runtime.files import atomic_write
+from gumbeldore.runtime.files import write_text
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.seeding import generator
 
@@ -110,7 +110,5 @@ def write(out_dir: Path, arms: list[Arm], outcome: Outcome, gaps: bool, about: d
     table = csv.DictWriter(text, list(each[0]))
     table.writeheader()
     table.writerows(each)
-    with atomic_write(out_dir / "study.json") as file:
-        file.write((json.dumps(content, indent=2) + "\n").encode())
-    with atomic_write(out_dir / "study.csv") as file:
-        file.write(text.getvalue().encode())
+    write_text(out_dir / "study.json", json.dumps(content, indent=2) + "\n")
+    write_text(out_dir / "study.csv", text.getvalue())

@@ -13,6 +13,7 @@ from statistics import NormalDist
 from typing import Protocol
 
 import torch
+from numpy.polynomial.legendre import leggauss
 from torch import Tensor
 
 from gumbeldore.races.outcome import check_number
@@ -122,7 +123,7 @@ def _crossing(limit: float, correlations: list[float]) -> float:
     product of those between, so z is a Markov chain (a Brownian motion over the root of its time). The recursion is
     over the density of z_t on the quadrature's nodes, of those paths that have stayed below the limit.
     """
-    nodes, weights = _gauss_legendre(NODES)
+    nodes, weights = map(torch.from_numpy, leggauss(NODES))  # for integrals over [-1, 1]
     half = (limit - LOWEST) / 2
     z, weights = LOWEST + half * (1 + nodes), half * weights
     mass = weights * torch.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
@@ -134,12 +135,3 @@ def _crossing(limit: float, correlations: list[float]) -> float:
         step = torch.exp(-(((z[:, None] - r * z) / spread) ** 2) / 2) / (spread * math.sqrt(2 * math.pi))
         mass = weights * (step @ mass)
     return crossed
-
-
-@functools.lru_cache(maxsize=1)
-def _gauss_legendre(count: int) -> tuple[Tensor, Tensor]:
-    """Nodes and weights [count] for integrals over [-1, 1] (Golub & Welsch 1969)."""
-    k = torch.arange(1, count, dtype=torch.float64)
-    beside = k / torch.sqrt(4 * k**2 - 1)
-    nodes, vectors = torch.linalg.eigh(torch.diag(beside, 1) + torch.diag(beside, -1))
-    return nodes, 2 * vectors[0] ** 2

@@ -12,7 +12,7 @@ from gumbeldore.evaluation import results
 from gumbeldore.evaluation.benchmarks import BenchmarkResult, best_of, gaps, summarise
 from gumbeldore.interfaces import Benchmark, Problem, count_of, take
 from gumbeldore.reporting import charts
-from gumbeldore.runtime.files import atomic_write
+from gumbeldore.runtime.files import write_text
 
 FOLDER = Path(__file__).parent
 MOST_ROWS = 200  # of the table of instances
@@ -53,8 +53,7 @@ def write(
         shown=min(count, MOST_ROWS),
         style=(FOLDER / "report.css").read_text(),
     )
-    with atomic_write(out_dir / "report.html") as file:
-        file.write(text.encode())
+    write_text(out_dir / "report.html", text)
 
 
 def pictures(

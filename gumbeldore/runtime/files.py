@@ -31,6 +31,12 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
             raise
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text in UTF-8, whole or not at all, see `atomic_write`."""
+    with atomic_write(path) as file:
+        file.write(text.encode())
+
+
 @contextlib.contextmanager
 def write_errors(path: Path) -> Iterator[None]:
     """Errors of the system with the name of the file, which those of a full disk lack."""

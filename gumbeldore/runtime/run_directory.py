@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from gumbeldore.runtime.files import atomic_write, remove_leftovers, write_errors
+from gumbeldore.runtime.files import remove_leftovers, write_errors, write_text
 from gumbeldore.runtime.folder_lock import lock
 
 MOST_SNAPSHOTS = 20
@@ -73,8 +73,7 @@ class RunDirectory:
 
     def write_config(self, config: str) -> None:
         """The configuration as YAML."""
-        with atomic_write(self.config) as file:
-            file.write(config.encode())
+        write_text(self.config, config)
 
     def snapshot(self, epoch: int) -> Path:
         """Where the best policy after so many epochs is kept, see `thin_out_snapshots`."""
@@ -102,8 +101,7 @@ class RunDirectory:
         """Drop the lines of epochs that no checkpoint has kept."""
         if self.metrics.exists():
             lines = [line for line in self.metrics.read_text().splitlines() if _epoch(line) <= epoch]
-            with atomic_write(self.metrics) as file:
-                file.write("".join(line + "\n" for line in lines).encode())
+            write_text(self.metrics, "".join(line + "\n" for line in lines))
 
 
 def _epoch(line: str) -> float:

@@ -16,9 +16,8 @@ import pytest
 import torch
 
 import train
-from gumbeldore.evaluation.results import _replace
 from gumbeldore.runtime import checkpoint
-from gumbeldore.runtime.files import atomic_write
+from gumbeldore.runtime.files import atomic_write, write_text
 from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.training.dataset import PseudoExperts
 from tests.cli.test_commands import ROOT, typed
@@ -49,7 +48,7 @@ def contents(folder):
 WRITERS = {  # what is written into a folder, and the name of the file
     "checkpoint": (lambda folder: checkpoint.save(folder / "last.pt", {"weights": torch.ones(9000)}), "last.pt"),
     "experts": (lambda folder: PseudoExperts(folder).add("epoch_1", *experts(200, 30)), "epoch_1.npz"),
-    "results": (lambda folder: _replace(folder / "results.csv", "a,b\n" * 9000), "results.csv"),
+    "results": (lambda folder: write_text(folder / "results.csv", "a,b\n" * 9000), "results.csv"),
 }
 
 
