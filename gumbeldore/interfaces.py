@@ -334,7 +334,7 @@ def to(tensors: Tensors, device: torch.device | str) -> Tensors:
 def moved(tensor: Tensor, device: torch.device) -> Tensor:
     """The tensor on `device`. From memory that is not pinned a GPU copies more than 64 KiB only once it is idle."""
     if device.type == "cuda" and tensor.device.type == "cpu":
-        tensor = tensor.pin_memory()
+        tensor = tensor.contiguous().pin_memory()  # an expanded tensor cannot be pinned
     return tensor.to(device, non_blocking=True)
 
 

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from models.fused_attention import fused_attention
 
-# On a CPU, torch's fused attention is faster than matrix products for more tokens, in float32 (docs/speed.md).
-MAX_TOKENS_OF_PRODUCTS = 40
+# Up to so many tokens, matrix products and a softmax are faster than torch's fused attention (docs/speed.md).
+MAX_TOKENS_OF_PRODUCTS = 40  # on a CPU in float32; in bf16, or with a bias, products are always faster there
+MAX_TOKENS_OF_PRODUCTS_ON_GPU = 16
 
 
 def attention(qkv: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -18,7 +19,7 @@ def attention(qkv: Tensor, bias: Tensor | None = None) -> Tensor:
 
     `bias`, which expands to [R, heads, n, n], is added to the scores.
     """
-    if fused_is_faster(qkv, bias):
+    if not products_are_faster(qkv, bias):
         return fused_attention(*qkv, bias)
     query, key, value = qkv.contiguous()
     scores = query * key.shape[-1] ** -0.5 @ key.mT
@@ -27,20 +28,22 @@ def attention(qkv: Tensor, bias: Tensor | None = None) -> Tensor:
     return _softmax(scores).to(value.dtype) @ value
 
 
-def fused_is_faster(qkv: Tensor, bias: Tensor | None) -> bool:
-    """Whether torch's fused attention takes less time than matrix products, which compute the same."""
-    long = qkv.dtype == torch.float32 and qkv.shape[-2] > MAX_TOKENS_OF_PRODUCTS
-    return qkv.is_cuda or (long and bias is None)
+def products_are_faster(qkv: Tensor, bias: Tensor | None) -> bool:
+    """Whether matrix products take less time than torch's fused attention, which computes the same."""
+    tokens = qkv.shape[-2]
+    if qkv.is_cuda:
+        return tokens <= MAX_TOKENS_OF_PRODUCTS_ON_GPU
+    return tokens <= MAX_TOKENS_OF_PRODUCTS or bias is not None or qkv.dtype != torch.float32
 
 
 def _softmax(scores: Tensor) -> Tensor:
     """Softmax over the last dimension.
 
-    Where the last dimension is shorter than the 16 lanes of AVX-512, torch's own softmax does not use the lanes and
-    takes about 8 times as long; over the first dimension of a transposed copy it does (docs/decisions.md).
+    Where the last dimension is shorter than the 16 lanes of AVX-512, torch's own softmax on a CPU does not use the lanes
+    and takes about 8 times as long; over the first dimension of a transposed copy it does (docs/decisions.md).
     """
     keys = scores.shape[-1]
-    if keys >= 16:
+    if keys >= 16 or scores.is_cuda:
         return scores.softmax(dim=-1)
     return scores.reshape(-1, keys).t().contiguous().softmax(dim=0).t().reshape(scores.shape)
 

@@ -144,7 +144,9 @@ def test_a_search_in_bf16_knows_what_its_solutions_cost_and_how_likely_they_are(
         valid, actions = found.valid[:, beam].cpu(), found.actions[:, beam].cpu()
         if not valid.all():
             continue
-        torch.testing.assert_close(found.costs[:, beam].cpu(), problem.cost(instances, actions).double())
+        torch.testing.assert_close(  # costs are sums in float32, in another order
+            found.costs[:, beam].cpu(), problem.cost(instances, actions).double(), rtol=1e-6, atol=1e-6
+        )
         expected = log_probability(problem, exact, as_double(instances), actions)
         torch.testing.assert_close(found.log_probs[:, beam].cpu(), expected, rtol=0.02, atol=0.1)
     assert found.valid[:, :8].all()
@@ -218,21 +220,28 @@ def test_logits_in_bf16_are_close(device, case, size, steps):
     error, kernels = bf16_error(case, device, size, steps)
     assert error < 2e-2
     if device == "cuda":
-        assert kernels and not any("cudnn" in name or "math" in name for name in kernels), kernels
+        assert not any("cudnn" in name or "math" in name for name in kernels), kernels
 
 
 @pytest.mark.parametrize("case", LEARNERS)
 @on_a_gpu
 def test_compiled_logits_in_bf16_are_close(device, case):
-    error, kernels = bf16_error(case, device, 20, 0, compiled=True)
+    error, kernels = bf16_error(case, device, 40, 0, compiled=True)
     assert error < 2e-2
     assert kernels and not any("cudnn" in name or "math" in name for name in kernels), kernels
 
 
+FUSED = {(8, 0): None, (16, 0): None, (17, 0): "EFFICIENT", (64, 0): "EFFICIENT", (65, 0): "FLASH"} | {
+    (16, 1): None,
+    (17, 4): "EFFICIENT",
+    (65, 1): "EFFICIENT",
+}
+
+
 @pytest.mark.parametrize("size", [8, 12, 16])
-@pytest.mark.parametrize("bias", [None, (1000, 1, 1, 15), (1000, 4, 1, 15)])
+@pytest.mark.parametrize(("tokens", "biased"), FUSED)
 @on_a_gpu
-def test_attention_has_a_fused_kernel_but_not_that_of_cudnn(device, bias, size, monkeypatch):
+def test_attention_takes_the_kernel_for_its_length_but_never_that_of_cudnn(device, tokens, biased, size, monkeypatch):
     chosen = []
 
     def noted(query, key, value, bias=None, scale=None, original=torch.nn.functional.scaled_dot_product_attention):
@@ -240,20 +249,19 @@ def test_attention_has_a_fused_kernel_but_not_that_of_cudnn(device, bias, size, 
         return original(query, key, value, bias, scale=scale)
 
     monkeypatch.setattr("models.fused_attention.F.scaled_dot_product_attention", noted)
-    query, key, value, bias = qkv_and_bias(1000, size, bias, torch.bfloat16, device)
-    found = fused_attention(query, key, value, bias)
-    assert chosen[0] in (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION)
+    query, key, value, bias = qkv_and_bias(1000, tokens, size, biased, torch.bfloat16, device)
+    found = attention(torch.stack([query, key, value]), bias)
+    kernel = FUSED[tokens, biased]
+    assert chosen == ([] if kernel is None else [getattr(SDPBackend, f"{kernel}_ATTENTION")])
     *qkv, bias = (None if x is None else x.cpu().double() for x in (query, key, value, bias))
-    expected = attention(torch.stack(qkv), bias)
-    torch.testing.assert_close(found.cpu().double(), expected, rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(found.cpu().double(), attention(torch.stack(qkv), bias), rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.parametrize("biased", [False, True])
 @on_both
 def test_attention_and_its_gradient_take_more_rows_than_a_kernel(device, biased):
     rows = MAX_ROWS + 500
-    shape = (rows, 1, 1, 3) if biased else None
-    query, key, value, bias = qkv_and_bias(rows, 8, shape, torch.float32, device)
+    query, key, value, bias = qkv_and_bias(rows, 3, 8, int(biased), torch.float32, device)
     query.requires_grad_()
     found = fused_attention(query, key, value, bias)
     found.square().sum().backward()
@@ -266,14 +274,13 @@ def test_attention_and_its_gradient_take_more_rows_than_a_kernel(device, biased)
     torch.testing.assert_close(query.grad[last].cpu(), asked.grad, rtol=1e-3, atol=1e-4)
 
 
-def qkv_and_bias(rows: int, size: int, shape: tuple | None, dtype: torch.dtype, device: str) -> list[Any]:
-    """Queries, keys and values as views of one tensor, as in a layer; and a bias that hides some keys."""
+def qkv_and_bias(rows: int, tokens: int, size: int, biased: int, dtype: torch.dtype, device: str) -> list[Any]:
+    """Queries, keys and values as views of one tensor, as in a layer; and a bias of so many heads that hides keys."""
     draws = torch.Generator().manual_seed(0)
-    tokens = 15 if shape is None else shape[-1]
-    packed = torch.randn(rows, tokens if rows < MAX_ROWS else 3, 3, 4, size, generator=draws).to(device, dtype)
+    packed = torch.randn(rows, tokens, 3, 4, size, generator=draws).to(device, dtype)
     bias = None
-    if shape is not None:
-        bias = torch.where(torch.rand(shape, generator=draws) < 0.3, MASKED_SCORE, 0.0)
+    if biased:
+        bias = torch.where(torch.rand(rows, biased, 1, tokens, generator=draws) < 0.3, MASKED_SCORE, 0.0)
         bias[..., 0] = 0.0  # where all keys are hidden nobody reads the result
         bias = bias.to(device)
     return [*packed.permute(2, 0, 3, 1, 4), bias]
