@@ -39,7 +39,7 @@ def products_are_faster(qkv: Tensor, bias: Tensor | None) -> bool:
 def _softmax(scores: Tensor) -> Tensor:
     """Softmax over the last dimension.
 
-    Where the last dimension is shorter than the 16 lanes of AVX-512, torch's own softmax on a CPU does not use the lanes
+    On a CPU, where the last dimension is shorter than the 16 lanes of AVX-512, torch's own softmax does not use them
     and takes about 8 times as long; over the first dimension of a transposed copy it does (docs/decisions.md).
     """
     keys = scores.shape[-1]
