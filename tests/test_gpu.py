@@ -231,9 +231,9 @@ def test_compiled_logits_in_bf16_are_close(device, case):
     assert kernels and not any("cudnn" in name or "math" in name for name in kernels), kernels
 
 
-FUSED = {(8, 0): None, (16, 0): None, (17, 0): "EFFICIENT", (64, 0): "EFFICIENT", (65, 0): "FLASH"} | {
-    (16, 1): None,
-    (17, 4): "EFFICIENT",
+FUSED = {(8, 0): None, (20, 0): None, (21, 0): "EFFICIENT", (64, 0): "EFFICIENT", (65, 0): "FLASH"} | {
+    (20, 1): None,
+    (21, 4): "EFFICIENT",
     (65, 1): "EFFICIENT",
 }
 
