@@ -368,6 +368,8 @@ def test_a_training_goes_on_from_its_checkpoint(device, then, case, tmp_path):
     whole = Learner(case, device, tmp_path / "experts").with_experts()
     whole.epoch()
     whole.save(tmp_path / "last.pt")
+    kept = torch.load(tmp_path / "last.pt", weights_only=True)  # where it says
+    assert all(tensor.device.type == "cpu" for tensor in kept["weights"].values())
     continued = Learner(case, then, tmp_path / "experts", seed=1)
     continued.load(tmp_path / "last.pt")
     assert all(tensor.device.type == then for tensor in continued.tensors())

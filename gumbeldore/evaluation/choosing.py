@@ -15,7 +15,10 @@ from gumbeldore.runtime.checkpoint import SHIPPED, shipped
 from gumbeldore.runtime.files import in_home
 from gumbeldore.seeding import generator
 
-DRAWN = 256  # training instances, whose scale is averaged
+DRAWS, DRAWN = (
+    16,
+    16,
+)  # batches of training instances, which may differ in size, and instances of each: for a mean scale
 
 
 class Choice(NamedTuple):
@@ -93,8 +96,9 @@ def _read(problems: Mapping[str, Problem], source: str, limit: int | None) -> tu
 
 def _training_scale(problem: Problem) -> dict[str, float]:
     """The mean scale of a problem's training instances."""
-    scale = problem.scale(problem.generate(DRAWN, generator(0, "scale")))
-    return {name: values.double().mean().item() for name, values in scale.items()}
+    draws = generator(0, "scale")
+    scales = [problem.scale(problem.generate(DRAWN, draws)) for _ in range(DRAWS)]
+    return {name: torch.cat([scale[name] for scale in scales]).double().mean().item() for name in scales[0]}
 
 
 def _nearest(scale: Mapping[str, Tensor], trained: list[dict[str, float]]) -> Tensor:

@@ -32,9 +32,12 @@ SHIPPED = Path(__file__).parents[2] / "pretrained"  # also in an installation
 
 
 def save(path: Path, content: dict[str, Any]) -> None:
-    """Write a checkpoint (tensors and plain values) to a temporary file, then rename it."""
+    """Write a checkpoint (tensors and plain values) to a temporary file, then rename it.
+
+    Its tensors are those of a CPU, so that a machine without a GPU can read what a GPU has trained.
+    """
     buffer = io.BytesIO()
-    torch.save({"format": FORMAT, **content}, buffer)
+    torch.save(_on_cpu({"format": FORMAT, **content}), buffer)
     with atomic_write(path) as file:
         file.write(buffer.getbuffer())
         file.write(MARK + hashlib.sha256(buffer.getbuffer()).digest())
@@ -115,6 +118,15 @@ def unpickled(body: bytes, allowed: Sequence[Any] = ()) -> Any:
             return torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:  # torch's own text says how to execute it
         raise ValueError("it holds more than tensors and plain values") from None
+
+
+def _on_cpu(value: Any) -> Any:
+    """The tensors in nested dictionaries, lists and tuples on the CPU."""
+    if isinstance(value, Tensor):
+        return value.cpu() if value.is_cuda else value
+    if isinstance(value, dict):
+        return {key: _on_cpu(each) for key, each in value.items()}
+    return type(value)(map(_on_cpu, value)) if type(value) in (list, tuple) else value
 
 
 def _check(content: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ SHIPPED = {
     "tsp50": ("kool/tsp50", 0.03),
     "cvrp20": ("kool/cvrp20", 0.05),
     "cvrp50": ("kool/cvrp20", 0.06),
+    "jssp": ("l2d/6x6", 0.05),
     "jssp6x6": ("l2d/6x6", 0.05),
 }
 
