@@ -49,6 +49,7 @@ def test_its_own_file_wins_over_search(folder):
     assert "step_size" not in parts.search_keys(cfg.methods.cautious, cfg.search)
 
 
+@pytest.mark.slow
 def test_it_trains_evaluates_and_studies(folder):
     def done(program, *words):
         result = typed(program, "--config-dir", ".", *words, *SMALL, cwd=folder)

@@ -145,7 +145,7 @@ def test_one_process_per_folder(tmp_path):
     assert refused.returncode == 2 and "out/progress is in use by another run; wait for its end" in refused.stderr
 
 
-@pytest.mark.parametrize("parts", [1, 3, 7])
+@pytest.mark.parametrize("parts", [3, *(pytest.param(x, marks=pytest.mark.slow) for x in (1, 7))])
 def test_an_interrupted_study_goes_on(parts, tmp_path, monkeypatch):
     (tmp_path / "whole").mkdir()
     done(study, *STUDY, cwd=tmp_path / "whole")

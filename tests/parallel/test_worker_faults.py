@@ -137,7 +137,7 @@ class Greedy(TSP):
         return super().step(instance, state, action)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_memory_that_does_not_suffice_names_the_setting_to_lower(workers):
     with pytest.raises(WorkerError, match="^a search ran out of memory; lower search_batch_rows") as caught:
         found_by(Greedy(7), workers)

@@ -176,7 +176,7 @@ def process(solutions):
     return Process(os.getpid(), int(solutions.valid.sum()))
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_solutions_are_read_where_they_were_searched(workers):
     problem, policy = TSP(7), new_learner().policy
     instances, keys = problem.generate(10, torch.Generator().manual_seed(0)), torch.arange(10)
