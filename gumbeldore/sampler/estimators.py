@@ -1,4 +1,15 @@
-"""Expectations from a sample without replacement [SBS, eq. 13-14; GD, eq. 3-4]."""
+"""Expectations under a policy from its samples [SBS, 5.2, eq. 12-14; GD, eq. 3-4].
+
+Each estimator needs the solutions of one search method, at a temperature of 1 or any other (the expectation is that of
+the policy with this temperature), and without a nucleus:
+
+    monte_carlo            independent samples (`method=sampling`)
+    estimate_expectation   one round without replacement (`method=wor`, `num_rounds=1`)
+    estimate_over_rounds   several rounds without replacement and without updates (`method=wor`)
+    estimate_by_beam       the most likely prefixes (`method=beam`)
+
+The expectation of f = -log p is the entropy.
+"""
 
 from __future__ import annotations
 
@@ -60,3 +71,67 @@ def estimate_entropy(
 ) -> Tensor:
     """Entropy [B] (nats) of the sampled distribution: the expectation of -log p."""
     return estimate_expectation(-log_probs, log_probs, gumbels, valid, normalised)
+
+
+def monte_carlo(values: Tensor, valid: Tensor | None = None) -> Tensor:
+    """E[f] [B] from independent samples, as their mean [SBS, eq. 12]. Unbiased.
+
+    Arguments:
+        values: f of each sample [B, L]
+        valid: which entries are samples [B, L]; default: all
+    """
+    return values.double().mean(dim=1) if valid is None else (values.double() * valid).sum(dim=1) / valid.sum(dim=1)
+
+
+def estimate_by_beam(
+    values: Tensor, log_probs: Tensor, valid: Tensor | None = None, normalised: bool = True
+) -> Tensor:
+    """E[f] [B] from the leaves of a beam search, weighted with their probabilities [SBS, 5.2].
+
+    Arguments:
+        values: f of each leaf [B, K]
+        log_probs: log p of each leaf [B, K], float64
+        valid: which entries are leaves [B, K]; default: all
+        normalised: divide by the sum of the probabilities (biased, exact when all leaves are found); else the sum of
+            p * f, a lower bound of the expectation if f is never negative
+    """
+    weights = log_probs.exp() if valid is None else log_probs.exp().masked_fill(~valid, 0.0)
+    values = values.double() if valid is None else values.double().masked_fill(~valid, 0.0)
+    total = (weights * values).sum(dim=1)
+    return total / weights.sum(dim=1) if normalised else total
+
+
+def estimate_over_rounds(
+    values: Tensor,
+    log_probs: Tensor,
+    round_log_probs: Tensor,
+    gumbels: Tensor,
+    rounds: int,
+    valid: Tensor | None = None,
+    normalised: bool = True,
+) -> Tensor:
+    """E[f] [B] from several rounds without replacement, as the mean of an estimate for each round.
+
+    The estimate of a round: the leaves of earlier rounds count exactly, with their probabilities; the round's own leaves
+    estimate the expectation over all other leaves, which have the probability that is left. Where a round found fewer
+    leaves than its width, all leaves are known, and the expectation is exact.
+
+    Arguments:
+        values: f of each leaf [B, n * K], round by round
+        log_probs: log p of each leaf [B, n * K] under the policy, float64
+        round_log_probs, gumbels: of each leaf [B, n * K], see `Solutions`
+        rounds: n
+        valid: which entries are leaves [B, n * K]; default: all
+        normalised: as in `estimate_expectation`, for the leaves of each round
+    """
+    valid = torch.ones_like(gumbels, dtype=torch.bool) if valid is None else valid
+    batch, each = len(valid), valid.shape[1] // rounds
+    p = log_probs.exp().masked_fill(~valid, 0.0)
+    found = p * values.double().masked_fill(~valid, 0.0)
+    mass, known = (x.view(batch, rounds, each).sum(dim=2).cumsum(dim=1) for x in (p, found))  # [B, n] round included
+    rest = estimate_expectation(
+        *(x.reshape(batch * rounds, each) for x in (values, round_log_probs, gumbels, valid)), normalised
+    ).view(batch, rounds)
+    before = [torch.cat([torch.zeros_like(x[:, :1]), x[:, :-1]], dim=1) for x in (mass, known)]
+    estimates = before[1] + (1 - before[0]).clamp(min=0.0) * rest.nan_to_num()  # NaN: the round found no leaf
+    return torch.where(valid.all(dim=1), estimates.mean(dim=1), known[:, -1])

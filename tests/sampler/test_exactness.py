@@ -15,7 +15,13 @@ import torch
 from gumbeldore.interfaces import Problem
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig
-from gumbeldore.sampler.estimators import estimate_entropy, estimate_expectation
+from gumbeldore.sampler.estimators import (
+    estimate_by_beam,
+    estimate_entropy,
+    estimate_expectation,
+    estimate_over_rounds,
+    monte_carlo,
+)
 from gumbeldore.sampler.search import search
 from tests.statistics import assert_frequencies
 from tests.trees import TablePolicy, TreeProblem, copies, enumerate_leaves, small_tree
@@ -129,6 +135,62 @@ def test_unbiased_estimates_with_a_sampled_root(width):
     assert abs(mean - exact) < 4.7 * error
     mean, error = mean_and_error(estimate_entropy(found.round_log_probs, found.gumbels, found.valid, normalised=False))
     assert abs(mean - entropy) < 4.7 * error
+
+
+def over_rounds(found, rounds, values, normalised):
+    """The estimate from all rounds of a search without replacement."""
+    logs = found.log_probs, found.round_log_probs, found.gumbels
+    return estimate_over_rounds(values, *logs, rounds, found.valid, normalised)
+
+
+@pytest.mark.parametrize(("width", "rounds"), [(1, 3), (2, 2), (4, 1)])
+def test_estimates_over_rounds_are_unbiased(width, rounds):
+    leaves = enumerate_leaves(trees := small_tree(leaves=5), 0)
+    exact = sum(leaf.probability * leaf.outcome for leaf in leaves)
+    entropy = -sum(leaf.probability * math.log(leaf.probability) for leaf in leaves)
+    found = run(trees, methods.wor(width, rounds), seed=1)
+    for values, expected in ((-found.costs, exact), (-found.log_probs, entropy)):
+        mean, error = mean_and_error(over_rounds(found, rounds, values, normalised=False))
+        assert 0 < error and abs(mean - expected) < 4.7 * error
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_more_rounds_estimate_better_and_all_leaves_exactly(normalised):
+    trees = small_tree(leaves=5)
+    exact = sum(leaf.probability * leaf.outcome for leaf in enumerate_leaves(trees, 0))
+    errors = []
+    for rounds in (1, 2, 3):
+        found = run(trees, methods.wor(2, rounds))
+        estimates = over_rounds(found, rounds, -found.costs, normalised)
+        errors.append((estimates - exact).square().mean().sqrt().item())
+    assert errors[0] > 1.5 * errors[1] > 0 and errors[2] < 1e-12
+
+
+def test_one_round_is_estimated_as_ever():
+    found = run(small_tree(leaves=5), methods.wor(3), trials=50)
+    one = estimate_expectation(found.costs, found.round_log_probs, found.gumbels, found.valid)
+    torch.testing.assert_close(over_rounds(found, 1, found.costs, normalised=True), one)
+
+
+def test_independent_samples_are_averaged():
+    leaves = enumerate_leaves(trees := small_tree(leaves=5), 0)
+    found = run(trees, methods.sampling(3), seed=1)
+    mean, error = mean_and_error(monte_carlo(-found.costs, found.valid))
+    assert abs(mean - sum(leaf.probability * leaf.outcome for leaf in leaves)) < 4.7 * error
+    assert monte_carlo(torch.tensor([[1.0, 4.0, 9.0]]), torch.tensor([[True, True, False]])).item() == 2.5
+
+
+def test_a_beam_bounds_the_expectation_from_below():
+    leaves = enumerate_leaves(trees := small_tree(leaves=5), 0)
+    entropy = -sum(leaf.probability * math.log(leaf.probability) for leaf in leaves)
+    bounds = []
+    for width in (1, 2, 3, 5, 8):
+        found = run(trees, methods.beam(width), trials=1)
+        p, valid = found.log_probs.exp(), found.valid
+        bounds.append(estimate_by_beam(-found.log_probs, found.log_probs, valid, normalised=False).item())
+        normalised = estimate_by_beam(-found.log_probs, found.log_probs, valid).item()
+        assert normalised == pytest.approx(bounds[-1] / p[valid].sum().item())
+    assert bounds[0] < bounds[1] < bounds[2] < bounds[3] == pytest.approx(entropy) and bounds[4] == bounds[3]
 
 
 def test_the_root_does_not_change_the_sample():
