@@ -132,6 +132,14 @@ class Problem(Protocol):
         """
         raise ValueError(f"there is no random reconstruction for {self.name}: it does not define pieces")
 
+    def edges(self, instance: Any, actions: Tensor) -> Tensor:
+        """What complete solutions `actions` [R, T] consist of, such as the edges of a tour, as int64 numbers [R, E].
+
+        Solutions of an instance are the more alike, the more numbers they share; numbers below 0 mean nothing. Default:
+        the action of each decision.
+        """
+        return torch.arange(actions.shape[1], device=actions.device) * self.num_actions(instance) + actions
+
     def curriculum(self, progress: float) -> Problem:
         """The problem whose instances training draws after a share `progress` of the epochs. Default: this problem."""
         return self

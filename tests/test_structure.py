@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 # A room may import from the rooms before it; `root` are the modules beside the rooms that every room may import.
-ROOMS = ["runtime", "races", "sampler", "parallel", "training", "evaluation", "reporting", "cli"]
+ROOMS = ["runtime", "races", "sampler", "parallel", "training", "evaluation", "studies", "reporting", "cli"]
 ROOT_MODULES = {"interfaces", "reports", "seeding"}
 PUBLIC = {"__init__", "testing"}  # of the root, for users: no room imports them
 ALLOWED = {

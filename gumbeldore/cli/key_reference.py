@@ -61,7 +61,8 @@ GROUPS = {  # heading, where its keys are, how an option is chosen
     "study": (
         "Studies",
         "",
-        "`study=...` in study.py: curves of several methods, or a race that finds the best values of one search.",
+        "`study=...` in study.py: curves of several methods, a race that finds the best values of one search,"
+        " estimates of expectations, cost against diversity.",
     ),
     "validation": (
         "Validation",

@@ -20,7 +20,12 @@ from gumbeldore.runtime.building import check_keys
 from gumbeldore.runtime.old_versions import refuse_old, refuse_old_option
 
 FOLDER = Path(__file__).parents[2] / "configs"
-CURVES = ("axis", "repetitions")  # keys of a study for curves alone
+# Keys of studies, and the kinds that read them.
+READ_BY = {
+    "axis": ("curves",),
+    "repetitions": ("curves", "estimators", "diversity"),
+    "reference_samples": ("estimators",),
+}
 # Keys of `train` for sampled experts alone, and those for random instances alone.
 SAMPLING = ("instances_per_epoch", "decisions_per_epoch", "nucleus_after")
 RANDOM = (*SAMPLING, "validation_instances")  # not of active search
@@ -151,6 +156,8 @@ def check_effect(cfg: DictConfig, words: list[str]) -> None:
     """Refuse values that nothing reads: of `search`, of `solver`, of sampling where nothing is sampled (ValueError)."""
     methods = {**methods_of(cfg), **start_of(cfg)}
     read = {key for node in methods.values() for key in search_keys(node, cfg.search)}
+    if "kind" in _typed_keys(words):
+        raise ValueError(f"kind is what study= sets; choose study={cfg.kind}")
     for typed in _typed_keys(words):
         group, _, key = typed.partition(".")
         if group == "search" and key and key not in read:
@@ -159,8 +166,8 @@ def check_effect(cfg: DictConfig, words: list[str]) -> None:
             problem, _, name = key.rpartition(".")
             where = f"problem.{name} or model.{name}" if problem else f"train.{name}"
             raise ValueError(f"{typed} is the recipe's: change {where}")
-        if typed in CURVES and cfg.race is not None:
-            raise ValueError(f"{typed} has no effect on study=step_size, which draws no curves")
+        if typed in READ_BY and cfg.kind not in READ_BY[typed]:
+            raise ValueError(f"{typed} has no effect on study={cfg.kind}, only on study={', '.join(READ_BY[typed])}")
         if group == "solver" and "solver" not in (*methods, cfg.references):
             raise ValueError(f"solver.{key} has no effect without references=solver or method=solver")
         if group == "train" and key.split(".")[0] in SAMPLING and cfg.train.experts is not None:

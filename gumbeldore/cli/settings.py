@@ -61,13 +61,16 @@ class EvaluationSettings(Checked):
 
 
 AXES = ("samples", "evaluations", "seconds")
+KINDS = ("curves", "step_size", "estimators", "diversity")  # of studies
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudySettings(EvaluationSettings):
     """The top-level keys of configs/study.yaml."""
 
+    kind: str
     repetitions: int = at_least(2)
+    reference_samples: int = at_least(1)
     axis: str
     race: RaceSettings | None  # of study=step_size
 
@@ -77,8 +80,11 @@ class StudySettings(EvaluationSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.axis not in AXES:
-            raise ValueError(f"axis must be one of {', '.join(AXES)}, got {self.axis!r}")
+        for name, words in (("axis", AXES), ("kind", KINDS)):
+            if getattr(self, name) not in words:
+                raise ValueError(f"{name} must be one of {', '.join(words)}, got {getattr(self, name)!r}")
+        if (self.race is not None) != (self.kind == "step_size"):
+            raise ValueError(f"kind={self.kind} is what study= sets: choose study={self.kind}")
 
 
 def race_of(values: Any, key: str) -> RaceSettings | None:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ class Kept:
     def __exit__(self, kind: type | None, *_) -> None:
         """If an error has come before anything was found, nothing is left behind."""
         failed = kind is not None and issubclass(kind, Exception)
-        if failed and self._new and not self.finished():
+        values = [path for path in self.folder.glob("*.json") if path.name != MANIFEST.name]
+        if failed and self._new and not self.finished() and not values:
             shutil.rmtree(self.folder, ignore_errors=True)
             with contextlib.suppress(OSError):  # the folder above is the user's if there is more in it
                 self.folder.parent.rmdir()
@@ -60,16 +62,29 @@ class Kept:
 
     def parts(self, *names: str | int) -> Parts:
         """The finished parts of a method on a benchmark, however the two are named."""
-        folder = self.folder / hashlib.sha256(repr(names).encode()).hexdigest()[:16]
+        folder = self.folder / _name_of(names)
         if folder.is_dir():
             remove_leftovers(folder)
         found = Parts(folder)
         self._opened.append(found)
         return found
 
+    def value(self, compute: Callable[[], Any], *names: str | int | float) -> Any:
+        """What `compute` has returned, as plain values; it is called once for these names."""
+        path = self.folder / f"{_name_of(names)}.json"
+        with contextlib.suppress(OSError, ValueError):  # not there, or damaged
+            return json.loads(path.read_bytes())
+        found = compute()
+        write_text(path, json.dumps(found))
+        return found
+
     def finished(self) -> int:
         """How many searches of an instance are finished."""
         return sum(map(len, self._opened))
+
+
+def _name_of(names: tuple) -> str:
+    return hashlib.sha256(repr(names).encode()).hexdigest()[:16]
 
 
 def _check_same(path: Path, wanted: dict[str, Any], out_dir: Path) -> None:

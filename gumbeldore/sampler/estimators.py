@@ -83,9 +83,7 @@ def monte_carlo(values: Tensor, valid: Tensor | None = None) -> Tensor:
     return values.double().mean(dim=1) if valid is None else (values.double() * valid).sum(dim=1) / valid.sum(dim=1)
 
 
-def estimate_by_beam(
-    values: Tensor, log_probs: Tensor, valid: Tensor | None = None, normalised: bool = True
-) -> Tensor:
+def estimate_by_beam(values: Tensor, log_probs: Tensor, valid: Tensor | None = None, normalised: bool = True) -> Tensor:
     """E[f] [B] from the leaves of a beam search, weighted with their probabilities [SBS, 5.2].
 
     Arguments:
@@ -112,9 +110,9 @@ def estimate_over_rounds(
 ) -> Tensor:
     """E[f] [B] from several rounds without replacement, as the mean of an estimate for each round.
 
-    The estimate of a round: the leaves of earlier rounds count exactly, with their probabilities; the round's own leaves
-    estimate the expectation over all other leaves, which have the probability that is left. Where a round found fewer
-    leaves than its width, all leaves are known, and the expectation is exact.
+    The estimate of a round: the leaves of earlier rounds count exactly, with their probabilities; the round's own
+    leaves estimate the expectation over all other leaves, which have the probability that is left. Where a round found
+    fewer leaves than its width, all leaves are known, and the expectation is exact.
 
     Arguments:
         values: f of each leaf [B, n * K], round by round
@@ -129,9 +127,8 @@ def estimate_over_rounds(
     p = log_probs.exp().masked_fill(~valid, 0.0)
     found = p * values.double().masked_fill(~valid, 0.0)
     mass, known = (x.view(batch, rounds, each).sum(dim=2).cumsum(dim=1) for x in (p, found))  # [B, n] round included
-    rest = estimate_expectation(
-        *(x.reshape(batch * rounds, each) for x in (values, round_log_probs, gumbels, valid)), normalised
-    ).view(batch, rounds)
+    own = [x.reshape(batch * rounds, each) for x in (values, round_log_probs, gumbels, valid)]
+    rest = estimate_expectation(own[0], own[1], own[2], own[3], normalised).view(batch, rounds)
     before = [torch.cat([torch.zeros_like(x[:, :1]), x[:, :-1]], dim=1) for x in (mass, known)]
     estimates = before[1] + (1 - before[0]).clamp(min=0.0) * rest.nan_to_num()  # NaN: the round found no leaf
     return torch.where(valid.all(dim=1), estimates.mean(dim=1), known[:, -1])

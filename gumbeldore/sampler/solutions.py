@@ -47,8 +47,8 @@ class Solutions(NamedTuple):
     """What a search found, round by round; in a round beam by beam (equivalents, samples, groups).
 
     A beam's solutions are in decreasing order of their perturbed log-probability. The last entry is the reconstructed
-    solution, if there is one: it was not sampled, its log-probabilities are NaN. Estimators need the solutions of one
-    beam in one round.
+    solution, if there is one: it was not sampled, its log-probabilities are NaN. `gumbeldore.sampler.estimators` says
+    which of these each estimator needs.
     """
 
     actions: Tensor  # [B, L, T] int64

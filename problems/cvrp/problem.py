@@ -21,6 +21,7 @@ from problems.cvrp.instances import (
 )
 from problems.cvrp.reports import CVRPReports
 from problems.cvrp.sequences import cut, in_order, loads_so_far
+from problems.edges import undirected
 from problems.formats.tsplib import check_distances
 from problems.growth import check_growth, size_at
 from problems.plane import SYMMETRIES, move_square, symmetric
@@ -149,6 +150,12 @@ class CVRP(Problem):
         walks = as_walks(actions, instance.coords.shape[1] - 1)  # [R, 2N+1]
         points = instance.coords.gather(1, walks[..., None].expand(-1, -1, 2))
         return (points[:, 1:] - points[:, :-1]).norm(dim=-1).sum(dim=1)
+
+    def edges(self, instance: Instance, actions: Tensor) -> Tensor:
+        """The edges of all routes, to and from the depot as well, without their directions."""
+        nodes = instance.coords.shape[1]
+        walks = as_walks(actions, nodes - 1)
+        return undirected(walks[:, :-1], walks[:, 1:], nodes)
 
     def augment(
         self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator

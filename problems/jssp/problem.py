@@ -132,6 +132,14 @@ class JSSP(Problem):
         start = schedule(instance.times, instance.machines, actions)
         return (start + instance.times).amax(dim=(1, 2))
 
+    def edges(self, instance: Instance, actions: Tensor) -> Tensor:
+        """The M * (J - 1) pairs of operations that follow each other on a machine, in their order."""
+        rows, jobs, ops = instance.times.shape
+        operations = timeline(*instance, actions).operations
+        machine = instance.machines.flatten(1).gather(1, operations)
+        of_machine = operations.gather(1, machine.argsort(dim=1, stable=True)).view(rows, ops, jobs)
+        return (of_machine[..., :-1] * (jobs * ops) + of_machine[..., 1:]).flatten(1)
+
     def augment(
         self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator
     ) -> tuple[Instance, Tensor]:

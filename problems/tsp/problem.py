@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark, Pieces, Problem, moved
+from problems.edges import undirected
 from problems.formats.tsplib import check_distances
 from problems.growth import check_growth, size_at
 from problems.plane import SYMMETRIES, move_square, symmetric
@@ -102,6 +103,11 @@ class TSP(Problem):
         tours = as_tours(actions)  # [R, N]
         points = instance.coords.gather(1, tours[..., None].expand(-1, -1, 2))
         return (points - points.roll(-1, dims=1)).norm(dim=-1).sum(dim=-1)
+
+    def edges(self, instance: Instance, actions: Tensor) -> Tensor:
+        """The N edges of each tour, without their directions."""
+        tours = as_tours(actions)
+        return undirected(tours, tours.roll(-1, dims=1), instance.coords.shape[1])
 
     def augment(
         self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator

@@ -6,8 +6,8 @@ import pytest
 from torch import nn
 
 import evaluate
-import study
 import train
+from gumbeldore.cli.studies import curves
 from gumbeldore.interfaces import Policy
 from gumbeldore.runtime.building import build
 from gumbeldore.sampler.config import SearchConfig
@@ -64,7 +64,7 @@ def test_words(program, words, message, tmp_path):
 
 def test_a_study_of_no_values_is_refused():
     with pytest.raises(ValueError, match=r"search.num_rounds=\[\]: there must be one value at least"):
-        study.searches_of(compose("study", *CHECKPOINT, "search.step_size=1", "search.num_rounds=[]"))
+        curves.searches_of(compose("study", *CHECKPOINT, "search.step_size=1", "search.num_rounds=[]"))
 
 
 class NoForward(Policy):

@@ -14,13 +14,14 @@ from omegaconf import OmegaConf
 
 import study
 from gumbeldore.cli.settings import StudySettings
-from gumbeldore.evaluation import curves
+from gumbeldore.cli.studies.curves import searches_of
 from gumbeldore.evaluation.benchmarks import have_gaps
-from gumbeldore.evaluation.curves import measure
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.seeding import fold
+from gumbeldore.studies import curves
+from gumbeldore.studies.curves import measure
 from gumbeldore.training.validation import validation_set
 from problems.tsp import TSP
 from tests.cli.test_commands import ROOT, compose, typed
@@ -65,7 +66,7 @@ def test_greedy_is_the_same_each_time():
 
 def test_a_method_has_a_curve_for_each_value_it_reads():
     words = ["method=[greedy,sampling,wor,gumbeldore]", "search.step_size=[0.1,0.3]", "search.num_rounds=[4,1]"]
-    found = study.searches_of(compose("study", *WORDS, *words, "search.beam_width=8"))
+    found = searches_of(compose("study", *WORDS, *words, "search.beam_width=8"))
     assert list(found) == [
         "greedy",
         "sampling",
@@ -79,13 +80,13 @@ def test_a_method_has_a_curve_for_each_value_it_reads():
 
 
 def test_a_single_number_of_rounds_is_one_point():
-    found = study.searches_of(compose("study", *WORDS, "method=[greedy,wor]", "search.num_rounds=3"))
+    found = searches_of(compose("study", *WORDS, "method=[greedy,wor]", "search.num_rounds=3"))
     assert found["greedy"] == [methods.greedy()]
     assert found["wor, top_p_start=1.0"] == [methods.wor(32, 3)]
 
 
 def test_the_usual_study_has_the_curves_of_the_paper():
-    found = study.searches_of(compose("study", *WORDS, "search.step_size=0.3"))
+    found = searches_of(compose("study", *WORDS, "search.step_size=0.3"))
     names = [f"{name}, top_p_start={p}" for name in ("wor", "gumbeldore", "theory") for p in (1.0, 0.8)]
     assert list(found) == ["sampling", *names]
 
@@ -186,14 +187,14 @@ def test_every_key_is_checked():
 def test_a_curve_goes_over_time_or_iterations_where_these_are_lists():
     words = ["method=[wor,tasar,reconstruct,solver]", "axis=seconds", "search.top_p_start=1.0"]
     words += ["search.num_rounds=[1,3]", "search.time_limit=[2,1]", "solver.workers=0"]
-    found = study.searches_of(compose("study", *WORDS, *words))
+    found = searches_of(compose("study", *WORDS, *words))
     assert found["wor"] == [methods.wor(32, 3, time_limit=limit) for limit in (1, 2)]
     assert found["tasar"] == [methods.tasar(32, 3, 10, time_limit=limit) for limit in (1, 2)]
     assert [config.time_limit for config in found["reconstruct"]] == [1, 2]
     assert [each.solver.options.time_limit for each in found["solver"]] == [1, 2]
 
     words = ["method=reconstruct", "search.iterations=[5,2]", "axis=evaluations"]
-    found = study.searches_of(compose("study", *WORDS, *words))
+    found = searches_of(compose("study", *WORDS, *words))
     assert [config.reconstruction.iterations for config in found["reconstruct, top_p_start=1.0"]] == [2, 5]
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
-import json
 import math
 import statistics
 from collections.abc import Callable
@@ -17,9 +14,9 @@ from gumbeldore.evaluation.benchmarks import results_of, solve_benchmark, summar
 from gumbeldore.evaluation.parts import BenchmarkResult, Parts
 from gumbeldore.interfaces import Benchmark, Problem
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.runtime.files import atomic_write, write_text
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.seeding import fold
+from gumbeldore.studies import tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -124,15 +121,9 @@ def _quality(point: CurvePoint, gaps: bool) -> str:
 
 def write(out_dir: Path, points: list[CurvePoint], gaps: bool, about: dict[str, Any]) -> None:
     """study.json, study.csv and study.png."""
-    content = {"quality": "mean gap" if gaps else "mean cost", **about}
-    content["points"] = [point._asdict() for point in points]
-    text = io.StringIO()
-    csv.writer(text).writerows([CurvePoint._fields, *points])
-    write_text(out_dir / "study.json", json.dumps(content, indent=2) + "\n")
-    write_text(out_dir / "study.csv", text.getvalue())
-    with atomic_write(out_dir / "study.png") as file:
-        title = f"{about['instances']}, {about['num_instances']} instances"
-        plot(points, gaps, title, about["axis"]).savefig(file, dpi=100)
+    lines = [point._asdict() for point in points]
+    tables.write(out_dir, {"quality": "mean gap" if gaps else "mean cost", **about, "points": lines}, lines)
+    tables.draw(out_dir, plot(points, gaps, f"{about['instances']}, {about['num_instances']} instances", about["axis"]))
 
 
 def plot(points: list[CurvePoint], gaps: bool, title: str, axis: str = "samples") -> Figure:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,9 +17,9 @@ from gumbeldore.races.bounds import Normal
 from gumbeldore.races.outcome import Outcome
 from gumbeldore.races.racing import race
 from gumbeldore.races.settings import RaceSettings
-from gumbeldore.runtime.files import write_text
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.seeding import generator
+from gumbeldore.studies import tables
 
 
 class Arm(NamedTuple):
@@ -105,10 +102,4 @@ def write(out_dir: Path, arms: list[Arm], outcome: Outcome, gaps: bool, about: d
         for arm, mean, count in zip(arms, outcome.means.tolist(), outcome.counts.tolist(), strict=True)
     ]
     chosen = {"chosen": arms[outcome.arm].values, "exact": outcome.exact, "searches": outcome.total}
-    content = {"quality": quality, **about, **chosen, "arms": each}
-    text = io.StringIO()
-    table = csv.DictWriter(text, list(each[0]))
-    table.writeheader()
-    table.writerows(each)
-    write_text(out_dir / "study.json", json.dumps(content, indent=2) + "\n")
-    write_text(out_dir / "study.csv", text.getvalue())
+    tables.write(out_dir, {"quality": quality, **about, **chosen, "arms": each}, each)

@@ -10,14 +10,15 @@ import pytest
 import torch
 
 import study
+from gumbeldore.cli.studies import step_size
 from gumbeldore.evaluation.benchmarks import solve_benchmark
 from gumbeldore.evaluation.parts import Parts
-from gumbeldore.evaluation.step_size import Arm, best_arm, certainty
 from gumbeldore.interfaces import by_benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.races.outcome import Outcome
 from gumbeldore.races.settings import RaceSettings
 from gumbeldore.sampler import methods
+from gumbeldore.studies.step_size import Arm, best_arm, certainty
 from gumbeldore.training.validation import validation_set
 from tests.cli.test_commands import compose, typed
 from tests.evaluation.test_evaluation import untrained
@@ -115,11 +116,11 @@ def test_equally_good_arms_are_told():
 
 def test_every_combination_is_an_arm():
     words = ["checkpoint=x", "instances=y", "study=step_size", "search.step_size=[0.1,0.3]"]
-    arms = study.arms_of(compose("study", *words, "search.top_p_start=[1.0,0.8]", "search.beam_width=8"))
+    _, arms = step_size.searches_of(compose("study", *words, "search.top_p_start=[1.0,0.8]", "search.beam_width=8"))
     assert [arm.values for arm in arms] == [{"step_size": x, "top_p_start": p} for x in (0.1, 0.3) for p in (1.0, 0.8)]
     assert arms[3].search == methods.gumbeldore(8, 4, 0.3, 0.8)
     assert arms[3].words == "search.step_size=0.3 search.top_p_start=0.8"
-    arms = study.arms_of(compose("study", *words[:3], "method=wor", "search.temperature=[1,2,1]"))
+    _, arms = step_size.searches_of(compose("study", *words[:3], "method=wor", "search.temperature=[1,2,1]"))
     assert [arm.search for arm in arms] == [methods.wor(32, 4, temperature=t) for t in (1, 2)]  # each once
 
 
@@ -179,12 +180,15 @@ def test_an_interrupted_race_goes_on_without_searching_again(parts, policy, tmp_
     [
         ([], "study=step_size needs several values to compare, for example 'search.step_size=[0.1,0.3,1]'"),
         (["search.step_size=[0.1]"], "study=step_size needs several values to compare"),
-        (["search.step_size=[]"], "study=step_size needs several values to compare"),
+        (["search.step_size=[]"], "search.step_size=[]: there must be one value at least"),
         (["method=[wor,gumbeldore]", NUCLEI], "compares values of one search method, got method=[wor,gumbeldore]"),
         (["method=heuristic"], "method=heuristic is no search with the policy, but a baseline"),
         (["method=wor", "search.step_size=[1,2]"], "search.step_size has no effect on wor"),
-        (["axis=seconds", NUCLEI], "axis has no effect on study=step_size, which draws no curves"),
-        (["repetitions=3", NUCLEI], "repetitions has no effect on study=step_size, which draws no curves"),
+        (["axis=seconds", NUCLEI], "axis has no effect on study=step_size, only on study=curves"),
+        (
+            ["repetitions=3", NUCLEI],
+            "repetitions has no effect on study=step_size, only on study=curves, estim",
+        ),
         (["search.num_rounds=[1,2]", NUCLEI], "search.num_rounds=[1,2]: the searches that study=step_size compares"),
         (["search.beam_width=[1,2]"], "search.beam_width=[1,2]: the searches that study=step_size compares must be"),
         (["search.time_limit=1", NUCLEI], "search.time_limit would make the result depend on the machine's speed"),
@@ -194,7 +198,7 @@ def test_an_interrupted_race_goes_on_without_searching_again(parts, policy, tmp_
         (["race.delta=0", NUCLEI], "race.delta must be a number above 0, got 0"),
         (["race.first_batch=0", NUCLEI], "race.first_batch must be an integer at least 1, got 0"),
         (["race=5", NUCLEI], "race must be null or have the keys delta and first_batch, got 5"),
-        (["study=sigma"], "study=sigma: there is no such option; there are curves, step_size"),
+        (["study=sigma"], "study=sigma: there is no such option; there are curves, diversity"),
     ],
 )
 def test_mistakes_end_in_one_line(policy, tmp_path, words, message):

@@ -1,0 +1,1 @@
+"""What each `study=` of study.py reads from the configuration, measures and shows."""

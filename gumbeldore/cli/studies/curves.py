@@ -1,0 +1,111 @@
+"""study=curves: quality against samples, evaluations or time."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from gumbeldore.cli import parts
+from gumbeldore.cli.evaluation import advancing, goes_on
+from gumbeldore.cli.studies.opened import NO_GAPS, Study
+from gumbeldore.evaluation.baseline import Baseline
+from gumbeldore.evaluation.benchmarks import have_gaps
+from gumbeldore.evaluation.kept import Kept
+from gumbeldore.evaluation.parts import Parts
+from gumbeldore.reporting.console import Terminal
+from gumbeldore.runtime.checked import is_number
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.studies import curves
+from gumbeldore.studies.curves import CurvePoint
+
+POINTS = ("time_limit", "iterations", "num_rounds")  # the first of these that is a list makes a curve's points
+
+
+def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig | Baseline]]:
+    """The points of each curve, by growing number of rounds (or iterations, or seconds).
+
+    A method has a curve for each combination of the values that `search` lists for its parameters.
+
+    Raises ValueError for a baseline or a search with a time limit, unless axis=seconds.
+    """
+    found: dict[str, list[SearchConfig | Baseline]] = {}
+    if empty := [key for key, value in cfg.search.items() if OmegaConf.is_list(value) and not value]:
+        raise ValueError(f"search.{empty[0]}=[]: there must be one value at least")
+    build = parts.build_method if cfg.axis == "seconds" else parts.build_search
+    for name, method in parts.methods_of(cfg).items():
+        if "time_limit" in method:  # a solver's own; in a study it has that of the searches
+            if cfg.search.time_limit is None:
+                raise ValueError(f"method={name} needs axis=seconds and search.time_limit, the points of its curve")
+            method = method.copy()
+            with open_dict(method):
+                del method["time_limit"]
+        read = parts.search_keys(method, cfg.search)
+        listed = {key: list(cfg.search[key]) for key in read if OmegaConf.is_list(cfg.search[key])}
+        for key in POINTS:
+            if wrong := [value for value in listed.get(key, []) if not is_number(value)]:
+                raise ValueError(f"search.{key} must list numbers, got {wrong[0]!r}")
+        along = next((key for key in POINTS if key in listed), None)
+        if along == "iterations" and cfg.axis == "samples":
+            rule = "search.iterations lists no numbers of samples"
+            raise ValueError(f"method={name}: {rule}; choose axis=evaluations or axis=seconds")
+        points = [{along: value} for value in sorted(listed.pop(along))] if along else [{}]
+        largest = {key: max(listed.pop(key)) for key in POINTS if key in listed}
+        own: dict[str, list[SearchConfig | Baseline]] = {}
+        for values in itertools.product(*listed.values()):
+            chosen = dict(zip(listed, values, strict=True))
+            curve = ", ".join([name, *(f"{key}={value}" for key, value in chosen.items())])
+            searches = ({**cfg.search, **largest, **chosen, **point} for point in points)
+            built = [build(name, method, search) for search in searches]
+            if built not in own.values():  # else the value is one that the start of a reconstruction does not read
+                own[curve] = built
+        found |= own
+    return found
+
+
+def by_method(searches: dict[str, list[SearchConfig | Baseline]]) -> list[tuple[str, SearchConfig | Baseline]]:
+    """Every search, with the name to call it in messages."""
+    return [(name, search) for name, each in searches.items() for search in each]
+
+
+def measure(opened: Study, searches: dict[str, list[SearchConfig | Baseline]]) -> list[CurvePoint]:
+    """A point for every search of every curve; writes study.json, study.csv and study.png."""
+    run, pool, benchmarks, kept, terminal, out_dir, about = opened
+    about |= {"repetitions": run.repetitions, "axis": run.axis}
+    gaps = have_gaps(benchmarks)
+    every = [(curve, place, method) for curve, each in searches.items() for place, method in enumerate(each)]
+    points: list[CurvePoint] = []
+    try:
+        for curve, place, method in every:
+            found = _parts_of(kept, (curve, place), run.repetitions, len(benchmarks))
+            done = sum(len(part) for each in found for part in each)
+            with advancing(terminal, curve, benchmarks * run.repetitions, done) as advance:
+                how = run.repetitions, run.seed, advance, found
+                points.append(curves.measure(curve, method, pool, benchmarks, *how))
+            curves.write(out_dir, points, gaps, about)  # after each: a later one may not finish
+    except KeyboardInterrupt:
+        _show(terminal, points, gaps, about, out_dir)
+        count = len(every) * run.repetitions * about["num_instances"]
+        raise goes_on(kept.finished(), count, out_dir) from None
+    _show(terminal, points, gaps, about, out_dir)
+    return points
+
+
+def _parts_of(kept: Kept, point: tuple[str, int], repetitions: int, benchmarks: int) -> list[list[Parts]]:
+    """What is kept of a point of a curve (its name and place), by repetition and benchmark."""
+    return [[kept.parts(*point, i, place) for place in range(benchmarks)] for i in range(repetitions)]
+
+
+def _show(terminal: Terminal, points: list[CurvePoint], gaps: bool, about: dict[str, Any], out_dir: Path) -> None:
+    """The table of the points that are measured, if there are any."""
+    if not points:
+        return
+    what = f"gap to: {about['reference']}" if gaps else NO_GAPS
+    what += f"; mean and standard error of {about['repetitions']} repetitions"
+    note = "\n".join([what, *about["remarks"], about["hardware"]])
+    terminal.table(
+        f"{about['instances']}: {about['num_instances']} instances", *curves.rows(points, gaps, about["axis"]), note
+    )
+    terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")

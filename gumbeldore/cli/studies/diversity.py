@@ -1,0 +1,62 @@
+"""study=diversity: how good the solutions of a search are, and how different from each other."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from omegaconf import DictConfig
+
+from gumbeldore.cli import parts
+from gumbeldore.cli.evaluation import advancing, goes_on
+from gumbeldore.cli.studies.opened import NO_GAPS, Study, combinations
+from gumbeldore.evaluation.benchmarks import have_gaps
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.studies import diversity
+from gumbeldore.studies.diversity import Point
+
+
+class Asked(NamedTuple):
+    """A point of a curve."""
+
+    curve: str
+    setting: str
+    search: SearchConfig
+
+
+def searches_of(cfg: DictConfig) -> list[Asked]:
+    """A curve for each method, with a point for each combination of the values that `search` lists for it."""
+    found: list[Asked] = []
+    for name, method in parts.methods_of(cfg).items():
+        for values, search in combinations(name, method, cfg.search):
+            setting = ", ".join(f"{key}={value}" for key, value in values.items())
+            found.append(Asked(name, setting, search))
+    return found
+
+
+def by_method(searches: list[Asked]) -> list[tuple[str, SearchConfig]]:
+    """Every search, with the name to call it in messages."""
+    return [(asked.curve, asked.search) for asked in searches]
+
+
+def measure(opened: Study, searches: list[Asked]) -> list[Point]:
+    """The points of all curves; writes study.json, study.csv and study.png."""
+    run, pool, benchmarks, kept, terminal, out_dir, about = opened
+    about |= {"repetitions": run.repetitions}
+    gaps = have_gaps(benchmarks)
+    points: list[Point] = []
+    try:
+        for place, (curve, setting, search) in enumerate(searches):
+            repetitions = run.repetitions if search.random else 1
+            with advancing(terminal, f"{curve} {setting}", benchmarks * repetitions) as advance:
+                how = search, pool, benchmarks, run.repetitions, run.seed, advance
+                found = kept.value(lambda: diversity.measure(curve, setting, *how), place)  # noqa: B023
+            points.append(Point(*found))
+    except KeyboardInterrupt:
+        raise goes_on(len(points), len(searches), out_dir) from None
+    diversity.write(out_dir, points, gaps, about)
+    what = f"gap to: {about['reference']}" if gaps else NO_GAPS
+    note = [f"{what}; means over instances and {run.repetitions} repetitions", *about["remarks"], about["hardware"]]
+    title = f"{about['instances']}: {about['num_instances']} instances"
+    terminal.table(title, *diversity.rows(points, gaps), "\n".join(note))
+    terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")
+    return points

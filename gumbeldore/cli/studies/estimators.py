@@ -1,0 +1,95 @@
+"""study=estimators: how well expectations under the policy are estimated from k samples."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import NamedTuple
+
+from omegaconf import DictConfig, OmegaConf
+
+from gumbeldore.cli import parts
+from gumbeldore.cli.evaluation import advancing, goes_on
+from gumbeldore.cli.studies.opened import Study
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.studies import expectations
+from gumbeldore.studies.expectations import ESTIMATORS, QUANTITIES, Point, Reference
+
+LISTS = ("temperature", "num_rounds", "beam_width")
+
+
+class Asked(NamedTuple):
+    """A search whose samples are used by the estimators of its method."""
+
+    method: str
+    search: SearchConfig
+
+
+def searches_of(cfg: DictConfig) -> list[Asked]:
+    """Every method with every temperature and number of samples; a beam is as wide as the others have samples.
+
+    Raises ValueError for a method without an estimator, and for a nucleus.
+    """
+    methods = parts.methods_of(cfg)
+    if unknown := [name for name in methods if name not in ESTIMATORS]:
+        raise ValueError(
+            f"study=estimators: {unknown[0]} has no estimators; the methods that have: {', '.join(ESTIMATORS)}"
+        )
+    lists = [list(cfg.search[key]) if OmegaConf.is_list(cfg.search[key]) else [cfg.search[key]] for key in LISTS]
+    found: list[Asked] = []
+    for (name, method), temperature, rounds, width in itertools.product(methods.items(), *lists):
+        samples = {"num_rounds": rounds, "beam_width": width * rounds if name == "beam" else width}
+        built = parts.build_search(name, method, {**cfg.search, **samples, "temperature": temperature})
+        asked = Asked(name, replace(built, temperature=temperature))
+        if (asked.search.top_p_start, asked.search.top_p_end) != (1, 1):
+            raise ValueError("study=estimators estimates expectations under the policy itself: there can be no nucleus")
+        if asked not in found:
+            found.append(asked)
+    return found
+
+
+def by_method(searches: list[Asked]) -> list[tuple[str, SearchConfig]]:
+    """Every search, with the name to call it in messages."""
+    return [(asked.method, asked.search) for asked in searches]
+
+
+def measure(opened: Study, searches: list[Asked]) -> list[Point]:
+    """The estimates of every search; writes study.json, study.csv and study.png."""
+    run, pool, benchmarks, kept, terminal, out_dir, about = opened
+    about |= {"repetitions": run.repetitions}
+    compared: dict[float, Reference] = {}
+    points: list[Point] = []
+    done = 0
+    try:
+        for place, (method, search) in enumerate(searches):
+            tau = search.temperature
+            if tau not in compared:
+                terminal.progress("reference", 0, 1)
+                asked = benchmarks, tau, run.reference_samples, run.seed
+                compared[tau] = Reference(*kept.value(lambda: expectations.reference(pool, *asked), "reference", tau))  # noqa: B023
+            repetitions = run.repetitions if search.random else 1
+            with advancing(terminal, f"{method}, {search.beam_width} samples", benchmarks * repetitions) as advance:
+                how = pool, benchmarks, repetitions, run.seed, advance
+                found = kept.value(lambda: expectations.measure(method, search, *how), "estimates", place)  # noqa: B023
+            points += expectations.points(method, search, found, compared[tau])
+            done += 1
+    except KeyboardInterrupt:
+        raise goes_on(done, len(searches), out_dir) from None
+    expectations.write(out_dir, points, about | {"reference": _described(compared)})
+    title = f"{about['instances']}: {about['num_instances']} instances"
+    note = f"root mean squared error of {run.repetitions} repetitions; reference: {_described(compared)}"
+    for quantity in QUANTITIES:
+        table = expectations.rows(points, quantity)
+        terminal.table(f"{quantity}, {title}", *table, "\n".join([note, *about["remarks"], about["hardware"]]))
+    terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")
+    return points
+
+
+def _described(compared: dict[float, Reference]) -> str:
+    each: dict[str, list[str]] = {}
+    for temperature, found in compared.items():
+        what = f"the mean of {found.samples:,} independent samples" if found.samples else "exact, over all solutions"
+        each.setdefault(what, []).append(f"{temperature:g}")
+    if len(each) == 1:
+        return next(iter(each))
+    return "; ".join(f"{what} (temperature {', '.join(of)})" for what, of in each.items())

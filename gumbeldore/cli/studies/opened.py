@@ -1,0 +1,51 @@
+"""What all studies work with."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from omegaconf import DictConfig, OmegaConf
+
+from gumbeldore.cli import parts
+from gumbeldore.cli.settings import StudySettings
+from gumbeldore.evaluation.kept import Kept
+from gumbeldore.interfaces import Benchmark
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.reporting.console import Terminal
+from gumbeldore.sampler.config import SearchConfig
+
+NO_GAPS = "mean cost, as not all instances have a reference"
+
+
+class Study(NamedTuple):
+    """The open study: settings, machine, instances, terminal and folder."""
+
+    run: StudySettings
+    pool: SearchPool
+    benchmarks: list[Benchmark]
+    kept: Kept
+    terminal: Terminal
+    out_dir: Path
+    about: dict[str, Any]  # what was measured and how
+
+
+def combinations(name: str, method: DictConfig, search: Mapping[str, Any]) -> list[tuple[dict[str, Any], SearchConfig]]:
+    """A search for each combination of the values that `search` lists for the parameters of a method; equal ones once.
+
+    Returns the values, by key of `search`, and the search.
+
+    Raises ValueError for an empty list, and as `parts.build_search`.
+    """
+    listed = {key: list(search[key]) for key in parts.search_keys(method, search) if OmegaConf.is_list(search[key])}
+    if empty := [key for key, values in listed.items() if not values]:
+        raise ValueError(f"search.{empty[0]}=[]: there must be one value at least")
+    found: list[tuple[dict[str, Any], SearchConfig]] = []
+    for values in itertools.product(*listed.values()):
+        mine = dict(zip(listed, values, strict=True))
+        built = parts.build_search(name, method, {**search, **mine})
+        if built not in [other for _, other in found]:  # else the method reads the value in no round
+            found.append((mine, built))
+    return found

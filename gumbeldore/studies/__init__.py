@@ -1,0 +1,1 @@
+"""What `study.py` measures: curves, races of settings, estimates of expectations, cost against diversity."""

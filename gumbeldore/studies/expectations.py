@@ -1,0 +1,197 @@
+"""How well a policy's expected cost and entropy are estimated from k samples [SBS, section 5.2, figures 3 and 4]."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.interfaces import Benchmark, count_of, repeated
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.estimators import estimate_by_beam, estimate_over_rounds, monte_carlo
+from gumbeldore.sampler.solutions import Solutions
+from gumbeldore.seeding import fold
+from gumbeldore.studies import tables
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+QUANTITIES = ("cost", "entropy")
+ESTIMATORS = {  # by the method that they need
+    "sampling": ("Monte Carlo",),
+    "wor": ("without replacement, unbiased", "without replacement, normalised"),
+    "beam": ("beam search, lower bound", "beam search, normalised"),
+}
+MOST_SOLUTIONS = 6_000  # of an instance whose solutions are all written down
+SAMPLES_AT_ONCE = 1_000  # of the reference
+
+
+class Estimates(NamedTuple):
+    """Of both quantities, for each row of a search by each estimator of its method."""
+
+    cost: Tensor  # [B, E] float64
+    entropy: Tensor  # [B, E] float64, in nats
+
+
+class Reference(NamedTuple):
+    """What the estimates are compared with."""
+
+    cost: float
+    entropy: float
+    samples: int  # independent ones of each instance, whose mean it is; 0: it is exact, all solutions are known
+
+
+class Point(NamedTuple):
+    """An estimator with k samples at a temperature: its estimates over the repetitions."""
+
+    estimator: str
+    temperature: float
+    samples: int  # k, per instance
+    rounds: int
+    quantity: str  # cost or entropy
+    mean: float
+    low: float  # 5th percentile
+    high: float  # 95th percentile
+    error: float  # root of the mean squared difference to the reference
+    reference: float
+
+
+def estimates(solutions: Solutions, method: str, rounds: int) -> Estimates:
+    """By all estimators of a method, from what its search has found."""
+    log_probs, valid = solutions.log_probs, solutions.valid
+    found = []
+    for values in (solutions.costs, -log_probs):
+        if method == "sampling":
+            each = [monte_carlo(values, valid)]
+        elif method == "beam":
+            each = [estimate_by_beam(values, log_probs, valid, normalised) for normalised in (False, True)]
+        else:
+            about = log_probs, solutions.round_log_probs, solutions.gumbels, rounds, valid
+            each = [estimate_over_rounds(values, *about, normalised) for normalised in (False, True)]
+        found.append(torch.stack(each, dim=1))
+    return Estimates(*found)
+
+
+def measure(
+    method: str,
+    config: SearchConfig,
+    pool: SearchPool,
+    benchmarks: list[Benchmark],
+    repetitions: int,
+    seed: int,
+    progress: Callable[[int], None] = lambda done: None,
+) -> dict[str, list[list[float]]]:
+    """By quantity, the estimates [E][repetitions] of the mean over all instances.
+
+    Arguments:
+        method: one of ESTIMATORS, whose search `config` is
+        progress: called with the number of instances searched since the last call, repetitions included
+    """
+    total = torch.zeros(len(QUANTITIES), repetitions, len(ESTIMATORS[method]), dtype=torch.float64)
+    for place, benchmark in enumerate(benchmarks):
+        count = len(benchmark.names)
+        keys = fold(seed, "expectations", place, torch.arange(count * repetitions))
+        read = partial(estimates, method=method, rounds=config.num_rounds)
+        found = torch.empty(len(QUANTITIES), count * repetitions, len(ESTIMATORS[method]), dtype=torch.float64)
+        for _, chunk, each in pool.map_all(repeated(benchmark.instances, repetitions), keys, [config], read=read):
+            found[:, chunk] = torch.stack(each)
+            progress(chunk.stop - chunk.start)
+        total += found.view(len(QUANTITIES), count, repetitions, -1).sum(dim=1)
+    mean = (total / count_of(benchmarks)).mT  # [quantities, E, repetitions]
+    return dict(zip(QUANTITIES, mean.tolist(), strict=True))
+
+
+def reference(pool: SearchPool, benchmarks: list[Benchmark], temperature: float, samples: int, seed: int) -> Reference:
+    """The expectations over all solutions of each instance, or the mean of many independent samples.
+
+    Arguments:
+        samples: of each instance, at least, where one of them has more than MOST_SOLUTIONS solutions
+    """
+    whole = methods.wor(MOST_SOLUTIONS, temperature=temperature)
+    exact = all(_all_are_found(pool, benchmark, whole) for benchmark in benchmarks)
+    rounds = 1 if exact else math.ceil(samples / SAMPLES_AT_ONCE)
+    config = whole if exact else methods.sampling(SAMPLES_AT_ONCE, rounds, temperature=temperature)
+    found = measure("wor" if exact else "sampling", config, pool, benchmarks, 1, int(fold(seed, "reference")))
+    cost, entropy = (found[quantity][0][0] for quantity in QUANTITIES)
+    return Reference(cost, entropy, 0 if exact else rounds * SAMPLES_AT_ONCE)
+
+
+class _Found(NamedTuple):
+    all_of: Tensor  # bool [B]
+
+
+def _few(solutions: Solutions) -> _Found:
+    return _Found(~solutions.valid.all(dim=1))
+
+
+def _all_are_found(pool: SearchPool, benchmark: Benchmark, whole: SearchConfig) -> bool:
+    """Whether no instance has more solutions than the search is wide; it ends with the first one that has."""
+    keys = torch.arange(len(benchmark.names))
+    return all(found.all_of.all() for _, _, found in pool.map_all(benchmark.instances, keys, [whole], read=_few))
+
+
+def points(method: str, config: SearchConfig, found: dict[str, list[list[float]]], compared: Reference) -> list[Point]:
+    """The summary of what `measure` found, for each estimator and quantity."""
+    made = []
+    for quantity in QUANTITIES:
+        exact = getattr(compared, quantity)
+        for name, values in zip(ESTIMATORS[method], torch.tensor(found[quantity], dtype=torch.float64), strict=True):
+            low, high = values.quantile(torch.tensor([0.05, 0.95], dtype=torch.float64)).tolist()
+            error = (values - exact).square().mean().sqrt().item()
+            samples = config.beam_width * config.num_rounds
+            about = name, config.temperature, samples, config.num_rounds, quantity
+            made.append(Point(*about, values.mean().item(), low, high, error, exact))
+    return made
+
+
+def rows(found: list[Point], quantity: str) -> tuple[list[str], list[list[str]]]:
+    """The table of a quantity: a row per temperature and estimator, a column per number of samples, with the errors."""
+    mine = [point for point in found if point.quantity == quantity]
+    columns = sorted({point.samples for point in mine})
+    lines = []
+    for temperature, name, exact in dict.fromkeys((x.temperature, x.estimator, x.reference) for x in mine):
+        errors = {x.samples: f"{x.error:.4g}" for x in mine if (x.temperature, x.estimator) == (temperature, name)}
+        lines.append([f"{temperature:g}", f"{exact:.4f}", name, *(errors.get(count, "") for count in columns)])
+    return ["temperature", "expected", "estimator; error with samples:", *map(str, columns)], lines
+
+
+def write(out_dir: Path, found: list[Point], about: dict[str, Any]) -> None:
+    """study.json, study.csv and study.png."""
+    lines = [point._asdict() for point in found]
+    tables.write(out_dir, {**about, "points": lines}, lines)
+    tables.draw(out_dir, plot(found, f"{about['instances']}, {about['num_instances']} instances"))
+
+
+def plot(found: list[Point], title: str) -> Figure:
+    """Mean and 90% range of the estimates over the number of samples: a row per quantity, a column per temperature."""
+    from matplotlib.figure import Figure  # the object interface: no pyplot, no global state, no display
+
+    temperatures = list(dict.fromkeys(point.temperature for point in found))
+    names = list(dict.fromkeys(point.estimator for point in found))
+    figure = Figure(figsize=(2.2 + 3.2 * len(temperatures), 6.0), layout="constrained")
+    every = figure.subplots(len(QUANTITIES), len(temperatures), squeeze=False)
+    for row, quantity in zip(every, QUANTITIES, strict=True):
+        for axes, temperature in zip(row, temperatures, strict=True):
+            mine = [x for x in found if (x.quantity, x.temperature) == (quantity, temperature)]
+            for number, name in enumerate(names):
+                curve = sorted((x for x in mine if x.estimator == name), key=lambda x: x.samples)
+                if not curve:
+                    continue
+                x, mean, low, high = zip(*((p.samples, p.mean, p.low, p.high) for p in curve), strict=True)
+                axes.plot(x, mean, marker="os^vD"[number % 5], markersize=4, color=f"C{number}", label=name)
+                axes.fill_between(x, low, high, color=f"C{number}", alpha=0.15, linewidth=0)
+            axes.axhline(mine[0].reference, linestyle=":", color="black", label="expected")
+            axes.set_xscale("log", base=2)
+            axes.set(title=f"temperature {temperature:g}", xlabel="samples", ylabel=f"estimate of the {quantity}")
+            axes.grid(alpha=0.3)
+    figure.suptitle(title)
+    handles, labels = every[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
+    return figure

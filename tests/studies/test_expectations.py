@@ -1,0 +1,139 @@
+"""study=estimators: estimates of a policy's expected cost and entropy, beside what can be written down."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import torch
+
+import study
+from gumbeldore.cli.studies.estimators import searches_of
+from gumbeldore.interfaces import without_references
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.sampler import methods
+from gumbeldore.studies import expectations
+from gumbeldore.studies.expectations import ESTIMATORS, Reference, measure, points, reference
+from tests.cli.test_commands import compose, typed
+from tests.trees import TablePolicy, TreeProblem, enumerate_leaves
+
+SEARCHES = {"sampling": methods.sampling(3), "wor": methods.wor(3), "beam": methods.beam(3)}
+
+
+def tree_benchmark(count):
+    problem = TreeProblem()
+    return without_references(problem, problem.generate(count, torch.Generator().manual_seed(3)), "trees")
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with SearchPool(TreeProblem(), TablePolicy()) as opened:
+        yield opened
+
+
+def exact_values(benchmark):
+    """Expected cost and entropy, as means over the instances."""
+    totals = [0.0, 0.0]
+    for index in range(len(benchmark.names)):
+        for leaf in enumerate_leaves(benchmark.instances, index):
+            totals[0] -= leaf.probability * leaf.outcome / len(benchmark.names)
+            totals[1] -= leaf.probability * math.log(leaf.probability) / len(benchmark.names)
+    return totals
+
+
+def test_the_reference_is_exact_where_all_solutions_can_be_written_down(pool, monkeypatch):
+    benchmark = tree_benchmark(4)
+    cost, entropy = exact_values(benchmark)
+    found = reference(pool, [benchmark], 1.0, 1, seed=0)
+    assert (found.cost, found.entropy, found.samples) == (pytest.approx(cost), pytest.approx(entropy), 0)
+    assert reference(pool, [benchmark], 2.0, 1, seed=0).entropy > entropy  # of the policy at this temperature
+    monkeypatch.setattr(expectations, "MOST_SOLUTIONS", 3)
+    sampled = reference(pool, [benchmark], 1.0, 40_001, seed=0)
+    assert sampled.samples == 41_000 and sampled.cost == pytest.approx(cost, abs=0.03)
+    assert sampled.entropy == pytest.approx(entropy, abs=0.03) and sampled.entropy != found.entropy
+
+
+@pytest.mark.parametrize("method", ESTIMATORS)
+def test_estimates_of_several_instances_are_those_of_their_mean(method, pool):
+    """Unbiased ones have the expectation as their mean; a beam gives the same number every time."""
+    benchmark = tree_benchmark(4)
+    exact = dict(zip(("cost", "entropy"), exact_values(benchmark), strict=True))
+    repetitions = 1 if method == "beam" else 4_000
+    found = measure(method, SEARCHES[method], pool, [benchmark], repetitions, seed=0)
+    for quantity, each in found.items():
+        values = torch.tensor(each, dtype=torch.float64)
+        assert values.shape == (len(ESTIMATORS[method]), repetitions)
+        if method == "beam":
+            bound, normalised = values[:, 0].tolist()
+            assert quantity == "cost" or bound < normalised
+            assert quantity == "cost" or bound < exact[quantity]
+        else:  # the first one of each is unbiased
+            error = values[0].std().item() / math.sqrt(repetitions)
+            assert abs(values[0].mean().item() - exact[quantity]) < 4.7 * error
+
+
+def test_a_point_sums_up_the_repetitions():
+    found = {"cost": [[1.0, 2.0, 3.0, 6.0]], "entropy": [[0.0, 0.0, 1.0, 1.0]]}
+    cost, entropy = points("sampling", methods.sampling(4, 2, temperature=0.5), found, Reference(2.0, 0.5, 10))
+    assert (cost.estimator, cost.samples, cost.rounds, cost.temperature) == ("Monte Carlo", 8, 2, 0.5)
+    assert (cost.mean, cost.error, cost.reference) == (3.0, math.sqrt((1 + 0 + 1 + 16) / 4), 2.0)
+    assert cost.low == pytest.approx(1.15) and cost.high == pytest.approx(5.55)
+    assert entropy.error == 0.5 and entropy.quantity == "entropy"
+
+
+# ---- the command
+
+WORDS = ["study=estimators", "checkpoint=tsp20", "instances=kool/tsp20", "workers=0", "search.beam_width=[2,4]"]
+WORDS += ["search.temperature=[1,2]", "repetitions=3", "reference_samples=1000"]
+
+
+def test_every_method_has_a_search_for_each_number_of_samples():
+    asked = searches_of(compose("study", *WORDS, "search.num_rounds=[1,3]", "search.step_size=1"))
+    assert len(asked) == 2 * 2 * 2 * 3  # all but the repeated beams (2, 4, 6, 12 wide at two temperatures)
+    beams = {(x.search.beam_width, x.search.temperature) for x in asked if x.method == "beam"}
+    assert beams == {(width, tau) for width in (2, 4, 6, 12) for tau in (1, 2)}
+    assert all(x.search.num_rounds == 1 for x in asked if x.method == "beam")
+
+
+def test_it_writes_what_it_shows_and_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(expectations, "MOST_SOLUTIONS", 50)
+    whole = typed(study, *WORDS, "out_dir=whole", cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    content = json.loads((tmp_path / "whole/study.json").read_text())
+    assert len(content["points"]) == 2 * 2 * 5 * 2 and "1,000 independent samples" in content["reference"]
+    assert "cost, kool/tsp20: 1 instances" in whole.stdout and "Monte Carlo" in whole.stdout
+    assert (tmp_path / "whole/study.png").stat().st_size > 10_000
+    called, original = [], expectations.measure
+
+    def interrupted(*arguments):
+        called.append(arguments)
+        if len(called) == 4:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(expectations, "measure", interrupted)
+        stopped = typed(study, *WORDS, "out_dir=part", cwd=tmp_path)
+    assert stopped.returncode == 130 and "of 12 searches are finished and kept" in stopped.stderr
+    again = typed(study, *WORDS, "out_dir=part", "resume=true", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert json.loads((tmp_path / "part/study.json").read_text())["points"] == content["points"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["method=gumbeldore"],
+            "gumbeldore has no estimators; the methods that have: sampling, wor, beam",
+        ),
+        (["search.top_p_end=0.9"], "there can be no nucleus"),
+        (["axis=seconds"], "axis has no effect on study=estimators, only on study=curves"),
+        (["kind=curves"], "kind is what study= sets"),
+    ],
+)
+def test_mistakes_end_in_one_line(words, message, tmp_path):
+    refused = typed(study, *WORDS, *words, cwd=tmp_path)
+    assert refused.returncode == 2 and message in refused.stderr and len(refused.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
