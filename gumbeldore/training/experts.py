@@ -99,12 +99,13 @@ def sample_experts(
         "sampling/best_cost": sampled.costs.mean().item(),
         "sampling/mean_cost": (sampled.cost_sum.sum() / total).item(),
         "sampling/greedy_cost": greedy.costs.mean().item(),
-        "sampling/improvement_over_greedy": 1 - (sampled.costs / greedy.costs).mean().item(),
         "sampling/distinct_share": sampled.distinct.sum().item() / total,
         "sampling/solutions": total,
         "sampling/solutions_per_second": total / (time.perf_counter() - start),
         "sampling/evaluations": sampled.evaluations,
     }
+    if (greedy.costs > 0).all():  # else a ratio of costs says nothing
+        metrics["sampling/improvement_over_greedy"] = 1 - (sampled.costs / greedy.costs).mean().item()
     return Experts(sampled.actions, sampled.costs, metrics)
 
 
