@@ -96,14 +96,13 @@ def distinct_share(edges: Tensor, valid: Tensor) -> Tensor:
 
 def rows(found: list[Point], gaps: bool) -> tuple[list[str], list[list[str]]]:
     """The table: a row for each point."""
-    form = ".3%" if gaps else ".4f"
+    form = ".2%" if gaps else ".4f"
     lines = [
-        [x.curve, x.setting, f"{x.solutions:.1f}", f"{x.diversity:.1%}"]
+        [", ".join(filter(None, (x.curve, x.setting))), f"{x.diversity:.1%}"]
         + [f"{value:{form}}" for value in (x.lowest, x.mean, x.highest)]
         for x in found
     ]
-    what = "gap" if gaps else "cost"
-    return ["search", "setting", "solutions", "different edges", f"lowest {what}", "mean", "highest"], lines
+    return ["gap" if gaps else "cost", "different edges", "lowest", "mean", "highest"], lines
 
 
 def write(out_dir: Path, found: list[Point], gaps: bool, about: dict[str, Any]) -> None:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 QUANTITIES = ("cost", "entropy")
 ESTIMATORS = {  # by the method that they need
     "sampling": ("Monte Carlo",),
-    "wor": ("without replacement, unbiased", "without replacement, normalised"),
-    "beam": ("beam search, lower bound", "beam search, normalised"),
+    "wor": ("SBS, unbiased", "SBS, normalised"),
+    "beam": ("beam search, bound", "beam search, normalised"),
 }
 MOST_SOLUTIONS = 6_000  # of an instance whose solutions are all written down
 SAMPLES_AT_ONCE = 1_000  # of the reference
@@ -151,15 +151,14 @@ def points(method: str, config: SearchConfig, found: dict[str, list[list[float]]
     return made
 
 
-def rows(found: list[Point], quantity: str) -> tuple[list[str], list[list[str]]]:
-    """The table of a quantity: a row per temperature and estimator, a column per number of samples, with the errors."""
-    mine = [point for point in found if point.quantity == quantity]
-    columns = sorted({point.samples for point in mine})
+def rows(found: list[Point]) -> tuple[list[str], list[list[str]]]:
+    """The table of a quantity at a temperature: the error of each estimator, a column per number of samples."""
+    columns = sorted({point.samples for point in found})
     lines = []
-    for temperature, name, exact in dict.fromkeys((x.temperature, x.estimator, x.reference) for x in mine):
-        errors = {x.samples: f"{x.error:.4g}" for x in mine if (x.temperature, x.estimator) == (temperature, name)}
-        lines.append([f"{temperature:g}", f"{exact:.4f}", name, *(errors.get(count, "") for count in columns)])
-    return ["temperature", "expected", "estimator; error with samples:", *map(str, columns)], lines
+    for name in dict.fromkeys(point.estimator for point in found):
+        errors = {point.samples: f"{point.error:.3f}" for point in found if point.estimator == name}
+        lines.append([name, *(errors.get(count, "") for count in columns)])
+    return ["samples", *map(str, columns)], lines
 
 
 def write(out_dir: Path, found: list[Point], about: dict[str, Any]) -> None:

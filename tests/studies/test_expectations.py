@@ -102,7 +102,7 @@ def test_it_writes_what_it_shows_and_goes_on(tmp_path, monkeypatch):
     assert whole.returncode == 0, whole.stderr
     content = json.loads((tmp_path / "whole/study.json").read_text())
     assert len(content["points"]) == 2 * 2 * 5 * 2 and "1,000 independent samples" in content["reference"]
-    assert "cost, kool/tsp20: 1 instances" in whole.stdout and "Monte Carlo" in whole.stdout
+    assert "kool/tsp20, temperature 2: expected entropy" in whole.stdout and "Monte Carlo" in whole.stdout
     assert (tmp_path / "whole/study.png").stat().st_size > 10_000
     called, original = [], expectations.measure
 

@@ -76,11 +76,14 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
     except KeyboardInterrupt:
         raise goes_on(done, len(searches), out_dir) from None
     expectations.write(out_dir, points, about | {"reference": _described(compared)})
-    title = f"{about['instances']}: {about['num_instances']} instances"
-    note = f"root mean squared error of {run.repetitions} repetitions; reference: {_described(compared)}"
-    for quantity in QUANTITIES:
-        table = expectations.rows(points, quantity)
-        terminal.table(f"{quantity}, {title}", *table, "\n".join([note, *about["remarks"], about["hardware"]]))
+    note = [f"root mean squared error of {run.repetitions} repetitions; reference: {_described(compared)}"]
+    note += [*about["remarks"], about["hardware"]]
+    tables = list(itertools.product(QUANTITIES, compared))
+    for quantity, tau in tables:
+        mine = [point for point in points if (point.quantity, point.temperature) == (quantity, tau)]
+        title = f"{about['instances']}, temperature {tau:g}: expected {quantity} {mine[0].reference:.4f}"
+        last = (quantity, tau) == tables[-1]
+        terminal.table(title, *expectations.rows(mine), "\n".join(note) if last else "")
     terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")
     return points
 
