@@ -87,6 +87,8 @@ def shortened(command: Command) -> list[str]:
         short.remove("num_instances=2")
     if not re.search(r"=\S*\bsolver\b", " ".join(words)):
         short = [word for word in short if not word.startswith("solver.")]
+    if "study=diversity" in words:
+        short = [word.replace("search.beam_width=2", "search.beam_width=4") for word in short]  # of four groups
     if any(word.startswith("solver.start=") for word in words):
         short.remove("solver.time_limit=1")  # of which a slow machine's search may leave nothing
     taken = {word.split("=")[0] for word in short}
