@@ -16,7 +16,7 @@ from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.seeding import fold
 from gumbeldore.studies import tables
-from gumbeldore.training.true_costs import SampledSolutions
+from gumbeldore.training.true_costs import SampledSolutions, true_costs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,13 +64,6 @@ def measure(
                 found += torch.stack([number.double(), share, low, mean, high], dim=1).tolist()
                 progress(chunk.stop - chunk.start)
     return Point(curve, setting, *map(statistics.fmean, zip(*found, strict=True)))
-
-
-def true_costs(benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) -> Tensor:
-    """Of all solutions of a chunk, [B, L] float64."""
-    batch, per_instance, horizon = sampled.actions.shape
-    index = torch.arange(chunk.start, chunk.stop).repeat_interleave(per_instance)
-    return benchmark.true_cost(index, sampled.actions.reshape(-1, horizon)).view(batch, per_instance)
 
 
 def edges_of(pool: SearchPool, benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) -> Tensor:

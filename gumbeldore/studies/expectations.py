@@ -108,33 +108,48 @@ def measure(
     return dict(zip(QUANTITIES, mean.tolist(), strict=True))
 
 
+class Whole(NamedTuple):
+    """What a search knows of the expectations of each instance if it has found all solutions."""
+
+    complete: Tensor  # bool [B], whether it has
+    cost: Tensor  # [B] float64
+    entropy: Tensor  # [B] float64
+
+
+def whole(solutions: Solutions) -> Whole:
+    """Sums over the solutions. The instance has others, too, if there are as many as the search is wide."""
+    log_probs, valid = solutions.log_probs, solutions.valid
+    sums = (estimate_by_beam(values, log_probs, valid, normalised=False) for values in (solutions.costs, -log_probs))
+    return Whole(~valid.all(dim=1), *sums)
+
+
 def reference(pool: SearchPool, benchmarks: list[Benchmark], temperature: float, samples: int, seed: int) -> Reference:
     """The expectations over all solutions of each instance, or the mean of many independent samples.
 
     Arguments:
         samples: of each instance, at least, where one of them has more than MOST_SOLUTIONS solutions
     """
-    whole = methods.wor(MOST_SOLUTIONS, temperature=temperature)
-    exact = all(_all_are_found(pool, benchmark, whole) for benchmark in benchmarks)
-    rounds = 1 if exact else math.ceil(samples / SAMPLES_AT_ONCE)
-    config = whole if exact else methods.sampling(SAMPLES_AT_ONCE, rounds, temperature=temperature)
-    found = measure("wor" if exact else "sampling", config, pool, benchmarks, 1, int(fold(seed, "reference")))
+    if exact := _exact(pool, benchmarks, temperature):
+        return exact
+    rounds = math.ceil(samples / SAMPLES_AT_ONCE)
+    config = methods.sampling(SAMPLES_AT_ONCE, rounds, temperature=temperature)
+    found = measure("sampling", config, pool, benchmarks, 1, int(fold(seed, "reference")))
     cost, entropy = (found[quantity][0][0] for quantity in QUANTITIES)
-    return Reference(cost, entropy, 0 if exact else rounds * SAMPLES_AT_ONCE)
+    return Reference(cost, entropy, rounds * SAMPLES_AT_ONCE)
 
 
-class _Found(NamedTuple):
-    all_of: Tensor  # bool [B]
-
-
-def _few(solutions: Solutions) -> _Found:
-    return _Found(~solutions.valid.all(dim=1))
-
-
-def _all_are_found(pool: SearchPool, benchmark: Benchmark, whole: SearchConfig) -> bool:
-    """Whether no instance has more solutions than the search is wide; it ends with the first one that has."""
-    keys = torch.arange(len(benchmark.names))
-    return all(found.all_of.all() for _, _, found in pool.map_all(benchmark.instances, keys, [whole], read=_few))
+def _exact(pool: SearchPool, benchmarks: list[Benchmark], temperature: float) -> Reference | None:
+    """The expectations over all solutions; None as soon as an instance has more than a search can write down."""
+    config = methods.wor(MOST_SOLUTIONS, temperature=temperature)
+    cost = entropy = 0.0
+    for benchmark in benchmarks:
+        keys = torch.arange(len(benchmark.names))
+        for _, _, found in pool.map_all(benchmark.instances, keys, [config], read=whole):
+            if not found.complete.all():
+                return None
+            cost, entropy = cost + found.cost.sum().item(), entropy + found.entropy.sum().item()
+    count = count_of(benchmarks)
+    return Reference(cost / count, entropy / count, 0)
 
 
 def points(method: str, config: SearchConfig, found: dict[str, list[list[float]]], compared: Reference) -> list[Point]:

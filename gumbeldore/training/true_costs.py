@@ -34,8 +34,8 @@ class TrueBest(NamedTuple):
     samples: Tensor  # [n, L] float32 true costs of these in the order they were found, then NaN
 
 
-def best_solutions(benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) -> TrueBest:
-    """The best solutions of a chunk of a benchmark; of equally good ones, the first that was found.
+def true_costs(benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) -> Tensor:
+    """Of all solutions of a chunk of a benchmark, [B, L] float64.
 
     Raises ValueError naming an instance of which a solution's true cost is not a number.
     """
@@ -43,9 +43,18 @@ def best_solutions(benchmark: Benchmark, chunk: slice, sampled: SampledSolutions
     index = torch.arange(chunk.start, chunk.stop).repeat_interleave(per_instance)
     costs = benchmark.true_cost(index, sampled.actions.reshape(-1, horizon)).view(batch, per_instance)
     check_costs(benchmark, chunk.start, costs, sampled.valid)
+    return costs
+
+
+def best_solutions(benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) -> TrueBest:
+    """The best solutions of a chunk of a benchmark; of equally good ones, the first that was found.
+
+    Raises ValueError naming an instance of which a solution's true cost is not a number.
+    """
+    costs = true_costs(benchmark, chunk, sampled)
     cost, place = costs.masked_fill(~sampled.valid, math.inf).min(dim=1)
     found = sampled.valid.sum(dim=1)
     # Of an instance without further solutions some places of a round are empty: those found move up.
     order = (~sampled.valid).to(torch.uint8).argsort(dim=1, stable=True)
     samples = costs.masked_fill(~sampled.valid, math.nan).gather(1, order)[:, : int(found.max())].float()
-    return TrueBest(sampled.actions[torch.arange(batch), place], cost, found, samples)
+    return TrueBest(sampled.actions[torch.arange(len(place)), place], cost, found, samples)
