@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from omegaconf import DictConfig
 
 from gumbeldore.cli import parts
 from gumbeldore.cli.evaluation import advancing, goes_on
-from gumbeldore.cli.studies.opened import NO_GAPS, Study, combinations
+from gumbeldore.cli.studies.opened import NO_GAPS, Asked, Study, combinations
+from gumbeldore.cli.studies.opened import by_method as by_method
 from gumbeldore.evaluation.benchmarks import have_gaps
-from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.studies import diversity
 from gumbeldore.studies.diversity import Point
-
-
-class Asked(NamedTuple):
-    """A point of a curve."""
-
-    curve: str
-    setting: str
-    search: SearchConfig
 
 
 def searches_of(cfg: DictConfig) -> list[Asked]:
@@ -33,11 +23,6 @@ def searches_of(cfg: DictConfig) -> list[Asked]:
     return found
 
 
-def by_method(searches: list[Asked]) -> list[tuple[str, SearchConfig]]:
-    """Every search, with the name to call it in messages."""
-    return [(asked.curve, asked.search) for asked in searches]
-
-
 def measure(opened: Study, searches: list[Asked]) -> list[Point]:
     """The points of all curves; writes study.json, study.csv and study.png."""
     run, pool, benchmarks, kept, terminal, out_dir, about = opened
@@ -45,11 +30,11 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
     gaps = have_gaps(benchmarks)
     points: list[Point] = []
     try:
-        for place, (curve, setting, search) in enumerate(searches):
+        for place, (method, setting, search) in enumerate(searches):
             repetitions = run.repetitions if search.random else 1
-            with advancing(terminal, f"{curve} {setting}", benchmarks * repetitions) as advance:
+            with advancing(terminal, f"{method} {setting}", benchmarks * repetitions) as advance:
                 how = search, pool, benchmarks, run.repetitions, run.seed, advance
-                found = kept.value(lambda: diversity.measure(curve, setting, *how), place)  # noqa: B023
+                found = kept.value(lambda: diversity.measure(method, setting, *how), place)  # noqa: B023
             points.append(Point(*found))
     except KeyboardInterrupt:
         raise goes_on(len(points), len(searches), out_dir) from None

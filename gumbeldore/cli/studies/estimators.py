@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
 from gumbeldore.cli import parts
 from gumbeldore.cli.evaluation import advancing, goes_on
-from gumbeldore.cli.studies.opened import Study
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.cli.studies.opened import Asked, Study
+from gumbeldore.cli.studies.opened import by_method as by_method
 from gumbeldore.studies import expectations
 from gumbeldore.studies.expectations import ESTIMATORS, QUANTITIES, Point, Reference
 
 LISTS = ("temperature", "num_rounds", "beam_width")
-
-
-class Asked(NamedTuple):
-    """A search whose samples are used by the estimators of its method."""
-
-    method: str
-    search: SearchConfig
 
 
 def searches_of(cfg: DictConfig) -> list[Asked]:
@@ -40,17 +32,13 @@ def searches_of(cfg: DictConfig) -> list[Asked]:
     for (name, method), temperature, rounds, width in itertools.product(methods.items(), *lists):
         samples = {"num_rounds": rounds, "beam_width": width * rounds if name == "beam" else width}
         built = parts.build_search(name, method, {**cfg.search, **samples, "temperature": temperature})
-        asked = Asked(name, replace(built, temperature=temperature))
+        setting = f"{built.beam_width * built.num_rounds} samples, temperature {temperature:g}"
+        asked = Asked(name, setting, replace(built, temperature=temperature))
         if (asked.search.top_p_start, asked.search.top_p_end) != (1, 1):
             raise ValueError("study=estimators estimates expectations under the policy itself: there can be no nucleus")
         if asked not in found:
             found.append(asked)
     return found
-
-
-def by_method(searches: list[Asked]) -> list[tuple[str, SearchConfig]]:
-    """Every search, with the name to call it in messages."""
-    return [(asked.method, asked.search) for asked in searches]
 
 
 def measure(opened: Study, searches: list[Asked]) -> list[Point]:
@@ -61,14 +49,14 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
     points: list[Point] = []
     done = 0
     try:
-        for place, (method, search) in enumerate(searches):
+        for place, (method, setting, search) in enumerate(searches):
             tau = search.temperature
             if tau not in compared:
                 terminal.progress("reference", 0, 1)
                 asked = benchmarks, tau, run.reference_samples, run.seed
                 compared[tau] = Reference(*kept.value(lambda: expectations.reference(pool, *asked), "reference", tau))  # noqa: B023
             repetitions = run.repetitions if search.random else 1
-            with advancing(terminal, f"{method}, {search.beam_width} samples", benchmarks * repetitions) as advance:
+            with advancing(terminal, f"{method}, {setting}", benchmarks * repetitions) as advance:
                 how = pool, benchmarks, repetitions, run.seed, advance
                 found = kept.value(lambda: expectations.measure(method, search, *how), "estimates", place)  # noqa: B023
             points += expectations.points(method, search, found, compared[tau])

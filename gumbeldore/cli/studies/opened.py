@@ -32,6 +32,19 @@ class Study(NamedTuple):
     about: dict[str, Any]  # what was measured and how
 
 
+class Asked(NamedTuple):
+    """A search that a study measures."""
+
+    method: str
+    setting: str  # its values of what is varied, for tables
+    search: SearchConfig
+
+
+def by_method(searches: list[Asked]) -> list[tuple[str, SearchConfig]]:
+    """Every search, with the name to call it in messages."""
+    return [(asked.method, asked.search) for asked in searches]
+
+
 def combinations(name: str, method: DictConfig, search: Mapping[str, Any]) -> list[tuple[dict[str, Any], SearchConfig]]:
     """A search for each combination of the values that `search` lists for the parameters of a method; equal ones once.
 
