@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gumbeldore.cli.overrides import SAMPLING, check_overrides
+from gumbeldore.cli.overrides import RANDOM, SAMPLING, check_overrides
 from tests.cli.test_commands import ROOT, problem_of, run
 
 README = ROOT / "README.md"
@@ -83,6 +83,8 @@ def shortened(command: Command) -> list[str]:
         short.append("model.blocks=1" if problem_of(choice) == "jssp" else "model.layers=1")
     if "train=supervised" in words:
         short = [word for word in short if word.split("=")[0].removeprefix("train.") not in SAMPLING]
+    if "train=active_search" in words:
+        short = [word for word in short if word.split("=")[0].removeprefix("train.") not in RANDOM]
     if any(word.startswith("instances=") and (ROOT / word.split("=", 1)[1]).is_file() for word in words):
         short.remove("num_instances=2")
     if not re.search(r"=\S*\bsolver\b", " ".join(words)):
@@ -107,6 +109,7 @@ def test_shortened_commands_keep_what_they_say():
     short = shortened(Command("train.py", words))
     assert "model.blocks=1" in short and "train.batch_size=4" in short and "train.batch_size=8" not in short
     assert not any(word.startswith("train.instances_per_epoch") for word in short)
+    assert not any("instances" in word for word in shortened(Command("train.py", ["train=active_search"])))
     assert "model.layers=1" in shortened(Command("train.py", ["experiment=cvrp100"]))
     assert "model.layers=1" not in shortened(Command("train.py", ["init=pretrained/tsp20"]))
     words = ["instances=kool/tsp20", "out_dir=x", "resume=true"]
