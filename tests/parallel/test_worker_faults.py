@@ -177,6 +177,7 @@ class Refuses(TSP):
         raise ZeroDivisionError("no bed for me")
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_start_ends_the_run_with_its_text():
     with pytest.raises(WorkerError, match="no bed for me"):
         found_by(Refuses(7), workers=2)

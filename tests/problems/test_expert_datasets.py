@@ -23,6 +23,7 @@ from problems.solvers import backends as registry
 from problems.solvers.generated import as_benchmark
 from problems.tsp import TSP
 from problems.tsp import instances as tsp_types
+from tests.cli.test_commands import typed
 
 pytest.importorskip("pyvrp")
 pytest.importorskip("ortools")
@@ -83,7 +84,7 @@ def test_experts_can_be_learnt_from(tmp_path):
     ],
 )
 def test_wrong_words_are_one_line(tmp_path, words, message):
-    result = experts(*words, cwd=tmp_path)
+    result = typed(program, *words, cwd=tmp_path)
     assert result.returncode == 2 and message in result.stderr and "Traceback" not in result.stderr
 
 

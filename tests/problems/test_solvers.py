@@ -170,6 +170,7 @@ def test_ties_are_broken_by_what_takes_no_time():
 # ---- workers, seeds, patience
 
 
+@pytest.mark.slow
 def test_workers_find_what_this_process_finds(tmp_path):
     benchmark = tsp(random_points(5, 12), ["EUCLIDEAN"] * 5)
     results, counts = [], []

@@ -88,7 +88,7 @@ WORDS += ["search.temperature=[1,3]", "search.diversity=[0.5,2]", "search.beam_w
 
 def test_every_method_has_a_point_for_each_value_it_reads():
     asked = searches_of(compose("study", *WORDS, "search.step_size=1"))
-    assert [(x.curve, x.setting) for x in asked] == [
+    assert [(x.method, x.setting) for x in asked] == [
         *(("sampling", f"temperature={tau}") for tau in (1, 3)),
         *(("wor", f"temperature={tau}") for tau in (1, 3)),
         ("beam", ""),

@@ -204,6 +204,7 @@ def test_a_continued_run_ends_like_one_left_alone(files, whole, tmp_path):
     assert_same(tmp_path / "cut", folder)
 
 
+@pytest.mark.slow
 def test_a_run_stopped_in_an_epoch_keeps_what_it_has_found_and_ends_like_one_left_alone(
     files, whole, tmp_path, monkeypatch
 ):

@@ -106,6 +106,7 @@ def same_weights(a, b):
     return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
 
 
+@pytest.mark.slow
 def test_the_number_of_workers_changes_nothing():
     (alone, reports), (together, others) = trained(workers=0), trained(workers=2)
     assert same_weights(alone.policy, together.policy) and same_weights(alone.best, together.best)
@@ -322,6 +323,7 @@ class BadProblem(TSP):
         raise ZeroDivisionError("the depot is on fire")
 
 
+@pytest.mark.slow
 def test_a_workers_error_ends_the_run_with_its_text():
     policy = BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
     instances = TSP(7).generate(4, torch.Generator())
