@@ -53,7 +53,7 @@ def problem_of(choice):
     return next((name for name, words in OF_PROBLEM.items() if any(word in choice for word in words)), "tsp")
 
 
-OF_PROBLEM = {"cvrp": ["cvrp"], "jssp": ["jssp", "job_shop"]}
+OF_PROBLEM = {"cvrp": ["cvrp"], "gomoku": ["gomoku"], "jssp": ["jssp", "job_shop"]}
 NOT_FOR_TRAINING = ("method=heuristic", "method=solver", "train=supervised", "train=active_search")  # without more
 
 
@@ -345,7 +345,7 @@ def typed(program, *words, cwd):
         (train, ["search.min_max=no"], "min_max must be true or false, got 'no'"),
         (train, ["search.sampled_root=off"], "sampled_root must be true or false, got 'off'"),
         (train, ["resume=nowhere"], "resume=nowhere: there is no"),
-        (train, ["problem=chess"], "problem=chess: there is no such option; there are cvrp, jssp, tsp"),
+        (train, ["problem=chess"], "problem=chess: there is no such option; there are cvrp, gomoku, jssp, tsp"),
         (train, ["train=supervised"], "Missing mandatory value: train.experts"),
         *(
             (train, ["train=supervised", "train.experts=x.npz", f"train.{key}=3"], f"train.{key} has no effect")

@@ -1,0 +1,191 @@
+"""Gomoku: the rules, the opponent, games of different lengths, and a policy that learns to win."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+import torch
+
+import evaluate
+import train
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.search import search
+from gumbeldore.testing import policy_contract, problem_contract
+from models.gomoku import GomokuNet
+from problems.gomoku import Gomoku, Instance, State
+from problems.gomoku.opponent import Stones, rows_of
+from tests.cli.test_commands import typed
+from tests.networks import awake
+
+SIZE = 9
+ROWS = rows_of(SIZE, 5, torch.device("cpu"))
+
+
+def reply(board, in_a_row):
+    rows = rows_of(round(board.shape[1] ** 0.5), in_a_row, torch.device("cpu"))
+    return Stones.of(board, rows).reply(board, rows, in_a_row)
+
+
+def won(board):
+    return Stones.of(board, ROWS).won(5).item()
+
+
+def board_of(text: str) -> torch.Tensor:
+    """A board [1, C] from lines of o (ours), x (the opponent's) and anything else."""
+    lines = [line.split() for line in text.strip().splitlines()]
+    return torch.tensor([[{"o": 1, "x": -1}.get(cell, 0) for line in lines for cell in line]], dtype=torch.int8)
+
+
+def line(text: str, size: int = SIZE) -> torch.Tensor:
+    """A board whose second line is this, all others are empty."""
+    return board_of("\n".join([" ".join("." * size), text, *[" ".join("." * size)] * (size - 2)]))
+
+
+@pytest.mark.parametrize(("size", "in_a_row"), [(9, 5), (6, 4), (3, 3), (5, 3)])
+def test_contracts(size, in_a_row):
+    problem = Gomoku(size, in_a_row)
+    problem_contract(problem)
+    policy_contract(awake(GomokuNet(8, 2)), problem)
+
+
+@pytest.mark.parametrize(("size", "in_a_row", "count"), [(9, 5, 140), (3, 3, 8), (5, 5, 12)])
+def test_rows(size, in_a_row, count):
+    rows = rows_of(size, in_a_row, torch.device("cpu"))
+    assert rows.shape == (count, size**2) and (rows.sum(dim=1) == in_a_row).all() and len(rows.unique(dim=0)) == count
+
+
+def test_whole_rows_are_seen_in_all_directions():
+    cells = {"across": range(5), "down": range(0, 45, 9), "falling": range(0, 50, 10), "rising": range(4, 40, 8)}
+    for places in cells.values():
+        board = torch.zeros(1, 81, dtype=torch.int8)
+        board[0, list(places)[:4]] = 1
+        assert not won(board)
+        board[0, list(places)[4]] = 1
+        assert won(board) and not won(-board)
+    around = torch.zeros(1, 81, dtype=torch.int8)
+    around[0, [7, 8, 9, 10, 11]] = 1  # over the edge of the board
+    assert not won(around)
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [
+        ("x x x x . . . . .", {13}),  # completes
+        ("o o o o . . . . .", {13}),  # stops
+        (". o o o o x . . .", {9}),
+        (". x x x x . o o o", {9, 14}),  # completes rather than stops
+        ("o o . o o . x x x", {11}),
+        ("x x . x x o o o o", {11}),  # winning comes before stopping
+    ],
+)
+def test_the_opponent_completes_then_stops(text, cells):
+    assert reply(line(text), 5).item() in cells
+
+
+def slow_reply(board, size, in_a_row):
+    """The rules in words, cell by cell."""
+    lines = []
+    for y, x, (down, right) in itertools.product(range(size), range(size), ((0, 1), (1, 0), (1, 1), (1, -1))):
+        cells = [(y + i * down, x + i * right) for i in range(in_a_row)]
+        if all(0 <= a < size and 0 <= b < size for a, b in cells):
+            lines.append([a * size + b for a, b in cells])
+    worth = [0] * size**2
+    for cells in lines:
+        theirs, ours = sum(board[c] == -1 for c in cells), sum(board[c] == 1 for c in cells)
+        value = ours == 0
+        value += 10**4 * (ours == in_a_row - 1 and theirs == 0)
+        value += 10**8 * (theirs == in_a_row - 1 and ours == 0)
+        for cell in cells:
+            worth[cell] += value
+    return max((cell for cell in range(size**2) if board[cell] == 0), key=lambda cell: (worth[cell], -cell))
+
+
+@pytest.mark.parametrize(("size", "in_a_row"), [(9, 5), (6, 4), (3, 3)])
+def test_the_opponent_beside_its_rules_in_words(size, in_a_row):
+    draws = torch.Generator().manual_seed(0)
+    boards = torch.randint(-1, 2, (60, size**2), generator=draws).to(torch.int8)
+    boards[torch.arange(60), torch.randint(size**2, (60,), generator=draws)] = 0
+    found = reply(boards, in_a_row)
+    assert found.tolist() == [slow_reply(board, size, in_a_row) for board in boards.tolist()]
+
+
+def test_a_game_ends_with_a_row_and_stays_as_it_is():
+    problem = Gomoku(SIZE, 5)
+    won = State(line("o o o o . x x x ."), torch.zeros(1, dtype=torch.int8), torch.zeros(1, dtype=torch.bool))
+    instance = Instance(torch.tensor([0]))
+    after = problem.step(instance, won, torch.tensor([13]))
+    assert after.over.item() and after.outcome.item() == 1 and (after.board == -1).sum() == 3  # there is no reply
+    assert problem.mask(instance, after).nonzero().tolist() == [[0, 0]]
+    again = problem.step(instance, after, torch.tensor([0]))
+    assert all(torch.equal(a, b) for a, b in zip(after, again, strict=True))
+    lost = problem.step(instance, won._replace(board=line(". x x x x . o . .")), torch.tensor([80]))
+    assert lost.over.item() and lost.outcome.item() == -1
+
+
+def test_a_full_board_is_a_draw():
+    problem = Gomoku(3, 3)
+    board = board_of("x o x\nx o o\no x .")
+    state = State(board, torch.zeros(1, dtype=torch.int8), torch.zeros(1, dtype=torch.bool))
+    after = problem.step(Instance(torch.tensor([0])), state, torch.tensor([8]))
+    assert after.over.item() and after.outcome.item() == 0
+
+
+def test_moves_are_numbered_in_their_order():
+    problem = Gomoku(SIZE, 5)
+    instance = Instance(torch.tensor([40, 0]))
+    moves = torch.randint(1, 2, (2, 40))
+    state = problem.reset(instance)
+    for turn in range(40):
+        moves[:, turn] = problem.mask(instance, state).int().argmax(dim=1)
+        state = problem.step(instance, state, moves[:, turn])
+    numbers = problem.board.numbered(instance, moves)
+    assert numbers[0, 40] == numbers[1, 0] == 1 and numbers[0, moves[0, 0]] == 2
+    assert torch.equal(numbers > 0, state.board != 0) and torch.equal(numbers % 2 == 1, state.board == -1)
+    for row in numbers.tolist():
+        used = sorted(number for number in row if number)
+        assert used == list(range(1, len(used) + 1))
+    figure = problem.reports.render(instance, moves, ["one", "two"])
+    assert len(figure.axes) == 2
+
+
+def test_all_starts_are_drawn_alike():
+    problem = Gomoku(4, 3)
+    once = problem.generate(16, torch.Generator().manual_seed(0)).start
+    assert sorted(once.tolist()) == list(range(16)) and once.tolist() != list(range(16))
+    counts = torch.bincount(problem.generate(40, torch.Generator().manual_seed(0)).start, minlength=16)
+    assert set(counts.tolist()) == {2, 3}
+    (starts,) = problem.load("starts")
+    assert starts.instances.start.tolist() == list(range(16)) and starts.names[3] == "starts/3"
+    for wrong in (lambda: problem.load("others"), lambda: problem.load("starts", 17), lambda: Gomoku(4, 5)):
+        with pytest.raises(ValueError, match="there is starts|can be taken|between 3 and size"):
+            wrong()
+
+
+def test_games_of_different_lengths_are_searched_without_repetition():
+    problem, policy = Gomoku(3, 3), GomokuNet(8, 1)
+    instances = problem.generate(9, torch.Generator().manual_seed(0))
+    found = search(problem, policy, instances, methods.wor(300), torch.Generator().manual_seed(0))
+    for actions, valid, costs in zip(found.actions, found.valid, found.costs, strict=True):
+        games = actions[valid].tolist()
+        assert len(games) < 300 and len(set(map(tuple, games))) == len(games)  # all of them, each once
+        assert set(costs[valid].tolist()) <= {-1.0, 0.0, 1.0}
+    total = found.log_probs.exp().masked_fill(~found.valid, 0.0).sum(dim=1)
+    torch.testing.assert_close(total, torch.ones_like(total))
+
+
+WORDS = ["problem=gomoku", "problem.size=5", "problem.in_a_row=4", "search.num_rounds=4", "train.learning_rate=5e-3"]
+WORDS += ["train.epochs=5", "train.instances_per_epoch=25", "train.validation_instances=25", "train.batch_size=128"]
+WORDS += ["train.batches_per_epoch=150", "images_every=5", "workers=0", "run_dir=run"]
+
+
+@pytest.mark.slow
+def test_a_policy_learns_to_win(tmp_path):
+    result = typed(train, *WORDS, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    costs = [json.loads(text)["quality/best_greedy_cost"] for text in (tmp_path / "run/metrics.jsonl").open()]
+    assert costs[0] == 1 and costs[-1] < 0  # lost, then mostly won
+    result = typed(evaluate, "checkpoint=run", "instances=starts", "workers=0", "out_dir=out", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "starts: 25 instances" in result.stdout
