@@ -54,6 +54,7 @@ LEARNERS = {
         lambda: JobShop(48, 2, 4, 96, lookahead=True, order_loss=3),
     ),
 }
+LEARNERS_OR_SLOW = ["tsp", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cvrp", "jssp"))]
 SETTINGS = TrainSettings(
     experts=None,
     instances=None,
@@ -348,7 +349,7 @@ class Learner:
         return [*kept, *(tensor for network in networks for tensor in network.state_dict().values())]
 
 
-@pytest.mark.parametrize("case", LEARNERS)
+@pytest.mark.parametrize("case", LEARNERS_OR_SLOW)
 @on_both
 def test_training_in_bf16_with_muon_learns_as_in_float32_on_a_cpu(device, case, tmp_path):
     learner, exact = Learner(case, device, tmp_path / "a"), Learner(case, "cpu", tmp_path / "b", precision="float32")
@@ -362,7 +363,7 @@ ACROSS = [("cpu", "cpu"), *(pytest.param(*pair, marks=GPU_MARKS) for pair in (("
 
 
 @pytest.mark.parametrize(("device", "then"), [*ACROSS, pytest.param("cpu", "cuda", marks=GPU_MARKS)])
-@pytest.mark.parametrize("case", LEARNERS)
+@pytest.mark.parametrize("case", LEARNERS_OR_SLOW)
 def test_a_training_goes_on_from_its_checkpoint(device, then, case, tmp_path):
     """On the device it was saved on, or on another."""
     whole = Learner(case, device, tmp_path / "experts").with_experts()

@@ -98,7 +98,9 @@ FILES = {  # what they add, and the beginning of the line that refuses it
 
 
 @pytest.mark.parametrize("case", FILES)
-@pytest.mark.parametrize("way", ["experiment", "problem", "sweep"])
+@pytest.mark.parametrize(
+    "way", ["experiment", *(pytest.param(x, marks=pytest.mark.slow) for x in ("problem", "sweep"))]
+)
 def test_in_a_file_of_the_users(case, way, tmp_path):
     text, line = FILES[case]
     group = "problem" if way == "problem" else "experiment"

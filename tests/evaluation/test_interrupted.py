@@ -69,7 +69,7 @@ def whole(whole_folder):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("parts", range(1, PARTS))
+@pytest.mark.parametrize("parts", [1, *(pytest.param(x, marks=pytest.mark.slow) for x in range(2, PARTS))])
 def test_an_interrupted_evaluation_reports_what_is_finished_and_goes_on(parts, number, whole, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         interrupted_after(patch, parts, number)

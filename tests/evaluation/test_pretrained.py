@@ -36,7 +36,9 @@ def test_every_shipped_policy_has_a_card_and_is_tested():
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(x, marks=pytest.mark.slow) if x in ("tsp50", "jssp") else x for x in SHIPPED],  # the largest
+    [
+        pytest.param(x, marks=pytest.mark.slow) if x in ("tsp50", "cvrp50", "jssp") else x for x in SHIPPED
+    ],  # the largest
 )
 def test_shipped_policies_are_as_good_as_their_card_says(name):
     source, most = SHIPPED[name]

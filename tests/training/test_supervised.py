@@ -78,7 +78,7 @@ def same_runs(one, other, epochs):
         assert x["training/loss"] == y["training/loss"] and x["epoch"] == y["epoch"]
 
 
-@pytest.mark.parametrize("name", WORDS)
+@pytest.mark.parametrize("name", [pytest.param(x, marks=pytest.mark.slow) if x == "cvrp" else x for x in WORDS])
 def test_given_solutions_are_learnt_and_nothing_is_sampled(name, tmp_path, monkeypatch):
     monkeypatch.setattr(train, "sample_epoch", None)  # calling it would fail
     source = experts(tmp_path, name)
