@@ -34,7 +34,9 @@ def test_the_library_imports_little_but_torch():
     assert found.isdisjoint(HEAVY | OF_COMMANDS)
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "study"])
+@pytest.mark.parametrize(
+    "command", ["train", *(pytest.param(x, marks=pytest.mark.slow) for x in ("evaluate", "study"))]
+)
 def test_help_waits_for_no_heavy_package(command):
     found = imported(f"import {command}\nsys.argv = ['{command}.py', '--help']\n{command}.main()")
     assert OF_COMMANDS & found and found.isdisjoint(HEAVY)

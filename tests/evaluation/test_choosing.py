@@ -54,6 +54,7 @@ def test_values_of_the_problem_hold(tmp_path):
         choose_policies(str(DATA / "berlin52.tsp"), None, {"nearest": 3})
 
 
+@pytest.mark.slow
 def test_an_evaluation_solves_each_instance_with_its_policy(tmp_path):
     """As with that policy alone: an instance's samples depend on its place among those of its size and policy."""
     source = customers(tmp_path, 30, 80, 25)

@@ -231,6 +231,7 @@ def alive(process):
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variable", "value", "why"),
     [

@@ -185,6 +185,7 @@ def test_workers_find_what_this_process_finds(tmp_path):
     assert (results[0].seconds < 5).all()
 
 
+@pytest.mark.slow
 def test_a_failing_worker_names_the_instance():
     times = torch.full((2, 2, 2), 1)
     times[1] = 1 << 50

@@ -97,6 +97,7 @@ def test_the_first_policy_is_validated_on_all_instances(weights):
     assert judgement.improved and judgement.searches == COUNT and torch.equal(state.best_costs, judgement.quality.each)
 
 
+@pytest.mark.slow
 def test_training_with_a_tiny_delta_is_the_training_without_a_race():
     def training(race):
         state = new_learner()

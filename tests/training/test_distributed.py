@@ -115,6 +115,7 @@ def test_three_that_go_on_end_with_the_weights_of_three_that_begin(tmp_path):
     assert torch.equal(*weights)
 
 
+@pytest.mark.slow
 def test_a_stop_ends_all_in_the_same_step(tmp_path):
     train_state, settings, task = learner_and_trainers(tmp_path)
     steps = iter(range(100))
