@@ -123,7 +123,7 @@ def write(out_dir: Path, points: list[CurvePoint], gaps: bool, about: dict[str, 
     """study.json, study.csv and study.png."""
     lines = [point._asdict() for point in points]
     tables.write(out_dir, {"quality": "mean gap" if gaps else "mean cost", **about, "points": lines}, lines)
-    tables.draw(out_dir, plot(points, gaps, f"{about['instances']}, {about['num_instances']} instances", about["axis"]))
+    tables.draw(out_dir, plot(points, gaps, tables.title_of(about), about["axis"]))
 
 
 def plot(points: list[CurvePoint], gaps: bool, title: str, axis: str = "samples") -> Figure:

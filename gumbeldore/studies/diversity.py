@@ -102,7 +102,7 @@ def write(out_dir: Path, found: list[Point], gaps: bool, about: dict[str, Any]) 
     """study.json, study.csv and study.png."""
     lines = [point._asdict() for point in found]
     tables.write(out_dir, {"quality": "gap" if gaps else "cost", **about, "points": lines}, lines)
-    tables.draw(out_dir, plot(found, gaps, f"{about['instances']}, {about['num_instances']} instances"))
+    tables.draw(out_dir, plot(found, gaps, tables.title_of(about)))
 
 
 def plot(found: list[Point], gaps: bool, title: str) -> Figure:

@@ -29,6 +29,7 @@ ESTIMATORS = {  # by the method that they need
     "wor": ("SBS, unbiased", "SBS, normalised"),
     "beam": ("beam search, bound", "beam search, normalised"),
 }
+FAR_OFF = ("SBS, unbiased", "beam search, bound")  # of few samples: they may leave the picture
 MOST_SOLUTIONS = 6_000  # of an instance whose solutions are all written down
 SAMPLES_AT_ONCE = 1_000  # of the reference
 
@@ -180,7 +181,7 @@ def write(out_dir: Path, found: list[Point], about: dict[str, Any]) -> None:
     """study.json, study.csv and study.png."""
     lines = [point._asdict() for point in found]
     tables.write(out_dir, {**about, "points": lines}, lines)
-    tables.draw(out_dir, plot(found, f"{about['instances']}, {about['num_instances']} instances"))
+    tables.draw(out_dir, plot(found, tables.title_of(about)))
 
 
 def plot(found: list[Point], title: str) -> Figure:
@@ -201,6 +202,7 @@ def plot(found: list[Point], title: str) -> Figure:
                 x, mean, low, high = zip(*((p.samples, p.mean, p.low, p.high) for p in curve), strict=True)
                 axes.plot(x, mean, marker="os^vD"[number % 5], markersize=4, color=f"C{number}", label=name)
                 axes.fill_between(x, low, high, color=f"C{number}", alpha=0.15, linewidth=0)
+            axes.set_ylim(*_range_of([x for x in mine if x.estimator not in FAR_OFF] or mine))
             axes.axhline(mine[0].reference, linestyle=":", color="black", label="expected")
             axes.set_xscale("log", base=2)
             axes.set(title=f"temperature {temperature:g}", xlabel="samples", ylabel=f"estimate of the {quantity}")
@@ -209,3 +211,11 @@ def plot(found: list[Point], title: str) -> Figure:
     handles, labels = every[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
     return figure
+
+
+def _range_of(found: list[Point]) -> tuple[float, float]:
+    """Of an axis that shows the estimates and their reference, with a margin."""
+    low = min(found[0].reference, *(x.low for x in found))
+    high = max(found[0].reference, *(x.high for x in found))
+    margin = 0.3 * (high - low) or 1.0
+    return low - margin, high + margin

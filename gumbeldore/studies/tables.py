@@ -25,6 +25,12 @@ def write(out_dir: Path, content: Mapping[str, Any], lines: Sequence[Mapping[str
     write_text(out_dir / "study.csv", text.getvalue())
 
 
+def title_of(about: Mapping[str, Any]) -> str:
+    """Which instances were searched, and how many."""
+    count = about["num_instances"]
+    return f"{about['instances']}: {count} instance{'s' if count > 1 else ''}"
+
+
 def draw(out_dir: Path, figure: Figure) -> None:
     """study.png"""
     with atomic_write(out_dir / "study.png") as file:

@@ -18,7 +18,7 @@ from gumbeldore.evaluation.parts import Parts
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.runtime.checked import is_number
 from gumbeldore.sampler.config import SearchConfig
-from gumbeldore.studies import curves
+from gumbeldore.studies import curves, tables
 from gumbeldore.studies.curves import CurvePoint
 
 POINTS = ("time_limit", "iterations", "num_rounds")  # the first of these that is a list makes a curve's points
@@ -105,7 +105,5 @@ def _show(terminal: Terminal, points: list[CurvePoint], gaps: bool, about: dict[
     what = f"gap to: {about['reference']}" if gaps else NO_GAPS
     what += f"; mean and standard error of {about['repetitions']} repetitions"
     note = "\n".join([what, *about["remarks"], about["hardware"]])
-    terminal.table(
-        f"{about['instances']}: {about['num_instances']} instances", *curves.rows(points, gaps, about["axis"]), note
-    )
+    terminal.table(tables.title_of(about), *curves.rows(points, gaps, about["axis"]), note)
     terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")

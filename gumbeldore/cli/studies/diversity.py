@@ -9,7 +9,7 @@ from gumbeldore.cli.evaluation import advancing, goes_on
 from gumbeldore.cli.studies.opened import NO_GAPS, Asked, Study, combinations
 from gumbeldore.cli.studies.opened import by_method as by_method
 from gumbeldore.evaluation.benchmarks import have_gaps
-from gumbeldore.studies import diversity
+from gumbeldore.studies import diversity, tables
 from gumbeldore.studies.diversity import Point
 
 
@@ -41,7 +41,7 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
     diversity.write(out_dir, points, gaps, about)
     what = f"gap to: {about['reference']}" if gaps else NO_GAPS
     note = [f"{what}; means over instances and {run.repetitions} repetitions", *about["remarks"], about["hardware"]]
-    title = f"{about['instances']}: {about['num_instances']} instances"
+    title = tables.title_of(about)
     terminal.table(title, *diversity.rows(points, gaps), "\n".join(note))
     terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")
     return points

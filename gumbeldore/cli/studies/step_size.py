@@ -12,7 +12,7 @@ from gumbeldore.cli.studies.opened import NO_GAPS, Study, combinations
 from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.races.outcome import Outcome
 from gumbeldore.sampler.config import SearchConfig
-from gumbeldore.studies import step_size
+from gumbeldore.studies import step_size, tables
 from gumbeldore.studies.step_size import Arm
 
 LENGTHS = ("beam_width", "num_rounds", "time_limit", "iterations", "equivalents")  # how long a search is
@@ -64,7 +64,7 @@ def measure(opened: Study, searches: Arms) -> Outcome:
     step_size.write(out_dir, arms, outcome, gaps, about | {"delta": race.delta, "searches of the full grid": most})
     chosen = f"{arms[outcome.arm].words} ({step_size.certainty(outcome, race.delta)})"
     note = [f"gap to: {about['reference']}" if gaps else NO_GAPS, *about["remarks"], about["hardware"]]
-    title = f"{about['instances']}: {about['num_instances']} instances"
+    title = tables.title_of(about)
     terminal.table(title, *step_size.rows(arms, outcome, gaps), "\n".join(note))
     terminal.say(f"chosen: {chosen}")
     terminal.say(f"searches: {outcome.total} of the {most} of the full grid")
