@@ -99,6 +99,11 @@ def by_curve(points: list[CurvePoint]) -> dict[str, list[CurvePoint]]:
     return {name: [point for point in points if point.curve == name] for name in dict.fromkeys(x.curve for x in points)}
 
 
+def shows_errors(points: list[CurvePoint], axis: str) -> bool:
+    """Whether the table has the standard errors: beside more than four numbers of samples they do not fit."""
+    return axis != "samples" or len({point.samples for point in points}) <= 4
+
+
 def rows(points: list[CurvePoint], gaps: bool, axis: str = "samples") -> tuple[list[str], list[list[str]]]:
     """The table over samples: a row per curve, a column per number of samples. Over another axis: a row per point."""
     if axis != "samples":
@@ -106,12 +111,16 @@ def rows(points: list[CurvePoint], gaps: bool, axis: str = "samples") -> tuple[l
             [x.curve, str(x.samples), f"{x.evaluations:,.0f}", f"{x.seconds:.3g}", _quality(x, gaps)] for x in points
         ]
         return ["curve", "samples", "evaluations", "seconds", "gap" if gaps else "cost"], lines
-    samples = sorted({point.samples for point in points})
+    samples, errors = sorted({point.samples for point in points}), shows_errors(points, axis)
     lines = []
     for name, curve in by_curve(points).items():
-        shown = {x.samples: _quality(x, gaps) for x in curve}
+        shown = {x.samples: _quality(x, gaps) if errors else _mean(x, gaps) for x in curve}
         lines.append([name, *(shown.get(count, "") for count in samples)])
     return ["samples", *map(str, samples)], lines
+
+
+def _mean(point: CurvePoint, gaps: bool) -> str:
+    return f"{point.quality:{'.2%' if gaps else '.3f'}}"
 
 
 def _quality(point: CurvePoint, gaps: bool) -> str:

@@ -80,9 +80,11 @@ def shortened(command: Command) -> list[str]:
     short = list(SHORT[script])
     if script == "train.py" and not any(word.startswith("init=") for word in words):
         choice = next((word for word in words if re.match("problem=|experiment=", word)), "problem=tsp")
-        short.append("model.blocks=1" if problem_of(choice) == "jssp" else "model.layers=1")
+        short.append("model.blocks=1" if problem_of(choice) in ("gomoku", "jssp") else "model.layers=1")
     if "train=supervised" in words:
         short = [word for word in short if word.split("=")[0].removeprefix("train.") not in SAMPLING]
+    if every := next((word for word in words if word.startswith("checkpoint_every=")), None):
+        short[0] = f"train.epochs={every.split('=')[1]}"  # so that there is a copy
     if "train=active_search" in words:
         short = [word for word in short if word.split("=")[0].removeprefix("train.") not in RANDOM]
     if any(word.startswith("instances=") and (ROOT / word.split("=", 1)[1]).is_file() for word in words):

@@ -155,6 +155,12 @@ def test_costs_are_shown_where_references_are_missing():
     assert curves.plot(found, False, "a title").axes[0].get_ylabel() == "mean cost"
 
 
+def test_a_wide_table_leaves_its_errors_out():
+    found = [point(methods.wor(2, rounds), 2) for rounds in range(1, 6)]
+    assert curves.rows(found, gaps=True)[1] == [["a curve", *(f"{x.quality:.2%}" for x in found)]]
+    assert not curves.shows_errors(found, "samples") and curves.shows_errors(found, "seconds")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -103,7 +103,8 @@ def _show(terminal: Terminal, points: list[CurvePoint], gaps: bool, about: dict[
     if not points:
         return
     what = f"gap to: {about['reference']}" if gaps else NO_GAPS
-    what += f"; mean and standard error of {about['repetitions']} repetitions"
+    shown = "mean and standard error" if curves.shows_errors(points, about["axis"]) else "mean (its error: study.csv)"
+    what += f"; {shown} of {about['repetitions']} repetitions"
     note = "\n".join([what, *about["remarks"], about["hardware"]])
     terminal.table(tables.title_of(about), *curves.rows(points, gaps, about["axis"]), note)
     terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")
