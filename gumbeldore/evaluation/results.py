@@ -30,6 +30,11 @@ def reference_of(benchmarks: list[Benchmark]) -> str | None:
     return ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common())
 
 
+def title_of(instances: str, count: int) -> str:
+    """Of a table: the instances as they were asked for, and their number."""
+    return f"{instances}: {count} instance{'s' if count > 1 else ''}"
+
+
 def reference_note(benchmarks: list[Benchmark]) -> str:
     """What gaps are measured against, in words."""
     known, count = (sum(numbers) for numbers in zip(*((_known(x), len(x.names)) for x in benchmarks), strict=True))

@@ -68,8 +68,7 @@ class EvaluationReport(NamedTuple):
 
     def show(self, found: results.Results, benchmarks: list[Benchmark]) -> None:
         """The table of methods, and one by size where there are several."""
-        count = count_of(benchmarks)
-        title = f"{self.about['instances']}: {count} instance{'s' if count > 1 else ''}"
+        title = results.title_of(self.about["instances"], count_of(benchmarks))
         remarks = results.remarks(benchmarks, self.problem)
         note = "\n".join([results.reference_note(benchmarks), *remarks, self.about["hardware"]])
         self.terminal.table(title, *results.method_rows(found, benchmarks, self.problem), note)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gumbeldore.evaluation import results
 from gumbeldore.runtime.files import atomic_write, write_text
 
 if TYPE_CHECKING:
@@ -27,8 +28,7 @@ def write(out_dir: Path, content: Mapping[str, Any], lines: Sequence[Mapping[str
 
 def title_of(about: Mapping[str, Any]) -> str:
     """Which instances were searched, and how many."""
-    count = about["num_instances"]
-    return f"{about['instances']}: {count} instance{'s' if count > 1 else ''}"
+    return results.title_of(about["instances"], about["num_instances"])
 
 
 def draw(out_dir: Path, figure: Figure) -> None:

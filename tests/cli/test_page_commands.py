@@ -84,7 +84,7 @@ def shortened(command: Command) -> list[str]:
     if "train=supervised" in words:
         short = [word for word in short if word.split("=")[0].removeprefix("train.") not in SAMPLING]
     if every := next((word for word in words if word.startswith("checkpoint_every=")), None):
-        short[0] = f"train.epochs={every.split('=')[1]}"  # so that there is a copy
+        short = [word.replace("train.epochs=2", f"train.epochs={every.split('=')[1]}") for word in short]  # for a copy
     if "train=active_search" in words:
         short = [word for word in short if word.split("=")[0].removeprefix("train.") not in RANDOM]
     if any(word.startswith("instances=") and (ROOT / word.split("=", 1)[1]).is_file() for word in words):

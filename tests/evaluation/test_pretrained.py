@@ -28,6 +28,9 @@ SHIPPED = {
 }
 
 
+LARGEST = ("tsp50", "cvrp50", "jssp")
+
+
 def test_every_shipped_policy_has_a_card_and_is_tested():
     folders = {path.name for path in FOLDER.iterdir() if path.is_dir()}
     card = (FOLDER / "README.md").read_text()
@@ -36,9 +39,7 @@ def test_every_shipped_policy_has_a_card_and_is_tested():
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(x, marks=pytest.mark.slow) if x in ("tsp50", "cvrp50", "jssp") else x for x in SHIPPED
-    ],  # the largest
+    [pytest.param(x, marks=pytest.mark.slow) if x in LARGEST else x for x in SHIPPED],
 )
 def test_shipped_policies_are_as_good_as_their_card_says(name):
     source, most = SHIPPED[name]
