@@ -13,7 +13,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import gumbeldore.runtime.precision
-from benchmarks import layers, machine, quality
+from benchmarks import generalisation, layers, machine, quality
 from benchmarks.__main__ import main
 from benchmarks.sampling import cases_of, savings
 from benchmarks.training import decisions_to_come
@@ -243,3 +243,44 @@ def test_an_epoch_of_the_paper(experiment, tmp_path):
     benchmark("epoch", f"experiment={experiment}", "epochs=1", "share=0.0001", words, f"out={out}")
     figures = json.loads(out.read_text())
     assert figures["usage/seconds/sampling"] > 0 and figures["usage/seconds/training"] > 0
+
+
+def test_generalisation_groups(monkeypatch, capsys):
+    """Mean gaps by family and by size, those of all folders together, each method in a column of its own."""
+
+    def row(method, instance, size, gap):
+        return {"method": method, "instance": instance, "size": size, "gap": gap}
+
+    found = {
+        ("a", "at_once"): [row("greedy", "A-n32-k5", "31", "0.1"), row("greedy", "X-n101-k25", "100", "0.2")],
+        ("a", "in_time"): [row("tasar", "A-n32-k5", "31", "0.01"), row("tasar", "X-n101-k25", "100", "0.02")],
+        ("b", "at_once"): [row("greedy", "ta01", "15x15", "0.3"), row("greedy", "A-n33-k5", "32", "0.3")],
+        ("b", "in_time"): [row("tasar", "ta01", "15x15", "0"), row("tasar", "A-n33-k5", "32", "0")],
+    }
+    sources = iter(["a", "a", "b", "b"])
+    monkeypatch.setattr(generalisation, "evaluated", lambda command, folder: found[next(sources), folder.name])
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "generalisation", "checkpoint=x", "folder=a,b", "method=tasar"])
+    main()
+    lines = [" ".join(re.findall(r"[\w.%]+", line)) for line in capsys.readouterr().out.splitlines()]
+    assert [line for line in lines if line.endswith("%")] == [
+        "A 2 20.00% 0.50%",
+        "X 1 20.00% 2.00%",
+        "ta 1 30.00% 0.00%",
+        "21 to 50 2 20.00% 0.50%",
+        "51 to 100 1 20.00% 2.00%",
+        "201 to 500 1 30.00% 0.00%",
+    ]
+
+
+@pytest.mark.slow
+def test_generalisation(tmp_path):
+    """The instances have references, and the solver needs none of the policy's help; what is done is not done again."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for name in ("ulysses16.tsp", "berlin52.tsp"):
+        (folder / name).write_text((ROOT / "tests/data" / name).read_text())
+    words = ["checkpoint=tsp20", f"folder={folder}", "seconds=0.2", "words=workers=0", f"out={tmp_path / 'out'}"]
+    first, again = benchmark("generalisation", *words), benchmark("generalisation", *words)
+    table = first[first.index("by family") :]
+    assert table == again[again.index("by family") :]
+    assert all(re.search(rf"{family} +│ +1 │( +[\d.]+% │){{4}}", table) for family in ("berlin", "ulysses"))

@@ -163,18 +163,19 @@ def write_csv(out_dir: Path, results: Results, benchmarks: list[Benchmark], prob
     text = io.StringIO()
     writer = csv.writer(text)
     further = list(_further(problem, next(iter(results.values()))))
-    header = ["method", "instance", "cost", "reference", "gap", "kind", "solutions", *further, "solution"]
+    header = ["method", "instance", "size", "cost", "reference", "gap", "kind", "solutions", *further, "solution"]
     writer.writerow(header)
     for name, solved in results.items():
         for part, benchmark in zip(solved, benchmarks, strict=True):
             numbers = [values.tolist() for values in _further(problem, [part]).values()]
             gap, found, costs = gaps(part, benchmark).tolist(), part.found.tolist(), part.costs.tolist()
+            size = size_name(problem, benchmark.instances)
             for i, instance in enumerate(benchmark.names):
                 reference = benchmark.references[i].item()
                 known = [reference, gap[i], benchmark.kinds[i]] if reference == reference else ["", "", ""]
                 solution = " ".join(map(str, problem.reports.solution(part.actions[i])))
                 more = [values[i] for values in numbers]
-                writer.writerow([name, instance, costs[i], *known, found[i], *more, solution])
+                writer.writerow([name, instance, size, costs[i], *known, found[i], *more, solution])
     write_text(out_dir / "results.csv", text.getvalue())
 
 

@@ -1,0 +1,82 @@
+"""Generalisation of a policy: gaps by size and family, greedily and in a time limit, beside a heuristic and a solver.
+
+`folder` is what evaluate.py takes as instances, or several of it with commas between them; all need references. The
+policy decides greedily, and the heuristic makes a solution; then `method` and the solver have `seconds` for each
+instance. `words` are more settings of evaluate.py. `out` keeps the evaluations: what was interrupted goes on.
+
+The family of an instance is its name up to the first digit or hyphen (ta01, A-n32-k5). Its size is the number of nodes,
+customers or operations.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.machine import ROOT
+from gumbeldore.reporting.console import Terminal
+
+DEFAULTS = {"checkpoint": "", "folder": "", "seconds": 10.0, "method": "gumbeldore", "words": ""} | {
+    "out": "runs/generalisation"
+}
+ENDS = (20, 50, 100, 200, 500, 1000, 2000)  # sizes, each the largest of its class
+Row = dict[str, str]  # of results.csv
+
+
+def main(checkpoint: str, folder: str, seconds: float, method: str, words: str, out: str) -> None:
+    if not checkpoint or not folder:
+        raise ValueError("generalisation needs checkpoint= and folder=")
+    limits = f"search.time_limit={seconds} solver.time_limit={seconds}"
+    parts = {"at_once": "method=[greedy,heuristic]", "in_time": f"method=[{method},solver] {limits}"}
+    rows: list[Row] = []
+    for (number, source), (part, asked) in itertools.product(enumerate(folder.split(","), 1), parts.items()):
+        command = ["evaluate.py", f"checkpoint={checkpoint}", f"instances={source}", *asked.split(), *words.split()]
+        rows += evaluated(command, Path(out, str(number), part))
+    with Terminal() as terminal:
+        notes = f"mean gaps; in {seconds:g} s: {method}, solver"
+        terminal.table("by family", *table("Family", rows, family), notes)
+        terminal.table("by size", *table("Size", rows, size_class), notes)
+
+
+def evaluated(command: list[str], folder: Path) -> list[Row]:
+    """The rows of an evaluation in `folder`, which is made, or completed."""
+    command = [*command, f"out_dir={folder}", "resume=true"]
+    print("python", *command, flush=True)
+    subprocess.run([sys.executable, *command], cwd=ROOT, check=True)
+    with (ROOT / folder / "results.csv").open() as file:
+        rows = [*csv.DictReader(file)]
+    if unknown := sorted({row["instance"] for row in rows if not row["gap"]}):
+        raise ValueError(f"no reference, so no gap: {', '.join(unknown)}")
+    return rows
+
+
+def family(row: Row) -> str:
+    return re.split(r"[-_\d]", row["instance"], maxsplit=1)[0]
+
+
+def size_class(row: Row) -> str:
+    """From which size to which, with leading blanks, so that classes are sorted by size."""
+    size = math.prod(map(int, re.findall(r"\d+", row["size"])))
+    first = max((end + 1 for end in ENDS if end < size), default=1)
+    return f"{first:4} to {next((end for end in ENDS if size <= end), '')}"
+
+
+def table(title: str, rows: list[Row], group_of: Callable[[Row], str]) -> tuple[list[str], list[list[str]]]:
+    """Header and lines: a line per group, with a mean gap per method."""
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    gaps: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        of_group = gaps.setdefault(group_of(row), {method: [] for method in methods})
+        of_group[row["method"]].append(float(row["gap"]))
+    lines = []
+    for group, found in sorted(gaps.items()):
+        count = len(found[methods[0]])
+        lines.append([group, str(count), *(f"{statistics.mean(each):.2%}" for each in found.values())])
+    return [title, "instances", *methods], lines
