@@ -14,7 +14,7 @@ from problems.files import Library, load_files
 from problems.formats.npz import kinds_of
 
 DATA = Path(__file__).parent / "data"
-SETS = ("kool", "gd", "taillard", "l2d")  # how names of standard sets begin
+SETS = ("kool", "gd", "taillard", "l2d", "abz", "ft", "la", "orb")  # how names of standard sets begin
 
 
 def load(

@@ -1,4 +1,4 @@
-"""Evaluation sets of the JSSP: standard sets made from their seeds, `.npz` files and files in two text formats."""
+"""Evaluation sets of the JSSP: standard ones, shipped or made from seeds; `.npz` files; files in two text formats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Benchmark
-from problems.files import Library, Reference, taken, without_zeros
+from problems.files import Library, Reference, load_files, taken, without_zeros
 from problems.formats.jsplib import LARGEST_TOTAL, JsspInstance, read_jssp
 from problems.formats.npz import REFERENCES, Arrays, costs_of, kinds_of, read_npz
 from problems.jssp.best_known import best_known, fingerprint
@@ -29,7 +29,8 @@ L2D_FINGERPRINTS = {
 }
 L2D_SETS = {f"l2d/{jobs}x{machines}": (jobs, machines) for jobs, machines in L2D_FINGERPRINTS}
 TAILLARD_SETS = {**{f"taillard/{jobs}x{machines}": [(jobs, machines)] for jobs, machines in SIZES}, "taillard": SIZES}
-NAMED_SETS = [*TAILLARD_SETS, *L2D_SETS]
+FILES = {name: DATA / f"jssp_{name}.txt" for name in ("abz", "ft", "la", "orb")}  # each of several sizes
+NAMED_SETS = [*TAILLARD_SETS, *L2D_SETS, *FILES]
 
 ARRAYS = Arrays({"times", "machines"}, REFERENCES)
 SUFFIXES = (".txt", ".jsp", ".jss", "")  # of the files taken from a folder; JSPLIB's have none
@@ -48,9 +49,9 @@ def load_jssp(source: str, limit: int | None = None) -> list[Benchmark]:
     named = {
         **{name: partial(_taillard, name) for name in TAILLARD_SETS},
         **{name: partial(_l2d, name) for name in L2D_SETS},
+        **{name: partial(_shipped_file, name) for name in FILES},
     }
-    library = Library("job shop", SUFFIXES, read_jssp, _size, _reference, _from_files)
-    return load(source, limit, named, _load_npz, library)
+    return load(source, limit, named, _load_npz, _library())
 
 
 def validation(jobs: int, machines: int, n: int) -> Benchmark:
@@ -73,6 +74,14 @@ def _taillard(name: str, limit: int | None) -> list[Benchmark]:
     instances = [each for each in taillard_instances() if each.times.shape in TAILLARD_SETS[name]]
     groups = groupby(instances[: taken(limit, len(instances), name)], _size)  # they are sorted by size
     return [_with_best_known(list(group)) for _, group in groups]
+
+
+def _shipped_file(name: str, limit: int | None) -> list[Benchmark]:
+    return load_files(FILES[name], limit, _library())
+
+
+def _library() -> Library:
+    return Library("job shop", SUFFIXES, read_jssp, _size, _reference, _from_files)
 
 
 def _l2d(name: str, limit: int | None) -> list[Benchmark]:

@@ -77,6 +77,20 @@ def test_a_size_of_taillards_is_that_part_of_all(size):
     assert first.names == part.names[:3] and torch.equal(first.references, part.references[:3])
 
 
+def test_the_classic_sets_are_those_that_bounds_are_published_for():
+    """A reference is found by the numbers of an instance: that of its name, for every one."""
+    with open(TABLE, newline="") as file:
+        rows = [row for row in csv.DictReader(file) if not row["name"].startswith("ta")]
+    published = {row["name"]: (float(row["upper"]), int(row["jobs"]), int(row["machines"])) for row in rows}
+    found = {}
+    for benchmark in (each for name in ("abz", "ft", "la", "orb") for each in load_jssp(name)):
+        size = benchmark.instances.times.shape[1:]
+        costs = zip(benchmark.names, benchmark.references.tolist(), strict=True)
+        found |= {name: (cost, *size) for name, cost in costs}
+    assert found == published
+    assert [benchmark.names for benchmark in load_jssp("ft", 2)] == [["ft06"], ["ft10"]]
+
+
 def test_limit_takes_taillards_instances_from_the_front():
     assert [b.names for b in load_jssp("taillard", 12)] == [[f"ta{i:02d}" for i in range(1, 11)], ["ta11", "ta12"]]
 
@@ -268,7 +282,7 @@ def test_limits_are_checked(limit):
 
 
 def test_unknown_sources_name_what_there_is(tmp_path):
-    assert len(NAMED_SETS) == 13
+    assert len(NAMED_SETS) == 17
     for source in ("taillard/15x20", str(tmp_path / "missing.npz")):
         with pytest.raises(ValueError, match=r"unknown source .*taillard/15x15, .*l2d/20x20 .*\.npz file"):
             load_jssp(source)
