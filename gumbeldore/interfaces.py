@@ -81,6 +81,13 @@ class Problem(Protocol):
             state = self.step(instance, state, action)
         return state
 
+    def num_choices(self, instance: Any, actions: Tensor) -> Tensor:
+        """How many decisions int64 [R] of the solutions `actions` [R, T], the first ones, training learns.
+
+        Default: `last_choice` + 1 of each. Where solutions end early, those up to their end.
+        """
+        return torch.full((len(actions),), self.last_choice(instance) + 1, device=actions.device)
+
     def augment(self, instance: Any, actions: Tensor, step: int, generator: torch.Generator) -> tuple[Any, Tensor]:
         """Other instances with solutions as good as `actions` [R, T] are for `instance`, e.g. mirrored ones.
 

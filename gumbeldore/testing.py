@@ -22,8 +22,10 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
     generator = torch.Generator().manual_seed(seed)
     state = problem.reset(instance)
     actions: list[Tensor] = []
+    forced: list[Tensor] = []
     for step in range(problem.horizon(instance)):
         legal = _check_mask(problem, instance, state, step)
+        forced.append(legal.sum(dim=1) == 1)
         action = torch.multinomial(legal.double(), 1, generator=generator).squeeze(1)
         _check_step(problem, instance, state, action)
         so_far = torch.stack(actions, dim=1) if actions else torch.empty(n, 0, dtype=torch.int64)
@@ -36,6 +38,10 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
     solution = torch.stack(actions, dim=1)
     cost = problem.cost(instance, solution)
     assert cost.shape == (n,) and cost.isfinite().all(), f"cost must be n finite numbers, got {cost}"
+    choices = problem.num_choices(instance, solution)
+    learnt = torch.arange(solution.shape[1]) < choices[:, None]
+    assert choices.shape == (n,) and choices.dtype == torch.int64, f"num_choices must be n integers, got {choices}"
+    assert (learnt | torch.stack(forced, dim=1)).all(), "decisions after num_choices must be forced"
     other, moved = problem.augment(instance, solution, 0, generator)
     assert moved.shape == solution.shape, "augment must keep the number of decisions"
     assert problem.cost(other, moved).isfinite().all()  # and they must be legal

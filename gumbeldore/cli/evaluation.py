@@ -205,7 +205,7 @@ def advancing(
 ) -> Iterator[Callable[[int], None]]:
     """A function to be called with the number of instances done since the last call; `done` are so before the first."""
     count = count_of(benchmarks)
-    terminal.progress(phase, 0, count)
+    terminal.progress(phase, done, count)
 
     def advance(instances: int) -> None:
         nonlocal done

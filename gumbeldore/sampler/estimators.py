@@ -1,7 +1,7 @@
 """Expectations under a policy from its samples [SBS, 5.2, eq. 12-14; GD, eq. 3-4].
 
 Each estimator needs the solutions of one search method, at a temperature of 1 or any other (the expectation is that of
-the policy with this temperature), and without a nucleus:
+the policy with this temperature), without a nucleus, equivalents or a deterministic first round:
 
     monte_carlo            independent samples (`method=sampling`)
     estimate_expectation   one round without replacement (`method=wor`, `num_rounds=1`)
@@ -80,7 +80,8 @@ def monte_carlo(values: Tensor, valid: Tensor | None = None) -> Tensor:
         values: f of each sample [B, L]
         valid: which entries are samples [B, L]; default: all
     """
-    return values.double().mean(dim=1) if valid is None else (values.double() * valid).sum(dim=1) / valid.sum(dim=1)
+    valid = torch.ones_like(values, dtype=torch.bool) if valid is None else valid
+    return values.double().masked_fill(~valid, 0.0).sum(dim=1) / valid.sum(dim=1)
 
 
 def estimate_by_beam(values: Tensor, log_probs: Tensor, valid: Tensor | None = None, normalised: bool = True) -> Tensor:
@@ -93,9 +94,9 @@ def estimate_by_beam(values: Tensor, log_probs: Tensor, valid: Tensor | None = N
         normalised: divide by the sum of the probabilities (biased, exact when all leaves are found); else the sum of
             p * f, a lower bound of the expectation if f is never negative
     """
-    weights = log_probs.exp() if valid is None else log_probs.exp().masked_fill(~valid, 0.0)
-    values = values.double() if valid is None else values.double().masked_fill(~valid, 0.0)
-    total = (weights * values).sum(dim=1)
+    valid = torch.ones_like(log_probs, dtype=torch.bool) if valid is None else valid
+    weights = log_probs.exp().masked_fill(~valid, 0.0)
+    total = (weights * values.double().masked_fill(~valid, 0.0)).sum(dim=1)
     return total / weights.sum(dim=1) if normalised else total
 
 

@@ -47,6 +47,8 @@ class Reference(NamedTuple):
     cost: float
     entropy: float
     samples: int  # independent ones of each instance, whose mean it is; 0: it is exact, all solutions are known
+    cost_error: float = 0.0  # standard error of the mean
+    entropy_error: float = 0.0
 
 
 class Point(NamedTuple):
@@ -132,11 +134,12 @@ def reference(pool: SearchPool, benchmarks: list[Benchmark], temperature: float,
     """
     if exact := _exact(pool, benchmarks, temperature):
         return exact
-    rounds = math.ceil(samples / SAMPLES_AT_ONCE)
-    config = methods.sampling(SAMPLES_AT_ONCE, rounds, temperature=temperature)
-    found = measure("sampling", config, pool, benchmarks, 1, int(fold(seed, "reference")))
-    cost, entropy = (found[quantity][0][0] for quantity in QUANTITIES)
-    return Reference(cost, entropy, rounds * SAMPLES_AT_ONCE)
+    times = max(2, math.ceil(samples / SAMPLES_AT_ONCE))
+    config = methods.sampling(SAMPLES_AT_ONCE, temperature=temperature)
+    found = measure("sampling", config, pool, benchmarks, times, int(fold(seed, "reference")))
+    means = torch.tensor([found[quantity][0] for quantity in QUANTITIES], dtype=torch.float64)  # [quantities, times]
+    (cost, entropy), errors = means.mean(dim=1).tolist(), means.std(dim=1) / math.sqrt(times)
+    return Reference(cost, entropy, times * SAMPLES_AT_ONCE, *errors.tolist())
 
 
 def _exact(pool: SearchPool, benchmarks: list[Benchmark], temperature: float) -> Reference | None:
@@ -171,10 +174,15 @@ def rows(found: list[Point]) -> tuple[list[str], list[list[str]]]:
     """The table of a quantity at a temperature: the error of each estimator, a column per number of samples."""
     columns = sorted({point.samples for point in found})
     lines = []
-    for name in dict.fromkeys(point.estimator for point in found):
-        errors = {point.samples: f"{point.error:.3f}" for point in found if point.estimator == name}
+    for name in dict.fromkeys(map(curve_of, found)):
+        errors = {point.samples: f"{point.error:.2g}" for point in found if curve_of(point) == name}
         lines.append([name, *(errors.get(count, "") for count in columns)])
     return ["samples", *map(str, columns)], lines
+
+
+def curve_of(point: Point) -> str:
+    """What a point is part of: an estimator, with its rounds if there are several."""
+    return point.estimator if point.rounds == 1 else f"{point.estimator}, {point.rounds} rounds"
 
 
 def write(out_dir: Path, found: list[Point], about: dict[str, Any]) -> None:
@@ -189,14 +197,14 @@ def plot(found: list[Point], title: str) -> Figure:
     from matplotlib.figure import Figure  # the object interface: no pyplot, no global state, no display
 
     temperatures = list(dict.fromkeys(point.temperature for point in found))
-    names = list(dict.fromkeys(point.estimator for point in found))
+    names = list(dict.fromkeys(map(curve_of, found)))
     figure = Figure(figsize=(2.2 + 3.2 * len(temperatures), 6.0), layout="constrained")
     every = figure.subplots(len(QUANTITIES), len(temperatures), squeeze=False)
     for row, quantity in zip(every, QUANTITIES, strict=True):
         for axes, temperature in zip(row, temperatures, strict=True):
             mine = [x for x in found if (x.quantity, x.temperature) == (quantity, temperature)]
             for number, name in enumerate(names):
-                curve = sorted((x for x in mine if x.estimator == name), key=lambda x: x.samples)
+                curve = sorted((x for x in mine if curve_of(x) == name), key=lambda x: x.samples)
                 if not curve:
                     continue
                 x, mean, low, high = zip(*((p.samples, p.mean, p.low, p.high) for p in curve), strict=True)

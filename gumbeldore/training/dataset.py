@@ -87,7 +87,7 @@ class PseudoExperts:
     def batch(self, problem: Problem, size: int, generator: torch.Generator, device: torch.device = CPU) -> Example:
         """`size` decisions at one step: experts of one size, drawn at random, augmented, put in order, replayed so far.
 
-        Of several sizes, each is drawn in proportion to the decisions of its experts.
+        All decisions that are a choice are equally likely, whatever the number of them in an expert.
 
         Arguments:
             generator: of the CPU, so that every device sees the same examples
@@ -95,24 +95,25 @@ class PseudoExperts:
         """
         if not self.shards:
             raise ValueError("there are no pseudo-experts to learn from")
-        groups = self._by_size(device)
-        decisions = [len(group.actions) * (problem.last_choice(group.instances) + 1.0) for group in groups]
-        instances, actions = groups[int(torch.multinomial(torch.tensor(decisions), 1, generator=generator))]
-        rows = moved(torch.randint(len(actions), (size,), generator=generator), device)
+        groups = self._by_size(problem, device)
+        decisions = torch.tensor([float(group.choosing.sum()) for group in groups])
+        instances, actions, choosing = groups[int(torch.multinomial(decisions, 1, generator=generator))]
+        before = choosing.cumsum(0)  # of the decisions up to each step
         share = torch.rand((), dtype=torch.float64, generator=generator)
-        step = int(share * (problem.last_choice(instances) + 1))
+        step = int(torch.searchsorted(before, (share * before[-1]).long(), right=True))
+        rows = moved(torch.randint(int(choosing[step]), (size,), generator=generator), device)
         instance, actions = take(instances, rows), actions[rows]
         instance, actions = problem.augment(instance, actions, step, generator)
         actions = problem.reorder(instance, actions, step, generator)
         return Example(instance, problem.replay(instance, actions[:, :step]), actions[:, step:])
 
-    def _by_size(self, device: torch.device) -> list[Group]:
+    def _by_size(self, problem: Problem, device: torch.device) -> list[Group]:
         """Experts of the same size side by side."""
         if device not in self._groups:
             sizes: dict[tuple, list[Shard]] = {}
             for shard in self.shards:
                 sizes.setdefault(tuple(field.shape[1:] for field in shard.instances), []).append(shard)
-            self._groups[device] = [_together(same, device) for same in sizes.values()]
+            self._groups[device] = [_together(problem, same, device) for same in sizes.values()]
         return self._groups[device]
 
     def _keep(self, shards: list[Shard]) -> None:
@@ -120,18 +121,21 @@ class PseudoExperts:
 
 
 class Group(NamedTuple):
-    """Experts of one size."""
+    """Experts of one size, those with the most choices first."""
 
     instances: Any  # [n, ...]
     actions: Tensor  # [n, T]
+    choosing: Tensor  # [steps] int64, of the CPU: how many experts, the first ones, have a choice at each step
 
 
-def _together(shards: list[Shard], device: torch.device) -> Group:
+def _together(problem: Problem, shards: list[Shard], device: torch.device) -> Group:
     """Shards of one size as one."""
     fields = zip(*(shard.instances for shard in shards), strict=True)
     instances = type(shards[0].instances)(*map(torch.cat, fields))
     actions = torch.cat([shard.actions for shard in shards])
-    return Group(to(instances, device), actions.to(device))
+    choices, order = problem.num_choices(instances, actions).sort(descending=True, stable=True)
+    choosing = choices.bincount().flip(0).cumsum(0).flip(0)[1:]
+    return Group(to(take(instances, order), device), actions[order].to(device), choosing)
 
 
 def read_shard(path: Path, instance_type: Any) -> Shard:

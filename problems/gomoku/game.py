@@ -17,7 +17,11 @@ class Instance(NamedTuple):
 class State(NamedTuple):
     board: Tensor  # [R, C] int8: 1 our stones, -1 the opponent's, 0 empty
     outcome: Tensor  # [R] int8: 1 won, -1 lost, 0 drawn or not over
-    over: Tensor  # [R] bool
+
+    @property
+    def over(self) -> Tensor:
+        """bool [R]"""
+        return (self.outcome != 0) | (self.board != 0).all(dim=1)
 
 
 class Board(NamedTuple):
@@ -32,19 +36,19 @@ class Board(NamedTuple):
         """The opponent has placed its first stone."""
         board = torch.zeros(len(instance.start), self.cells, dtype=torch.int8, device=instance.start.device)
         nothing = torch.zeros_like(board[:, 0])
-        return State(board.scatter(1, instance.start[:, None], OTHER), nothing, nothing.bool())
+        return State(board.scatter(1, instance.start[:, None], OTHER), nothing)
 
     def move(self, state: State, cell: Tensor) -> State:
         """Our next stone [R], and the opponent's; games that are over stay as they are."""
         rows = rows_of(self.size, self.in_a_row, cell.device)
-        board = _placed(state.board, cell, OWN, ~state.over)
+        ours = ~state.over
+        board = _placed(state.board, cell, OWN, ours)
         stones = Stones.of(board, rows)
-        won = ~state.over & stones.won(self.in_a_row)
-        goes_on = ~state.over & ~won & (board == 0).any(dim=1)
-        lost = goes_on & stones.lost(self.in_a_row)
-        board = _placed(board, stones.reply(board, rows, self.in_a_row), OTHER, goes_on)
-        over = state.over | won | lost | (board != 0).all(dim=1)
-        return State(board, state.outcome + won.to(torch.int8) - lost.to(torch.int8), over)
+        won = ours & stones.won(self.in_a_row)
+        replies = ours & ~won & (board == 0).any(dim=1)
+        lost = replies & stones.lost(self.in_a_row)
+        board = _placed(board, stones.reply(board, rows, self.in_a_row), OTHER, replies)
+        return State(board, state.outcome + won.to(torch.int8) - lost.to(torch.int8))
 
     def numbered(self, instance: Instance, actions: Tensor) -> Tensor:
         """The number [R, C] of the move that took each cell in the games of our moves [R, T], 0: it is empty.

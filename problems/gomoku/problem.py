@@ -44,8 +44,15 @@ class Gomoku(Problem):
         return self.board.cells // 2
 
     def last_choice(self, instance: Instance) -> int:
-        one_cell_is_left = self.board.cells % 2 == 0  # in the last decision
-        return self.horizon(instance) - 1 - one_cell_is_left
+        return (self.board.cells - 3) // 2  # two cells are left, or three
+
+    def num_choices(self, instance: Instance, actions: Tensor) -> Tensor:
+        """Those before the end of the game."""
+        state, count = self.reset(instance), torch.zeros_like(actions[:, 0])
+        for cell in actions.unbind(dim=1):
+            count += self.mask(instance, state).sum(dim=1) > 1
+            state = self.step(instance, state, cell)
+        return count
 
     def reset(self, instance: Instance) -> State:
         return self.board.begin(instance)

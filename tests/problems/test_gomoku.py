@@ -13,6 +13,7 @@ import train
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.testing import policy_contract, problem_contract
+from gumbeldore.training.dataset import PseudoExperts
 from models.gomoku import GomokuNet
 from problems.gomoku import Gomoku, Instance, State
 from problems.gomoku.opponent import Stones, rows_of
@@ -113,7 +114,7 @@ def test_the_opponent_beside_its_rules_in_words(size, in_a_row):
 
 def test_a_game_ends_with_a_row_and_stays_as_it_is():
     problem = Gomoku(SIZE, 5)
-    won = State(line("o o o o . x x x ."), torch.zeros(1, dtype=torch.int8), torch.zeros(1, dtype=torch.bool))
+    won = State(line("o o o o . x x x ."), torch.zeros(1, dtype=torch.int8))
     instance = Instance(torch.tensor([0]))
     after = problem.step(instance, won, torch.tensor([13]))
     assert after.over.item() and after.outcome.item() == 1 and (after.board == -1).sum() == 3  # there is no reply
@@ -127,7 +128,7 @@ def test_a_game_ends_with_a_row_and_stays_as_it_is():
 def test_a_full_board_is_a_draw():
     problem = Gomoku(3, 3)
     board = board_of("x o x\nx o o\no x .")
-    state = State(board, torch.zeros(1, dtype=torch.int8), torch.zeros(1, dtype=torch.bool))
+    state = State(board, torch.zeros(1, dtype=torch.int8))
     after = problem.step(Instance(torch.tensor([0])), state, torch.tensor([8]))
     assert after.over.item() and after.outcome.item() == 0
 
@@ -135,7 +136,7 @@ def test_a_full_board_is_a_draw():
 def test_moves_are_numbered_in_their_order():
     problem = Gomoku(SIZE, 5)
     instance = Instance(torch.tensor([40, 0]))
-    moves = torch.randint(1, 2, (2, 40))
+    moves = torch.empty(2, 40, dtype=torch.int64)
     state = problem.reset(instance)
     for turn in range(40):
         moves[:, turn] = problem.mask(instance, state).int().argmax(dim=1)
@@ -161,6 +162,23 @@ def test_all_starts_are_drawn_alike():
     for wrong in (lambda: problem.load("others"), lambda: problem.load("starts", 17), lambda: Gomoku(4, 5)):
         with pytest.raises(ValueError, match="there is starts|can be taken|between 3 and size"):
             wrong()
+
+
+def test_training_learns_the_moves_before_the_end_of_each_game_equally_often():
+    problem, draws = Gomoku(5, 4), torch.Generator().manual_seed(0)
+    instances = problem.generate(50, draws)
+    games = search(problem, GomokuNet(8, 1), instances, methods.sampling(1), draws).best()
+    lengths = problem.num_choices(instances, games[0])
+    assert lengths.unique().numel() > 3
+    dataset = PseudoExperts()
+    dataset.add("games", instances, *games)
+    steps, size = torch.zeros(problem.horizon(instances)), 50
+    for _ in range(2000):
+        example = dataset.batch(problem, size, draws)
+        assert (problem.mask(example.instance, example.state).sum(dim=1) > 1).all()
+        steps[problem.horizon(instances) - example.remaining_actions.shape[1]] += 1
+    expected = (lengths[:, None] > torch.arange(len(steps))).double().mean(dim=0)
+    torch.testing.assert_close(steps / steps.sum(), (expected / expected.sum()).float(), atol=0.03, rtol=0)
 
 
 def test_games_of_different_lengths_are_searched_without_repetition():

@@ -12,7 +12,9 @@ import torch
 import evaluate
 import study
 import train
+from gumbeldore.cli.evaluation import advancing
 from gumbeldore.cli.run_recorder import grows
+from gumbeldore.interfaces import without_references
 from gumbeldore.reporting.console import Terminal, duration, progress_line
 from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.runtime.stopping import Stopper
@@ -140,6 +142,14 @@ def test_a_file_gets_a_line_whenever_nothing_else_was_said_for_long(capsys, monk
     said = capsys.readouterr().out.split()
     assert "wor:" not in said[: said.index("news")] and said.count("news") == 8
     assert re.search(r"(news ){8}(wor: 10 of 40, \S+/s, about \d seconds? left ?){1,3}$", " ".join(said))
+
+
+def test_what_an_earlier_evaluation_has_done_counts_from_the_start(capsys, monkeypatch):
+    monkeypatch.setattr("gumbeldore.reporting.console.SECONDS_BETWEEN_LINES", 0.1)
+    benchmark = without_references(TSP(5), TSP(5).generate(8, torch.Generator().manual_seed(0)), "random")
+    with Terminal() as terminal, advancing(terminal, "wor", [benchmark], 6):
+        time.sleep(0.25)
+    assert capsys.readouterr().out.splitlines()[0] == "wor: 6 of 8"
 
 
 SEARCHED = [f"checkpoint={ROOT}/pretrained/tsp20", "instances=kool/tsp20", "num_instances=20", "search_batch_rows=32"]

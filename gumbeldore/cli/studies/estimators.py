@@ -11,16 +11,18 @@ from gumbeldore.cli import parts
 from gumbeldore.cli.evaluation import advancing, goes_on
 from gumbeldore.cli.studies.opened import Asked, Study
 from gumbeldore.cli.studies.opened import by_method as by_method
+from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.studies import expectations
 from gumbeldore.studies.expectations import ESTIMATORS, QUANTITIES, Point, Reference
 
 LISTS = ("temperature", "num_rounds", "beam_width")
+PLAIN = ("top_p_start", "top_p_end", "equivalents", "first_round_deterministic", "sampled_root")
 
 
 def searches_of(cfg: DictConfig) -> list[Asked]:
     """Every method with every temperature and number of samples; a beam is as wide as the others have samples.
 
-    Raises ValueError for a method without an estimator, and for a nucleus.
+    Raises ValueError for a method without an estimator, and for what changes the distribution of the samples.
     """
     methods = parts.methods_of(cfg)
     if unknown := [name for name in methods if name not in ESTIMATORS]:
@@ -34,11 +36,20 @@ def searches_of(cfg: DictConfig) -> list[Asked]:
         built = parts.build_search(name, method, {**cfg.search, **samples, "temperature": temperature})
         setting = f"{built.beam_width * built.num_rounds} samples, temperature {temperature:g}"
         asked = Asked(name, setting, replace(built, temperature=temperature))
-        if (asked.search.top_p_start, asked.search.top_p_end) != (1, 1):
-            raise ValueError("study=estimators estimates expectations under the policy itself: there can be no nucleus")
+        _check_plain(asked.search)
         if asked not in found:
             found.append(asked)
     return found
+
+
+def _check_plain(search: SearchConfig) -> None:
+    """Raises ValueError unless the search samples from the policy as the estimators take for granted."""
+    plain = SearchConfig(search.beam_width)
+    for name in PLAIN:
+        value, needed = getattr(search, name), getattr(plain, name)
+        if value != needed:
+            rule = f"search.{name} must be {str(needed).lower()}"
+            raise ValueError(f"study=estimators: {rule}, the estimators hold for no other, got {value}")
 
 
 def measure(opened: Study, searches: list[Asked]) -> list[Point]:
@@ -69,7 +80,9 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
     tables = list(itertools.product(QUANTITIES, compared))
     for quantity, tau in tables:
         mine = [point for point in points if (point.quantity, point.temperature) == (quantity, tau)]
-        title = f"{about['instances']}, temperature {tau:g}: expected {quantity} {mine[0].reference:.4f}"
+        error = getattr(compared[tau], f"{quantity}_error")
+        expected = f"{mine[0].reference:.4f}" + (f" ± {error:.1g}" if compared[tau].samples else "")
+        title = f"{about['instances']}, temperature {tau:g}: expected {quantity} {expected}"
         last = (quantity, tau) == tables[-1]
         terminal.table(title, *expectations.rows(mine), "\n".join(note) if last else "")
     terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")
