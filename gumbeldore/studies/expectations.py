@@ -175,9 +175,13 @@ def rows(found: list[Point]) -> tuple[list[str], list[list[str]]]:
     columns = sorted({point.samples for point in found})
     lines = []
     for name in dict.fromkeys(map(curve_of, found)):
-        errors = {point.samples: f"{point.error:.2g}" for point in found if curve_of(point) == name}
+        errors = {point.samples: _short(point.error) for point in found if curve_of(point) == name}
         lines.append([name, *(errors.get(count, "") for count in columns)])
     return ["samples", *map(str, columns)], lines
+
+
+def _short(error: float) -> str:
+    return f"{error:.2g}" if error >= 0.001 else f"{error:.0e}"
 
 
 def curve_of(point: Point) -> str:

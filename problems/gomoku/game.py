@@ -50,6 +50,14 @@ class Board(NamedTuple):
         board = _placed(board, stones.reply(board, rows, self.in_a_row), OTHER, replies)
         return State(board, state.outcome + won.to(torch.int8) - lost.to(torch.int8))
 
+    def lengths(self, instance: Instance, actions: Tensor) -> Tensor:
+        """How many of our moves int64 [R] the games of the moves [R, T] have."""
+        state, count = self.begin(instance), torch.zeros_like(actions[:, 0])
+        for cell in actions.unbind(dim=1):
+            count += ~state.over
+            state = self.move(state, cell)
+        return count
+
     def numbered(self, instance: Instance, actions: Tensor) -> Tensor:
         """The number [R, C] of the move that took each cell in the games of our moves [R, T], 0: it is empty.
 

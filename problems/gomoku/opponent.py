@@ -1,4 +1,4 @@
-"""The rule-based opponent. It is our own: the paper says that it has one, not which.
+"""The rule-based opponent. It is our own: the paper does not say what its opponent does.
 
 It looks at all rows of `in_a_row` cells on the board, and
 
@@ -6,8 +6,9 @@ It looks at all rows of `in_a_row` cells on the board, and
 2. else stops a row of the player that lacks one stone,
 3. else takes the empty cell through which most rows lead that have no stone of the player.
 
-Of equally good cells it takes the first. It looks one move ahead: two rows at once that lack one stone beat it. Of
-12,000 games of random moves on 9 x 9 cells it loses two.
+Of several cells that complete or stop rows it takes the one of most such rows, then by the rule below; of equally good
+cells the first. It looks one move ahead: two rows that lack one stone, on different cells, beat it. Of 12,000 games of
+random moves on 9 x 9 cells it loses two.
 """
 
 from __future__ import annotations

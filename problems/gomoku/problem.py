@@ -48,11 +48,7 @@ class Gomoku(Problem):
 
     def num_choices(self, instance: Instance, actions: Tensor) -> Tensor:
         """Those before the end of the game."""
-        state, count = self.reset(instance), torch.zeros_like(actions[:, 0])
-        for cell in actions.unbind(dim=1):
-            count += self.mask(instance, state).sum(dim=1) > 1
-            state = self.step(instance, state, cell)
-        return count
+        return self.board.lengths(instance, actions).clamp(max=self.last_choice(instance) + 1)
 
     def reset(self, instance: Instance) -> State:
         return self.board.begin(instance)

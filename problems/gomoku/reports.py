@@ -25,8 +25,9 @@ class GomokuReports(Reports):
         return f"{self.board.size}x{self.board.size}"
 
     def named_solution(self, originals: Instance, index: int, actions: Tensor) -> dict[str, list[int]]:
-        """`moves`: the cells of our stones, in their order; 0 after the end of the game"""
-        return {"moves": actions.tolist()}
+        """`moves`: the cells of our stones, in their order, up to the end of the game"""
+        game = Instance(originals.start[index : index + 1])
+        return {"moves": actions[: self.board.lengths(game, actions[None])].tolist()}
 
     def render(self, instance: Instance, actions: Tensor, titles: list[str]) -> Figure:
         """A figure with a board per game, its stones numbered in the order of the moves; the opponent's are black."""

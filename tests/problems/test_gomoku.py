@@ -147,6 +147,10 @@ def test_moves_are_numbered_in_their_order():
     for row in numbers.tolist():
         used = sorted(number for number in row if number)
         assert used == list(range(1, len(used) + 1))
+    for index, row in enumerate(numbers):
+        ours = (row > 0) & (row % 2 == 0)
+        shown = problem.reports.named_solution(instance, index, moves[index])["moves"]
+        assert sorted(shown) == ours.nonzero().flatten().tolist() and len(shown) < 40
     figure = problem.reports.render(instance, moves, ["one", "two"])
     assert len(figure.axes) == 2
 
@@ -203,7 +207,7 @@ def test_a_policy_learns_to_win(tmp_path):
     result = typed(train, *WORDS, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     costs = [json.loads(text)["quality/best_greedy_cost"] for text in (tmp_path / "run/metrics.jsonl").open()]
-    assert costs[0] == 1 and costs[-1] < 0  # lost, then mostly won
+    assert costs[0] > 0.5 and costs[-1] < 0  # mostly lost, then mostly won
     result = typed(evaluate, "checkpoint=run", "instances=starts", "workers=0", "out_dir=out", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "starts: 25 instances" in result.stdout
