@@ -1,8 +1,8 @@
 """Generalisation of a policy: gaps by size and family, greedily and in a time limit, beside a heuristic and a solver.
 
 `folder` is what evaluate.py takes as instances, or several of it with commas between them; all need references. The
-policy decides greedily, and the heuristic makes a solution; then `method` and the solver have `seconds` for each
-instance. `words` are more settings of evaluate.py. `out` keeps the evaluations: what was interrupted goes on.
+policy decides greedily, and the heuristic makes a solution; then `method` and the solver, on one core, have `seconds`
+for each instance. `words` are more settings of evaluate.py. `out` keeps the evaluations: what was interrupted goes on.
 
 The family of an instance is its name up to the first digit or hyphen (ta01, A-n32-k5). Its size is the number of nodes,
 customers or operations.
@@ -33,7 +33,7 @@ Row = dict[str, str]  # of results.csv
 def main(checkpoint: str, folder: str, seconds: float, method: str, words: str, out: str) -> None:
     if not checkpoint or not folder:
         raise ValueError("generalisation needs checkpoint= and folder=")
-    limits = f"search.time_limit={seconds} solver.time_limit={seconds}"
+    limits = f"search.time_limit={seconds} solver.time_limit={seconds} solver.workers=0"
     parts = {"at_once": "method=[greedy,heuristic]", "in_time": f"method=[{method},solver] {limits}"}
     rows: list[Row] = []
     for (number, source), (part, asked) in itertools.product(enumerate(folder.split(","), 1), parts.items()):
