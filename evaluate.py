@@ -9,6 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from gumbeldore.benchmark import Benchmark, count_of
 from gumbeldore.cli import command
 from gumbeldore.cli.evaluation import (
     Machine,
@@ -30,7 +31,7 @@ from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.evaluation.references import read_table, with_table
 from gumbeldore.evaluation.starts import Starts, StartSearch
-from gumbeldore.interfaces import Benchmark, Problem, count_of
+from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.reporting.evaluation_report import UNFINISHED, EvaluationReport

@@ -12,6 +12,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from evaluate import add_references
+from gumbeldore.benchmark import count_of
 from gumbeldore.cli import command, parts
 from gumbeldore.cli.evaluation import Machine, decisive, instances_for, new_directory, open_policy, say_notices, typed
 from gumbeldore.cli.settings import StudySettings
@@ -20,7 +21,6 @@ from gumbeldore.cli.studies.opened import Study
 from gumbeldore.evaluation import results
 from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.evaluation.kept import Kept
-from gumbeldore.interfaces import count_of
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.runtime.stopping import interruptible
 

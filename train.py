@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gumbeldore.interfaces import Benchmark, Problem
+from gumbeldore.benchmark import Benchmark
+from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.stopping import Stopped
 from gumbeldore.sampler.config import SearchConfig

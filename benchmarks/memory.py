@@ -11,7 +11,7 @@ import resource
 import torch
 
 import models.micro_batches
-from gumbeldore.interfaces import to
+from gumbeldore.batches import to
 from gumbeldore.parallel.devices import resolve_device
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.rounds import trie_memory

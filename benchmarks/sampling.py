@@ -26,8 +26,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import machine
 from benchmarks.machine import matrix_peak, numbers, precisions, seconds_at, sized, turns, write
+from gumbeldore.batches import to
 from gumbeldore.evaluation.loading import load_policy
-from gumbeldore.interfaces import Policy, Problem, to
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device
 from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.memory import keep_freed_memory

@@ -4,10 +4,11 @@ The public names. The room of a name is its module's folder: `sampler` (the pape
 [GD]), `training`, `parallel`, `evaluation`, `studies`, `reporting`, `runtime` (files, faults, devices) and `cli`.
 """
 
+from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.evaluation.result import Result
 from gumbeldore.evaluation.solve import solve
-from gumbeldore.interfaces import Benchmark, Policy, Problem
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reports import Reports
 from gumbeldore.sampler import estimators, methods

@@ -1,4 +1,4 @@
-"""The contracts between the core and everything a user brings: problems, policies, instance sets.
+"""The contracts between the core and what a user brings: problems and policies.
 
 Shape legend, used in every comment of the project:
     B instances, in the sampler their beams: b instances have C beams each (samples, groups, equivalents)
@@ -6,7 +6,7 @@ Shape legend, used in every comment of the project:
     R flat rows (usually B*K) · L solutions per instance · W trie nodes per depth
 
 An *instance*, a *state* and a *context* are immutable NamedTuples of tensors whose leading dimension is
-the batch; the core only ever indexes that dimension (`take`) or moves them between devices (`to`).
+the batch; the core only ever indexes that dimension or moves them between devices (`gumbeldore.batches`).
 Costs are to be minimised, everywhere a user sees them.
 """
 
@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from gumbeldore.batches import batch_size, take
+from gumbeldore.benchmark import Benchmark
 from gumbeldore.reports import Reports
 from gumbeldore.seeding import generator
-
-Tensors = TypeVar("Tensors", bound=tuple)
 
 
 class Problem(Protocol):
@@ -258,104 +258,6 @@ class Pieces(NamedTuple):
 
     def _places(self, decisions: Tensor) -> Tensor:
         return self.first[:, None] + torch.arange(decisions.shape[1], device=decisions.device)
-
-
-class Benchmark(NamedTuple):
-    """Instances of one size to be solved, with their true cost and what is known of them."""
-
-    names: list[str]  # n
-    instances: Any  # [n, ...] as the network sees them
-    originals: Any  # [n, ...] in their own units, as solvers and pictures see them; None where neither is wanted
-    true_cost: Callable[[Tensor, Tensor], Tensor]  # (index [m], actions [m, T]) -> cost [m] float64, of the originals
-    references: Tensor  # [n] float64 cost of the reference solution, NaN where there is none
-    kinds: list[str]  # n; how good each reference is, e.g. "optimal (Concorde)"; empty where there is none
-    means: dict[str, float] = {}  # further reference by its kind, known only as the mean cost of all n
-    solutions: dict[int, Tensor] = {}  # by index, the actions [T] of those references that are more than a cost
-    # Of the source, which may have several Benchmarks; the first can speak for all.
-    warnings: list[str] = []  # a line each: what of the source was not used as one may expect, and why
-    left_out: dict[str, str] = {}  # by file, why its instances are in no Benchmark
-
-    def part(self, rows: Tensor) -> Benchmark:
-        """Some of the instances, numbers int64 [m], as a benchmark; what is known of the mean of all is left out."""
-        places = rows.tolist()
-
-        def of(values: Any) -> Any:
-            return values[rows] if isinstance(values, Tensor) else [values[i] for i in places]
-
-        def of_all(fields: Any) -> Any:
-            return None if fields is None else type(fields)(*map(of, fields))
-
-        return self._replace(
-            names=of(self.names),
-            instances=of_all(self.instances),
-            originals=of_all(self.originals),
-            true_cost=lambda index, actions: self.true_cost(rows[index], actions),
-            references=of(self.references),
-            kinds=of(self.kinds),
-            means={},
-            solutions={i: self.solutions[place] for i, place in enumerate(places) if place in self.solutions},
-        )
-
-
-def count_of(benchmarks: list[Benchmark]) -> int:
-    """The number of instances of all benchmarks."""
-    return sum(len(benchmark.names) for benchmark in benchmarks)
-
-
-def by_benchmark(benchmarks: list[Benchmark], indices: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Instances of several benchmarks, which are numbered through, one benchmark after the other.
-
-    Arguments:
-        indices: int64 [m] of some instances, each once, in any order
-
-    Yields for each benchmark that has some of them: its place, where they stand in `indices` (bool [m]), and their
-    numbers in the benchmark, in the same order.
-    """
-    first = 0
-    for place, benchmark in enumerate(benchmarks):
-        mine = (indices >= first) & (indices < first + len(benchmark.names))
-        if mine.any():
-            yield place, mine, indices[mine] - first
-        first += len(benchmark.names)
-
-
-class WrongProblemError(ValueError):
-    """Instances that seem to be of another problem."""
-
-
-def take(tensors: Tensors, rows: Tensor | slice) -> Tensors:
-    """The given rows of every tensor of a NamedTuple: a slice, or numbers int64 [n] from 0 on the same device.
-
-    Fields that share a tensor share one in the result, too.
-    """
-    each = {id(tensor): tensor for tensor in tensors}
-    if isinstance(rows, slice):
-        taken = {key: tensor[rows] for key, tensor in each.items()}
-    else:
-        taken = {key: tensor.index_select(0, rows) for key, tensor in each.items()}  # several times as fast
-    return type(tensors)(*(taken[id(tensor)] for tensor in tensors))
-
-
-def repeated(tensors: Tensors, count: int) -> Tensors:
-    """Every row of a NamedTuple of tensors `count` times, one after the other."""
-    return take(tensors, torch.arange(batch_size(tensors), device=tensors[0].device).repeat_interleave(count))
-
-
-def to(tensors: Tensors, device: torch.device | str) -> Tensors:
-    """Every tensor of a NamedTuple on `device`."""
-    return type(tensors)(*(moved(tensor, torch.device(device)) for tensor in tensors))
-
-
-def moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on `device`. From memory that is not pinned a GPU copies more than 64 KiB only once it is idle."""
-    if device.type == "cuda" and tensor.device.type == "cpu":
-        tensor = tensor.contiguous().pin_memory()  # an expanded tensor cannot be pinned
-    return tensor.to(device, non_blocking=True)
-
-
-def batch_size(tensors: tuple) -> int:
-    """Length of the leading dimension of a NamedTuple of tensors."""
-    return tensors[0].shape[0]
 
 
 def without_references(problem: Problem, instances: Any, name: str) -> Benchmark:

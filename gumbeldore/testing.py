@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Policy, Problem, batch_size, repeated, size_name, take
+from gumbeldore.batches import batch_size, repeated, take
+from gumbeldore.interfaces import Policy, Problem, size_name
 
 
 def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:

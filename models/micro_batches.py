@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import batch_size, take
+from gumbeldore.batches import batch_size, take
 from gumbeldore.runtime.gpu import gpu_memory
 
 # The most that one micro-batch takes.

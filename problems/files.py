@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, WrongProblemError
+from gumbeldore.benchmark import Benchmark, WrongProblemError
 from problems.best_known import Published
 from problems.distances import is_whole, title_of
 from problems.formats.text import stem, unpacked

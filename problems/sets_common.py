@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gumbeldore.interfaces import Benchmark, WrongProblemError
+from gumbeldore.benchmark import Benchmark, WrongProblemError
 from problems.files import Library, load_files
 from problems.formats.npz import kinds_of
 

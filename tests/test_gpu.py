@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend
 from torch.profiler import ProfilerActivity, profile
 
-from gumbeldore.interfaces import to
+from gumbeldore.batches import to
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.compiling import compile_layers
 from gumbeldore.runtime.gpu import use_device

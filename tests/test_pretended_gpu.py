@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gumbeldore.interfaces import to
+from gumbeldore.batches import to
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.training.dataset import PseudoExperts

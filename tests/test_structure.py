@@ -13,11 +13,12 @@ ROOT = Path(__file__).parent.parent
 
 # A room may import from the rooms before it; `root` are the modules beside the rooms that every room may import.
 ROOMS = ["runtime", "races", "sampler", "parallel", "training", "evaluation", "studies", "reporting", "cli"]
-ROOT_MODULES = {"interfaces", "reports", "seeding"}
+ROOT_MODULES = {"batches", "benchmark", "interfaces", "reports", "seeding"}
 PUBLIC = {"__init__", "testing"}  # of the root, for users: no room imports them
+CONTRACTS = {"gumbeldore.batches", "gumbeldore.benchmark", "gumbeldore.interfaces"}
 ALLOWED = {
-    "problems": {"problems", "gumbeldore.interfaces", "gumbeldore.reports", "gumbeldore.runtime.arrays"},
-    "models": {"models", "problems", "gumbeldore.interfaces", "gumbeldore.runtime.gpu"},
+    "problems": {"problems", *CONTRACTS, "gumbeldore.reports", "gumbeldore.runtime.arrays"},
+    "models": {"models", "problems", *CONTRACTS, "gumbeldore.runtime.gpu"},
 }
 RAY = {"ray_cluster.py", "ray_actors.py", "pool.py"}  # the modules of the core that know it
 # problems/solvers may import these, too

@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from gumbeldore.interfaces import Benchmark
+from gumbeldore.benchmark import Benchmark
 from problems.cvrp import instances as cvrp_types
 from problems.formats.tsplib import edge_lengths, tour_lengths
 from problems.jssp import instances as jssp_types

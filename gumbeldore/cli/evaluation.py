@@ -16,6 +16,7 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from gumbeldore.benchmark import Benchmark, count_of
 from gumbeldore.cli import command, parts
 from gumbeldore.cli.overrides import check_effect
 from gumbeldore.cli.settings import EvaluationSettings
@@ -25,7 +26,7 @@ from gumbeldore.evaluation.choosing import Choice, choose_policies
 from gumbeldore.evaluation.kept import MANIFEST, fingerprint
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
 from gumbeldore.evaluation.starts import StartSearch, weights_hash
-from gumbeldore.interfaces import Benchmark, Policy, Problem, count_of
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers, trie_budget
 from gumbeldore.parallel.pool import SearchPool, at_once
 from gumbeldore.reporting.console import Terminal, hardware

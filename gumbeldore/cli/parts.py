@@ -13,9 +13,10 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationKeyError
 
+from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.loading import LoadedPolicy
-from gumbeldore.interfaces import Benchmark, Problem
+from gumbeldore.interfaces import Problem
 from gumbeldore.parallel import ray_cluster
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, imported

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gumbeldore.benchmark import count_of
 from gumbeldore.cli.evaluation import typed
 from gumbeldore.cli.setup import Setup
 from gumbeldore.evaluation.parts import BenchmarkResult
-from gumbeldore.interfaces import Problem, count_of
+from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting import validation_figure
 from gumbeldore.reporting.console import Terminal, hardware

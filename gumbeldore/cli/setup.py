@@ -9,11 +9,12 @@ from typing import NamedTuple
 import torch
 from omegaconf import DictConfig
 
+from gumbeldore.benchmark import Benchmark
 from gumbeldore.cli import parts
 from gumbeldore.cli.overrides import check_groups
 from gumbeldore.cli.settings import RunSettings, race_of
 from gumbeldore.evaluation.loading import start_from
-from gumbeldore.interfaces import Benchmark, Policy, Problem
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import (
     resolve_device,
     resolve_processes,

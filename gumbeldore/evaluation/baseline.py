@@ -8,9 +8,10 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.parts import BenchmarkResult, Parts
 from gumbeldore.evaluation.starts import Starts
-from gumbeldore.interfaces import Benchmark, Problem
+from gumbeldore.interfaces import Problem
 
 
 @runtime_checkable

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.parts import SEARCH, BenchmarkResult, Parts, in_all
-from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
 from gumbeldore.sampler.config import SearchConfig

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from gumbeldore.benchmark import Benchmark, WrongProblemError
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, with_values
-from gumbeldore.interfaces import Benchmark, Problem, WrongProblemError
+from gumbeldore.interfaces import Problem
 from gumbeldore.runtime.building import takes
 from gumbeldore.runtime.checkpoint import SHIPPED, shipped
 from gumbeldore.runtime.files import in_home

@@ -12,8 +12,8 @@ from typing import Any
 
 from torch import Tensor
 
+from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.parts import Parts
-from gumbeldore.interfaces import Benchmark
 from gumbeldore.runtime.files import remove_leftovers, write_text
 from gumbeldore.runtime.folder_lock import lock
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gumbeldore.interfaces import Policy, Problem, WrongProblemError
+from gumbeldore.benchmark import WrongProblemError
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, takes
 from gumbeldore.runtime.files import in_home

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark
+from gumbeldore.benchmark import Benchmark
 
 COLUMNS = ["name", "cost", "kind"]
 UNBEATEN = re.compile(r"(?<!near[ -])\boptim(al|um)\b|lower bound|best[ -]known", re.IGNORECASE)  # kinds of references

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, Problem, size_name
+from gumbeldore.benchmark import Benchmark
+from gumbeldore.interfaces import Problem, size_name
 from gumbeldore.runtime.files import atomic_write, in_home
 
 if TYPE_CHECKING:

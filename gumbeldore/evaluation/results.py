@@ -12,9 +12,10 @@ from pathlib import Path
 
 from torch import Tensor
 
+from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.benchmarks import BenchmarkResult, gaps, summarise
 from gumbeldore.evaluation.references import contradicted
-from gumbeldore.interfaces import Benchmark, Problem, size_name
+from gumbeldore.interfaces import Problem, size_name
 from gumbeldore.runtime.files import write_text
 
 Results = dict[str, list[BenchmarkResult]]  # by method, one per benchmark

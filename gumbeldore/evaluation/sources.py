@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
+from gumbeldore.benchmark import Benchmark, count_of
 from gumbeldore.evaluation.loading import LoadedPolicy, meant_for
-from gumbeldore.interfaces import Benchmark, count_of
 
 Arrays = Mapping[str, Any]  # of one instance, by the names that docs/data.md gives those of an .npz
 Source = str | Path | Arrays

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, Policy
+from gumbeldore.benchmark import Benchmark
+from gumbeldore.interfaces import Policy
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
 from gumbeldore.sampler.config import SearchConfig

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Policy, Problem, batch_size, take, to
+from gumbeldore.batches import batch_size, take, to
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel import ray_cluster
 from gumbeldore.parallel.devices import CPU_BATCH_ROWS, cpu_threads, trie_budget, workers_per_gpu
 from gumbeldore.parallel.ray_actors import Actors

@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
+from gumbeldore.benchmark import Benchmark, count_of
 from gumbeldore.evaluation.benchmarks import BenchmarkResult, have_gaps
 from gumbeldore.evaluation.results import Results
-from gumbeldore.interfaces import Benchmark, count_of
 
 COLOURS = ("#2b83ba", "#e08214", "#1b9e77", "#c75a9b", "#6a8fd8", "#d3492f", "#8a8a1e", "#8c6bb1")  # on white and black
 STYLE: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none"}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gumbeldore.benchmark import Benchmark, count_of
 from gumbeldore.evaluation import results
 from gumbeldore.evaluation.benchmarks import results_of
 from gumbeldore.evaluation.parts import Parts
-from gumbeldore.interfaces import Benchmark, Problem, count_of
+from gumbeldore.interfaces import Problem
 from gumbeldore.reporting.console import Terminal
 
 UNFINISHED = "unfinished"  # the folder of what an interrupted method has found

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 import jinja2
 import torch
 
+from gumbeldore.batches import take
+from gumbeldore.benchmark import Benchmark, count_of
 from gumbeldore.evaluation import results
 from gumbeldore.evaluation.benchmarks import BenchmarkResult, best_of, gaps, summarise
-from gumbeldore.interfaces import Benchmark, Problem, count_of, take
+from gumbeldore.interfaces import Problem
 from gumbeldore.reporting import charts
 from gumbeldore.runtime.files import write_text
 

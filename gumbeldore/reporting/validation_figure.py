@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, Problem, take
+from gumbeldore.batches import take
+from gumbeldore.benchmark import Benchmark
+from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark
+from gumbeldore.benchmark import Benchmark
 
 
 class InstanceError(ValueError):

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Policy, batch_size, take
+from gumbeldore.batches import batch_size, take
+from gumbeldore.interfaces import Policy
 
 FORMATS = {"bf16": torch.bfloat16, "float32": torch.float32}
 PRECISIONS = ("auto", *FORMATS)

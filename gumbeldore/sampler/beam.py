@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Policy, Problem, take
+from gumbeldore.batches import take
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime.errors import raise_for_instance
 from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.transpositions import first_in_same_state, state_hash

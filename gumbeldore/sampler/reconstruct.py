@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Pieces, Policy, Problem, take
+from gumbeldore.batches import take
+from gumbeldore.interfaces import Pieces, Policy, Problem
 from gumbeldore.sampler.beam import Count
 from gumbeldore.sampler.config import Reconstruction, SearchConfig
 from gumbeldore.sampler.rounds import root_context, run_rounds

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Policy, Problem, batch_size, repeated
+from gumbeldore.batches import batch_size, repeated
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.beam import (
     Count,

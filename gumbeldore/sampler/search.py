@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Policy, Problem, batch_size, repeated
+from gumbeldore.batches import batch_size, repeated
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.sampler.beam import Count
 from gumbeldore.sampler.config import GREEDY, SearchConfig
 from gumbeldore.sampler.reconstruct import reconstruct

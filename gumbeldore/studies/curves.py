@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.baseline import Baseline, solve_baseline
 from gumbeldore.evaluation.benchmarks import results_of, solve_benchmark, summarise
 from gumbeldore.evaluation.parts import BenchmarkResult, Parts
-from gumbeldore.interfaces import Benchmark, Problem
+from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.seeding import fold

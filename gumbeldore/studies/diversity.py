@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from gumbeldore.batches import repeated, take
+from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.benchmarks import have_gaps
-from gumbeldore.interfaces import Benchmark, repeated, take
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.seeding import fold

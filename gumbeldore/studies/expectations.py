@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, count_of, repeated
+from gumbeldore.batches import repeated
+from gumbeldore.benchmark import Benchmark, count_of
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig

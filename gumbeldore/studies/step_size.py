@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from gumbeldore.benchmark import Benchmark, by_benchmark, count_of
 from gumbeldore.evaluation.benchmarks import have_gaps, solve_benchmark
 from gumbeldore.evaluation.parts import Parts
-from gumbeldore.interfaces import Benchmark, by_benchmark, count_of
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.races.bounds import Normal
 from gumbeldore.races.outcome import Outcome

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, by_benchmark
+from gumbeldore.benchmark import Benchmark, by_benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.races.bounds import Normal
 from gumbeldore.races.racing import race

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, Problem, count_of
+from gumbeldore.benchmark import Benchmark, count_of
+from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
 from gumbeldore.runtime.stopping import Stopped

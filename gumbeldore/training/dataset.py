@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Problem, batch_size, moved, take, to
+from gumbeldore.batches import batch_size, moved, take, to
+from gumbeldore.interfaces import Problem
 from gumbeldore.runtime.arrays import check_sizes
 from gumbeldore.runtime.files import atomic_write
 

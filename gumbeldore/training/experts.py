@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Problem, batch_size, take
+from gumbeldore.batches import batch_size, take
+from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.stopping import Progress, Stop, never, silent
 from gumbeldore.sampler import methods

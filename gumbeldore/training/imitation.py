@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gumbeldore.interfaces import Policy, Problem, take
+from gumbeldore.batches import take
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.optimizer import scale_rates

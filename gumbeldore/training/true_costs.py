@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark
+from gumbeldore.benchmark import Benchmark
 from gumbeldore.runtime.errors import check_costs
 from gumbeldore.sampler.solutions import SearchStats, Solutions
 

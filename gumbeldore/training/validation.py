@@ -7,7 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, Problem, count_of, size_name
+from gumbeldore.benchmark import Benchmark, count_of
+from gumbeldore.interfaces import Problem, size_name
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import check_costs, instance_errors
 from gumbeldore.runtime.stopping import Progress

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, Pieces, Problem, moved, repeated, take
+from gumbeldore.batches import moved, repeated, take
+from gumbeldore.benchmark import Benchmark
+from gumbeldore.interfaces import Pieces, Problem
 from problems.cvrp import sets
 from problems.cvrp.instances import (
     Instance,

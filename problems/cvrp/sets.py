@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark
+from gumbeldore.benchmark import Benchmark
 from problems.best_known import of_cvrplib
 from problems.cvrp.instances import Instance, Original, as_walks, check_routes, of_routes
 from problems.distances import is_whole, title_of, walk_lengths

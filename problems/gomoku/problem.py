@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, Problem, without_references
+from gumbeldore.benchmark import Benchmark
+from gumbeldore.interfaces import Problem, without_references
 from problems.gomoku.game import Board, Instance, State
 from problems.gomoku.reports import GomokuReports
 

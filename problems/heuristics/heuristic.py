@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark
+from gumbeldore.benchmark import Benchmark
 from problems.heuristics import dispatching, routing
 
 

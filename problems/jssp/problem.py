@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, Problem, moved, repeated
+from gumbeldore.batches import moved, repeated
+from gumbeldore.benchmark import Benchmark
+from gumbeldore.interfaces import Problem
 from problems.growth import check_growth, size_at
 from problems.jssp import sets
 from problems.jssp.instances import Instance, check_instance, random_instances, schedule, timeline

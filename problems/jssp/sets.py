@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark
+from gumbeldore.benchmark import Benchmark
 from problems.files import Library, Reference, load_files, taken, without_zeros
 from problems.formats.jsplib import LARGEST_TOTAL, JsspInstance, read_jssp
 from problems.formats.npz import REFERENCES, Arrays, costs_of, kinds_of, read_npz

@@ -6,8 +6,8 @@ import heapq
 
 from torch import Tensor
 
+from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.starts import Starts
-from gumbeldore.interfaces import Benchmark
 from problems.solvers.backends import backend_of
 from problems.solvers.solver import Progress, Solver
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 
-from gumbeldore.interfaces import Benchmark, Problem, batch_size, without_references
+from gumbeldore.batches import batch_size
+from gumbeldore.benchmark import Benchmark
+from gumbeldore.interfaces import Problem, without_references
 from problems.cvrp import instances as cvrp_types
 from problems.distances import UNROUNDED
 from problems.jssp import instances as jssp_types

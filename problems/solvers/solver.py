@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.starts import Start, Starts
-from gumbeldore.interfaces import Benchmark
 from gumbeldore.runtime.files import cache_folder
 from problems.solvers.answer import Answer, Options, SolverError
 from problems.solvers.backends import Backend, backend_of

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark, Pieces, Problem, moved
+from gumbeldore.batches import moved
+from gumbeldore.benchmark import Benchmark
+from gumbeldore.interfaces import Pieces, Problem
 from problems.edges import undirected
 from problems.formats.tsplib import check_distances
 from problems.growth import check_growth, size_at

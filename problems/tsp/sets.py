@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import Benchmark
+from gumbeldore.benchmark import Benchmark
 from problems.best_known import of_tsplib
 from problems.distances import walk_lengths
 from problems.files import Library, Reference, best_reference, taken, without_zeros

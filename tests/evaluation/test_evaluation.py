@@ -17,6 +17,7 @@ import torch
 from omegaconf import OmegaConf
 
 import evaluate
+from gumbeldore.benchmark import Benchmark
 from gumbeldore.cli.evaluation import full_chunks
 from gumbeldore.evaluation import benchmarks as evaluation
 from gumbeldore.evaluation import results
@@ -25,7 +26,6 @@ from gumbeldore.evaluation.benchmarks import BenchmarkResult
 from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.evaluation.parts import Parts, side_by_side
 from gumbeldore.evaluation.references import contradicted, with_table
-from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime import checkpoint
 from gumbeldore.sampler import methods

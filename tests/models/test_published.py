@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gumbeldore.interfaces import take
+from gumbeldore.batches import take
 from gumbeldore.sampler import methods
 from gumbeldore.testing import policy_contract
 from models.published import JSSPTransformer, second_depot_hidden

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gumbeldore.interfaces import WrongProblemError
+from gumbeldore.benchmark import WrongProblemError
 from problems.cvrp.instances import of_routes
 from problems.cvrp.sets import load_cvrp
 from problems.distances import is_symmetric, is_whole, whole_distances

@@ -12,7 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gumbeldore.interfaces import Policy, take
+from gumbeldore.batches import take
+from gumbeldore.interfaces import Policy
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.testing import problem_contract

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gumbeldore.interfaces import WrongProblemError
+from gumbeldore.benchmark import WrongProblemError
 from problems import best_known
 from problems.best_known import Published, fingerprint
 from problems.cvrp import CVRP

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from gumbeldore import Problem, Reports, problem_contract
-from gumbeldore.interfaces import Benchmark, size_name
+from gumbeldore.benchmark import Benchmark
+from gumbeldore.interfaces import size_name
 from gumbeldore.runtime.building import build
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search

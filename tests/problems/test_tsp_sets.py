@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from gumbeldore.interfaces import WrongProblemError
+from gumbeldore.benchmark import WrongProblemError
 from problems.formats.tsplib import read_tsplib
 from problems.tsp import TSP
 from problems.tsp import sets as standard_sets

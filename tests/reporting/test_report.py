@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 import torch
 
+from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.benchmarks import BenchmarkResult
-from gumbeldore.interfaces import Benchmark
 from gumbeldore.reporting import charts, html_report
 from gumbeldore.reports import Reports
 from problems.tsp import TSP

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gumbeldore.interfaces import take
+from gumbeldore.batches import take
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gumbeldore.interfaces import Policy, take
+from gumbeldore.batches import take
+from gumbeldore.interfaces import Policy
 from gumbeldore.sampler import methods, reconstruct
 from gumbeldore.sampler.config import Reconstruction, SearchConfig
 from gumbeldore.sampler.search import search

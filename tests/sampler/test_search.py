@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gumbeldore.interfaces import take
+from gumbeldore.batches import take
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig, nucleus_of
 from gumbeldore.sampler.gumbel import gumbel_with_maximum, log1mexp, log_survival

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gumbeldore.interfaces import take
+from gumbeldore.batches import take
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.search import search

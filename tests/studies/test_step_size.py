@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import study
+from gumbeldore.benchmark import by_benchmark
 from gumbeldore.cli.studies import step_size
 from gumbeldore.evaluation.benchmarks import solve_benchmark
 from gumbeldore.evaluation.parts import Parts
-from gumbeldore.interfaces import by_benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.races.outcome import Outcome
 from gumbeldore.races.settings import RaceSettings

@@ -13,7 +13,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import evaluate
 import train
-from gumbeldore.interfaces import take, without_references
+from gumbeldore.batches import take
+from gumbeldore.interfaces import without_references
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting.tensorboard import OF_GIVEN
 from gumbeldore.runtime import checkpoint

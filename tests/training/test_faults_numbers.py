@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import train
+from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.benchmarks import solve_benchmark
-from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import InstanceError
 from gumbeldore.sampler import methods

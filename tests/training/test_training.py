@@ -17,8 +17,8 @@ import pytest
 import torch
 
 import train
+from gumbeldore.batches import batch_size, take
 from gumbeldore.cli.setup import set_up
-from gumbeldore.interfaces import batch_size, take
 from gumbeldore.parallel import ray_cluster as cluster
 from gumbeldore.parallel.devices import CPU_BATCH_ROWS, resolve_rows, resolve_threads, resolve_workers
 from gumbeldore.parallel.pool import SearchPool

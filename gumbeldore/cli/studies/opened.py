@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
+from gumbeldore.benchmark import Benchmark
 from gumbeldore.cli import parts
 from gumbeldore.cli.settings import StudySettings
 from gumbeldore.evaluation.kept import Kept
-from gumbeldore.interfaces import Benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.sampler.config import SearchConfig
