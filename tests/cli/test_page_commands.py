@@ -34,7 +34,7 @@ SHORT = {
     "study.py": ["num_instances=2", "repetitions=2", "search.beam_width=2", "search.num_rounds=[2]", "workers=0"],
     "problems.solvers": ["num_instances=4", "time_limit=1", "workers=0"],
 }
-REPLACED = ("num_instances", "solver.time_limit", "time_limit")  # also where a page gives them
+REPLACED = ("num_instances", "solver.time_limit", "time_limit", "reference_samples")  # also where a page gives them
 MADE = ("run_dir=", "out=", "out_dir=")
 
 
@@ -91,6 +91,8 @@ def shortened(command: Command) -> list[str]:
         short.remove("num_instances=2")
     if not re.search(r"=\S*\bsolver\b", " ".join(words)):
         short = [word for word in short if not word.startswith("solver.")]
+    if "study=estimators" in words:
+        short.append("reference_samples=2000")
     if "study=diversity" in words:
         short = [word.replace("search.beam_width=2", "search.beam_width=4") for word in short]  # of four groups
     if any(word.startswith("solver.start=") for word in words):
@@ -116,6 +118,8 @@ def test_shortened_commands_keep_what_they_say():
     assert "model.layers=1" not in shortened(Command("train.py", ["init=pretrained/tsp20"]))
     words = ["instances=kool/tsp20", "out_dir=x", "resume=true"]
     assert shortened(Command("evaluate.py", words)) == [*words, "num_instances=2"]
+    words = ["study=estimators", "reference_samples=200000", "repetitions=50"]
+    assert {"reference_samples=2000", "repetitions=50"} < set(shortened(Command("study.py", words)))
     words = ["problem=jssp", "num_instances=5000", "out=experts.npz"]
     assert shortened(Command("problems.solvers", words)) == [words[0], words[2], *SHORT["problems.solvers"]]
 
@@ -130,7 +134,7 @@ def test_keys_and_options_of_the_commands_exist(page):
             given = dict(word.split("=", 1) for word in words)
             assert set(given) <= set(import_module(f"benchmarks.{name}").DEFAULTS)
             for alternative in given.get("words", "").split("|"):
-                check_overrides(alternative.split(), "train")
+                check_overrides(alternative.split(), "evaluate" if name == "generalisation" else "train")
             continue
         own = [word for word in words if not word.startswith("-")]
         check_overrides(own, CONFIGS[script], sweep=bool({"-m", "--multirun"} & set(words)))
