@@ -43,7 +43,7 @@ class Arrays(NamedTuple):
 def read_npz(
     path: Path, required: set[str], optional: set[str], either: Set[str] = frozenset()
 ) -> dict[str, np.ndarray]:
-    """The arrays of a file that holds what `Arrays` of these says and nothing else.
+    """The arrays of a file that holds what `Arrays` of these says and nothing else, or solved instances (experts).
 
     Raises ValueError that names the file for a damaged archive, pickled objects, missing or unknown arrays, and arrays
     of more than MOST_NUMBERS; neither unknown nor large ones take memory.
@@ -53,15 +53,25 @@ def read_npz(
         shapes = check_sizes(path)
         large = next((name for name, shape in shapes.items() if math.prod(shape) > MOST_NUMBERS), None)
         with np.load(path, allow_pickle=False) as file:
-            names = set(file.files)
+            stored = _by_name(file.files)
+            names = set(stored)
             fits = large is None and expected.hold(names)
-            arrays = {name: file[name] for name in names if fits}
+            arrays = {name: file[stored[name]] for name in names if fits}
     except Exception as error:  # a damaged archive can fail in any part of zipfile, zlib or numpy
         raise ValueError(f"{path} is not a readable .npz file without pickled objects: {error}") from error
     expected.check(names, str(path))
     if large:
         raise ValueError(f"{path}: {large} {list(shapes[large])} has more than {MOST_NUMBERS} numbers")
     return arrays
+
+
+def _by_name(stored: list[str]) -> dict[str, str]:
+    """The arrays in a file by what they are; those of experts have other names there (`read_shard`)."""
+    if not {"actions", "costs"} <= set(stored):
+        return {name: name for name in stored}
+    return {name.removeprefix("instance."): name for name in stored if name not in ("actions", "costs")} | {
+        "cost": "costs"
+    }
 
 
 def costs_of(where: str, arrays: dict[str, np.ndarray], n: int) -> tuple[np.ndarray, list[str]]:

@@ -135,7 +135,8 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
 def _check_arrays(times: np.ndarray, machines: np.ndarray, where: str) -> None:
     """Raises ValueError unless there are times for all operations and every job visits each machine once."""
     shaped = times.ndim == 3 and len(times) >= 1 and times[0].size >= 2 and machines.shape == times.shape
-    if not shaped or times.dtype.kind not in "iu" or machines.dtype.kind not in "iu":
+    whole = times.dtype.kind in "iu" or times.dtype.kind == "f" and bool((times == np.rint(times)).all())
+    if not shaped or not whole or machines.dtype.kind not in "iu":
         shapes = " and ".join(f"{array.dtype} {list(array.shape)}" for array in (times, machines))
         rule = "times and machines must be whole numbers [n, J, M] with n >= 1 and J * M >= 2"
         raise ValueError(f"{where}: {rule}, got {shapes}")

@@ -11,7 +11,7 @@ import torch
 
 import train
 from gumbeldore.runtime import checkpoint
-from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.dataset import PseudoExperts, read_experts
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
@@ -232,3 +232,15 @@ def test_missing_and_empty_sources_are_refused(tmp_path):
         result = supervised("tsp", source, "run_dir=run", cwd=tmp_path)
         assert result.returncode == 2 and message in result.stderr and "Traceback" not in result.stderr
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_file_of_experts_is_a_set_to_be_solved_too(name, tmp_path):
+    """Its costs are the references, its solutions have them."""
+    file = experts(tmp_path, name, n=7)
+    (shard,) = read_experts(file, PROBLEMS[name], PROBLEMS[name].generate(1, torch.Generator()))
+    (benchmark,) = PROBLEMS[name].load(str(file), 5)
+    assert benchmark.kinds == ["cost of experts.npz"] * 5 and benchmark.names[4] == "experts/4"
+    torch.testing.assert_close(benchmark.references, shard.costs[:5].double())
+    costs = benchmark.true_cost(torch.arange(5), shard.actions[:5])
+    torch.testing.assert_close(costs, benchmark.references, rtol=1e-5, atol=0)
