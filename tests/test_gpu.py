@@ -42,6 +42,7 @@ from tests.sampler.test_repeated_states import CASES, KEYS
 
 GPU_MARKS = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 CUDA = pytest.param("cuda", marks=GPU_MARKS)
+SLOW_CPU = pytest.param("cpu", marks=pytest.mark.slow)
 on_both = pytest.mark.parametrize("device", ["cpu", CUDA])
 on_a_gpu = pytest.mark.parametrize("device", [CUDA])
 
@@ -349,8 +350,8 @@ class Learner:
         return [*kept, *(tensor for network in networks for tensor in network.state_dict().values())]
 
 
-@pytest.mark.parametrize("case", LEARNERS_OR_SLOW)
-@on_both
+@pytest.mark.parametrize("case", LEARNERS)
+@pytest.mark.parametrize("device", [SLOW_CPU, CUDA])
 def test_training_in_bf16_with_muon_learns_as_in_float32_on_a_cpu(device, case, tmp_path):
     learner, exact = Learner(case, device, tmp_path / "a"), Learner(case, "cpu", tmp_path / "b", precision="float32")
     runs = ([each.with_experts().epoch(), each.epoch()] for each in (learner, exact))
@@ -359,7 +360,8 @@ def test_training_in_bf16_with_muon_learns_as_in_float32_on_a_cpu(device, case, 
     assert found != expected and found == pytest.approx(expected, rel=0.01)
 
 
-ACROSS = [("cpu", "cpu"), *(pytest.param(*pair, marks=GPU_MARKS) for pair in (("cuda",) * 2, ("cuda", "cpu")))]
+ON_A_CPU = pytest.param("cpu", "cpu", marks=pytest.mark.slow)
+ACROSS = [ON_A_CPU, *(pytest.param(*pair, marks=GPU_MARKS) for pair in (("cuda",) * 2, ("cuda", "cpu")))]
 
 
 @pytest.mark.parametrize(("device", "then"), [*ACROSS, pytest.param("cpu", "cuda", marks=GPU_MARKS)])

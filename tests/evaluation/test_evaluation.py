@@ -102,7 +102,7 @@ def test_evaluation_reports_gaps_and_tours(policies, tmp_path):
     assert list(found.methods) == ["greedy", "gumbeldore"]
     content = json.loads((tmp_path / "out" / "results.json").read_text())
     assert {"checkpoint", "instances", "hardware", "command"} <= set(content)
-    columns = ["method", "instance", "cost", "reference", "gap", "kind", "solutions", "solution"]
+    columns = ["method", "instance", "size", "cost", "reference", "gap", "kind", "solutions", "solution"]
     assert list(found.rows[0]) == columns and len(found.rows) == 2 * 6
     benchmark = TSP(20).load("kool/tsp20", 6)[0]
     for method, solutions in (("greedy", "1"), ("gumbeldore", "16")):
@@ -260,7 +260,7 @@ def sections(path: Path) -> tuple[list[tuple[float, float]], list[int], int]:
 def test_routes_are_legal_and_cost_what_is_written(policies, tmp_path):
     words = [f"instances={DATA}/cvrplib", "method=[greedy,gumbeldore]", "search.beam_width=2", "search.num_rounds=2"]
     found = evaluated(policies / "cvrp.pt", tmp_path, *words)
-    columns = ["method", "instance", "cost", "reference", "gap", "kind", "solutions", "routes", "solution"]
+    columns = ["method", "instance", "size", "cost", "reference", "gap", "kind", "solutions", "routes", "solution"]
     assert list(found.rows[0]) == columns and len(found.rows) == 2 * 4
     for row in found.rows:
         coords, demands, capacity = sections(DATA / "cvrplib" / f"{row['instance']}.vrp")
