@@ -10,6 +10,7 @@ customers or operations.
 
 from __future__ import annotations
 
+import bisect
 import csv
 import itertools
 import math
@@ -64,8 +65,8 @@ def family(row: Row) -> str:
 def size_class(row: Row) -> str:
     """From which size to which, with leading blanks, so that classes are sorted by size."""
     size = math.prod(map(int, re.findall(r"\d+", row["size"])))
-    first = max((end + 1 for end in ENDS if end < size), default=1)
-    return f"{first:4} to {next((end for end in ENDS if size <= end), '')}"
+    place = bisect.bisect_left(ENDS, size)
+    return f"{(0, *ENDS)[place] + 1:4} to {(*ENDS, '')[place]}"
 
 
 def table(title: str, rows: list[Row], group_of: Callable[[Row], str]) -> tuple[list[str], list[list[str]]]:
