@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from gumbeldore.cli.overrides import key_values
+
 
 def main() -> None:
     names = sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
@@ -27,10 +29,7 @@ def main() -> None:
 
 def run(module: ModuleType, words: list[str]) -> None:
     """One measurement with values as typed. Raises ValueError for what is wrong with them."""
-    for word in words:
-        if "=" not in word:
-            raise ValueError(f"{word}: values are given as key=value; there are {', '.join(module.DEFAULTS)}")
-    given = dict(word.split("=", 1) for word in words)
+    given = key_values(words)
     unknown = set(given) - set(module.DEFAULTS)
     if unknown:
         name = module.__name__.rpartition(".")[2]

@@ -1,11 +1,12 @@
 """Generalisation of a policy: gaps by size and family, greedily and in a time limit, beside a heuristic and a solver.
 
-`folder` is what evaluate.py takes as instances, or several of it with commas between them; all need references. The
-policy decides greedily, and the heuristic makes a solution; then `method` and the solver, on one core, have `seconds`
-for each instance. `words` are more settings of evaluate.py. `out` keeps the evaluations: what was interrupted goes on.
+`folder` is what evaluate.py takes as instances, or several of it with commas between them; all need references.
+`method`, which is one with a time limit, and the solver, on one core, have `seconds` for each instance; then the policy
+decides greedily, and the heuristic makes a solution. `words` are more settings of evaluate.py. `out` keeps the
+evaluations: what was interrupted goes on.
 
-The family of an instance is its name up to the first digit or hyphen (ta01, A-n32-k5). Its size is the number of nodes,
-customers or operations.
+The family of an instance is the letters that its name begins with (ta01, A-n32-k5), behind the last slash. Its size is
+the number of nodes, customers or operations.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ DEFAULTS = {"checkpoint": "", "folder": "", "seconds": 10.0, "method": "gumbeldo
     "out": "runs/generalisation"
 }
 ENDS = (20, 50, 100, 200, 500, 1000, 2000)  # sizes, each the largest of its class
+ORDER = {"greedy": 0, "heuristic": 1}  # of the columns
 Row = dict[str, str]  # of results.csv
 
 
@@ -35,7 +37,8 @@ def main(checkpoint: str, folder: str, seconds: float, method: str, words: str, 
     if not checkpoint or not folder:
         raise ValueError("generalisation needs checkpoint= and folder=")
     limits = f"search.time_limit={seconds} solver.time_limit={seconds} solver.workers=0"
-    parts = {"at_once": "method=[greedy,heuristic]", "in_time": f"method=[{method},solver] {limits}"}
+    # The first of them refuses a method without a time limit.
+    parts = {"in_time": f"method=[{method},solver] {limits}", "at_once": "method=[greedy,heuristic]"}
     rows: list[Row] = []
     for (number, source), (part, asked) in itertools.product(enumerate(folder.split(","), 1), parts.items()):
         command = ["evaluate.py", f"checkpoint={checkpoint}", f"instances={source}", *asked.split(), *words.split()]
@@ -59,7 +62,8 @@ def evaluated(command: list[str], folder: Path) -> list[Row]:
 
 
 def family(row: Row) -> str:
-    return re.split(r"[-_\d]", row["instance"], maxsplit=1)[0]
+    letters = re.match(r"[^\W\d_]+", row["instance"].rpartition("/")[2])
+    return letters[0] if letters else "other"
 
 
 def size_class(row: Row) -> str:
@@ -71,7 +75,7 @@ def size_class(row: Row) -> str:
 
 def table(title: str, rows: list[Row], group_of: Callable[[Row], str]) -> tuple[list[str], list[list[str]]]:
     """Header and lines: a line per group, with a mean gap per method."""
-    methods = list(dict.fromkeys(row["method"] for row in rows))
+    methods = sorted(dict.fromkeys(row["method"] for row in rows), key=lambda method: ORDER.get(method, len(ORDER)))
     gaps: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         of_group = gaps.setdefault(group_of(row), {method: [] for method in methods})

@@ -13,10 +13,9 @@ import statistics
 from typing import NamedTuple
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 import models.micro_batches
-from benchmarks.machine import sized, untrained
+from benchmarks.machine import flop_counter, sized, untrained
 from benchmarks.sampling import Case, measure
 from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.memory import keep_freed_memory
@@ -60,7 +59,7 @@ def grown(name: str, instances: int, beam: int, rounds: int, repeats: int, threa
         many = problem.generate(ROWS, torch.Generator().manual_seed(2))
         policy(many, problem.reset(many))
         memory = 1024.0 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-    with FlopCounterMode(display=False) as counter:
+    with flop_counter() as counter:
         search(problem, policy, batch, config, keys=torch.arange(instances))
     runs = [measure(case, batch, config, precision) for _ in range(repeats)]
     return Grown(

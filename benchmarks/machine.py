@@ -13,11 +13,13 @@ from typing import Any
 
 import hydra
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from gumbeldore.cli import parts
-from gumbeldore.cli.overrides import FOLDER
+from gumbeldore.cli.overrides import FOLDER, typed_keys
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device
+from gumbeldore.races.outcome import check_count
 from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.files import atomic_write
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
@@ -94,10 +96,29 @@ def sized(name: str) -> tuple[Problem, float]:
     return make[kind](), configuration(f"problem={kind}").search.step_size
 
 
+def check_counts(**values: int) -> None:
+    """Raises ValueError naming the first value that is not at least 1."""
+    for name, value in values.items():
+        check_count(name, value)
+
+
+def flop_counter() -> FlopCounterMode:
+    """torch's counter of operations, with the fused attention on CPUs, which torch 2.13 leaves out."""
+
+    def attention(query: torch.Size, key: torch.Size, value: torch.Size, *_: Any, **__: Any) -> int:
+        rows, heads, queries, width = query
+        return 2 * rows * heads * queries * key[2] * (width + value[3])
+
+    on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    return FlopCounterMode(display=False, custom_mapping={on_cpu: attention})
+
+
 def configuration(*words: str):
     """train.py's configuration with these words."""
     with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):
-        return hydra.compose("train", list(words))
+        cfg = hydra.compose("train", list(words))
+    parts.apply_recipe(cfg, set(typed_keys(list(words))))
+    return cfg
 
 
 def untrained(problem: str, model: str = "") -> Policy:

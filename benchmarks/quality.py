@@ -31,7 +31,7 @@ def main(problem, seconds, seeds, words, experts, out) -> None:
     trained = ["train.py", f"problem={problem}", *([f"time_limit={seconds}"] if seconds else [])]
     trained += ["train=supervised", f"train.experts={experts}"] if experts else []
     gaps: dict[str, list[dict[str, float]]] = {alternative.strip(): [] for alternative in words.split("|")}
-    for alternative in gaps:  # a mistake in the last is found before the first is trained
+    for alternative in gaps:  # a misspelt key of the last is found before the first is trained
         command = [sys.executable, *trained, *alternative.split(), "--cfg", "job"]
         subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     for seed, alternative in itertools.product(seeds.split(","), gaps):

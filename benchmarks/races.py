@@ -19,14 +19,15 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from benchmarks.machine import numbers
+from benchmarks.machine import check_counts, numbers
 from gumbeldore.races.bounds import EmpiricalBernsteinSerfling, Normal
 from gumbeldore.races.lil_ucb import lil_ucb
-from gumbeldore.races.outcome import Identify, check_count
+from gumbeldore.races.outcome import Identify
 from gumbeldore.races.racing import race
 from gumbeldore.reporting.charts import COLOURS, STYLE
 from gumbeldore.seeding import generator
 
+LINES = ("-", "--", ":", "-.")  # of the spreads
 DEFAULTS = {"arms": 10, "population": 100_000, "repetitions": 20, "deltas": "0.01,0.05,0.2,0.5"} | {
     "spreads": "0.1,0.01",
     "batch": 500,
@@ -102,7 +103,7 @@ def picture(
         rows = figure.subplots(2, len(DISTRIBUTIONS), sharex=True, sharey="row")
         for column, distribution in enumerate(DISTRIBUTIONS):
             shares, errors = rows[0][column], rows[1][column]
-            for spread, style in zip(spreads, ("-", "--", ":", "-."), strict=False):
+            for spread, style in zip(spreads, LINES, strict=False):
                 for (name, points), colour in zip(found[distribution, spread].items(), COLOURS, strict=False):
                     label = f"{name}; spread {spread:g}" if column == 0 else None
                     line = {"color": colour, "linestyle": style, "marker": "."}
@@ -118,8 +119,10 @@ def picture(
 
 
 def main(arms, population, repetitions, deltas, spreads, batch, out) -> None:
-    check_count("repetitions", repetitions)
+    check_counts(arms=arms, population=population, repetitions=repetitions, batch=batch)
     deltas, spreads = numbers("deltas", deltas, float), numbers("spreads", spreads, float)
+    if out and (Path(out).suffix != ".png" or len(spreads) > len(LINES)):
+        raise ValueError(f"out must be a .png, of at most {len(LINES)} spreads, got {out}")
     print(f"{arms} arms, {population} rewards each, {repetitions} repetitions: share of the rewards (error)")
     header = f"{'spread':>7} {'algorithm':36}" + "".join(f"{f'delta {delta:g}':>16}" for delta in deltas)
     found = {}

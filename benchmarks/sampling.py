@@ -2,7 +2,8 @@
 
 Untrained networks are the worst case: their samples share few states. `sharpness=1,100,1000` multiplies their logits:
 100 is like a confident policy, 1000 like a very confident one, so that nobody needs a training to compare figures.
-`models=bq,lehd` compares networks by their names in train.py, each at the sizes of its problem, instead of the paper's.
+`models=bq,lehd` measures these options of train.py's `model=` instead of the paper's network, each on the cases of its
+problem.
 `checkpoints=run,run` adds trained ones, on the same sizes of their problem; `untrained=0` leaves the untrained ones
 out. The cases take turns, every time with other instances, since kernels compiled for the numbers of rows of one search
 are of little use to the next; each time is a median of `repeats` turns, or of fewer where these would take longer than
@@ -22,10 +23,19 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import machine
-from benchmarks.machine import matrix_peak, numbers, precisions, seconds_at, sized, turns, write
+from benchmarks.machine import (
+    check_counts,
+    flop_counter,
+    matrix_peak,
+    numbers,
+    precisions,
+    seconds_at,
+    sized,
+    turns,
+    write,
+)
 from gumbeldore.batches import to
 from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.interfaces import Policy, Problem
@@ -165,7 +175,7 @@ def measure(case: Case, instances: Any, config: SearchConfig, precision: str) ->
 def operations(case: Case, instances: Any, config: SearchConfig, precision: str) -> float:
     """Operations of the network per evaluation, counted in a search."""
     policy = InPrecision(case.policy, instances[0].device, precision)
-    with FlopCounterMode(display=False) as counter:
+    with flop_counter() as counter:
         found = search(case.problem, policy, instances, config, keys=torch.arange(len(instances[0])))
     return counter.get_total_flops() / found.stats.evaluations
 
@@ -242,11 +252,14 @@ def main(
     precision,
     out,
 ) -> None:
+    check_counts(rows=rows, beam=beam, rounds=rounds, threads=threads, repeats=repeats)
     keep_freed_memory()
     torch.set_num_threads(threads)
     device = resolve_device(device)
     precision = resolve_precision(precision, device)
     found = cases_of(cases, models, checkpoints, untrained, sharpness)
+    if not found:
+        raise ValueError("nothing to measure: no network of models= or checkpoints= is for a problem of cases=")
     print(f"{hardware(device)}, {threads} threads, {precision}, one process, {beam} x {rounds}", flush=True)
     searches = []
     for case in found:

@@ -16,9 +16,8 @@ from torch import Tensor
 from benchmarks.machine import configuration, numbers
 from gumbeldore.cli.setup import set_up
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.races.bounds import Normal
-from gumbeldore.races.racing import race
-from gumbeldore.seeding import generator
+from gumbeldore.races.settings import RaceSettings
+from gumbeldore.training.acceptance import policy_race
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.recorder import Recorder
@@ -55,6 +54,8 @@ class Raced(NamedTuple):
 def comparisons(words: str) -> tuple[list[tuple[Tensor, Tensor]], int]:
     """The greedy costs that a training compares in each of its epochs but the first, and its seed."""
     setup = set_up(configuration(*words.split(), "workers=0"))
+    if setup.settings.race is not None or setup.settings.instances is not None:
+        raise ValueError("words must be those of a training that decides by all of its validation instances")
     state = Remembering(setup.policy, copy.deepcopy(setup.policy), setup.optimizer, PseudoExperts())
     execution = Execution(setup.device, setup.precision)
     where = setup.search_batch_rows, str(setup.device), setup.precision
@@ -64,7 +65,7 @@ def comparisons(words: str) -> tuple[list[tuple[Tensor, Tensor]], int]:
     return state.compared, setup.run.seed
 
 
-def raced(compared: list[tuple[Tensor, Tensor]], seed: int, delta: float, first_batch: int) -> Raced:
+def raced(compared: list[tuple[Tensor, Tensor]], seed: int, settings: RaceSettings) -> Raced:
     """The comparisons as races; the costs of a best policy that an earlier one has looked at are known."""
     count = len(compared[0][0])
     known = torch.ones(count, dtype=torch.bool)  # the first policy is validated on all instances
@@ -76,8 +77,7 @@ def raced(compared: list[tuple[Tensor, Tensor]], seed: int, delta: float, first_
             seen[arm, at] = True
             return -costs[arm, at]
 
-        order = generator(seed, "validation race", epoch)
-        outcome = race(rewards, 2, count, delta, bound=Normal(), generator=order, first_batch=first_batch)
+        outcome = policy_race(rewards, count, settings, seed, epoch)
         searches += int((seen[0] & ~known).sum() + seen[1].sum())
         best, new = costs.mean(dim=1).tolist()
         if (outcome.arm == 1) != (new < best):
@@ -87,7 +87,7 @@ def raced(compared: list[tuple[Tensor, Tensor]], seed: int, delta: float, first_
 
 
 def main(words, deltas, first_batch) -> None:
-    deltas = numbers("deltas", deltas, float)
+    settings = [RaceSettings(delta=delta, first_batch=first_batch) for delta in numbers("deltas", deltas, float)]
     compared, seed = comparisons(words)
     if not compared:
         raise ValueError("words must be those of a training of two epochs at least")
@@ -95,7 +95,7 @@ def main(words, deltas, first_batch) -> None:
     better = sum(bool(new.mean() < best.mean()) for best, new in compared)
     print(f"{words}: {epochs} epochs, {count} validation instances, {better} of {epochs - 1} later policies are better")
     print(f"{'delta':>7} {'searches':>10} {'of all':>8} {'decided otherwise':>18} {'mean costs apart, at most':>26}")
-    for delta in deltas:
-        found = raced(compared, seed, delta, first_batch)
+    for each in settings:
+        found = raced(compared, seed, each)
         share, apart = found.searches / (count * epochs), max(found.otherwise, default=0)
-        print(f"{delta:7g} {found.searches:10,} {share:8.1%} {len(found.otherwise):18} {apart:26.2%}", flush=True)
+        print(f"{each.delta:7g} {found.searches:10,} {share:8.1%} {len(found.otherwise):18} {apart:26.2%}", flush=True)

@@ -1,6 +1,6 @@
 """LEHD for the CVRP: a light encoder of all nodes, a heavy decoder of what is left [Luo et al. 2023; GD, appendix C.2].
 
-The encoder sees the whole instance, once per search. The decoder sees, at every step, the codes of the remaining
+The encoder sees the whole instance, once per search. The decoder sees, at every step, the embeddings of the remaining
 customers, of the origin and of the depot, and the capacity left in the vehicle.
 """
 
@@ -14,25 +14,25 @@ from torch import Tensor, nn
 from models.auxiliary_losses import RouteLoss, check_weight
 from models.layers import FullPrecisionLinear, ReZeroLayer, ReZeroLayers, check_sizes
 from models.micro_batches import RowSize, in_micro_batches
-from models.policy import TokenPolicy, at_nodes, codes_of
+from models.policy import TokenPolicy, at_nodes, embeddings_of
 from problems.cvrp import State
 from problems.cvrp.instances import Instance
 
 
 class Nodes(NamedTuple):
-    codes: Tensor  # [R, N+1, width] of all nodes, which the encoder made; node 0 is the depot
+    embeddings: Tensor  # [R, N+1, width] of all nodes, which the encoder made; node 0 is the depot
     capacity: Tensor  # [R] int64 of every vehicle
 
 
 class LEHD(TokenPolicy):
-    """Logits of the next customer, directly or via the depot, from the codes of [origin, customers, depot].
+    """Logits of the next customer, directly or via the depot, from the embeddings of [origin, customers, depot].
 
     The encoder sees place and demand of every node, the demand in units of the capacity. A linear map tells it the
     depot, another one tells the decoder the origin. The embedding of the capacity left is added to all tokens of the
     decoder, which is fed with the customers in `State.near` alone. The layers have no normalisation.
 
     Arguments:
-        width: of the codes; a multiple of heads
+        width: of the embeddings; a multiple of heads
         layers: of the decoder; the encoder has one
         heads, feedforward: of all layers
         route_loss: weight of the auxiliary loss: every node also points at its two neighbours and at all nodes of its
@@ -50,18 +50,18 @@ class LEHD(TokenPolicy):
         self.depot = nn.Linear(width, width)
         self.encoder = ReZeroLayer(width, heads, feedforward, learnt_scale=False)
         self.origin = nn.Linear(width, width)
-        self.left = FullPrecisionLinear(1, width)
+        self.capacity_left = FullPrecisionLinear(1, width)
         self.decoder = ReZeroLayers(layers, width, heads, feedforward, learnt_scale=False)
         self.head = FullPrecisionLinear(width, 2)
         self.route_weight = route_loss
         self.route_loss = RouteLoss(width) if route_loss else None
 
     def encode(self, instance: Instance) -> Nodes:
-        """The codes of all nodes, and the capacity, in units of which the capacity left counts."""
+        """The embeddings of all nodes, and the capacity, in units of which the capacity left counts."""
         size = self._size_of(instance.coords.shape[1])
-        return Nodes(in_micro_batches(self._codes, size, instance), instance.capacity)
+        return Nodes(in_micro_batches(self._embeddings, size, instance), instance.capacity)
 
-    def _codes(self, instance: Instance) -> Tensor:
+    def _embeddings(self, instance: Instance) -> Tensor:
         demand = (instance.demands / instance.capacity[:, None].float())[..., None]
         x = self.embed(torch.cat([instance.coords, demand], dim=2))
         return self.encoder(torch.cat([self.depot(x[:, :1]), x[:, 1:]], dim=1))
@@ -79,18 +79,18 @@ class LEHD(TokenPolicy):
     def embedded(self, context: Nodes, state: State) -> Tensor:
         """The tokens [R, n+2, width] before the first layer of the decoder."""
         nodes = torch.cat([state.origin[:, None], state.near, torch.zeros_like(state.origin[:, None])], dim=1)
-        x = codes_of(nodes, context.codes)
+        x = embeddings_of(nodes, context.embeddings)
         left = (state.left / context.capacity.float())[:, None, None].to(x.dtype)
-        return torch.cat([self.origin(x[:, :1]), x[:, 1:]], dim=1) + self.left(left)
+        return torch.cat([self.origin(x[:, :1]), x[:, 1:]], dim=1) + self.capacity_left(left)
 
     def logits(self, context: Nodes, state: State, x: Tensor) -> Tensor:
         """[R, 2N]; -inf on customers that are not in `State.near`."""
         logits = self.head(x[:, 1:-1]).float().mT  # [R, 2, n]
         customers = (state.near - 1)[:, None].expand_as(logits)
-        return at_nodes(logits, customers, context.codes.shape[1] - 1).flatten(1)
+        return at_nodes(logits, customers, context.embeddings.shape[1] - 1).flatten(1)
 
     def auxiliary_loss(self, context: Nodes, state: State, tokens: list[Tensor], remaining_actions: Tensor) -> Tensor:
         """The weighted route loss."""
         if self.route_loss is None:
             return tokens[-1].new_zeros(())
-        return self.route_weight * self.route_loss(tokens, state, remaining_actions, context.codes.shape[1] - 1)
+        return self.route_weight * self.route_loss(tokens, state, remaining_actions, context.embeddings.shape[1] - 1)

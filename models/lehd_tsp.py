@@ -1,7 +1,7 @@
 """LEHD for the TSP: a light encoder of all nodes, a heavy decoder of what is left [Luo et al. 2023; GD, appendix C.2].
 
-The encoder sees the whole instance, once per search. The decoder sees, at every step, the codes of the remaining nodes,
-of the origin and of the destination. There is no positional encoding: the order of the nodes carries no meaning.
+The encoder sees the whole instance, once per search. The decoder sees, at every step, the embeddings of the remaining
+nodes, of the origin and of the destination. There is no positional encoding: the order of the nodes carries no meaning.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from torch import Tensor, nn
 from models.auxiliary_losses import SuccessorLoss, check_weight
 from models.layers import FullPrecisionLinear, ReZeroLayer, ReZeroLayers, check_sizes
 from models.micro_batches import RowSize, in_micro_batches
-from models.policy import TokenPolicy, at_nodes, codes_of
+from models.policy import TokenPolicy, at_nodes, embeddings_of
 from problems.tsp import State
 from problems.tsp.instances import Instance
 
 
 class Nodes(NamedTuple):
-    codes: Tensor  # [R, N, width] of all nodes, which the encoder made
+    embeddings: Tensor  # [R, N, width] of all nodes, which the encoder made
 
 
 class LEHD(TokenPolicy):
-    """Logits of the next node from the codes of [origin, remaining nodes, destination].
+    """Logits of the next node from the embeddings of [origin, remaining nodes, destination].
 
-    The codes of the origin and of the destination each pass a linear map of their own. The layers have no
+    The embeddings of the origin and of the destination each pass a linear map of their own. The layers have no
     normalisation.
 
     Arguments:
-        width: of the codes; a multiple of heads
+        width: of the embeddings; a multiple of heads
         layers: of the decoder; the encoder has one
         heads, feedforward: of all layers
         successor_loss: weight of the auxiliary loss: every node also points at its successor in the expert's tour,
@@ -53,7 +53,7 @@ class LEHD(TokenPolicy):
         self.successor_loss = SuccessorLoss(width) if successor_loss else None
 
     def encode(self, instance: Instance) -> Nodes:
-        """The codes of all nodes."""
+        """The embeddings of all nodes."""
         size = self._size_of(instance.coords.shape[1])
         return Nodes(in_micro_batches(lambda part: self.encoder(self.embed(part.coords)), size, instance))
 
@@ -66,14 +66,14 @@ class LEHD(TokenPolicy):
     def tokens(self, context: Nodes, state: State) -> list[Tensor]:
         """The tokens [R, n+2, width] after all layers of the decoder."""
         nodes = torch.cat([state.origin[:, None], state.remaining, state.destination[:, None]], dim=1)
-        x = codes_of(nodes, context.codes)
+        x = embeddings_of(nodes, context.embeddings)
         x = torch.cat([self.origin(x[:, :1]), x[:, 1:-1], self.destination(x[:, -1:])], dim=1)
         return [self.decoder(x)]
 
     def logits(self, context: Nodes, state: State, x: Tensor) -> Tensor:
         """[R, N]; -inf on nodes that are not remaining."""
         logits = self.head(x[:, 1:-1]).squeeze(-1).float()
-        return at_nodes(logits, state.remaining, context.codes.shape[1])
+        return at_nodes(logits, state.remaining, context.embeddings.shape[1])
 
     def auxiliary_loss(self, context: Nodes, state: State, tokens: list[Tensor], remaining_actions: Tensor) -> Tensor:
         """The weighted successor loss."""

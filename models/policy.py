@@ -59,7 +59,7 @@ def at_nodes(logits: Tensor, nodes: Tensor, count: int) -> Tensor:
     return nowhere.scatter(-1, nodes, logits)
 
 
-def codes_of(nodes: Tensor, codes: Tensor) -> Tensor:
-    """The codes [R, n, width] of the nodes [R, n] of each row, out of the codes [R, N, width] of all nodes."""
-    rows, count, _ = codes.shape
-    return F.embedding(nodes + count * torch.arange(rows, device=nodes.device)[:, None], codes.flatten(0, 1))
+def embeddings_of(nodes: Tensor, embeddings: Tensor) -> Tensor:
+    """The embeddings [R, n, width] of the nodes [R, n] of each row, out of those [R, N, width] of all nodes."""
+    rows, count, _ = embeddings.shape
+    return F.embedding(nodes + count * torch.arange(rows, device=nodes.device)[:, None], embeddings.flatten(0, 1))

@@ -15,9 +15,11 @@ from torch.utils.flop_counter import FlopCounterMode
 import gumbeldore.runtime.precision
 from benchmarks import generalisation, layers, machine, quality
 from benchmarks.__main__ import main
+from benchmarks.machine import flop_counter
 from benchmarks.sampling import cases_of, savings
 from benchmarks.training import decisions_to_come
 from gumbeldore.sampler.solutions import SearchStats
+from models.attention import MAX_TOKENS_OF_PRODUCTS, attention
 from models.layers import ReZeroLayers
 
 ROOT = Path(__file__).parent.parent
@@ -46,6 +48,18 @@ def small_stack():
         (["sampling", "cases=tsp"], "a case is called like tsp100, cvrp50 or jssp10x10, not 'tsp'"),
         (["sampling", "rows=abc"], "rows must be an integer, got 'abc'"),
         (["sampling", "rows"], "rows: values are given as key=value"),
+        (["growth", "cases=tsp20", "cases=tsp50"], "cases= is given twice"),
+        (
+            ["sampling", "cases=cvrp20", "models=lehd"],
+            "nothing to measure: no network of models= or checkpoints= is for",
+        ),
+        (["sampling", "beam=0"], "beam must be an integer of at least 1, got 0"),
+        (["sampling", "threads=0"], "threads must be an integer of at least 1, got 0"),
+        (["races", "arms=0"], "arms must be an integer of at least 1, got 0"),
+        (["races", "out=x.foo"], "out must be a .png, of at most 4 spreads, got x.foo"),
+        (["races", "out=x.png", "spreads=1,2,3,4,5"], "out must be a .png, of at most 4 spreads"),
+        (["validation", "deltas=0.1,2"], "delta must be below 1, got 2.0"),
+        (["validation", "words=problem=tsp validation=race"], "words must be those of a training that decides by all of its validation instances"),
         (["sampling", "sharpness=1,0"], "sharpness must be finite numbers above 0, such as 1,10,100, got '1,0'"),
         (["layers", "lengths=12,x"], "lengths must be whole numbers above 0, such as 1,10,100, got '12,x'"),
         (["quality", "problem=vrp"], "problem must be one of tsp, cvrp, jssp, got 'vrp'"),
@@ -128,6 +142,16 @@ def test_operations_of_layers():
     with torch.no_grad(), FlopCounterMode(display=False) as whole:
         layers.WAYS["explicit"](stack, x)
     assert layers.operations(stack, 3, 12) == (alone.get_total_flops(), whole.get_total_flops())
+
+
+def test_operations_of_the_fused_attention_are_counted():
+    """Which of the two ways of attention is faster does not change what is to be computed."""
+    qkv = torch.randn(3, 2, 4, MAX_TOKENS_OF_PRODUCTS + 1, 8)
+    with torch.no_grad(), flop_counter() as fused:
+        attention(qkv)
+    with torch.no_grad(), flop_counter() as explicit:
+        attention(qkv, torch.zeros(1))  # a bias, for which products are faster
+    assert fused.get_total_flops() == explicit.get_total_flops() > 0
 
 
 def test_layers(tmp_path):

@@ -97,7 +97,7 @@ def test_the_studies_run_as_written(tmp_path):
     script = script.replace("time_limit=60", short).replace(
         "num_instances=20", "num_instances=2 repetitions=2 workers=0"
     )
-    script = script.replace("num_instances=30", "num_instances=3 race.first_batch=2 workers=0")
+    script = script.replace("num_instances=100", "num_instances=3 race.first_batch=2 workers=0")
     assert script.count("repetitions=2") == 2 and short in script
     run(script, tmp_path)
     studies = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("evaluations/*/study.json"))]

@@ -17,7 +17,7 @@ import torch
 from numpy._core.multiarray import scalar
 from torch import Tensor
 
-from gumbeldore.cli.overrides import FOLDER
+from gumbeldore.cli.overrides import FOLDER, key_values
 from gumbeldore.cli.parts import apply_recipe, plain
 from gumbeldore.cli.published import NETWORKS, PublishedNetwork, model_config, network_of, our_weights
 from gumbeldore.interfaces import Policy
@@ -26,10 +26,19 @@ from gumbeldore.runtime.building import build, check_keys
 from gumbeldore.runtime.files import in_home
 
 WORDS = ("problem", "model", "heads", "out")
+
+
+def float64(name: str, align: bool = False, copy: bool = False) -> numpy.dtype:
+    """What a pickle calls as `numpy.dtype`. Another type than float64 might take any amount of memory."""
+    if name != "f8":
+        raise ValueError(f"it holds a number of NumPy's type {name!s:.20}")
+    return numpy.dtype("f8", copy=True)
+
+
 # Their training stores the validation gap as a numpy.float64; NumPy 1 and NumPy 2 name its constructor differently.
 SCALAR = [
     *((scalar, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")),
-    *(numpy.dtype, numpy.dtypes.Float64DType),
+    *((float64, "numpy.dtype"), numpy.dtypes.Float64DType),
 ]
 
 
@@ -63,19 +72,22 @@ def imported_checkpoint(path: Path, problem: str, model: str, heads: int) -> dic
     return {
         "config": config,
         "problem": network.problem,
-        "epoch": epochs if isinstance(epochs, int) else 0,
+        "epoch": epochs if type(epochs) is int and epochs >= 0 else 0,
         "weights": ours,
     }
 
 
 def checked_weights(saved: Any) -> dict[str, Tensor]:
-    """The weights that the authors' code evaluates. Raises ValueError unless they are finite tensors."""
+    """The weights that the authors' code evaluates, in float32. Raises ValueError unless they are finite tensors."""
     weights = saved.get("model_weights") if isinstance(saved, dict) else None
     if not isinstance(weights, dict) or not weights:
         raise ValueError("it has no model_weights")
-    if not all(isinstance(weight, Tensor) and weight.is_floating_point() for weight in weights.values()):
-        raise ValueError("its model_weights are not tensors of numbers")
-    checkpoint.check_tensors({"model_weights": weights})
+    named = all(isinstance(name, str) for name in weights)
+    if not named or not all(isinstance(weight, Tensor) and weight.is_floating_point() for weight in weights.values()):
+        raise ValueError("its model_weights are not named tensors of numbers")
+    checkpoint.check_tensors({"model_weights": weights})  # before numbers are copied that the file does not hold
+    weights = {name: weight.float() for name, weight in weights.items()}
+    checkpoint.check_tensors({"model_weights": weights})  # in float32 a large number is infinite
     return weights
 
 
@@ -88,11 +100,11 @@ def check_fit(network: dict[str, Tensor], weights: dict[str, Tensor]) -> None:
 
 
 def trained_by(network: PublishedNetwork) -> dict[str, Any]:
-    """The `problem` and `search` of a configuration: those of the paper's training."""
+    """The `problem` and `search` of a configuration: those of the authors' training."""
     with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):
         cfg = hydra.compose("train", [f"experiment={network.experiment}", "recipe=paper"])
     apply_recipe(cfg)
-    return {"problem": plain(cfg.problem), "search": plain(cfg.search)}
+    return {"problem": {**plain(cfg.problem), **network.trained_with}, "search": plain(cfg.search)}
 
 
 def main(words: list[str] | None = None) -> None:
@@ -101,7 +113,7 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("words", nargs="*", metavar="key=value", help=f"all of {', '.join(WORDS)}")
     typed = parser.parse_args(words)
     try:
-        print(convert(in_home(typed.file), dict(word.partition("=")[::2] for word in typed.words)))
+        print(convert(in_home(typed.file), key_values(typed.words)))
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

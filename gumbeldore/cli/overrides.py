@@ -29,6 +29,8 @@ READ_BY = {
 # Keys of `train` for sampled experts alone, and those for random instances alone.
 SAMPLING = ("instances_per_epoch", "decisions_per_epoch", "nucleus_after")
 RANDOM = (*SAMPLING, "validation_instances")  # not of active search
+RACES = {"race": "study=step_size", "train.race": "validation=race"}  # keys that are null but for this option
+GIVEN = {"experts": "supervised", "instances": "active_search"}  # keys of `train` without which its options are nothing
 
 
 def check_overrides(words: list[str], config_name: str, own_configs: str | None = None, sweep: bool = False) -> None:
@@ -53,7 +55,7 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
         raise ValueError("method=[]: there must be one method at least")
     with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):
         path = [f"hydra.searchpath=['file://{Path(own_configs).resolve()}']"] if own_configs else []
-        _check_experiment(groups, config_name, path)
+        _check_choices(groups, config_name, path)
         if any(override.is_sweep_override() for override in groups):
             return  # each job's own composition is checked by Hydra
         cfg = hydra.compose(config_name, [*path, *(str(override.input_line) for override in groups)])
@@ -74,18 +76,25 @@ def _refuse_other_than_changes(override: Override) -> None:
         raise ValueError(f"{override.input_line}: keys can be changed, not added or removed")
 
 
-def _check_experiment(groups: list[Override], config_name: str, path: list[str]) -> None:
-    """Raises ValueError if an experiment and a problem are chosen that do not belong together."""
+def _check_choices(groups: list[Override], config_name: str, path: list[str]) -> None:
+    """Raises ValueError if an option brings what another chooses: an experiment its problem, a recipe its search."""
     typed = {override.key_or_group: _options(override) for override in groups}
     for experiment, problem in itertools.product(typed.get("experiment", []), typed.get("problem", [])):
         if experiment in (None, "null"):
             continue
-        words = [*path, f"experiment={experiment}"]
-        own = hydra.compose(config_name, words, return_hydra_config=True).hydra.runtime.choices.problem
+        own = _choices(config_name, path, f"experiment={experiment}").problem
         if own is None:
             raise ValueError(f"experiment={experiment} has a problem of its own, leave out problem={problem}")
         if own != problem:
             raise ValueError(f"experiment={experiment} is for problem={own}, not for problem={problem}")
+    for recipe, method in itertools.product(typed.get("recipe", []), typed.get("method", [])):
+        if _choices(config_name, path, f"recipe={recipe}").method != _choices(config_name, path).method:
+            raise ValueError(f"recipe={recipe} is fast with a search method of its own, leave out method={method}")
+
+
+def _choices(config_name: str, path: list[str], *words: str) -> DictConfig:
+    """The options of the groups that words come to."""
+    return hydra.compose(config_name, [*path, *words], return_hydra_config=True).hydra.runtime.choices
 
 
 def _options(override: Override) -> list[Any]:
@@ -120,6 +129,8 @@ def _alternatives(cfg: DictConfig, key: str) -> str:
         siblings = OmegaConf.select(cfg, parent)
         if OmegaConf.is_dict(siblings):
             return f"{parent} has {', '.join(sorted(k for k in siblings if k != '_target_'))}"
+        if parent in RACES:
+            return f"{parent} is set by {RACES[parent]}"
         value = "null" if siblings is None else siblings
         return f"{parent} is {value}, give the whole of it: '{parent}={{{name}: ...}}'"
     names = sorted({str(k) for k in cfg} - {"methods"} | {"method"})
@@ -141,7 +152,20 @@ def check_groups(cfg: DictConfig, own: Iterable[str]) -> None:
     check_keys(cfg.search, yaml.safe_load((FOLDER / "search.yaml").read_text())["search"], "search")
 
 
-def _typed_keys(words: list[str]) -> Iterator[str]:
+def key_values(words: list[str]) -> dict[str, str]:
+    """Words key=value of a command without Hydra. Raises ValueError for another word, and a key that comes twice."""
+    given: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise ValueError(f"{word}: values are given as key=value")
+        if key in given:
+            raise ValueError(f"{key}= is given twice")
+        given[key] = value
+    return given
+
+
+def typed_keys(words: list[str]) -> Iterator[str]:
     """The keys that words give values, in full: `search={beam_width: 3}` gives search.beam_width."""
     for override in OverridesParser.create().parse_overrides(words):
         plain = not override.is_delete() and not override.is_sweep_override()
@@ -153,12 +177,15 @@ def _typed_keys(words: list[str]) -> Iterator[str]:
 
 
 def check_effect(cfg: DictConfig, words: list[str]) -> None:
-    """Refuse values that nothing reads: of `search`, of `solver`, of sampling where nothing is sampled (ValueError)."""
+    """Refuse values that nothing reads: of `search`, of `solver`, of sampling where nothing is sampled (ValueError).
+
+    And those that would turn one kind of training into another, without the settings of that kind.
+    """
     methods = {**methods_of(cfg), **start_of(cfg)}
     read = {key for node in methods.values() for key in search_keys(node, cfg.search)}
-    if "kind" in _typed_keys(words):
+    if "kind" in typed_keys(words):
         raise ValueError(f"kind is what study= sets; choose study={cfg.kind}")
-    for typed in _typed_keys(words):
+    for typed in typed_keys(words):
         group, _, key = typed.partition(".")
         if group == "search" and key and key not in read:
             raise ValueError(f"search.{key} has no effect on {', '.join(methods)}")
@@ -170,6 +197,8 @@ def check_effect(cfg: DictConfig, words: list[str]) -> None:
             raise ValueError(f"{typed} has no effect on study={cfg.kind}, only on study={', '.join(READ_BY[typed])}")
         if group == "solver" and "solver" not in (*methods, cfg.references):
             raise ValueError(f"solver.{key} has no effect without references=solver or method=solver")
+        if group == "train" and key in GIVEN and f"train={GIVEN[key]}" not in words:
+            raise ValueError(f"train.{key} is for train={GIVEN[key]}")
         if group == "train" and key.split(".")[0] in SAMPLING and cfg.train.experts is not None:
             raise ValueError(f"train.{key} has no effect on train=supervised, which samples nothing")
         if group == "train" and key.split(".")[0] in RANDOM and cfg.train.instances is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -31,8 +31,17 @@ def plain(node: DictConfig) -> dict[str, Any]:
     return {str(key): value for key, value in values.items()}
 
 
-def apply_recipe(cfg: DictConfig) -> None:
-    """Put what the recipe adds (`additions`) into the problem, the network and the training that refer to it."""
+def apply_recipe(cfg: DictConfig, typed: Collection[str] = ()) -> None:
+    """Put what the recipe adds (`additions`) into the problem, the network and the training that refer to it.
+
+    Its search settings replace the preset's, but not what was typed.
+
+    Arguments:
+        typed: the keys that words of the command line give values, in full
+    """
+    for key, value in OmegaConf.select(cfg, "additions.search", default={}).items():
+        if f"search.{key}" not in typed:
+            cfg.search[key] = value
     OmegaConf.resolve(cfg)
     with open_dict(cfg):
         cfg.pop("additions", None)

@@ -19,7 +19,7 @@ LAYER = {  # parameters of a layer, and their paths in models.layers.ReZeroLayer
     "linear1": "up_projection",
     "linear2": "down_projection",
 }
-LEHD = {
+LEHD_MODULES = {
     "node_embedding": "embed",
     "graph_encoder": "encoder",
     "graph_decoder": "decoder",
@@ -35,45 +35,65 @@ class PublishedNetwork(NamedTuple):
     problem: str
     model: str  # the option of the group `model` that is like it
     target: str  # the class that computes what it does
-    fixed: dict[str, Any]  # arguments of the class beside the sizes
     experiment: str  # that it was trained by
     layers: str  # a numbered layer is called so, a dot and its number
     modules: dict[str, str]  # its modules, and their paths in the class
+    fixed: dict[str, Any] = {}  # arguments of the class beside the sizes
     markers: tuple[str, ...] = ()  # the class's parameters that are rows of the marker, in this order
+    trained_with: dict[str, Any] = {}  # values of the problem, beside those of the experiment
 
 
 NETWORKS = {  # by a parameter that no other has
     "first_last_marker.weight": PublishedNetwork(
-        *("BQ for the TSP", "tsp", "bq", "models.bq_tsp.BQ"),
-        {"canonical_coordinates": False, "successor_loss": 0.0},
-        *("tsp100", "graph_encoder"),
-        {"node_embedding": "embed", "graph_encoder": "layers", "policy_linear_out": "head"},
-        ("origin", "destination"),
+        about="BQ for the TSP",
+        problem="tsp",
+        model="bq",
+        target="models.bq_tsp.BQ",
+        fixed={"canonical_coordinates": False, "successor_loss": 0.0},
+        experiment="tsp100",
+        layers="graph_encoder",
+        modules={"node_embedding": "embed", "graph_encoder": "layers", "policy_linear_out": "head"},
+        markers=("origin", "destination"),
     ),
     "dest_projection.weight": PublishedNetwork(
-        *("LEHD for the TSP", "tsp", "lehd", "models.lehd_tsp.LEHD"),
-        {"successor_loss": 0.0},
-        *("tsp100", "graph_decoder"),
-        {**LEHD, "dest_projection": "destination"},
+        about="LEHD for the TSP",
+        problem="tsp",
+        model="lehd",
+        target="models.lehd_tsp.LEHD",
+        fixed={"successor_loss": 0.0},
+        experiment="tsp100",
+        layers="graph_decoder",
+        modules={**LEHD_MODULES, "dest_projection": "destination"},
     ),
     "depot_start_node_marker.weight": PublishedNetwork(
-        *("BQ for the CVRP", "cvrp", "bq_cvrp", "models.published.CVRPBQ"),
-        {},
-        *("cvrp100", "graph_encoder"),
-        {"node_embedding": "embed", "graph_encoder": "layers", "policy_linear_out": "head"},
-        ("depot", "origin"),
+        about="BQ for the CVRP",
+        problem="cvrp",
+        model="bq_cvrp",
+        target="models.published.CVRPBQ",
+        experiment="cvrp100",
+        layers="graph_encoder",
+        modules={"node_embedding": "embed", "graph_encoder": "layers", "policy_linear_out": "head"},
+        markers=("depot", "origin"),
+        trained_with={"nearest": 250},
     ),
     "capacity_embedding.weight": PublishedNetwork(
-        *("LEHD for the CVRP", "cvrp", "lehd_cvrp", "models.published.CVRPLEHD"),
-        {},
-        *("cvrp100", "graph_decoder"),
-        {**LEHD, "depot_projection": "depot", "capacity_embedding": "left"},
+        about="LEHD for the CVRP",
+        problem="cvrp",
+        model="lehd_cvrp",
+        target="models.published.CVRPLEHD",
+        experiment="cvrp100",
+        layers="graph_decoder",
+        modules={**LEHD_MODULES, "depot_projection": "depot", "capacity_embedding": "capacity_left"},
+        trained_with={"nearest": 250},
     ),
     "operation_embedding.weight": PublishedNetwork(
-        *("the network for the JSSP", "jssp", "job_shop", "models.published.JSSPTransformer"),
-        {},
-        *("jssp", "encoder"),
-        {"operation_embedding": "embed", "final_trf_block": "between_jobs", "policy_linear_out": "head"},
+        about="the network for the JSSP",
+        problem="jssp",
+        model="job_shop",
+        target="models.published.JSSPTransformer",
+        experiment="jssp",
+        layers="encoder",
+        modules={"operation_embedding": "embed", "final_trf_block": "between_jobs", "policy_linear_out": "head"},
     ),
 }
 
@@ -88,11 +108,18 @@ def network_of(weights: Mapping[str, Tensor]) -> PublishedNetwork:
 
 def model_config(network: PublishedNetwork, weights: Mapping[str, Tensor], heads: int) -> dict[str, Any]:
     """The `model` of a configuration: the class and its sizes, which follow from the weights but for the heads."""
-    width = weights["policy_linear_out.weight"].shape[-1]
+    width = matrix(weights, "policy_linear_out.weight").shape[1]
     numbers = {found[1] for key in weights if (found := re.match(rf"{network.layers}\.(\d+)\.", key))}
-    feedforward = len(weights[f"{network.layers}.0.linear1.bias"])
+    feedforward = len(matrix(weights, f"{network.layers}.0.linear1.weight"))
     sizes = {"width": width, "layers": len(numbers), "heads": heads, "feedforward": feedforward}
     return {"_target_": network.target, **sizes, **network.fixed}
+
+
+def matrix(weights: Mapping[str, Tensor], name: str) -> Tensor:
+    """The weight of this name. Raises KeyError if there is none, ValueError if it is no matrix."""
+    if weights[name].dim() != 2:
+        raise ValueError(f"{name} must be a matrix, its shape is {list(weights[name].shape)}")
+    return weights[name]
 
 
 def our_weights(network: PublishedNetwork, weights: Mapping[str, Tensor], layers: int) -> dict[str, Tensor]:

@@ -83,8 +83,10 @@ class StudySettings(EvaluationSettings):
         for name, words in (("axis", AXES), ("kind", KINDS)):
             if getattr(self, name) not in words:
                 raise ValueError(f"{name} must be one of {', '.join(words)}, got {getattr(self, name)!r}")
-        if (self.race is not None) != (self.kind == "step_size"):
-            raise ValueError(f"kind={self.kind} is what study= sets: choose study={self.kind}")
+        if self.race is not None and self.kind != "step_size":
+            raise ValueError(f"race has no effect on study={self.kind}, only on study=step_size")
+        if self.race is None and self.kind == "step_size":
+            raise ValueError("race must not be null: study=step_size is a race")
 
 
 def race_of(values: Any, key: str) -> RaceSettings | None:
@@ -97,4 +99,7 @@ def race_of(values: Any, key: str) -> RaceSettings | None:
     names = [spec.name for spec in fields(RaceSettings)]
     if not OmegaConf.is_dict(values) or sorted(values) != sorted(names):
         raise ValueError(f"{key} must be null or have the keys {' and '.join(names)}, got {values}")
-    return RaceSettings(**values)
+    try:
+        return RaceSettings(**values)
+    except ValueError as error:
+        raise ValueError(f"{key}.{error}") from None

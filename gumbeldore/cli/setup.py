@@ -68,7 +68,7 @@ def set_up(cfg: DictConfig) -> Setup:
     if policy.problem not in (None, problem.name):
         raise ValueError(f"model {cfg.model._target_} is not for problem {problem.name}, but for {policy.problem}")
     if run.init and not run.resume:
-        start_from(policy, problem, run.init)
+        start_from(policy, problem, run.init, parts.plain(cfg.model))
     if run.compile:
         compile_layers(policy)
     search = parts.training_search(cfg)

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from gumbeldore.cli import command, parts
 from gumbeldore.cli.evaluation import say_notices
-from gumbeldore.cli.overrides import check_effect
+from gumbeldore.cli.overrides import check_effect, typed_keys
 from gumbeldore.cli.resuming import continued
 from gumbeldore.cli.run_recorder import RunRecorder, save
 from gumbeldore.cli.settings import RunSettings
@@ -43,11 +43,12 @@ from gumbeldore.training.validation import validate
 @contextmanager
 def open_training(cfg: DictConfig) -> Iterator[tuple[dict[str, Any], RunRecorder]]:
     """The arguments of the training's algorithm and its recorder; the run's directory is locked until the end."""
-    parts.apply_recipe(cfg)
+    words = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+    parts.apply_recipe(cfg, set(typed_keys(words)))
     if cfg.resume:
         cfg = continued(cfg)
-    elif HydraConfig.initialized():
-        check_effect(cfg, HydraConfig.get().overrides.task)
+    else:
+        check_effect(cfg, words)
     setup = set_up(cfg)
     # A continued run decides nothing anew, unless it is asked to.
     cfg.precision, cfg.train_processes, cfg.train_threads = setup.precision, len(setup.train_processes), setup.threads

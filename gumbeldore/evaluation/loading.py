@@ -63,10 +63,13 @@ def meant_for(loaded: LoadedPolicy) -> Iterator[None]:
         raise ValueError(f"{error} (the policy of {loaded.path} is for {loaded.problem.name})") from None
 
 
-def start_from(policy: Policy, problem: Problem, path: str | Path) -> None:
+def start_from(policy: Policy, problem: Problem, path: str | Path, model: Mapping[str, Any]) -> None:
     """Give a network that is to be trained the weights of a checkpoint, or of the best policy of a run directory.
 
-    Raises ValueError for a policy of another problem, and naming the layer if the networks differ.
+    Arguments:
+        model: the configuration that the network was built from
+
+    Raises ValueError for a policy of another problem, and naming the layer or the setting if the networks differ.
     """
     try:
         path = checkpoint.find(in_home(path))
@@ -74,7 +77,7 @@ def start_from(policy: Policy, problem: Problem, path: str | Path) -> None:
         raise ValueError(f"init={path}: {error}") from None
     saved = checkpoint.load(path)
     with checkpoint.checkpoint_errors(path, "cannot be where training starts"):
-        of_this_version(saved)
+        their_model = of_this_version(saved)["model"]
         if saved["problem"] != problem.name:
             raise ValueError(f"it is a policy for {saved['problem']}, not for {problem.name}")
         ours = policy.state_dict()
@@ -83,4 +86,19 @@ def start_from(policy: Policy, problem: Problem, path: str | Path) -> None:
             if name not in theirs or name not in ours or theirs[name].shape != ours[name].shape:
                 has, wanted = (str(list(x[name].shape)) if name in x else "not there" for x in (theirs, ours))
                 raise ValueError(f"the networks differ: its layer {name} is {has}, here it is {wanted}")
+        check_same_function(their_model, model)
         policy.load_state_dict(theirs)
+
+
+def check_same_function(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
+    """Raises ValueError if two networks with layers of the same shapes compute different things of the same weights.
+
+    The weights of auxiliary losses, whose keys end with `_loss`, may differ. A class may have moved to another module.
+    """
+
+    def comparable(model: Mapping[str, Any], key: str) -> Any:
+        return str(model[key]).rpartition(".")[2] if key == "_target_" else model[key]
+
+    for key in ours:
+        if key in theirs and not key.endswith("_loss") and comparable(theirs, key) != comparable(ours, key):
+            raise ValueError(f"the networks differ: its model.{key} is {theirs[key]}, here it is {ours[key]}")

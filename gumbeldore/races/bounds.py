@@ -72,8 +72,8 @@ class EmpiricalBernsteinSerfling:
 class Normal:
     """A tighter bound that takes means for normally distributed [MAB, eq. 12-13].
 
-    That is true in the limit of many rewards alone: with skewed rewards, or a small first batch, the error may exceed
-    delta. It needs no range of the rewards.
+    That is true in the limit of many rewards alone, of those looked at and of those left: with skewed rewards, or a
+    small first batch, the error may exceed delta. It needs no range of the rewards.
     """
 
     @property

@@ -25,8 +25,9 @@ def race(
 ) -> Outcome:
     """The arm with the highest mean, with confidence 1 - delta as far as the bound holds.
 
-    The indices are put into one random order. Every iteration looks at more of them (`first_batch`, then twice as many
-    as before) for each arm that is left, and drops the arms that are further below the current best than `bound`.
+    The indices are put into one random order. Every iteration looks at more of them for each arm that is left
+    (`first_batch`, then twice as many as before, or all if fewer than `first_batch` would be left), and drops the arms
+    that are further below the current best than `bound`.
     The race ends with one arm, or when all rewards of those left are looked at: then the best of them wins, of equal
     ones the arm with the lowest index.
 
@@ -70,11 +71,16 @@ def race(
 
 
 def doubled(first: int, population: int) -> tuple[int, ...]:
-    """How many rewards of an arm are looked at after each iteration: first, 2 first, 4 first, ..., population."""
+    """How many rewards of an arm are looked at after each iteration: first, 2 first, 4 first, ..., population.
+
+    None at which fewer than `first` are left: few rewards that were not looked at are not normally distributed in sum,
+    and to leave them out saves little.
+    """
     totals = []
-    while first < population:
-        totals.append(first)
-        first *= 2
+    total = first
+    while population - total >= first:
+        totals.append(total)
+        total *= 2
     return (*totals, population)
 
 

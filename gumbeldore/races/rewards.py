@@ -50,6 +50,8 @@ def with_control(rewards: Rewards, control: Rewards, control_means: Tensor) -> R
         raise ValueError(f"control_means must be one finite number per arm, got {control_means}")
 
     def controlled(arm: int, indices: Tensor) -> Tensor:
+        if arm >= len(means):
+            raise ValueError(f"control_means must be one finite number per arm, got {len(means)}")
         return look(rewards, arm, indices) - look(control, arm, indices) + means[arm]
 
     return controlled

@@ -38,6 +38,7 @@ def reconstruct(
     problem: Problem,
     policy: Policy,
     instances: Any,
+    encoded: Any,
     config: SearchConfig,
     keys: Tensor,
     actions: Tensor,
@@ -52,6 +53,7 @@ def reconstruct(
 
     Arguments:
         instances: [B, ...]
+        encoded: what the policy's `encode` makes of them
         config: of the search, with a `reconstruction`
         keys: [B]
         actions, cost: the solutions [B, T] and their costs [B]
@@ -59,7 +61,6 @@ def reconstruct(
     """
     assert config.reconstruction is not None
     how, piece_search = config.reconstruction, config.reconstruction.search
-    encoded = policy.encode(instances)
     most = max(1, SCORES // (problem.num_actions(instances) * piece_search.rows))
     count = Count()
     for iteration in itertools.count():
@@ -71,7 +72,7 @@ def reconstruct(
         found = []
         for part in _portions(pieces, most):
             rows = torch.arange(len(part.row), device=part.row.device).repeat_interleave(piece_search.width)
-            whole = take(instances, part.row), piece_search, keys[part.row], deadline, take(encoded, part.row)
+            whole = take(instances, part.row), take(encoded, part.row), piece_search, keys[part.row], deadline
             context = root_context(problem, policy, *whole)._replace(
                 state=take(part.state, rows), horizon=length, complete=partial(part.with_one, rows)
             )

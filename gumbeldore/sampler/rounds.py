@@ -104,18 +104,18 @@ def root_context(
     problem: Problem,
     policy: Policy,
     instances: Any,
+    encoded: Any,
     config: SearchConfig,
     keys: Tensor,
     deadline: float = math.inf,
-    encoded: Any = None,
 ) -> SearchContext:
     """The search from the beginning of solutions.
 
     Arguments:
         instances: [B, ...] a beam each
+        encoded: what the policy's `encode` makes of them
         keys: [b] the random keys that the instances came with, for messages
         deadline: on the clock `time.monotonic`
-        encoded: the policy's view of the instances, if it is known
     """
     batch = batch_size(instances)
     device = instances[0].device
@@ -124,7 +124,7 @@ def root_context(
         problem=problem,
         policy=policy,
         instance=instance,
-        encoded=policy.encode(instances) if encoded is None else encoded,
+        encoded=encoded,
         root=torch.zeros(batch, dtype=torch.int64, device=device),
         state=problem.reset(instance),
         complete=lambda decisions: decisions,

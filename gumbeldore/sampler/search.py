@@ -60,19 +60,20 @@ def search(
     was_training = policy.training
     policy.eval()
     try:
+        encoded = policy.encode(instances)
         greedy, further_states = None, Count()
         if limit is not None:  # whatever the deadline cuts off, there is a solution
-            greedy = _rounds(problem, policy, instances, GREEDY, keys, math.inf, None)
+            greedy = _rounds(problem, policy, instances, encoded, GREEDY, keys, math.inf, None)
         sampled = greedy
         if sampled is None or not _is_greedy(config):
-            sampled = _rounds(problem, policy, instances, config, keys, deadline, memory)
+            sampled = _rounds(problem, policy, instances, encoded, config, keys, deadline, memory)
             if greedy is not None and sampled.rounds:
                 further_states = greedy.states
             elif greedy is not None:
                 sampled = greedy
         solutions = as_solutions(sampled, batch)
         if config.reconstruction is not None:
-            solutions, states = _reconstructed(problem, policy, instances, config, keys, solutions, deadline)
+            solutions, states = _reconstructed(problem, policy, instances, encoded, config, keys, solutions, deadline)
             further_states = further_states.plus(states)
     finally:
         policy.train(was_training)
@@ -112,6 +113,7 @@ def _rounds(
     problem: Problem,
     policy: Policy,
     instances: Any,
+    encoded: Any,
     config: SearchConfig,
     keys: Tensor,
     deadline: float,
@@ -121,12 +123,13 @@ def _rounds(
     beam_instances, beam_keys, restored = instances, keys, None
     if config.equivalents > 1:
         beam_instances, restored = problem.equivalents(instances, config.equivalents)
+        encoded = policy.encode(beam_instances)
         others = fold(keys[:, None], "equivalents", torch.arange(1, config.equivalents))
         beam_keys = torch.cat([keys[:, None], others], dim=1).flatten()
     if config.copies > 1:
-        beam_instances = repeated(beam_instances, config.copies)
+        beam_instances, encoded = (repeated(each, config.copies) for each in (beam_instances, encoded))
         beam_keys = fold(beam_keys[:, None], torch.arange(config.copies)).flatten()
-    context = root_context(problem, policy, beam_instances, config, keys, deadline)
+    context = root_context(problem, policy, beam_instances, encoded, config, keys, deadline)
     found = run_rounds(context, config, beam_keys, memory)
     if restored is None:
         return found
@@ -144,6 +147,7 @@ def _reconstructed(
     problem: Problem,
     policy: Policy,
     instances: Any,
+    encoded: Any,
     config: SearchConfig,
     keys: Tensor,
     solutions: Solutions,
@@ -154,7 +158,7 @@ def _reconstructed(
     It has not been sampled: it has no log-probabilities (NaN).
     """
     before, cost = solutions.best()
-    after = reconstruct(problem, policy, instances, config, keys, before, cost, deadline)
+    after = reconstruct(problem, policy, instances, encoded, config, keys, before, cost, deadline)
     unknown = torch.full_like(after.cost, math.nan)
     more = Solutions(
         actions=after.actions,

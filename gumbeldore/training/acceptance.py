@@ -10,7 +10,9 @@ from torch import Tensor
 from gumbeldore.benchmark import Benchmark, by_benchmark
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.races.bounds import Normal
+from gumbeldore.races.outcome import Outcome
 from gumbeldore.races.racing import race
+from gumbeldore.races.rewards import Rewards
 from gumbeldore.races.settings import RaceSettings
 from gumbeldore.runtime.stopping import Progress
 from gumbeldore.seeding import generator
@@ -50,6 +52,17 @@ def judge(
     return Judgement(state.accept(quality), quality, len(quality.each))
 
 
+def policy_race(rewards: Rewards, count: int, settings: RaceSettings, seed: int, epoch: int) -> Outcome:
+    """The race of the best policy (arm 0) and the trained one (arm 1) after an epoch.
+
+    Arguments:
+        rewards: minus the greedy costs of a policy
+        count: of the validation instances
+    """
+    order, first = generator(seed, "validation race", epoch), settings.first_batch
+    return race(rewards, 2, count, settings.delta, bound=Normal(), generator=order, first_batch=first)
+
+
 def _race(
     state: TrainState,
     pool: SearchPool,
@@ -74,15 +87,7 @@ def _race(
             done += len(rows)
         return -costs[arm][indices]
 
-    outcome = race(
-        rewards,
-        len(policies),
-        len(state.best_costs),
-        settings.delta,
-        bound=Normal(),
-        generator=generator(seed, "validation race", state.epoch),
-        first_batch=settings.first_batch,
-    )
+    outcome = policy_race(rewards, len(state.best_costs), settings, seed, state.epoch)
     best, quality = (quality_of(pool.problem, validation, each) for each in costs)
     state.know_best(best)
     return Judgement(state.accept(quality, better=outcome.arm == 1), quality, done)

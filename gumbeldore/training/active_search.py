@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -59,23 +60,21 @@ def active_search(
     while state.epoch < settings.epochs and not state.stale(settings.patience) and not execution.stop():
         clock = Clock()
         pool.load(state.policy.state_dict())
-        try:
-            sampling = sample_given(pool, incumbents, search, seed, state.epoch, execution)
-        except Stopped:
-            sampling = None
+        sampling, complete = sample_given(pool, incumbents, search, seed, state.epoch, execution)
         state.dataset.clear()
         for shard in incumbents.shards(state.epoch + 1):
             state.dataset.add(*shard)
-        if sampling is None:
-            break
         clock.lap("sampling")
+        if not complete:
+            state.count(clock.total, 0, sampling)
+            break
 
         imitation = fit(problem, state, settings, generator(seed, "batches", state.epoch), execution)
+        clock.lap("training")
+        state.count(clock.total, imitation.batches, sampling)
         if not imitation.complete:
             break
-        clock.lap("training")
 
-        state.count(clock.total, imitation.batches, sampling)
         state.epoch += 1
         improved = state.accept(incumbents.quality())
         if improved:
@@ -133,34 +132,42 @@ class Incumbents:
         return Quality(costs.mean().item(), (costs / references - 1).mean().item(), {})
 
 
+class Sampling(NamedTuple):
+    """What became of an epoch's sampling."""
+
+    metrics: dict[str, float]
+    complete: bool
+
+
 def sample_given(
     pool: SearchPool, incumbents: Incumbents, search: SearchConfig, seed: int, epoch: int, execution: Execution
-) -> dict[str, float]:
-    """Offer the incumbents what the policy finds greedily and by the search; returns metrics.
-
-    Raises Stopped if the training is to end; what was found until then is kept.
-    """
+) -> Sampling:
+    """Offer the incumbents what the policy finds greedily and by the search, until the training is to end."""
     start, before = time.perf_counter(), torch.cat(incumbents.costs)
     count = count_of(incumbents.benchmarks)
-    costs = torch.empty(2, count, dtype=torch.float64)  # of this epoch's solutions: greedy, and the best of the search
+    costs = torch.full((2, count), math.nan, dtype=torch.float64)  # of this epoch: greedy, and the best of the search
     first = done = solutions = evaluations = 0
+    complete = True
     execution.progress("sampling", 0, count)
-    for place, benchmark in enumerate(incumbents.benchmarks):
-        mine = torch.arange(first, first + len(benchmark.names))
-        keys, first = fold(seed, "sampling", epoch, mine), first + len(mine)
-        with instance_errors(benchmark, keys):
-            for which, chunk, sampled in pool.map_all(
-                benchmark.instances, keys, (methods.greedy(), search), execution.stop, SampledSolutions.of
-            ):
-                best = best_solutions(benchmark, chunk, sampled)
-                incumbents.offer(place, chunk, best)
-                costs[which, mine[chunk]] = best.costs
-                solutions += int(best.found.sum())
-                evaluations += sampled.stats.evaluations
-                done += which * len(best.costs)
-                execution.progress("sampling", done, count)
+    try:
+        for place, benchmark in enumerate(incumbents.benchmarks):
+            mine = torch.arange(first, first + len(benchmark.names))
+            keys, first = fold(seed, "sampling", epoch, mine), first + len(mine)
+            with instance_errors(benchmark, keys):
+                for which, chunk, sampled in pool.map_all(
+                    benchmark.instances, keys, (methods.greedy(), search), execution.stop, SampledSolutions.of
+                ):
+                    best = best_solutions(benchmark, chunk, sampled)
+                    incumbents.offer(place, chunk, best)
+                    costs[which, mine[chunk]] = best.costs
+                    solutions += int(best.found.sum())
+                    evaluations += sampled.stats.evaluations
+                    done += which * len(best.costs)
+                    execution.progress("sampling", done, count)
+    except Stopped:
+        complete = False
     greedy_cost, best_cost = costs.mean(dim=1).tolist()
-    return {
+    metrics = {
         "sampling/best_cost": best_cost,
         "sampling/greedy_cost": greedy_cost,
         "sampling/new_best": int((torch.cat(incumbents.costs) < before).sum()),
@@ -168,3 +175,4 @@ def sample_given(
         "sampling/solutions_per_second": solutions / (time.perf_counter() - start),
         "sampling/evaluations": evaluations,
     }
+    return Sampling(metrics, complete)

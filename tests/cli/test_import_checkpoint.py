@@ -89,9 +89,9 @@ def test_nothing_in_a_file_is_executed(place, tmp_path):
 def test_other_objects_of_numpy_are_refused(tmp_path):
     """Of NumPy a float64 alone: a scalar of objects could bring anything."""
     saved = torch.load(TSP_BQ, weights_only=True)
-    for value in (np.float32(0.5), np.arange(3.0), np.str_("x")):
+    for value in (np.float32(0.5), np.arange(3.0), np.str_("x"), np.dtype("V200000000")):  # the last takes 200 MB
         torch.save({**saved, "validation_opt_gap": value}, tmp_path / "bad.pt")
-        with pytest.raises(ValueError, match="it holds more than tensors and plain values$"):
+        with pytest.raises(ValueError, match="it holds (more than tensors and plain values|a number of NumPy's type)"):
             imported_checkpoint(tmp_path / "bad.pt", *STAND_INS["tsp_bq"])
 
 
@@ -134,8 +134,20 @@ def changed(**values):
 FORGED = {
     "no weights": (lambda saved: {"weights": saved["model_weights"]}, "it has no model_weights"),
     "a list": (lambda saved: [1, 2], "it has no model_weights"),
-    "of another kind": (changed(more="text"), "its model_weights are not tensors of numbers"),
-    "whole numbers": (changed(more=torch.arange(3)), "its model_weights are not tensors of numbers"),
+    "of another kind": (changed(more="text"), "its model_weights are not named tensors of numbers"),
+    "whole numbers": (changed(more=torch.arange(3)), "its model_weights are not named tensors of numbers"),
+    "without a name": (
+        lambda saved: {"model_weights": {**saved["model_weights"], 1: torch.ones(2)}},
+        "its model_weights are not named tensors of numbers",
+    ),
+    "too large for float32": (
+        changed(more=torch.full((2,), 1e300, dtype=torch.float64)),
+        "model_weights.more holds NaN or infinity",
+    ),
+    "no matrix": (
+        changed(**{"policy_linear_out.weight": torch.tensor(1.0)}),
+        r"policy_linear_out.weight must be a matrix, its shape is \[\]",
+    ),
     "nan": (changed(more=torch.ones(2) * torch.nan), "model_weights.more holds NaN or infinity"),
     "no network": (changed(**{"first_last_marker.weight": None}), "its model_weights are of no network of theirs"),
     "two networks": (changed(**{"dest_projection.weight": torch.ones(2)}), "its model_weights are of no network"),
@@ -187,6 +199,26 @@ def test_the_file_must_hold_what_is_asked_for(name):
                 imported_checkpoint(FOLDER / f"{name}.pt", network.problem, network.model, heads)
 
 
+@pytest.mark.parametrize(("epochs", "expected"), [(7, 7), (-5, 0), (True, 0), ("7", 0)])
+def test_an_epoch_that_is_none_is_not_taken_over(epochs, expected, tmp_path):
+    torch.save({**torch.load(TSP_BQ, weights_only=True), "epochs_trained": epochs}, tmp_path / "x.pt")
+    assert imported_checkpoint(tmp_path / "x.pt", *STAND_INS["tsp_bq"])["epoch"] == expected
+
+
+def test_half_precision_becomes_float32(tmp_path):
+    saved = torch.load(TSP_BQ, weights_only=True)
+    saved["model_weights"] = {key: weight.half() for key, weight in saved["model_weights"].items()}
+    torch.save(saved, tmp_path / "half.pt")
+    found = imported_checkpoint(tmp_path / "half.pt", *STAND_INS["tsp_bq"])
+    assert all(weight.dtype == torch.float32 for weight in found["weights"].values())
+
+
+@pytest.mark.parametrize("name", STAND_INS)
+def test_the_search_of_the_authors_comes_with_the_policy(name):
+    """Theirs goes on to the 250 nearest customers alone."""
+    assert content(name)["config"]["problem"].get("nearest") == (250 if "cvrp" in name else None)
+
+
 TSP = ["problem=tsp", "model=bq"]
 OUT = "out=x.pt"
 WRONG = [
@@ -197,6 +229,8 @@ WRONG = [
     ([*TSP, "heads=0", OUT], "width must be a multiple of heads, got width=16 and heads=0"),
     ([*TSP, "heads=3", OUT], "width must be a multiple of heads, got width=16 and heads=3"),
     (["problem=tsp", "model=bq_cvrp", "heads=2", OUT], "problem=tsp model=bq_cvrp cannot be imported; there are"),
+    ([*TSP, "heads=2", "heads=4", OUT], "heads= is given twice"),
+    ([*TSP, "heads", OUT], "heads: values are given as key=value"),
     ([*TSP, "head=2", OUT], "there is no key import_checkpoint.head"),
     ([*TSP, "heads=2", "out=nowhere/x.pt"], "nowhere"),
 ]

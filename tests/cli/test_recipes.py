@@ -7,7 +7,7 @@ import yaml
 from omegaconf import OmegaConf
 
 import train
-from gumbeldore.cli.overrides import FOLDER
+from gumbeldore.cli.overrides import FOLDER, check_overrides, typed_keys
 from gumbeldore.cli.parts import apply_recipe, training_search
 from gumbeldore.sampler import methods
 from tests.cli.test_commands import compose, defaults_of, options
@@ -22,7 +22,7 @@ ALGORITHM = (
 
 def composed(*words):
     cfg = compose("train", *words)
-    apply_recipe(cfg)
+    apply_recipe(cfg, set(typed_keys(list(words))))
     return OmegaConf.to_container(cfg)
 
 
@@ -63,7 +63,34 @@ def test_recipes_differ_in_the_algorithm_alone(choice):
 def test_recipes_of_the_literature_differ_from_ours_in_the_search_alone(recipe, expected):
     ours, theirs = composed(), composed(f"recipe={recipe}")
     assert training_search(OmegaConf.create(theirs)) == expected
-    assert ours.pop("methods") != theirs.pop("methods") and ours == theirs
+    for cfg in (ours, theirs):
+        del cfg["methods"], cfg["search"]
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("choice", ["problem=tsp", "experiment=tsp100"])
+def test_what_is_typed_wins_over_the_search_of_a_recipe(choice):
+    words = [choice, "recipe=self_labeling", "search={beam_width: 64}"]
+    assert training_search(OmegaConf.create(composed(*words))) == methods.sampling(64)
+    words = [choice, "recipe=tasar", "search.num_rounds=3", "search.beam_width=5"]
+    assert training_search(OmegaConf.create(composed(*words))) == methods.tasar(5, 3, 10)
+
+
+@pytest.mark.parametrize("recipe", ["wor", "self_labeling", "tasar"])
+def test_a_recipe_that_is_a_search_admits_no_other(recipe):
+    rule = f"recipe={recipe} is fast with a search method of its own, leave out method=theory"
+    with pytest.raises(ValueError, match=rule):
+        check_overrides(["problem=tsp", f"recipe={recipe}", "method=theory"], "train")
+    check_overrides(["problem=tsp", "recipe=paper", "method=theory"], "train")
+
+
+def test_an_experiment_leaves_the_lengths_of_active_search_alone():
+    alone = composed("problem=jssp", "train=active_search", "train.instances=x")["train"]
+    sized = composed("experiment=jssp", "train=active_search", "train.instances=x")["train"]
+    for key in ("epochs", "patience", "batches_per_epoch", "batch_size", "learning_rate", "muon_learning_rate"):
+        assert sized[key] == alone[key], key
+    longer = composed("experiment=demo", "train=supervised", "train.experts=x")["train"]
+    assert (longer["epochs"], longer["patience"]) == (12, 20)
 
 
 def additions(recipe):

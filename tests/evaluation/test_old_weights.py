@@ -10,6 +10,7 @@ from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build
 from gumbeldore.runtime.old_versions import PARAMETERS, of_this_version, weights_of_this_version
 from tests.evaluation.test_pretrained import FOLDER
+from tests.published import content, policy_of, problem_of
 
 SHIPPED = {"tsp": "tsp20", "cvrp": "cvrp20", "jssp": "jssp6x6"}  # one of each network
 
@@ -61,11 +62,31 @@ def test_a_checkpoint_with_old_names_loads(name, format, tmp_path):
     state = problem.reset(instance)
     _, _, other = fresh(name, seed=1)
     assert not torch.equal(other(instance, state), policy(instance, state))
-    start_from(other, problem, tmp_path / "old.pt")
+    start_from(other, problem, tmp_path / "old.pt", saved["config"]["model"])
     for loaded in (load_policy(tmp_path / "old.pt").policy, other):
         assert torch.equal(loaded(instance, state), policy(instance, state))
         for key, weight in policy.state_dict().items():
             assert torch.equal(loaded.state_dict()[key], weight), key
+
+
+@pytest.mark.parametrize(("name", "ours"), [("cvrp_bq", "bq_cvrp"), ("cvrp_lehd", "lehd_cvrp")])
+def test_a_published_policy_does_not_become_another_network(name, ours, tmp_path):
+    """Its weights have the same shapes; what is computed of them is not the same."""
+    checkpoint.save(tmp_path / "published.pt", content(name))
+    problem, theirs = problem_of(name), content(name)["config"]["model"]
+    start_from(policy_of(name), problem, tmp_path / "published.pt", theirs)
+    model = {**theirs, "_target_": f"models.{ours}.{ours.partition('_')[0].upper()}", "route_loss": 0.0}
+    if ours == "bq_cvrp":
+        model["canonical_coordinates"] = False
+    network = build(model, "model")
+    with pytest.raises(ValueError, match="the networks differ: its model._target_ is models.published.CVRP"):
+        start_from(network, problem, tmp_path / "published.pt", model)
+
+
+def test_the_weight_of_an_auxiliary_loss_may_differ(tmp_path):
+    saved, problem, policy = fresh("tsp")
+    save(tmp_path / "new.pt", saved, policy.state_dict(), checkpoint.FORMAT)
+    start_from(policy, problem, tmp_path / "new.pt", {**saved["config"]["model"], "successor_loss": 0.3})
 
 
 def test_a_name_that_the_network_has_stays():

@@ -79,7 +79,7 @@ def test_nodes_may_be_in_any_order(name):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_visited_nodes_matter_through_the_encoder_alone(name):
-    """The codes see the whole instance; the decoder does not look at the codes of visited nodes."""
+    """The embeddings see the whole instance; the decoder does not look at those of visited nodes."""
     policy, (instance, state, _) = network_of(name), played(name, 6, 4)
     visited = torch.ones(instance.coords.shape[:2], dtype=torch.bool)
     for nodes in (state.origin[:, None], getattr(state, KINDS[name].sees), torch.zeros(6, 1, dtype=torch.int64)):
@@ -89,7 +89,7 @@ def test_visited_nodes_matter_through_the_encoder_alone(name):
     before = legal_logits(name, policy, instance, state)
     assert not same(legal_logits(name, policy, moved, state), before)
     context = policy.encode(instance)
-    blurred = context._replace(codes=context.codes.masked_fill(visited[..., None], 7.0))
+    blurred = context._replace(embeddings=context.embeddings.masked_fill(visited[..., None], 7.0))
     assert torch.equal(policy(blurred, state), policy(context, state))
 
 
@@ -108,17 +108,27 @@ def test_origin_and_end_are_told_apart(name):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_search_encodes_once(name, monkeypatch):
+@pytest.mark.parametrize(
+    "method",
+    [
+        methods.gumbeldore(4, 3, 0.3),
+        methods.gumbeldore(4, 3, 0.3, time_limit=0.05),
+        methods.sampling(4, 2),
+        methods.reconstruct("greedy", 2),
+    ],
+    ids=["rounds", "time_limit", "with_replacement", "reconstruct"],
+)
+def test_a_search_encodes_once(name, method, monkeypatch):
     policy, problem = network_of(name), KINDS[name].problem
     calls, inner = [], policy.encode
     monkeypatch.setattr(policy, "encode", lambda instance: calls.append(len(instance.coords)) or inner(instance))
     instances = problem.generate(4, torch.Generator().manual_seed(0))
-    search(problem, policy, instances, methods.gumbeldore(4, 3, 0.3), torch.Generator().manual_seed(1))
+    search(problem, policy, instances, method, torch.Generator().manual_seed(1))
     assert calls == [4]
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_micro_batches_give_the_same_codes_and_logits(name, monkeypatch):
+def test_micro_batches_give_the_same_embeddings_and_logits(name, monkeypatch):
     policy, (instance, state, _) = network_of(name), played(name, 50, 3)
     whole = legal_logits(name, policy, instance, state)
     sizes = []

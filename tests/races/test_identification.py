@@ -27,6 +27,18 @@ KINDS = ["normal", "uniform", "lognormal"]
 all_algorithms = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 
 
+def test_few_rewards_that_are_left_decide_nothing_unseen():
+    """Of differences that are mostly alike, as those of gaps, one is decisive, and may be among the last."""
+    trials, wrong = 200, 0
+    for trial in range(trials):
+        random = generator("few left", trial)
+        rare = torch.rand(2, 30, generator=random) < 0.1
+        table = with_means(torch.where(rare, -1.0, 0.0).double(), [0, 1e-9])
+        outcome = race(Recorded(table), 2, 30, 0.05, bound=Normal(), generator=random, first_batch=25)
+        wrong += outcome.arm != 1
+    assert wrong <= binomial_limit(trials, 0.05)
+
+
 @all_algorithms
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_error_is_at_most_delta(algorithm, kind):

@@ -27,7 +27,13 @@ class Fixed:
 
 @pytest.mark.parametrize(
     ("first", "population", "totals"),
-    [(50, 400, (50, 100, 200, 400)), (50, 401, (50, 100, 200, 400, 401)), (50, 50, (50,)), (50, 3, (3,))],
+    [
+        (50, 400, (50, 100, 200, 400)),
+        (50, 401, (50, 100, 200, 401)),
+        (50, 450, (50, 100, 200, 400, 450)),
+        (50, 50, (50,)),
+        (50, 3, (3,)),
+    ],
 )
 def test_doubled(first, population, totals):
     assert doubled(first, population) == totals

@@ -135,7 +135,7 @@ def improved_policy_value(trees, row, config):
     from gumbeldore.sampler.beam import sample_round
 
     one = take(trees, slice(row, row + 1))
-    roots = module.root_context(PROBLEM, POLICY, one, config, KEYS[:1])
+    roots = module.root_context(PROBLEM, POLICY, one, POLICY.encode(one), config, KEYS[:1])
     trie = trie_ops.create(1, roots.horizon, config.beam_width, roots.actions, torch.float64, "cpu")
     leaves, _ = sample_round(roots, trie, 0, lambda phi, parent, depth: phi, torch.zeros(1, dtype=torch.float64), 1.0)
     objective = -PROBLEM.cost(roots.instance, leaves.actions.flatten(0, 1)).view(1, -1)

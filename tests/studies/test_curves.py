@@ -175,7 +175,7 @@ def test_a_wide_table_leaves_its_errors_out():
         (["method=reconstruct"], "search.iterations lists no numbers of samples; choose axis=evaluations"),
         (["method=sampling", "search.equivalents=[1,161]"], "equivalents must be at most 160"),  # before any search
         (["method=gumbeldore", "search.step_size=[0.1,-1]"], "step_size must be finite and at least 0"),
-        (["race.delta=0.1"], "there is no key race.delta; race is null"),
+        (["race.delta=0.1"], "there is no key race.delta; race is set by study=step_size"),
     ],
 )
 def test_mistakes_end_in_one_line(policy, tmp_path, words, message):

@@ -18,7 +18,7 @@ from gumbeldore.interfaces import without_references
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting.tensorboard import OF_GIVEN
 from gumbeldore.runtime import checkpoint
-from gumbeldore.runtime.stopping import Stopped, Stopper
+from gumbeldore.runtime.stopping import Stopper
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.seeding import fold
@@ -124,12 +124,21 @@ def test_what_was_found_before_a_stop_is_kept():
     assert found.costs[0].isfinite().all() and found.costs[1].isinf().all()
 
 
-def test_stopped_is_raised_between_chunks():
-    with pytest.raises(Stopped):
-        state = new_learner()
-        with SearchPool(TSP(8), state.policy) as pool:
-            incumbents = active.Incumbents.of(TSP(8), given(7), [])
-            active.sample_given(pool, incumbents, SAMPLED, 0, 0, Execution(stop=lambda: True))
+def test_an_epoch_that_is_cut_short_counts_what_it_took():
+    state = new_learner()
+    with SearchPool(TSP(8), state.policy) as pool:
+        incumbents = active.Incumbents.of(TSP(8), given(7), [])
+        metrics, complete = active.sample_given(pool, incumbents, SAMPLED, 0, 0, Execution(stop=lambda: True))
+    assert not complete and metrics["sampling/solutions"] == metrics["sampling/evaluations"] == 0
+    asked = []
+
+    def stop():
+        asked.append(1)
+        return len(asked) > 3
+
+    _, state, reports = searched(given(7, 9), stop=stop)
+    assert not reports and state.totals["seconds"] > 0
+    assert state.totals["solutions"] > 0 and state.totals["evaluations"] > 0 and state.totals["batches"] == 0
 
 
 def test_other_instances_than_those_of_the_run_are_refused():
@@ -241,7 +250,7 @@ def test_files_are_found_from_every_folder_and_refused_if_they_have_changed(file
         ([], "train.instances"),
         (["train.instances=kool/cvrp20"], "kool/cvrp20"),
         (["train.instances=nowhere.tsp"], "nowhere.tsp"),
-        (["train.instances=kool/tsp20", "train.experts=x.npz"], "train.experts and train.instances exclude each other"),
+        (["train.instances=kool/tsp20", "train.experts=x.npz"], "train.experts is for train=supervised"),
         (["train.instances=kool/tsp20", "train.validation_instances=5"], "train.validation_instances has no effect on"),
         (["train.instances=kool/tsp20", "train.instances_per_epoch=5"], "train.instances_per_epoch has no effect on"),
         (["train.instances=kool/tsp20", "train.patience=0"], "train.patience must be an integer at least 1 or null"),

@@ -92,10 +92,12 @@ def test_training_goes_on_from_better_weights(folder, tmp_path):
         (["model.width=32"], "its layer origin is [16], here it is [32]"),
         (["model.layers=2"], "its layer layers.1.scale is not there, here it is []"),
         (["model.successor_loss=0"], "its layer successor_loss.query.weight is [16, 16], here it is not there"),
+        (["model.heads=2"], "the networks differ: its model.heads is 4, here it is 2"),
+        (["model.canonical_coordinates=false"], "its model.canonical_coordinates is True, here it is False"),
         (["problem=cvrp", "problem.num_customers=8"], "starts: it is a policy for tsp, not for cvrp"),
     ],
 )
-def test_an_init_that_does_not_fit_names_the_layer(words, message, folder, tmp_path):
+def test_an_init_that_does_not_fit_names_the_layer_or_the_setting(words, message, folder, tmp_path):
     small = [word for word in SMALL if not (word.startswith("problem.") and "problem=cvrp" in words)]
     error = refused(tmp_path, *small, *words, f"init={folder / 'first'}", "run_dir=second")
     assert "first/checkpoints/best.pt cannot be where training starts: " in error and message in error
