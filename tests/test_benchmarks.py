@@ -59,7 +59,7 @@ def small_stack():
         (["races", "out=x.foo"], "out must be a .png, of at most 4 spreads, got x.foo"),
         (["races", "out=x.png", "spreads=1,2,3,4,5"], "out must be a .png, of at most 4 spreads"),
         (["validation", "deltas=0.1,2"], "delta must be below 1, got 2.0"),
-        (["validation", "words=problem=tsp validation=race"], "words must be those of a training that decides by all of"),
+        (["validation", "words=problem=tsp validation=race"], "words must be those of a training that decides by"),
         (["sampling", "sharpness=1,0"], "sharpness must be finite numbers above 0, such as 1,10,100, got '1,0'"),
         (["layers", "lengths=12,x"], "lengths must be whole numbers above 0, such as 1,10,100, got '12,x'"),
         (["quality", "problem=vrp"], "problem must be one of tsp, cvrp, jssp, got 'vrp'"),
