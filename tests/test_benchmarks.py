@@ -118,8 +118,8 @@ def test_compare_reads_files_with_other_figures(tmp_path):
 def test_savings():
     """Two searches with 100 decisions in all, by hand; what is reused is part of the prefixes."""
     ended = {"rejected": 0, "rounds": 2, "full": False, "seconds": 2.0}
-    first = SearchStats(evaluations=30, forced=4, reused=7, repeated=6, exhausted=0, **ended)
-    second = SearchStats(evaluations=20, forced=6, reused=1, repeated=9, exhausted=1, **ended)
+    first = SearchStats(evaluations=30, forced=4, reused=7, repeated=6, **ended)
+    second = SearchStats(evaluations=20, forced=6, reused=1, repeated=9, **ended)
     found = savings([first, second], decisions=100)
     assert found == {"evaluated": 0.5, "prefixes": 0.25, "transpositions": 0.15, "forced": 0.1}
 

@@ -16,10 +16,8 @@ from gumbeldore.runtime.checkpoint import SHIPPED, shipped
 from gumbeldore.runtime.files import in_home
 from gumbeldore.seeding import generator
 
-DRAWS, DRAWN = (
-    16,
-    16,
-)  # batches of training instances, which may differ in size, and instances of each: for a mean scale
+BATCHES = 16  # of training instances, which may differ in size, for a mean scale
+BATCH_SIZE = 16
 
 
 class Choice(NamedTuple):
@@ -98,7 +96,7 @@ def _read(problems: Mapping[str, Problem], source: str, limit: int | None) -> tu
 def _training_scale(problem: Problem) -> dict[str, float]:
     """The mean scale of a problem's training instances."""
     draws = generator(0, "scale")
-    scales = [problem.scale(problem.generate(DRAWN, draws)) for _ in range(DRAWS)]
+    scales = [problem.scale(problem.generate(BATCH_SIZE, draws)) for _ in range(BATCHES)]
     return {name: torch.cat([scale[name] for scale in scales]).double().mean().item() for name in scales[0]}
 
 

@@ -27,6 +27,8 @@ from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.search import check_offered
 
 METHODS = (*methods.SEARCHES, "reconstruct")
+# Of a method that is given by its name, where it has such a parameter.
+DEFAULTS = {"beam_width": 32, "num_rounds": 4, "top_p_start": 0.8, "temperature": 1.0, "equivalents": 1}
 LEAST = 1e-9  # seconds for a search whose time is up already: it still decodes greedily
 
 
@@ -36,11 +38,11 @@ def solve(
     *,
     num_instances: int | None = None,
     method: str | SearchConfig = "gumbeldore",
-    beam_width: int = 32,
-    num_rounds: int = 4,
-    top_p_start: float = 0.8,
-    temperature: float = 1.0,
-    equivalents: int = 1,
+    beam_width: int | None = None,
+    num_rounds: int | None = None,
+    top_p_start: float | None = None,
+    temperature: float | None = None,
+    equivalents: int | None = None,
     time_limit: float | None = None,
     seed: int = 0,
     device: str | torch.device = "auto",
@@ -57,7 +59,7 @@ def solve(
         method: "gumbeldore", "greedy", "beam", "sampling", "wor", "theory", "tasar", "reconstruct", "rejection" or
             "diverse_beam"; or a SearchConfig, such as `methods.tasar(32, replan_steps=5)`
         beam_width, num_rounds, top_p_start, temperature, equivalents: of a method that is given by its name, see
-            `SearchConfig`; its other settings are those of configs/search.yaml
+            `SearchConfig`; None: 32, 4, 0.8, 1.0 and 1. Its other settings are those of configs/search.yaml
         time_limit: seconds per instance, everything but loading included; rounds go on until it has passed. The greedy
             solution is found however long it takes. None: `num_rounds` rounds
         seed: of the samples, at least 0
@@ -73,7 +75,8 @@ def solve(
     loaded = policy if isinstance(policy, LoadedPolicy) else load_policy(policy)
     settings = {"beam_width": beam_width, "num_rounds": num_rounds, "top_p_start": top_p_start}
     settings |= {"temperature": temperature, "equivalents": equivalents}
-    config = _search(loaded, method, time_limit, settings)
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    config = _search(loaded, method, time_limit, chosen)
     if not (is_integer(seed) and 0 <= seed <= LARGEST):
         raise ValueError(f"seed must be an integer within 0..{LARGEST}, got {seed!r}")
     where = resolve_device(str(device))
@@ -82,6 +85,8 @@ def solve(
         rule = "solve takes instances, or the arrays of one instance by name: coords=..., times=..."
         given = [*(["instances"] if instances is not None else []), *arrays]
         raise ValueError(f"{rule}; got {' and '.join(given) or 'neither'}")
+    if num_instances is not None and not isinstance(instances, (str, Path)):
+        raise ValueError("num_instances is of a source that holds several instances: a path, or the name of a set")
     if several := isinstance(instances, (list, tuple)):
         groups = sources.of_several(loaded, instances)
     else:
@@ -98,8 +103,13 @@ def solve(
 def _search(
     loaded: LoadedPolicy, method: str | SearchConfig, time_limit: float | None, settings: dict[str, Any]
 ) -> SearchConfig:
-    """The search that is asked for: a method of this name is given those settings that are its parameters."""
+    """The search that is asked for: a method of this name is given those settings that are its parameters.
+
+    Raises ValueError for a setting that is none of them, and for a SearchConfig beside settings.
+    """
     if isinstance(method, SearchConfig):
+        if settings:
+            raise ValueError(f"{', '.join(settings)} must be part of the SearchConfig, which is the whole method")
         return method if time_limit is None else replace(method, time_limit=time_limit)
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)} or a SearchConfig, got {method!r}")
@@ -107,8 +117,10 @@ def _search(
     parameters = inspect.signature(function).parameters
     if time_limit is not None and "time_limit" not in parameters:
         raise ValueError(f"method={method} has no time_limit: it ends when it has found its solutions")
+    if unused := [name for name in settings if name not in parameters]:
+        raise ValueError(f"{', '.join(unused)} has no effect on method={method}")
     with checkpoint_errors(loaded.path):
-        settings = {**settings, "time_limit": time_limit, "step_size": loaded.config["search"]["step_size"]}
+        settings = {**DEFAULTS, **settings, "time_limit": time_limit, "step_size": loaded.config["search"]["step_size"]}
     return function(**{name: value for name, value in settings.items() if name in parameters})
 
 

@@ -54,11 +54,15 @@ class SearchContext(NamedTuple):
 
 
 class OutOfTime(Exception):
-    """A round has been abandoned at the deadline."""
+    """A round has been abandoned at the deadline. Its states so far count all the same."""
+
+    def __init__(self, count: Count):
+        super().__init__()
+        self.count = count
 
 
 class Leaves(NamedTuple):
-    """The leaves of one round in decreasing order of their score, and the beams that led to them."""
+    """The leaves of one round in decreasing order of what `select` ranks by, and the beams that led to them."""
 
     actions: Tensor  # [B, K, T]
     log_prob: Tensor  # [B, K] of all decisions under the policy
@@ -72,7 +76,7 @@ class Leaves(NamedTuple):
 
 
 class Beam(NamedTuple):
-    """The prefixes of one depth, by decreasing score; empty positions come last."""
+    """The prefixes of one depth, in decreasing order of what `select` ranks by; empty positions come last."""
 
     node: Tensor  # [B, K] trie slot
     phi: Tensor  # [B, K] log-probability under the distribution of the round
@@ -117,7 +121,7 @@ def sample_round(
 
     for depth in range(horizon):
         if time.monotonic() >= context.deadline:
-            raise OutOfTime
+            raise OutOfTime(count)
         legal = context.problem.mask(context.instance, state)  # [B*K, A]
         new = beam.alive & (beam.node >= filled)
         log_probs, count = evaluate(context, trie, depth, filled, state, legal, new, count)

@@ -84,6 +84,8 @@ class SearchConfig:
             raise ValueError(f"diversity must be finite and at least 0, got {self.diversity!r}")
         if self.replacement and (self.update is not None or not self.stochastic):
             raise ValueError("sampling with replacement is stochastic and has no update between rounds")
+        if self.first_round_deterministic and (self.replacement or not self.stochastic):
+            raise ValueError("first_round_deterministic is for rounds of a stochastic beam search")
         if self.replacement and self.replan_steps is not None:
             raise ValueError("sampling with replacement has no replan_steps: its samples have no common root")
         if self.distinct is not None and not self.replacement:

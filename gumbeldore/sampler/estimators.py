@@ -5,7 +5,7 @@ the policy with this temperature), without a nucleus, equivalents or a determini
 
     monte_carlo            independent samples (`method=sampling`)
     estimate_expectation   one round without replacement (`method=wor`, `num_rounds=1`)
-    estimate_over_rounds   several rounds without replacement and without updates (`method=wor`)
+    estimate_over_rounds   all rounds of a search without replacement and without updates (`method=wor`)
     estimate_by_beam       the most likely prefixes (`method=beam`)
 
 The expectation of f = -log p is the entropy.
@@ -108,6 +108,7 @@ def estimate_over_rounds(
     rounds: int,
     valid: Tensor | None = None,
     normalised: bool = True,
+    complete: bool = False,
 ) -> Tensor:
     """E[f] [B] from several rounds without replacement, as the mean of an estimate for each round.
 
@@ -119,17 +120,22 @@ def estimate_over_rounds(
         values: f of each leaf [B, n * K], round by round
         log_probs: log p of each leaf [B, n * K] under the policy, float64
         round_log_probs, gumbels: of each leaf [B, n * K], see `Solutions`
-        rounds: n
+        rounds: n, those that the search made (`SearchStats.rounds`), which may be fewer than it was asked for
         valid: which entries are leaves [B, n * K]; default: all
         normalised: as in `estimate_expectation`, for the leaves of each round
+        complete: whether these are all leaves of all instances, as when the search has made fewer rounds
+
+    Raises ValueError unless the leaves are those of so many rounds.
     """
+    if gumbels.shape[1] % rounds:
+        raise ValueError(f"{gumbels.shape[1]} leaves are not those of {rounds} rounds")
     valid = torch.ones_like(gumbels, dtype=torch.bool) if valid is None else valid
     batch, each = len(valid), valid.shape[1] // rounds
     p = log_probs.exp().masked_fill(~valid, 0.0)
     found = p * values.double().masked_fill(~valid, 0.0)
     mass, known = (x.view(batch, rounds, each).sum(dim=2).cumsum(dim=1) for x in (p, found))  # [B, n] round included
-    own = [x.reshape(batch * rounds, each) for x in (values, round_log_probs, gumbels, valid)]
-    rest = estimate_expectation(own[0], own[1], own[2], own[3], normalised).view(batch, rounds)
+    f, phi, gumbel, found_one = (x.reshape(batch * rounds, each) for x in (values, round_log_probs, gumbels, valid))
+    rest = estimate_expectation(f, phi, gumbel, found_one, normalised).view(batch, rounds)
     before = [torch.cat([torch.zeros_like(x[:, :1]), x[:, :-1]], dim=1) for x in (mass, known)]
     estimates = before[1] + (1 - before[0]).clamp(min=0.0) * rest.nan_to_num()  # NaN: the round found no leaf
-    return torch.where(valid.all(dim=1), estimates.mean(dim=1), known[:, -1])
+    return torch.where(valid.all(dim=1) & (not complete), estimates.mean(dim=1), known[:, -1])

@@ -134,18 +134,18 @@ def gumbeldore(
     equivalents: int = 1,
 ) -> SearchConfig:
     """Rounds without replacement, each shifted toward what was better than expected [GD, algorithm 2]."""
-    return SearchConfig(
+    rounds = wor(
         beam_width,
         num_rounds,
-        update=Gumbeldore(step_size, baseline, min_max, divide_by_visits),
-        top_p_start=top_p_start,
-        top_p_end=top_p_end,
-        first_round_deterministic=first_round_deterministic,
-        sampled_root=sampled_root,
-        time_limit=time_limit,
-        temperature=temperature,
-        equivalents=equivalents,
+        top_p_start,
+        top_p_end,
+        time_limit,
+        first_round_deterministic,
+        sampled_root,
+        temperature,
+        equivalents,
     )
+    return replace(rounds, update=Gumbeldore(step_size, baseline, min_max, divide_by_visits))
 
 
 def theory(
@@ -161,18 +161,18 @@ def theory(
     equivalents: int = 1,
 ) -> SearchConfig:
     """Rounds without replacement with the policy update that provably improves [GD, eq. 1 and 5]."""
-    return SearchConfig(
+    rounds = wor(
         beam_width,
         num_rounds,
-        update=Theory(step_size),
-        top_p_start=top_p_start,
-        top_p_end=top_p_end,
-        first_round_deterministic=first_round_deterministic,
-        sampled_root=sampled_root,
-        time_limit=time_limit,
-        temperature=temperature,
-        equivalents=equivalents,
+        top_p_start,
+        top_p_end,
+        time_limit,
+        first_round_deterministic,
+        sampled_root,
+        temperature,
+        equivalents,
     )
+    return replace(rounds, update=Theory(step_size))
 
 
 SEARCHES = {

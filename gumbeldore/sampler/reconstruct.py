@@ -77,10 +77,10 @@ def reconstruct(
                 state=take(part.state, rows), horizon=length, complete=partial(part.with_one, rows)
             )
             found.append(run_rounds(context, piece_search, fold(own[part.row], part.first)))
-        if not all(each.rounds for each in found):
-            break
         for each in found:
             count = count.plus(each.states)
+        if not all(each.rounds for each in found):
+            break
         piece, lowest = map(torch.cat, zip(*(_best_pieces(each.rounds) for each in found), strict=True))
         candidate = pieces.with_all(piece, lowest < cost[pieces.row])
         candidate_cost = problem.cost(instances, candidate).double()

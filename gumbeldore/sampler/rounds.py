@@ -38,8 +38,7 @@ class Rounds(NamedTuple):
     rounds: list[Round]
     states: Count  # how they got their action probabilities
     rejected: int | Tensor
-    exhausted: Tensor  # [] beams that have no further solution below their root, or are to find no more
-    full: bool  # a search with a time limit ended before that, as the trie would have outgrown the memory
+    full: bool  # a search with a time limit ended before it, as the trie would have outgrown the memory
 
 
 def run_rounds(context: SearchContext, config: SearchConfig, keys: Tensor, memory: int | None = None) -> Rounds:
@@ -69,7 +68,8 @@ def run_rounds(context: SearchContext, config: SearchConfig, keys: Tensor, memor
         nucleus = nucleus_of(config, roots.rounds)
         try:
             leaves, count = sample_round(context, subtrie, round_ * config.width, perturb, root_gumbel, nucleus)
-        except OutOfTime:
+        except OutOfTime as late:
+            total = total.plus(late.count)
             break
         total = total.plus(count)
         found = _solutions(context, leaves)
@@ -87,8 +87,7 @@ def run_rounds(context: SearchContext, config: SearchConfig, keys: Tensor, memor
             break
         if roots.finished and not roots.last:  # the time of the last one may have ended during the update
             roots.move()
-    unsampled = trie_ops.unsampled(trie_ops.below(trie, roots.depth), roots.context.root)
-    return Rounds(rounds, total, rejection.rejected if rejection else 0, (~unsampled).sum(), full)
+    return Rounds(rounds, total, rejection.rejected if rejection else 0, full)
 
 
 def _solutions(context: SearchContext, leaves: Leaves) -> Round:
@@ -193,7 +192,6 @@ def as_solutions(found: Rounds, batch: int) -> Solutions:
         repeated=int(found.states.repeated),
         rejected=int(found.rejected),
         rounds=len(leaves),
-        exhausted=int(found.exhausted),
         full=found.full,
         seconds=0.0,
     )

@@ -70,7 +70,7 @@ def search(
             if greedy is not None and sampled.rounds:
                 further_states = greedy.states
             elif greedy is not None:
-                sampled = greedy
+                sampled, further_states = greedy, sampled.states
         solutions = as_solutions(sampled, batch)
         if config.reconstruction is not None:
             solutions, states = _reconstructed(problem, policy, instances, encoded, config, keys, solutions, deadline)

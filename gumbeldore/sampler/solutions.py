@@ -29,8 +29,7 @@ class SearchStats(NamedTuple):
     repeated: int  # new states that another sequence of decisions had reached, too
     rejected: int  # samples that were dropped: repeated ones, and in the last round those beyond the number wanted
     rounds: int
-    exhausted: int  # beams (with replacement: samples) at the end that have no further solution, or need no more
-    full: bool  # whether a search with a time limit ended before that, as the trie would have outgrown the memory
+    full: bool  # whether a search with a time limit ended before it, as the trie would have outgrown the memory
     seconds: float  # wall-clock of the call
 
     def plus(self, count: Count) -> SearchStats:
@@ -46,9 +45,9 @@ class SearchStats(NamedTuple):
 class Solutions(NamedTuple):
     """What a search found, round by round; in a round beam by beam (equivalents, samples, groups).
 
-    A beam's solutions are in decreasing order of their perturbed log-probability. The last entry is the reconstructed
-    solution, if there is one: it was not sampled, its log-probabilities are NaN. `gumbeldore.sampler.estimators` says
-    which of these each estimator needs.
+    A beam's solutions are in decreasing order of what it ranks them by: their perturbed log-probability, less the
+    penalty of `diverse_beam`. The last entry is the reconstructed solution, if there is one: it was not sampled, its
+    log-probabilities are NaN. `gumbeldore.sampler.estimators` says which of these each estimator needs.
     """
 
     actions: Tensor  # [B, L, T] int64

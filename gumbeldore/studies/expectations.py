@@ -67,9 +67,9 @@ class Point(NamedTuple):
     reference: float
 
 
-def estimates(solutions: Solutions, method: str, rounds: int) -> Estimates:
-    """By all estimators of a method, from what its search has found."""
-    log_probs, valid = solutions.log_probs, solutions.valid
+def estimates(solutions: Solutions, method: str, num_rounds: int) -> Estimates:
+    """By all estimators of a method, from what its search of so many rounds, or fewer, has found."""
+    log_probs, valid, rounds = solutions.log_probs, solutions.valid, solutions.stats.rounds
     found = []
     for values in (solutions.costs, -log_probs):
         if method == "sampling":
@@ -78,7 +78,9 @@ def estimates(solutions: Solutions, method: str, rounds: int) -> Estimates:
             each = [estimate_by_beam(values, log_probs, valid, normalised) for normalised in (False, True)]
         else:
             about = log_probs, solutions.round_log_probs, solutions.gumbels, rounds, valid
-            each = [estimate_over_rounds(values, *about, normalised) for normalised in (False, True)]
+            # A search ends before its last round where nothing is left to be found.
+            complete = rounds < num_rounds
+            each = [estimate_over_rounds(values, *about, normalised, complete) for normalised in (False, True)]
         found.append(torch.stack(each, dim=1))
     return Estimates(*found)
 
@@ -102,7 +104,7 @@ def measure(
     for place, benchmark in enumerate(benchmarks):
         count = len(benchmark.names)
         keys = fold(seed, "expectations", place, torch.arange(count * repetitions))
-        read = partial(estimates, method=method, rounds=config.num_rounds)
+        read = partial(estimates, method=method, num_rounds=config.num_rounds)
         found = torch.empty(len(QUANTITIES), count * repetitions, len(ESTIMATORS[method]), dtype=torch.float64)
         for _, chunk, each in pool.map_all(repeated(benchmark.instances, repetitions), keys, [config], read=read):
             found[:, chunk] = torch.stack(each)

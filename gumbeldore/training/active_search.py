@@ -153,17 +153,23 @@ def sample_given(
         for place, benchmark in enumerate(incumbents.benchmarks):
             mine = torch.arange(first, first + len(benchmark.names))
             keys, first = fold(seed, "sampling", epoch, mine), first + len(mine)
-            with instance_errors(benchmark, keys):
-                for which, chunk, sampled in pool.map_all(
-                    benchmark.instances, keys, (methods.greedy(), search), execution.stop, SampledSolutions.of
-                ):
-                    best = best_solutions(benchmark, chunk, sampled)
+            offers: list[tuple[int, slice, TrueBest]] = []
+            try:
+                with instance_errors(benchmark, keys):
+                    for which, chunk, sampled in pool.map_all(
+                        benchmark.instances, keys, (methods.greedy(), search), execution.stop, SampledSolutions.of
+                    ):
+                        best = best_solutions(benchmark, chunk, sampled)
+                        offers.append((which, chunk, best))
+                        costs[which, mine[chunk]] = best.costs
+                        solutions += int(best.found.sum())
+                        evaluations += sampled.stats.evaluations
+                        done += which * len(best.costs)
+                        execution.progress("sampling", done, count)
+            finally:
+                # Not as they arrive: of equal costs the first stays, whichever worker was faster.
+                for _, chunk, best in sorted(offers, key=lambda offer: (offer[0], offer[1].start)):
                     incumbents.offer(place, chunk, best)
-                    costs[which, mine[chunk]] = best.costs
-                    solutions += int(best.found.sum())
-                    evaluations += sampled.stats.evaluations
-                    done += which * len(best.costs)
-                    execution.progress("sampling", done, count)
     except Stopped:
         complete = False
     greedy_cost, best_cost = costs.mean(dim=1).tolist()

@@ -116,9 +116,9 @@ def imitate(
 def learning_rate_factor(settings: TrainSettings, epoch: int) -> float:
     """Share of the learning rates in an epoch: 1, falling linearly to the end factor in the last `cooldown_epochs`.
 
-    Without `cooldown_epochs` it falls from the first epoch to the last.
+    Without `cooldown_epochs`, or in a training that is not longer, it falls from the first epoch to the last.
     """
     last = settings.epochs - 1
-    falling = last if settings.cooldown_epochs is None else settings.cooldown_epochs
+    falling = min(last, settings.cooldown_epochs or last)
     fraction = max(0, epoch - (last - falling)) / max(1, falling)
     return 1 + fraction * (settings.learning_rate_end_factor - 1)

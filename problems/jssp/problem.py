@@ -126,7 +126,7 @@ class JSSP(Problem):
 
     def mask(self, instance: Instance, state: State) -> Tensor:
         legal = state.next_op < instance.times.shape[2]
-        done = ~legal.any(dim=1, keepdim=True)  # a finished row is absorbing
+        done = ~legal.any(dim=1, keepdim=True)  # some action is legal, also where nothing is left to decide
         return torch.cat([legal[:, :1] | done, legal[:, 1:]], dim=1)
 
     def cost(self, instance: Instance, actions: Tensor) -> Tensor:

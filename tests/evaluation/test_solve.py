@@ -202,7 +202,7 @@ def test_seed_and_settings_matter():
     assert solved(beam_width=8, num_rounds=3).num_solutions == 24
     assert not torch.equal(solved(top_p_start=0.1).actions, solved().actions)
     own = methods.gumbeldore(4, 2, POLICIES["cvrp20"].config["search"]["step_size"], top_p_start=0.8)
-    assert torch.equal(solved(method=own).actions, solved().actions)
+    assert torch.equal(solved(method=own, beam_width=None, num_rounds=None).actions, solved().actions)
 
 
 def test_the_time_limit_includes_the_pool(monkeypatch):
@@ -267,6 +267,18 @@ def test_more_time_finds_more():
         ("tsp20", {"instances": FILES["tsp20"], "method": "greedy", "time_limit": 1}, "has no time_limit"),
         ("tsp20", {"instances": FILES["tsp20"], "time_limit": 0}, "time_limit must be positive"),
         ("tsp20", {"instances": FILES["tsp20"], "beam_width": 0}, "beam_width must be an integer"),
+        (
+            "tsp20",
+            {"instances": [FILES["tsp20"]], "num_instances": 1},
+            "num_instances is of a source that holds several",
+        ),
+        ("tsp20", {**routing(5), "num_instances": 1}, "num_instances is of a source"),
+        ("tsp20", {"instances": FILES["tsp20"], "method": "greedy", "beam_width": 2}, "beam_width has no effect on"),
+        (
+            "tsp20",
+            {"instances": FILES["tsp20"], "method": methods.sampling(2), "temperature": 3.0},
+            "temperature must be part of the SearchConfig",
+        ),
         ("tsp20", {"instances": FILES["tsp20"], "device": "mps"}, "device=mps cannot be used"),
         ("tsp20", {"instances": FILES["tsp20"], "device": 0}, "device=0 cannot be used: cpu and cuda can"),
         *(("tsp20", {"instances": FILES["tsp20"], "seed": x}, "seed must be an integer") for x in (-1, 1.5, True)),

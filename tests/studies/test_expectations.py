@@ -55,6 +55,16 @@ def test_the_reference_is_exact_where_all_solutions_can_be_written_down(pool, mo
     assert 0 < abs(sampled.entropy - entropy) < 4 * sampled.entropy_error
 
 
+@pytest.mark.parametrize(("width", "rounds"), [(1, 40), (27, 3), (4, 12)])
+def test_a_search_without_replacement_may_end_early(width, rounds, pool):
+    """However many rounds were asked for, and whichever instances are searched together."""
+    benchmark = tree_benchmark(4)
+    found = measure("wor", methods.wor(width, rounds), pool, [benchmark], 3, seed=1)
+    for quantity, exact in zip(("cost", "entropy"), exact_values(benchmark), strict=True):
+        for values in found[quantity]:
+            assert values == pytest.approx([exact] * 3)
+
+
 @pytest.mark.parametrize("method", ESTIMATORS)
 def test_estimates_of_several_instances_are_those_of_their_mean(method, pool):
     """Unbiased ones have the expectation as their mean; a beam gives the same number every time."""

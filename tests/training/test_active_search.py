@@ -25,8 +25,10 @@ from gumbeldore.seeding import fold
 from gumbeldore.training import active_search as active
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.settings import TrainSettings
+from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.cli.test_commands import ROOT, typed
+from tests.problems.test_jssp import FixedPolicy
 from tests.training.test_training import SIZES, Reports, new_learner, same_weights
 
 SMALL = ["debug=fast", "train=active_search", "model.layers=1", "model.width=16", "model.feedforward=32"]
@@ -70,6 +72,22 @@ def test_the_best_solutions_ever_are_kept_and_imitated():
     assert means == sorted(means, reverse=True) and means[-1] < means[0]
     assert [report.improved for report in reports] == [report.metrics["sampling/new_best"] > 0 for report in reports]
     assert found.quality().cost == means[-1] == state.best_cost
+
+
+def test_of_equal_solutions_the_choice_does_not_depend_on_who_was_faster():
+    """Makespans are whole numbers, so many schedules are equally long."""
+    problem, policy = JSSP(sizes=[[2, 3]], validation_sizes=[[2, 3]]), FixedPolicy()
+    instances = problem.generate(40, torch.Generator().manual_seed(0))
+    found = []
+    for backwards in (False, True):
+        with SearchPool(problem, policy, search_batch_rows=8) as pool:
+            if backwards:
+                pool.map_all = lambda *given, ordered=pool.map_all: reversed(list(ordered(*given)))
+            incumbents = active.Incumbents.of(problem, [without_references(problem, instances, "x")], [])
+            active.sample_given(pool, incumbents, methods.wor(20, 1), 0, 0, Execution())
+        found.append(incumbents)
+    assert torch.equal(found[0].costs[0], found[1].costs[0])
+    assert torch.equal(found[0].actions[0], found[1].actions[0])
 
 
 def test_an_epoch_samples_with_the_policy_that_is_being_trained():

@@ -199,7 +199,7 @@ def test_a_cooldown_can_be_started_later(folder):
         (4, [1.0, 0.775, 0.55, 0.325, 0.1]),
         (2, [1.0, 1.0, 1.0, 0.55, 0.1]),
         (1, [1.0, 1.0, 1.0, 1.0, 0.1]),
-        (8, [0.55, 0.4375, 0.325, 0.2125, 0.1]),
+        (8, [1.0, 0.775, 0.55, 0.325, 0.1]),  # no more epochs than there are
     ],
 )
 def test_the_rate_falls_in_the_last_epochs(cooldown, expected):
