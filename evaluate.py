@@ -71,9 +71,9 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
                     with machine.pool(*task.loaded[:2], run.worker_threads) as pool:
                         for name, method in task.methods.items():
                             with advancing(terminal, name, benchmarks, sum(map(len, parts_of[name]))) as advance:
-                                mine = benchmarks[task.places], run.seed, parts_of[name][task.places], advance
+                                mine, parts = benchmarks[task.places], parts_of[name][task.places]
                                 start = task.start if name == "solver" else None
-                                run_method(method, task.loaded.problem, pool, *mine, start)
+                                run_method(method, task.loaded.problem, pool, mine, run.seed, parts, advance, start)
                             if task is tasks[-1]:  # every instance has a solution
                                 found |= results_of(name, parts_of[name], benchmarks)
                                 report.write_tables(out_dir, found, benchmarks)  # a later method may not finish

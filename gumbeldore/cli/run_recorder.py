@@ -85,8 +85,15 @@ class RunRecorder:
         for benchmark, actions, costs in zip(incumbents.benchmarks, incumbents.actions, incumbents.costs, strict=True):
             rows = costs.isfinite().nonzero().flatten()
             if len(rows):
-                each = actions[rows], costs[rows], torch.full_like(rows, int(sampled)), costs[rows, None].float()
-                found.append(BenchmarkResult(*each, seconds * len(rows), int(evaluations * len(rows))))
+                result = BenchmarkResult(
+                    actions=actions[rows],
+                    costs=costs[rows],
+                    found=torch.full_like(rows, int(sampled)),
+                    samples=costs[rows, None].float(),
+                    seconds=seconds * len(rows),
+                    evaluations=int(evaluations * len(rows)),
+                )
+                found.append(result)
                 benchmarks.append(benchmark.part(rows))
         if missing := count - count_of(benchmarks):
             self.terminal.say(f"{missing} of {count} instances have no solution yet")

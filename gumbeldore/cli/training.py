@@ -151,10 +151,20 @@ def start_processes(setup: Setup, directory: RunDirectory) -> SingleProcess | DD
     """The processes that train."""
     if len(setup.train_processes) == 1:
         return SINGLE_PROCESS
-    instance_type = type(setup.validation[0].instances)
-    policy = copy.deepcopy(setup.policy).cpu()
-    task = setup.problem, policy, setup.settings, setup.run.seed, setup.precision, setup.run.compile
-    return DDPLauncher(DDPTask(*task, setup.train_processes, setup.threads, directory.dataset, instance_type, fit))
+    task = DDPTask(
+        problem=setup.problem,
+        policy=copy.deepcopy(setup.policy).cpu(),
+        settings=setup.settings,
+        seed=setup.run.seed,
+        precision=setup.precision,
+        compiled=setup.run.compile,
+        devices=setup.train_processes,
+        threads=setup.threads,
+        dataset=directory.dataset,
+        instance_type=type(setup.validation[0].instances),
+        fit=fit,
+    )
+    return DDPLauncher(task)
 
 
 @contextmanager

@@ -80,7 +80,8 @@ def solve(
     if not (is_integer(seed) and 0 <= seed <= LARGEST):
         raise ValueError(f"seed must be an integer within 0..{LARGEST}, got {seed!r}")
     where = resolve_device(str(device))
-    machine = 0, resolve_rows("auto", where), str(where), resolve_precision(precision, where)
+    machine = {"search_batch_rows": resolve_rows("auto", where), "device": str(where)}
+    machine |= {"precision": resolve_precision(precision, where)}
     if (instances is None) == (not arrays):
         rule = "solve takes instances, or the arrays of one instance by name: coords=..., times=..."
         given = [*(["instances"] if instances is not None else []), *arrays]
@@ -125,14 +126,14 @@ def _search(
 
 
 def _results(
-    loaded: LoadedPolicy, machine: tuple[int, int, str, str], groups: list[Group], config: SearchConfig, seed: int
+    loaded: LoadedPolicy, machine: dict[str, Any], groups: list[Group], config: SearchConfig, seed: int
 ) -> list[Result]:
     """The results of all instances, in their order."""
     begin = time.monotonic()
     count = sum(len(group.places) for group in groups)
     results: dict[int, Result] = {}
     every = []
-    with SearchPool(loaded.problem, loaded.policy, *machine) as pool:
+    with SearchPool(loaded.problem, loaded.policy, **machine) as pool:
         if config.time_limit is not None:
             spent = (time.monotonic() - begin) / count
             config = replace(config, time_limit=max(LEAST, config.time_limit - spent))

@@ -72,8 +72,9 @@ def reconstruct(
         found = []
         for part in _portions(pieces, most):
             rows = torch.arange(len(part.row), device=part.row.device).repeat_interleave(piece_search.width)
-            whole = take(instances, part.row), take(encoded, part.row), piece_search, keys[part.row], deadline
-            context = root_context(problem, policy, *whole)._replace(
+            whole, view = take(instances, part.row), take(encoded, part.row)
+            context = root_context(problem, policy, whole, view, piece_search, keys[part.row], deadline)
+            context = context._replace(
                 state=take(part.state, rows), horizon=length, complete=partial(part.with_one, rows)
             )
             found.append(run_rounds(context, piece_search, fold(own[part.row], part.first)))

@@ -209,8 +209,8 @@ def test_the_time_limit_includes_the_pool(monkeypatch):
     """Of two instances: what has passed before the search is taken from both."""
 
     class Slow(SearchPool):
-        def __init__(self, *arguments):
-            super().__init__(*arguments)
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
             time.sleep(0.3)
 
     def noted(pool, benchmark, config, seed):
