@@ -147,31 +147,29 @@ def sample_given(
     count = count_of(incumbents.benchmarks)
     costs = torch.full((2, count), math.nan, dtype=torch.float64)  # of this epoch: greedy, and the best of the search
     first = done = solutions = evaluations = 0
-    complete = True
+    offers: list[tuple[int, int, slice, TrueBest]] = []
     execution.progress("sampling", 0, count)
     try:
         for place, benchmark in enumerate(incumbents.benchmarks):
             mine = torch.arange(first, first + len(benchmark.names))
             keys, first = fold(seed, "sampling", epoch, mine), first + len(mine)
-            offers: list[tuple[int, slice, TrueBest]] = []
-            try:
-                with instance_errors(benchmark, keys):
-                    for which, chunk, sampled in pool.map_all(
-                        benchmark.instances, keys, (methods.greedy(), search), execution.stop, SampledSolutions.of
-                    ):
-                        best = best_solutions(benchmark, chunk, sampled)
-                        offers.append((which, chunk, best))
-                        costs[which, mine[chunk]] = best.costs
-                        solutions += int(best.found.sum())
-                        evaluations += sampled.stats.evaluations
-                        done += which * len(best.costs)
-                        execution.progress("sampling", done, count)
-            finally:
-                # Not as they arrive: of equal costs the first stays, whichever worker was faster.
-                for _, chunk, best in sorted(offers, key=lambda offer: (offer[0], offer[1].start)):
-                    incumbents.offer(place, chunk, best)
+            with instance_errors(benchmark, keys):
+                for which, chunk, sampled in pool.map_all(
+                    benchmark.instances, keys, (methods.greedy(), search), execution.stop, SampledSolutions.of
+                ):
+                    best = best_solutions(benchmark, chunk, sampled)
+                    offers.append((place, which, chunk, best))
+                    costs[which, mine[chunk]] = best.costs
+                    solutions += int(best.found.sum())
+                    evaluations += sampled.stats.evaluations
+                    done += which * len(best.costs)
+                    execution.progress("sampling", done, count)
+        complete = True
     except Stopped:
         complete = False
+    # Not as they arrive: of equal costs the first stays, whichever worker was faster.
+    for place, _, chunk, best in sorted(offers, key=lambda offer: (offer[0], offer[1], offer[2].start)):
+        incumbents.offer(place, chunk, best)
     greedy_cost, best_cost = costs.mean(dim=1).tolist()
     metrics = {
         "sampling/best_cost": best_cost,
