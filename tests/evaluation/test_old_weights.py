@@ -86,7 +86,9 @@ def test_a_published_policy_does_not_become_another_network(name, ours, tmp_path
 def test_the_weight_of_an_auxiliary_loss_may_differ(tmp_path):
     saved, problem, policy = fresh("tsp")
     save(tmp_path / "new.pt", saved, policy.state_dict(), checkpoint.FORMAT)
-    start_from(policy, problem, tmp_path / "new.pt", {**saved["config"]["model"], "successor_loss": 0.3})
+    _, _, other = fresh("tsp", seed=1)
+    start_from(other, problem, tmp_path / "new.pt", {**saved["config"]["model"], "successor_loss": 0.3})
+    assert all(torch.equal(weight, policy.state_dict()[key]) for key, weight in other.state_dict().items())
 
 
 def test_a_name_that_the_network_has_stays():
