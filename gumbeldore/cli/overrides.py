@@ -29,8 +29,9 @@ READ_BY = {
 # Keys of `train` for sampled experts alone, and those for random instances alone.
 SAMPLING = ("instances_per_epoch", "decisions_per_epoch", "nucleus_after")
 RANDOM = (*SAMPLING, "validation_instances")  # not of active search
+DEFAULT_KIND = "self_improvement"  # of training
 RACES = {"race": "study=step_size", "train.race": "validation=race"}  # keys that are null but for this option
-GIVEN = {"experts": "supervised", "instances": "active_search"}  # keys of `train` without which its options are nothing
+GIVEN = {"experts": "supervised", "instances": "active_search"}  # keys of `train` that one option of this group needs
 
 
 def check_overrides(words: list[str], config_name: str, own_configs: str | None = None, sweep: bool = False) -> None:
@@ -183,6 +184,8 @@ def check_effect(cfg: DictConfig, words: list[str]) -> None:
     """
     methods = {**methods_of(cfg), **start_of(cfg)}
     read = {key for node in methods.values() for key in search_keys(node, cfg.search)}
+    # Another option than ours, of the user's (--config-dir), may need any of these keys.
+    kind = next((word.removeprefix("train=") for word in words if word.startswith("train=")), DEFAULT_KIND)
     if "kind" in typed_keys(words):
         raise ValueError(f"kind is what study= sets; choose study={cfg.kind}")
     for typed in typed_keys(words):
@@ -197,7 +200,7 @@ def check_effect(cfg: DictConfig, words: list[str]) -> None:
             raise ValueError(f"{typed} has no effect on study={cfg.kind}, only on study={', '.join(READ_BY[typed])}")
         if group == "solver" and "solver" not in (*methods, cfg.references):
             raise ValueError(f"solver.{key} has no effect without references=solver or method=solver")
-        if group == "train" and key in GIVEN and f"train={GIVEN[key]}" not in words:
+        if group == "train" and key in GIVEN and kind in {DEFAULT_KIND, *GIVEN.values()} - {GIVEN[key]}:
             raise ValueError(f"train.{key} is for train={GIVEN[key]}")
         if group == "train" and key.split(".")[0] in SAMPLING and cfg.train.experts is not None:
             raise ValueError(f"train.{key} has no effect on train=supervised, which samples nothing")

@@ -7,7 +7,7 @@ import yaml
 from omegaconf import OmegaConf
 
 import train
-from gumbeldore.cli.overrides import FOLDER, check_overrides, typed_keys
+from gumbeldore.cli.overrides import FOLDER, check_effect, check_overrides, typed_keys
 from gumbeldore.cli.parts import apply_recipe, training_search
 from gumbeldore.sampler import methods
 from tests.cli.test_commands import compose, defaults_of, options
@@ -82,6 +82,18 @@ def test_a_recipe_that_is_a_search_admits_no_other(recipe):
     with pytest.raises(ValueError, match=rule):
         check_overrides(["problem=tsp", f"recipe={recipe}", "method=theory"], "train")
     check_overrides(["problem=tsp", "recipe=paper", "method=theory"], "train")
+
+
+def test_given_solutions_and_instances_need_their_kind_of_training():
+    """Another one's rates and lengths are not meant for them; an option of the user's may need any key."""
+    experts = compose("train", "train=supervised", "train.experts=x")
+    for words in (["train.experts=x"], ["train=active_search", "train.experts=x"]):
+        with pytest.raises(ValueError, match="train.experts is for train=supervised"):
+            check_effect(experts, words)
+    with pytest.raises(ValueError, match="train.instances is for train=active_search"):
+        check_effect(compose("train", "train=active_search", "train.instances=x"), ["train.instances=x"])
+    for kind in ("supervised", "mine"):
+        check_effect(experts, [f"train={kind}", "train.experts=x"])
 
 
 def test_an_experiment_leaves_the_lengths_of_active_search_alone():
