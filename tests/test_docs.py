@@ -168,7 +168,7 @@ def test_the_public_names_are_those_of_the_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     blocks = [code for language, _, code in FENCE.findall(text) if language == "python"]
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for code in blocks:
         exec(compile(code.replace("pretrained/", f"{ROOT}/pretrained/"), "api.md", "exec"), {})
     assert (tmp_path / "berlin52.tour").exists() and (tmp_path / "berlin52.png").exists()
