@@ -47,7 +47,7 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
     tasks = tasks_of(cfg, choices, machine)
     problem, methods = tasks[0].loaded.problem, list(tasks[0].methods)
     benchmarks = [benchmark for choice in choices for benchmark in choice.benchmarks]
-    out_dir = new_directory(run, "results.json")
+    out_dir = new_directory(run)
     searched = tasks[0].start and count_of(benchmarks) > 1  # starts are searched one by one
     if run.workers == "auto" and not searched:
         machine = without_idle_workers(machine, tasks, benchmarks)
@@ -61,7 +61,6 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
     with Terminal() as terminal, interruptible():
         for line in reasons:
             terminal.say(line)
-        say_notices(terminal, benchmarks)
         benchmarks = add_references(cfg, problem, benchmarks, terminal)
         report = EvaluationReport(problem, about, terminal)
         with Kept(out_dir, manifest, run.resume) as kept:  # now that nothing of the user's can be wrong any more
@@ -88,11 +87,15 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
 def add_references(
     cfg: DictConfig, problem: Problem, benchmarks: list[Benchmark], terminal: Terminal
 ) -> list[Benchmark]:
-    """The benchmarks with the references asked for: of the user's table, or a solver's where there are none."""
-    if cfg.references is None:
-        return benchmarks
+    """The benchmarks with the references asked for: of the user's table, or a solver's where there are none.
+
+    What is not as a user may expect of the instances is said before the solver begins.
+    """
+    if cfg.references not in (None, "solver"):
+        benchmarks = with_table(benchmarks, read_table(Path(cfg.references)), cfg.references)
+    say_notices(terminal, benchmarks)
     if cfg.references != "solver":
-        return with_table(benchmarks, read_table(Path(cfg.references)), cfg.references)
+        return benchmarks
     from problems.solvers import Solver, with_references
 
     solver = Solver(cfg.solver.time_limit, cfg.solver.workers, cfg.seed)

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from evaluate import add_references
 from gumbeldore.benchmark import count_of
 from gumbeldore.cli import command, parts
-from gumbeldore.cli.evaluation import Machine, decisive, instances_for, new_directory, open_policy, say_notices, typed
+from gumbeldore.cli.evaluation import Machine, decisive, instances_for, new_directory, open_policy, typed
 from gumbeldore.cli.settings import StudySettings
 from gumbeldore.cli.studies import curves, diversity, estimators, step_size
 from gumbeldore.cli.studies.opened import Study
@@ -43,11 +43,10 @@ def study(cfg: DictConfig) -> Any:
     benchmarks = instances_for(loaded, run)
     for name, search in chosen.by_method(searches):
         parts.check_method(name, search, problem, benchmarks)
-    out_dir = new_directory(run, "study.json")
+    out_dir = new_directory(run)
     manifest = decisive(cfg, machine, [path], benchmarks)
 
     with machine.pool(problem, policy, run.worker_threads) as pool, Terminal() as terminal, interruptible():
-        say_notices(terminal, benchmarks)
         benchmarks = add_references(cfg, problem, benchmarks, terminal)
         about = {"checkpoint": str(path), "instances": run.instances, "num_instances": count_of(benchmarks)}
         about |= {

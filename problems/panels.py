@@ -34,7 +34,7 @@ def panels(titles: list[str], width: float, height: float, *parts: Tensor) -> tu
     figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
     axes = [figure.add_subplot(rows, columns, place) for place in range(1, len(titles) + 1)]
     for each, title in zip(axes, titles, strict=True):
-        each.set_title(title)
+        each.set_title(title, parse_math=False)  # names may hold any sign
     return figure, axes
 
 

@@ -28,12 +28,12 @@ def load(
     """The instances of `source`, one Benchmark per size in ascending order of size.
 
     Arguments:
-        source: a key of `named`, a `.npz` file, a file of the library (any other file) or a folder of them.
+        source: a `.npz` file, a file of the library (any other file), a folder of them, or a key of `named`
         limit: how many instances to take from the front (of a folder: of the first files by name), None for all.
         distances: as in `problems.formats.tsplib.metric_of`
     """
     path = Path(os.path.expanduser(source))  # `~name` of no user stays as it is
-    if source not in named and (path.is_dir() or path.is_file() and path.suffix.lower() != ".npz"):
+    if path.is_dir() or path.is_file() and path.suffix.lower() != ".npz":
         return load_files(path, limit, library)
     if distances == "rounded":
         raise ValueError(f"problem.distances=rounded is for {library.name} files; {source} has exact distances")

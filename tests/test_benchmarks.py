@@ -299,11 +299,17 @@ def test_generalisation_groups(monkeypatch, capsys):
 @pytest.mark.slow
 def test_generalisation(tmp_path):
     """The instances have references, and the solver needs none of the policy's help; what is done is not done again."""
-    folder = tmp_path / "files"
-    folder.mkdir()
-    for name in ("ulysses16.tsp", "berlin52.tsp"):
+    folders = [tmp_path / "small", tmp_path / "large"]  # whose best heuristics are not the same
+    for folder, name in zip(folders, ("ulysses16.tsp", "berlin52.tsp"), strict=True):
+        folder.mkdir()
         (folder / name).write_text((ROOT / "tests/data" / name).read_text())
-    words = ["checkpoint=tsp20", f"folder={folder}", "seconds=0.2", "words=workers=0", f"out={tmp_path / 'out'}"]
+    words = [
+        "checkpoint=tsp20",
+        f"folder={','.join(map(str, folders))}",
+        "seconds=0.2",
+        "words=workers=0",
+        f"out={tmp_path / 'out'}",
+    ]
     first, again = benchmark("generalisation", *words), benchmark("generalisation", *words)
     table = first[first.index("by family") :]
     assert table == again[again.index("by family") :]

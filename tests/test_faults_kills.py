@@ -82,7 +82,7 @@ def check_same(one: Path, other: Path) -> None:
         assert file == "best.pt" or a["epoch"] == b["epoch"] == 4  # a resumed run writes its best one again
         ours, theirs = tensors_of(a), tensors_of(b)
         assert len(ours) == len(theirs) > 10 and all(torch.equal(x, y) for x, y in zip(ours, theirs, strict=True))
-    assert not list(other.rglob("*.tmp"))
+    assert not list(other.rglob("*.gumbeldore-tmp"))
     shards = [sorted(path.name for path in (folder / "dataset").iterdir()) for folder in (one, other)]
     assert shards[0] == shards[1]
 

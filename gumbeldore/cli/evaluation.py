@@ -216,10 +216,10 @@ def advancing(
     yield advance
 
 
-def new_directory(run: EvaluationSettings, file: str) -> Path:
+def new_directory(run: EvaluationSettings) -> Path:
     """The folder of the results, not made yet.
 
-    Raises ValueError if it holds results already, `file` or parts of them, and is not to be gone on with.
+    Raises ValueError if there is anything in it but results to go on with: nothing of the user's is overwritten.
     """
     if run.resume and run.out_dir is None:
         raise ValueError("resume=true needs out_dir=, the folder of the evaluation to go on with")
@@ -229,8 +229,9 @@ def new_directory(run: EvaluationSettings, file: str) -> Path:
     kept = (path / MANIFEST).exists()
     if kept and not run.resume:
         raise ValueError(f"out_dir={path} holds results already; choose another, or go on with them by resume=true")
-    if not kept and (path / file).exists():
-        raise ValueError(f"out_dir={path} holds results already; choose another")
+    begun = {path / MANIFEST.parent, path / MANIFEST.parent / "lock"}  # by another process, which has written no more
+    if not kept and not begun.issuperset(path.rglob("*")):
+        raise ValueError(f"out_dir={path} is not empty, and holds no results to go on with; choose another")
     return path
 
 

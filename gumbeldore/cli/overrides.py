@@ -57,14 +57,16 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
     with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):
         path = [f"hydra.searchpath=['file://{Path(own_configs).resolve()}']"] if own_configs else []
         _check_choices(groups, config_name, path)
-        if any(override.is_sweep_override() for override in groups):
-            return  # each job's own composition is checked by Hydra
-        cfg = hydra.compose(config_name, [*path, *(str(override.input_line) for override in groups)])
+        cfg = hydra.compose(config_name, [*path, *map(_first_choice, groups)])
+    # Of several options of a group, whose problems and networks may have other keys, Hydra checks each composition.
+    unchecked = ("problem", "model") if any(override.is_sweep_override() for override in groups) else ()
     for override in overrides:
         key = override.key_or_group
         if re.fullmatch(r"methods(\.\w+)?", key):
             raise ValueError(f"{override.input_line}: a search method is chosen with method=")
-        if override not in groups and not key.startswith("hydra") and not _exists(cfg, key):
+        if override in groups or key.partition(".")[0] in ("hydra", *unchecked):
+            continue
+        if not _exists(cfg, key):
             raise ValueError(f"there is no key {key}; {_alternatives(cfg, key)}")
 
 
@@ -105,14 +107,22 @@ def _options(override: Override) -> list[Any]:
     return [override.value()]
 
 
+def _first_choice(override: Override) -> str:
+    """The word of a group, with the first of the options that a sweep lists."""
+    if override.is_sweep_override():
+        return f"{override.key_or_group}={next(iter(_options(override)), 'null')}"
+    return str(override.input_line)
+
+
 def check_sweep(words: list[str]) -> None:
     """Raises ValueError if several runs would write to one folder: the second would be refused after the first."""
     overrides = OverridesParser.create().parse_overrides(words)
     swept = [override for override in overrides if override.is_sweep_override()]
     for override in overrides:
         alike = override not in swept and "$" not in str(override.input_line)
-        if swept and alike and override.key_or_group == "run_dir":
-            raise ValueError(f"{override.input_line} is that of every run; try 'run_dir=runs/seed${{seed}}'")
+        key = override.key_or_group
+        if swept and alike and key in ("run_dir", "out_dir"):
+            raise ValueError(f"{override.input_line} is that of every run; try '{key}=runs/seed${{seed}}'")
 
 
 def _exists(cfg: DictConfig, key: str) -> bool:
@@ -202,6 +212,10 @@ def check_effect(cfg: DictConfig, words: list[str]) -> None:
             raise ValueError(f"solver.{key} has no effect without references=solver or method=solver")
         if group == "train" and key in GIVEN and kind in {DEFAULT_KIND, *GIVEN.values()} - {GIVEN[key]}:
             raise ValueError(f"train.{key} is for train={GIVEN[key]}")
+        if typed == "train.nucleus_after" and not read & {"top_p_start", "top_p_end"}:
+            raise ValueError(f"{typed} has no effect on {', '.join(methods)}, without a nucleus")
+        if typed == "problem.grow" and cfg.problem.grow and (cfg.train.experts or cfg.train.instances):
+            raise ValueError("problem.grow has no effect where solutions or instances are given")
         if group == "train" and key.split(".")[0] in SAMPLING and cfg.train.experts is not None:
             raise ValueError(f"train.{key} has no effect on train=supervised, which samples nothing")
         if group == "train" and key.split(".")[0] in RANDOM and cfg.train.instances is not None:

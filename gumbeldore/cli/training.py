@@ -169,10 +169,16 @@ def start_processes(setup: Setup, directory: RunDirectory) -> SingleProcess | DD
 
 @contextmanager
 def resumable(directory: RunDirectory) -> Iterator[None]:
-    """What ends the training says where it can be continued from."""
+    """What ends the training says where it can be continued from.
+
+    A ValueError comes again unless the machine was at fault: whatever is random is drawn from the seed.
+    """
+    again, anew = (shlex.quote(f"{key}={directory.path}") for key in ("resume", "init"))
     try:
         yield
-    except (ValueError, OSError, WorkerError) as error:
+    except ValueError as error:
+        rule = f"{again} tries it again, {anew} starts a run with other settings from its best policy"
+        raise ValueError(f"{error}; {rule}") from error
+    except (OSError, WorkerError) as error:
         kind = WorkerError if isinstance(error, WorkerError) else ValueError
-        again = shlex.quote(f"resume={directory.path}")
         raise kind(f"{error}; {directory.last} is intact, {again} goes on from it") from error

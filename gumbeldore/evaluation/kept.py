@@ -69,7 +69,7 @@ class Kept:
         self._opened.append(found)
         return found
 
-    def value(self, compute: Callable[[], Any], *names: str | int | float) -> Any:
+    def value(self, compute: Callable[[], Any], *names: object) -> Any:
         """What `compute` has returned, as plain values; it is called once for these names."""
         path = self.folder / f"{_name_of(names)}.json"
         with contextlib.suppress(OSError, ValueError):  # not there, or damaged

@@ -14,6 +14,7 @@ from gumbeldore.benchmark import Benchmark
 
 COLUMNS = ["name", "cost", "kind"]
 UNBEATEN = re.compile(r"(?<!near[ -])\boptim(al|um)\b|lower bound|best[ -]known", re.IGNORECASE)  # kinds of references
+MOST_NAMED = 5  # names without an instance in a warning
 ROUNDING = 1e-5  # relative: of costs in float32, and of published ones with few digits
 
 
@@ -48,6 +49,10 @@ def with_table(benchmarks: list[Benchmark], table: dict[str, tuple[float, str]],
     names = {name for benchmark in benchmarks for name in benchmark.names}
     if not names & table.keys():
         raise ValueError(f"{source} names none of the instances; the first is {next(iter(benchmarks[0].names))}")
+    warnings = []
+    if unknown := sorted(table.keys() - names):
+        named = ", ".join(unknown[:MOST_NAMED]) + (", ..." if len(unknown) > MOST_NAMED else "")
+        warnings = [f"{source}: {len(unknown)} of {len(table)} names are of no instance here: {named}"]
     changed = []
     for benchmark in benchmarks:
         references, kinds, solutions = benchmark.references.clone(), list(benchmark.kinds), dict(benchmark.solutions)
@@ -56,6 +61,7 @@ def with_table(benchmarks: list[Benchmark], table: dict[str, tuple[float, str]],
                 references[place], kinds[place] = table[name]
                 solutions.pop(place, None)
         changed.append(benchmark._replace(references=references, kinds=kinds, solutions=solutions))
+    changed[0] = changed[0]._replace(warnings=[*changed[0].warnings, *warnings])
     return changed
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.benchmark import Benchmark, count_of
 from gumbeldore.evaluation.benchmarks import BenchmarkResult, gaps, summarise
 from gumbeldore.evaluation.references import contradicted
 from gumbeldore.interfaces import Problem, size_name
@@ -65,11 +65,20 @@ def method_rows(results: Results, benchmarks: list[Benchmark], problem: Problem)
 def size_rows(results: Results, benchmarks: list[Benchmark], problem: Problem) -> tuple[list[str], list[list[str]]]:
     """The table of mean gaps (mean costs where there are no references) with a row per size and a column per method."""
     rows = []
-    for place, benchmark in enumerate(benchmarks):
-        outcomes = [summarise([solved[place]], [benchmark]) for solved in results.values()]
+    for size, places in _by_size(benchmarks, problem).items():
+        mine = [benchmarks[place] for place in places]
+        outcomes = [summarise([solved[place] for place in places], mine) for solved in results.values()]
         shown = [f"{x.mean_cost:.2f}" if x.mean_gap is None else f"{x.mean_gap:.2%}" for x in outcomes]
-        rows.append([size_name(problem, benchmark.instances), str(len(benchmark.names)), *shown])
+        rows.append([size, str(count_of(mine)), *shown])
     return ["Size", "instances", *results], rows
+
+
+def _by_size(benchmarks: list[Benchmark], problem: Problem) -> dict[str, list[int]]:
+    """The places of the benchmarks of each size: instances of one size may be solved by different policies."""
+    found: dict[str, list[int]] = {}
+    for place, benchmark in enumerate(benchmarks):
+        found.setdefault(size_name(problem, benchmark.instances), []).append(place)
+    return found
 
 
 def instance_rows(
@@ -149,8 +158,8 @@ def write_json(out_dir: Path, results: Results, benchmarks: list[Benchmark], pro
         methods[name] = {**summarise(solved, benchmarks)._asdict(), **means, "reference": reference}
         methods[name]["below_reference"] = contradictions(solved, benchmarks)
         methods[name]["by_size"] = {
-            size_name(problem, benchmark.instances): summarise([part], [benchmark])._asdict()
-            for part, benchmark in zip(solved, benchmarks, strict=True)
+            size: summarise([solved[place] for place in places], [benchmarks[place] for place in places])._asdict()
+            for size, places in _by_size(benchmarks, problem).items()
         }
     left_out = [{"file": file, "reason": why} for x in benchmarks for file, why in x.left_out.items()]
     warnings = [line for benchmark in benchmarks for line in benchmark.warnings]

@@ -21,6 +21,8 @@ def resolve_device(device: str) -> torch.device:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device.partition(":")[0] not in ("cpu", "cuda"):
         raise ValueError(f"device={device} cannot be used: cpu and cuda can")
+    if device.startswith("cpu:"):
+        raise ValueError(f"device={device} cannot be used: all cores are one device, device=cpu")
     try:
         resolved = torch.device(device)
         torch.empty(0, device=resolved)

@@ -7,7 +7,6 @@ the last bits of a matrix product may depend on it.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -21,7 +20,7 @@ from gumbeldore.parallel import ray_cluster
 from gumbeldore.parallel.devices import CPU_BATCH_ROWS, cpu_threads, trie_budget, workers_per_gpu
 from gumbeldore.parallel.ray_actors import Actors
 from gumbeldore.runtime.compiling import compile_layers, layers_of
-from gumbeldore.runtime.errors import WorkerError
+from gumbeldore.runtime.errors import advice_on_memory
 from gumbeldore.runtime.gpu import use_device
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import InPrecision
@@ -78,7 +77,8 @@ class Worker:
 
     def search(self, instances: Any, keys: Tensor, config: SearchConfig, read: Read) -> Any:
         """Raises WorkerError if memory does not suffice."""
-        with cpu_threads(self.threads), _advice_on_memory():
+        remedy = "search_batch_rows" if len(keys) > 1 else "search.beam_width"  # of one instance
+        with cpu_threads(self.threads), advice_on_memory(f"a search ran out of memory; lower {remedy}"):
             found = search(self.problem, self.asked, to(instances, self.device), config, keys=keys, memory=self.memory)
             wanted = read(found)
         tensors = (field.cpu() if isinstance(field, Tensor) else field for field in wanted)
@@ -238,16 +238,3 @@ def _start_actors(workers: int, per_gpu: int, arguments: tuple) -> Actors:
     threads, share = arguments[4], 1 / per_gpu if per_gpu else 0
     advice = "if they ran out of memory, lower search_batch_rows"
     return Actors(RemoteWorker, arguments, workers, advice, ray_cluster.placement(threads, share))
-
-
-@contextlib.contextmanager
-def _advice_on_memory() -> Iterator[None]:
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        words = ("out of memory", "allocate memory")  # of torch's allocators, which raise RuntimeErrors
-        if isinstance(error, MemoryError) or any(word in str(error) for word in words):
-            raise WorkerError(
-                f"a search ran out of memory; lower search_batch_rows ({error!r})".split("\n")[0]
-            ) from None
-        raise

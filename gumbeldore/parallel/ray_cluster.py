@@ -49,9 +49,11 @@ def start_ray(num_cpus: int) -> None:
 def _own_signal_handlers() -> Iterator[None]:
     """Keep this process's handler of a termination signal, which Ray replaces by one that aborts."""
     handler = signal.getsignal(signal.SIGTERM)
-    yield
-    if callable(handler) and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, handler)
+    try:
+        yield
+    finally:
+        if callable(handler) and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
 
 
 def join(address: str, modules: list[ModuleType]) -> None:

@@ -31,6 +31,18 @@ class WorkerError(RuntimeError):
     """A process that samples or trains for this one failed; the message holds its error."""
 
 
+@contextlib.contextmanager
+def advice_on_memory(advice: str, kind: type[Exception] = WorkerError) -> Iterator[None]:
+    """Raises an error of this kind, with the advice, where memory does not suffice."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        words = ("out of memory", "allocate memory")  # of torch's allocators, which raise RuntimeErrors
+        if isinstance(error, MemoryError) or any(word in str(error) for word in words):
+            raise kind(f"{advice} ({error!r})".split("\n")[0]) from None
+        raise
+
+
 def raise_for_instance(wrong: Tensor, keys: Tensor, rule: str) -> None:
     """Raises InstanceError for the first of the instances `wrong` [b], if there is one; waits for the device."""
     if wrong.any():

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-SUFFIX = ".tmp"  # of what a killed process may leave behind
+SUFFIX = ".gumbeldore-tmp"  # of what a killed process may leave behind; no file of a user ends so
 
 
 @contextlib.contextmanager

@@ -47,6 +47,8 @@ class RunDirectory:
                 candidate.mkdir(parents=True)
                 break
             except FileExistsError:
+                if not candidate.is_dir() and not unique:
+                    raise ValueError(f"run_dir={path} is not a folder; choose another") from None
                 if candidate.is_dir() and not any(candidate.iterdir()) and not unique:
                     break
                 if not unique:

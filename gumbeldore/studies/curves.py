@@ -48,7 +48,7 @@ def measure(
     """One point of a curve; all points of the same seed share the random numbers of their repetitions.
 
     Arguments:
-        method: a search, or a baseline, whose answer is the same in every repetition: it has no standard error
+        method: a search, or a baseline, which has no standard error
         parts: by repetition and benchmark, what was found earlier
     """
     parts = parts or [[Parts() for _ in benchmarks] for _ in range(repetitions)]
@@ -158,7 +158,8 @@ def plot(points: list[CurvePoint], gaps: bool, title: str, axis: str = "samples"
     else:
         axes.set_xscale("log")
     label = {"evaluations": "evaluations of the network"}.get(axis, axis)
-    axes.set(title=title, xlabel=f"{label} per instance", ylabel="mean gap" if gaps else "mean cost")
+    axes.set_title(title, parse_math=False)
+    axes.set(xlabel=f"{label} per instance", ylabel="mean gap" if gaps else "mean cost")
     if gaps:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.grid(alpha=0.3)

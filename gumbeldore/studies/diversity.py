@@ -123,6 +123,6 @@ def plot(found: list[Point], gaps: bool, title: str) -> Figure:
         if gaps:
             axes.yaxis.set_major_formatter(PercentFormatter(1.0))
         axes.grid(alpha=0.3)
-    figure.suptitle(title)
+    figure.suptitle(title, parse_math=False)
     figure.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small")
     return figure

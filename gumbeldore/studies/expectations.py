@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gumbeldore.batches import repeated
 from gumbeldore.benchmark import Benchmark, count_of
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
@@ -20,6 +18,7 @@ from gumbeldore.sampler.estimators import estimate_by_beam, estimate_over_rounds
 from gumbeldore.sampler.solutions import Solutions
 from gumbeldore.seeding import fold
 from gumbeldore.studies import tables
+from gumbeldore.training.true_costs import SampledSolutions, true_costs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -104,14 +103,22 @@ def measure(
     for place, benchmark in enumerate(benchmarks):
         count = len(benchmark.names)
         keys = fold(seed, "expectations", place, torch.arange(count * repetitions))
-        read = partial(estimates, method=method, num_rounds=config.num_rounds)
         found = torch.empty(len(QUANTITIES), count * repetitions, len(ESTIMATORS[method]), dtype=torch.float64)
-        for _, chunk, each in pool.map_all(repeated(benchmark.instances, repetitions), keys, [config], read=read):
-            found[:, chunk] = torch.stack(each)
+        every = benchmark.part(torch.arange(count).repeat_interleave(repetitions))
+        for chunk, solutions in _searched(pool, every, keys, config):
+            found[:, chunk] = torch.stack(estimates(solutions, method, config.num_rounds))
             progress(chunk.stop - chunk.start)
         total += found.view(len(QUANTITIES), count, repetitions, -1).sum(dim=1)
     mean = (total / count_of(benchmarks)).mT  # [quantities, E, repetitions]
     return dict(zip(QUANTITIES, mean.tolist(), strict=True))
+
+
+def _searched(
+    pool: SearchPool, benchmark: Benchmark, keys: Tensor, config: SearchConfig
+) -> Iterator[tuple[slice, Solutions]]:
+    """The solutions of each chunk of a benchmark, with their true costs."""
+    for _, chunk, solutions in pool.map_all(benchmark.instances, keys, [config]):
+        yield chunk, solutions._replace(costs=true_costs(benchmark, chunk, SampledSolutions.of(solutions)))
 
 
 class Whole(NamedTuple):
@@ -151,7 +158,8 @@ def _exact(pool: SearchPool, benchmarks: list[Benchmark], temperature: float) ->
     cost = entropy = 0.0
     for benchmark in benchmarks:
         keys = torch.arange(len(benchmark.names))
-        for _, _, found in pool.map_all(benchmark.instances, keys, [config], read=whole):
+        for _, solutions in _searched(pool, benchmark, keys, config):
+            found = whole(solutions)
             if not found.complete.all():
                 return None
             cost, entropy = cost + found.cost.sum().item(), entropy + found.entropy.sum().item()
@@ -222,7 +230,7 @@ def plot(found: list[Point], title: str) -> Figure:
             axes.set_xscale("log", base=2)
             axes.set(title=f"temperature {temperature:g}", xlabel="samples", ylabel=f"estimate of the {quantity}")
             axes.grid(alpha=0.3)
-    figure.suptitle(title)
+    figure.suptitle(title, parse_math=False)
     handles, labels = every[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
     return figure

@@ -12,6 +12,7 @@ from torch import Tensor
 from gumbeldore.batches import batch_size, take
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime.errors import advice_on_memory
 from gumbeldore.runtime.stopping import Progress, Stop, never, silent
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig
@@ -65,6 +66,7 @@ def sample_epoch(
     return shard, experts.metrics
 
 
+@advice_on_memory("memory does not suffice for the instances of an epoch; lower train.instances_per_epoch", ValueError)
 def training_instances(problem: Problem, settings: TrainSettings, seed: int, epoch: int) -> Any:
     """The random instances of an epoch: new ones in each, of the size that is due then."""
     stage = problem.curriculum(epoch / settings.epochs)
@@ -103,7 +105,7 @@ def sample_experts(
         "sampling/distinct_share": sampled.distinct.sum().item() / total,
         "sampling/solutions": total,
         "sampling/solutions_per_second": total / (time.perf_counter() - start),
-        "sampling/evaluations": sampled.evaluations,
+        "sampling/evaluations": sampled.evaluations + greedy.evaluations,
     }
     if (greedy.costs > 0).all():  # else a ratio of costs says nothing
         metrics["sampling/improvement_over_greedy"] = 1 - (sampled.costs / greedy.costs).mean().item()

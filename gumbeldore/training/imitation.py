@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from gumbeldore.batches import take
 from gumbeldore.interfaces import Policy, Problem
+from gumbeldore.runtime.errors import advice_on_memory
 from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.optimizer import scale_rates
@@ -27,6 +28,7 @@ class ImitationStats(NamedTuple):
     metrics: dict[str, float]
 
 
+@advice_on_memory("training ran out of memory; lower train.batch_size", ValueError)
 def fit(
     problem: Problem,
     train_state: TrainState,

@@ -20,7 +20,7 @@ def taillard_instances() -> list[JsspInstance]:
     """ta01..ta80 in this order, which is also that of their sizes."""
     with open(SEEDS, newline="") as file:
         rows = list(csv.reader(file))[1:]
-    return [JsspInstance(name, *taillard_instance(*map(int, numbers))) for name, *numbers in rows]
+    return [JsspInstance(name, *taillard_instance(*map(int, numbers)), first=1) for name, *numbers in rows]
 
 
 def taillard_instance(jobs: int, machines: int, time_seed: int, machine_seed: int) -> tuple[np.ndarray, np.ndarray]:

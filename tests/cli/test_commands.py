@@ -351,6 +351,12 @@ def typed(program, *words, cwd):
             (train, ["train=supervised", "train.experts=x.npz", f"train.{key}=3"], f"train.{key} has no effect")
             for key in SAMPLING
         ),
+        (train, ["recipe=self_labeling", "train.nucleus_after=9"], "train.nucleus_after has no effect on sampling"),
+        (train, ["train=supervised", "train.experts=x.npz", "problem.grow=[4,0.5]"], "problem.grow has no effect"),
+        (train, ["-m", "method=wor,sampling", "train.epoch=1"], "there is no key train.epoch; train has batch_size"),
+        (train, ["-m", "problem=tsp,cvrp", "seach.beam_width=1"], "there is no key seach.beam_width; did you mean s"),
+        (evaluate, ["-m", "instances=kool/tsp20", "seed=0,1", "out_dir=x"], "out_dir=x is that of every run; try 'o"),
+        (train, ["device=cpu:0"], "device=cpu:0 cannot be used: all cores are one device, device=cpu"),
         (train, ["seed=[0,1]"], "seed must be an integer at least 0, got [0, 1]"),
         (evaluate, ["checkpoint=x", "instances=[a.tsp,b.tsp]"], "instances must be text, got ['a.tsp', 'b.tsp']"),
         (study, ["instances=kool/tsp20"], "Missing mandatory value: checkpoint"),

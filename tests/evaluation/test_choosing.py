@@ -67,6 +67,7 @@ def test_an_evaluation_solves_each_instance_with_its_policy(tmp_path):
     assert [row["instance"] for row in found.rows] == ["x/0", "x/2", "x/1"] * 2
     assert found.methods["greedy"]["num_instances"] == 3
     content = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert content["methods"]["greedy"]["by_size"]["30"]["num_instances"] == 3
     assert "policy cvrp20" in content["policy"] and "cvrp50/best.pt" in content["checkpoint"]
     for policy, instances in (("cvrp20", ["x/0", "x/2"]), ("cvrp50", ["x/1"])):
         typed(evaluate, *words, f"checkpoint={policy}", f"out_dir={policy}", cwd=tmp_path)

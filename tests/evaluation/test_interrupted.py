@@ -90,7 +90,7 @@ def test_an_interrupted_evaluation_reports_what_is_finished_and_goes_on(parts, n
     monkeypatch.setattr(Parts, "add", lambda self, *arguments: (counted.append(0), add(self, *arguments)))
     done(evaluate, *WORDS, "resume=true", cwd=tmp_path)
     assert rows_of(out) == whole and len(counted) == PARTS - parts
-    assert not (out / "unfinished").exists() and not list(out.rglob("*.tmp"))
+    assert not (out / "unfinished").exists() and not list(out.rglob("*.gumbeldore-tmp"))
 
 
 def test_a_finished_evaluation_that_goes_on_searches_nothing(whole, whole_folder, tmp_path, monkeypatch):
@@ -143,6 +143,17 @@ def test_one_process_per_folder(tmp_path):
     with lock(tmp_path / "out/progress", "out_dir"):
         refused = typed(evaluate, *WORDS, cwd=tmp_path)
     assert refused.returncode == 2 and "out/progress is in use by another run; wait for its end" in refused.stderr
+
+
+@pytest.mark.parametrize("mine", ["notes.tmp", "results.csv", "unfinished/a.txt", "progress/thesis.txt"])
+@pytest.mark.parametrize("more", [(), ("resume=true",)])
+def test_a_folder_with_files_of_the_user_is_refused(mine, more, tmp_path):
+    file = tmp_path / "out" / mine
+    file.parent.mkdir(parents=True)
+    file.write_text("precious")
+    refused = typed(evaluate, *WORDS, *more, cwd=tmp_path)
+    assert refused.returncode == 2 and "out_dir=out is not empty, and holds no results to go on with" in refused.stderr
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [file] and file.read_text() == "precious"
 
 
 @pytest.mark.parametrize("parts", [3, *(pytest.param(x, marks=pytest.mark.slow) for x in (1, 7))])
@@ -315,5 +326,5 @@ def test_evaluations_killed_at_ten_moments_end_like_one_left_alone(tmp_path):
             seconds *= 0.7 if ended == 0 else 1  # the machine has less else to do than it had before
         assert run(words, tmp_path) == 0
         assert rows_of(tmp_path / f"killed{number}") == rows_of(tmp_path / "whole")
-        assert not list((tmp_path / f"killed{number}").rglob("*.tmp"))
+        assert not list((tmp_path / f"killed{number}").rglob("*.gumbeldore-tmp"))
     assert killed >= 5

@@ -43,6 +43,7 @@ def test_a_table_replaces_references_and_the_others_stay(policies, tmp_path):
         assert float(row["gap"]) == pytest.approx(float(row["cost"]) / float(row["reference"]) - 1)
     mean = sum(float(row["gap"]) for row in rows.values()) / 4
     assert found.methods["greedy"]["mean_gap"] == pytest.approx(mean)
+    assert "warning: " in found.output and "table.csv: 1 of 3 names are of no instance here: other" in found.output
     assert "mine (1)" in found.methods["greedy"]["reference"] and "table.csv (1)" in found.output
 
 

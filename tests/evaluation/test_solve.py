@@ -100,6 +100,7 @@ def test_a_result_is_saved_and_drawn(name, suffix, tmp_path):
     with pytest.raises(FileExistsError, match="is there already"):
         result.save(tmp_path / f"my{suffix}")
     result.save(tmp_path / f"my{suffix}", overwrite=True)
+    result.name = "a$^$b"  # as a file may be called
     result.plot().savefig(tmp_path / "my.png")
     assert (tmp_path / "my.png").stat().st_size > 1000
 

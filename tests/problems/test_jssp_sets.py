@@ -50,8 +50,18 @@ def test_taillards_generator_gives_his_instances():
     assert digits.hexdigest() == "88efd3b2abe2cc0ebe9665e6220774533ea6b826ee12e0d746f7cf8b928b00c2"
 
 
+def test_a_folder_named_like_a_set_is_the_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert len(load_jssp("ft")) == 3
+    (tmp_path / "ft").mkdir()
+    (tmp_path / "ft/mine.txt").write_text("1 2\n0 3 1 4\n")
+    (mine,) = load_jssp("ft")
+    assert mine.names == ["mine"]
+
+
 def test_taillard_sets_have_all_references_and_these_fit():
     whole = load_jssp("taillard")
+    assert all((benchmark.originals.first == 1).all() for benchmark in whole)  # as in his files
     assert [(b.originals.times.shape[1:], len(b.names)) for b in whole] == [(size, 10) for size in SIZES]
     assert [name for b in whole for name in b.names] == [f"ta{i:02d}" for i in range(1, 81)]
     kinds = [kind for b in whole for kind in b.kinds]

@@ -86,7 +86,7 @@ def test_a_run_on_a_full_disk_ends_and_goes_on_when_there_is_room(tmp_path):
     before = last.read_bytes()
     with no_file_above(len(before) - 1):
         one_line(typed(train, "resume=full", cwd=tmp_path), "File too large: 'full/checkpoints/last.pt'")
-    assert last.read_bytes() == before and not list(tmp_path.rglob("*.tmp"))
+    assert last.read_bytes() == before and not list(tmp_path.rglob("*.gumbeldore-tmp"))
     assert typed(train, "resume=full", cwd=tmp_path).returncode == 0
 
 
@@ -130,7 +130,7 @@ def test_a_disk_that_fills_up_ends_the_run_and_spoils_nothing(tmp_path):
             patch.setattr(RunDirectory, "append_metrics", append)
             result = typed(train, *WORDS, f"run_dir={run}", cwd=tmp_path)
         one_line(result, "No space left on device: '", "last.pt is intact", f"resume={run} goes on from it")
-        assert checkpoint.load(run / "checkpoints/last.pt")["epoch"] == 1 and not list(run.rglob("*.tmp"))
+        assert checkpoint.load(run / "checkpoints/last.pt")["epoch"] == 1 and not list(run.rglob("*.gumbeldore-tmp"))
         ballast.unlink()
         assert typed(train, f"resume={run}", cwd=tmp_path).returncode == 0
         same_runs(tmp_path / "whole", run, epochs=4)
@@ -171,11 +171,11 @@ def test_a_killed_write_leaves_the_old_file_and_what_is_left_is_swept(tmp_path):
         with atomic_write(path) as file:
             file.write(b"whole")
         assert python(DIES_WRITING, path).wait() == -signal.SIGKILL
-        assert path.read_bytes() == b"whole" and path.with_name(f"{path.name}.tmp").read_bytes() == b"half"
+        assert path.read_bytes() == b"whole" and path.with_name(f"{path.name}.gumbeldore-tmp").read_bytes() == b"half"
     with run:
         pass
     with RunDirectory.open(run.path):
-        assert not list(run.path.rglob("*.tmp")) and run.last.read_bytes() == b"whole"
+        assert not list(run.path.rglob("*.gumbeldore-tmp")) and run.last.read_bytes() == b"whole"
 
 
 # ---- one run per directory

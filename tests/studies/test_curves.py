@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 from dataclasses import fields
@@ -152,7 +153,9 @@ def test_costs_are_shown_where_references_are_missing():
     assert header == ["samples", "2", "4"] and not have_gaps([BENCHMARK])
     assert rows == [["a curve", *(f"{x.quality:.4f} ± {x.error:.4f}" for x in found)]]
     assert curves.rows(found, gaps=True)[1][0][1] == f"{found[0].quality:.3%} ± {found[0].error:.3%}"
-    assert curves.plot(found, False, "a title").axes[0].get_ylabel() == "mean cost"
+    picture = curves.plot(found, False, "a$^$b")  # as a file may be called
+    assert picture.axes[0].get_ylabel() == "mean cost"
+    picture.savefig(io.BytesIO())
 
 
 def test_a_wide_table_leaves_its_errors_out():
@@ -212,10 +215,13 @@ def test_samples_are_those_of_all_roots_and_equivalents():
     assert methods.wor(4, 2, equivalents=8).most_solutions(5) == 64
 
 
-def test_a_study_over_time(policy, tmp_path):
+def test_a_study_over_time(policy, tmp_path, monkeypatch):
     pytest.importorskip("pyvrp")
     words = ["method=[reconstruct,solver]", "axis=seconds", "search.time_limit=[0.1,0.3]", "search.top_p_start=1.0"]
+    measured, repetitions = curves.measure, []
+    monkeypatch.setattr(curves, "measure", lambda *given: repetitions.append(given[4]) or measured(*given))
     result = studied(policy, tmp_path / "out", *words, "num_instances=2")
+    assert repetitions == [2, 2, 1, 1]  # a solver's answer is always the same
     assert result.returncode == 0, result.stderr
     points = json.loads((tmp_path / "out/study.json").read_text())["points"]
     assert [x["curve"] for x in points] == ["reconstruct"] * 2 + ["solver"] * 2

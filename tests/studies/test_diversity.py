@@ -109,3 +109,8 @@ def test_hotter_samples_differ_more_and_cost_more(tmp_path):
     assert "diverse_beam" in result.stdout and (tmp_path / "out/study.png").stat().st_size > 10_000
     again = typed(study, *WORDS, "out_dir=out", cwd=tmp_path)
     assert again.returncode == 2 and "holds results already" in again.stderr
+    references = tmp_path / "twice.csv"
+    references.write_text("name,cost\n" + "".join(f"kool/tsp20/{i},2\n" for i in range(3)))
+    typed(study, *WORDS, "out_dir=out", "resume=true", f"references={references}", cwd=tmp_path)
+    others = json.loads((tmp_path / "out/study.json").read_text())["points"]
+    assert all(other["lowest"] > 0.5 > point["lowest"] for other, point in zip(others, content["points"], strict=True))

@@ -145,9 +145,25 @@ def test_it_writes_what_it_shows_and_goes_on(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "part/study.json").read_text())["points"] == content["points"]
 
 
+def test_costs_are_those_of_the_file(tmp_path):
+    """A rectangle of 3 x 4 has three tours, of lengths 14, 16 and 18; the network sees it smaller."""
+    nodes = "1 0 0\n2 30 0\n3 30 40\n4 0 40\n"
+    text = f"NAME: r\nTYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n{nodes}EOF\n"
+    (tmp_path / "r.tsp").write_text(text)
+    words = [*WORDS[:2], "instances=r.tsp", "num_instances=null", "workers=0", "repetitions=2"]
+    words += ["method=[sampling,beam]", "search.beam_width=16", "search.num_rounds=1", "out_dir=out"]
+    result = typed(study, *words, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    points = json.loads((tmp_path / "out/study.json").read_text())["points"]
+    costs = [value for x in points if x["quantity"] == "cost" for value in (x["reference"], x["mean"])]
+    assert costs and all(140 <= cost <= 180 for cost in costs)
+    assert "2 repetitions (beam: once, without random numbers)" in " ".join(result.stdout.split())
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["search.beam_width=[]"], "search.beam_width=[]: there must be one value at least"),
         (
             ["method=gumbeldore"],
             "gumbeldore has no estimators; the methods that have: sampling, wor, beam",

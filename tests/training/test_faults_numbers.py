@@ -137,11 +137,20 @@ def test_the_run_names_its_checkpoint_and_goes_on_once_the_fault_is_gone(tmp_pat
         result = typed(train, *words, cwd=tmp_path)
         assert result.returncode == 2 and len(result.stderr.splitlines()) == 1
         assert "step 2 of epoch 2 cannot be learnt from: the loss is nan" in result.stderr
-        assert "run/checkpoints/last.pt is intact, resume=run goes on from it" in result.stderr
+        assert (
+            "resume=run tries it again, init=run starts a run with other settings from its best policy" in result.stderr
+        )
     resumed = typed(train, "resume=run", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [1, 2]
+
+
+@pytest.mark.parametrize("key", ["train.batch_size", "train.instances_per_epoch"])
+def test_what_takes_too_much_memory_is_named(key, tmp_path):
+    words = ["debug=fast", "problem.num_nodes=6", "model.layers=1", "model.width=16", "run_dir=run"]
+    result = typed(train, *words, f"{key}={10**15}", cwd=tmp_path)
+    assert result.returncode == 2 and len(result.stderr.splitlines()) == 1 and f"lower {key} (" in result.stderr
 
 
 # ---- instances

@@ -300,6 +300,22 @@ def test_stopping_keeps_what_is_complete():
         assert (train_state.best_cost < math.inf) == validated == (train_state.totals["seconds"] > 0)
 
 
+def test_all_evaluations_are_counted_while_sampling():
+    """Those of the greedy solutions, too, to which the sampled ones are compared."""
+    counted = []
+
+    class Counting(BQ):
+        def forward(self, context, state):
+            counted.append(len(state.origin))
+            return super().forward(context, state)
+
+    policy = Counting(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
+    instances = TSP(7).generate(5, torch.Generator().manual_seed(0))
+    with SearchPool(TSP(7), policy) as pool:
+        found = sample_experts(pool, instances, torch.arange(5), SEARCH)
+    assert found.metrics["sampling/evaluations"] == sum(counted) > 0
+
+
 def test_experts_come_from_the_best_policy():
     """Each epoch's, sampled again with the policy that was the best when the epoch began."""
     train_state = new_learner()
@@ -386,7 +402,7 @@ def test_dataset_appends_restores_and_prunes(tmp_path):
         dataset.add(f"epoch_{epoch}", *experts(10, 6, epoch))
     assert len(dataset) == 20 and [shard.name for shard in dataset.shards] == ["epoch_2", "epoch_3"]
     assert len(list(tmp_path.iterdir())) == 4  # forgotten ones are still there ...
-    (tmp_path / "epoch_9.npz.tmp").write_bytes(b"torn")
+    (tmp_path / "epoch_9.npz.gumbeldore-tmp").write_bytes(b"torn")
     dataset.prune()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch_2.npz", "epoch_3.npz"]  # ... until now
 

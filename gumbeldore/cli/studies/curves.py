@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from gumbeldore.cli import parts
 from gumbeldore.cli.evaluation import advancing, goes_on
-from gumbeldore.cli.studies.opened import NO_GAPS, Study
+from gumbeldore.cli.studies.opened import NO_GAPS, Study, check_lists
 from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.evaluation.kept import Kept
@@ -32,8 +32,7 @@ def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig | Baseline]]:
     Raises ValueError for a baseline or a search with a time limit, unless axis=seconds.
     """
     found: dict[str, list[SearchConfig | Baseline]] = {}
-    if empty := [key for key, value in cfg.search.items() if OmegaConf.is_list(value) and not value]:
-        raise ValueError(f"search.{empty[0]}=[]: there must be one value at least")
+    check_lists(cfg.search)
     build = parts.build_method if cfg.axis == "seconds" else parts.build_search
     for name, method in parts.methods_of(cfg).items():
         if "time_limit" in method:  # a solver's own; in a study it has that of the searches
@@ -79,18 +78,24 @@ def measure(opened: Study, searches: dict[str, list[SearchConfig | Baseline]]) -
     points: list[CurvePoint] = []
     try:
         for curve, place, method in every:
-            found = _parts_of(kept, (curve, place), run.repetitions, len(benchmarks))
+            repetitions = _repetitions(run.repetitions, method)
+            found = _parts_of(kept, (curve, place), repetitions, len(benchmarks))
             done = sum(len(part) for each in found for part in each)
-            with advancing(terminal, curve, benchmarks * run.repetitions, done) as advance:
-                how = run.repetitions, run.seed, advance, found
+            with advancing(terminal, curve, benchmarks * repetitions, done) as advance:
+                how = repetitions, run.seed, advance, found
                 points.append(curves.measure(curve, method, pool, benchmarks, *how))
             curves.write(out_dir, points, gaps, about)  # after each: a later one may not finish
     except KeyboardInterrupt:
         _show(terminal, points, gaps, about, out_dir)
-        count = len(every) * run.repetitions * about["num_instances"]
+        count = sum(_repetitions(run.repetitions, method) for *_, method in every) * about["num_instances"]
         raise goes_on(kept.finished(), count, out_dir) from None
     _show(terminal, points, gaps, about, out_dir)
     return points
+
+
+def _repetitions(asked: int, method: SearchConfig | Baseline) -> int:
+    """How often a method solves all instances: a baseline once, as its answer is always the same."""
+    return asked if isinstance(method, SearchConfig) else 1
 
 
 def _parts_of(kept: Kept, point: tuple[str, int], repetitions: int, benchmarks: int) -> list[list[Parts]]:

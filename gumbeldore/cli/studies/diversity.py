@@ -6,7 +6,7 @@ from omegaconf import DictConfig
 
 from gumbeldore.cli import parts
 from gumbeldore.cli.evaluation import advancing, goes_on
-from gumbeldore.cli.studies.opened import NO_GAPS, Asked, Study, combinations
+from gumbeldore.cli.studies.opened import NO_GAPS, Asked, Study, combinations, repetitions_of
 from gumbeldore.cli.studies.opened import by_method as by_method
 from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.studies import diversity, tables
@@ -28,19 +28,24 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
     run, pool, benchmarks, kept, terminal, out_dir, about = opened
     about |= {"repetitions": run.repetitions}
     gaps = have_gaps(benchmarks)
+    references = [benchmark.references.tolist() for benchmark in benchmarks]  # a point has gaps to them
     points: list[Point] = []
     try:
         for place, (method, setting, search) in enumerate(searches):
             repetitions = run.repetitions if search.random else 1
             with advancing(terminal, f"{method} {setting}", benchmarks * repetitions) as advance:
                 how = search, pool, benchmarks, run.repetitions, run.seed, advance
-                found = kept.value(lambda: diversity.measure(method, setting, *how), place)  # noqa: B023
+                found = kept.value(lambda: diversity.measure(method, setting, *how), place, references)  # noqa: B023
             points.append(Point(*found))
     except KeyboardInterrupt:
         raise goes_on(len(points), len(searches), out_dir) from None
     diversity.write(out_dir, points, gaps, about)
     what = f"gap to: {about['reference']}" if gaps else NO_GAPS
-    note = [f"{what}; means over instances and {run.repetitions} repetitions", *about["remarks"], about["hardware"]]
+    note = [
+        f"{what}; means over instances and {repetitions_of(run.repetitions, searches)}",
+        *about["remarks"],
+        about["hardware"],
+    ]
     title = tables.title_of(about)
     terminal.table(title, *diversity.rows(points, gaps), "\n".join(note))
     terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")

@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from gumbeldore.cli import parts
 from gumbeldore.cli.evaluation import advancing, goes_on
-from gumbeldore.cli.studies.opened import Asked, Study
+from gumbeldore.cli.studies.opened import Asked, Study, check_lists, repetitions_of
 from gumbeldore.cli.studies.opened import by_method as by_method
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.studies import expectations
@@ -29,6 +29,7 @@ def searches_of(cfg: DictConfig) -> list[Asked]:
         raise ValueError(
             f"study=estimators: {unknown[0]} has no estimators; the methods that have: {', '.join(ESTIMATORS)}"
         )
+    check_lists(cfg.search)
     lists = [list(cfg.search[key]) if OmegaConf.is_list(cfg.search[key]) else [cfg.search[key]] for key in LISTS]
     found: list[Asked] = []
     for (name, method), temperature, rounds, width in itertools.product(methods.items(), *lists):
@@ -75,7 +76,8 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
     except KeyboardInterrupt:
         raise goes_on(done, len(searches), out_dir) from None
     expectations.write(out_dir, points, about | {"reference": _described(compared)})
-    note = [f"root mean squared error of {run.repetitions} repetitions; reference: {_described(compared)}"]
+    repeated = repetitions_of(run.repetitions, searches)
+    note = [f"root mean squared error of {repeated}; reference: {_described(compared)}"]
     note += [*about["remarks"], about["hardware"]]
     tables = list(itertools.product(QUANTITIES, compared))
     for quantity, tau in tables:

@@ -45,6 +45,18 @@ def by_method(searches: list[Asked]) -> list[tuple[str, SearchConfig]]:
     return [(asked.method, asked.search) for asked in searches]
 
 
+def check_lists(search: Mapping[str, Any]) -> None:
+    """Raises ValueError if a list of values for a key of `search` is empty."""
+    if empty := [key for key, value in search.items() if OmegaConf.is_list(value) and not value]:
+        raise ValueError(f"search.{empty[0]}=[]: there must be one value at least")
+
+
+def repetitions_of(count: int, searches: list[Asked]) -> str:
+    """How often the searches of a study were made, in words."""
+    once = list(dict.fromkeys(asked.method for asked in searches if not asked.search.random))
+    return f"{count} repetitions" + (f" ({', '.join(once)}: once, without random numbers)" if once else "")
+
+
 def combinations(name: str, method: DictConfig, search: Mapping[str, Any]) -> list[tuple[dict[str, Any], SearchConfig]]:
     """A search for each combination of the values that `search` lists for the parameters of a method; equal ones once.
 
@@ -52,9 +64,8 @@ def combinations(name: str, method: DictConfig, search: Mapping[str, Any]) -> li
 
     Raises ValueError for an empty list, and as `parts.build_search`.
     """
+    check_lists(search)
     listed = {key: list(search[key]) for key in parts.search_keys(method, search) if OmegaConf.is_list(search[key])}
-    if empty := [key for key, values in listed.items() if not values]:
-        raise ValueError(f"search.{empty[0]}=[]: there must be one value at least")
     found: list[tuple[dict[str, Any], SearchConfig]] = []
     for values in itertools.product(*listed.values()):
         mine = dict(zip(listed, values, strict=True))
