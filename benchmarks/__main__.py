@@ -1,4 +1,4 @@
-"""`python -m benchmarks` lists the measurements; `python -m benchmarks NAME [key=value ...]` runs one."""
+"""`python -m benchmarks` lists the measurements; `python -m benchmarks NAME [--help] [key=value ...]` runs one."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ def main() -> None:
     if len(sys.argv) < 2 or sys.argv[1] not in names:
         for name in names:
             about = importlib.import_module(f"benchmarks.{name}").__doc__.splitlines()[0]
-            print(f"python -m benchmarks {name:10} {about}")
+            print(f"python -m benchmarks {name:14} {about}")
         sys.exit(len(sys.argv) > 1)
     module = importlib.import_module(f"benchmarks.{sys.argv[1]}")
+    if {"-h", "--help"} & set(sys.argv[2:]):
+        values = "".join(f"\n  {key}={value}" for key, value in module.DEFAULTS.items())
+        print(f"{(module.__doc__ or '').strip()}\n\nkey=value, by default:{values}")
+        return
     try:
         run(module, sys.argv[2:])
     except subprocess.CalledProcessError as error:  # the command has said why, unless a signal ended it

@@ -78,6 +78,13 @@ def test_the_list():
         assert f"python -m benchmarks {path.stem}" in listed
 
 
+def test_a_measurement_explains_itself(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "generalisation", "seconds=1", "--help"])
+    main()
+    printed = capsys.readouterr().out
+    assert printed.startswith(generalisation.__doc__.splitlines()[0]) and "\n  seconds=10.0\n" in printed
+
+
 @pytest.mark.slow
 def test_sampling(tmp_path):
     out = tmp_path / "sampling.json"
