@@ -160,7 +160,7 @@ def sample_given(
                     best = best_solutions(benchmark, chunk, sampled)
                     offers.append((place, which, chunk, best))
                     costs[which, mine[chunk]] = best.costs
-                    solutions += which * int(best.found.sum())  # the greedy ones are not sampled
+                    solutions += int(best.found.sum())  # greedy ones, which may be kept, too
                     evaluations += sampled.stats.evaluations
                     done += which * len(best.costs)
                     execution.progress("sampling", done, count)
