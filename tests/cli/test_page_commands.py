@@ -91,6 +91,8 @@ def shortened(command: Command) -> list[str]:
         short.remove("num_instances=2")
     if not re.search(r"=\S*\bsolver\b", " ".join(words)):
         short = [word for word in short if not word.startswith("solver.")]
+    if script == "evaluate.py" and "method=gumbeldore" in words:
+        short.append("search.beam_width=4")  # of job shops with hundreds of operations
     if "study=estimators" in words:
         short.append("reference_samples=2000")
     if "study=diversity" in words:
@@ -116,6 +118,8 @@ def test_shortened_commands_keep_what_they_say():
     assert not any("instances" in word for word in shortened(Command("train.py", ["train=active_search"])))
     assert "model.layers=1" in shortened(Command("train.py", ["experiment=cvrp100"]))
     assert "model.layers=1" not in shortened(Command("train.py", ["init=pretrained/tsp20"]))
+    words = ["instances=taillard/15x15", "method=gumbeldore"]
+    assert shortened(Command("evaluate.py", words)) == [*words, "num_instances=2", "search.beam_width=4"]
     words = ["instances=kool/tsp20", "out_dir=x", "resume=true"]
     assert shortened(Command("evaluate.py", words)) == [*words, "num_instances=2"]
     words = ["study=estimators", "reference_samples=200000", "repetitions=50"]
