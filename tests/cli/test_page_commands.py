@@ -34,7 +34,7 @@ SHORT = {
     "study.py": ["num_instances=2", "repetitions=2", "search.beam_width=2", "search.num_rounds=[2]", "workers=0"],
     "problems.solvers": ["num_instances=4", "time_limit=1", "workers=0"],
 }
-REPLACED = ("num_instances", "solver.time_limit", "time_limit", "reference_samples")  # also where a page gives them
+REPLACED = ("num_instances", "search.iterations", "solver.time_limit", "time_limit", "reference_samples")  # also where a page gives them
 MADE = ("run_dir=", "out=", "out_dir=")
 
 
@@ -93,6 +93,8 @@ def shortened(command: Command) -> list[str]:
         short = [word for word in short if not word.startswith("solver.")]
     if script == "evaluate.py" and "method=gumbeldore" in words:
         short.append("search.beam_width=4")  # of job shops with hundreds of operations
+    if any(word.startswith("search.iterations=[") for word in words):
+        short.append("search.iterations=[2,4]")
     if "study=estimators" in words:
         short.append("reference_samples=2000")
     if "study=diversity" in words:
@@ -120,6 +122,8 @@ def test_shortened_commands_keep_what_they_say():
     assert "model.layers=1" not in shortened(Command("train.py", ["init=pretrained/tsp20"]))
     words = ["instances=taillard/15x15", "method=gumbeldore"]
     assert shortened(Command("evaluate.py", words)) == [*words, "num_instances=2", "search.beam_width=4"]
+    words = ["method=reconstruct", "search.iterations=[10,100]"]
+    assert shortened(Command("study.py", words)) == [words[0], *SHORT["study.py"], "search.iterations=[2,4]"]
     words = ["instances=kool/tsp20", "out_dir=x", "resume=true"]
     assert shortened(Command("evaluate.py", words)) == [*words, "num_instances=2"]
     words = ["study=estimators", "reference_samples=200000", "repetitions=50"]
