@@ -17,7 +17,7 @@ def main() -> None:
         for name in names:
             about = importlib.import_module(f"benchmarks.{name}").__doc__.splitlines()[0]
             print(f"python -m benchmarks {name:14} {about}")
-        sys.exit(len(sys.argv) > 1)
+        sys.exit(f"error: there is no measurement {sys.argv[1]}" if len(sys.argv) > 1 else 0)
     module = importlib.import_module(f"benchmarks.{sys.argv[1]}")
     if {"-h", "--help"} & set(sys.argv[2:]):
         values = "".join(f"\n  {key}={value}" for key, value in module.DEFAULTS.items())
@@ -29,6 +29,9 @@ def main() -> None:
         sys.exit(error.returncode if error.returncode > 0 else f"error: {error}")
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
 
 
 def run(module: ModuleType, words: list[str]) -> None:

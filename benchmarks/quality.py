@@ -2,7 +2,7 @@
 
 A training takes as long as its preset, or `seconds` at most; one that is cut short ends with a high learning rate.
 `words` are more settings of train.py, alternatives with a | between them: `words="recipe=fast | recipe=paper"` trains
-both with each of the seeds.
+both with each of the seeds. What was interrupted goes on, but a training of so many `seconds`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,12 @@ def main(problem, seconds, seeds, words, experts, out) -> None:
     for seed, alternative in itertools.product(seeds.split(","), gaps):
         run = "/".join(filter(None, (folder, re.sub(r"[^\w.-]+", "_", alternative), f"seed{seed}")))
         train = [*trained, f"seed={seed}", *alternative.split(), f"run_dir={run}"]
-        evaluate = ["evaluate.py", f"checkpoint={run}", *HELD_OUT[problem]]
+        if (ROOT / run / "config.yaml").exists() and not seconds:
+            train = ["train.py", f"resume={run}"]
+        evaluate = ["evaluate.py", f"checkpoint={run}", *HELD_OUT[problem], "resume=true"]
         evaluate += ["search.beam_width=32", "search.num_rounds=4", f"out_dir={run}/held_out"]
-        for command in (train, evaluate):
+        evaluated = (ROOT / run / "held_out").exists()  # so that the training is complete
+        for command in (evaluate,) if evaluated else (train, evaluate):
             print("python", *command, flush=True)
             subprocess.run([sys.executable, *command], cwd=ROOT, check=True)
         methods = json.loads((ROOT / run / "held_out" / "results.json").read_text())["methods"]

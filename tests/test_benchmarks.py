@@ -78,6 +78,13 @@ def test_the_list():
         assert f"python -m benchmarks {path.stem}" in listed
 
 
+def test_a_measurement_that_does_not_exist_is_an_error(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "nope"])
+    with pytest.raises(SystemExit, match="error: there is no measurement nope"):
+        main()
+    assert "python -m benchmarks quality" in capsys.readouterr().out
+
+
 def test_a_measurement_explains_itself(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["benchmarks", "generalisation", "seconds=1", "--help"])
     main()
@@ -196,6 +203,26 @@ def test_quality_trains_every_alternative_with_every_seed(tmp_path, monkeypatch,
 
 
 @pytest.mark.slow
+def test_quality_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
+    commands = []
+
+    def run(command, **options):
+        commands.append(command[1:])
+        raise KeyboardInterrupt
+
+    for seed in ("0", "1"):  # the second has been evaluated in part
+        (tmp_path / f"seed{seed}").mkdir()
+        (tmp_path / f"seed{seed}/config.yaml").touch()
+    (tmp_path / "seed1/held_out").mkdir()
+    for seed, first in (("0", ["train.py", f"resume={tmp_path}/seed0"]), ("1", ["evaluate.py"])):
+        monkeypatch.setattr(sys, "argv", ["benchmarks", "quality", f"seeds={seed}", f"out={tmp_path}"])
+        monkeypatch.setattr(quality.subprocess, "run", lambda command, **options: "--cfg" in command or run(command))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 130 and commands[-1][: len(first)] == first
+    assert "resume=true" in commands[-1]
+
+
 def test_quality_refuses_wrong_words_before_it_trains():
     words = ["quality", "words=seed=1 | train.batchsize=1"]
     wrong = subprocess.run([sys.executable, "-m", "benchmarks", *words], cwd=ROOT, capture_output=True, text=True)

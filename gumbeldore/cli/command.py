@@ -16,7 +16,7 @@ import yaml
 from hydra._internal.utils import get_args_parser
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from gumbeldore.cli.overrides import FOLDER, check_overrides, check_sweep
 from gumbeldore.cli.parts import plain
@@ -85,6 +85,8 @@ def _fail(error: Exception, own_configs: str | None = None) -> None:
         message = str(error)
     else:
         message = str(error).splitlines()[0]
+        if isinstance(error, MissingMandatoryValue):
+            message += "; --help says what it takes"
     print(f"error: {message}", file=sys.stderr)
     sys.exit(2)
 

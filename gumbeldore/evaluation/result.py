@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark
+from gumbeldore.evaluation.results import percentage
 from gumbeldore.interfaces import Problem, size_name
 from gumbeldore.runtime.files import atomic_write, in_home
 
@@ -60,7 +61,7 @@ class Result:
         return [*super().__dir__(), *self._solution]
 
     def __repr__(self) -> str:
-        gap = "" if self.gap is None else f", gap {self.gap:.2%} to {self.kind}"
+        gap = "" if self.gap is None else f", gap {percentage(self.gap)} to {self.kind}"
         size = size_name(self._problem, self._instances)
         return f"<{self.name} ({self._problem.name}, {size}): cost {self.cost:.10g}{gap}>"
 

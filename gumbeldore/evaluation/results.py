@@ -55,7 +55,7 @@ def method_rows(results: Results, benchmarks: list[Benchmark], problem: Problem)
     rows = []
     for name, solved in results.items():
         outcome = summarise(solved, benchmarks)
-        gap = "-" if outcome.mean_gap is None else f"{outcome.mean_gap:.3%}"
+        gap = "-" if outcome.mean_gap is None else percentage(outcome.mean_gap, 3)
         each = f"{outcome.seconds / outcome.num_instances:.3g} s"
         numbers = [f"{values.double().mean():.2f}" for values in _further(problem, solved).values()]
         rows.append([name, f"{outcome.mean_cost:.4f}", gap, *numbers, f"{outcome.seconds:.1f} s", each])
@@ -68,7 +68,7 @@ def size_rows(results: Results, benchmarks: list[Benchmark], problem: Problem) -
     for size, places in _by_size(benchmarks, problem).items():
         mine = [benchmarks[place] for place in places]
         outcomes = [summarise([solved[place] for place in places], mine) for solved in results.values()]
-        shown = [f"{x.mean_cost:.2f}" if x.mean_gap is None else f"{x.mean_gap:.2%}" for x in outcomes]
+        shown = [f"{x.mean_cost:.2f}" if x.mean_gap is None else percentage(x.mean_gap) for x in outcomes]
         rows.append([size, str(count_of(mine)), *shown])
     return ["Size", "instances", *results], rows
 
@@ -94,12 +94,18 @@ def instance_rows(
         for i, name in enumerate(benchmark.names[: limit - len(rows)]):
             row = [name, size_name(problem, benchmark.instances)]
             for cost, gap in values:
-                row += [number(cost[i]), *([f"{gap[i]:.2%}" if gap[i] == gap[i] else "-"] if known else [])]
+                row += [number(cost[i]), *([percentage(gap[i]) if gap[i] == gap[i] else "-"] if known else [])]
             if known:
                 row += [number(references[i]) if references[i] == references[i] else "-", benchmark.kinds[i] or "-"]
             rows.append(row)
     methods = [word for name in results for word in ([name, "gap"] if known else [name])]
     return ["Instance", "Size", *methods, *(["Reference", "Kind"] if known else [])], rows
+
+
+def percentage(gap: float, digits: int = 2) -> str:
+    """A gap as tables show it, without the sign of a zero."""
+    text = f"{gap:.{digits}%}"
+    return text.removeprefix("-") if float(text[:-1]) == 0 else text
 
 
 def number(cost: float) -> str:
@@ -112,7 +118,8 @@ def mean_lines(results: Results, benchmarks: list[Benchmark]) -> list[str]:
     lines = []
     for place, benchmark in enumerate(benchmarks):
         for kind, mean in benchmark.means.items():
-            gaps_to = (f"{name} {solved[place].costs.mean() / mean - 1:.3%}" for name, solved in results.items())
+            found = {name: solved[place].costs.mean().item() / mean - 1 for name, solved in results.items()}
+            gaps_to = (f"{name} {percentage(gap, 3)}" for name, gap in found.items())
             lines.append(f"gap of the mean cost to {kind} (mean {mean:g}): {', '.join(gaps_to)}")
     return lines
 

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
+from gumbeldore.evaluation.results import percentage
 from gumbeldore.parallel.ray_cluster import available_cores
 from gumbeldore.runtime.program import as_called
 from gumbeldore.runtime.run_directory import RunDirectory
@@ -134,7 +135,7 @@ class Terminal:
         if math.isfinite(train_state.best_cost):
             rows += [[what, f"{train_state.best_cost:.4f}"]]
         if not math.isnan(train_state.best_gap):
-            rows += [["its gap to the reference", f"{train_state.best_gap:.2%}"]]
+            rows += [["its gap to the reference", f"{percentage(train_state.best_gap)}"]]
         self.table(reason or "finished", ["", ""], rows)
         trained = shlex.quote(f"checkpoint={directory.path}")
         self.say(as_called(f"evaluate:    python evaluate.py {trained} instances=<set, file or folder>"))
@@ -142,7 +143,8 @@ class Terminal:
         self.say(f"dashboards:  tensorboard --logdir {shlex.quote(str(runs))}")
         if reason:
             resume = shlex.quote(f"resume={directory.path}")
-            self.say(as_called(f"continue:    python train.py {resume} time_limit=null"))
+            again = f"  # from the beginning of epoch {train_state.epoch + 1}"
+            self.say(as_called(f"continue:    python train.py {resume} time_limit=null{again}"))
 
     def table(self, title: str, header: list[str], rows: list[list[str]], notes: str = "") -> None:
         """A table with its first column to the left and figures to the right."""

@@ -91,7 +91,7 @@ def _picture(
     if figure is None:
         return None
     cost, gap = results.number(part.costs[index].item()), gaps(part, benchmark)[index].item()
-    panels = [(charts.markup(figure), f"{method}: {cost}" + (f", gap {gap:.2%}" if gap == gap else ""))]
+    panels = [(charts.markup(figure), f"{method}: {cost}" + (f", gap {results.percentage(gap)}" if gap == gap else ""))]
     if gap == gap:
         reference = f"{benchmark.kinds[index]}: {results.number(benchmark.references[index].item())}"
         if index in benchmark.solutions:

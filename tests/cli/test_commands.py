@@ -359,7 +359,7 @@ def typed(program, *words, cwd):
         (train, ["device=cpu:0"], "device=cpu:0 cannot be used: all cores are one device, device=cpu"),
         (train, ["seed=[0,1]"], "seed must be an integer at least 0, got [0, 1]"),
         (evaluate, ["checkpoint=x", "instances=[a.tsp,b.tsp]"], "instances must be text, got ['a.tsp', 'b.tsp']"),
-        (study, ["instances=kool/tsp20"], "Missing mandatory value: checkpoint"),
+        (study, ["instances=kool/tsp20"], "Missing mandatory value: checkpoint; --help says what it takes"),
         (evaluate, ["instances=kool/tsp21"], "neither a file or folder nor a standard set"),
         (evaluate, ["checkpoint=none.pt", "instances=kool/tsp20"], "there is no checkpoint none.pt"),
     ],

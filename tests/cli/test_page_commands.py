@@ -34,7 +34,8 @@ SHORT = {
     "study.py": ["num_instances=2", "repetitions=2", "search.beam_width=2", "search.num_rounds=[2]", "workers=0"],
     "problems.solvers": ["num_instances=4", "time_limit=1", "workers=0"],
 }
-REPLACED = ("num_instances", "search.iterations", "solver.time_limit", "time_limit", "reference_samples")  # also where a page gives them
+# Also where a page gives them.
+REPLACED = ("num_instances", "search.iterations", "solver.time_limit", "time_limit", "reference_samples")
 MADE = ("run_dir=", "out=", "out_dir=")
 
 

@@ -122,6 +122,11 @@ def test_evaluation_reports_gaps_and_tours(policies, tmp_path):
         assert f"{result['mean_gap']:.3%}" in found.output
 
 
+def test_no_gap_is_a_negative_zero():
+    assert results.percentage(-1e-9, 3) == "0.000%" and results.percentage(0.0, 1) == "0.0%"
+    assert results.percentage(-0.0123) == "-1.23%" and results.percentage(-5.1e-6, 3) == "-0.001%"
+
+
 def test_one_file_without_a_reference_has_no_gap(policies, tmp_path):
     file = tmp_path / "mine.tsp"
     nodes = "\n".join(f"{i + 1} {(37 * i) % 101} {(61 * i) % 97}" for i in range(9))

@@ -183,7 +183,8 @@ def test_a_variable_of_the_shell_that_is_not_set_starts_no_other_run(folder, tmp
 def test_a_cooldown_can_be_started_later(folder):
     """A constant rate until then; the last epoch has the final one."""
     rates = ["train.learning_rate=0.01", "train.learning_rate_end_factor=0.1", "train.cooldown_epochs=2"]
-    run(folder, *SMALL, *rates, "train.epochs=100", "time_limit=0.01", "run_dir=constant")
+    stopped = run(folder, *SMALL, *rates, "train.epochs=100", "time_limit=0.01", "run_dir=constant")
+    assert "train.py resume=constant time_limit=null  # from the beginning of epoch 1\n" in stopped
     run(folder, "resume=constant", "time_limit=null", "train.epochs=4")  # both hold from then on
     found = [line["training/learning_rate"] for line in metrics_of(folder / "constant")]
     assert found == pytest.approx([0.01, 0.01, 0.0055, 0.001])
