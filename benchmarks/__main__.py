@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from gumbeldore.cli.command import INTERRUPTED
 from gumbeldore.cli.overrides import key_values
 
 
@@ -31,7 +32,7 @@ def main() -> None:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
 
 
 def run(module: ModuleType, words: list[str]) -> None:

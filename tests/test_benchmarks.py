@@ -202,7 +202,6 @@ def test_quality_trains_every_alternative_with_every_seed(tmp_path, monkeypatch,
     assert "train.gradient_clip=0.5 greedy: median 1.000%" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_quality_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
     commands = []
 
@@ -223,6 +222,7 @@ def test_quality_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
     assert "resume=true" in commands[-1]
 
 
+@pytest.mark.slow
 def test_quality_refuses_wrong_words_before_it_trains():
     words = ["quality", "words=seed=1 | train.batchsize=1"]
     wrong = subprocess.run([sys.executable, "-m", "benchmarks", *words], cwd=ROOT, capture_output=True, text=True)

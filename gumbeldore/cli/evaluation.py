@@ -230,7 +230,7 @@ def new_directory(run: EvaluationSettings) -> Path:
     if kept and not run.resume:
         raise ValueError(f"out_dir={path} holds results already; choose another, or go on with them by resume=true")
     begun = {path / MANIFEST.parent, path / MANIFEST.parent / "lock"}  # by another process, which has written no more
-    if not kept and not begun.issuperset(path.rglob("*")):
+    if not kept and any(found not in begun for found in path.rglob("*")):  # the first of them will do
         raise ValueError(f"out_dir={path} is not empty, and holds no results to go on with; choose another")
     return path
 

@@ -146,7 +146,7 @@ def test_it_writes_what_it_shows_and_goes_on(tmp_path, monkeypatch):
 
 
 def test_costs_are_those_of_the_file(tmp_path):
-    """A rectangle of 3 x 4 has three tours, of lengths 14, 16 and 18; the network sees it smaller."""
+    """A rectangle of 30 x 40 has three tours, of lengths 140, 160 and 180; the network sees it smaller."""
     nodes = "1 0 0\n2 30 0\n3 30 40\n4 0 40\n"
     text = f"NAME: r\nTYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n{nodes}EOF\n"
     (tmp_path / "r.tsp").write_text(text)
