@@ -119,12 +119,12 @@ def test_solution_beside_a_file_must_be_legal_and_cost_what_it_says(tmp_path):
 
 
 def test_costs_published_for_exact_distances(tmp_path, monkeypatch):
-    """Of Golden's, Li's and Taillard's instances, whose files say EUC_2D."""
+    """Of Golden's and Taillard's instances, whose files say EUC_2D."""
     path = write_vrp(tmp_path / "line.vrp", [(1.4 * i, 0) for i in range(9)], [0] + [1] * 8, 100)
     instance = read_cvrplib(path)
     table = csv.DictReader((common.DATA / "cvrplib_best_known.csv").read_text().splitlines())
     rows = [row for row in table if row["family"] == "Golden"]
-    assert len(rows) == 17 and {row["convention"] for row in rows} == {"exact"}
+    assert len(rows) == 12 and {row["convention"] for row in rows} == {"exact"}
     key = best_known.fingerprint(instance.coords, instance.demands, instance.capacity)
     monkeypatch.setattr(
         best_known, "_cvrplib", lambda: {key: best_known.Published(22.4, "best known", "CVRPLIB", "EXACT_2D")}
@@ -142,7 +142,7 @@ def test_costs_published_for_exact_distances(tmp_path, monkeypatch):
 
 
 def test_tables_of_best_known_costs_have_all_rows():
-    assert len(best_known._tsplib()) == 129 and len(best_known._cvrplib()) == 254  # M-n200 is there for two k
+    assert len(best_known._tsplib()) == 129 and len(best_known._cvrplib()) == 238  # M-n200 is there for two k
     assert len(best_known._xml100()) == 9909
 
 
