@@ -20,6 +20,8 @@ DATA = Path(__file__).parent / "data"
 METRIC = {"rounded": "EUC_2D", "exact": "EXACT_2D"}  # by the convention of CVRPLIB's costs
 FIXED_FLEETS = {"A", "B", "E", "F", "M", "P"}  # of CVRPLIB: solutions have exactly k routes, k in the name
 
+Key = tuple[str, str]  # a fingerprint, and the format of the matrix whose numbers it stands for; "": of coordinates
+
 
 class Published(NamedTuple):
     """A cost of the literature."""
@@ -40,49 +42,57 @@ def fingerprint(*arrays: np.ndarray | int) -> str:
 
 def of_tsplib(coords: np.ndarray, metric: Metric) -> Published | None:
     """The optimum of an instance of TSPLIB: coordinates [N, 2] in the order of their numbers, or a matrix."""
-    return _first(_tsplib(), [fingerprint(numbers) for numbers in _numbers(coords, metric)])
+    return _first(_tsplib(), _keys(coords, metric))
 
 
 def of_cvrplib(coords: np.ndarray, demands: np.ndarray, capacity: int, metric: Metric) -> Published | None:
     """The best cost known of an instance of CVRPLIB: coordinates [N+1, 2], or a matrix, and demands [N+1], the depot
     first.
     """
-    keys = [fingerprint(numbers, demands, capacity) for numbers in _numbers(coords, metric)]
+    keys = _keys(coords, metric, demands, capacity)
     return _first(_cvrplib(), keys) or _first(_xml100(), keys)
 
 
-def _numbers(coords: np.ndarray, metric: Metric) -> list[np.ndarray]:
-    """What instances are recognised by: their coordinates, or the numbers of their matrix, in any format."""
-    return list(layouts(metric.numpy())) if isinstance(metric, Tensor) else [coords]
+def _keys(coords: np.ndarray, metric: Metric, *loads: np.ndarray | int) -> list[Key]:
+    """What an instance can be known by: its coordinates, or the numbers of its matrix as each format lists them.
+
+    The same numbers are another matrix in another format.
+    """
+    listed = layouts(metric.numpy()) if isinstance(metric, Tensor) else [("", coords)]
+    return [(fingerprint(numbers, *loads), form) for form, numbers in listed]
 
 
-def _first(known: dict[str, Published], keys: list[str]) -> Published | None:
+def _first(known: dict[Key, Published], keys: list[Key]) -> Published | None:
     return next((known[key] for key in keys if key in known), None)
 
 
 @cache
-def _tsplib() -> dict[str, Published]:
+def _tsplib() -> dict[Key, Published]:
     with open(DATA / "tsplib_optimal.csv", newline="") as file:
         return {
-            row["fingerprint"]: Published(float(row["optimal"]), "optimal", "TSPLIB", row["edge_weight_type"])
+            _key(row): Published(float(row["optimal"]), "optimal", "TSPLIB", row["edge_weight_type"])
             for row in csv.DictReader(file)
         }
 
 
 @cache
-def _cvrplib() -> dict[str, Published]:
-    found: dict[str, Published] = {}
+def _cvrplib() -> dict[Key, Published]:
+    found: dict[Key, Published] = {}
     with open(DATA / "cvrplib_best_known.csv", newline="") as file:
         for row in csv.DictReader(file):
             kind = "best known for k routes" if row["family"] in FIXED_FLEETS else "best known"
             metric = METRIC.get(row["convention"], row["edge_weight_type"])
             each = Published(float(row["cost"]), kind, "CVRPLIB", metric)
-            found[row["fingerprint"]] = min(each, found.get(row["fingerprint"], each))  # one is there for two numbers k
+            found[_key(row)] = min(each, found.get(_key(row), each))  # one is there for two numbers k
     return found
 
 
 @cache
-def _xml100() -> dict[str, Published]:
+def _xml100() -> dict[Key, Published]:
     with gzip.open(DATA / "cvrplib_xml100_best_known.csv.gz") as file:
         rows = list(csv.DictReader(io.TextIOWrapper(file)))
-    return {row["fingerprint"]: Published(float(row["cost"]), "best known", "CVRPLIB", "EUC_2D") for row in rows}
+    return {_key(row): Published(float(row["cost"]), "best known", "CVRPLIB", "EUC_2D") for row in rows}
+
+
+def _key(row: dict[str, str]) -> Key:
+    return row["fingerprint"], row.get("edge_weight_format", "")

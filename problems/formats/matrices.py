@@ -63,13 +63,13 @@ def outside(distances: np.ndarray) -> np.ndarray:
     return ~((distances >= 0) & (distances <= np.float64(LARGEST_DISTANCE)))  # which float16 would take for infinite
 
 
-def layouts(matrix: np.ndarray) -> Iterator[np.ndarray]:
-    """The numbers of a matrix [N, N] as the formats that can hold it list them; a triangle holds a symmetric one."""
-    yield matrix.ravel()
+def layouts(matrix: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """The formats by rows that can hold a matrix [N, N], a triangle a symmetric one, and the numbers they list."""
+    yield "FULL_MATRIX", matrix.ravel()
     off_diagonal = ~np.eye(len(matrix), dtype=bool)
     if (matrix == matrix.T)[off_diagonal].all():
         for form in list(_ROWS)[1:]:
-            yield matrix[_ROWS[form](len(matrix))]
+            yield form, matrix[_ROWS[form](len(matrix))]
 
 
 def _entries(path: Path, content: Content) -> tuple[np.ndarray, str]:

@@ -125,7 +125,7 @@ def test_costs_published_for_exact_distances(tmp_path, monkeypatch):
     table = csv.DictReader((common.DATA / "cvrplib_best_known.csv").read_text().splitlines())
     rows = [row for row in table if row["family"] == "Golden"]
     assert len(rows) == 12 and {row["convention"] for row in rows} == {"exact"}
-    key = best_known.fingerprint(instance.coords, instance.demands, instance.capacity)
+    key = (best_known.fingerprint(instance.coords, instance.demands, instance.capacity), "")
     monkeypatch.setattr(
         best_known, "_cvrplib", lambda: {key: best_known.Published(22.4, "best known", "CVRPLIB", "EXACT_2D")}
     )

@@ -195,21 +195,42 @@ def test_damaged_matrices_are_refused_or_read_in_full(tmp_path):
 # ---- what is known of the solutions
 
 
-def test_published_costs_are_recognised_by_the_numbers_in_any_format(tmp_path, monkeypatch):
+def test_published_costs_are_recognised_in_any_format_that_holds_the_matrix(tmp_path, monkeypatch):
     listed = [SYMMETRIC[entry] for entry in ENTRIES["LOWER_DIAG_ROW"](6)]
     published = Published(123.0, "optimal", "TSPLIB", "EXPLICIT")
-    monkeypatch.setattr(best_known, "_tsplib", lambda: {fingerprint(np.array(listed)): published})
+    known = {(fingerprint(np.array(listed)), "LOWER_DIAG_ROW"): published}
+    monkeypatch.setattr(best_known, "_tsplib", lambda: known)
     for form in FORMATS:
         (benchmark,) = load_tsp(str(write_matrix(tmp_path / "x.tsp", SYMMETRIC, form)))
-        known = "DIAG" in form or form == "FULL_MATRIX"  # the others leave out the diagonal
-        assert (benchmark.references.tolist() == [123]) == known == (benchmark.kinds == ["optimal (TSPLIB)"])
+        whole = "DIAG" in form or form == "FULL_MATRIX"  # the others leave out the diagonal
+        assert (benchmark.references.tolist() == [123]) == whole == (benchmark.kinds == ["optimal (TSPLIB)"])
     half = SYMMETRIC + np.triu(np.ones((6, 6)), 1)  # one of its triangles is known
     assert load_tsp(str(write_matrix(tmp_path / "x.tsp", half)))[0].kinds == [""]
 
 
+def test_the_same_numbers_in_another_format_are_another_instance(tmp_path, monkeypatch):
+    path = write_matrix(tmp_path / "x.tsp", SYMMETRIC, "LOWER_DIAG_ROW")
+    listed = np.array([SYMMETRIC[entry] for entry in ENTRIES["LOWER_DIAG_ROW"](6)])
+    known = {(fingerprint(listed), "LOWER_DIAG_ROW"): Published(123.0, "optimal", "TSPLIB", "EXPLICIT")}
+    monkeypatch.setattr(best_known, "_tsplib", lambda: known)
+    text = path.read_text()
+    for form, kinds in (("UPPER_DIAG_COL", ["optimal (TSPLIB)"]), ("UPPER_DIAG_ROW", [""]), ("LOWER_DIAG_COL", [""])):
+        path.write_text(text.replace("LOWER_DIAG_ROW", form))
+        assert load_tsp(str(path))[0].kinds == kinds
+    path.write_text(text.replace("LOWER_DIAG_ROW", "LOWER_ROW").replace("DIMENSION: 6", "DIMENSION: 7"))
+    assert load_tsp(str(path))[0].kinds == [""]
+
+
+def test_the_tables_know_the_formats_of_all_matrices():
+    for table in (best_known._tsplib(), best_known._cvrplib()):
+        for (_, form), published in table.items():
+            assert form in FORMATS if published.metric == "EXPLICIT" else form == ""
+
+
 def test_published_costs_of_routes_are_recognised_by_all_numbers(tmp_path, monkeypatch):
     listed = np.array([SYMMETRIC[entry] for entry in ENTRIES["LOWER_ROW"](6)])
-    known = {fingerprint(listed, np.array(DEMANDS), 10): Published(99.0, "best known", "CVRPLIB", "EXPLICIT")}
+    key = (fingerprint(listed, np.array(DEMANDS), 10), "LOWER_ROW")
+    known = {key: Published(99.0, "best known", "CVRPLIB", "EXPLICIT")}
     monkeypatch.setattr(best_known, "_cvrplib", lambda: known)
     for demands, kind in ((DEMANDS, "best known (CVRPLIB)"), ([0, 4, 6, 5, 5, 2], "")):
         path = write_matrix(tmp_path / "x.vrp", SYMMETRIC, "LOWER_ROW", "CVRP", more=loads(demands))
