@@ -64,8 +64,11 @@ def read_tour(path: str | Path) -> list[int]:
     path = Path(path)
     header, rows = read_content(path, lambda header: Sections(["TOUR_SECTION"]), {"TYPE": ["TOUR"]})
     words = [(line, word) for line, text in rows["TOUR_SECTION"] for word in text.split()]
-    if words and words[-1][1] == "-1":  # the end mark, which some files leave out
-        words.pop()
+    for _ in range(2):  # -1 ends the tour, and another one the section; most files have but one, some none
+        if words and words[-1][1] == "-1":
+            words.pop()
+    if inner := [line for line, word in words if word == "-1"]:
+        raise error(path, inner[0], "-1 ends a tour, and another tour follows; a file must have one alone")
     check_count(path, header, "TOUR_SECTION", len(words))  # some tours of TSPLIB itself lack DIMENSION
 
     tour: dict[int, None] = {}  # an ordered set

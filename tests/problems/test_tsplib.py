@@ -229,10 +229,11 @@ def test_malformed_instances_are_refused_with_file_line_and_rule(tmp_path, case)
     assert len(str(caught.value)) < len(str(path)) + 200
 
 
-def test_tour_is_counted_from_0_and_may_lack_dimension_and_end_mark(tmp_path):
+def test_tour_is_counted_from_0_and_may_lack_dimension_and_end_marks(tmp_path):
     path = tmp_path / "five.tour"
-    for data in (VALID_TOUR, VALID_TOUR.replace(b"DIMENSION : 5\n", b""), VALID_TOUR.replace(b"-1\nEOF\n", b"")):
-        path.write_bytes(data)
+    changes = ((b"EOF", b"EOF"), (b"DIMENSION : 5\n", b""), (b"-1\nEOF\n", b""), (b"-1\n", b"-1\n-1\n"))
+    for old, new in changes:
+        path.write_bytes(VALID_TOUR.replace(old, new))
         assert read_tour(path) == [2, 0, 1, 4, 3]
 
 
@@ -243,7 +244,8 @@ def test_tour_is_counted_from_0_and_may_lack_dimension_and_end_mark(tmp_path):
         (b"5\n4\n-1\nEOF\n", b"", 3, "DIMENSION is 5, but TOUR_SECTION has 3 nodes"),
         (b"1 2", b"1 1", 6, "node 1 is visited twice"),
         (b"1 2", b"1 6", 6, "node ids are 1..5, got '6'"),
-        (b"1 2", b"1 -1", 6, "node ids are 1..5, got '-1'"),
+        (b"1 2", b"1 -1", 6, "-1 ends a tour, and another tour follows"),
+        (b"EOF", b"3 1 2 5 4 -1\n-1\nEOF", 9, "-1 ends a tour, and another tour follows"),
         (b"1 2", b"1 b", 6, "a node id must be a whole number, got 'b'"),
         (b"DIMENSION : 5\nTOUR_SECTION\n3\n1 2\n5\n4\n", b"TOUR_SECTION\n", None, "TOUR_SECTION has no nodes"),
         (b"TYPE : TOUR", b"TYPE : TSP", 2, "TYPE must be one of TOUR, got 'TSP'"),
@@ -279,7 +281,8 @@ def test_damaged_tours_are_refused_or_read_in_full(tmp_path):
     def check(data: bytes, tour: list[int]) -> None:
         words = re.split(r"(?m)^\s*TOUR_SECTION[: \t]*$", text_of(data).replace("\r", "\n"))[1].split()
         words = words[:-1] if words[-1].upper().startswith("EOF") else words
-        words = words[:-1] if words[-1] == "-1" else words
+        while words[-1] == "-1":
+            words = words[:-1]
         assert [int(word) - 1 for word in words] == tour and sorted(tour) == list(range(len(tour)))
 
     counts = outcomes(VALID_TOUR, range(500), tmp_path / "damaged.tour", read_tour, check)
