@@ -38,14 +38,14 @@ def read_jssp(path: str | Path) -> list[JsspInstance]:
     The number of words in a row tells the formats apart. Raises ValueError with file, line and rule for anything else.
     """
     path = Path(path)
-    parts = _parts([(line, text.split()) for line, text in lines(path) if not text.startswith("#")])
+    parts = _parts(path, [(line, text.split()) for line, text in lines(path) if not text.startswith("#")])
     found = [_instance(path, *part) for part in parts]
     if len(found) == 1:
         return [found[0]._replace(name=found[0].name or stem(path))]
     return [x._replace(name=x.name or f"{stem(path)}/{place}") for place, x in enumerate(found, start=1)]
 
 
-def _parts(rows: list[Row]) -> list[tuple[str, bool, list[Row]]]:
+def _parts(path: Path, rows: list[Row]) -> list[tuple[str, bool, list[Row]]]:
     """The name (or ""), whether the title of Taillard's files stood above it, and the rows of each instance."""
     rows = [row for row in rows if any(word.strip("+") for word in row[1])]  # without OR-Library's lines of plus signs
     named = [place for place, (_, words) in enumerate(rows) if words[0].lower() == "instance" and len(words) == 2]
@@ -53,6 +53,8 @@ def _parts(rows: list[Row]) -> list[tuple[str, bool, list[Row]]]:
     starts = named or titles
     if not starts:
         return [("", False, rows)]
+    if named and (unnamed := _without_remarks(rows[: named[0]])):
+        raise error(path, unnamed[0][0], "an instance without a name above it; all or none must have `instance NAME`")
     parts = [(rows[i][1][1] if named else "", not named, rows[i + 1 : j]) for i, j in pairwise([*starts, len(rows)])]
     if named:
         return [(name, False, _without_remarks(part)) for name, _, part in parts]

@@ -101,6 +101,9 @@ def test_files_of_several_instances(tmp_path):
     first, second = read_jssp(path)
     assert (first.name, second.name) == ("several/1", "several/2")
     assert first.times.tolist() == TIMES and second.times.tolist() == [TIMES[0], [12, 9], TIMES[2]]
+    path.write_bytes(STANDARD + PLUS_SIGNS)  # no instance is passed over
+    with pytest.raises(ValueError, match="line 3: an instance without a name above it"):
+        read_jssp(path)
     path.write_bytes(PLUS_SIGNS.replace(b"1 12 0 0", b"1 12 0 x"))
     with pytest.raises(ValueError, match="line 7: a processing time must be a whole number, got 'x'"):
         read_jssp(path)
