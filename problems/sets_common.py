@@ -35,7 +35,7 @@ def load(
     path = Path(os.path.expanduser(source))  # `~name` of no user stays as it is
     if path.is_dir() or path.is_file() and path.suffix.lower() != ".npz":
         return load_files(path, limit, library)
-    if distances == "rounded":
+    if distances == "rounded" and (source in named or path.is_file()):
         raise ValueError(f"problem.distances=rounded is for {library.name} files; {source} has exact distances")
     if source in named:
         return named[source](limit)

@@ -7,6 +7,7 @@ import math
 import pickle
 import shutil
 import zipfile
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -119,9 +120,9 @@ def test_limits_are_checked(limit):
 
 
 def test_unknown_sources_name_what_there_is(tmp_path):
-    for source in ("kool/tsp30", str(tmp_path / "missing.npz")):
+    for source, distances in product(("kool/tsp30", str(tmp_path / "missing.npz")), (None, "rounded")):
         with pytest.raises(ValueError, match=r"unknown source .*kool/tsp20, .*gd/tsp1000 .*\.npz file, a TSPLIB file"):
-            load_tsp(source, None)
+            load_tsp(source, None, distances)
     with pytest.raises(ValueError, match=r"no files .*\*\.tsp"):
         load_tsp(str(tmp_path), None)
 
