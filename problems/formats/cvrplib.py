@@ -124,8 +124,9 @@ def _check_limits(path: Path, header: Header, num_customers: int) -> None:
 
 def _demands(path: Path, content: Content, capacity: int, depot: int) -> np.ndarray:
     """The demands [N+1] int64 in DEMAND_SECTION."""
-    demands = np.zeros(len(content.rows["DEMAND_SECTION"]), dtype=np.int64)
-    for line, node, (word,) in node_lines(path, content, "DEMAND_SECTION", "id demand"):
+    nodes = node_lines(path, content, "DEMAND_SECTION", "id demand")
+    demands = np.zeros(len(nodes), dtype=np.int64)
+    for line, node, (word,) in nodes:
         demand = _load(path, line, word, "a demand")
         if node == depot and demand != 0:
             raise error(path, line, f"the depot must have the demand 0, got {demand}")

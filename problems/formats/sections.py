@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+import re
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,7 +52,7 @@ def read_content(
             raise error(path, line, f"nothing may follow EOF, got {short(text)}")
         elif bare == "EOF":
             ended = True
-        elif bare.endswith("_SECTION"):
+        elif re.fullmatch(r"[^\s:]*_SECTION", bare):  # a remark may end with such a word
             known = [keyword for group in sections(header) for keyword in group]
             if bare not in known or bare in rows:
                 raise error(path, line, f"supported data sections: {', '.join(known)}, once; got {short(bare)}")
@@ -95,8 +96,8 @@ def name_of(path: Path, header: Header, *suffixes: str) -> str:
 
 
 def first_word(value: str) -> str:
-    """The value without the remark that some files of TSPLIB put behind it."""
-    return value.split()[0] if value else ""
+    """The value in capitals, without the remark that some files of TSPLIB put behind it."""
+    return value.split()[0].upper() if value else ""
 
 
 def check_count(path: Path, header: Header, section: str, count: int) -> None:
@@ -110,21 +111,24 @@ def check_count(path: Path, header: Header, section: str, count: int) -> None:
 
 def node_coordinates(path: Path, content: Content, section: str = "NODE_COORD_SECTION") -> np.ndarray:
     """The coordinates [N, 2] float64 in a section."""
-    coords = np.empty((len(content.rows[section]), 2))
-    for line, node, words in node_lines(path, content, section, "id x y"):
+    nodes = node_lines(path, content, section, "id x y")
+    coords = np.empty((len(nodes), 2))
+    for line, node, words in nodes:
         coords[node] = [_coordinate(path, line, word) for word in words]
     return coords
 
 
-def node_lines(path: Path, content: Content, section: str, form: str) -> Iterator[tuple[int, int, list[str]]]:
+def node_lines(path: Path, content: Content, section: str, form: str) -> list[tuple[int, int, list[str]]]:
     """For each line of a section with one line per node: its number, its node from 0, its words after the id.
 
     Arguments:
         form: the words of a line, e.g. "id x y".
     """
     rows = content.rows[section]
+    if rows and rows[-1][1] == "-1":  # an end mark, which some programs write
+        rows = rows[:-1]
     check_count(path, content.header, section, len(rows))
-    seen = set()
+    seen: dict[int, tuple[int, int, list[str]]] = {}
     for line, text in rows:
         words = text.split()
         if len(words) != len(form.split()):
@@ -132,8 +136,8 @@ def node_lines(path: Path, content: Content, section: str, form: str) -> Iterato
         node = node_id(path, line, words[0], len(rows))
         if node in seen:
             raise error(path, line, f"node {node + 1} is given twice")
-        seen.add(node)
-        yield line, node, words[1:]
+        seen[node] = (line, node, words[1:])
+    return list(seen.values())
 
 
 def node_id(path: Path, line: int, word: str, num_nodes: int) -> int:

@@ -86,7 +86,7 @@ def node_sections(header: Header) -> Sections:
     """The sections with the nodes, or their distances, in a file with this header."""
     if first_word(header.get("EDGE_WEIGHT_TYPE", (0, ""))[1]) == EXPLICIT:
         return Sections([SECTION], MAPS)
-    return Sections(["NODE_COORD_SECTION"])
+    return Sections(["NODE_COORD_SECTION"], ["DISPLAY_DATA_SECTION"])  # of pictures alone
 
 
 def read_nodes(path: Path, content: Content, distances: str | None) -> tuple[np.ndarray, Metric]:

@@ -79,6 +79,8 @@ def test_published_solutions_have_their_cost(name, customers, capacity, demand, 
         lambda data: data.replace(b"SECTION", b"SECTION :").replace(b"\n", b"\n \n"),
         lambda data: data.replace(b"DEPOT_SECTION\n1\n-1", b"DEPOT_SECTION\n1 -1").replace(b"EOF\n", b""),
         lambda data: data.replace(b"2 10\n3 4\n", b"3 4\n2 10\n"),
+        lambda data: data.replace(b"DEMAND", b"-1\nDEMAND").replace(b"DEPOT", b"-1\nDEPOT"),  # some programs do so
+        lambda data: data.replace(b"DEMAND", b"DISPLAY_DATA_SECTION\n1 9 9\nDEMAND"),
         lambda data: data.replace(b"four", b"four.vrp").replace(
             b"TYPE : C", b"VEHICLES : 4\nSERVICE_TIME : 0.0\nTYPE : C"
         ),
@@ -129,7 +131,7 @@ MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
     "after the end": (b"EOF\n", b"EOF\n7\n", 24, "nothing may follow EOF, got '7'"),
     "another type": (b"TYPE : CVRP", b"TYPE : TSP", 4, "TYPE must be one of CVRP, ACVRP, got 'TSP'"),
     "explicit": (b"EUC_2D", b"EXPLICIT", None, "there is no EDGE_WEIGHT_SECTION"),
-    "a matrix": (b"DEMAND_S", b"EDGE_WEIGHT_SECTION\n0 1\nDEMAND_S", 14, "DEPOT_SECTION, once; got 'EDGE_WEIGHT_S"),
+    "a matrix": (b"DEMAND_S", b"EDGE_WEIGHT_SECTION\n0 1\nDEMAND_S", 14, ", once; got 'EDGE_WEIGHT_S"),
     "demands twice": (b"DEPOT_SECTION", b"DEMAND_SECTION\nDEPOT_SECTION", 20, "once; got 'DEMAND_SECTION'"),
     "no demands": (VALID[VALID.index(b"DEMAND") : VALID.index(b"DEPOT")], b"", None, "there is no DEMAND_SECTION"),
     "no depots": (b"DEPOT_SECTION\n1\n-1\n", b"", None, "there is no DEPOT_SECTION"),

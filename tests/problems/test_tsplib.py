@@ -128,6 +128,10 @@ def test_metric_and_precision_are_checked():
         lambda data: data.replace(b"TYPE : TSP", b"TYPE : TSP (a remark)"),
         lambda data: data.replace(b"SECTION", b"SECTION :").replace(b"\n", b"\n \n"),
         lambda data: data.replace(b"EOF", b"eof"),
+        lambda data: data.replace(b"a small file", b"edges of NODE_COORD_SECTION"),
+        lambda data: data.replace(b"EOF", b"DISPLAY_DATA_SECTION\n1 0 0\nEOF"),  # of pictures
+        lambda data: data.replace(b"EOF", b"-1\nEOF"),  # which some programs write
+        lambda data: data.replace(b": TSP", b": tsp").replace(b"EUC_2D", b"Euc_2d"),
         lambda data: data.replace(b"DIMENSION", b"dimension").replace(b"NODE_COORD_SECTION", b"Node_Coord_Section"),
         lambda data: data.replace(b"a small", b"a sm\xe4ll"),  # Latin-1
         gzip.compress,
@@ -162,7 +166,7 @@ MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
         b"EOF",
         b"NODE_COORD_SECTION\nEOF",
         13,
-        "data sections: NODE_COORD_SECTION, once; got 'NODE_COORD_SECTION'",
+        "data sections: NODE_COORD_SECTION, DISPLAY_DATA_SECTION, once; got 'NODE_COORD_SECTION'",
     ),
     "another section": (b"EOF", b"FIXED_EDGES_SECTION\nEOF", 13, "got 'FIXED_EDGES_SECTION'"),
     "no dimension": (b"DIMENSION : 5\n", b"", None, "lacks DIMENSION"),
@@ -227,6 +231,15 @@ def test_malformed_instances_are_refused_with_file_line_and_rule(tmp_path, case)
     with raises_with(path, line, rule) as caught:
         read_tsplib(path)
     assert len(str(caught.value)) < len(str(path)) + 200
+
+
+def test_exact_distances_are_advised_where_there_are_such(tmp_path):
+    for metric, advised in (("EUC_2D", True), ("CEIL_2D", True), ("ATT", False)):
+        header = VALID[: VALID.index(b"NODE")].replace(b"EUC_2D", metric.encode())
+        (tmp_path / "unit.tsp").write_bytes(header + UNIT_SQUARE)
+        with pytest.raises(ValueError, match="multiply the coordinates") as caught:
+            read_tsplib(tmp_path / "unit.tsp")
+        assert ("problem.distances=exact" in str(caught.value)) == advised
 
 
 def test_tour_is_counted_from_0_and_may_lack_dimension_and_end_marks(tmp_path):
