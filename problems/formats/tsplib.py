@@ -138,9 +138,22 @@ def metric_of(path: Path, content: Content, coords: np.ndarray, distances: str |
         and (change := _rounding(coords, metric)) > MOST_CHANGE
     ):
         rule = f"rounding to whole numbers changes distances by {change:.0%} on average"
-        remedy = "multiply the coordinates, by 10000 say, or evaluate with problem.distances=exact"
+        remedy = "multiply the coordinates, by 10000 say"
+        if metric != "ATT":
+            remedy += ", or evaluate with problem.distances=exact"
         raise error(path, None, f"{rule}: {remedy}")
     return metric
+
+
+def doubts(instance: TsplibInstance) -> list[str]:
+    """Why the coordinates of a GEO file do not seem to be degrees and minutes, DDD.MM: a line, or none."""
+    minutes = np.abs(np.modf(instance.coords)[0]) * 100
+    wrong = ((minutes > 59.999) | (np.abs(instance.coords) > (90, 180))).any(axis=1)
+    if instance.metric != "GEO" or not wrong.any():
+        return []
+    x, y = instance.coords[node := int(wrong.argmax())]
+    what = f"GEO coordinates are latitude and longitude in degrees and minutes, DDD.MM; {x:.10g} {y:.10g} are not"
+    return [f"{instance.name}: {what} (node {node + 1}): if they are decimal degrees, distances are wrong"]
 
 
 def _rounding(coords: np.ndarray, metric: str) -> float:

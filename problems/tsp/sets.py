@@ -15,7 +15,7 @@ from problems.best_known import of_tsplib
 from problems.distances import walk_lengths
 from problems.files import Library, Reference, best_reference, taken, without_zeros
 from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
-from problems.formats.tsplib import Metric, TsplibInstance, read_tour, read_tsplib
+from problems.formats.tsplib import Metric, TsplibInstance, doubts, read_tour, read_tsplib
 from problems.nodes import Nodes, read_unrounded
 from problems.plane import into_unit_square
 from problems.sets_common import (
@@ -133,7 +133,9 @@ def _from_files(instances: list[TsplibInstance], costs: np.ndarray, kinds: list[
 def _reference(path: Path, instance: TsplibInstance, distances: str | None) -> Reference:
     """The best solution known of a TSPLIB file: the tour beside it, or the published optimum."""
     claim = "optimal" if distances is None else "solution file"  # the tour is optimal for the file's own distances
-    return best_reference(path, instance, ".opt.tour", claim, _tour, of_tsplib(instance.coords, instance.metric))
+    published = of_tsplib(instance.coords, instance.metric)
+    found = best_reference(path, instance, ".opt.tour", claim, _tour, published)
+    return found if published else found._replace(warnings=(*doubts(instance), *found.warnings))
 
 
 def _tour(path: Path, instance: TsplibInstance) -> tuple[float, Tensor]:

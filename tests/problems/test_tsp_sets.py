@@ -127,6 +127,20 @@ def test_unknown_sources_name_what_there_is(tmp_path):
         load_tsp(str(tmp_path), None)
 
 
+def test_coordinates_of_geo_files_that_are_no_degrees_and_minutes_are_doubted(tmp_path):
+    for coords, doubted in (
+        ([(48.51, 2.21), (45.45, 4.5), (-43.18, -175.59)], False),
+        ([(48.5, 2.2), (48.8566, 2.3522), (45.764, 4.8357)], True),  # decimal degrees
+        ([(48.5, 2.2), (-12.6, 4.5), (43.18, 5.22)], True),  # 60 minutes
+        ([(48.5, 2.2), (2, 91), (91, 2)], True),
+        ([(48.5, 2.2), (2, 91), (2, -181)], True),
+    ):
+        (benchmark,) = load_tsp(str(write_tsp(tmp_path / "geo.tsp", coords, "GEO")))
+        assert len(benchmark.warnings) == doubted
+        assert all("DDD.MM" in line for line in benchmark.warnings)
+    assert load_tsp(str(write_tsp(tmp_path / "plane.tsp", coords)))[0].warnings == []
+
+
 def test_tsplib_file_has_one_scale_for_the_network_and_its_own_for_the_cost(tmp_path):
     path = write_tsp(tmp_path / "any name", [(100, 50), (140, 50), (140, 70.4), (100, 70.4)])
     (benchmark,) = load_tsp(str(path), None)
