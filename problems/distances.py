@@ -13,7 +13,7 @@ from problems.formats.tsplib import EXACT, Metric, edge_lengths, tour_lengths
 
 UNROUNDED = "EUCLIDEAN"  # the metric of random instances
 SCALED_TO = 10_000_000  # the longest unrounded distance in whole numbers
-LARGEST = 1 << 36  # a distance that penalties can be derived from and multiplied by loads in 64 bits
+LARGEST = 1 << 36  # a distance for the solver, whose penalties of overload fit in 64 bits up to a total demand of 2^26
 
 
 class WholeDistances(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from importlib.metadata import version
@@ -31,7 +32,8 @@ def solve_cvrp(original: cvrp_types.Original, options: Options) -> Answer:
     start = time.perf_counter()
     num_customers = len(original.coords) - 1
     distances = whole_distances(original.coords, original.metrics)
-    demands, capacity = original.demands.tolist(), int(original.capacity)
+    unit = math.gcd(*original.demands.tolist()) or 1
+    demands, capacity = (original.demands // unit).tolist(), int(original.capacity) // unit
     given = None if options.start is None else cvrp_types.as_routes(torch.from_numpy(options.start))
     routes, total = _solve(distances, options, given, demands, capacity, fleet=num_customers)
     actions = cvrp_types.of_routes(routes, num_customers)
@@ -67,7 +69,11 @@ def _solve(
     )
     # A unit of overload must be able to cost more than a route of its own, or nothing feasible is found; by default
     # it costs 100,000 at most, which suits distances of a few thousand.
-    penalty = pyvrp.PenaltyParams(max_penalty=max(100_000.0, 2.0 * whole.max()))
+    dearest = max(100_000.0, 2.0 * whole.max())
+    if demands is not None and dearest * sum(demands) >= 2**63:
+        rule = f"distances of up to {whole.max()} and demands of {sum(demands)} in all are too large together for PyVRP"
+        raise ValueError(f"{rule}: penalties of overload would not fit in 64 bits; use larger units of either")
+    penalty = pyvrp.PenaltyParams(max_penalty=dearest)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of penalties at their bound; whether the result is feasible is checked
         parameters = pyvrp.SolveParams(penalty=penalty)

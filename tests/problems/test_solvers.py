@@ -113,6 +113,22 @@ def test_overload_costs_enough_in_scaled_distances(solver):
         assert result.costs[0] < 20 * scale  # routes of one customer each would be twice as long
 
 
+def test_the_unit_of_demands_does_not_matter():
+    """Penalties of overload, multiplied by large demands, would leave 64 bits and mislead the search."""
+    generator = torch.Generator().manual_seed(1)
+    demands = torch.randint(1, 10, (1, 41), generator=generator)
+    demands[:, 0] = 0
+    points, solver = random_points(1, 41, scale=2e10), Solver(time_limit=20, patience=100)
+    costs = [
+        solver.solve("cvrp", cvrp(points, demands * unit, torch.tensor([capacity]), ["CEIL_2D"])).costs.item()
+        for unit, capacity in ((1, 20), (50_000_000, 1_000_000_001))
+    ]
+    assert costs[0] == costs[1]
+    demands[:, 1:] = demands[:, 1:] * 50_000_000 + 1
+    with pytest.raises(SolverError, match=r"set/0: distances of up to \d+ and demands of \d+ in all are too large"):
+        solver.solve("cvrp", cvrp(points, demands, torch.tensor([1_000_000_000]), ["CEIL_2D"]))
+
+
 def test_smallest_and_degenerate_routes(solver):
     assert solver.solve("tsp", tsp(random_points(1, 3), ["EUCLIDEAN"])).actions.sort(dim=1).values.tolist() == [[1, 2]]
     same = torch.ones(1, 5, 2, dtype=torch.float64)
