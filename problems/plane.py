@@ -25,6 +25,7 @@ def move_square(coords: Tensor, draw: Tensor) -> Tensor:
 
 
 SYMMETRIES = 8  # of the square
+SMALL = 0.1  # extent of a point set in it
 
 
 def symmetric(coords: Tensor, which: Tensor) -> Tensor:
@@ -37,10 +38,11 @@ def symmetric(coords: Tensor, which: Tensor) -> Tensor:
 def into_unit_square(coords: np.ndarray) -> np.ndarray:
     """Moves each point set [n, N, 2] that leaves the unit square into it, x and y by the same factor.
 
-    Random instances stay as drawn: the network was trained on points that need not touch the border.
+    Also one that fills but a small part of it, where float32 would have few digits left. Random instances stay as
+    drawn: the network was trained on points that need not touch the border.
     """
     low, high = coords.min(axis=1, keepdims=True), coords.max(axis=1, keepdims=True)
     outside = ((low < 0) | (high > 1)).any(axis=2, keepdims=True)
     extent = (high - low).max(axis=2, keepdims=True)  # [n, 1, 1]
     extent[extent == 0] = 1.0  # all nodes in one place
-    return np.where(outside, (coords - low) / extent, coords)
+    return np.where(outside | (extent < SMALL), (coords - low) / extent, coords)

@@ -127,6 +127,18 @@ def test_unknown_sources_name_what_there_is(tmp_path):
         load_tsp(str(tmp_path), None)
 
 
+def test_points_close_together_keep_their_digits(tmp_path):
+    points = np.random.RandomState(0).uniform(size=(1, 9, 2))
+    near = 0.5 + 1e-6 * points
+    np.savez(tmp_path / "near.npz", coords=near)
+    (benchmark,) = load_tsp(str(tmp_path / "near.npz"))
+    expected = (points - points.min(axis=1)) / np.ptp(points, axis=1).max()
+    assert benchmark.instances.coords.numpy() == pytest.approx(expected, abs=1e-6)
+    assert np.array_equal(benchmark.originals.coords.numpy(), near)
+    np.savez(tmp_path / "same.npz", coords=np.full((1, 4, 2), 0.3))
+    assert (load_tsp(str(tmp_path / "same.npz"))[0].instances.coords == np.float32(0.3)).all()
+
+
 def test_coordinates_of_geo_files_that_are_no_degrees_and_minutes_are_doubted(tmp_path):
     for coords, doubted in (
         ([(48.51, 2.21), (45.45, 4.5), (-43.18, -175.59)], False),
