@@ -165,7 +165,7 @@ def _rounding(coords: np.ndarray, metric: str) -> float:
 
 def cost_text(cost: float) -> str:
     """A cost in a solution file, whole if its distances are."""
-    return f"{cost:.0f}" if cost == round(cost) else f"{cost:.6f}"
+    return f"{cost:.0f}" if cost == round(cost) else f"{cost:.10g}"
 
 
 def tour_text(name: str, tour: list[int], length: float) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from problems.formats.cvrplib import LARGEST_DEMAND, read_cvrplib, read_solution
+from problems.formats.cvrplib import LARGEST_DEMAND, read_cvrplib, read_solution, solution_text
 from tests.mutations import outcomes, text_of
 
 DATA = Path(__file__).parents[1] / "data" / "cvrplib"
@@ -262,6 +262,12 @@ def check_instance(data: bytes, coords: np.ndarray, demands: np.ndarray, capacit
     assert np.array_equal(demands[loads[:, 0].astype(int) - 1], loads[:, 1].astype(int)) and len(demands) == n
     assert demands[depot] == 0 and (demands >= 0).all() and (demands <= capacity).all() and np.isfinite(coords).all()
     assert [int(word) for word in sections["DEPOT_SECTION"]] == [depot + 1, -1]
+
+
+def test_costs_are_written_in_any_unit(tmp_path):
+    for cost in (26.0, 1e11, 22.4, 1e-9 / 3):
+        (tmp_path / "x.sol").write_text(solution_text([[1]], cost))
+        assert read_solution(tmp_path / "x.sol", 1) == ([[1]], pytest.approx(cost, rel=1e-9, abs=0))
 
 
 def test_damaged_instances_are_refused_or_read_in_full(tmp_path):
