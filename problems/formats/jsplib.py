@@ -73,8 +73,14 @@ def _instance(path: Path, name: str, titled: bool, rows: list[Row]) -> JsspInsta
         raise error(path, None, f"there is no line `jobs machines`{f' of the instance {short(name)}' if name else ''}")
     jobs, ops, extended = _sizes(path, *rows[0])
     body, headed = _without_headings(path, rows[1:], jobs)
-    if titled or extended or headed or _has_narrow_rows(path, body, ops):
+    if titled or extended or headed:
         times, machines, first = _taillard(path, body, jobs, ops)
+    elif _has_narrow_rows(path, body, ops):
+        try:
+            times, machines, first = _taillard(path, body, jobs, ops)
+        except ValueError as wrong:
+            rule = f"of {ops} numbers, rows are read as Taillard's format; in the standard format they have {2 * ops}"
+            raise ValueError(f"{wrong} ({rule})") from None
     else:
         times, machines, first = _standard(path, _without_solution(body, jobs, ops), jobs, ops)
     total = sum(map(sum, times))  # Python's integers, which cannot overflow

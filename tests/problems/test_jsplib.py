@@ -133,6 +133,9 @@ def test_the_number_of_words_in_a_row_tells_the_formats_apart(tmp_path):
     path.write_text((DATA / "la01.txt").read_text().replace("10 5\n", "5 10\n", 1))
     with pytest.raises(ValueError, match="line 7: machines are 1..10 here, got '54'"):
         read_jssp(path)
+    path.write_text("2 4\n0 1 1 2\n2 2 3 1\n0 1 1 2\n2 2 3 1\n")  # a standard file whose rows are wrapped
+    with pytest.raises(ValueError, match="line 4: .*read as Taillard's format; in the standard format they have 8"):
+        read_jssp(path)
 
 
 BAD_STANDARD = {  # what is replaced in STANDARD -> by what, the line named, the rule
