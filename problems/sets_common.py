@@ -28,16 +28,23 @@ def load(
     """The instances of `source`, one Benchmark per size in ascending order of size.
 
     Arguments:
-        source: a `.npz` file, a file of the library (any other file), a folder of them, or a key of `named`
+        source: a `.npz` file, a file of the library (any other file), a folder of them, or a key of `named`; what is
+            called like a set in the working directory comes before it, with a warning, unless it is an empty folder
         limit: how many instances to take from the front (of a folder: of the first files by name), None for all.
         distances: as in `problems.formats.tsplib.metric_of`
     """
     path = Path(os.path.expanduser(source))  # `~name` of no user stays as it is
-    if path.is_dir() or path.is_file() and path.suffix.lower() != ".npz":
-        return load_files(path, limit, library)
-    if distances == "rounded" and (source in named or path.is_file()):
+    is_set = source in named  # ./taillard is a path
+    files = path.is_dir() or path.is_file() and path.suffix.lower() != ".npz"
+    if files and not (is_set and path.is_dir() and not any(path.iterdir())):
+        first, *others = load_files(path, limit, library)
+        if is_set:
+            line = f"{source} is {path.resolve()}, not the standard set of this name; for that, start in another folder"
+            first = first._replace(warnings=[line, *first.warnings])
+        return [first, *others]
+    if distances == "rounded" and (is_set or path.is_file()):
         raise ValueError(f"problem.distances=rounded is for {library.name} files; {source} has exact distances")
-    if source in named:
+    if is_set:
         return named[source](limit)
     if path.is_file():
         return [load_npz(path, limit)]

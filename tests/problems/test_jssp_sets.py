@@ -54,9 +54,14 @@ def test_a_folder_named_like_a_set_is_the_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert len(load_jssp("ft")) == 3
     (tmp_path / "ft").mkdir()
+    assert len(load_jssp("ft")) == 3  # it is empty
     (tmp_path / "ft/mine.txt").write_text("1 2\n0 3 1 4\n")
-    (mine,) = load_jssp("ft")
-    assert mine.names == ["mine"]
+    for source, warned in (("ft", True), ("./ft", False)):
+        (mine,) = load_jssp(source)
+        assert mine.names == ["mine"] and len(mine.warnings) == warned
+    assert load_jssp("ft")[0].warnings == [
+        f"ft is {tmp_path / 'ft'}, not the standard set of this name; for that, start in another folder"
+    ]
 
 
 def test_taillard_sets_have_all_references_and_these_fit():
