@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
+
+from gumbeldore.batches import batch_size
 
 
 class Benchmark(NamedTuple):
     """Instances of one size to be solved, with their true cost and what is known of them."""
 
     names: list[str]  # n
-    instances: Any  # [n, ...] as the network sees them
+    instances: Any  # [n, ...] as the network sees them, of the same types as `Problem.generate` makes
     originals: Any  # [n, ...] in their own units, as solvers and pictures see them; None where neither is wanted
     true_cost: Callable[[Tensor, Tensor], Tensor]  # (index [m], actions [m, T]) -> cost [m] float64, of the originals
-    references: Tensor  # [n] float64 cost of the reference solution, NaN where there is none
+    references: Tensor  # [n] float64 cost of the reference solution, NaN or 0 where there is none
     kinds: list[str]  # n; how good each reference is, e.g. "optimal (Concorde)"; empty where there is none
     means: dict[str, float] = {}  # further reference by its kind, known only as the mean cost of all n
     solutions: dict[int, Tensor] = {}  # by index, the actions [T] of those references that are more than a cost
@@ -43,6 +46,55 @@ class Benchmark(NamedTuple):
             means={},
             solutions={i: self.solutions[place] for i, place in enumerate(places) if place in self.solutions},
         )
+
+
+def checked(found: Any, source: str, limit: int | None = None) -> list[Benchmark]:
+    """What a problem says the instances of a source are, without references that cost 0; a warning tells of these.
+
+    Arguments:
+        source: what gave the benchmarks; error messages begin with it
+
+    Raises ValueError naming the rule if these are not benchmarks with at most `limit` instances in all.
+    """
+    rule = f"{source} must return a list with a Benchmark for each size"
+    if not isinstance(found, list) or not found or not all(isinstance(each, Benchmark) for each in found):
+        got = [type(each).__name__ for each in found] if isinstance(found, list) else type(found).__name__
+        raise ValueError(f"{rule}, got {got}")
+    for benchmark in found:
+        n, references = len(benchmark.names), benchmark.references
+        counts = {"instances": batch_size(benchmark.instances), "kinds": len(benchmark.kinds)}
+        if wrong := [name for name, count in counts.items() if count != n]:
+            raise ValueError(f"{rule}: one has {n} names and {counts[wrong[0]]} {wrong[0]}")
+        if not isinstance(references, Tensor) or references.shape != (n,) or references.dtype != torch.float64:
+            held = (
+                f"{references.dtype} {list(references.shape)}" if isinstance(references, Tensor) else type(references)
+            )
+            raise ValueError(f"{rule}: references must be a float64 Tensor [{n}], got {held}")
+    if limit is not None and count_of(found) > limit:
+        raise ValueError(f"{source} must return {limit} instances at most, got {count_of(found)}")
+    return [_without_zeros(benchmark) for benchmark in found]
+
+
+def _without_zeros(benchmark: Benchmark) -> Benchmark:
+    zero = (benchmark.references == 0).nonzero().flatten().tolist()
+    if not zero:
+        return benchmark
+    references, kinds = benchmark.references.clone(), list(benchmark.kinds)
+    for place in zero:
+        references[place], kinds[place] = float("nan"), ""
+    solutions = {place: each for place, each in benchmark.solutions.items() if place not in zero}
+    names = benchmark.names[zero[0]] + (f" and {len(zero) - 1} more" if len(zero) > 1 else "")
+    warning = f"{names}: the reference cost 0 is taken as unknown, as no gap to it can be computed"
+    warnings = [*benchmark.warnings, warning]
+    return benchmark._replace(references=references, kinds=kinds, solutions=solutions, warnings=warnings)
+
+
+def gaps_to(references: Tensor, costs: Tensor) -> Tensor:
+    """cost / reference - 1, above 0 where the cost is higher also if costs are negative; NaN without a reference.
+
+    The tensors are of shapes that go together.
+    """
+    return (costs / references - 1) * references.sign()
 
 
 def count_of(benchmarks: list[Benchmark]) -> int:

@@ -69,7 +69,7 @@ class Problem(Protocol):
 
     @abstractmethod
     def cost(self, instance: Any, actions: Tensor) -> Tensor:
-        """Cost [R] of complete action sequences [R, T], lower is better, from the actions alone.
+        """Cost [R] of complete action sequences [R, T], lower is better, also below 0, from the actions alone.
 
         Raises ValueError if a sequence is not a legal solution.
         """

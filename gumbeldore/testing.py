@@ -16,12 +16,13 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
     _check_class(type(problem))
     instance = problem.generate(n, torch.Generator().manual_seed(seed))
     again = problem.generate(n, torch.Generator().manual_seed(seed))
-    assert batch_size(instance) == n, f"generate({n}) gave {batch_size(instance)} instances"
+    _check_rows(f"generate({n})", instance, n)
     assert _equal(instance, again), "generate must depend on its generator alone"
     assert 0 <= problem.last_choice(instance) < problem.horizon(instance), "last_choice must be a decision"
 
     generator = torch.Generator().manual_seed(seed)
     state = problem.reset(instance)
+    _check_rows("reset", state, n)
     actions: list[Tensor] = []
     forced: list[Tensor] = []
     for step in range(problem.horizon(instance)):
@@ -38,7 +39,8 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
 
     solution = torch.stack(actions, dim=1)
     cost = problem.cost(instance, solution)
-    assert cost.shape == (n,) and cost.isfinite().all(), f"cost must be n finite numbers, got {cost}"
+    finite = isinstance(cost, Tensor) and cost.shape == (n,) and cost.isfinite().all()
+    assert finite, f"cost must be a tensor of n finite numbers, got {cost}"
     choices = problem.num_choices(instance, solution)
     learnt = torch.arange(solution.shape[1]) < choices[:, None]
     assert choices.shape == (n,) and choices.dtype == torch.int64, f"num_choices must be n integers, got {choices}"
@@ -75,23 +77,37 @@ def policy_contract(policy: Policy, problem: Problem, n: int = 6, seed: int = 0)
     for step in range(problem.last_choice(instance) + 1):
         state = problem.replay(instance, actions[:, :step])
         legal = problem.mask(instance, state)
-        logits = policy(policy.encode(instance), state)
+        context = policy.encode(instance)
+        _check_rows("encode", context, n)
+        logits = policy(context, state)
         assert logits.shape == legal.shape, f"logits must be {tuple(legal.shape)}, got {tuple(logits.shape)}"
         assert logits.dtype in (torch.float32, torch.float64), f"logits must be float32 or float64, got {logits.dtype}"
         assert logits[legal].isfinite().all(), f"logits of legal actions must be finite (step {step})"
         with torch.no_grad():
             order = torch.randperm(n, generator=generator)
-            shuffled = policy(policy.encode(take(instance, order)), take(state, order))
-        close = torch.allclose(shuffled[legal[order]], logits[order][legal[order]], rtol=1e-4, atol=1e-4)
-        assert close, f"rows must not depend on each other (step {step})"
-        same = policy(policy.encode(instance), policy.canonical_state(instance, state))
+            shuffled = policy(take(context, order), take(state, order))  # as a search does
+            alone = policy(policy.encode(take(instance, order)), take(state, order))
+        for found in (shuffled, alone):
+            close = torch.allclose(found[legal[order]], logits[order][legal[order]], rtol=1e-4, atol=1e-4)
+            assert close, f"rows must not depend on each other (step {step})"
+        same = policy(context, policy.canonical_state(instance, state))
         assert torch.equal(same[legal], logits[legal]), "a state and its canonical_state must have the same logits"
-        again, loss = policy.with_auxiliary_loss(policy.encode(instance), state, actions[:, step:])
+        again, loss = policy.with_auxiliary_loss(context, state, actions[:, step:])
         assert torch.equal(again[legal], logits[legal]), "with_auxiliary_loss must give the logits of forward"
         usable = loss.shape == () and loss.isfinite() and loss >= 0
         assert usable, f"the auxiliary loss must be one finite number that is not negative, got {loss}"
     _check_gradient(policy, problem, instance, actions[:, 0])
     policy.train(was_training)
+
+
+def _check_rows(what: str, found: Any, n: int) -> None:
+    """A NamedTuple of tensors with n rows."""
+    fields = getattr(found, "_fields", None)
+    assert fields, f"{what} must give a NamedTuple of tensors, got {type(found).__name__}"
+    for name, field in zip(fields, found, strict=True):
+        rows = field.shape[:1] == (n,) if isinstance(field, Tensor) else False
+        got = f"{list(field.shape)}" if isinstance(field, Tensor) else type(field).__name__
+        assert rows, f"{what} must give tensors whose first dimension is the batch, {n} here; {name} is {got}"
 
 
 def _random_solution(problem: Problem, instance: Any, generator: torch.Generator) -> Tensor:
@@ -186,7 +202,9 @@ def _equal(a: Any, b: Any) -> bool:
 def _check_mask(problem: Problem, instance: Any, state: Any, step: int) -> Tensor:
     legal = problem.mask(instance, state)
     shape = (batch_size(instance), problem.num_actions(instance))
-    assert legal.shape == shape and legal.dtype == torch.bool, f"mask must be bool {shape}, got {legal.shape}"
+    assert legal.shape == shape and legal.dtype == torch.bool, (
+        f"mask must be bool {shape}, got {legal.dtype} {tuple(legal.shape)}"
+    )
     assert legal.any(dim=1).all(), f"mask is all False at step {step}"
     if step > problem.last_choice(instance):
         assert (legal.sum(dim=1) == 1).all(), f"step {step} comes after last_choice but is not forced"
@@ -197,6 +215,7 @@ def _check_step(problem: Problem, instance: Any, state: Any, action: Tensor) -> 
     """`step` leaves its arguments alone and treats each row by itself."""
     before = type(state)(*(field.clone() for field in state))
     after = problem.step(instance, state, action)
+    _check_rows("step", after, batch_size(instance))
     assert _equal(before, state), "step must not change the state it is given"
     rows = torch.arange(batch_size(instance)).flip(0)
     alone = problem.step(take(instance, rows), take(state, rows), action[rows])

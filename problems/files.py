@@ -70,24 +70,9 @@ def load_files(path: Path, limit: int | None, library: Library) -> list[Benchmar
         costs, kinds, actions, _ = zip(*references, strict=True)
         benchmark = library.benchmark(list(instances), np.array(costs), list(kinds))
         known = {place: each for place, each in enumerate(actions) if each is not None}
-        benchmarks.append(without_zeros(benchmark._replace(solutions=known)))
+        benchmarks.append(benchmark._replace(solutions=known))
     benchmarks[0] = benchmarks[0]._replace(warnings=warnings + benchmarks[0].warnings, left_out=left_out)
     return benchmarks
-
-
-def without_zeros(benchmark: Benchmark) -> Benchmark:
-    """The benchmark without references that cost 0, to which there is no gap; a warning says so."""
-    zero = (benchmark.references == 0).nonzero().flatten().tolist()
-    if not zero:
-        return benchmark
-    references, kinds = benchmark.references.clone(), list(benchmark.kinds)
-    for place in zero:
-        references[place], kinds[place] = float("nan"), ""
-    solutions = {place: each for place, each in benchmark.solutions.items() if place not in zero}
-    names = benchmark.names[zero[0]] + (f" and {len(zero) - 1} more" if len(zero) > 1 else "")
-    warning = f"{names}: the reference cost 0 is taken as unknown, as no gap to it can be computed"
-    warnings = [*benchmark.warnings, warning]
-    return benchmark._replace(references=references, kinds=kinds, solutions=solutions, warnings=warnings)
 
 
 def _of_file(path: Path, library: Library) -> list[tuple[Path, Any]]:

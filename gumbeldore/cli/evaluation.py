@@ -25,6 +25,7 @@ from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.choosing import Choice, choose_policies
 from gumbeldore.evaluation.kept import MANIFEST, fingerprint
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
+from gumbeldore.evaluation.sources import load
 from gumbeldore.evaluation.starts import StartSearch, weights_hash
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers, trie_budget
@@ -188,7 +189,7 @@ def full_chunks(
 def instances_for(loaded: LoadedPolicy, run: EvaluationSettings) -> list[Benchmark]:
     """What is asked for. Raises ValueError; if the instances are of another problem, it says whose the policy is."""
     with meant_for(loaded):
-        return loaded.problem.load(run.instances, run.num_instances)
+        return load(loaded.problem, run.instances, run.num_instances)
 
 
 def say_notices(terminal: Terminal, benchmarks: list[Benchmark]) -> None:

@@ -14,6 +14,7 @@ from gumbeldore.cli import parts
 from gumbeldore.cli.overrides import check_groups
 from gumbeldore.cli.settings import RunSettings, race_of
 from gumbeldore.evaluation.loading import start_from
+from gumbeldore.evaluation.sources import load
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import (
     resolve_device,
@@ -77,7 +78,7 @@ def set_up(cfg: DictConfig) -> Setup:
         stages = (problem.curriculum(progress) for progress in (0, 1))  # the smallest and the largest instances
         searched = [stage.generate(1, generator(run.seed, "check")) for stage in stages]
     else:
-        validation = problem.load(settings.instances)
+        validation = load(problem, settings.instances)
         searched = [benchmark.instances for benchmark in validation]
     for instances in searched:
         check_offered(problem, instances, search)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.benchmark import Benchmark, gaps_to
 from gumbeldore.evaluation.parts import SEARCH, BenchmarkResult, Parts, in_all
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
@@ -90,7 +90,7 @@ def results_of(name: str, parts: list[Parts], benchmarks: list[Benchmark]) -> di
 
 def gaps(solved: BenchmarkResult, benchmark: Benchmark) -> Tensor:
     """cost / reference - 1 [n], NaN without a reference."""
-    return solved.costs / benchmark.references - 1
+    return gaps_to(benchmark.references, solved.costs)
 
 
 def summarise(solved: list[BenchmarkResult], benchmarks: list[Benchmark]) -> MethodSummary:

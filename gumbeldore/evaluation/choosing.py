@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark, WrongProblemError
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, with_values
+from gumbeldore.evaluation.sources import load
 from gumbeldore.interfaces import Problem
 from gumbeldore.runtime.building import takes
 from gumbeldore.runtime.checkpoint import SHIPPED, shipped
@@ -73,7 +74,7 @@ def _read(problems: Mapping[str, Problem], source: str, limit: int | None) -> tu
     of_others: list[str] = []  # errors that say that the source is of another problem
     for name, problem in problems.items():
         try:
-            read[name] = problem.load(source, limit)
+            read[name] = load(problem, source, limit)
         except WrongProblemError as error:
             of_others.append(str(error))
         except ValueError as error:

@@ -73,7 +73,7 @@ def contradicted(costs: Tensor, benchmark: Benchmark) -> Tensor:
     claims = torch.tensor([UNBEATEN.search(kind) is not None for kind in benchmark.kinds], dtype=torch.bool)
     references = benchmark.references
     whole = (costs == costs.round()) & (references == references.round())
-    return claims & (costs < references - torch.where(whole, 0.0, ROUNDING * references))  # not of NaN
+    return claims & (costs < references - torch.where(whole, 0.0, ROUNDING * references.abs()))  # not of NaN
 
 
 def _cost(where: str, word: str) -> float:

@@ -151,7 +151,7 @@ def contradiction_lines(results: Results, benchmarks: list[Benchmark]) -> list[s
             ]
             more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
             what = f"{len(found)} solution{'s are' if len(found) > 1 else ' is'} cheaper than the reference"
-            check = "the mean gap holds only if that reference and its distances (problem.distances) are right"
+            check = "the mean gap holds only if that reference is of this instance, with the same units and rounding"
             lines.append(f"warning: {name}: {what}: {', '.join(named)}{more}; {check}")
     return lines
 

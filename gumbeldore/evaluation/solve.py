@@ -17,6 +17,7 @@ from gumbeldore.evaluation.loading import LoadedPolicy, load_policy
 from gumbeldore.evaluation.result import Result
 from gumbeldore.evaluation.results import contradiction_lines, notices, remarks
 from gumbeldore.evaluation.sources import Group, Source
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device, resolve_rows
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.checked import LARGEST, is_integer
@@ -33,7 +34,7 @@ LEAST = 1e-9  # seconds for a search whose time is up already: it still decodes 
 
 
 def solve(
-    policy: LoadedPolicy | str | Path,
+    policy: LoadedPolicy | tuple[Problem, Policy] | str | Path,
     instances: Source | list[Source] | tuple[Source, ...] | None = None,
     *,
     num_instances: int | None = None,
@@ -52,7 +53,8 @@ def solve(
     """The best solutions that a policy finds for one or many instances of its problem.
 
     Arguments:
-        policy: of `load_policy`, or what that takes: a checkpoint, a run directory, the name of a shipped policy
+        policy: of `load_policy`, or what that takes: a checkpoint, a run directory, the name of a shipped policy; or a
+            problem and a policy for it, with a method that needs no step size, or as a SearchConfig
         instances: the path of a file or a folder, or the name of a standard set; or the arrays of one instance by
             name; or a list of such, each of which stands for one instance
         num_instances: of a source that holds several, the first so many; None: all
@@ -72,7 +74,7 @@ def solve(
     Raises ValueError as the command line does, which finds the same solutions; warns of files of a folder that are left
     out, references that are not used or are worse than the solution, and matrices that differ from their map.
     """
-    loaded = policy if isinstance(policy, LoadedPolicy) else load_policy(policy)
+    loaded = _loaded(policy)
     settings = {"beam_width": beam_width, "num_rounds": num_rounds, "top_p_start": top_p_start}
     settings |= {"temperature": temperature, "equivalents": equivalents}
     chosen = {name: value for name, value in settings.items() if value is not None}
@@ -101,6 +103,16 @@ def solve(
     return results if several or len(results) > 1 else results[0]
 
 
+def _loaded(policy: LoadedPolicy | tuple[Problem, Policy] | str | Path) -> LoadedPolicy:
+    if isinstance(policy, LoadedPolicy):
+        return policy
+    if not isinstance(policy, tuple):
+        return load_policy(policy)
+    if len(policy) != 2 or Problem not in type(policy[0]).__mro__ or not isinstance(policy[1], Policy):
+        raise ValueError(f"a pair must be of a Problem and a Policy, got {[type(each).__name__ for each in policy]}")
+    return LoadedPolicy(policy[0], policy[1].eval(), {}, Path())
+
+
 def _search(
     loaded: LoadedPolicy, method: str | SearchConfig, time_limit: float | None, settings: dict[str, Any]
 ) -> SearchConfig:
@@ -120,8 +132,13 @@ def _search(
         raise ValueError(f"method={method} has no time_limit: it ends when it has found its solutions")
     if unused := [name for name in settings if name not in parameters]:
         raise ValueError(f"{', '.join(unused)} has no effect on method={method}")
-    with checkpoint_errors(loaded.path):
-        settings = {**DEFAULTS, **settings, "time_limit": time_limit, "step_size": loaded.config["search"]["step_size"]}
+    settings = {**DEFAULTS, **settings, "time_limit": time_limit}
+    if not loaded.config:
+        if method in ("gumbeldore", "theory"):
+            raise ValueError(f"a pair has no step size of a training: method must be methods.{method}(...) with one")
+    else:
+        with checkpoint_errors(loaded.path):
+            settings["step_size"] = loaded.config["search"]["step_size"]
     return function(**{name: value for name, value in settings.items() if name in parameters})
 
 

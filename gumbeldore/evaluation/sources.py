@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark, count_of
+from gumbeldore.benchmark import Benchmark, checked, count_of
 from gumbeldore.evaluation.loading import LoadedPolicy, meant_for
+from gumbeldore.interfaces import Problem
 
 Arrays = Mapping[str, Any]  # of one instance, by the names that docs/data.md gives those of an .npz
 Source = str | Path | Arrays
@@ -22,6 +23,11 @@ class Group(NamedTuple):
 
     benchmark: Benchmark
     places: list[int]  # of its instances among all that were given
+
+
+def load(problem: Problem, source: str, limit: int | None = None) -> list[Benchmark]:
+    """What the problem loads. Raises ValueError as the problem does, and if it returns what it must not."""
+    return checked(problem.load(source, limit), f"{type(problem).__name__}.load", limit)
 
 
 def of_one(loaded: LoadedPolicy, source: Source, limit: int | None = None) -> list[Group]:
@@ -57,7 +63,7 @@ def _of_path(loaded: LoadedPolicy, source: str | Path, rule: str, limit: int | N
     if not isinstance(source, (str, Path)) or source == "":
         raise ValueError(f"{rule}; got {repr(source) if isinstance(source, str) else type(source).__name__}")
     with meant_for(loaded):
-        return loaded.problem.load(str(source), limit)
+        return load(loaded.problem, str(source), limit)
 
 
 def _of_arrays(loaded: LoadedPolicy, instances: Mapping[int, Arrays], names: Sequence[str]) -> list[Group]:
@@ -92,7 +98,8 @@ def _stacked(
                 alone = {name: array[None] for name, array in batches[place].items()}
                 from_arrays(alone, f"{names[place]} (n = 1)")
             raise
-    return benchmark._replace(names=[names[place] for place in places])
+    named = benchmark._replace(names=[names[place] for place in places])
+    return checked([named], f"{type(loaded.problem).__name__}.from_arrays")[0]
 
 
 def _array(value: Any, where: str) -> np.ndarray:

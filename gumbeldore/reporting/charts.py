@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark, count_of
+from gumbeldore.benchmark import Benchmark, count_of, gaps_to
 from gumbeldore.evaluation.benchmarks import BenchmarkResult, have_gaps
 from gumbeldore.evaluation.results import Results
 
@@ -36,11 +36,10 @@ def quality(results: Results, benchmarks: list[Benchmark]) -> Figure | None:
     if all(_longest(solved) == 1 for solved in results.values()):
         return None
     relative = have_gaps(benchmarks)
-    bases = [benchmark.references if relative else torch.ones_like(benchmark.references) for benchmark in benchmarks]
+    references = [benchmark.references for benchmark in benchmarks] if relative else None
     figure, axes = _axes(3.2)
     for (name, solved), colour in zip(results.items(), _colours(results), strict=True):
-        counts, means = best_so_far(solved, bases)
-        means = [mean - relative for mean in means]  # a ratio of 1 is a gap of 0
+        counts, means = best_so_far(solved, references)
         if len(counts) == 1:
             axes.axhline(means[0], color=colour, linestyle="--", label=name)
         else:
@@ -57,23 +56,25 @@ def quality(results: Results, benchmarks: list[Benchmark]) -> Figure | None:
     return figure
 
 
-def best_so_far(solved: list[BenchmarkResult], bases: list[Tensor]) -> tuple[list[int], list[float]]:
-    """Numbers of samples k, and the mean over all instances of the best of the first k costs, divided by its base.
+def best_so_far(solved: list[BenchmarkResult], references: list[Tensor] | None) -> tuple[list[int], list[float]]:
+    """Numbers of samples k, and the mean over all instances of the gap of the best of the first k samples.
+
+    Of an instance with fewer than k samples, all count.
 
     Arguments:
-        bases: a number [n] per instance of each benchmark; of an instance with fewer than k samples, all count
+        references: costs [n] of each benchmark; None: the mean is of the costs
     """
     longest = _longest(solved)
     counts = sorted({round(longest ** (place / (POINTS - 1))) for place in range(POINTS)})
     totals = [0.0] * len(counts)
-    for part, base in zip(solved, bases, strict=True):
+    for number, part in enumerate(solved):
         samples = part.samples.nan_to_num(nan=math.inf)
         best, before = samples[:, 0].double(), 1
         for place, count in enumerate(counts):
             if before < min(count, samples.shape[1]):
                 best = torch.minimum(best, samples[:, before:count].amin(dim=1).double())
             before = count
-            totals[place] += float((best / base).sum())
+            totals[place] += float((best if references is None else gaps_to(references[number], best)).sum())
     instances = sum(len(part.costs) for part in solved)
     return counts, [total / instances for total in totals]
 
@@ -91,7 +92,7 @@ def distribution(results: Results, benchmarks: list[Benchmark]) -> tuple[Figure,
         for place, (part, benchmark) in enumerate(zip(solved, benchmarks, strict=True)):
             best = torch.stack([each[place].costs for each in results.values()]).amin(dim=0)
             base = (benchmark.references if known else best)[:, None]
-            shown.append(part.samples.double() if alone else part.samples / base - 1)
+            shown.append(part.samples.double() if alone else gaps_to(base, part.samples))
         flat = torch.cat([part.flatten() for part in shown])
         values[name] = flat[flat.isfinite()].numpy()  # not of an empty place, nor relative to a cost of 0
     if all(len(each) <= 1 for each in values.values()) or not all(map(len, values.values())):

@@ -83,6 +83,8 @@ def run_rounds(context: SearchContext, config: SearchConfig, keys: Tensor, memor
             # The leaves of a deterministic first round are no sample, of which nothing can be estimated.
             update = without_replacement if config.first_round_deterministic and round_ == 0 else config.update
             update(subtrie, leaves, -found.cost)  # the one place where costs become objectives
+            broken = (~subtrie.advantage.isfinite() | subtrie.log_mass.isnan()).any(dim=2).any(dim=0)
+            check_instances(context, broken, "the update made log-probabilities of the trie NaN or infinite")
         if removes_leaves and not trie_ops.unsampled(subtrie, context.root).any():
             break
         if roots.finished and not roots.last:  # the time of the last one may have ended during the update

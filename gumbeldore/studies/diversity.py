@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import repeated, take
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.benchmark import Benchmark, gaps_to
 from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler.config import SearchConfig
@@ -55,7 +55,7 @@ def measure(
             for _, chunk, sampled in pool.map_all(benchmark.instances, keys, [config], read=SampledSolutions.of):
                 costs = true_costs(benchmark, chunk, sampled)
                 if relative:
-                    costs = costs / benchmark.references[chunk, None] - 1
+                    costs = gaps_to(benchmark.references[chunk, None], costs)
                 edges = edges_of(pool, benchmark, chunk, sampled)
                 share = distinct_share(edges, sampled.valid)
                 number = sampled.valid.sum(dim=1)

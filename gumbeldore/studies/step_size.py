@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark, by_benchmark, count_of
+from gumbeldore.benchmark import Benchmark, by_benchmark, count_of, gaps_to
 from gumbeldore.evaluation.benchmarks import have_gaps, solve_benchmark
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.parallel.pool import SearchPool
@@ -62,7 +62,7 @@ def best_arm(
             benchmark, kept = benchmarks[place], parts(arms[arm].words, place, *rows.tolist())
             progress(len(kept))
             costs = solve_benchmark(pool, benchmark, arms[arm].search, seed, progress, kept, rows).costs
-            found[mine] = costs / benchmark.references[rows] - 1 if relative else costs
+            found[mine] = gaps_to(benchmark.references[rows], costs) if relative else costs
         return -found
 
     return race(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark, count_of
+from gumbeldore.benchmark import Benchmark, count_of, gaps_to
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
@@ -129,7 +129,7 @@ class Incumbents:
     def quality(self) -> Quality:
         """Mean cost and gap of the solutions."""
         costs, references = torch.cat(self.costs), torch.cat([each.references for each in self.benchmarks])
-        return Quality(costs.mean().item(), (costs / references - 1).mean().item(), {})
+        return Quality(costs.mean().item(), gaps_to(references, costs).mean().item(), {})
 
 
 class Sampling(NamedTuple):

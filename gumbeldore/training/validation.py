@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark, count_of
+from gumbeldore.benchmark import Benchmark, checked, count_of, gaps_to
 from gumbeldore.interfaces import Problem, size_name
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import check_costs, instance_errors
@@ -25,11 +25,8 @@ class Quality(NamedTuple):
 
 
 def validation_set(problem: Problem, n: int, seed: int) -> list[Benchmark]:
-    """The problem's validation set, checked to be a list."""
-    found = problem.validation(n, seed)
-    if isinstance(found, Benchmark):
-        raise ValueError(f"{type(problem).__name__}.validation must return a list with a Benchmark for each size")
-    return found
+    """The problem's validation set, checked."""
+    return checked(problem.validation(n, seed), f"{type(problem).__name__}.validation")
 
 
 def validate(pool: SearchPool, validation: list[Benchmark], progress: Progress) -> Quality:
@@ -75,4 +72,4 @@ def quality_of(problem: Problem, validation: list[Benchmark], each: Tensor) -> Q
         if len(parts) > 1
         else {}
     )
-    return Quality(each[seen].mean().item(), (each / references - 1)[seen].mean().item(), by_size, each)
+    return Quality(each[seen].mean().item(), gaps_to(references, each)[seen].mean().item(), by_size, each)

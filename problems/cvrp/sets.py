@@ -14,7 +14,7 @@ from gumbeldore.benchmark import Benchmark
 from problems.best_known import of_cvrplib
 from problems.cvrp.instances import Instance, Original, as_walks, check_routes, of_routes
 from problems.distances import is_whole, title_of, walk_lengths
-from problems.files import FEW_DIGITS, Library, Reference, best_reference, taken, without_zeros
+from problems.files import FEW_DIGITS, Library, Reference, best_reference, taken
 from problems.formats.cvrplib import LARGEST_DEMAND, CvrplibInstance, read_cvrplib, read_solution
 from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
 from problems.formats.tsplib import Metric
@@ -175,7 +175,7 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
     n = taken(limit, nodes.shape[0], where)
     coords, metrics = nodes.first(n)
     raw = _Raw(coords, demands[:n], capacity[:n])
-    return without_zeros(_benchmark(numbered(Path(where).stem, n), raw, metrics, costs[:n], kinds[:n]))
+    return _benchmark(numbered(Path(where).stem, n), raw, metrics, costs[:n], kinds[:n])
 
 
 def _loads(arrays: dict[str, np.ndarray], where: str, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:

@@ -81,9 +81,11 @@ def costs_of(where: str, arrays: dict[str, np.ndarray], n: int) -> tuple[np.ndar
     is unknown.
     """
     costs = arrays.get("cost", np.full(n, np.nan))
-    if costs.shape != (n,) or costs.dtype.kind not in "fiu" or np.isinf(costs).any() or (costs < 0).any():
-        shape = f"{costs.dtype} {list(costs.shape)}"
-        raise ValueError(f"{where}: cost must be {n} numbers >= 0, or NaN or 0 where unknown, got {shape}")
+    numbers = costs.shape == (n,) and costs.dtype.kind in "fiu"
+    wrong = (np.isinf(costs) | (costs < 0)).nonzero()[0] if numbers else []
+    if not numbers or len(wrong):
+        got = f"{costs[wrong[0]]} at {wrong[0]}" if numbers else f"{costs.dtype} {list(costs.shape)}"
+        raise ValueError(f"{where}: cost must be {n} numbers >= 0, or NaN or 0 where unknown, got {got}")
     kind = arrays.get("reference", np.array(f"cost of {Path(where).name}"))
     if kind.dtype.kind != "U" or kind.shape not in ((), (n,)):
         shape = f"{kind.dtype} {list(kind.shape)}"

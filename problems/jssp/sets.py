@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark
-from problems.files import Library, Reference, load_files, taken, without_zeros
+from problems.files import Library, Reference, load_files, taken
 from problems.formats.jsplib import LARGEST_TOTAL, JsspInstance, read_jssp
 from problems.formats.npz import REFERENCES, Arrays, costs_of, kinds_of, read_npz
 from problems.jssp.best_known import best_known, fingerprint
@@ -129,7 +129,7 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
     n = taken(limit, len(times), where)
     costs, kinds = costs_of(where, arrays, len(times))
     times, machines = times[:n].astype(np.int64), machines[:n].astype(np.int64)
-    return without_zeros(_benchmark(numbered(Path(where).stem, n), times, machines, costs[:n], kinds[:n]))
+    return _benchmark(numbered(Path(where).stem, n), times, machines, costs[:n], kinds[:n])
 
 
 def _check_arrays(times: np.ndarray, machines: np.ndarray, where: str) -> None:

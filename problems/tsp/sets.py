@@ -13,7 +13,7 @@ from torch import Tensor
 from gumbeldore.benchmark import Benchmark
 from problems.best_known import of_tsplib
 from problems.distances import walk_lengths
-from problems.files import Library, Reference, best_reference, taken, without_zeros
+from problems.files import Library, Reference, best_reference, taken
 from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
 from problems.formats.tsplib import Metric, TsplibInstance, doubts, read_tour, read_tsplib
 from problems.nodes import Nodes, read_unrounded
@@ -118,7 +118,7 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
     costs, kinds = costs_of(where, arrays, nodes.shape[0])
     n = taken(limit, nodes.shape[0], where)
     names = numbered(Path(where).stem, n)
-    return without_zeros(_benchmark(names, *nodes.first(n), costs[:n], kinds[:n]))
+    return _benchmark(names, *nodes.first(n), costs[:n], kinds[:n])
 
 
 def _read(path: Path, distances: str | None) -> list[TsplibInstance]:

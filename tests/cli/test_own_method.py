@@ -7,6 +7,7 @@ import json
 import sys
 
 import pytest
+import torch
 from omegaconf import OmegaConf
 
 import evaluate
@@ -14,8 +15,10 @@ import study
 import train
 from gumbeldore.cli import parts
 from gumbeldore.sampler import methods
+from gumbeldore.sampler.search import search
 from tests.cli.test_commands import compose, typed
 from tests.test_docs import files_of, page, write
+from tests.trees import TablePolicy, TreeProblem
 
 SMALL = ["search.beam_width=2", "workers=0"]
 
@@ -28,6 +31,7 @@ def folder(tmp_path, monkeypatch):
     importlib.invalidate_caches()
     yield tmp_path
     sys.modules.pop("cautious", None)
+    sys.modules.pop("elite", None)
 
 
 def own(folder, *words):
@@ -47,6 +51,23 @@ def test_its_own_file_wins_over_search(folder):
     OmegaConf.update(cfg, "methods.cautious.step_size", 8.0, force_add=True)
     assert parts.training_search(cfg) == methods.gumbeldore(4, 3, 4.0)
     assert "step_size" not in parts.search_keys(cfg.methods.cautious, cfg.search)
+
+
+def test_its_own_update_prefers_the_edges_of_the_best_solution(folder):
+    elite = importlib.import_module("elite").elite
+    trees = TreeProblem().generate(200, torch.Generator().manual_seed(3))
+
+    def found(config):
+        return search(TreeProblem(), TablePolicy(), trees, config, keys=torch.arange(200))
+
+    def likeness(result):
+        """How many of the first decisions of the second round are those of the first round's best solution."""
+        best = result.actions.gather(1, result.costs[:, :2].argmin(dim=1)[:, None, None].expand(-1, 1, 3))
+        return (result.actions[:, 2:, 0] == best[..., 0])[result.valid[:, 2:]].double().mean().item()
+
+    without, none, much = found(methods.wor(2, 2)), found(elite(2, 2, 0.0)), found(elite(2, 2, 3.0))
+    assert torch.equal(without.actions, none.actions)
+    assert likeness(much) > likeness(none) + 0.1
 
 
 @pytest.mark.slow

@@ -49,6 +49,16 @@ class ManyLosses(Nearest):
         return self(context, state), torch.zeros(6)
 
 
+class EncodesATensor(Nearest):
+    def encode(self, instance):
+        return instance.coords
+
+
+class EncodesADict(Nearest):
+    def encode(self, instance):
+        return {"coords": instance.coords}
+
+
 class NoPolicy(nn.Module):
     encode, forward = Nearest.encode, Nearest.forward
 
@@ -69,6 +79,8 @@ def test_a_policy_needs_nothing_but_forward():
 @pytest.mark.parametrize(
     ("policy", "rule"),
     [
+        (EncodesATensor, "encode must give a NamedTuple of tensors, got Tensor"),
+        (EncodesADict, "encode must give a NamedTuple of tensors, got dict"),
         (NoPolicy, r"a policy must inherit gumbeldore.interfaces.Policy, \S+\.NoPolicy does not"),
         (OfTheCVRP, "the policy is for the problem cvrp, not for tsp"),
         (Forgetful, "a state and its canonical_state must have the same logits"),

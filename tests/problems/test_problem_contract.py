@@ -86,6 +86,33 @@ class Empty(WholeSwitches):
         return super().generate(0, generator)
 
 
+class Counting(WholeSwitches):
+    def reset(self, instance):
+        return Sum(0)
+
+
+class OneCounter(WholeSwitches):
+    def step(self, instance, state, action):
+        return Sum((state.done + 1)[0])
+
+
+class Plain(WholeSwitches):
+    def generate(self, n, generator):
+        return (torch.rand(n, 4, generator=generator),)
+
+
+class WholeNumbers(WholeSwitches):
+    def mask(self, instance, state):
+        return super().mask(instance, state).long()
+
+
+class ListOfCosts(WholeSwitches):
+    def cost(self, instance, actions):
+        if (actions > 1).any():
+            raise ValueError("there are two actions")
+        return super().cost(instance, actions).tolist()
+
+
 class Strict(WholeSwitches):
     def check(self, instance):
         if (instance.price < 2).any():
@@ -156,6 +183,11 @@ def test_missing_methods_are_named():
     [
         (WrongReports(), AssertionError, "reports.describe must give a number ones for each solution"),
         (Vanishing(), AssertionError, r"curriculum\(1.0\) must be a problem"),
+        (Counting(), AssertionError, "reset must give tensors whose first dimension is the batch, 6 here; done is int"),
+        (OneCounter(), AssertionError, r"step must give tensors .*, 6 here; done is \[\]"),
+        (Plain(), AssertionError, r"generate\(6\) must give a NamedTuple of tensors, got tuple"),
+        (WholeNumbers(), AssertionError, r"mask must be bool \(6, 2\), got torch.int64 \(6, 2\)"),
+        (ListOfCosts(), AssertionError, r"cost must be a tensor of n finite numbers, got \["),
         (Strict(), ValueError, "prices must be at least 2"),
     ],
 )

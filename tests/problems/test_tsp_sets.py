@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from gumbeldore.benchmark import WrongProblemError
+from gumbeldore.evaluation.sources import load
 from problems.formats.tsplib import read_tsplib
 from problems.tsp import TSP
 from problems.tsp import sets as standard_sets
@@ -328,11 +329,11 @@ def test_reference_tour_need_not_be_optimal_but_must_fit(tmp_path):
 def test_a_reference_of_0_is_none(tmp_path):
     path = write_tsp(tmp_path / "point.tsp", [(7, 7)] * 4)
     write_tour(tmp_path / "point.opt.tour", [0, 2, 1, 3])
-    (benchmark,) = load_tsp(str(path), None)
+    (benchmark,) = load(TSP(4), str(path))
     assert benchmark.references.isnan().all() and benchmark.kinds == [""] and benchmark.solutions == {}
     assert benchmark.warnings == ["point: the reference cost 0 is taken as unknown, as no gap to it can be computed"]
     np.savez(tmp_path / "a.npz", coords=np.zeros((2, 3, 2)), cost=[0, 2.5])
-    (benchmark,) = load_tsp(str(tmp_path / "a.npz"), None)
+    (benchmark,) = load(TSP(4), str(tmp_path / "a.npz"))
     assert benchmark.references.isnan().tolist() == [True, False] and benchmark.kinds == ["", "cost of a.npz"]
     assert benchmark.warnings == ["a/0: the reference cost 0 is taken as unknown, as no gap to it can be computed"]
 
@@ -426,7 +427,7 @@ def test_each_reference_may_have_a_kind_of_its_own(tmp_path):
         ({"coords": GOOD * 1e300}, r"lie within \+-1e\+12"),
         ({"coords": GOOD, "cost": [1.0]}, r"cost must be 2 numbers .*, got float64 \[1\]"),
         ({"coords": GOOD, "cost": [1.0, np.inf]}, "cost must be 2 numbers"),
-        ({"coords": GOOD, "cost": [1.0, -1.0]}, "cost must be 2 numbers >= 0"),
+        ({"coords": GOOD, "cost": [1.0, -1.0]}, "cost must be 2 numbers >= 0, .* got -1.0 at 1"),
         ({"coords": GOOD, "cost": ["a", "b"]}, "cost must be 2 numbers"),
         (
             {"coords": GOOD, "cost": [1.0, 2.0], "reference": ["a"]},

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from gumbeldore.batches import take
+from gumbeldore.runtime.errors import InstanceError
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig, nucleus_of
 from gumbeldore.sampler.gumbel import gumbel_with_maximum, log1mexp, log_survival
@@ -39,6 +40,16 @@ def reference_rounds(row, config, learn):
             slow.remove(found)
             learn(slow, found)
     return rounds
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_an_update_that_breaks_the_trie_is_refused(wrong):
+    def broken(trie, leaves, objective):
+        without_replacement(trie, leaves, objective)
+        trie.advantage[1, 3, 0] = wrong
+
+    with pytest.raises(InstanceError, match="the update made log-probabilities of the trie NaN or infinite"):
+        find(SearchConfig(4, 2, update=broken))
 
 
 def learn_nothing(slow, found):

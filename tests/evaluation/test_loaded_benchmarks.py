@@ -1,0 +1,81 @@
+"""What a problem says its instances are is checked, and gaps to what it says the best costs are."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from gumbeldore import methods, solve
+from gumbeldore.benchmark import checked, gaps_to
+from gumbeldore.evaluation.references import contradicted
+from gumbeldore.evaluation.sources import load
+from gumbeldore.interfaces import without_references
+from tests.trees import TablePolicy, TreeProblem
+
+PROBLEM = TreeProblem()
+(GOOD,) = PROBLEM.validation(5, seed=0)
+
+
+class Forests(TreeProblem):
+    """A problem whose `load` gives what the test wants."""
+
+    def __init__(self, found):
+        self.found = found
+
+    def load(self, source, limit):
+        return self.found
+
+
+@pytest.mark.parametrize(
+    ("found", "rule"),
+    [
+        (GOOD, "a list with a Benchmark for each size, got Benchmark"),
+        ([], r"for each size, got \[\]"),
+        ([GOOD, GOOD.instances], r"got \['Benchmark', 'Trees'\]"),
+        ([GOOD._replace(kinds=[])], "one has 5 names and 0 kinds"),
+        ([GOOD._replace(names=["a"], kinds=[""])], "one has 1 names and 5 instances"),
+        ([GOOD._replace(references=GOOD.references.numpy())], r"must be a float64 Tensor \[5\], got .*ndarray"),
+        ([GOOD._replace(references=GOOD.references.float())], r"float64 Tensor \[5\], got torch.float32 \[5\]"),
+        ([GOOD, GOOD], "must return 7 instances at most, got 10"),
+    ],
+)
+def test_what_a_problem_loads_is_checked(found, rule):
+    with pytest.raises(ValueError, match=f"^Forests.load must return .*{rule}" if "most" not in rule else rule):
+        load(Forests(found), "anything", 7)
+
+
+def test_references_of_0_are_none():
+    costs = torch.tensor([0.0, 2.0, 0.0, math.nan, -1.0], dtype=torch.float64)
+    kinds = ["optimal", "optimal", "optimal", "", "optimal"]
+    (found,) = checked([GOOD._replace(references=costs, kinds=kinds, solutions={0: None, 1: None})], "load")
+    assert found.references.isnan().tolist() == [True, False, True, True, False]
+    assert found.kinds == ["", "optimal", "", "", "optimal"] and found.solutions == {1: None}
+    assert len(found.warnings) == 1 and found.warnings[0].startswith("validation/0 and 1 more: the reference cost 0")
+
+
+def test_gaps_are_above_0_where_solutions_are_worse_also_if_costs_are_negative():
+    references = torch.tensor([4.0, 4.0, -4.0, -4.0, math.nan], dtype=torch.float64)
+    costs = torch.tensor([5.0, 3.0, -3.0, -5.0, 1.0], dtype=torch.float64)
+    assert gaps_to(references, costs)[:4].tolist() == [0.25, -0.25, 0.25, -0.25]
+    assert gaps_to(references, costs)[4].isnan()
+
+
+def test_a_negative_reference_is_contradicted_by_a_lower_cost_alone():
+    references = torch.tensor([-4.25, -4.25, -4.25], dtype=torch.float64)
+    benchmark = without_references(PROBLEM, PROBLEM.generate(3, torch.Generator().manual_seed(0)), "a")
+    benchmark = benchmark._replace(references=references, kinds=["optimal"] * 3)
+    costs = torch.tensor([-4.25, -4.2500001, -4.3], dtype=torch.float64)
+    assert contradicted(costs, benchmark).tolist() == [False, False, True]
+
+
+def test_a_pair_of_problem_and_policy_solves():
+    problem, policy = Forests([GOOD]), TablePolicy()
+    found = solve((problem, policy), "anything", method="wor", beam_width=4, num_rounds=2)
+    assert [each.name for each in found] == GOOD.names
+    solve((problem, policy), "anything", method=methods.gumbeldore(4, 2, step_size=0.5))
+    with pytest.raises(ValueError, match=r"no step size of a training: method must be methods.gumbeldore\(...\)"):
+        solve((problem, policy), "anything")
+    with pytest.raises(ValueError, match=r"a pair must be of a Problem and a Policy, got \['TablePolicy', 'Forests'\]"):
+        solve((policy, problem), "anything")
