@@ -76,22 +76,25 @@ def new_learner(folder=None, **sizes):
 
 
 class Reports(Recorder):
-    """The reports of all complete epochs; `after` is called after each."""
+    """The reports of all complete epochs, after each of which `after` is called, and the costs of the best policies."""
 
     def __init__(self, after=lambda: None):
-        self.all, self.after = [], after
+        self.all, self.saved, self.after = [], [], after
+
+    def best(self, state):
+        self.saved.append(state.best_cost)
 
     def epoch(self, state, report):
         self.all.append(report)
         self.after()
 
 
-def reports_of(train_state, pool, search=SEARCH, stop=lambda: False, after=lambda: None, **sizes):
-    problem, recorder = TSP(7), Reports(after)
+def reports_of(train_state, pool, search=SEARCH, stop=lambda: False, recorder=None, seed=5, **sizes):
+    problem, recorder = TSP(7), recorder or Reports()
     settings = TrainSettings(**{**SIZES, **sizes})
     validation = validation_set(problem, settings.validation_instances, seed=0)
     execution = Execution(stop=stop)
-    self_improvement(problem, train_state, settings, search, pool, validation, recorder, seed=5, execution=execution)
+    self_improvement(problem, train_state, settings, search, pool, validation, recorder, seed=seed, execution=execution)
     return recorder.all
 
 
@@ -289,14 +292,16 @@ def test_experts_of_worse_policies_are_forgotten():
 def test_stopping_keeps_what_is_complete():
     """After a stop while sampling nothing has changed; after one while training the policy is validated."""
     for calls, validated in ((2, False), (5, True)):
-        train_state, left = new_learner(), iter(range(calls))
-        reports = reports_of(
+        train_state, recorder, left = new_learner(), Reports(), iter(range(calls))
+        reports_of(
             train_state,
             SearchPool(TSP(7), train_state.policy, search_batch_rows=20),
             stop=lambda left=left: next(left, None) is None,
+            recorder=recorder,
             batches_per_epoch=40,
         )
-        assert reports == [] and train_state.epoch == 0
+        assert recorder.all == [] and train_state.epoch == 0
+        assert recorder.saved == ([train_state.best_cost] if validated else [])
         assert (train_state.best_cost < math.inf) == validated == (train_state.totals["seconds"] > 0)
 
 
@@ -323,7 +328,7 @@ def test_experts_come_from_the_best_policy():
     pool = SearchPool(TSP(7), train_state.policy)
     after = lambda: best.append(copy.deepcopy(train_state.best.state_dict()))  # noqa: E731
     train_state.dataset.clear = lambda: None
-    reports_of(train_state, pool, batches_per_epoch=60, epochs=4, after=after)
+    reports_of(train_state, pool, batches_per_epoch=60, epochs=4, recorder=Reports(after))
 
     def same(epoch, weights):
         pool.load(weights)
