@@ -14,12 +14,14 @@ import pytest
 import torch
 
 import train
+from gumbeldore.cli import run_recorder
 from gumbeldore.runtime import checkpoint
-from tests.cli.test_commands import ROOT
+from tests.cli.test_commands import ROOT, typed
 from tests.training.test_supervised import metrics_of
 
 WORDS = ["debug=fast", "problem.num_nodes=8", "model.layers=1", "model.width=16", "model.feedforward=32"]
 WORDS += ["precision=float32", "images_every=100", "train.epochs=4", "train.batches_per_epoch=40"]
+ACTIVE_SEARCH = ["train=active_search", f"train.instances={ROOT}/tests/data/ulysses16.tsp", "workers=0"]
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([__name__])  # what a start of Python takes is spent once
 
@@ -117,7 +119,22 @@ def test_killed_runs_with_workers_end_like_one_left_alone(seeds, words, tmp_path
 
 @pytest.mark.slow
 def test_killed_active_searches_end_like_one_left_alone(tmp_path):
-    words = ["train=active_search", f"train.instances={ROOT}/tests/data/ulysses16.tsp", "workers=0"]
-    check_kills(tmp_path, range(30, 32), *words)
+    check_kills(tmp_path, range(30, 32), *ACTIVE_SEARCH)
     runs = ("whole", "killed30", "killed31")
     assert len({(tmp_path / run / "results/results.csv").read_text() for run in runs}) == 1
+
+
+def test_a_file_is_deleted_only_when_no_checkpoint_needs_it(tmp_path, monkeypatch):
+    """Whenever last.pt is about to be replaced, where a kill would leave the one before."""
+    save, missing = run_recorder.save, []
+
+    def checked(path, *content, whole=False):
+        if whole and path.exists():
+            there = {file.stem for file in (path.parents[1] / "dataset").iterdir()}
+            missing.append(set(checkpoint.load(path)["train_state"]["dataset"]) - there)
+        save(path, *content, whole=whole)
+
+    monkeypatch.setattr(run_recorder, "save", checked)
+    result = typed(train, *WORDS, *ACTIVE_SEARCH, "run_dir=run", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert len(missing) >= 3 and not any(missing)

@@ -490,6 +490,8 @@ def test_other_problems_improve_and_continue_exactly(words, share, tmp_path, mon
     resumed = typed(train, "resume=died", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     same_runs(tmp_path / "whole", tmp_path / "died", epochs=3)
+    left = checkpoint.load(tmp_path / "whole/checkpoints/last.pt")["train_state"]["dataset"]
+    assert sorted(path.stem for path in (tmp_path / "whole/dataset").iterdir()) == left  # the forgotten ones are gone
     setup = set_up(compose("train", *words))
     untrained = validate(SearchPool(setup.problem, setup.policy), setup.validation, lambda *_: None).cost
     assert metrics_of(tmp_path / "whole")[-1]["quality/best_greedy_cost"] < share * untrained
