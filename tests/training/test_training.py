@@ -30,6 +30,7 @@ from gumbeldore.sampler import methods
 from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.search import search
 from gumbeldore.seeding import fold
+from gumbeldore.training import experts as pseudo_experts
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.experts import sample_experts
@@ -238,16 +239,37 @@ def test_every_epoch_sees_new_instances():
     assert len(seen) == 3 and not torch.equal(seen[0], seen[1])
 
 
+def test_every_epoch_of_every_seed_has_its_own_instances_and_batches(monkeypatch):
+    """Six different ones in three epochs with two seeds; with the same seed the same ones again."""
+    coords, seeds = [], []
+    instances, fit = pseudo_experts.training_instances, train.fit
+
+    def watched_instances(*arguments):
+        found = instances(*arguments)
+        coords.append(found.coords.sum().item())
+        return found
+
+    def watched_fit(problem, state, settings, draws, execution):
+        seeds.append(draws.initial_seed())
+        return fit(problem, state, settings, draws, execution)
+
+    monkeypatch.setattr(pseudo_experts, "training_instances", watched_instances)
+    monkeypatch.setattr(train, "fit", watched_fit)
+    for seed in (5, 6, 5):
+        train_state = new_learner()
+        reports_of(train_state, SearchPool(TSP(7), train_state.policy), seed=seed, batches_per_epoch=1)
+    for seen in (coords, seeds):
+        assert len(seen) == 9 and len(set(seen[:6])) == 6 and seen[6:] == seen[:3]
+
+
 @pytest.mark.parametrize(
     "changes",
-    [{"learning_rate": 5e-3}, {"learning_rate_end_factor": 0.5}, {"gradient_clip": 1e-3}, {"nucleus_after": 2}],
+    [{"learning_rate": 5e-3}, {"learning_rate_end_factor": 0.5}, {"gradient_clip": 1e-3}],
 )
 def test_every_setting_of_the_training_matters(changes):
-    search = methods.gumbeldore(4, 2, 0.3, top_p_start=0.5, top_p_end=0.5)
-
     def weights(**sizes):
         train_state = new_learner(**sizes)
-        reports_of(train_state, SearchPool(TSP(7), train_state.policy), search, **sizes)
+        reports_of(train_state, SearchPool(TSP(7), train_state.policy), **sizes)
         return train_state.policy
 
     assert not same_weights(weights(), weights(**changes))

@@ -1,0 +1,107 @@
+"""The experts of an epoch: the best of the sampled solutions, what is measured of them and of their imitation."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from gumbeldore.batches import take
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.search import search
+from gumbeldore.sampler.solutions import SearchStats, Solutions
+from gumbeldore.training import experts
+from gumbeldore.training.dataset import Example, PseudoExperts
+from gumbeldore.training.experts import best_of, sample_experts
+from gumbeldore.training.imitation import fit
+from gumbeldore.training.optimizer import optimizer_of
+from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.state import TrainState
+from problems.tsp import TSP
+from tests.training.test_training import SIZES, new_learner, reports_of
+from tests.trees import ACTIONS, TablePolicy, TreeProblem
+
+
+def test_the_best_of_some_solutions_by_hand():
+    """The first and the third are the same; the last, which would be the best, is none."""
+    actions = torch.tensor([[[1, 2], [2, 1], [1, 2], [3, 1]]])
+    costs, valid = torch.tensor([[5.0, 3.0, 5.0, 1.0]]).double(), torch.tensor([[True, True, True, False]])
+    zeros = torch.zeros(1, 4).double()
+    stats = SearchStats(7, 0, 0, 0, 0, 1, False, 0.0)
+    found = best_of(Solutions(actions, costs, zeros, zeros, zeros, valid, zeros.long(), stats))
+    assert found.actions.tolist() == [[2, 1]] and found.costs.tolist() == [3.0] and found.cost_sum.tolist() == [13.0]
+    assert (found.samples.tolist(), found.distinct.tolist(), found.evaluations) == ([3], [2], 7)
+
+
+@pytest.mark.parametrize("config", [methods.sampling(8), methods.wor(4, 3)], ids=["repeated", "exhausted"])
+@pytest.mark.parametrize("lowest", [10.0, 0.0], ids=["costs above 0", "of any sign"])
+def test_experts_and_their_metrics_are_those_of_the_solutions(config, lowest):
+    """In chunks; by plain loops over the solutions of one search for all instances."""
+    problem, policy, keys = TreeProblem(), TablePolicy(), torch.arange(6)
+    trees = problem.generate(6, torch.Generator().manual_seed(0))
+    trees = trees._replace(outcome=trees.outcome - lowest)
+    found = sample_experts(SearchPool(problem, policy, search_batch_rows=16), trees, keys, config)
+    sampled, greedy = (search(problem, policy, trees, how, keys=keys) for how in (config, methods.greedy()))
+    actions, costs = [], []
+    for row in range(6):
+        actions.append([tuple(x) for x in sampled.actions[row][sampled.valid[row]].tolist()])
+        costs.append(sampled.costs[row][sampled.valid[row]].tolist())
+    best, alone = list(map(min, costs)), greedy.costs[:, 0].tolist()
+    expert = [problem.cost(take(trees, slice(i, i + 1)), found.actions[i : i + 1]).item() for i in range(6)]
+    assert expert == found.costs.tolist() == best
+
+    count = sum(map(len, costs))
+    expected = {
+        "best_cost": sum(best) / 6,
+        "mean_cost": sum(map(sum, costs)) / count,
+        "greedy_cost": sum(alone) / 6,
+        "distinct_share": sum(len(set(row)) for row in actions) / count,
+        "solutions": count,
+        "evaluations": sampled.stats.evaluations + greedy.stats.evaluations,
+    }
+    if lowest:
+        ratios = [x / y for x, y in zip(best, alone, strict=True)]
+        expected["improvement_over_greedy"] = 1 - sum(ratios) / 6
+    assert found.metrics.pop("sampling/solutions_per_second") > 0
+    assert found.metrics == pytest.approx({f"sampling/{name}": value for name, value in expected.items()})
+
+
+def test_the_nucleus_comes_after_some_epochs(monkeypatch):
+    seen, sample = [], experts.sample_experts
+
+    def sample_and_tell(pool, instances, keys, search, *rest):
+        seen.append((search.top_p_start, search.top_p_end))
+        return sample(pool, instances, keys, search, *rest)
+
+    monkeypatch.setattr(experts, "sample_experts", sample_and_tell)
+    state, nucleus = new_learner(), methods.gumbeldore(4, 2, 0.3, top_p_start=0.5, top_p_end=0.75)
+    reports_of(state, SearchPool(TSP(7), state.policy), nucleus, nucleus_after=2, epochs=4, batches_per_epoch=1)
+    assert seen == [(1.0, 1.0)] * 2 + [(0.5, 0.75)] * 2
+
+
+def test_the_accuracy_is_the_share_of_the_decisions_that_are_the_most_probable():
+    """All four decisions of the first batch are, and three of the second."""
+
+    class Sharpened(TablePolicy):
+        def __init__(self):
+            super().__init__()
+            self.sharpness = nn.Parameter(torch.ones(()))
+
+        def forward(self, context, state):
+            return self.sharpness * super().forward(context, state)
+
+    problem, policy = TreeProblem(), Sharpened()
+    trees = problem.generate(4, torch.Generator().manual_seed(0), branching=1.0)
+    root = problem.reset(trees)
+    probable = trees.logits[:, 0].argmax(dim=1)
+    other = torch.where(torch.arange(4) == 2, (probable + 1) % ACTIONS, probable)
+    batches = iter([probable, other])
+    settings = TrainSettings(**{**SIZES, "batches_per_epoch": 2, "batch_size": 4})
+    state = TrainState(policy, copy.deepcopy(policy), optimizer_of(policy, settings), PseudoExperts())
+    state.dataset.batch = lambda *_: Example(trees, root, next(batches)[:, None])
+    metrics = fit(problem, state, settings, torch.Generator()).metrics
+    assert metrics["training/accuracy"] == 0.875 and math.isfinite(metrics["training/loss"])
