@@ -18,12 +18,12 @@ from omegaconf import OmegaConf
 
 import evaluate
 from gumbeldore.benchmark import Benchmark
-from gumbeldore.cli.evaluation import full_chunks
+from gumbeldore.cli.evaluation import Machine, Task, full_chunks, without_idle_workers
 from gumbeldore.evaluation import benchmarks as evaluation
 from gumbeldore.evaluation import results
 from gumbeldore.evaluation.baseline import solve_baseline
 from gumbeldore.evaluation.benchmarks import BenchmarkResult
-from gumbeldore.evaluation.loading import load_policy
+from gumbeldore.evaluation.loading import LoadedPolicy, load_policy
 from gumbeldore.evaluation.parts import Parts, side_by_side
 from gumbeldore.evaluation.references import contradicted, with_table
 from gumbeldore.parallel.pool import SearchPool
@@ -122,6 +122,14 @@ def test_evaluation_reports_gaps_and_tours(policies, tmp_path):
         assert f"{result['mean_gap']:.3%}" in found.output
 
 
+def test_an_evaluation_samples_with_its_seed(policies, tmp_path):
+    words = ["instances=kool/tsp20", "num_instances=2", "method=sampling", "search.beam_width=4"]
+    first, other = (
+        evaluated(policies / "tsp.pt", tmp_path, *words, f"seed={seed}", out=f"seed{seed}").rows for seed in (0, 1)
+    )
+    assert first != other
+
+
 def test_no_gap_is_a_negative_zero():
     assert results.percentage(-1e-9, 3) == "0.000%" and results.percentage(0.0, 1) == "0.0%"
     assert results.percentage(-0.0123) == "-1.23%" and results.percentage(-5.1e-6, 3) == "-0.001%"
@@ -174,6 +182,18 @@ def test_workers_are_for_more_than_is_searched_together():
     one = trie_memory(problem, policy, benchmark.instances, search)
     for rows, budget, chunks in ((160, 40 * one, 1), (80, 40 * one, 2), (160, 10 * one, 4), (160, 80 * one, 1)):
         assert full_chunks(problem, policy, [benchmark], search, rows, budget) == chunks
+    task = Task(LoadedPolicy(problem, policy, {}, Path("policy.pt")), slice(0, 1), {"wor": search}, None)
+    for rows, workers in ((160, 0), (80, 2)):  # one chunk and two
+        machine = Machine(torch.device("cpu"), "float32", False, 2, rows)
+        assert without_idle_workers(machine, [task], [benchmark]).workers == workers
+
+
+def test_few_instances_are_searched_without_ray(policies, tmp_path, monkeypatch):
+    def start(workers):
+        raise AssertionError(f"Ray was started for {workers} workers")
+
+    monkeypatch.setattr("gumbeldore.parallel.ray_cluster.start_ray", start)
+    evaluated(policies / "tsp.pt", tmp_path, "instances=kool/tsp20", "num_instances=2", "workers=auto")
 
 
 @pytest.mark.parametrize(

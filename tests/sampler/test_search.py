@@ -429,12 +429,18 @@ def test_a_search_for_a_time_ends_where_its_memory_does():
         assert found.stats.rounds == rounds and found.valid.all()
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_unusable_logits_name_the_instance(bad):
-    trees = PROBLEM.generate(3, torch.Generator().manual_seed(1))
-    trees.logits[1, 0] = bad
-    with pytest.raises(ValueError, match="instance 1 of the batch"):
-        find(methods.wor(2), trees, KEYS[:3])
+@pytest.mark.parametrize("training", [True, False])
+def test_a_search_evaluates_the_policy_and_leaves_it_in_the_mode_it_was_in(training):
+    modes = []
+
+    class Watched(TablePolicy):
+        def forward(self, context, state):
+            modes.append(self.training)
+            return super().forward(context, state)
+
+    policy = Watched().train(training)
+    search(PROBLEM, policy, TREES, methods.wor(2), keys=KEYS)
+    assert set(modes) == {False} and policy.training == training
 
 
 def test_randomness_must_be_given_once():
