@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import json
 import os
 import re
@@ -32,7 +31,6 @@ from gumbeldore.cli.settings import EvaluationSettings, RunSettings
 from gumbeldore.cli.setup import set_up
 from gumbeldore.runtime.building import build
 from gumbeldore.runtime.program import as_called
-from gumbeldore.sampler import methods
 from gumbeldore.training.settings import TrainSettings
 
 ROOT = Path(__file__).parents[2]
@@ -305,14 +303,6 @@ def test_every_default_stands_in_one_place():
             assert not again, f"{path.name} repeats {again} of configs/{group}.yaml"
     of_paper = compose("train", "experiment=tsp100", "recipe=paper")
     assert of_paper.train == {**defaults_of("train"), "experts": None, "instances": None, "race": None}
-
-
-def test_the_command_line_and_python_have_the_same_defaults():
-    of_yaml = defaults_of("search")
-    for name in ("beam", "greedy", "gumbeldore", "sampling", "theory", "wor"):
-        for key, parameter in inspect.signature(getattr(methods, name)).parameters.items():
-            if parameter.default is not parameter.empty and key != "num_rounds":  # in Python, one round
-                assert parameter.default == of_yaml[key], f"{name}: {key}"
 
 
 def run(*words, cwd, **env):

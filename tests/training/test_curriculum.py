@@ -10,7 +10,7 @@ from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.problems.test_cvrp import random_solutions
-from tests.training.test_training import new_learner, trained
+from tests.training.test_training import trained
 
 PROGRESS = (0.0, 0.125, 0.25, 0.5, 0.9)
 
@@ -65,12 +65,6 @@ def test_training_asks_for_the_size_of_its_epoch(monkeypatch):
     train_state, _ = trained(epochs=3)
     assert seen == [0.0, 1 / 3, 2 / 3]
     assert train_state.dataset.shards[-1].instances.coords.shape[1] == 8
-
-
-def test_the_untrained_policy_does_not_count_as_the_best():
-    train_state, reports = trained(epochs=1, batches_per_epoch=1, learning_rate=1e-9, learning_rate_end_factor=1.0)
-    assert reports[0].improved and train_state.best_cost == reports[0].metrics["quality/greedy_cost"]
-    assert new_learner().best_cost == float("inf")
 
 
 # ---- the order of decisions
