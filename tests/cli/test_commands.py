@@ -374,10 +374,10 @@ def test_commands_are_shown_as_they_are_called_here(monkeypatch, program, called
     assert as_called("tensorboard --logdir runs") == "tensorboard --logdir runs"
 
 
-@pytest.mark.parametrize("script", ["train.py", "evaluate.py"])
-def test_help_reads_well(script, tmp_path):
-    result = run(str(ROOT / script), "--help", cwd=tmp_path)
-    assert result.returncode == 0 and f"python {script} " in result.stdout
+@pytest.mark.parametrize("program", [train, evaluate])
+def test_help_reads_well(program, tmp_path):
+    result = typed(program, "--help", cwd=tmp_path)
+    assert result.returncode == 0 and f"python {program.__name__}.py " in result.stdout
     options = {path.stem for path in (ROOT / "configs/method").glob("*.yaml")}
     (listed,) = (line for line in result.stdout.splitlines() if line.lower().startswith("method") and "beam, " in line)
     assert options <= set(re.findall(r"\w+", listed))
