@@ -283,10 +283,10 @@ def sections(path: Path) -> tuple[list[tuple[float, float]], list[int], int]:
 
 
 def test_routes_are_legal_and_cost_what_is_written(policies, tmp_path):
-    words = [f"instances={DATA}/cvrplib", "method=[greedy,gumbeldore]", "search.beam_width=2", "search.num_rounds=2"]
-    found = evaluated(policies / "cvrp.pt", tmp_path, *words)
+    words = ["method=[greedy,gumbeldore]", "search.beam_width=2", "search.num_rounds=2"]
+    found = evaluated(policies / "cvrp.pt", tmp_path, f"instances={DATA}/cvrplib", "num_instances=2", *words)
     columns = ["method", "instance", "size", "cost", "reference", "gap", "kind", "solutions", "routes", "solution"]
-    assert list(found.rows[0]) == columns and len(found.rows) == 2 * 4
+    assert list(found.rows[0]) == columns and len(found.rows) == 2 * 2
     for row in found.rows:
         coords, demands, capacity = sections(DATA / "cvrplib" / f"{row['instance']}.vrp")
         walk = list(map(int, row["solution"].split()))
@@ -301,8 +301,8 @@ def test_routes_are_legal_and_cost_what_is_written(policies, tmp_path):
         assert float(row["reference"]) == float(re.search(r"Cost (\d+)", stated).group(1))
     for name, content in found.methods.items():
         rows = found.of(name)
-        assert content["routes"] == pytest.approx(sum(float(row["routes"]) for row in rows) / 4)
-        sizes = {"A-n32-k5": "31", "A-n80-k10": "79", "X-n101-k25": "100", "X-n106-k14": "105"}
+        assert content["routes"] == pytest.approx(sum(float(row["routes"]) for row in rows) / 2)
+        sizes = {"A-n32-k5": "31", "A-n80-k10": "79"}
         assert set(content["by_size"]) == set(sizes.values())
         for row in rows:
             part = content["by_size"][sizes[row["instance"]]]
@@ -339,13 +339,14 @@ def job_shop(name: str) -> tuple[list[list[int]], list[list[int]]]:
 
 
 def test_schedules_are_feasible_and_end_at_the_cost(policies, tmp_path):
-    found = evaluated(
-        policies / "jssp.pt", tmp_path, f"instances={DATA}/jssp", "method=[greedy,beam]", "search.beam_width=2"
-    )
-    assert list(found.methods["greedy"]["by_size"]) == ["6x6", "10x5", "10x10", "15x15"]
+    for name in ("ft06", "la01"):  # as many machines as jobs, and fewer
+        shutil.copy(DATA / "jssp" / f"{name}.txt", tmp_path)
+    words = [f"instances={tmp_path}", "method=[greedy,beam]", "search.beam_width=2"]
+    found = evaluated(policies / "jssp.pt", tmp_path, *words)
+    assert list(found.methods["greedy"]["by_size"]) == ["6x6", "10x5"]
     schedules = found.table("schedules.csv")
     assert list(schedules[0]) == ["method", "instance", "job", "operation", "machine", "start", "end"]
-    assert len(schedules) == 2 * (36 + 50 + 100 + 225) and "schedules.csv" in found.output
+    assert len(schedules) == 2 * (36 + 50) and "schedules.csv" in found.output
     for row in found.rows:
         operations = [
             tuple(int(each[key]) for key in ("job", "operation", "machine", "start", "end"))
@@ -360,11 +361,10 @@ def test_schedules_are_feasible_and_end_at_the_cost(policies, tmp_path):
                     assert one[4] <= two[3]
                 if one[2] == two[2] and one[0] < two[0]:
                     assert one[4] <= two[3] or two[4] <= one[3]
-        if row["instance"] != "ta01":  # in the other format
-            times, machines = job_shop(row["instance"])
-            assert {(j, o, m, end - start) for j, o, m, start, end in operations} == {
-                (j, o, machines[j][o], times[j][o]) for j in range(len(times)) for o in range(len(times[0]))
-            }
+        times, machines = job_shop(row["instance"])
+        assert {(j, o, m, end - start) for j, o, m, start, end in operations} == {
+            (j, o, machines[j][o], times[j][o]) for j in range(len(times)) for o in range(len(times[0]))
+        }
 
 
 def makespan(times: list[list[int]], machines: list[list[int]], sequence: list[int]) -> int:
@@ -377,7 +377,7 @@ def makespan(times: list[list[int]], machines: list[list[int]], sequence: list[i
 
 
 def test_the_best_of_the_rules_is_shown(policies, tmp_path):
-    for name in ("ft06", "ft10", "la01"):
+    for name in ("ft06", "la01"):  # whose best rules differ
         file = DATA / "jssp" / f"{name}.txt"
         found = evaluated(policies / "jssp.pt", tmp_path, f"instances={file}", "method=[greedy,heuristic]", out=name)
         shop = job_shop(name)

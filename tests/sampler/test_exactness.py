@@ -166,7 +166,7 @@ def test_more_rounds_estimate_better_and_all_leaves_exactly(normalised):
     exact = sum(leaf.probability * leaf.outcome for leaf in enumerate_leaves(trees, 0))
     errors = []
     for rounds in (1, 2, 3):
-        found = run(trees, methods.wor(2, rounds))
+        found = run(trees, methods.wor(2, rounds), trials=10_000)
         estimates = over_rounds(found, rounds, -found.costs, normalised)
         errors.append((estimates - exact).square().mean().sqrt().item())
     assert errors[0] > 1.5 * errors[1] > 0 and errors[2] < 1e-12
@@ -224,7 +224,7 @@ def test_normalised_estimates_converge():
     exact = sum(leaf.probability * leaf.outcome for leaf in enumerate_leaves(trees, 0))
     errors = []
     for width in (2, 3, 5, 6):
-        found = run(trees, methods.wor(width))
+        found = run(trees, methods.wor(width), trials=10_000)
         estimates = estimate_expectation(-found.costs, found.round_log_probs, found.gumbels, found.valid)
         errors.append((estimates - exact).square().mean().sqrt().item())
     assert errors[0] > errors[1] > errors[2] > errors[3]
