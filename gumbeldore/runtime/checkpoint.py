@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import io
 import pickle
+import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -88,8 +89,9 @@ def find(path: Path) -> Path:
 
 
 def shipped() -> list[str]:
-    """The names of the policies that come with the project."""
-    return sorted(folder.parent.name for folder in SHIPPED.glob("*/best.pt"))
+    """The names of the policies that come with the project, in the order of their sizes."""
+    names = [folder.parent.name for folder in SHIPPED.glob("*/best.pt")]
+    return sorted(names, key=lambda name: [int(x) if x.isdigit() else x for x in re.split(r"(\d+)", name)])
 
 
 @contextlib.contextmanager

@@ -34,9 +34,9 @@ def customers(folder, *shapes):
 
 def test_the_policy_is_the_nearest_in_size():
     assert chosen(DATA / "berlin52.tsp") == {"tsp50": ["berlin52"]}
-    small, large = ["ulysses16"], ["att48", "berlin52", "eil51", "kroA100"]
-    assert chosen(DATA) == {"tsp20": small, "tsp50": large}
-    assert list(chosen(DATA / "cvrplib" / "A-n80-k10.vrp")) == ["cvrp50"]
+    assert chosen(DATA) == {"tsp20": ["ulysses16"], "tsp50": ["att48", "berlin52", "eil51"], "tsp100": ["kroA100"]}
+    assert list(chosen(DATA / "cvrplib" / "A-n80-k10.vrp")) == ["cvrp50"]  # 8 customers a route
+    assert list(chosen("gd/cvrp200", 3)) == ["cvrp100"]
     assert list(chosen(DATA / "jssp" / "ta01.txt")) == ["jssp"] and list(chosen("l2d/6x6", 3)) == ["jssp6x6"]
     assert list(chosen("kool/tsp20", 3)) == ["tsp20"] and list(chosen("kool/cvrp50", 3)) == ["cvrp50"]
     assert list(chosen("taillard", 3)) == ["jssp"]

@@ -21,14 +21,16 @@ FOLDER = Path(__file__).parents[2] / "pretrained"
 SHIPPED = {
     "tsp20": ("kool/tsp20", 0.015),
     "tsp50": ("kool/tsp50", 0.03),
+    "tsp100": ("kool/tsp50", 0.04),
     "cvrp20": ("kool/cvrp20", 0.05),
     "cvrp50": ("kool/cvrp20", 0.06),
+    "cvrp100": ("gd/cvrp200", 0.08),
     "jssp": ("l2d/6x6", 0.05),
     "jssp6x6": ("l2d/6x6", 0.05),
 }
 
 
-LARGEST = ("tsp50", "cvrp50", "jssp")
+LARGEST = ("tsp50", "tsp100", "cvrp50", "cvrp100", "jssp")
 
 
 def test_every_shipped_policy_has_a_card_and_is_tested():
@@ -60,7 +62,7 @@ def test_a_shipped_policy_is_found_by_its_name(tmp_path, monkeypatch):
     """From any folder; a file or folder of the user's comes first."""
     monkeypatch.chdir(tmp_path)
     assert load_policy("tsp20").path == FOLDER / "tsp20" / "best.pt"
-    with pytest.raises(ValueError, match="there is no checkpoint tsp21; policies that are shipped: cvrp20, cvrp50"):
+    with pytest.raises(ValueError, match="no checkpoint tsp21; policies that are shipped: cvrp20, cvrp50, cvrp100, jssp"):
         load_policy("tsp21")
     (tmp_path / "tsp20").mkdir()
     with pytest.raises(ValueError, match="there is no checkpoint tsp20/checkpoints/best.pt"):
