@@ -92,7 +92,7 @@ def shortened(command: Command) -> list[str]:
         short.remove("num_instances=2")
     if not re.search(r"=\S*\bsolver\b", " ".join(words)):
         short = [word for word in short if not word.startswith("solver.")]
-    if script == "evaluate.py" and "method=gumbeldore" in words:
+    if script == "evaluate.py" and {"method=gumbeldore", "method=tasar"} & set(words):
         short.append("search.beam_width=4")  # of job shops with hundreds of operations
     if any(word.startswith("search.iterations=[") for word in words):
         short.append("search.iterations=[2,4]")
@@ -103,7 +103,8 @@ def shortened(command: Command) -> list[str]:
     if any(word.startswith("solver.start=") for word in words):
         short.remove("solver.time_limit=1")  # of which a slow machine's search may leave nothing
     taken = {word.split("=")[0] for word in short}
-    kept = [word for word in words if word.split("=")[0] not in taken.intersection(REPLACED)]
+    replaced = (*REPLACED, "search.beam_width") if script == "evaluate.py" else REPLACED
+    kept = [word for word in words if word.split("=")[0] not in taken.intersection(replaced)]
     given = {word.split("=")[0] for word in kept}
     return [*kept, *(word for word in short if word.split("=")[0] not in given)]
 
