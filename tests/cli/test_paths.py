@@ -117,6 +117,7 @@ def test_every_command_takes_such_paths_and_its_hints_can_be_pasted(tmp_path):
     done(train, f"resume={place}/run", "train.epochs=2", cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_the_home_folder_in_every_command(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "my [home]"))
     (tmp_path / "my [home]").mkdir()

@@ -30,9 +30,6 @@ SHIPPED = {
 }
 
 
-LARGEST = ("tsp50", "tsp100", "cvrp50", "cvrp100", "jssp")
-
-
 def test_every_shipped_policy_has_a_card_and_is_tested():
     folders = {path.name for path in FOLDER.iterdir() if path.is_dir()}
     card = (FOLDER / "README.md").read_text()
@@ -41,7 +38,7 @@ def test_every_shipped_policy_has_a_card_and_is_tested():
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(x, marks=pytest.mark.slow) if x in LARGEST else x for x in SHIPPED],
+    [pytest.param(x, marks=pytest.mark.slow) if x != "tsp20" else x for x in SHIPPED],
 )
 def test_shipped_policies_are_as_good_as_their_card_says(name):
     source, most = SHIPPED[name]

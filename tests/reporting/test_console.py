@@ -92,6 +92,7 @@ def lines(done):
     return [line for line in done.stdout.splitlines() if line.startswith("about ")]
 
 
+@pytest.mark.slow
 def test_a_training_and_a_continued_one_say_it_once_after_their_first_epoch(tmp_path, monkeypatch):
     words = ["debug=fast", "train.epochs=5", "problem.num_nodes=6", "problem.grow=null", "images_every=100"]
     words += ["model.layers=1", "model.width=16", "model.heads=2", "precision=float32"]

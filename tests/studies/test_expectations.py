@@ -116,6 +116,7 @@ def test_every_method_has_a_search_for_each_number_of_samples():
     assert all(x.search.num_rounds == 1 for x in asked if x.method == "beam")
 
 
+@pytest.mark.slow
 def test_it_writes_what_it_shows_and_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(expectations, "MOST_SOLUTIONS", 50)
     whole = typed(study, *WORDS, "out_dir=whole", cwd=tmp_path)

@@ -156,7 +156,8 @@ def test_a_race_leaves_a_table_for_programs(policy, tmp_path):
     assert again.returncode == 2 and "holds results already" in again.stderr
 
 
-@pytest.mark.parametrize("parts", [1, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", [1, 4])
 def test_an_interrupted_race_goes_on_without_searching_again(parts, policy, tmp_path, monkeypatch):
     words = [f"checkpoint={policy}", *RACE, NUCLEI, "search_batch_rows=4"]
     (tmp_path / "whole").mkdir()

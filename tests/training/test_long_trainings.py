@@ -180,6 +180,7 @@ def test_a_variable_of_the_shell_that_is_not_set_starts_no_other_run(folder, tmp
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_cooldown_can_be_started_later(folder):
     """A constant rate until then; the last epoch has the final one."""
     rates = ["train.learning_rate=0.01", "train.learning_rate_end_factor=0.1", "train.cooldown_epochs=2"]
