@@ -24,7 +24,7 @@ SHIPPED = {
     "tsp100": ("kool/tsp50", 0.04),
     "cvrp20": ("kool/cvrp20", 0.05),
     "cvrp50": ("kool/cvrp20", 0.06),
-    "cvrp100": ("gd/cvrp200", 0.08),
+    "cvrp100": ("kool/cvrp20", 0.08),
     "jssp": ("l2d/6x6", 0.05),
     "jssp6x6": ("l2d/6x6", 0.05),
 }
