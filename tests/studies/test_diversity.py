@@ -96,6 +96,7 @@ def test_every_method_has_a_point_for_each_value_it_reads():
     ]
 
 
+@pytest.mark.slow
 def test_hotter_samples_differ_more_and_cost_more(tmp_path):
     result = typed(study, *WORDS, "out_dir=out", cwd=tmp_path)
     assert result.returncode == 0, result.stderr

@@ -251,6 +251,7 @@ def test_a_run_stopped_in_an_epoch_keeps_what_it_has_found_and_ends_like_one_lef
     assert_same(tmp_path / "cut", folder)
 
 
+@pytest.mark.slow
 def test_files_are_found_from_every_folder_and_refused_if_they_have_changed(files, tmp_path):
     shutil.copytree(files, tmp_path / "files")
     run(tmp_path, "train.instances=files", "train.epochs=1", "run_dir=cut")

@@ -74,6 +74,7 @@ def test_shared_batches_have_the_gradients_of_whole_ones(case, tmp_path):
             assert together[name] == pytest.approx(value, rel=1e-4), name
 
 
+@pytest.mark.slow
 def test_shared_batches_move_the_weights_as_whole_ones(tmp_path):
     (_, _, whole), (_, _, shared) = (trained("tsp", 3, n, tmp_path / str(n), rate=1e-3) for n in (1, 2))
     apart = torch.cat([(shared[name] - weight).abs().flatten() for name, weight in whole.items()])
