@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.benchmark import Benchmark, gaps_to
 from gumbeldore.evaluation.results import percentage
 from gumbeldore.interfaces import Problem, size_name
 from gumbeldore.runtime.files import atomic_write, in_home
@@ -28,7 +29,7 @@ class Result:
         name: of the instance
         cost: to be minimised, in the instance's own units and with its rounding
         reference, kind: the best cost known and how good it is, None and "" where nothing is known
-        gap: cost / reference - 1, or None
+        gap: cost / reference - 1, above 0 where the cost is higher also if costs are negative; or None
         num_solutions: that were sampled
         seconds: that the search took; of instances that were searched together, the mean
         actions: [T] the decisions of the policy
@@ -47,7 +48,9 @@ class Result:
 
     @property
     def gap(self) -> float | None:
-        return None if self.reference is None else self.cost / self.reference - 1
+        if self.reference is None:
+            return None
+        return gaps_to(*torch.tensor([self.reference, self.cost], dtype=torch.float64)).item()
 
     def __getattr__(self, name: str) -> Any:
         """The solution, by the problem's word for it."""

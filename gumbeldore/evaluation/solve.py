@@ -133,12 +133,11 @@ def _search(
     if unused := [name for name in settings if name not in parameters]:
         raise ValueError(f"{', '.join(unused)} has no effect on method={method}")
     settings = {**DEFAULTS, **settings, "time_limit": time_limit}
-    if not loaded.config:
-        if method in ("gumbeldore", "theory"):
-            raise ValueError(f"a pair has no step size of a training: method must be methods.{method}(...) with one")
-    else:
+    if loaded.config:
         with checkpoint_errors(loaded.path):
             settings["step_size"] = loaded.config["search"]["step_size"]
+    elif "step_size" in parameters and parameters["step_size"].default is inspect.Parameter.empty:
+        raise ValueError(f"a pair has no step size of a training: method must be methods.{method}(...) with one")
     return function(**{name: value for name, value in settings.items() if name in parameters})
 
 

@@ -135,7 +135,7 @@ class Terminal:
         if math.isfinite(train_state.best_cost):
             rows += [[what, f"{train_state.best_cost:.4f}"]]
         if not math.isnan(train_state.best_gap):
-            rows += [["its gap to the reference", f"{percentage(train_state.best_gap)}"]]
+            rows += [["its gap to the reference", percentage(train_state.best_gap)]]
         self.table(reason or "finished", ["", ""], rows)
         trained = shlex.quote(f"checkpoint={directory.path}")
         self.say(as_called(f"evaluate:    python evaluate.py {trained} instances=<set, file or folder>"))

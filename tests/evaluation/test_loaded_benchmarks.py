@@ -31,7 +31,7 @@ class Forests(TreeProblem):
 @pytest.mark.parametrize(
     ("found", "rule"),
     [
-        (GOOD, "a list with a Benchmark for each size, got Benchmark"),
+        (GOOD, "must return a list with a Benchmark for each size, got Benchmark"),
         ([], r"for each size, got \[\]"),
         ([GOOD, GOOD.instances], r"got \['Benchmark', 'Trees'\]"),
         ([GOOD._replace(kinds=[])], "one has 5 names and 0 kinds"),
@@ -42,7 +42,7 @@ class Forests(TreeProblem):
     ],
 )
 def test_what_a_problem_loads_is_checked(found, rule):
-    with pytest.raises(ValueError, match=f"^Forests.load must return .*{rule}" if "most" not in rule else rule):
+    with pytest.raises(ValueError, match=f"^Forests.load .*{rule}"):
         load(Forests(found), "anything", 7)
 
 
@@ -62,6 +62,13 @@ def test_gaps_are_above_0_where_solutions_are_worse_also_if_costs_are_negative()
     assert gaps_to(references, costs)[4].isnan()
 
 
+def test_a_result_has_the_same_gap():
+    costs = torch.full((5,), -100.0, dtype=torch.float64)
+    known = Forests([GOOD._replace(references=costs, kinds=["optimal"] * 5)])
+    for found in solve((known, TablePolicy()), "anything", method="greedy"):
+        assert found.gap == pytest.approx((found.cost + 100) / 100) and found.gap > 0
+
+
 def test_a_negative_reference_is_contradicted_by_a_lower_cost_alone():
     references = torch.tensor([-4.25, -4.25, -4.25], dtype=torch.float64)
     benchmark = without_references(PROBLEM, PROBLEM.generate(3, torch.Generator().manual_seed(0)), "a")
@@ -73,7 +80,7 @@ def test_a_negative_reference_is_contradicted_by_a_lower_cost_alone():
 def test_a_pair_of_problem_and_policy_solves():
     problem, policy = Forests([GOOD]), TablePolicy()
     found = solve((problem, policy), "anything", method="wor", beam_width=4, num_rounds=2)
-    assert [each.name for each in found] == GOOD.names
+    assert [each.name for each in found] == GOOD.names and [each.gap for each in found] == [None] * 5
     solve((problem, policy), "anything", method=methods.gumbeldore(4, 2, step_size=0.5))
     with pytest.raises(ValueError, match=r"no step size of a training: method must be methods.gumbeldore\(...\)"):
         solve((problem, policy), "anything")
