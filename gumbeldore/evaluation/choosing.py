@@ -1,8 +1,9 @@
-"""A shipped policy for instances whose user names none: the one whose training instances are most like them."""
+"""A shipped policy for instances whose user names none: the one that has learnt from, or is best at, such instances."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +20,9 @@ from gumbeldore.seeding import generator
 
 BATCHES = 16  # of training instances, which may differ in size, for a mean scale
 BATCH_SIZE = 16
+BEST_AT = SHIPPED / "best_at.json"
+
+Scale = Mapping[str, float]  # of one instance, or the mean of several, by name
 
 
 class Choice(NamedTuple):
@@ -32,6 +36,8 @@ class Choice(NamedTuple):
 def choose_policies(source: str, limit: int | None, values: Mapping[str, Any]) -> list[Choice]:
     """For each instance of a source the shipped policy that is nearest in `Problem.scale`.
 
+    Near to a policy are its training instances, and the sizes at which it was measured to be the best (`BEST_AT`).
+
     Arguments:
         source, limit: see `Problem.load`
         values: of the problem, instead of those of the training; None leaves a value as it was
@@ -41,7 +47,8 @@ def choose_policies(source: str, limit: int | None, values: Mapping[str, Any]) -
     policies = {name: load_policy(SHIPPED / name) for name in shipped()}
     name, benchmarks = _read(_problems(policies, values), source, limit)
     policies = {key: with_values(each, values) for key, each in policies.items() if each.problem.name == name}
-    scales = {key: _training_scale(each.problem) for key, each in policies.items()}
+    best_at = json.loads(BEST_AT.read_text())
+    scales = {key: [_training_scale(each.problem), *best_at.get(key, [])] for key, each in policies.items()}
     chosen: dict[str, list[Benchmark]] = {key: [] for key in policies}
     for benchmark in benchmarks:
         nearest = _nearest(next(iter(policies.values())).problem.scale(benchmark.instances), list(scales.values()))
@@ -101,21 +108,29 @@ def _training_scale(problem: Problem) -> dict[str, float]:
     return {name: torch.cat([scale[name] for scale in scales]).double().mean().item() for name in scales[0]}
 
 
-def _nearest(scale: Mapping[str, Tensor], trained: list[dict[str, float]]) -> Tensor:
-    """For each instance of a scale [n] the place [n] of the nearest one in `trained`, by the sum of |log ratios|."""
-    distances = [sum((scale[name] / mean).log().abs() for name, mean in each.items()) for each in trained]
-    return torch.stack([torch.as_tensor(each) for each in distances]).argmin(dim=0)
+def _nearest(scale: Mapping[str, Tensor], policies: Sequence[Sequence[Scale]]) -> Tensor:
+    """For each instance of a scale [n] the place [n] of the nearest policy, each of which has several scales."""
+    return torch.stack([torch.stack([_distance(scale, to) for to in each]).amin(0) for each in policies]).argmin(dim=0)
 
 
-def _reason(name: str, problem: Problem, scales: Mapping[str, Mapping[str, float]], benchmarks: list[Benchmark]) -> str:
+def _distance(scale: Mapping[str, Tensor], to: Scale) -> Tensor:
+    """The sum of |log ratios| [n] of each instance."""
+    return torch.stack([(scale[name] / value).log().abs() for name, value in to.items()]).sum(dim=0)
+
+
+def _reason(name: str, problem: Problem, scales: Mapping[str, Sequence[Scale]], benchmarks: list[Benchmark]) -> str:
     """Which policy, for which instances, and why."""
     each = [problem.scale(benchmark.instances) for benchmark in benchmarks]
     own = {key: torch.cat([scale[key] for scale in each]) for key in each[0]}
     count = len(next(iter(own.values())))
     which = benchmarks[0].names[0] if count == 1 else f"{count} instances"
     sizes = ", ".join(f"{key} {_range(values)}" for key, values in own.items())
-    others = "; ".join(f"{key}: {', '.join(f'{word} {x:.3g}' for word, x in s.items())}" for key, s in scales.items())
-    return f"policy {name} for {which} ({sizes}), the nearest by its training ({others})"
+    near = "; ".join(f"{key}: {' / '.join(map(_words, each))}" for key, each in scales.items())
+    return f"policy {name} for {which} ({sizes}), the nearest by its training or where it was measured ({near})"
+
+
+def _words(scale: Scale) -> str:
+    return ", ".join(f"{name} {value:.3g}" for name, value in scale.items())
 
 
 def _range(values: Tensor) -> str:

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import evaluate
-from gumbeldore.evaluation.choosing import choose_policies
+from gumbeldore.evaluation.choosing import BEST_AT, choose_policies
+from gumbeldore.evaluation.loading import load_policy
+from gumbeldore.runtime.checkpoint import SHIPPED
+from gumbeldore.seeding import generator
 from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.cli.test_commands import ROOT, typed
@@ -40,6 +43,21 @@ def test_the_policy_is_the_nearest_in_size():
     assert list(chosen(DATA / "jssp" / "ta01.txt")) == ["jssp"] and list(chosen("l2d/6x6", 3)) == ["jssp6x6"]
     assert list(chosen("kool/tsp20", 3)) == ["tsp20"] and list(chosen("kool/cvrp50", 3)) == ["cvrp50"]
     assert list(chosen("taillard", 3)) == ["jssp"]
+
+
+def test_policies_are_taken_where_they_were_measured_to_be_the_best(tmp_path):
+    """`jssp` for up to thirty jobs, `jssp6x6` for fifty and more, to which the training of `jssp` is nearer."""
+    for jobs, machines, policy in ((20, 20, "jssp"), (30, 20, "jssp"), (50, 15, "jssp6x6"), (100, 20, "jssp6x6")):
+        times = np.ones((1, jobs, machines), dtype=int)
+        np.savez(tmp_path / "x.npz", times=times, machines=np.broadcast_to(np.arange(machines), times.shape))
+        assert list(chosen(tmp_path / "x.npz")) == [policy]
+
+
+def test_the_list_of_best_sizes_names_policies_and_scales_that_exist():
+    for name, scales in json.loads(BEST_AT.read_text()).items():
+        problem = load_policy(SHIPPED / name).problem
+        for scale in scales:
+            assert scale.keys() == problem.scale(problem.generate(1, generator(0, "scale"))).keys()
 
 
 def test_and_in_capacity(tmp_path):
