@@ -130,7 +130,7 @@ def methods() -> str:
     names = [key.name.removeprefix("search.") for key in settings_of_search()]
     reads = {path.stem: search_keys(yaml.safe_load(path.read_text()), names) for path in options("method")}
     rows = [[f"`search.{name}`", *("x" if name in read else "" for read in reads.values())] for name in names]
-    about = "`method=...`: one in training, a list in evaluation and study; heuristic and solver in evaluation alone."
+    about = "`method=...`: one in training, a list in evaluation and study; heuristic and solver not in training."
     about += " What each reads; solver has the keys `solver.time_limit`, `solver.start` and `solver.workers`:"
     return "\n".join(["## Search methods", "", about, "", *table(["key", *reads], rows)])
 

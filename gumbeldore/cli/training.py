@@ -44,6 +44,7 @@ from gumbeldore.training.validation import validate
 def open_training(cfg: DictConfig) -> Iterator[tuple[dict[str, Any], RunRecorder]]:
     """The arguments of the training's algorithm and its recorder; the run's directory is locked until the end."""
     words = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+    parts.training_search(cfg)  # refused before the recipe resolves keys of a method that training lacks
     parts.apply_recipe(cfg, set(typed_keys(words)))
     if cfg.resume:
         cfg = continued(cfg)

@@ -74,6 +74,7 @@ def test_every_configuration_builds(choice):
     ("choice", "message"),
     [
         ("method=heuristic", "method=heuristic is no search with the policy, but a baseline"),
+        ("method=solver", "method=solver does not belong to this command"),
         (
             "method=solver",
             "method=solver does not belong to this command: Interpolation key 'solver.time_limit' not found",
