@@ -39,7 +39,7 @@ GROUPS = {  # heading, where its keys are, how an option is chosen
         "`recipe=...` in training: the algorithm. paper: that of the paper, as train.yaml has it; fast: with "
         "additions; the others are fast with another search for experts. Presets and experiments put `additions` into "
         "problem, network and training, where they can be "
-        "changed. What a preset of your own sets wins over these values.",
+        "changed. What a preset of your own sets wins over these values, but for those of the search.",
     ),
     "problem": (
         "Presets",

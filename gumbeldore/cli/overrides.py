@@ -214,6 +214,10 @@ def check_effect(cfg: DictConfig, words: list[str]) -> None:
             raise ValueError(f"train.{key} is for train={GIVEN[key]}")
         if typed == "train.nucleus_after" and not read & {"top_p_start", "top_p_end"}:
             raise ValueError(f"{typed} has no effect on {', '.join(methods)}, without a nucleus")
+        if typed in ("search.top_p_start", "search.top_p_end") and "train" in cfg:
+            if cfg.train.nucleus_after >= cfg.train.epochs:
+                first, last = f"train.nucleus_after={cfg.train.nucleus_after}", f"train.epochs={cfg.train.epochs}"
+                raise ValueError(f"{typed} has no effect with {first} and {last}: the nucleus is 1 in all epochs")
         if typed == "problem.grow" and cfg.problem.grow and (cfg.train.experts or cfg.train.instances):
             raise ValueError("problem.grow has no effect where solutions or instances are given")
         if group == "train" and key.split(".")[0] in SAMPLING and cfg.train.experts is not None:

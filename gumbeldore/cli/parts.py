@@ -39,7 +39,7 @@ def apply_recipe(cfg: DictConfig, typed: Collection[str] = ()) -> None:
     Arguments:
         typed: the keys that words of the command line give values, in full
     """
-    for key, value in OmegaConf.select(cfg, "additions.search", default={}).items():
+    for key, value in (OmegaConf.select(cfg, "additions.search") or {}).items():
         if f"search.{key}" not in typed:
             cfg.search[key] = value
     OmegaConf.resolve(cfg)

@@ -11,10 +11,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gumbeldore.runtime.run_directory import RunDirectory
 
-# Keys that a continued run may change. The harmless keys change no result (search_batch_rows, and the number of
-# workers where they have several GPUs, may change the last bits of matrix products); the others do.
-HARMLESS = ("resume", "time_limit", "workers", "search_batch_rows", "images_every", "checkpoint_every", "ray.address")
+# Keys that a continued run may change. The harmless keys change no result (the number of workers, where they have
+# several GPUs, may change the last bits of matrix products); the others may.
+HARMLESS = ("resume", "time_limit", "workers", "images_every", "checkpoint_every", "ray.address")
 OTHERS = (
+    "search_batch_rows",
     "device",
     "precision",
     "train_processes",

@@ -31,7 +31,7 @@ class RunRecorder:
 
     Arguments:
         config: of the run, as plain values
-        first: the weights that training began with, for pictures
+        first: the weights that training began with, for pictures; None leaves them out
         pool: searches for pictures
         begun_at: epochs done before this process began
     """
@@ -41,7 +41,7 @@ class RunRecorder:
         directory: RunDirectory,
         setup: Setup,
         config: dict[str, Any],
-        first: dict[str, Tensor],
+        first: dict[str, Tensor] | None,
         pool: SearchPool,
         dashboard: Dashboard,
         terminal: Terminal,
@@ -115,7 +115,8 @@ class RunRecorder:
             self.terminal.time_left(report, epochs, self.stopper.seconds_left(), growing)
 
     def _draw(self, state: TrainState, epoch: int) -> None:
-        policies = {"first policy": self.first, "best policy": state.best.state_dict()}
+        first = {"first policy": self.first} if self.first is not None else {}
+        policies = {**first, "best policy": state.best.state_dict()}
         validation, search, seed = self.setup.validation[0], self.setup.search, self.setup.run.seed
         figure = validation_figure.solutions_of(self.setup.problem, self.pool, validation, policies, search, seed)
         self.dashboard.figure("validation/solutions", figure, epoch)

@@ -111,8 +111,11 @@ def open_directory(run: RunSettings, problem: str, config: str) -> RunDirectory:
     return RunDirectory.create(Path(run.run_dir or named_by_time), unique=run.run_dir is None, config=config)
 
 
-def initial_state(setup: Setup, directory: RunDirectory) -> tuple[TrainState, dict[str, torch.Tensor]]:
-    """The training state, new or as the last checkpoint left it, and the weights training began with."""
+def initial_state(setup: Setup, directory: RunDirectory) -> tuple[TrainState, dict[str, torch.Tensor] | None]:
+    """The training state, new or as the last checkpoint left it, and the weights training began with.
+
+    Those of init= are not known any more when the run goes on: None.
+    """
     keep_freed_memory()
     state = TrainState(
         policy=setup.policy,
@@ -120,7 +123,7 @@ def initial_state(setup: Setup, directory: RunDirectory) -> tuple[TrainState, di
         optimizer=setup.optimizer,
         dataset=PseudoExperts(directory.dataset),
     )
-    first = copy.deepcopy(setup.policy.state_dict())
+    first = None if setup.run.init and setup.run.resume else copy.deepcopy(setup.policy.state_dict())
     for shard in setup.experts:  # kept in the run directory: a continued run does not need the file again
         state.dataset.add(*shard)
     if setup.run.resume:

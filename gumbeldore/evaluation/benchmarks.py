@@ -57,6 +57,7 @@ def solve_benchmark(
     benchmark = benchmark if rows is None else benchmark.part(rows)
     parts = Parts() if parts is None else parts
     parts.keep_only(pool.chunks(benchmark.instances, config))
+    pool.prepare()
     last = time.perf_counter()
     with instance_errors(benchmark, keys):
         for _, chunk, sampled in pool.map_all(

@@ -52,8 +52,10 @@ class Parts:
 
     def keep_only(self, rows: list[slice]) -> None:
         """Forget parts that are no parts of this division: another machine may divide otherwise."""
-        known = {(each.start, each.stop) for each in rows}
-        self.found = {place: part for place, part in self.found.items() if place in known}
+        for first, end in self.found.keys() - {(each.start, each.stop) for each in rows}:
+            del self.found[first, end]
+            if self.folder is not None:  # or its file would overlap with those of the new division
+                self._file(first, end).unlink()
 
     def __contains__(self, rows: slice) -> bool:
         return (rows.start, rows.stop) in self.found
@@ -68,9 +70,13 @@ class Parts:
             arrays: dict[str, Any] = {"names": list(part)}
             for place, each in enumerate(part.values()):
                 arrays |= {f"{place}.{field}": value for field, value in each._asdict().items()}
-            with atomic_write(self.folder / f"{rows.start}-{rows.stop}.npz") as file:
+            with atomic_write(self._file(rows.start, rows.stop)) as file:
                 np.savez(file, **arrays)
         self.found[rows.start, rows.stop] = part
+
+    def _file(self, first: int, end: int) -> Path:
+        assert self.folder is not None
+        return self.folder / f"{first}-{end}.npz"
 
     def instances(self) -> Tensor:
         """The finished instances [n] in their order, as indices of the benchmark."""

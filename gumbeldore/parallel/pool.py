@@ -152,6 +152,11 @@ class SearchPool:
             assert self.actors is not None
             self.weights = self.actors.store({name: tensor.cpu() for name, tensor in weights.items()})
 
+    def prepare(self) -> None:
+        """Wait until the workers have started: what is timed is then the search alone."""
+        if self.actors:
+            self.actors.prepare()
+
     def map(
         self, instances: Any, keys: Tensor, config: SearchConfig, stop: Stop = never
     ) -> Iterator[tuple[slice, Solutions]]:

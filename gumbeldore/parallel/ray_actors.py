@@ -13,17 +13,18 @@ from gumbeldore.runtime.stopping import Stop, Stopped, never
 
 MAX_ATTEMPTS = 3  # at a job whose actors die: by then it is likely that the job kills them
 START_TIMEOUT = 120  # seconds without a single living actor; a first start on a cold machine takes about 10
+LATECOMERS = 15  # seconds after the first actor is prepared, in which the others may be, too
 POLL_SECONDS = 0.5  # between two looks at `stop`
 
 
 class Actor:
-    """A process that makes one object when its first job arrives, and lets it do this job and all others."""
+    """A process that makes one object, when its first job arrives at the latest, and lets it do all jobs."""
 
     def __init__(self) -> None:
         self.object: Any = None
 
-    def work(self, recipe: list, *job: Any) -> Any:
-        """Do a job.
+    def prepare(self, recipe: list) -> None:
+        """Make the object.
 
         Arguments:
             recipe: a reference to (class, arguments) of the object; Ray fetches the value only when it is asked for
@@ -33,6 +34,10 @@ class Actor:
         if self.object is None:
             kind, arguments = ray.get(recipe[0])
             self.object = kind(*arguments)
+
+    def work(self, recipe: list, *job: Any) -> Any:
+        """Do a job; `recipe` as above."""
+        self.prepare(recipe)
         return self.object.work(*job)
 
 
@@ -53,6 +58,7 @@ class Actors:
         actor_class = ray.remote(max_restarts=-1, **options)(Actor)
         self.advice, self.heartbeat_addresses = advice, ray_cluster.heartbeat_addresses()
         self.recipe = self.store((kind, arguments))
+        self.prepared = False
         self.alive: list[Any] = [actor_class.remote() for _ in range(count)]
         self.unconfirmed: dict[ray.ObjectRef, Any] = {}  # actors that may be dead or starting, by their heartbeat
 
@@ -62,6 +68,21 @@ class Actors:
 
         self._check_cluster()
         return ray.put(value)
+
+    def prepare(self) -> None:
+        """Wait once until the actors have made their objects, so that what is timed afterwards is the jobs alone.
+
+        What goes wrong here goes wrong at the first job, which says so. Actors that find no room are not waited for.
+        """
+        import ray
+
+        if self.prepared:
+            return
+        self.prepared = True
+        self._check_cluster()
+        _, late = ray.wait([actor.prepare.remote([self.recipe]) for actor in self.alive], timeout=START_TIMEOUT)
+        if late:
+            ray.wait(late, num_returns=len(late), timeout=LATECOMERS)
 
     def map(self, count: int, job: Callable[[int], tuple], stop: Stop = never) -> Iterator[tuple[int, Any]]:
         """Do jobs 0 to count - 1; yields (number, result) in the order in which the jobs finish.

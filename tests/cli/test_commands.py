@@ -342,6 +342,11 @@ def typed(program, *words, cwd):
             (train, ["train=supervised", "train.experts=x.npz", f"train.{key}=3"], f"train.{key} has no effect")
             for key in SAMPLING
         ),
+        (
+            train,
+            ["experiment=demo", "search.top_p_end=0.9"],
+            "search.top_p_end has no effect with train.nucleus_after=18",
+        ),
         (train, ["recipe=self_labeling", "train.nucleus_after=9"], "train.nucleus_after has no effect on sampling"),
         (train, ["train=supervised", "train.experts=x.npz", "problem.grow=[4,0.5]"], "problem.grow has no effect"),
         (train, ["-m", "method=wor,sampling", "train.epoch=1"], "there is no key train.epoch; train has batch_size"),

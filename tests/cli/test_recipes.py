@@ -76,6 +76,11 @@ def test_what_is_typed_wins_over_the_search_of_a_recipe(choice):
     assert training_search(OmegaConf.create(composed(*words))) == methods.tasar(5, 3, 10)
 
 
+def test_a_recipe_leaves_the_short_searches_of_debug_alone():
+    words = ["debug=fast", "recipe=self_labeling"]
+    assert training_search(OmegaConf.create(composed(*words))) == methods.sampling(4, 2)
+
+
 @pytest.mark.parametrize("recipe", ["wor", "self_labeling", "tasar"])
 def test_a_recipe_that_is_a_search_admits_no_other(recipe):
     rule = f"recipe={recipe} is fast with a search method of its own, leave out method=theory"

@@ -24,7 +24,7 @@ from gumbeldore.evaluation import results
 from gumbeldore.evaluation.baseline import solve_baseline
 from gumbeldore.evaluation.benchmarks import BenchmarkResult
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy
-from gumbeldore.evaluation.parts import Parts, side_by_side
+from gumbeldore.evaluation.parts import SEARCH, Parts, side_by_side
 from gumbeldore.evaluation.references import contradicted, with_table
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime import checkpoint
@@ -451,6 +451,26 @@ def test_samples_are_all_costs_in_the_order_they_were_found():
         assert torch.equal(found.samples[i, :24], cost[valid].float()) and found.found[i] == 24
     assert found.samples.shape == (5, 24) and found.samples.dtype == torch.float32
     assert torch.equal(found.samples.amin(dim=1), found.costs.float())
+
+
+def test_parts_of_another_division_leave_no_files_that_would_overlap(tmp_path):
+    solved = BenchmarkResult.without_policy(torch.zeros(2, 3), torch.ones(2), 1.0)
+    Parts(tmp_path).add(slice(0, 2), {SEARCH: solved})
+    parts = Parts(tmp_path)
+    parts.keep_only([slice(1, 3)])
+    assert len(parts) == 0
+    parts.add(slice(1, 3), {SEARCH: solved})
+    assert Parts(tmp_path).instances().tolist() == [1, 2]
+
+
+def test_the_time_of_a_search_does_not_contain_the_start_of_the_workers(monkeypatch):
+    problem = TSP(5)
+    (benchmark,) = problem.validation(2, seed=0)
+    pool = SearchPool(problem, BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=0))
+    clock = iter([5.0, 7.0])  # when the search begins and ends
+    monkeypatch.setattr(pool, "prepare", lambda: monkeypatch.setattr("time.perf_counter", clock.__next__))
+    monkeypatch.setattr("time.perf_counter", lambda: 0.0)  # before the workers are prepared
+    assert evaluation.solve_benchmark(pool, benchmark, methods.greedy(), seed=0).seconds == 2.0
 
 
 def test_chunks_that_found_less_end_in_nan():

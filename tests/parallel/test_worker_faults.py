@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from gumbeldore.parallel import ray_cluster
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.parallel.ray_actors import Actors
 from gumbeldore.runtime.errors import WorkerError
@@ -60,6 +61,29 @@ def test_no_worker_gets_a_second_job_before_all_have_given_a_sign_of_life():
     both = {"job 0": ("a", 0), "job 1": ("b", 1)}
     assert actors._with_room(both, left=1) is None  # the last one goes to whoever is free first
     assert actors._with_room(both, left=3) == "a"  # where many are left, one waits at each
+
+
+class Marks:
+    """Leaves a file when it is made, and another one at its first job."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / f"made {os.getpid()}").touch()
+
+    def work(self, number):
+        (self.folder / f"worked {os.getpid()}").touch()
+        return number
+
+
+@pytest.mark.slow
+def test_prepared_actors_have_their_objects_before_the_first_job(tmp_path):
+    ray_cluster.start_ray(2)
+    actors = Actors(Marks, (tmp_path,), 2, "", ray_cluster.placement(1, 0))
+    actors.prepare()
+    assert [path.name.split()[0] for path in tmp_path.iterdir()] == ["made", "made"]
+    assert sorted(number for number, _ in actors.map(4, lambda number: (number,))) == [0, 1, 2, 3]
+    actors.close()
+    assert len(list(tmp_path.glob("made *"))) == 2
 
 
 class Struck(TSP):

@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 import evaluate
 import train
 from gumbeldore.parallel.devices import CPU_BATCH_ROWS
+from gumbeldore.reporting import validation_figure
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.old_versions import of_this_version
 from gumbeldore.runtime.run_directory import MOST_SNAPSHOTS, RunDirectory
@@ -84,6 +85,19 @@ def test_training_goes_on_from_better_weights(folder, tmp_path):
     run(tmp_path, *SMALL, f"init={folder / 'first'}", "run_dir=second")
     first, second = (metrics_of(where)[0]["training/loss"] for where in (folder / "first", tmp_path / "second"))
     assert second < 0.96 * first
+
+
+def test_pictures_show_the_first_policy_as_long_as_it_is_known(folder, tmp_path, monkeypatch):
+    """The weights of init= are in another run; one that goes on does not take random ones for them."""
+    shown = []
+    monkeypatch.setattr(validation_figure, "solutions_of", lambda *arguments: shown.append([*arguments[3]]))
+    words = [*SMALL[:-1], "images_every=1", "train.epochs=1"]
+    run(tmp_path, *words, f"init={folder / 'first'}", "run_dir=second")
+    run(tmp_path, "resume=second", "train.epochs=2")
+    run(tmp_path, *words, "run_dir=third")
+    run(tmp_path, "resume=third", "train.epochs=2")
+    both = ["first policy", "best policy"]
+    assert shown == [both, ["best policy"], both, both]
 
 
 @pytest.mark.parametrize(
