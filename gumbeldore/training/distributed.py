@@ -78,8 +78,10 @@ class DDPLauncher(DDPRank):
             self.reports.append(report)
         try:
             super().__init__(0, size, port, task.devices[0], task.threads)
-        except RuntimeError as error:
+        except BaseException as error:  # a second Ctrl-C, too: nothing else would end the others
             self._end(error)
+            if not isinstance(error, RuntimeError):
+                raise
             raise WorkerError(f"the {size} training processes did not start: {error}") from error
         self.told = False
 
@@ -111,7 +113,7 @@ class DDPLauncher(DDPRank):
         if reason is not None:
             failed = self._failed()
             for process in self.processes:
-                process.terminate()
+                process.kill()
         for process in self.processes:
             process.join()
         if reason is None:
@@ -134,6 +136,8 @@ class DDPLauncher(DDPRank):
 
 def _follow(rank: int, port: int, task: DDPTask, report: Connection) -> None:
     """The life of a further process; what ends it too early is printed, and its last line reported."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # they are for the first process, which ends the others
+        signal.signal(number, signal.SIG_IGN)
     try:
         _train_along(rank, port, task)
     except Exception as error:
@@ -144,7 +148,6 @@ def _follow(rank: int, port: int, task: DDPTask, report: Connection) -> None:
 
 def _train_along(rank: int, port: int, task: DDPTask) -> None:
     """The same epochs on its own rows."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which ends the others
     keep_freed_memory()
     device = torch.device(task.devices[rank])
     use_device(device)

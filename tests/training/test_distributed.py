@@ -21,6 +21,7 @@ from gumbeldore.training.distributed import DDPLauncher, DDPTask
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
+from gumbeldore.training.ranks import DDPRank
 from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.state import TrainState
 from models.bq_cvrp import BQ as BQforCVRP
@@ -128,6 +129,27 @@ def test_a_stop_ends_all_in_the_same_step(tmp_path):
             fitted = fit(TSP(6), train_state, settings, draws, Execution(ddp=ddp, stop=stop))
             assert fitted.batches == (5, settings.batches_per_epoch)[epoch]
     assert all(process.exitcode == 0 for process in ddp.processes)
+
+
+@pytest.mark.slow
+def test_signals_to_all_processes_are_for_the_first_alone(tmp_path):
+    """Ctrl-C and a scheduler's SIGTERM reach the whole process group."""
+    train_state, settings, task = learner_and_trainers(tmp_path, batches_per_epoch=2)
+    with DDPLauncher(task) as ddp:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            os.kill(ddp.processes[0].pid, number)
+        assert fit(TSP(6), train_state, settings, generator(5, "batches", 0), Execution(ddp=ddp)).complete
+
+
+def test_no_trainer_outlives_a_start_that_is_interrupted(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    _, _, task = learner_and_trainers(tmp_path)
+    monkeypatch.setattr(DDPRank, "__init__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        DDPLauncher(task)
+    assert not torch.multiprocessing.active_children()
 
 
 def test_a_trainer_that_dies_ends_the_run_with_a_clear_error(tmp_path):
