@@ -66,6 +66,8 @@ def self_improvement(
 
         # imitate the experts' decisions
         imitation = fit(problem, state, settings, generator(seed, "batches", state.epoch), execution)
+        if imitation.batches == 0:
+            return  # stopped before it began: the policy is the old one
         clock.lap("training")
 
         # validate greedily, accept what is better

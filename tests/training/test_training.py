@@ -295,8 +295,8 @@ def test_the_first_signal_after_the_time_limit_is_the_first():
 
 
 def test_stopping_keeps_what_is_complete():
-    """After a stop while sampling nothing has changed; after one while training the policy is validated."""
-    for calls, validated in ((2, False), (5, True)):
+    """After a stop before the first batch nothing has changed; after a later one the policy is validated."""
+    for calls, shards, validated in ((2, 0, False), (5, 1, False), (6, 1, True)):
         train_state, recorder, left = new_learner(), Reports(), iter(range(calls))
         reports_of(
             train_state,
@@ -305,7 +305,7 @@ def test_stopping_keeps_what_is_complete():
             recorder=recorder,
             batches_per_epoch=40,
         )
-        assert recorder.all == [] and train_state.epoch == 0
+        assert recorder.all == [] and train_state.epoch == 0 and len(train_state.dataset.shards) == shards
         assert recorder.saved == ([train_state.best_cost] if validated else [])
         assert (train_state.best_cost < math.inf) == validated == (train_state.totals["seconds"] > 0)
 
