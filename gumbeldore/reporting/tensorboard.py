@@ -34,7 +34,7 @@ LAYOUT = {
         "solutions per second": ["Multiline", ["sampling/solutions_per_second"]],
     },
     "training": {
-        "loss": ["Multiline", ["training/loss"]],
+        "loss": ["Multiline", ["training/loss", "training/auxiliary_loss"]],
         "decisions like the expert's, share": ["Multiline", ["training/accuracy"]],
         "gradient norm": ["Multiline", ["training/gradient_norm"]],
         "learning rate": ["Multiline", ["training/learning_rate"]],

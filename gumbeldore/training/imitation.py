@@ -48,7 +48,7 @@ def fit(
     train_state.policy.train()
     network = ddp.wrap(Imitation(problem, train_state.policy, precision))
     rows = ddp.rows(settings.batch_size)
-    losses, norms, hits = [], [], []
+    losses, auxiliaries, norms, hits = [], [], [], []
     for index in range(settings.batches_per_epoch):
         progress("training", index, settings.batches_per_epoch)
         if ddp.broadcast_stop(stop()):
@@ -64,15 +64,19 @@ def fit(
         train_state.optimizer.step()
         norms.append(norm)
         losses.append(loss.detach())
+        auxiliaries.append(auxiliary.detach())
         hits.append((logits.argmax(dim=1) == target).float().mean())
         if len(norms) % CHECK_EVERY == 0:
-            _refuse_bad_steps(ddp, train_state.epoch, losses, norms)
-    _refuse_bad_steps(ddp, train_state.epoch, losses, norms)
-    means = [math.nan] * 3
+            _refuse_bad_steps(ddp, train_state.epoch, losses, auxiliaries, norms)
+    _refuse_bad_steps(ddp, train_state.epoch, losses, auxiliaries, norms)
+    means = [math.nan] * 4
     if losses:
-        means = ddp.mean(torch.stack([torch.stack(values).mean() for values in (losses, norms, hits)])).tolist()
-    names = ("training/loss", "training/gradient_norm", "training/accuracy")
+        each = losses, auxiliaries, norms, hits
+        means = ddp.mean(torch.stack([torch.stack(values).mean() for values in each])).tolist()
+    names = ("training/loss", "training/auxiliary_loss", "training/gradient_norm", "training/accuracy")
     metrics = {**dict(zip(names, means, strict=True)), "training/learning_rate": factor * settings.learning_rate}
+    if metrics["training/auxiliary_loss"] == 0:  # the policy has none
+        del metrics["training/auxiliary_loss"]
     return ImitationStats(len(norms) == settings.batches_per_epoch, len(norms), metrics)
 
 
@@ -84,14 +88,17 @@ def _nan_unless_finite(loss: Tensor) -> Tensor:
     return loss * torch.where(loss.detach().isfinite(), 1.0, math.nan)
 
 
-def _refuse_bad_steps(ddp: SingleProcess | DDPRank, epoch: int, losses: list[Tensor], norms: list[Tensor]) -> None:
+def _refuse_bad_steps(
+    ddp: SingleProcess | DDPRank, epoch: int, losses: list[Tensor], auxiliaries: list[Tensor], norms: list[Tensor]
+) -> None:
     """Raises ValueError for the first step whose gradient's norm is not finite."""
     if ddp.rank > 0:
         return  # the first process speaks for all, and ends the others
     bad = (~torch.stack(norms).isfinite()).nonzero().flatten().tolist() if norms else []
     if bad:
         step = bad[0]
-        values = f"the loss is {losses[step].item()}, the norm of its gradient {norms[step].item()}"
+        loss, auxiliary, norm = (values[step].item() for values in (losses, auxiliaries, norms))
+        values = f"the loss is {loss}, the auxiliary loss {auxiliary}, the norm of their gradient {norm}"
         raise ValueError(f"step {step + 1} of epoch {epoch + 1} cannot be learnt from: {values}")
 
 

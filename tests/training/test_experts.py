@@ -21,8 +21,10 @@ from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
 from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.state import TrainState
+from models.bq_tsp import BQ
 from problems.tsp import TSP
 from tests.training.test_training import SIZES, new_learner, reports_of
+from tests.training.test_training import experts as random_experts
 from tests.trees import ACTIONS, TablePolicy, TreeProblem
 
 
@@ -105,3 +107,12 @@ def test_the_accuracy_is_the_share_of_the_decisions_that_are_the_most_probable()
     state.dataset.batch = lambda *_: Example(trees, root, next(batches)[:, None])
     metrics = fit(problem, state, settings, torch.Generator()).metrics
     assert metrics["training/accuracy"] == 0.875 and math.isfinite(metrics["training/loss"])
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.25])
+def test_the_auxiliary_loss_is_recorded_where_the_network_has_one(loss, monkeypatch):
+    monkeypatch.setattr(BQ, "auxiliary_loss", lambda *_: torch.tensor(loss))
+    state = new_learner()
+    state.dataset.add("epoch_1", *random_experts(10, 7))
+    metrics = fit(TSP(7), state, TrainSettings(**{**SIZES, "batches_per_epoch": 2}), torch.Generator()).metrics
+    assert metrics.get("training/auxiliary_loss") == (loss or None)

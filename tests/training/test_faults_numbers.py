@@ -93,6 +93,13 @@ def test_an_infinite_loss_with_a_finite_gradient_is_bad():
         fit(Forbids(6), train_state, settings, generator(5, "batches", 0))
 
 
+def test_the_part_of_the_loss_that_is_not_finite_is_told(monkeypatch):
+    monkeypatch.setattr(Faulty, "auxiliary_loss", lambda self, *_: torch.tensor(math.inf))
+    train_state, settings = new_learner()
+    with pytest.raises(ValueError, match=r"the loss is \d\S*, the auxiliary loss inf, the norm of their gradient nan"):
+        fit(TSP(6), train_state, settings, generator(5, "batches", 0))
+
+
 def test_processes_that_train_together_agree_on_bad_steps(tmp_path):
     """The bad row is the second process's; the first ends both with the cause."""
     train_state, settings = new_learner(folder=tmp_path, batches_per_epoch=6)
