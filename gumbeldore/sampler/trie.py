@@ -23,7 +23,7 @@ class Trie(NamedTuple):
     log_prob: Tensor  # [T+1, B, W]  float64  log-probability of the prefix under the policy
     log_mass: Tensor  # [T+1, B, W]  float64  log of the part of it that has not been sampled yet
     advantage: Tensor  # [T+1, B, W]  float64  what the updates added to the edge into the node
-    visits: Tensor  # [T+1, B, W]  int64  sampled leaves that passed through the node
+    visits: Tensor  # [T+1, B, W]  int64  sampled leaves that passed through the node, if an update counts them
     parent: Tensor  # [T+1, B, W]  int64  slot of the parent one level up, or NO_NODE
     action: Tensor  # [T+1, B, W]  int64  action on the edge into the node
     # [T or 1, b, W, C]  int64  the transposition table: hash of the state the network evaluated there, or NO_HASH.

@@ -76,15 +76,15 @@ class Gumbeldore:
             advantage = _min_max(advantage)
         node = leaves.node[1:]  # [T, B, K]; no edge leads into the root
         added = _per_beam_node(leaves, self.step_size * advantage)[1:]
-        visits = _per_beam_node(leaves, leaves.valid.long())[1:]
-        before = trie.visits[1:].gather(2, node)
         edge = trie.advantage[1:].gather(2, node)
         if self.divide_by_visits:
-            edge = (edge * before + added) / (before + visits).clamp(min=1)
+            before = trie.visits[1:].gather(2, node)
+            visits = before + _per_beam_node(leaves, leaves.valid.long())[1:]
+            edge = (edge * before + added) / visits.clamp(min=1)
+            trie.visits[1:].scatter_(2, node, visits)
         else:
             edge = edge + added
         trie.advantage[1:].scatter_(2, node, edge)
-        trie.visits[1:].scatter_(2, node, before + visits)
 
 
 @dataclass(frozen=True)

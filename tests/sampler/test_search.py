@@ -167,6 +167,18 @@ def test_visits_are_counted_over_rounds():
         assert math.exp(log_prob) == pytest.approx(weights[edge] / sum(weights) * within, rel=1e-9)
 
 
+@pytest.mark.parametrize("divide_by_visits", [False, True])
+def test_only_the_update_that_needs_visits_counts_them(divide_by_visits):
+    counted = []
+
+    def update(trie, leaves, objective):
+        Gumbeldore(1.0, divide_by_visits=divide_by_visits)(trie, leaves, objective)
+        counted.append(bool(trie.visits.any()))
+
+    find(SearchConfig(3, 2, update=update))
+    assert counted == [divide_by_visits]
+
+
 def complete_tree(root, child):
     logits = torch.zeros(1, 13, 3, dtype=torch.float64)
     logits[0, 0] = torch.tensor(root, dtype=torch.float64).log()
