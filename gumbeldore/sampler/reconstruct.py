@@ -116,7 +116,7 @@ def _draws(keys: Tensor) -> Callable[[int], Tensor]:
 
 def _best_pieces(rounds: list[Round]) -> tuple[Tensor, Tensor]:
     """Of each piece the best decisions [P, m] and the cost [P] of the solution with them."""
-    cost = torch.cat([each.cost.masked_fill(~each.leaves.valid, math.inf) for each in rounds], dim=1)
-    decisions = torch.cat([each.leaves.actions for each in rounds], dim=1)
+    cost = torch.cat([each.cost.masked_fill(~each.valid, math.inf) for each in rounds], dim=1)
+    decisions = torch.cat([each.decisions for each in rounds], dim=1)
     lowest, place = cost.min(dim=1)
     return decisions[torch.arange(len(place), device=place.device), place], lowest

@@ -7,7 +7,6 @@ import math
 import torch
 from torch import Tensor
 
-from gumbeldore.sampler.beam import Leaves
 from gumbeldore.sampler.solutions import first_occurrences, solution_hash
 from gumbeldore.sampler.trie import Trie
 
@@ -26,22 +25,23 @@ class Rejection:
         self.kept: Tensor | None = None  # [b, C * rounds]
         self.rejected: int | Tensor = 0  # summed up on the device
 
-    def __call__(self, trie: Trie, leaves: Leaves, actions: Tensor) -> Leaves:
-        """The leaves without those that are dropped. An instance that has enough solutions is not sampled further.
+    def __call__(self, trie: Trie, valid: Tensor, actions: Tensor) -> Tensor:
+        """Which samples of a round are kept [B, 1]. An instance that has enough solutions is not sampled further.
 
         Arguments:
             trie: the beams of an instance that has enough solutions lose their mass
-            actions: [B, 1, T] of the leaves
+            valid: which of them are solutions [B, 1]
+            actions: [B, 1, T]
         """
-        valid = leaves.valid.view(-1, self.copies)
-        count = valid.shape[1]
-        new = solution_hash(actions.view(*valid.shape, -1))
+        drawn = valid.view(-1, self.copies)
+        count = drawn.shape[1]
+        new = solution_hash(actions.view(*drawn.shape, -1))
         every = new if self.codes is None else torch.cat([self.codes, new], dim=1)
-        drawn = valid if self.kept is None else torch.cat([self.kept, valid], dim=1)
+        drawn = drawn if self.kept is None else torch.cat([self.kept, drawn], dim=1)
         first = first_occurrences(every, drawn)
         kept = first & (first.cumsum(dim=1) <= self.wanted)
         self.rejected = self.rejected + (drawn & ~kept).sum()
         enough = kept.sum(dim=1, keepdim=True) >= self.wanted  # [b, 1]
         trie.log_mass[0][enough.expand(-1, self.copies).flatten()] = -math.inf
         self.codes, self.kept = every, kept
-        return leaves._replace(valid=kept[:, -count:].reshape_as(leaves.valid))
+        return kept[:, -count:].reshape_as(valid)

@@ -74,9 +74,9 @@ def run_rounds(context: SearchContext, config: SearchConfig, keys: Tensor, memor
         total = total.plus(count)
         found = _solutions(context, leaves)
         if rejection:
-            found = found._replace(leaves=rejection(subtrie, leaves, found.actions))
+            found = found._replace(valid=rejection(subtrie, leaves.valid, found.actions))
         rounds.append(found)
-        roots.add(found)
+        roots.add(found, leaves)
         if roots.finished and roots.last:
             break
         if config.update is not None:
@@ -98,7 +98,8 @@ def _solutions(context: SearchContext, leaves: Leaves) -> Round:
     cost = context.problem.cost(context.instance, actions).double().view(context.batch, context.width)
     wrong = (leaves.valid & ~cost.isfinite()).any(dim=1)
     check_instances(context, wrong, "the cost of a solution is NaN or infinite")
-    return Round(leaves, actions.view(context.batch, context.width, -1), cost)
+    actions = actions.view(context.batch, context.width, -1)
+    return Round(leaves.actions, actions, cost, leaves.log_prob, leaves.phi, leaves.gumbel, leaves.valid)
 
 
 def root_context(
@@ -186,24 +187,23 @@ def as_solutions(found: Rounds, batch: int) -> Solutions:
     def join(tensors: list[Tensor]) -> Tensor:
         return torch.cat([t.reshape(batch, -1, *t.shape[2:]) for t in tensors], dim=1)
 
-    leaves = [each.leaves for each in found.rounds]
     stats = SearchStats(
         evaluations=found.states.evaluated,
         forced=int(found.states.forced),
         reused=int(found.states.reused),
         repeated=int(found.states.repeated),
         rejected=int(found.rejected),
-        rounds=len(leaves),
+        rounds=len(found.rounds),
         full=found.full,
         seconds=0.0,
     )
     return Solutions(
         actions=join([each.actions for each in found.rounds]),
         costs=join([each.cost for each in found.rounds]),
-        log_probs=join([x.log_prob for x in leaves]),
-        round_log_probs=join([x.phi for x in leaves]),
-        gumbels=join([x.gumbel for x in leaves]),
-        valid=join([x.valid for x in leaves]),
-        round=join([torch.full_like(x.valid, r, dtype=torch.int64) for r, x in enumerate(leaves)]),
+        log_probs=join([each.log_prob for each in found.rounds]),
+        round_log_probs=join([each.phi for each in found.rounds]),
+        gumbels=join([each.gumbel for each in found.rounds]),
+        valid=join([each.valid for each in found.rounds]),
+        round=join([torch.full_like(each.valid, r, dtype=torch.int64) for r, each in enumerate(found.rounds)]),
         stats=stats,
     )

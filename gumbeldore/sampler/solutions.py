@@ -8,16 +8,20 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.sampler.beam import Count, Leaves
+from gumbeldore.sampler.beam import Count
 from gumbeldore.sampler.transpositions import state_hash
 
 
 class Round(NamedTuple):
-    """The leaves of one round as solutions."""
+    """The solutions of one round: what is kept of its leaves (`Leaves` says more)."""
 
-    leaves: Leaves
-    actions: Tensor  # [B, K, T] all decisions, those above the root included
+    decisions: Tensor  # [B, K, T'] those below the root
+    actions: Tensor  # [B, K, T] all of them
     cost: Tensor  # [B, K] float64
+    log_prob: Tensor  # [B, K]
+    phi: Tensor  # [B, K]
+    gumbel: Tensor  # [B, K]
+    valid: Tensor  # [B, K]
 
 
 class SearchStats(NamedTuple):

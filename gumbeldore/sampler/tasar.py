@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.sampler.beam import SearchContext
+from gumbeldore.sampler.beam import Leaves, SearchContext
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.solutions import Round
 
@@ -48,12 +48,11 @@ class Roots:
             now = time.monotonic()
             self.until = now + (context.deadline - now) / math.ceil(context.horizon / self.steps)
 
-    def add(self, found: Round) -> None:
-        """One more round from the present root."""
+    def add(self, found: Round, leaves: Leaves) -> None:
+        """One more round from the present root, with its leaves."""
         self.rounds += 1
         if self.config.replan_steps is None:
             return
-        leaves = found.leaves
         cost, place = found.cost.masked_fill(~leaves.valid, math.inf).min(dim=1)
         better = cost < self.incumbent.cost
         beam = leaves.path.gather(2, place.expand(len(leaves.path), -1)[..., None])  # positions along the best leaf

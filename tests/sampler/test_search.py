@@ -14,7 +14,7 @@ from gumbeldore.runtime.errors import InstanceError
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig, nucleus_of
 from gumbeldore.sampler.gumbel import gumbel_with_maximum, log1mexp, log_survival
-from gumbeldore.sampler.rounds import trie_memory
+from gumbeldore.sampler.rounds import root_context, run_rounds, trie_memory
 from gumbeldore.sampler.search import search
 from gumbeldore.sampler.updates import Gumbeldore, Theory, without_replacement
 from tests.reference import Reference, assert_same_round
@@ -439,6 +439,15 @@ def test_a_search_for_a_time_ends_where_its_memory_does():
     for memory, rounds in ((room, 3), (2.5 * room, 6), (4 * room, 12)):
         found = search(PROBLEM, POLICY, TREES, config, keys=KEYS, memory=int(memory))
         assert found.stats.rounds == rounds and found.valid.all()
+
+
+def test_of_finished_rounds_the_solutions_are_kept_alone():
+    """Decisions and five numbers a solution; not the beams that led to them."""
+    config = methods.wor(3, 3)
+    context = root_context(PROBLEM, POLICY, TREES, POLICY.encode(TREES), config, KEYS)
+    held = [field.untyped_storage() for round_ in run_rounds(context, config, KEYS).rounds for field in round_]
+    sizes = {storage.data_ptr(): storage.nbytes() for storage in held}
+    assert sum(sizes.values()) <= 3 * len(KEYS) * 3 * (context.horizon + 5) * 8
 
 
 @pytest.mark.parametrize("training", [True, False])
