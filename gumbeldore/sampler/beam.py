@@ -201,7 +201,7 @@ def evaluate(
     known = first_in_same_state(trie, depth, filled, hashes)
     own = trie_ops.places(trie, filled + torch.arange(width, device=new.device))
     rows = (ask & (known == own)).flatten().nonzero().squeeze(1)
-    dtype = trie.log_probs.dtype
+    dtype = trie.log_probs[0].dtype
     if len(rows):
         with torch.profiler.record_function("policy"):
             logits = context.policy(take(context.encoded, rows // width), take(state, rows))

@@ -57,24 +57,27 @@ def run_rounds(context: SearchContext, config: SearchConfig, keys: Tensor, memor
     total, full = Count(), False
 
     for round_ in itertools.count():
-        if (round_ + 1) * config.width > trie.parent.shape[2]:
-            full = memory is not None and 2 * trie_ops.memory(trie) > memory
+        slots = trie.parent.shape[2]
+        if (round_ + 1) * config.width > slots:
+            certain = roots.rounds == 0  # from a new root num_rounds are; until a deadline, nobody knows how many more
+            full = not certain and memory is not None and 2 * trie_ops.memory(trie) > memory
             if full:
                 break
-            trie = trie_ops.grow(trie, 2 * trie.parent.shape[2])
-        context, subtrie = roots.context, trie_ops.below(trie, roots.depth)
+            trie = trie_ops.grow(trie, slots + (config.num_rounds * config.width if certain else slots))
+        context = roots.context
         deterministic = not config.stochastic or (config.first_round_deterministic and round_ == 0)
-        perturb, root_gumbel = _unperturbed(keys) if deterministic else _gumbel(keys, round_ * len(trie.parent), config)
+        place = round_ * (roots.horizon + 1)  # a draw for the root and each depth, whichever are left
+        perturb, root_gumbel = _unperturbed(keys) if deterministic else _gumbel(keys, place, config)
         nucleus = nucleus_of(config, roots.rounds)
         try:
-            leaves, count = sample_round(context, subtrie, round_ * config.width, perturb, root_gumbel, nucleus)
+            leaves, count = sample_round(context, trie, round_ * config.width, perturb, root_gumbel, nucleus)
         except OutOfTime as late:
             total = total.plus(late.count)
             break
         total = total.plus(count)
         found = _solutions(context, leaves)
         if rejection:
-            found = found._replace(valid=rejection(subtrie, leaves.valid, found.actions))
+            found = found._replace(valid=rejection(trie, leaves.valid, found.actions))
         rounds.append(found)
         roots.add(found, leaves)
         if roots.finished and roots.last:
@@ -82,13 +85,14 @@ def run_rounds(context: SearchContext, config: SearchConfig, keys: Tensor, memor
         if config.update is not None:
             # The leaves of a deterministic first round are no sample, of which nothing can be estimated.
             update = without_replacement if config.first_round_deterministic and round_ == 0 else config.update
-            update(subtrie, leaves, -found.cost)  # the one place where costs become objectives
-            broken = (~subtrie.advantage.isfinite() | subtrie.log_mass.isnan()).any(dim=2).any(dim=0)
+            update(trie, leaves, -found.cost)  # the one place where costs become objectives
+            broken = (~trie.advantage.isfinite() | trie.log_mass.isnan()).any(dim=2).any(dim=0)
             check_instances(context, broken, "the update made log-probabilities of the trie NaN or infinite")
-        if removes_leaves and not trie_ops.unsampled(subtrie, context.root).any():
+        if removes_leaves and not trie_ops.unsampled(trie, context.root).any():
             break
         if roots.finished and not roots.last:  # the time of the last one may have ended during the update
             roots.move()
+            trie = trie_ops.below(trie, roots.steps)
     return Rounds(rounds, total, rejection.rejected if rejection else 0, full)
 
 
@@ -142,18 +146,26 @@ def root_context(
 
 
 def trie_memory(problem: Problem, policy: Policy, instances: Any, config: SearchConfig) -> int:
-    """Bytes that the tries of each of the instances will take."""
+    """Bytes that the tries of each of the instances will take at most: every root has fewer depths but more nodes."""
     beams = config.copies * config.equivalents
     horizon, actions = problem.horizon(instances), problem.num_actions(instances)
-    return trie_ops.memory(_trie(beams, horizon, actions, policy, config, "meta"))
+    steps = config.replan_steps or horizon
+    largest = max(range(math.ceil(horizon / steps)), key=lambda root: ((root + 1) * (horizon - root * steps), root))
+    return trie_ops.memory(_trie(beams, horizon, actions, policy, config, "meta", largest))
 
 
-def _trie(batch: int, horizon: int, actions: int, policy: Policy, config: SearchConfig, device) -> trie_ops.Trie:
-    """The empty trie of so many beams, with room for the rounds that are certain."""
-    rounds = config.rounds(horizon)
-    keep = rounds > 1 or config.anytime
-    dtype = _log_prob_dtype(policy)
-    return trie_ops.create(batch, horizon, rounds * config.width, actions, dtype, device, keep, config.copies)
+def _trie(
+    batch: int, horizon: int, actions: int, policy: Policy, config: SearchConfig, device, root: int = 0
+) -> trie_ops.Trie:
+    """The empty trie of so many beams below a root, with room for the rounds from it and from those before.
+
+    Arguments:
+        horizon: decisions below the first root
+        root: from 0 on
+    """
+    keep = config.rounds(horizon) > 1 or config.anytime
+    height, slots = horizon - root * (config.replan_steps or 0), (root + 1) * config.num_rounds * config.width
+    return trie_ops.create(batch, height, slots, actions, _log_prob_dtype(policy), device, keep, config.copies)
 
 
 def _gumbel(keys: Tensor, place: int, config: SearchConfig) -> tuple[Perturb, Tensor]:

@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 NO_NODE = -1  # parent of an empty slot; child that has not been visited
 NO_HASH = 0
 
 
 class Trie(NamedTuple):
-    log_probs: Tensor  # [T or 1, B, W, A]  log pi(action | node), in the precision of the policy's logits
+    log_probs: list[Tensor]  # T or 1 of [B, W, A]  log pi(action | node), in the precision of the policy's logits
     log_prob: Tensor  # [T+1, B, W]  float64  log-probability of the prefix under the policy
     log_mass: Tensor  # [T+1, B, W]  float64  log of the part of it that has not been sampled yet
     advantage: Tensor  # [T+1, B, W]  float64  what the updates added to the edge into the node
@@ -62,7 +63,9 @@ def create(
 
     return Trie(
         # Not initialised: memory that is never visited is never touched.
-        log_probs=torch.empty(horizon if keep else 1, batch, slots, actions, dtype=dtype, device=device),
+        log_probs=[
+            torch.empty(batch, slots, actions, dtype=dtype, device=device) for _ in range(horizon if keep else 1)
+        ],
         log_prob=scalars(0.0, torch.float64),
         log_mass=scalars(0.0, torch.float64),
         advantage=scalars(0.0, torch.float64),
@@ -76,19 +79,20 @@ def create(
 
 
 def grow(trie: Trie, slots: int) -> Trie:
-    """The same trie with room for `slots` nodes per depth."""
-    old = trie.parent.shape[2]
-    depths, batch, _, actions = trie.log_probs.shape
-    horizon, copies = len(trie.parent) - 1, trie.state_hash.shape[3]
-    new = create(batch, horizon, slots, actions, trie.log_probs.dtype, trie.parent.device, depths > 1, copies)
-    for old_field, new_field in zip(trie, new, strict=True):
-        new_field[:, :, :old] = old_field
-    return new
+    """The same trie with room for `slots` nodes per depth, in place of the old one.
+
+    Log-probabilities, most of the memory, move depth by depth: there are never two copies of all.
+    """
+    more = slots - trie.parent.shape[2]
+    for depth, log_probs in enumerate(trie.log_probs):
+        trie.log_probs[depth] = pad(log_probs, (0, 0, 0, more))
+    scalars = (pad(field, (0, more), value=NO_NODE if field is trie.parent else 0) for field in trie[1:-1])
+    return Trie._make([trie.log_probs, *scalars, pad(trie.state_hash, (0, 0, 0, more), value=NO_HASH)])
 
 
 def below(trie: Trie, depth: int) -> Trie:
-    """The same trie without the levels above `depth`, for beams that start there; it shares the memory."""
-    return Trie(*(field[depth:] if len(field) > 1 else field for field in trie))
+    """The same trie without the levels above `depth`, for beams that start there, in place of the old one."""
+    return Trie._make(field[depth:] if len(field) > 1 else field for field in trie)
 
 
 def unsampled(trie: Trie, root: Tensor) -> Tensor:
@@ -98,7 +102,7 @@ def unsampled(trie: Trie, root: Tensor) -> Tensor:
 
 def memory(trie: Trie) -> int:
     """Bytes of a trie."""
-    return sum(field.numel() * field.element_size() for field in trie)
+    return sum(field.numel() * field.element_size() for field in [*trie.log_probs, *trie[1:]])
 
 
 def places(trie: Trie, slot: Tensor) -> Tensor:
@@ -161,7 +165,7 @@ def _log_mass(trie: Trie, depth: int, node: Tensor, visited: Tensor) -> Tensor:
 def _visited(trie: Trie, depth: int, node: Tensor, filled: int) -> Tensor:
     """Which of the K * A children of `node` each node [B, filled] one level deeper is; K * A: none of them."""
     batch, width = node.shape
-    actions = trie.log_probs.shape[-1]
+    actions = trie.log_probs[0].shape[-1]
     parent = trie.parent[depth + 1][:, :filled]
     position = torch.full((batch, trie.parent.shape[2]), width, dtype=torch.int64, device=node.device)
     position.scatter_(1, node, torch.arange(width, device=node.device).expand(batch, -1))
@@ -173,5 +177,5 @@ def _overlaid(values: Tensor, visited: Tensor, own: Tensor) -> Tensor:
     """`values` [B, K, A] with the visited children's own [B, >= filled] written over them."""
     if visited.shape[1] == 0:
         return values
-    padded = torch.nn.functional.pad(values.flatten(1), (0, 1))  # one spare column takes those of other nodes
+    padded = pad(values.flatten(1), (0, 1))  # one spare column takes those of other nodes
     return padded.scatter_(1, visited, own)[:, :-1].view(values.shape)

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from gumbeldore.batches import take
-from gumbeldore.sampler import methods
+from gumbeldore.sampler import methods, rounds
+from gumbeldore.sampler import trie as trie_ops
+from gumbeldore.sampler.beam import sample_round
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.search import search
 from gumbeldore.sampler.updates import Gumbeldore
@@ -136,6 +138,23 @@ def test_the_time_is_shared_out_among_the_roots(monkeypatch):
             assert (found.actions[0, first : first + 3, :root] == best[:root]).all()
         assert len(found.actions[0, :3].unique(dim=0)) == 3
     assert 6 < max(rounds) <= 9
+
+
+@pytest.mark.parametrize("replan_steps", [1, 2])
+def test_the_trie_holds_the_depths_below_the_root_and_the_rounds_so_far(replan_steps, monkeypatch):
+    """Its largest size is what the memory of a search is reckoned with."""
+    config, horizon, sizes = methods.tasar(2, 2, replan_steps), PROBLEM.horizon(TREES), []
+
+    def watched(context, trie, *rest):
+        sizes.append(trie_ops.memory(trie))
+        assert len(trie.log_probs) == context.horizon and len(trie.parent) == context.horizon + 1
+        return sample_round(context, trie, *rest)
+
+    monkeypatch.setattr(rounds, "sample_round", watched)
+    find(config)
+    assert max(sizes) == len(KEYS) * rounds.trie_memory(PROBLEM, POLICY, TREES, config)
+    whole = methods.wor(2, config.rounds(horizon))
+    assert max(sizes) < len(KEYS) * rounds.trie_memory(PROBLEM, POLICY, TREES, whole)
 
 
 def test_replanning_needs_a_common_root():
