@@ -148,7 +148,10 @@ class Problem(Protocol):
         return torch.arange(actions.shape[1], device=actions.device) * self.num_actions(instance) + actions
 
     def curriculum(self, progress: float) -> Problem:
-        """The problem whose instances training draws after a share `progress` of the epochs. Default: this problem."""
+        """The problem whose instances training draws after a share `progress` of the epochs.
+
+        After all of them, these are the instances of this problem. Default: this problem throughout.
+        """
         return self
 
     def check(self, instance: Any) -> None:

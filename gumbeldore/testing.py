@@ -54,9 +54,11 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
     _check_equivalents(problem, instance, generator)
     if type(problem).pieces is not Problem.pieces:
         _check_pieces(problem, instance, solution, generator)
-    for progress in (0.0, 1.0):
-        grown = problem.curriculum(progress)
-        assert batch_size(grown.generate(n, generator)) == n, f"curriculum({progress}) must be a problem"
+    first, last = (
+        problem.curriculum(progress).generate(n, torch.Generator().manual_seed(seed)) for progress in (0.0, 1.0)
+    )
+    assert batch_size(first) == n, f"curriculum(0.0) must generate {n} instances as asked"
+    assert _equal(last, instance), "curriculum(1.0) must generate the instances of the problem itself"
     for name, values in problem.scale(instance).items():
         assert values.shape == (n,) and (values > 0).all(), f"scale must give a number {name} above 0 for each instance"
     problem.check(instance)  # what is generated must be well-formed

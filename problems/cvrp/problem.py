@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -83,7 +84,9 @@ class CVRP(Problem):
 
     def curriculum(self, progress: float) -> CVRP:
         """The same problem with as many customers as after a share `progress` of the training."""
-        return CVRP(size_at(self.grow, self.num_customers, progress), self.capacity, self.far_first, None, self.nearest)
+        stage = copy(self)
+        stage.num_customers = size_at(self.grow, self.num_customers, progress)
+        return stage
 
     def generate(self, n: int, generator: torch.Generator) -> Instance:
         """n instances: nodes uniform in the unit square, demands uniform in 1..9, capacities uniform in their range."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -71,9 +72,12 @@ class JSSP(Problem):
         if self.grow is None:
             return self
         first, share = self.grow
-        grown = [[size_at([n, share], full, progress) for n, full in zip(first, x, strict=True)] for x in self.sizes]
-        sizes = [[*size, weight] for size, weight in zip(grown, self.weights, strict=True)]
-        return JSSP(sizes, self.validation_sizes, self.reversal)
+        stage = copy(self)
+        stage.sizes = [
+            tuple(size_at([n, share], full, progress) for n, full in zip(first, size, strict=True))
+            for size in self.sizes
+        ]
+        return stage
 
     def generate(self, n: int, generator: torch.Generator) -> Instance:
         """n instances of one of the sizes: times uniform in 1..99, machines in a random order for each job."""

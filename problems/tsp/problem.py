@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -59,7 +60,9 @@ class TSP(Problem):
 
     def curriculum(self, progress: float) -> TSP:
         """The same problem with as many nodes as after a share `progress` of the training."""
-        return TSP(size_at(self.grow, self.num_nodes, progress))
+        stage = copy(self)
+        stage.num_nodes = size_at(self.grow, self.num_nodes, progress)
+        return stage
 
     def generate(self, n: int, generator: torch.Generator) -> Instance:
         """n instances with coordinates uniform in the unit square."""

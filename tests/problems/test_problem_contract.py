@@ -182,7 +182,7 @@ def test_missing_methods_are_named():
     ("problem", "error", "rule"),
     [
         (WrongReports(), AssertionError, "reports.describe must give a number ones for each solution"),
-        (Vanishing(), AssertionError, r"curriculum\(1.0\) must be a problem"),
+        (Vanishing(), AssertionError, r"curriculum\(1.0\) must generate the instances of the problem itself"),
         (Counting(), AssertionError, "reset must give tensors whose first dimension is the batch, 6 here; done is int"),
         (OneCounter(), AssertionError, r"step must give tensors .*, 6 here; done is \[\]"),
         (Plain(), AssertionError, r"generate\(6\) must give a NamedTuple of tensors, got tuple"),

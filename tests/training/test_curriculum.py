@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from gumbeldore.testing import problem_contract
 from gumbeldore.training.dataset import PseudoExperts
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
@@ -34,6 +35,26 @@ def test_schedules_grow_in_both_dimensions():
     assert JSSP([[3, 6]], [[6, 6]], grow=[[4, 4], 0.5]).curriculum(0.0).sizes == [(3, 4)]  # nothing shrinks
     steady = JSSP([[4, 4], [5, 5]], [[6, 6]])
     assert steady.curriculum(0.0) is steady
+
+
+@pytest.mark.parametrize(
+    ("problem", "sizes"),
+    [
+        (TSP, {"num_nodes": 9, "grow": [5, 0.5]}),
+        (CVRP, {"num_customers": 9, "capacity": [30, 30], "grow": [5, 0.5]}),
+        (JSSP, {"sizes": [[4, 4]], "validation_sizes": [[4, 4]], "grow": [[2, 2], 0.5]}),
+    ],
+)
+def test_subclasses_train_on_instances_of_their_own(problem, sizes):
+    class Small(problem):
+        def generate(self, n, generator):
+            instance = super().generate(n, generator)
+            return type(instance)(instance[0] / 1000, *instance[1:])
+
+    problem_contract(Small(**sizes))
+    for progress in PROGRESS:
+        small = Small(**sizes).curriculum(progress).generate(2, torch.Generator().manual_seed(0))
+        assert small[0].max() < 0.1
 
 
 @pytest.mark.parametrize("grow", [[2, 0.5], [8, 0.0], [8, 1.5], [8]])
