@@ -157,6 +157,13 @@ class Problem(Protocol):
     def check(self, instance: Any) -> None:
         """Raises ValueError unless all instances of a file of experts are well-formed. Default: no check."""
 
+    def scaled(self, instance: Any) -> Any:
+        """The instances of a file of experts in the units that the network learns from, with the same good solutions.
+
+        Default: as they are.
+        """
+        return instance
+
     def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
         """The evaluation sets that `source` names, a Benchmark for each size. Default: ValueError, there are none.
 

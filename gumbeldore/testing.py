@@ -62,6 +62,7 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
     for name, values in problem.scale(instance).items():
         assert values.shape == (n,) and (values > 0).all(), f"scale must give a number {name} above 0 for each instance"
     problem.check(instance)  # what is generated must be well-formed
+    assert problem.cost(problem.scaled(instance), solution).isfinite().all()  # and its solutions legal, if it is scaled
     _check_reports(problem, instance, solution)
 
 

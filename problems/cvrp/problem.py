@@ -27,7 +27,7 @@ from problems.cvrp.sequences import cut, in_order, loads_so_far
 from problems.edges import undirected
 from problems.formats.tsplib import check_distances
 from problems.growth import check_growth, size_at
-from problems.plane import SYMMETRIES, move_square, symmetric
+from problems.plane import SYMMETRIES, into_unit_square, move_square, symmetric
 from problems.remaining import unmarked, without
 
 
@@ -227,6 +227,10 @@ class CVRP(Problem):
     def check(self, instance: Instance) -> None:
         """Raises ValueError unless all instances are well-formed."""
         check_instance(instance)
+
+    def scaled(self, instance: Instance) -> Instance:
+        """In the unit square, as evaluation sets are."""
+        return instance._replace(coords=torch.from_numpy(into_unit_square(instance.coords.numpy())))
 
     def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
         """Evaluation sets: a named standard set, a `.npz`, a CVRPLIB file or a folder of them."""

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+TIME_RANGE = (50, 99)  # an instance's largest time is brought to 99 if it is outside
+
 
 class Instance(NamedTuple):
     """Operation o of job j is the (o+1)-th of the job."""
@@ -40,6 +42,14 @@ def check_instance(instance: Instance) -> None:
     for well, rule in ((visits, "jobs must visit each machine once"), (lasts, "times must be numbers above 0")):
         if not well.all():
             raise ValueError(f"{rule}; not so in instance {int((~well).nonzero()[0])}")
+
+
+def for_network(times: Tensor) -> Tensor:
+    """Times [n, J, M] float32; where an instance's largest is not 50..99 already, multiplied so that it is 99."""
+    largest = times.amax(dim=(1, 2), keepdim=True).double()
+    low, high = TIME_RANGE
+    fits = (largest >= low) & (largest <= high) | (largest == 0)
+    return torch.where(fits, times.double(), times.double() * high / largest).float()
 
 
 class Timeline(NamedTuple):

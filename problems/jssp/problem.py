@@ -15,7 +15,7 @@ from gumbeldore.benchmark import Benchmark
 from gumbeldore.interfaces import Problem
 from problems.growth import check_growth, size_at
 from problems.jssp import sets
-from problems.jssp.instances import Instance, check_instance, random_instances, schedule, timeline
+from problems.jssp.instances import Instance, check_instance, for_network, random_instances, schedule, timeline
 from problems.jssp.reports import JSSPReports
 from problems.remaining import unmarked, without
 
@@ -173,6 +173,10 @@ class JSSP(Problem):
     def check(self, instance: Instance) -> None:
         """Raises ValueError unless all instances are well-formed."""
         check_instance(instance)
+
+    def scaled(self, instance: Instance) -> Instance:
+        """With times as evaluation sets have them."""
+        return instance._replace(times=for_network(instance.times))
 
     def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
         """Evaluation sets: a named standard set, a `.npz`, a file in the standard or Taillard's format, a folder."""

@@ -16,7 +16,7 @@ from problems.files import Library, Reference, load_files, taken
 from problems.formats.jsplib import LARGEST_TOTAL, JsspInstance, read_jssp
 from problems.formats.npz import REFERENCES, Arrays, costs_of, kinds_of, read_npz
 from problems.jssp.best_known import best_known, fingerprint
-from problems.jssp.instances import Instance, Original, random_instances, schedule
+from problems.jssp.instances import Instance, Original, for_network, random_instances, schedule
 from problems.jssp.taillard import SIZES, taillard_instances
 from problems.sets_common import DATA, load, numbered
 
@@ -35,7 +35,6 @@ NAMED_SETS = [*TAILLARD_SETS, *L2D_SETS, *FILES]
 ARRAYS = Arrays({"times", "machines"}, REFERENCES)
 SUFFIXES = (".txt", ".jsp", ".jss", "")  # of the files taken from a folder; JSPLIB's have none
 VALIDATION_COUNT = 10_000
-TIME_RANGE = (50, 99)  # an instance's largest time is brought to 99 if it is outside
 
 
 def load_jssp(source: str, limit: int | None = None) -> list[Benchmark]:
@@ -191,20 +190,12 @@ def _benchmark(
     original = Original(torch.tensor(times), torch.tensor(machines), numbers)  # the copies let go of a set cut to n
     return Benchmark(
         names=names,
-        instances=Instance(_for_network(original.times), original.machines),
+        instances=Instance(for_network(original.times), original.machines),
         originals=original,
         true_cost=partial(_true_cost, original),
         references=torch.tensor(costs, dtype=torch.float64),
         kinds=kinds,
     )
-
-
-def _for_network(times: Tensor) -> Tensor:
-    """Times [n, J, M] float32; where an instance's largest is not 50..99 already, multiplied so that it is 99."""
-    largest = times.amax(dim=(1, 2), keepdim=True).double()
-    low, high = TIME_RANGE
-    fits = (largest >= low) & (largest <= high) | (largest == 0)
-    return torch.where(fits, times.double(), times.double() * high / largest).float()
 
 
 def _true_cost(original: Original, index: Tensor, actions: Tensor) -> Tensor:

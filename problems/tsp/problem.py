@@ -15,7 +15,7 @@ from gumbeldore.interfaces import Pieces, Problem
 from problems.edges import undirected
 from problems.formats.tsplib import check_distances
 from problems.growth import check_growth, size_at
-from problems.plane import SYMMETRIES, move_square, symmetric
+from problems.plane import SYMMETRIES, into_unit_square, move_square, symmetric
 from problems.remaining import unmarked, without
 from problems.tsp import sets
 from problems.tsp.instances import (
@@ -174,6 +174,10 @@ class TSP(Problem):
     def check(self, instance: Instance) -> None:
         """Raises ValueError unless all instances are well-formed."""
         check_instance(instance)
+
+    def scaled(self, instance: Instance) -> Instance:
+        """In the unit square, as evaluation sets are."""
+        return instance._replace(coords=torch.from_numpy(into_unit_square(instance.coords.numpy())))
 
     def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
         """Evaluation sets: a named standard set, a `.npz`, a TSPLIB file or a folder of them."""

@@ -235,6 +235,19 @@ def test_missing_and_empty_sources_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
+def test_experts_in_other_units_are_scaled_as_instances_to_be_solved(name, tmp_path):
+    source, problem = experts(tmp_path, name), PROBLEMS[name]
+    key = "instance.times" if name == "jssp" else "instance.coords"
+    moved = 5000 if key == "instance.coords" else 0
+    arrays = arrays_of(source)
+    change(source, {key: arrays[key] * 1000 + moved, "costs": arrays["costs"] * 1000})
+    (shard,) = read_experts(source, problem, problem.generate(1, torch.Generator()))
+    (benchmark,) = problem.load(str(source))
+    torch.testing.assert_close(shard.instances, benchmark.instances)
+    assert torch.equal(shard.costs, problem.cost(shard.instances, shard.actions))
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
 def test_a_file_of_experts_is_a_set_to_be_solved_too(name, tmp_path):
     """Its costs are the references, its solutions have them."""
     file = experts(tmp_path, name, n=7)
