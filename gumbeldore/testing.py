@@ -99,6 +99,7 @@ def policy_contract(policy: Policy, problem: Problem, n: int = 6, seed: int = 0)
         assert torch.equal(again[legal], logits[legal]), "with_auxiliary_loss must give the logits of forward"
         usable = loss.shape == () and loss.isfinite() and loss >= 0
         assert usable, f"the auxiliary loss must be one finite number that is not negative, got {loss}"
+    _check_precision(policy, problem, instance)
     _check_gradient(policy, problem, instance, actions[:, 0])
     policy.train(was_training)
 
@@ -121,6 +122,19 @@ def _random_solution(problem: Problem, instance: Any, generator: torch.Generator
         actions.append(torch.multinomial(legal, 1, generator=generator).squeeze(1))
         state = problem.step(instance, state, actions[-1])
     return torch.stack(actions, dim=1)
+
+
+def _check_precision(policy: Policy, problem: Problem, instance: Any) -> None:
+    """Where the network runs in bf16, its logits are not rounded to it."""
+    state = problem.reset(instance)
+    legal = problem.mask(instance, state)
+    with torch.no_grad():
+        plain = policy(policy.encode(instance), state)
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = policy(policy.encode(instance), state)
+    assert logits.dtype == plain.dtype, f"logits must be {plain.dtype} under autocast, too, got {logits.dtype}"
+    rounded, round_anyway = (torch.equal(each[legal], each[legal].bfloat16().to(each)) for each in (logits, plain))
+    assert round_anyway or not rounded, "logits must not be rounded to bf16 under autocast: use FullPrecisionLinear"
 
 
 def _check_gradient(policy: Policy, problem: Problem, instance: Any, action: Tensor) -> None:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gumbeldore.interfaces import Policy
-from models.layers import check_sizes
+from models.layers import FullPrecisionLinear, check_sizes
 from models.micro_batches import RowSize, in_micro_batches
 from problems.gomoku import Instance, State
 
@@ -52,7 +52,7 @@ class GomokuNet(Policy):
         super().__init__()
         self.embed = Convolution(PLANES, width)
         self.blocks = nn.ModuleList([ResidualBlock(width) for _ in range(blocks)])
-        self.head = nn.Linear(width, 1)
+        self.head = FullPrecisionLinear(width, 1)
 
     def forward(self, context: Instance, state: State) -> Tensor:
         """Logits [R, C]"""
@@ -66,4 +66,4 @@ class GomokuNet(Policy):
         x = self.embed(torch.stack([board == 1, board == -1, torch.ones_like(board).bool()], dim=1).float())
         for block in self.blocks:
             x = block(x)
-        return self.head(F.relu(x).movedim(1, -1)).flatten(1).float()
+        return self.head(F.relu(x).movedim(1, -1)).flatten(1)

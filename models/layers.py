@@ -21,7 +21,7 @@ class FullPrecisionLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
-            return super().forward(x)
+            return super().forward(x.to(self.weight.dtype))
 
 
 class Linears(nn.Module):

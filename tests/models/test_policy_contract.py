@@ -59,6 +59,19 @@ class EncodesADict(Nearest):
         return {"coords": instance.coords}
 
 
+class Rounded(Nearest):
+    """As a last layer without full precision does it."""
+
+    def forward(self, context, state):
+        features = super().forward(context, state)[..., None]
+        return (features @ torch.ones(1, 1)).squeeze(-1)
+
+
+class RoundedBefore(Rounded):
+    def forward(self, context, state):
+        return super().forward(context, state).float()
+
+
 class NoPolicy(nn.Module):
     encode, forward = Nearest.encode, Nearest.forward
 
@@ -86,6 +99,8 @@ def test_a_policy_needs_nothing_but_forward():
         (Forgetful, "a state and its canonical_state must have the same logits"),
         (OtherLogits, "with_auxiliary_loss must give the logits of forward"),
         (NegativeLoss, "the auxiliary loss must be one finite number that is not negative, got -1.0"),
+        (Rounded, "logits must be torch.float32 under autocast, too, got torch.bfloat16"),
+        (RoundedBefore, "logits must not be rounded to bf16 under autocast"),
         (ManyLosses, "the auxiliary loss must be one finite number that is not negative, got tensor"),
     ],
 )
