@@ -11,7 +11,12 @@ from torch import Tensor
 from gumbeldore.sampler.trie import Trie
 from gumbeldore.seeding import GOLDEN, mix, xor_shifted
 
-AS_INTEGERS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.bfloat16: torch.int16}
+AS_INTEGERS = {
+    torch.float64: torch.int64,
+    torch.float32: torch.int32,
+    torch.bfloat16: torch.int16,
+    torch.float16: torch.int16,
+}
 
 
 def first_in_same_state(trie: Trie, depth: int, first: int, hashes: Tensor) -> Tensor:
@@ -44,17 +49,21 @@ def state_hash(state: Any) -> Tensor:
     have the same logits, whatever decisions led to them. Two different states have equal hashes with a probability of
     about 2^-64, and never if they differ in one number only: each operation on a number can be undone.
     """
-    fields = {id(field): field for field in state}.values()  # two that are one tensor say nothing more
-    numbers = torch.cat([_as_integers(field.reshape(len(field), -1)) for field in fields], dim=1).long()
+    names = getattr(state, "_fields", range(len(state)))  # of solutions, a plain tuple is hashed
+    fields = {id(field): (name, field) for name, field in zip(names, state, strict=True)}.values()  # each tensor once
+    numbers = torch.cat([_as_integers(name, field.reshape(len(field), -1)) for name, field in fields], dim=1).long()
     before, after = _multipliers(numbers.shape[1], numbers.device)
     # The shift brings differences in high bits, all that some numbers have, to the low ones.
     total = xor_shifted(numbers.mul_(before), 32).mul_(after).sum(dim=1)
     return mix(total + GOLDEN)  # mix(0) is 0, which stands for no state (NO_HASH)
 
 
-def _as_integers(field: Tensor) -> Tensor:
-    if not field.is_floating_point():
+def _as_integers(name: str | int, field: Tensor) -> Tensor:
+    if not field.is_floating_point() and not field.is_complex():
         return field
+    if field.dtype not in AS_INTEGERS:
+        types = ", ".join(str(dtype) for dtype in AS_INTEGERS)
+        raise ValueError(f"field {name} of the state must be bool, integers, or one of {types}; it is {field.dtype}")
     bits = field.view(AS_INTEGERS[field.dtype])
     return xor_shifted(bits, 32) if bits.dtype == torch.int64 else bits  # most doubles have no low bits to multiply
 

@@ -124,9 +124,16 @@ def test_no_two_of_a_million_regular_states_have_the_same_fingerprint():
     sets = torch.tensor(list(itertools.combinations(range(20), 10)))  # [184756, 10]
     digits = torch.arange(10).float()
     counts = torch.cartesian_prod(*[digits] * 6)  # [1000000, 6]
-    for field in (sets, counts, counts * 2.0**60, counts.to(torch.bfloat16), counts.double()):
+    for field in (sets, counts, counts * 2.0**60, counts.to(torch.bfloat16), counts.half(), counts.double()):
         state = Sample(field[:, :2], field[:, 2:], torch.zeros(len(field)))
         assert len(state_hash(state).unique()) == len(field)
+
+
+def test_numbers_of_a_type_without_fingerprints_are_refused_by_the_name_of_their_field():
+    for wrong in (torch.complex64, torch.float8_e4m3fn):
+        state = Sample(torch.zeros(2), torch.zeros(2, 3).to(wrong), torch.zeros(2))
+        with pytest.raises(ValueError, match=f"^field times of the state must be bool, .*; it is {wrong}$"):
+            state_hash(state)
 
 
 class Position(NamedTuple):
