@@ -25,7 +25,8 @@ class Quality(NamedTuple):
 
 
 def validation_set(problem: Problem, n: int, seed: int) -> list[Benchmark]:
-    """The problem's validation set, checked."""
+    """The problem's validation set, checked. Raises ValueError if the problem is for evaluation alone."""
+    problem.check_training()
     return checked(problem.validation(n, seed), f"{type(problem).__name__}.validation")
 
 

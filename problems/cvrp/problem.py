@@ -224,6 +224,11 @@ class CVRP(Problem):
         state = self._state(take(instance, row), origin, left, remaining)
         return Pieces(row, state, sequence, first, lambda sequence: sequence)
 
+    def check_training(self) -> None:
+        """Raises ValueError if `nearest` is given: it is for evaluation."""
+        if self.nearest is not None:
+            raise ValueError("problem.nearest is for evaluation: experts may go to other customers, too")
+
     def check(self, instance: Instance) -> None:
         """Raises ValueError unless all instances are well-formed."""
         check_instance(instance)
@@ -248,12 +253,7 @@ class CVRP(Problem):
         return {"customers": torch.full_like(served, num_customers), "customers a route": served}
 
     def validation(self, n: int, seed: int) -> list[Benchmark]:
-        """n random instances of this size, the same for all seeds, with references where they are shipped.
-
-        Raises ValueError if `nearest` is given: it is for evaluation.
-        """
-        if self.nearest is not None:
-            raise ValueError("problem.nearest is for evaluation: experts may go to other customers, too")
+        """n random instances of this size, the same for all seeds, with references where they are shipped."""
         return [sets.validation(self.num_customers, self.capacity, n)]
 
 

@@ -15,6 +15,7 @@ from gumbeldore.interfaces import size_name
 from gumbeldore.runtime.building import build
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
+from gumbeldore.training.validation import validation_set
 from problems.cvrp import CVRP
 from tests.trees import TablePolicy, TreeProblem
 
@@ -198,4 +199,4 @@ def test_broken_options_are_found(problem, error, rule):
 
 def test_values_for_evaluation_alone_are_refused_in_training():
     with pytest.raises(ValueError, match="^problem.nearest is for evaluation: experts may go to other customers, too$"):
-        CVRP(20, [30, 30], nearest=3).validation(4, seed=0)
+        validation_set(CVRP(20, [30, 30], nearest=3), 4, seed=0)
