@@ -232,7 +232,7 @@ def cases_of(names: str, models: str, checkpoints: str, untrained: bool, sharpne
         for path in filter(None, checkpoints.split(",")):
             known = load_policy(path)
             if known.problem.name == problem.name:
-                found.append(Case(f"{name} {Path(path).name}", problem, known.policy, size))
+                found.append(Case(f"{name} {path}", problem, known.policy, size))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from contextlib import redirect_stdout
@@ -134,6 +135,15 @@ def test_networks_are_compared_at_the_sizes_of_their_problems():
         *("cvrp20 lehd_cvrp untrained", "cvrp20 lehd_cvrp x100"),
     ]
     assert sum(weight.numel() for weight in found[2].policy.parameters()) == 1_417_857
+
+
+def test_checkpoints_of_one_name_keep_their_paths(tmp_path):
+    """As `benchmarks quality` names them."""
+    paths = [f"{tmp_path}/{recipe}/seed0" for recipe in ("fast", "paper")]
+    for path in paths:
+        shutil.copytree(ROOT / "pretrained/tsp20", path)
+    found = cases_of("tsp20", "", ",".join(paths), False, "1")
+    assert [case.name for case in found] == [f"tsp20 {path}" for path in paths]
 
 
 def test_compare_reads_files_with_other_figures(tmp_path):
