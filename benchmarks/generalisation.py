@@ -1,9 +1,9 @@
 """Generalisation of a policy: gaps by size and family, greedily and in a time limit, beside a heuristic and a solver.
 
 `folder` is what evaluate.py takes as instances, or several of it with commas between them; all need references.
-`method`, which is one with a time limit, and the solver, on one core, have `seconds` for each instance; then the policy
-decides greedily, and the heuristic makes a solution. `words` are more settings of evaluate.py. `out` keeps the
-evaluations: what was interrupted goes on.
+The policy decides greedily, and the heuristic makes a solution; then `method`, which is one with a time limit, and the
+solver, on one core, have `seconds` for each instance. `words` are more settings of evaluate.py, those of `search` for
+`method` alone. `out` keeps the evaluations: what was interrupted goes on.
 
 The family of an instance is the letters that its name begins with (ta01, A-n32-k5), behind the last slash. Its size is
 the number of nodes, customers or operations.
@@ -29,6 +29,7 @@ DEFAULTS = {"checkpoint": "", "folder": "", "seconds": 10.0, "method": "gumbeldo
     "out": "runs/generalisation"
 }
 ENDS = (20, 50, 100, 200, 500, 1000, 2000)  # sizes, each the largest of its class
+IN_TIME = ("search.", "search=", "solver.start=")  # words that greedy and heuristic would refuse
 ORDER = {"greedy": 0, "heuristic": 1}  # of the columns
 Row = dict[str, str]  # of results.csv
 
@@ -37,11 +38,14 @@ def main(checkpoint: str, folder: str, seconds: float, method: str, words: str, 
     if not checkpoint or not folder:
         raise ValueError("generalisation needs checkpoint= and folder=")
     limits = f"search.time_limit={seconds} solver.time_limit={seconds} solver.workers=0"
-    # The first of them refuses a method without a time limit.
-    parts = {"in_time": f"method=[{method},solver] {limits}", "at_once": "method=[greedy,heuristic]"}
+    typed = words.split()
+    parts = {  # the short one first: what is wrong with a folder is found before the long one has begun
+        "at_once": ["method=[greedy,heuristic]", *(word for word in typed if not word.startswith(IN_TIME))],
+        "in_time": [f"method=[{method},solver]", *limits.split(), *typed],
+    }
     rows: list[Row] = []
-    for (number, source), (part, asked) in itertools.product(enumerate(folder.split(","), 1), parts.items()):
-        command = ["evaluate.py", f"checkpoint={checkpoint}", f"instances={source}", *asked.split(), *words.split()]
+    for (part, asked), (number, source) in itertools.product(parts.items(), enumerate(folder.split(","), 1)):
+        command = ["evaluate.py", f"checkpoint={checkpoint}", f"instances={source}", *asked]
         rows += evaluated(command, Path(out, str(number), part))
     with Terminal() as terminal:
         notes = f"mean gaps; in {seconds:g} s: {method}, solver"

@@ -341,8 +341,9 @@ def test_generalisation_groups(monkeypatch, capsys):
         ("b", "at_once"): [row("greedy", "ta01", "15x15", "0.3"), row("greedy", "A-n33-k5", "32", "0.3")],
         ("b", "in_time"): [row("tasar", "ta01", "15x15", "0"), row("tasar", "A-n33-k5", "32", "0")],
     }
-    sources = iter(["a", "a", "b", "b"])
-    monkeypatch.setattr(generalisation, "evaluated", lambda command, folder: found[next(sources), folder.name])
+    monkeypatch.setattr(
+        generalisation, "evaluated", lambda command, folder: found[command[2].removeprefix("instances="), folder.name]
+    )
     monkeypatch.setattr(sys, "argv", ["benchmarks", "generalisation", "checkpoint=x", "folder=a,b", "method=tasar"])
     main()
     lines = [" ".join(re.findall(r"[\w.%]+", line)) for line in capsys.readouterr().out.splitlines()]
@@ -354,6 +355,17 @@ def test_generalisation_groups(monkeypatch, capsys):
         "51 to 100 1 20.00% 2.00%",
         "201 to 500 1 30.00% 0.00%",
     ]
+
+
+def test_generalisation_ends_with_the_long_part_whose_words_greedy_would_refuse(monkeypatch):
+    commands = []
+    monkeypatch.setattr(generalisation, "evaluated", lambda command, folder: commands.append(command[3:]) or [])
+    monkeypatch.setattr(generalisation, "table", lambda *_: ([""], []))
+    words = "workers=0 search.beam_width=8 search_batch_rows=64"
+    generalisation.main("x", "a,b", 2.0, "tasar", words, "out")
+    limits = ["search.time_limit=2.0", "solver.time_limit=2.0", "solver.workers=0"]
+    at_once = ["method=[greedy,heuristic]", "workers=0", "search_batch_rows=64"]
+    assert commands == [at_once] * 2 + [["method=[tasar,solver]", *limits, *words.split()]] * 2
 
 
 @pytest.mark.slow
