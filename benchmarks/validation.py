@@ -1,7 +1,8 @@
 """Greedy searches that validation=race saves in a training, and how often it decides otherwise than all instances.
 
-The training (`words`, as of train.py; without Ray) decides by all validation instances. Each of its comparisons is then
-held as a race, with each delta, and the training goes on as all instances have decided.
+The training (`words`, as of train.py; without Ray) begins with random weights, samples its experts and decides by all
+validation instances. Each of its comparisons is then held as a race, with each delta, and the training goes on as all
+instances have decided.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from torch import Tensor
 
 from benchmarks.machine import configuration, numbers
 from gumbeldore.cli.setup import set_up
-from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.cli.training import arguments, start_pool
+from gumbeldore.parallel.devices import cpu_threads
 from gumbeldore.races.settings import RaceSettings
 from gumbeldore.training.acceptance import policy_race
 from gumbeldore.training.dataset import PseudoExperts
@@ -53,15 +55,16 @@ class Raced(NamedTuple):
 
 def comparisons(words: str) -> tuple[list[tuple[Tensor, Tensor]], int]:
     """The greedy costs that a training compares in each of its epochs but the first, and its seed."""
-    setup = set_up(configuration(*words.split(), "workers=0"))
-    if setup.settings.race is not None or setup.settings.instances is not None:
-        raise ValueError("words must be those of a training that decides by all of its validation instances")
+    cfg = configuration(*words.split(), "workers=0")
+    others = {"init": cfg.init, "resume": cfg.resume, "train=supervised": cfg.train.experts}
+    others |= {"train=active_search": cfg.train.instances, "validation=race": cfg.train.race}
+    if found := [word for word, value in others.items() if value is not None]:
+        rule = "a training from random weights that samples its experts and decides by all of its validation instances"
+        raise ValueError(f"words must be those of {rule}, without {', '.join(found)}")
+    setup = set_up(cfg)
     state = Remembering(setup.policy, copy.deepcopy(setup.policy), setup.optimizer, PseudoExperts())
-    execution = Execution(setup.device, setup.precision)
-    where = setup.search_batch_rows, str(setup.device), setup.precision
-    with SearchPool(setup.problem, setup.policy, 0, *where) as pool:
-        arguments = setup.problem, state, setup.settings, setup.search, pool, setup.validation, Silent()
-        self_improvement(*arguments, seed=setup.run.seed, execution=execution)
+    with start_pool(setup) as pool, cpu_threads(setup.threads):
+        self_improvement(**arguments(setup, state, pool, Execution(setup.device, setup.precision)), recorder=Silent())
     return state.compared, setup.run.seed
 
 
