@@ -10,6 +10,8 @@ TABLES = ("sampling", "training", "layers")
 
 
 def main(old, new) -> None:
+    if not old or not new:
+        raise ValueError("compare needs old= and new=, two files that other measurements have written with out=")
     before, after = (json.loads(Path(path).read_text()) for path in (old, new))
     tables = [table for table in TABLES if table in before and table in after]
     both = [(table, name) for table in tables for name in before[table] if name in after[table]]

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 
 import torch
 
+from benchmarks.machine import check_counts, numbers
 from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.parallel.ray_cluster import available_cores
@@ -26,6 +27,8 @@ DEFAULTS = {"checkpoint": "pretrained/tsp20", "instances": 256, "repeats": 5, "b
 
 
 def main(checkpoint, instances, repeats, beam, rounds, search_batch_rows) -> None:
+    check_counts(instances=instances, repeats=repeats, beam=beam, rounds=rounds)
+    rows_together = numbers("search_batch_rows", search_batch_rows, int)
     keep_freed_memory()
     cores, cpu = available_cores(), torch.device("cpu")
     known = load_policy(checkpoint)
@@ -40,7 +43,7 @@ def main(checkpoint, instances, repeats, beam, rounds, search_batch_rows) -> Non
             )
             for workers, threads in layouts
         }
-        rates = {(layout, int(rows)): [] for layout in layouts for rows in search_batch_rows.split(",")}
+        rates = {(layout, rows): [] for layout in layouts for rows in rows_together}
         for repeat in range(repeats + 1):
             for (layout, rows), found in rates.items():
                 pools[layout].search_batch_rows = rows
