@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-import resource
 import statistics
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ import models.micro_batches
 from benchmarks.machine import flop_counter, sized, untrained
 from benchmarks.sampling import Case, measure
 from gumbeldore.reporting.console import hardware
-from gumbeldore.runtime.memory import keep_freed_memory
+from gumbeldore.runtime.memory import keep_freed_memory, peak_memory
 from gumbeldore.runtime.precision import InPrecision, resolve_precision
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
@@ -39,7 +38,7 @@ class Grown(NamedTuple):
     operations: float  # of the network, in a whole search
     forward: float  # seconds in the network, the median
     outside: float  # seconds in everything else, the median
-    memory: float  # bytes that one forward pass of ROWS first states takes, all at once
+    memory: int  # bytes that one forward pass of ROWS first states takes, all at once
 
 
 def grown(name: str, instances: int, beam: int, rounds: int, repeats: int, threads: int) -> Grown:
@@ -55,10 +54,10 @@ def grown(name: str, instances: int, beam: int, rounds: int, repeats: int, threa
     config = methods.gumbeldore(beam, rounds, step_size)
     with torch.no_grad():
         policy(batch, problem.reset(batch))
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before = peak_memory()
         many = problem.generate(ROWS, torch.Generator().manual_seed(2))
         policy(many, problem.reset(many))
-        memory = 1024.0 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+        memory = peak_memory() - before
     with flop_counter() as counter:
         search(problem, policy, batch, config, keys=torch.arange(instances))
     runs = [measure(case, batch, config, precision) for _ in range(repeats)]

@@ -6,13 +6,13 @@ On a GPU (`device=cuda`) it is the memory of the GPU's tensors.
 from __future__ import annotations
 
 import math
-import resource
 
 import torch
 
 import models.micro_batches
 from gumbeldore.batches import to
 from gumbeldore.parallel.devices import resolve_device
+from gumbeldore.runtime.memory import peak_memory
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.rounds import trie_memory
 from gumbeldore.sampler.search import search
@@ -28,7 +28,7 @@ def peak(device: torch.device) -> float:
     """The most memory so far, in GiB."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**30
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return peak_memory() / 2**30
 
 
 def main(nodes, instances, width, layers, heads, beam, rounds, device) -> None:

@@ -10,6 +10,7 @@ import sys
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
@@ -17,7 +18,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import gumbeldore.runtime.precision
-from benchmarks import generalisation, layers, machine, quality, validation
+from benchmarks import generalisation, growth, layers, machine, memory, quality, validation
 from benchmarks.__main__ import main
 from benchmarks.machine import flop_counter
 from benchmarks.sampling import cases_of, savings
@@ -127,6 +128,28 @@ def test_sampling(tmp_path):
         assert sharp["evaluated"] < untrained["evaluated"] and sharp["prefixes"] > untrained["prefixes"]
     assert max(map(len, printed.splitlines())) <= 130
     assert "tsp20 untrained" in benchmark("compare", f"old={out}", f"new={out}")
+
+
+def system_reports(monkeypatch, platform, *peaks):
+    """The peak memory of this process, at one call after the other, in the unit of an operating system."""
+    left = iter(peaks)
+    monkeypatch.setattr("gumbeldore.runtime.memory.sys", SimpleNamespace(platform=platform))
+    monkeypatch.setattr("resource.getrusage", lambda who: SimpleNamespace(ru_maxrss=next(left)))
+
+
+@pytest.mark.parametrize(("platform", "gib"), [("darwin", 2**30), ("linux", 2**20)])
+def test_peak_memory_is_read_in_the_unit_of_the_system(platform, gib, monkeypatch):
+    system_reports(monkeypatch, platform, gib)
+    assert memory.peak(torch.device("cpu")) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("platform", "kib"), [("darwin", 2**10), ("linux", 1)])
+def test_growth(platform, kib, monkeypatch):
+    system_reports(monkeypatch, platform, 5 * kib, 8 * kib)
+    monkeypatch.setattr("models.micro_batches.max_rows", None)  # which is set for good
+    found = growth.grown("tsp3", instances=1, beam=1, rounds=1, repeats=1, threads=torch.get_num_threads())
+    assert found.memory == 3 * 2**10 and found.decisions == 2
 
 
 def test_networks_are_compared_at_the_sizes_of_their_problems():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,8 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
+
+from gumbeldore.runtime.memory import peak_memory
 
 # TensorBoard sorts the groups of tags by name: quality, sampling, training, then usage (time and memory).
 
@@ -110,10 +111,7 @@ class Dashboard:
 
 def _memory() -> dict[str, float]:
     """The most memory this process has held so far, in GiB, and of its GPU's."""
-    import resource  # Linux and macOS have it
-
-    unit = 2**30 if sys.platform == "darwin" else 2**20  # ru_maxrss is in bytes there, in KiB elsewhere
-    found = {"usage/memory_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit}
+    found = {"usage/memory_gib": peak_memory() / 2**30}
     if torch.cuda.is_available():
         found["usage/gpu_memory_gib"] = torch.cuda.max_memory_allocated() / 2**30
     return found
