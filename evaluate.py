@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ from gumbeldore.evaluation.starts import Starts, StartSearch
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting.console import Terminal
-from gumbeldore.reporting.evaluation_report import UNFINISHED, EvaluationReport
+from gumbeldore.reporting.evaluation_report import EvaluationReport
 from gumbeldore.runtime.stopping import interruptible
 from gumbeldore.sampler.config import SearchConfig
 
@@ -79,8 +78,7 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
             except KeyboardInterrupt:
                 report.write_finished(out_dir, parts_of, benchmarks)
                 raise goes_on(kept.finished(), len(methods) * count_of(benchmarks), out_dir) from None
-            shutil.rmtree(out_dir / UNFINISHED, ignore_errors=True)
-            report.write(out_dir, found, benchmarks)
+            report.write_finished(out_dir, parts_of, benchmarks)
     return {name: summarise(solved, benchmarks) for name, solved in found.items()}
 
 

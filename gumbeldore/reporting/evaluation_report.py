@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,10 +46,12 @@ class EvaluationReport(NamedTuple):
         self.terminal.say("written: " + ", ".join(f"{folder}/{name}" for name in names if name))
 
     def write_finished(self, out_dir: Path, parts: dict[str, list[Parts]], benchmarks: list[Benchmark]) -> None:
-        """What an interrupted evaluation has found: with the methods that are finished, and apart from them the next.
+        """What an evaluation has found, interrupted or not: the methods that are finished, the next in a folder below.
 
-        The latter with the instances that it has finished: in a folder below, or alone.
+        The latter with the instances that it has finished. What was there of an earlier interruption is removed: of the
+        heuristics, another may be the best of more instances.
         """
+        shutil.rmtree(out_dir / UNFINISHED, ignore_errors=True)
         found: results.Results = {}
         count = count_of(benchmarks)
         for name, each in parts.items():
@@ -62,8 +65,7 @@ class EvaluationReport(NamedTuple):
                 some = [benchmark.part(part.instances()) for part, benchmark in begun]
                 self.terminal.say(f"{name}: {done} of {count} instances are finished")
                 report = self._replace(about={**self.about, "unfinished": f"{done} of {count} instances"})
-                folder = out_dir / UNFINISHED if found else out_dir
-                report.write(folder, results_of(name, [part for part, _ in begun], some), some)
+                report.write(out_dir / UNFINISHED, results_of(name, [part for part, _ in begun], some), some)
             return
         self.write(out_dir, found, benchmarks)
 

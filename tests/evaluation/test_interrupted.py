@@ -78,14 +78,17 @@ def test_an_interrupted_evaluation_reports_what_is_finished_and_goes_on(parts, n
     kept = f"interrupted: {finished} of 12 searches are finished and kept"
     assert stopped.returncode == 130
     assert stopped.stderr == f"{kept}; the same command with out_dir=out resume=true goes on\n"
-    methods = json.loads((out / "results.json").read_text())["methods"]
-    assert {name: each["num_instances"] for name, each in methods.items()} == {"greedy": min(finished, 6)}
-    assert rows_of(out) == whole[: 1 + min(finished, 6)] and "greedy" in (out / "report.html").read_text()
-    assert (out / "unfinished").exists() == (finished > 6)
-    if finished > 6:
-        assert rows_of(out / "unfinished") == [whole[0], *whole[7 : 1 + finished]]
-        assert "wor" in (out / "unfinished/report.html").read_text()
-        assert f"wor: {finished - 6} of 6 instances are finished" in stopped.stdout
+    assert (out / "results.json").exists() == (finished >= 6)
+    if finished >= 6:
+        methods = json.loads((out / "results.json").read_text())["methods"]
+        assert {name: each["num_instances"] for name, each in methods.items()} == {"greedy": 6}
+        assert rows_of(out) == whole[:7] and "greedy" in (out / "report.html").read_text()
+    assert (out / "unfinished").exists() == (finished != 6)
+    if finished != 6:
+        begun, name = 6 * (finished > 6), "wor" if finished > 6 else "greedy"
+        assert rows_of(out / "unfinished") == [whole[0], *whole[1 + begun : 1 + finished]]
+        assert name in (out / "unfinished/report.html").read_text()
+        assert f"{name}: {finished - begun} of 6 instances are finished" in stopped.stdout
     counted, add = [], Parts.add
     monkeypatch.setattr(Parts, "add", lambda self, *arguments: (counted.append(0), add(self, *arguments)))
     done(evaluate, *WORDS, "resume=true", cwd=tmp_path)
@@ -184,12 +187,35 @@ def test_interrupted_baselines_go_on(method, tmp_path, monkeypatch):
         interrupted_after(patch, 2)
         stopped = typed(evaluate, *words, cwd=tmp_path)
     assert stopped.returncode == 130 and "interrupted: 4 of 5 searches are finished" in stopped.stderr
-    begun = rows_of(tmp_path / "out")
+    begun = rows_of(tmp_path / "out/unfinished")
     done(evaluate, *words, "resume=true", cwd=tmp_path)
     rows = rows_of(tmp_path / "out")
     assert len(begun) == 5 and len(rows) == 6
     if method == "solver":  # of the heuristics, another may be the best of all instances
         assert rows[:5] == begun
+
+
+def test_of_an_interrupted_method_nothing_is_left_beside_its_result(tmp_path, monkeypatch):
+    """Of more instances, another heuristic may be the best: here it is always another."""
+    monkeypatch.setattr("gumbeldore.evaluation.benchmarks.best_of", lambda found, some: list(found)[len(some) - 1])
+    maps = ("ulysses16", "eil51", "berlin52")
+    (tmp_path / "maps").mkdir()
+    for name in maps:
+        shutil.copy(ROOT / f"tests/data/{name}.tsp", tmp_path / "maps")
+    words = [POLICY, "instances=maps", "method=heuristic", "workers=0", "out_dir=out", "resume=true"]
+    shown = []
+    for count in (1, 2):
+        with monkeypatch.context() as patch:
+            interrupted_after(patch, 1)
+            assert typed(evaluate, *words, cwd=tmp_path).returncode == 130
+        assert not (tmp_path / "out/results.csv").exists() and not (tmp_path / "out/solutions").exists()
+        files = list((tmp_path / "out/unfinished/solutions").rglob("*.tour"))
+        assert {file.stem for file in files} == set(maps[:count])
+        shown += {file.parent.name for file in files}
+    done(evaluate, *words, cwd=tmp_path)
+    files = list((tmp_path / "out").rglob("*.tour"))
+    shown += {file.parent.name for file in files}
+    assert len(files) == 3 and len(shown) == len(set(shown)) == 3 and not (tmp_path / "out/unfinished").exists()
 
 
 # ---- processes
@@ -265,7 +291,7 @@ def test_workers_end_with_the_evaluation_and_it_goes_on(number, searched_alone, 
     assert len(workers) > 2 and all_end(workers)
     if number != signal.SIGKILL:
         assert process.returncode == 130 and len(said.splitlines()) == 1 and "searches are finished and kept" in said
-        assert (tmp_path / "out/report.html").exists()
+        assert list((tmp_path / "out").rglob("report.html"))
     done(evaluate, *WORKERS, "workers=0", "out_dir=out", "resume=true", cwd=tmp_path)
     assert rows_of(tmp_path / "out") == searched_alone
 
