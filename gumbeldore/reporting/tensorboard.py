@@ -16,8 +16,8 @@ from gumbeldore.runtime.memory import peak_memory
 # TensorBoard sorts the groups of tags by name: quality, sampling, training, then usage (time and memory).
 
 # The columns of the HPARAMS page that tell runs apart: tags of scalars, of which the page takes the last values.
-OUTCOME = ["quality/best_greedy_cost", "quality/best_greedy_gap"]
-OUTCOME += [f"usage/totals/{name}" for name in ("seconds", "batches", "solutions")]
+TOTALS = [f"usage/totals/{name}" for name in ("seconds", "batches", "solutions")]
+OUTCOME = ["quality/best_greedy_cost", "quality/best_greedy_gap", *TOTALS]
 
 # The page CUSTOM SCALARS: charts by question, each with the tags that answer it together.
 LAYOUT = {
@@ -50,7 +50,8 @@ LAYOUT = {
         "seconds since the start": ["Multiline", ["usage/totals/seconds"]],
     },
 }
-# The same for active search, whose instances are given.
+# Both for active search, whose instances are given.
+OUTCOME_OF_GIVEN = ["quality/best_cost", "quality/best_gap", *TOTALS]
 OF_GIVEN = {
     **LAYOUT,
     "quality": {
@@ -78,6 +79,7 @@ class Dashboard:
 
     def __init__(self, folder: Path, epoch: int, given: bool = False):
         self.writer = SummaryWriter(str(folder), purge_step=epoch + 1 if epoch else None)
+        self.outcome = OUTCOME_OF_GIVEN if given else OUTCOME
         self.writer.add_custom_scalars(OF_GIVEN if given else LAYOUT)
 
     def epoch(self, epoch: int, metrics: dict[str, float]) -> None:
@@ -98,7 +100,7 @@ class Dashboard:
         self.writer.add_text("config", "\n".join(f"    {line}" for line in yaml.splitlines()), 0)
         row = {key: value if isinstance(value, bool | int | float | str) else str(value) for key, value in flat.items()}
         # SummaryWriter.add_hparams would also write scalars: cards of one point each.
-        columns, start, _ = hparams(row, dict.fromkeys(OUTCOME))
+        columns, start, _ = hparams(row, dict.fromkeys(self.outcome))
         for summary in (columns, start):
             self.writer._get_file_writer().add_summary(summary)
 

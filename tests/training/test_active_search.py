@@ -29,6 +29,7 @@ from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.cli.test_commands import ROOT, typed
 from tests.problems.test_jssp import FixedPolicy
+from tests.reporting.test_tensorboard import hparams_of
 from tests.training.test_training import SIZES, Reports, new_learner, same_weights
 
 SMALL = ["debug=fast", "train=active_search", "model.layers=1", "model.width=16", "model.feedforward=32"]
@@ -212,6 +213,12 @@ def test_every_chart_has_its_scalars(whole):
     charted = {tag for charts in OF_GIVEN.values() for _, tags in charts.values() for tag in tags}
     missing = {"usage/gpu_memory_gib", "usage/seconds/validation"}
     assert charted - set(events.Tags()["scalars"]) == missing
+
+
+def test_runs_can_be_compared_by_the_best_solutions(whole):
+    events = EventAccumulator(str(whole[0])).Reload()
+    columns = {column.name.tag for column in hparams_of(events, "experiment").metric_infos}
+    assert {"quality/best_cost", "quality/best_gap"} <= columns <= set(events.Tags()["scalars"])
 
 
 def assert_same(run, other):
