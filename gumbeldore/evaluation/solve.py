@@ -88,8 +88,11 @@ def solve(
         rule = "solve takes instances, or the arrays of one instance by name: coords=..., times=..."
         given = [*(["instances"] if instances is not None else []), *arrays]
         raise ValueError(f"{rule}; got {' and '.join(given) or 'neither'}")
-    if num_instances is not None and not isinstance(instances, (str, Path)):
-        raise ValueError("num_instances is of a source that holds several instances: a path, or the name of a set")
+    if num_instances is not None:
+        if not isinstance(instances, (str, Path)):
+            raise ValueError("num_instances is of a source that holds several instances: a path, or the name of a set")
+        if not is_integer(num_instances):
+            raise ValueError(f"num_instances must be an integer, got {num_instances!r}")
     if several := isinstance(instances, (list, tuple)):
         groups = sources.of_several(loaded, instances)
     else:

@@ -165,7 +165,7 @@ def test_what_one_has_to_know_is_a_warning():
 
 
 def test_the_first_instances_of_a_set():
-    found = gumbeldore.solve("tsp20", "kool/tsp20", num_instances=3, method="greedy")
+    found = gumbeldore.solve("tsp20", "kool/tsp20", num_instances=np.int64(3), method="greedy")
     assert [result.name for result in found] == ["kool/tsp20/0", "kool/tsp20/1", "kool/tsp20/2"]
     with pytest.raises(ValueError, match="between 1 and 10000 can be taken, not 0"):
         gumbeldore.solve("tsp20", "kool/tsp20", num_instances=0)
@@ -275,6 +275,10 @@ def test_more_time_finds_more():
             "num_instances is of a source that holds several",
         ),
         ("tsp20", {**routing(5), "num_instances": 1}, "num_instances is of a source"),
+        *(
+            ("tsp20", {"instances": "kool/tsp20", "num_instances": x}, "num_instances must be an integer, got")
+            for x in (1.5, "2", True)
+        ),
         ("tsp20", {"instances": FILES["tsp20"], "method": "greedy", "beam_width": 2}, "beam_width has no effect on"),
         (
             "tsp20",
