@@ -84,6 +84,7 @@ def small_stack():
     ],
 )
 def test_wrong_words_end_in_one_line(words, message, monkeypatch):
+    monkeypatch.setattr("benchmarks.workers.SearchPool", None)  # which would start Ray
     monkeypatch.setattr("sys.argv", ["benchmarks", *words])
     with pytest.raises(SystemExit) as wrong:
         main()
@@ -345,7 +346,8 @@ def test_validation():
         ("resume=runs/tsp", "resume"),
     ],
 )
-def test_validation_refuses_trainings_that_it_would_not_repeat(words, named):
+def test_validation_refuses_trainings_that_it_would_not_repeat(words, named, monkeypatch):
+    monkeypatch.setattr(validation, "self_improvement", None)
     with pytest.raises(ValueError, match=f"^words must be those of a training .*, without {named}$"):
         validation.comparisons(words)
 
