@@ -146,19 +146,24 @@ def test_it_writes_what_it_shows_and_goes_on(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "part/study.json").read_text())["points"] == content["points"]
 
 
-def test_costs_are_those_of_the_file(tmp_path):
+def test_costs_are_those_of_the_file_and_stay_with_their_method(tmp_path):
     """A rectangle of 30 x 40 has three tours, of lengths 140, 160 and 180; the network sees it smaller."""
     nodes = "1 0 0\n2 30 0\n3 30 40\n4 0 40\n"
     text = f"NAME: r\nTYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n{nodes}EOF\n"
     (tmp_path / "r.tsp").write_text(text)
     words = [*WORDS[:2], "instances=r.tsp", "num_instances=null", "workers=0", "repetitions=2"]
-    words += ["method=[sampling,beam]", "search.beam_width=16", "search.num_rounds=1", "out_dir=out"]
+    words += ["method=[sampling,beam]", "search.beam_width=16", "search.temperature=1", "out_dir=out"]
     result = typed(study, *words, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     points = json.loads((tmp_path / "out/study.json").read_text())["points"]
     costs = [value for x in points if x["quantity"] == "cost" for value in (x["reference"], x["mean"])]
     assert costs and all(140 <= cost <= 180 for cost in costs)
     assert "2 repetitions (beam: once, without random numbers)" in " ".join(result.stdout.split())
+    words = [word.replace("[sampling,beam]", "[beam,sampling]") for word in words]
+    again = typed(study, *words, "resume=true", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    content = json.loads((tmp_path / "out/study.json").read_text())
+    assert content["points"] == points[2:] + points[:2]
 
 
 @pytest.mark.parametrize(

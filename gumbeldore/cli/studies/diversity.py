@@ -31,11 +31,12 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
     references = [benchmark.references.tolist() for benchmark in benchmarks]  # a point has gaps to them
     points: list[Point] = []
     try:
-        for place, (method, setting, search) in enumerate(searches):
+        for method, setting, search in searches:
             repetitions = run.repetitions if search.random else 1
             with advancing(terminal, f"{method} {setting}", benchmarks * repetitions) as advance:
                 how = search, pool, benchmarks, run.repetitions, run.seed, advance
-                found = kept.value(lambda: diversity.measure(method, setting, *how), place, references)  # noqa: B023
+                of = method, setting, references  # in whatever order the methods are asked for
+                found = kept.value(lambda: diversity.measure(method, setting, *how), *of)  # noqa: B023
             points.append(Point(*found))
     except KeyboardInterrupt:
         raise goes_on(len(points), len(searches), out_dir) from None

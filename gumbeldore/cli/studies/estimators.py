@@ -61,8 +61,9 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
     points: list[Point] = []
     done = 0
     try:
-        for place, (method, setting, search) in enumerate(searches):
+        for method, setting, search in searches:
             tau = search.temperature
+            of = method, tau, search.beam_width, search.num_rounds  # in whatever order the methods are asked for
             if tau not in compared:
                 terminal.progress("reference", 0, 1)
                 asked = benchmarks, tau, run.reference_samples, run.seed
@@ -70,7 +71,7 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
             repetitions = run.repetitions if search.random else 1
             with advancing(terminal, f"{method}, {setting}", benchmarks * repetitions) as advance:
                 how = pool, benchmarks, repetitions, run.seed, advance
-                found = kept.value(lambda: expectations.measure(method, search, *how), "estimates", place)  # noqa: B023
+                found = kept.value(lambda: expectations.measure(method, search, *how), "estimates", *of)  # noqa: B023
             points += expectations.points(method, search, found, compared[tau])
             done += 1
     except KeyboardInterrupt:
