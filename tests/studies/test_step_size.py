@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,17 @@ def test_every_combination_is_an_arm():
     assert arms[3].words == "search.step_size=0.3 search.top_p_start=0.8"
     _, arms = step_size.searches_of(compose("study", *words[:3], "method=wor", "search.temperature=[1,2,1]"))
     assert [arm.search for arm in arms] == [methods.wor(32, 4, temperature=t) for t in (1, 2)]  # each once
+    words = [*words[:3], "method=tasar", "search.replan_steps=2", "search.temperature=[1,2]"]
+    _, arms = step_size.searches_of(compose("study", *words))
+    assert [arm.search for arm in arms] == [methods.tasar(32, 4, 2, temperature=t) for t in (1, 2)]
+
+
+@pytest.mark.parametrize("words", ["tasar search.replan_steps=[2,5]", "rejection search.max_rounds=[1,9]"])
+def test_searches_of_unequal_length_are_no_arms(words):
+    method, listed = words.split()
+    cfg = compose("study", "checkpoint=x", "instances=y", "study=step_size", f"method={method}", listed)
+    with pytest.raises(ValueError, match=f"^{re.escape(listed)}: the searches that .* must be equally long; give one"):
+        step_size.searches_of(cfg)
 
 
 @pytest.fixture(scope="module")

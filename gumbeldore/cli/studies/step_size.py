@@ -15,7 +15,8 @@ from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.studies import step_size, tables
 from gumbeldore.studies.step_size import Arm
 
-LENGTHS = ("beam_width", "num_rounds", "time_limit", "iterations", "equivalents")  # how long a search is
+# How long a search is.
+LENGTHS = ("beam_width", "num_rounds", "time_limit", "iterations", "equivalents", "replan_steps", "max_rounds")
 
 
 class Arms(NamedTuple):
