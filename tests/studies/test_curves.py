@@ -202,6 +202,10 @@ def test_a_curve_goes_over_time_or_iterations_where_these_are_lists():
     assert [config.time_limit for config in found["reconstruct"]] == [1, 2]
     assert [each.solver.options.time_limit for each in found["solver"]] == [1, 2]
 
+    words = ["method=[wor,reconstruct]", "axis=seconds", "search.top_p_start=1.0", "search.time_limit=2"]
+    found = searches_of(compose("study", *WORDS, *words))  # whose defaults list numbers of rounds and iterations
+    assert [[config.time_limit for config in curve] for curve in found.values()] == [[2], [2]]
+
     words = ["method=reconstruct", "search.iterations=[5,2]", "axis=evaluations"]
     found = searches_of(compose("study", *WORDS, *words))
     assert [config.reconstruction.iterations for config in found["reconstruct, top_p_start=1.0"]] == [2, 5]

@@ -21,7 +21,7 @@ from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.studies import curves, tables
 from gumbeldore.studies.curves import CurvePoint
 
-POINTS = ("time_limit", "iterations", "num_rounds")  # the first of these that is a list makes a curve's points
+POINTS = ("time_limit", "iterations", "num_rounds")  # the first that is a list, or a time limit, makes a curve's points
 
 
 def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig | Baseline]]:
@@ -32,17 +32,20 @@ def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig | Baseline]]:
     Raises ValueError for a baseline or a search with a time limit, unless axis=seconds.
     """
     found: dict[str, list[SearchConfig | Baseline]] = {}
-    check_lists(cfg.search)
+    search = cfg.search.copy()
+    if search.time_limit is not None and not OmegaConf.is_list(search.time_limit):
+        search.time_limit = [search.time_limit]  # of one point, as other limits would be
+    check_lists(search)
     build = parts.build_method if cfg.axis == "seconds" else parts.build_search
     for name, method in parts.methods_of(cfg).items():
         if "time_limit" in method:  # a solver's own; in a study it has that of the searches
-            if cfg.search.time_limit is None:
+            if search.time_limit is None:
                 raise ValueError(f"method={name} needs axis=seconds and search.time_limit, the points of its curve")
             method = method.copy()
             with open_dict(method):
                 del method["time_limit"]
-        read = parts.search_keys(method, cfg.search)
-        listed = {key: list(cfg.search[key]) for key in read if OmegaConf.is_list(cfg.search[key])}
+        read = parts.search_keys(method, search)
+        listed = {key: list(search[key]) for key in read if OmegaConf.is_list(search[key])}
         for key in POINTS:
             if wrong := [value for value in listed.get(key, []) if not is_number(value)]:
                 raise ValueError(f"search.{key} must list numbers, got {wrong[0]!r}")
@@ -56,8 +59,8 @@ def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig | Baseline]]:
         for values in itertools.product(*listed.values()):
             chosen = dict(zip(listed, values, strict=True))
             curve = ", ".join([name, *(f"{key}={value}" for key, value in chosen.items())])
-            searches = ({**cfg.search, **largest, **chosen, **point} for point in points)
-            built = [build(name, method, search) for search in searches]
+            settings = ({**search, **largest, **chosen, **point} for point in points)
+            built = [build(name, method, each) for each in settings]
             if built not in own.values():  # else the value is one that the start of a reconstruction does not read
                 own[curve] = built
         found |= own
