@@ -210,6 +210,9 @@ def check_effect(cfg: DictConfig, words: list[str]) -> None:
             raise ValueError(f"{typed} has no effect on study={cfg.kind}, only on study={', '.join(READ_BY[typed])}")
         if group == "solver" and "solver" not in (*methods, cfg.references):
             raise ValueError(f"solver.{key} has no effect without references=solver or method=solver")
+        if typed == "solver.time_limit" and "kind" in cfg and cfg.references != "solver":
+            rule = "a study's method=solver takes search.time_limit"
+            raise ValueError(f"{typed} has no effect without references=solver: {rule}")
         if group == "train" and key in GIVEN and kind in {DEFAULT_KIND, *GIVEN.values()} - {GIVEN[key]}:
             raise ValueError(f"train.{key} is for train={GIVEN[key]}")
         if typed == "train.nucleus_after" and not read & {"top_p_start", "top_p_end"}:

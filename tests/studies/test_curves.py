@@ -174,6 +174,10 @@ def test_a_wide_table_leaves_its_errors_out():
         (["method=sampling", "search.step_size=[1,2]"], "search.step_size has no effect on sampling"),
         (["search.num_rounds=[0]"], "num_rounds must be an integer of at least 1"),
         (["method=sampling", "search.num_rounds=[1,null]"], "search.num_rounds must list numbers, got None"),
+        (
+            ["method=[wor,solver]", "solver.time_limit=1"],
+            "solver.time_limit has no effect without references=solver: a study's",
+        ),
         (["method=[wor,solver]"], "method=solver needs axis=seconds and search.time_limit"),
         (["method=reconstruct"], "search.iterations lists no numbers of samples; choose axis=evaluations"),
         (["method=sampling", "search.equivalents=[1,161]"], "equivalents must be at most 160"),  # before any search
