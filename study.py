@@ -36,7 +36,7 @@ def study(cfg: DictConfig) -> Any:
     """Measure what is asked for; prints a table, writes it into out_dir."""
     run = StudySettings.of(cfg)
     chosen = STUDIES[run.kind]
-    problem, policy, _, path = loaded = open_policy(cfg, run)
+    problem, policy, _, path = loaded = open_policy(cfg, run.checkpoint)
     parts.set_step_size(cfg.search, loaded)
     machine = Machine.of(run)
     searches = chosen.searches_of(cfg)

@@ -76,13 +76,12 @@ class Machine(NamedTuple):
         return f"{hardware(self.device)}, {self.precision}, {self.workers or 'no'} workers"
 
 
-def open_policy(cfg: DictConfig, run: EvaluationSettings) -> LoadedPolicy:
+def open_policy(cfg: DictConfig, checkpoint: str) -> LoadedPolicy:
     """The policy to evaluate; `cfg` gets what the machine decides.
 
     Raises ValueError also for values that nothing reads.
     """
-    assert run.checkpoint is not None
-    loaded = load_policy(run.checkpoint, **parts.plain(cfg.problem))
+    loaded = load_policy(checkpoint, **parts.plain(cfg.problem))
     _prepare(cfg, [loaded])
     return loaded
 
@@ -93,7 +92,7 @@ def open_policies(cfg: DictConfig, run: EvaluationSettings) -> list[Choice]:
     Raises ValueError as `open_policy` and `instances_for`.
     """
     if run.checkpoint is not None:
-        loaded = open_policy(cfg, run)
+        loaded = open_policy(cfg, run.checkpoint)
         return [Choice(loaded, instances_for(loaded, run), "")]
     chosen = choose_policies(run.instances, run.num_instances, parts.plain(cfg.problem))
     _prepare(cfg, [choice.loaded for choice in chosen])

@@ -68,6 +68,7 @@ KINDS = ("curves", "step_size", "estimators", "diversity")  # of studies
 class StudySettings(EvaluationSettings):
     """The top-level keys of configs/study.yaml."""
 
+    checkpoint: str  # none is chosen for the instances
     kind: str
     repetitions: int = at_least(2)
     reference_samples: int = at_least(1)

@@ -356,6 +356,7 @@ def typed(program, *words, cwd):
         (train, ["seed=[0,1]"], "seed must be an integer at least 0, got [0, 1]"),
         (evaluate, ["checkpoint=x", "instances=[a.tsp,b.tsp]"], "instances must be text, got ['a.tsp', 'b.tsp']"),
         (study, ["instances=kool/tsp20"], "Missing mandatory value: checkpoint; --help says what it takes"),
+        (study, ["checkpoint=null", "instances=kool/tsp20"], "checkpoint must be text, got None"),
         (evaluate, ["instances=kool/tsp21"], "neither a file or folder nor a standard set"),
         (evaluate, ["checkpoint=none.pt", "instances=kool/tsp20"], "there is no checkpoint none.pt"),
     ],
