@@ -14,6 +14,7 @@ from gumbeldore.batches import repeated, take
 from gumbeldore.benchmark import Benchmark, gaps_to
 from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime.errors import instance_errors
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.seeding import fold
 from gumbeldore.studies import tables
@@ -45,25 +46,29 @@ def measure(
     seed: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Point:
-    """Search all instances, several times with other random numbers where the search has any."""
+    """Search all instances, several times with other random numbers where the search has any.
+
+    Raises ValueError naming an instance that the policy or the problem cannot deal with.
+    """
     relative = have_gaps(benchmarks)
     found: list[tuple[float, ...]] = []
     for repetition in range(repetitions if config.random else 1):
         for place, benchmark in enumerate(benchmarks):
             count = len(benchmark.names)
             keys = fold(int(fold(seed, "diversity", repetition)), place, torch.arange(count))
-            for _, chunk, sampled in pool.map_all(benchmark.instances, keys, [config], read=SampledSolutions.of):
-                costs = true_costs(benchmark, chunk, sampled)
-                if relative:
-                    costs = gaps_to(benchmark.references[chunk, None], costs)
-                edges = edges_of(pool, benchmark, chunk, sampled)
-                share = distinct_share(edges, sampled.valid)
-                number = sampled.valid.sum(dim=1)
-                low = costs.masked_fill(~sampled.valid, torch.inf).amin(dim=1)
-                high = costs.masked_fill(~sampled.valid, -torch.inf).amax(dim=1)
-                mean = costs.masked_fill(~sampled.valid, 0.0).sum(dim=1) / number
-                found += torch.stack([number.double(), share, low, mean, high], dim=1).tolist()
-                progress(chunk.stop - chunk.start)
+            with instance_errors(benchmark, keys):
+                for _, chunk, sampled in pool.map_all(benchmark.instances, keys, [config], read=SampledSolutions.of):
+                    costs = true_costs(benchmark, chunk, sampled)
+                    if relative:
+                        costs = gaps_to(benchmark.references[chunk, None], costs)
+                    edges = edges_of(pool, benchmark, chunk, sampled)
+                    share = distinct_share(edges, sampled.valid)
+                    number = sampled.valid.sum(dim=1)
+                    low = costs.masked_fill(~sampled.valid, torch.inf).amin(dim=1)
+                    high = costs.masked_fill(~sampled.valid, -torch.inf).amax(dim=1)
+                    mean = costs.masked_fill(~sampled.valid, 0.0).sum(dim=1) / number
+                    found += torch.stack([number.double(), share, low, mean, high], dim=1).tolist()
+                    progress(chunk.stop - chunk.start)
     return Point(curve, setting, *map(statistics.fmean, zip(*found, strict=True)))
 
 

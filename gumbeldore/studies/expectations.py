@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark, count_of
 from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime.errors import instance_errors
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.estimators import estimate_by_beam, estimate_over_rounds, monte_carlo
@@ -116,9 +117,10 @@ def measure(
 def _searched(
     pool: SearchPool, benchmark: Benchmark, keys: Tensor, config: SearchConfig
 ) -> Iterator[tuple[slice, Solutions]]:
-    """The solutions of each chunk of a benchmark, with their true costs."""
-    for _, chunk, solutions in pool.map_all(benchmark.instances, keys, [config]):
-        yield chunk, solutions._replace(costs=true_costs(benchmark, chunk, SampledSolutions.of(solutions)))
+    """The solutions of each chunk of a benchmark, with their true costs; a ValueError names an instance with none."""
+    with instance_errors(benchmark, keys):
+        for _, chunk, solutions in pool.map_all(benchmark.instances, keys, [config]):
+            yield chunk, solutions._replace(costs=true_costs(benchmark, chunk, SampledSolutions.of(solutions)))
 
 
 class Whole(NamedTuple):

@@ -81,6 +81,18 @@ def test_a_point_is_the_mean_of_what_the_searches_find(config):
         assert list(found[2:]) == pytest.approx(mean)
 
 
+def test_an_instance_without_solutions_is_named():
+    problem = TreeProblem()
+    instances = problem.generate(3, torch.Generator())
+    instances.logits[1] = torch.nan
+    benchmark = without_references(problem, instances, "trees")
+    with (
+        SearchPool(problem, TablePolicy()) as pool,
+        pytest.raises(ValueError, match="^instance trees/1: "),
+    ):
+        measure("x", "y", methods.wor(2), pool, [benchmark], 2, seed=0)
+
+
 # ---- the command
 
 WORDS = ["study=diversity", "checkpoint=tsp20", "instances=kool/tsp20", "num_instances=3", "workers=0", "repetitions=2"]

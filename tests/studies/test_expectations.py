@@ -84,6 +84,15 @@ def test_estimates_of_several_instances_are_those_of_their_mean(method, pool):
             assert abs(values[0].mean().item() - exact[quantity]) < 4.7 * error
 
 
+def test_an_instance_without_solutions_is_named(pool):
+    benchmark = tree_benchmark(3)
+    benchmark.instances.logits[1] = torch.nan
+    with pytest.raises(ValueError, match="^instance trees/1: "):
+        measure("wor", methods.wor(2), pool, [benchmark], 2, seed=0)
+    with pytest.raises(ValueError, match="^instance trees/1: "):
+        reference(pool, [benchmark], 1.0, 1, seed=0)
+
+
 def test_a_point_sums_up_the_repetitions():
     found = {"cost": [[1.0, 2.0, 3.0, 6.0]], "entropy": [[0.0, 0.0, 1.0, 1.0]]}
     cost, entropy = points("sampling", methods.sampling(4, 2, temperature=0.5), found, Reference(2.0, 0.5, 10))
