@@ -29,7 +29,7 @@ class CurvePoint(NamedTuple):
     curve: str
     samples: int  # per instance, at most: beam width * rounds * equivalents; with a time limit those that were found
     quality: float  # mean gap of the instances, or their mean cost where references are missing
-    error: float | None  # standard error of the quality; None of a baseline
+    error: float | None  # standard error of the quality; None of one repetition
     solutions: float  # per instance; fewer than the samples where an instance has no more
     evaluations: float  # of the network, per instance
     seconds: float  # per instance
@@ -48,7 +48,6 @@ def measure(
     """One point of a curve; all points of the same seed share the random numbers of their repetitions.
 
     Arguments:
-        method: a search, or a baseline, which has no standard error
         parts: by repetition and benchmark, what was found earlier
     """
     parts = parts or [[Parts() for _ in benchmarks] for _ in range(repetitions)]
@@ -64,7 +63,7 @@ def measure(
         curve=curve,
         samples=_samples(method, pool.problem, benchmarks) or round(sum(x.solutions for x in outcomes) / searches),
         quality=statistics.fmean(qualities),
-        error=statistics.stdev(qualities) / math.sqrt(repetitions) if isinstance(method, SearchConfig) else None,
+        error=statistics.stdev(qualities) / math.sqrt(repetitions) if repetitions > 1 else None,
         solutions=sum(x.solutions for x in outcomes) / searches,
         evaluations=sum(x.evaluations for x in outcomes) / searches,
         seconds=sum(x.seconds for x in outcomes) / searches,

@@ -46,13 +46,13 @@ def measure(
     seed: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Point:
-    """Search all instances, several times with other random numbers where the search has any.
+    """Search all instances, several times with other random numbers.
 
     Raises ValueError naming an instance that the policy or the problem cannot deal with.
     """
     relative = have_gaps(benchmarks)
     found: list[tuple[float, ...]] = []
-    for repetition in range(repetitions if config.random else 1):
+    for repetition in range(repetitions):
         for place, benchmark in enumerate(benchmarks):
             count = len(benchmark.names)
             keys = fold(int(fold(seed, "diversity", repetition)), place, torch.arange(count))

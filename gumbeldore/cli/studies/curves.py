@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from gumbeldore.cli import parts
 from gumbeldore.cli.evaluation import advancing, goes_on
-from gumbeldore.cli.studies.opened import NO_GAPS, Study, check_lists
+from gumbeldore.cli.studies.opened import NO_GAPS, Study, check_lists, repeated, repetitions_of
 from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.evaluation.kept import Kept
@@ -76,12 +76,12 @@ def measure(opened: Study, searches: dict[str, list[SearchConfig | Baseline]]) -
     """A point for every search of every curve; writes study.json, study.csv and study.png."""
     run, pool, benchmarks, kept, terminal, out_dir, about = opened
     about |= {"repetitions": run.repetitions, "axis": run.axis}
-    gaps = have_gaps(benchmarks)
+    gaps, often = have_gaps(benchmarks), repeated(run.repetitions, by_method(searches))
     every = [(curve, place, method) for curve, each in searches.items() for place, method in enumerate(each)]
     points: list[CurvePoint] = []
     try:
         for curve, place, method in every:
-            repetitions = _repetitions(run.repetitions, method)
+            repetitions = repetitions_of(method, run.repetitions)
             found = _parts_of(kept, (curve, place), repetitions, len(benchmarks))
             done = sum(len(part) for each in found for part in each)
             with advancing(terminal, curve, benchmarks * repetitions, done) as advance:
@@ -89,16 +89,11 @@ def measure(opened: Study, searches: dict[str, list[SearchConfig | Baseline]]) -
                 points.append(curves.measure(curve, method, pool, benchmarks, *how))
             curves.write(out_dir, points, gaps, about)  # after each: a later one may not finish
     except KeyboardInterrupt:
-        _show(terminal, points, gaps, about, out_dir)
-        count = sum(_repetitions(run.repetitions, method) for *_, method in every) * about["num_instances"]
+        _show(terminal, points, gaps, often, about, out_dir)
+        count = sum(repetitions_of(method, run.repetitions) for *_, method in every) * about["num_instances"]
         raise goes_on(kept.finished(), count, out_dir) from None
-    _show(terminal, points, gaps, about, out_dir)
+    _show(terminal, points, gaps, often, about, out_dir)
     return points
-
-
-def _repetitions(asked: int, method: SearchConfig | Baseline) -> int:
-    """How often a method solves all instances: a baseline once, as its answer is always the same."""
-    return asked if isinstance(method, SearchConfig) else 1
 
 
 def _parts_of(kept: Kept, point: tuple[str, int], repetitions: int, benchmarks: int) -> list[list[Parts]]:
@@ -106,13 +101,15 @@ def _parts_of(kept: Kept, point: tuple[str, int], repetitions: int, benchmarks: 
     return [[kept.parts(*point, i, place) for place in range(benchmarks)] for i in range(repetitions)]
 
 
-def _show(terminal: Terminal, points: list[CurvePoint], gaps: bool, about: dict[str, Any], out_dir: Path) -> None:
-    """The table of the points that are measured, if there are any."""
+def _show(
+    terminal: Terminal, points: list[CurvePoint], gaps: bool, often: str, about: dict[str, Any], out_dir: Path
+) -> None:
+    """The table of the points that are measured, if there are any; `often` says how often each was."""
     if not points:
         return
     what = f"gap to: {about['reference']}" if gaps else NO_GAPS
     shown = "mean and standard error" if curves.shows_errors(points, about["axis"]) else "mean (its error: study.csv)"
-    what += f"; {shown} of {about['repetitions']} repetitions"
+    what += f"; {shown} of {often}"
     note = "\n".join([what, *about["remarks"], about["hardware"]])
     terminal.table(tables.title_of(about), *curves.rows(points, gaps, about["axis"]), note)
     terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")

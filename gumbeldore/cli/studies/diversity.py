@@ -6,7 +6,7 @@ from omegaconf import DictConfig
 
 from gumbeldore.cli import parts
 from gumbeldore.cli.evaluation import advancing, goes_on
-from gumbeldore.cli.studies.opened import NO_GAPS, Asked, Study, combinations, repetitions_of
+from gumbeldore.cli.studies.opened import NO_GAPS, Asked, Study, combinations, repeated, repetitions_of
 from gumbeldore.cli.studies.opened import by_method as by_method
 from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.studies import diversity, tables
@@ -32,9 +32,9 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
     points: list[Point] = []
     try:
         for method, setting, search in searches:
-            repetitions = run.repetitions if search.random else 1
+            repetitions = repetitions_of(search, run.repetitions)
             with advancing(terminal, f"{method} {setting}", benchmarks * repetitions) as advance:
-                how = search, pool, benchmarks, run.repetitions, run.seed, advance
+                how = search, pool, benchmarks, repetitions, run.seed, advance
                 of = method, setting, references  # in whatever order the methods are asked for
                 found = kept.value(lambda: diversity.measure(method, setting, *how), *of)  # noqa: B023
             points.append(Point(*found))
@@ -43,7 +43,7 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
     diversity.write(out_dir, points, gaps, about)
     what = f"gap to: {about['reference']}" if gaps else NO_GAPS
     note = [
-        f"{what}; means over instances and {repetitions_of(run.repetitions, searches)}",
+        f"{what}; means over instances and {repeated(run.repetitions, by_method(searches))}",
         *about["remarks"],
         about["hardware"],
     ]

@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from gumbeldore.cli import parts
 from gumbeldore.cli.evaluation import advancing, goes_on
-from gumbeldore.cli.studies.opened import Asked, Study, check_lists, repetitions_of
+from gumbeldore.cli.studies.opened import Asked, Study, check_lists, repeated, repetitions_of
 from gumbeldore.cli.studies.opened import by_method as by_method
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.studies import expectations
@@ -68,7 +68,7 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
                 terminal.progress("reference", 0, 1)
                 asked = benchmarks, tau, run.reference_samples, run.seed
                 compared[tau] = Reference(*kept.value(lambda: expectations.reference(pool, *asked), "reference", tau))  # noqa: B023
-            repetitions = run.repetitions if search.random else 1
+            repetitions = repetitions_of(search, run.repetitions)
             with advancing(terminal, f"{method}, {setting}", benchmarks * repetitions) as advance:
                 how = pool, benchmarks, repetitions, run.seed, advance
                 found = kept.value(lambda: expectations.measure(method, search, *how), "estimates", *of)  # noqa: B023
@@ -77,8 +77,8 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
     except KeyboardInterrupt:
         raise goes_on(done, len(searches), out_dir) from None
     expectations.write(out_dir, points, about | {"reference": _described(compared)})
-    repeated = repetitions_of(run.repetitions, searches)
-    note = [f"root mean squared error of {repeated}; reference: {_described(compared)}"]
+    often = repeated(run.repetitions, by_method(searches))
+    note = [f"root mean squared error of {often}; reference: {_described(compared)}"]
     note += [*about["remarks"], about["hardware"]]
     tables = list(itertools.product(QUANTITIES, compared))
     for quantity, tau in tables:

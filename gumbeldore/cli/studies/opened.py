@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from gumbeldore.benchmark import Benchmark
 from gumbeldore.cli import parts
 from gumbeldore.cli.settings import StudySettings
+from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.kept import Kept
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting.console import Terminal
@@ -51,9 +52,14 @@ def check_lists(search: Mapping[str, Any]) -> None:
         raise ValueError(f"search.{empty[0]}=[]: there must be one value at least")
 
 
-def repetitions_of(count: int, searches: list[Asked]) -> str:
-    """How often the searches of a study were made, in words."""
-    once = list(dict.fromkeys(asked.method for asked in searches if not asked.search.random))
+def repetitions_of(method: SearchConfig | Baseline, count: int) -> int:
+    """How often a method solves all instances: once if its answer is always the same."""
+    return count if isinstance(method, SearchConfig) and method.random else 1
+
+
+def repeated(count: int, methods: Iterable[tuple[str, SearchConfig | Baseline]]) -> str:
+    """How often the methods of a study solved all instances, in words."""
+    once = list(dict.fromkeys(name for name, method in methods if repetitions_of(method, count) == 1))
     return f"{count} repetitions" + (f" ({', '.join(once)}: once, without random numbers)" if once else "")
 
 
