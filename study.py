@@ -15,6 +15,7 @@ from evaluate import add_references
 from gumbeldore.benchmark import count_of
 from gumbeldore.cli import command, parts
 from gumbeldore.cli.evaluation import Machine, decisive, instances_for, new_directory, open_policy, typed
+from gumbeldore.cli.overrides import check_effect, typed_keys, typed_words
 from gumbeldore.cli.settings import StudySettings
 from gumbeldore.cli.studies import curves, diversity, estimators, step_size
 from gumbeldore.cli.studies.opened import Study
@@ -24,6 +25,7 @@ from gumbeldore.evaluation.kept import Kept
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.runtime.stopping import interruptible
 
+# By kind; each module names the keys that it READS, beside those that its methods are given.
 STUDIES: dict[str, ModuleType] = {
     "curves": curves,
     "step_size": step_size,
@@ -32,10 +34,25 @@ STUDIES: dict[str, ModuleType] = {
 }
 
 
+def chosen_study(kind: str, words: list[str]) -> ModuleType:
+    """The study of this kind. Raises ValueError if there is none, or for a key that other studies alone read."""
+    if kind not in STUDIES:
+        raise ValueError(f"kind must be one of {', '.join(STUDIES)}, got {kind!r}")
+    keys = [key.partition(".")[0] for key in typed_keys(words)]
+    if "kind" in keys:
+        raise ValueError(f"kind is what study= sets; choose study={kind}")
+    for key in keys:
+        readers = [name for name, each in STUDIES.items() if key in each.READS]
+        if readers and kind not in readers:
+            raise ValueError(f"{key} has no effect on study={kind}, only on study={', '.join(readers)}")
+    return STUDIES[kind]
+
+
 def study(cfg: DictConfig) -> Any:
     """Measure what is asked for; prints a table, writes it into out_dir."""
     run = StudySettings.of(cfg)
-    chosen = STUDIES[run.kind]
+    chosen = chosen_study(run.kind, typed_words())
+    check_effect(cfg, typed_words(), chosen.READS)
     problem, policy, _, path = loaded = open_policy(cfg, run.checkpoint)
     parts.set_step_size(cfg.search, loaded)
     machine = Machine.of(run)

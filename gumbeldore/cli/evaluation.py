@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from gumbeldore.benchmark import Benchmark, count_of
 from gumbeldore.cli import command, parts
-from gumbeldore.cli.overrides import check_effect
+from gumbeldore.cli.overrides import check_effect, typed_words
 from gumbeldore.cli.settings import EvaluationSettings
 from gumbeldore.evaluation import results
 from gumbeldore.evaluation.baseline import Baseline
@@ -77,10 +76,7 @@ class Machine(NamedTuple):
 
 
 def open_policy(cfg: DictConfig, checkpoint: str) -> LoadedPolicy:
-    """The policy to evaluate; `cfg` gets what the machine decides.
-
-    Raises ValueError also for values that nothing reads.
-    """
+    """The policy to evaluate; `cfg` gets what the machine decides."""
     loaded = load_policy(checkpoint, **parts.plain(cfg.problem))
     _prepare(cfg, [loaded])
     return loaded
@@ -89,8 +85,9 @@ def open_policy(cfg: DictConfig, checkpoint: str) -> LoadedPolicy:
 def open_policies(cfg: DictConfig, run: EvaluationSettings) -> list[Choice]:
     """The policy to evaluate and the instances; where none is asked for, those that are chosen for the instances.
 
-    Raises ValueError as `open_policy` and `instances_for`.
+    Raises ValueError also for values that nothing reads.
     """
+    check_effect(cfg, typed_words())
     if run.checkpoint is not None:
         loaded = open_policy(cfg, run.checkpoint)
         return [Choice(loaded, instances_for(loaded, run), "")]
@@ -100,10 +97,8 @@ def open_policies(cfg: DictConfig, run: EvaluationSettings) -> list[Choice]:
 
 
 def _prepare(cfg: DictConfig, policies: list[LoadedPolicy]) -> None:
-    """Refuse values that nothing reads, join the cluster, decide on the solvers' workers."""
+    """Join the cluster, decide on the solvers' workers."""
     keep_freed_memory()
-    if HydraConfig.initialized():
-        check_effect(cfg, HydraConfig.get().overrides.task)
     if "ray" in cfg:
         parts.join_cluster(cfg, *(x for loaded in policies for x in (loaded.problem, loaded.policy)))
     cfg.solver.workers = resolve_workers(cfg.solver.workers, torch.device("cpu"), 1, key="solver.workers")

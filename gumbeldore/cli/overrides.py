@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import hydra
 import yaml
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
@@ -20,12 +21,6 @@ from gumbeldore.runtime.building import check_keys
 from gumbeldore.runtime.old_versions import refuse_old, refuse_old_option
 
 FOLDER = Path(__file__).parents[2] / "configs"
-# Keys of studies, and the kinds that read them.
-READ_BY = {
-    "axis": ("curves",),
-    "repetitions": ("curves", "estimators", "diversity"),
-    "reference_samples": ("estimators",),
-}
 # Keys of `train` for sampled experts alone, and those for random instances alone.
 SAMPLING = ("instances_per_epoch", "decisions_per_epoch", "nucleus_after")
 RANDOM = (*SAMPLING, "validation_instances")  # not of active search
@@ -187,27 +182,31 @@ def typed_keys(words: list[str]) -> Iterator[str]:
             yield override.key_or_group
 
 
-def check_effect(cfg: DictConfig, words: list[str]) -> None:
+def typed_words() -> list[str]:
+    """The words of this command that are left to the configuration; none where a program calls it."""
+    return list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
+
+
+def check_effect(cfg: DictConfig, words: list[str], reads: Collection[str] = ()) -> None:
     """Refuse values that nothing reads: of `search`, of `solver`, of sampling where nothing is sampled (ValueError).
 
     And those that would turn one kind of training into another, without the settings of that kind.
+
+    Arguments:
+        reads: keys that the command itself reads, whatever the methods do
     """
     methods = {**methods_of(cfg), **start_of(cfg)}
     read = {key for node in methods.values() for key in search_keys(node, cfg.search)}
     # Another option than ours, of the user's (--config-dir), may need any of these keys.
     kind = next((word.removeprefix("train=") for word in words if word.startswith("train=")), DEFAULT_KIND)
-    if "kind" in typed_keys(words):
-        raise ValueError(f"kind is what study= sets; choose study={cfg.kind}")
     for typed in typed_keys(words):
         group, _, key = typed.partition(".")
-        if group == "search" and key and key not in read:
+        if group == "search" and key and key not in read and typed not in reads:
             raise ValueError(f"search.{key} has no effect on {', '.join(methods)}")
         if group == "additions":
             problem, _, name = key.rpartition(".")
             where = f"problem.{name} or model.{name}" if problem else f"train.{name}"
             raise ValueError(f"{typed} is the recipe's: change {where}")
-        if typed in READ_BY and cfg.kind not in READ_BY[typed]:
-            raise ValueError(f"{typed} has no effect on study={cfg.kind}, only on study={', '.join(READ_BY[typed])}")
         if group == "solver" and "solver" not in (*methods, cfg.references):
             raise ValueError(f"solver.{key} has no effect without references=solver or method=solver")
         if typed == "solver.time_limit" and "kind" in cfg and cfg.references != "solver":

@@ -61,7 +61,6 @@ class EvaluationSettings(Checked):
 
 
 AXES = ("samples", "evaluations", "seconds")
-KINDS = ("curves", "step_size", "estimators", "diversity")  # of studies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,13 +80,8 @@ class StudySettings(EvaluationSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, words in (("axis", AXES), ("kind", KINDS)):
-            if getattr(self, name) not in words:
-                raise ValueError(f"{name} must be one of {', '.join(words)}, got {getattr(self, name)!r}")
-        if self.race is not None and self.kind != "step_size":
-            raise ValueError(f"race has no effect on study={self.kind}, only on study=step_size")
-        if self.race is None and self.kind == "step_size":
-            raise ValueError("race must not be null: study=step_size is a race")
+        if self.axis not in AXES:
+            raise ValueError(f"axis must be one of {', '.join(AXES)}, got {self.axis!r}")
 
 
 def race_of(values: Any, key: str) -> RaceSettings | None:

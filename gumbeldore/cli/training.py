@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from gumbeldore.cli import command, parts
 from gumbeldore.cli.evaluation import say_notices
-from gumbeldore.cli.overrides import check_effect, typed_keys
+from gumbeldore.cli.overrides import check_effect, typed_keys, typed_words
 from gumbeldore.cli.resuming import continued
 from gumbeldore.cli.run_recorder import RunRecorder, save
 from gumbeldore.cli.settings import RunSettings
@@ -43,7 +42,7 @@ from gumbeldore.training.validation import validate
 @contextmanager
 def open_training(cfg: DictConfig) -> Iterator[tuple[dict[str, Any], RunRecorder]]:
     """The arguments of the training's algorithm and its recorder; the run's directory is locked until the end."""
-    words = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+    words = typed_words()
     parts.training_search(cfg)  # refused before the recipe resolves keys of a method that training lacks
     parts.apply_recipe(cfg, set(typed_keys(words)))
     if cfg.resume:

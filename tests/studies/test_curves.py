@@ -185,6 +185,7 @@ def test_a_wide_table_leaves_its_errors_out():
         (["method=reconstruct"], "search.iterations lists no numbers of samples; choose axis=evaluations"),
         (["method=sampling", "search.equivalents=[1,161]"], "equivalents must be at most 160"),  # before any search
         (["method=gumbeldore", "search.step_size=[0.1,-1]"], "step_size must be finite and at least 0"),
+        (["race={delta: 0.1, first_batch: 2}"], "race has no effect on study=curves, only on study=step_size"),
         (["race.delta=0.1"], "there is no key race.delta; race is set by study=step_size"),
     ],
 )
@@ -192,6 +193,12 @@ def test_mistakes_end_in_one_line(policy, tmp_path, words, message):
     result = studied(policy, tmp_path / "out", *words)
     assert result.returncode == 2 and message in result.stderr and "Traceback" not in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_study_of_no_kind_is_refused():
+    """As of an own option (--config-dir)."""
+    with pytest.raises(ValueError, match="^kind must be one of curves, step_size, estimators, diversity, got 'mine'$"):
+        study.chosen_study("mine", [])
 
 
 def test_every_key_is_checked():

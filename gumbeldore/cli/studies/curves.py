@@ -21,6 +21,7 @@ from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.studies import curves, tables
 from gumbeldore.studies.curves import CurvePoint
 
+READS = ("axis", "repetitions")
 POINTS = ("time_limit", "iterations", "num_rounds")  # the first that is a list, or a time limit, makes a curve's points
 
 

@@ -12,6 +12,8 @@ from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.studies import diversity, tables
 from gumbeldore.studies.diversity import Point
 
+READS = ("repetitions",)
+
 
 def searches_of(cfg: DictConfig) -> list[Asked]:
     """A curve for each method, with a point for each combination of the values that `search` lists for it."""

@@ -16,6 +16,7 @@ from gumbeldore.studies import expectations
 from gumbeldore.studies.expectations import ESTIMATORS, QUANTITIES, Point, Reference
 
 LISTS = ("temperature", "num_rounds", "beam_width")
+READS = ("repetitions", "reference_samples", *(f"search.{key}" for key in LISTS))
 PLAIN = ("top_p_start", "top_p_end", "equivalents", "first_round_deterministic", "sampled_root")
 
 

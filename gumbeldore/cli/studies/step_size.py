@@ -15,6 +15,7 @@ from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.studies import step_size, tables
 from gumbeldore.studies.step_size import Arm
 
+READS = ("race",)
 # How long a search is.
 LENGTHS = ("beam_width", "num_rounds", "time_limit", "iterations", "equivalents", "replan_steps", "max_rounds")
 
@@ -29,8 +30,10 @@ class Arms(NamedTuple):
 def searches_of(cfg: DictConfig) -> Arms:
     """A search for each combination of the values that `search` lists for the parameters of the one method.
 
-    Raises ValueError unless there are two at least, which are equally long.
+    Raises ValueError unless there are two at least, which are equally long, and the settings of a race.
     """
+    if cfg.race is None:
+        raise ValueError("race must not be null: study=step_size is a race")
     chosen = parts.methods_of(cfg)
     if len(chosen) != 1:
         raise ValueError(f"study=step_size compares values of one search method, got method=[{','.join(chosen)}]")
