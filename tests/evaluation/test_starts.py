@@ -177,7 +177,7 @@ def test_an_interrupted_evaluation_goes_on(tmp_path, own_cache, searched, monkey
     with monkeypatch.context() as patch:
         interrupted_after(patch, 2)
         assert typed(evaluate, *words, cwd=tmp_path).returncode == 130
-    begun = rows_of(tmp_path / "out")
+    begun = rows_of(tmp_path / "out" / "unfinished")
     other = typed(evaluate, *words, "solver.start=wor", "resume=true", cwd=tmp_path)
     assert other.returncode == 2 and "solver.start was greedy and is wor now" in other.stderr
     assert len(searched) == 4
