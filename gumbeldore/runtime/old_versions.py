@@ -21,7 +21,6 @@ REMOVED = {
     "model.savings": "the network sees no routes of the savings heuristic",
     "problem.validation_size": "problem.validation_sizes is a list of sizes",
     "train.final_learning_rate": "train.learning_rate_end_factor is the share of the rates that is left at the end",
-    "problem.chronological": "experts are imitated in the order in which they were sampled, which was better",
     **dict.fromkeys(("train.averaging", "train.ema_decay"), "the weights of the last step are validated and sample"),
     **dict.fromkeys(("train.greedy_too", "train.include_greedy"), "experts are sampled solutions alone"),
     **dict.fromkeys(

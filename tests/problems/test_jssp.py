@@ -397,6 +397,35 @@ def test_generated_times_are_uniform_and_machines_permutations():
     assert min(orders.values()) > 3000  # 3333 expected
 
 
+def test_chronological_experts_keep_their_schedule():
+    problem_contract(jssp(5, 4, chronological=True))
+    instance, actions = random_sequences(60, 5, 4)
+    ordered = jssp(5, 4, chronological=True).reorder(instance, actions, 3, torch.Generator().manual_seed(0))
+    assert not torch.equal(actions, ordered)
+    assert torch.equal(schedule(*instance, ordered), schedule(*instance, actions))
+    for row in range(60):
+        start = plain_schedule(instance.times[row].tolist(), instance.machines[row].tolist(), ordered[row].tolist())
+        begins = list(start.values())  # in the order of the decisions
+        assert begins == sorted(begins)
+
+
+def test_ties_of_starts_come_in_any_order():
+    """The first operations of three jobs start at 0, and among the others are two pairs of equal starts."""
+    instance = Instance(
+        torch.tensor([[[2.0, 60.0, 1.0], [3.0, 70.0, 1.0], [5.0, 80.0, 1.0]]]),
+        torch.tensor([[[0, 1, 2], [1, 2, 0], [2, 0, 1]]]),
+    )
+    actions = torch.tensor([[0, 1, 2] * 3])
+    start = plain_schedule(instance.times[0].tolist(), instance.machines[0].tolist(), actions[0].tolist())
+    together = [[job for (job, _), begin in start.items() if begin == time] for time in sorted(set(start.values()))]
+    expected = {sum(parts, ()) for parts in itertools.product(*map(itertools.permutations, together))}
+    many = Instance(*(field.expand(3000, -1, -1) for field in instance)), actions.expand(3000, -1)
+    ordered = jssp(3, 3, chronological=True).reorder(*many, 0, torch.Generator().manual_seed(0))
+    seen = Counter(map(tuple, ordered.tolist()))
+    assert set(seen) == expected and len(expected) == 6 * 2 * 2
+    assert min(seen.values()) > 70  # 125 expected
+
+
 def test_without_the_option_experts_are_imitated_as_they_are():
     instance, actions = random_sequences(6, 3, 4)
     other, unchanged = jssp(3, 4).augment(instance, actions, 3, torch.Generator().manual_seed(0))
