@@ -57,7 +57,6 @@ DEFAULTS = {
     "untrained": 1,
     "sharpness": "1",
     "rows": 64,
-} | {
     "beam": 32,
     "rounds": 4,
     "threads": torch.get_num_threads(),
@@ -236,6 +235,23 @@ def cases_of(names: str, models: str, checkpoints: str, untrained: bool, sharpne
     return found
 
 
+def prepare(
+    case: Case, width: int, repeats: int, config: SearchConfig, device: torch.device, precision: str
+) -> Prepared:
+    """The case on the device, with `width` instances for each of `repeats` turns; it has been searched once."""
+    generator = torch.Generator().manual_seed(0)
+    *batches, other = (to(case.problem.generate(width, generator), device) for _ in range(repeats + 1))
+    case.policy.to(device)
+    return Prepared(case, batches, config, operations(case, other, config, precision))
+
+
+def print_table(table: dict[str, dict[str, float]]) -> None:
+    names = max(map(len, table))
+    print(" " * names + "".join(f"{title:>{width}}" for title, (_, width, _) in COLUMNS.items()))
+    for name, row in table.items():
+        print(f"{name:{names}}" + "".join(f"{row[key]:{width}{form}}" for key, width, form in COLUMNS.values()))
+
+
 def main(
     cases,
     models,
@@ -261,17 +277,12 @@ def main(
     if not found:
         raise ValueError("nothing to measure: no network of models= or checkpoints= is for a problem of cases=")
     print(f"{hardware(device)}, {threads} threads, {precision}, one process, {beam} x {rounds}", flush=True)
-    searches = []
-    for case in found:
-        generator = torch.Generator().manual_seed(0)
-        *batches, other = (
-            to(case.problem.generate(max(1, rows // beam), generator), device) for _ in range(repeats + 1)
-        )
-        case.policy.to(device)
-        config = gumbeldore(beam, rounds, case.step_size)
-        searches.append(Prepared(case, batches, config, operations(case, other, config, precision)))  # warms up, too
-    runs: list[list[Measured]] = [[] for _ in searches]
+    width = max(1, rows // beam)  # instances together
+    searches = [
+        prepare(case, width, repeats, gumbeldore(beam, rounds, case.step_size), device, precision) for case in found
+    ]
     peaks: dict[str, list[float]] = {kind: [] for kind in precisions(precision, device)}
+    runs: list[list[Measured]] = [[] for _ in searches]
     for turn in turns(repeats, seconds):
         for prepared, results in zip(searches, runs, strict=True):
             for kind, measured in peaks.items():
@@ -281,11 +292,8 @@ def main(
         between = f"median {statistics.median(measured):.0f}, {min(measured):.0f} to {max(measured):.0f}"
         print(f"matrix peak, {kind}: {between} GFLOPS")
     print(f"{rows} beam rows together; medians of {turn + 1}, interleaved")
-    peak = {kind: statistics.median(measured) for kind, measured in peaks.items()}
-    table = {x.case.name: summary(x, each, peak[precision]) for x, each in zip(searches, runs, strict=True)}
-    names = max(map(len, table), default=0)
-    print(" " * names + "".join(f"{title:>{width}}" for title, (_, width, _) in COLUMNS.items()))
-    for name, row in table.items():
-        print(f"{name:{names}}" + "".join(f"{row[key]:{width}{form}}" for key, width, form in COLUMNS.values()))
+    peak = statistics.median(peaks[precision])
+    table = {x.case.name: summary(x, each, peak) for x, each in zip(searches, runs, strict=True)}
+    print_table(table)
     if out:
-        write(Path(out), {"peak_gflops": peak[precision], "threads": threads, "sampling": table})
+        write(Path(out), {"peak_gflops": peak, "threads": threads, "sampling": table})
