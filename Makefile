@@ -8,7 +8,7 @@ ARGS ?=
 .PHONY: help train test test-all lint bench
 
 help:
-	@echo "make train [ARGS='...']      a training in minutes (TSP, 20 nodes); ARGS are more settings, e.g. ARGS='seed=1'"
+	@echo "make train [ARGS='...']      a training of a minute or two (TSP, 20 nodes); ARGS are more settings, e.g. ARGS='seed=1'"
 	@echo "make test [ARGS='...']       ruff, mypy and the fast tests, as CI does; ARGS go to pytest"
 	@echo "make test-all [ARGS='...']   the same with the slow tests"
 	@echo "make bench [ARGS='...']      sampling and training speed (minutes), or the benchmark that ARGS names"
