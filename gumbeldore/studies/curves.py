@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections.abc import Callable
@@ -21,6 +20,10 @@ from gumbeldore.studies import tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+LINES = ("-", "--", ":", "-.")
+MARKERS = "os^vDPX*"
 
 
 class CurvePoint(NamedTuple):
@@ -135,27 +138,51 @@ def write(out_dir: Path, points: list[CurvePoint], gaps: bool, about: dict[str, 
     tables.draw(out_dir, plot(points, gaps, tables.title_of(about), about["axis"]))
 
 
+def styles(names: list[str]) -> dict[str, dict[str, str]]:
+    """Colour, marker and line of curves that are named "method, setting=value, ..."."""
+    methods = list(dict.fromkeys(name.split(", ")[0] for name in names))
+    settings = list(dict.fromkeys(name.partition(", ")[2] for name in names))
+    looks = {}
+    for name in names:
+        method, _, setting = name.partition(", ")
+        group, member = methods.index(method), settings.index(setting)
+        colour, line = (group, member) if len(methods) > 1 else (member, 0)
+        looks[name] = {
+            "color": f"C{colour}",
+            "marker": MARKERS[(member if len(settings) > 1 else group) % len(MARKERS)],
+            "linestyle": LINES[line % len(LINES)],
+        }
+    return looks
+
+
 def plot(points: list[CurvePoint], gaps: bool, title: str, axis: str = "samples") -> Figure:
-    """A line per curve, with its standard errors as bars; a dotted one where there is a single sample."""
+    """A line per curve, with its standard errors as bars; a dotted one where there is a single sample.
+
+    A colour per method, a style per setting; of one method a colour per setting.
+    """
     from matplotlib.figure import Figure  # the object interface: no pyplot, no global state, no display
-    from matplotlib.ticker import PercentFormatter
+    from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
     figure = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    for (name, curve), marker in zip(by_curve(points).items(), itertools.cycle("os^vDPX*"), strict=False):
+    curves = by_curve(points)
+    looks = styles(list(curves))
+    for name, curve in curves.items():
         x, y, bars = ([point._asdict()[field] for point in curve] for field in (axis, "quality", "error"))
         if [point.samples for point in curve] == [1] and axis == "samples":
             axes.axhline(*y, label=name, linestyle=":", color="black")
         else:
-            axes.errorbar(
-                x, y, [bar or 0.0 for bar in bars], label=name, marker=marker, markersize=5, linewidth=1.2, capsize=2
-            )
+            bars = [bar or 0.0 for bar in bars]
+            axes.errorbar(x, y, bars, label=name, markersize=5, linewidth=1.2, capsize=2, **looks[name])
     if axis == "samples":
         ticks = sorted({point.samples for point in points} - {1})
         axes.set_xscale("log", base=2)
         axes.set_xticks(ticks, [str(tick) for tick in ticks])
     else:
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:,g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
     label = {"evaluations": "evaluations of the network"}.get(axis, axis)
     axes.set_title(title, parse_math=False)
     axes.set(xlabel=f"{label} per instance", ylabel="mean gap" if gaps else "mean cost")
