@@ -138,11 +138,11 @@ def write(out_dir: Path, points: list[CurvePoint], gaps: bool, about: dict[str, 
     tables.draw(out_dir, plot(points, gaps, tables.title_of(about), about["axis"]))
 
 
-def styles(names: list[str]) -> dict[str, dict[str, str]]:
+def styles(names: list[str]) -> dict[str, dict[str, Any]]:
     """Colour, marker and line of curves that are named "method, setting=value, ..."."""
     methods = list(dict.fromkeys(name.split(", ")[0] for name in names))
     settings = list(dict.fromkeys(name.partition(", ")[2] for name in names))
-    looks = {}
+    looks: dict[str, dict[str, Any]] = {}
     for name in names:
         method, _, setting = name.partition(", ")
         group, member = methods.index(method), settings.index(setting)
