@@ -41,12 +41,12 @@ def search(
         keys: instead of a generator, the keys [B] int64 themselves: an instance's result depends on its own alone
         memory: bytes that the trie must not outgrow; a search with a time limit ends where it would
 
-    A search with a time limit decodes greedily first: this is its one solution if not even one round ends in time. Once
-    a round has ended, only the solutions of the rounds count.
+    A search with a time limit decodes greedily first: this is its one solution if not even one round ends in time, and
+    one more where it is better than all of the rounds.
 
-    Raises ValueError without instances, for a method that the problem does not offer, or if not exactly one of
-    generator and keys is given to a stochastic search; and InstanceError if the policy gives no usable probabilities
-    or the problem no finite cost.
+    Raises ValueError without instances, for a method that the problem does not offer, for keys of another shape or
+    type, or if not exactly one of generator and keys is given to a stochastic search; and InstanceError if the policy
+    gives no usable probabilities or the problem no finite cost.
     """
     begin = time.perf_counter()
     batch = batch_size(instances)
@@ -61,17 +61,19 @@ def search(
     policy.eval()
     try:
         encoded = policy.encode(instances)
-        greedy, further_states = None, Count()
-        if limit is not None:  # whatever the deadline cuts off, there is a solution
-            greedy = _rounds(problem, policy, instances, encoded, GREEDY, keys, math.inf, None)
-        sampled = greedy
-        if sampled is None or not _is_greedy(config):
+        further_states = Count()
+        if limit is None:
             sampled = _rounds(problem, policy, instances, encoded, config, keys, deadline, memory)
-            if greedy is not None and sampled.rounds:
-                further_states = greedy.states
-            elif greedy is not None:
-                sampled, further_states = greedy, sampled.states
-        solutions = as_solutions(sampled, batch)
+            solutions = as_solutions(sampled, batch)
+        else:  # whatever the deadline cuts off, there is a solution
+            greedy = _rounds(problem, policy, instances, encoded, GREEDY, keys, math.inf, None)
+            solutions = as_solutions(greedy, batch)
+            if not _is_greedy(config):
+                sampled = _rounds(problem, policy, instances, encoded, config, keys, deadline, memory)
+                further_states = sampled.states
+                if sampled.rounds:
+                    solutions = as_solutions(sampled, batch).with_better(*solutions.best())
+                    further_states = greedy.states
         if config.reconstruction is not None:
             solutions, states = _reconstructed(problem, policy, instances, encoded, config, keys, solutions, deadline)
             further_states = further_states.plus(states)
@@ -101,6 +103,9 @@ def _checked_keys(keys: Tensor | None, generator: torch.Generator | None, batch:
     if keys is not None:
         if generator is not None:
             raise ValueError("give a generator or keys, not both")
+        if keys.shape != (batch,) or keys.dtype != torch.int64:
+            found = f"{keys.dtype} of shape {list(keys.shape)}"
+            raise ValueError(f"keys must be one torch.int64 of each of the {batch} instances, got {found}")
         return keys
     if generator is None:
         if config.random:
@@ -153,23 +158,6 @@ def _reconstructed(
     solutions: Solutions,
     deadline: float,
 ) -> tuple[Solutions, Count]:
-    """The solutions and one more of each instance, which random reconstruction has made of the best, if it is better.
-
-    It has not been sampled: it has no log-probabilities (NaN).
-    """
-    before, cost = solutions.best()
-    after = reconstruct(problem, policy, instances, encoded, config, keys, before, cost, deadline)
-    unknown = torch.full_like(after.cost, math.nan)
-    more = Solutions(
-        actions=after.actions,
-        costs=after.cost,
-        log_probs=unknown,
-        round_log_probs=unknown,
-        gumbels=unknown,
-        valid=after.cost < cost,
-        round=solutions.round.amax(dim=1) + 1,
-        stats=solutions.stats,
-    )
-    pairs = zip(Solutions._fields[:-1], solutions[:-1], more[:-1], strict=True)
-    joined: dict[str, Any] = {name: torch.cat([a, b[:, None]], dim=1) for name, a, b in pairs}
-    return solutions._replace(**joined), after.states
+    """The solutions and one more of each instance, which random reconstruction has made of the best, if it is better."""
+    after = reconstruct(problem, policy, instances, encoded, config, keys, *solutions.best(), deadline)
+    return solutions.with_better(after.actions, after.cost), after.states

@@ -50,8 +50,9 @@ class Solutions(NamedTuple):
     """What a search found, round by round; in a round beam by beam (equivalents, samples, groups).
 
     A beam's solutions are in decreasing order of what it ranks them by: their perturbed log-probability, less the
-    penalty of `diverse_beam`. The last entry is the reconstructed solution, if there is one: it was not sampled, its
-    log-probabilities are NaN. `gumbeldore.sampler.estimators` says which of these each estimator needs.
+    penalty of `diverse_beam`. The last entries may be the greedy solution of a search with a time limit, and the
+    reconstructed one, each valid only where it is the best so far: they were not sampled, their log-probabilities are
+    NaN. `gumbeldore.sampler.estimators` says which of these each estimator needs.
     """
 
     actions: Tensor  # [B, L, T] int64
@@ -68,6 +69,25 @@ class Solutions(NamedTuple):
         cost, index = self.costs.masked_fill(~self.valid, math.inf).min(dim=1)
         row = torch.arange(len(index), device=index.device)
         return self.actions[row, index], cost
+
+    def with_better(self, actions: Tensor, costs: Tensor) -> Solutions:
+        """And one more solution of each instance, valid where it is better than all others; it was not sampled.
+
+        Arguments:
+            actions: [B, T]
+            costs: [B]
+        """
+        unknown = torch.full_like(costs, math.nan)
+        more = {
+            "actions": actions,
+            "costs": costs,
+            "log_probs": unknown,
+            "round_log_probs": unknown,
+            "gumbels": unknown,
+            "valid": costs < self.best()[1],
+            "round": self.round.amax(dim=1) + 1,
+        }
+        return self._replace(**{name: torch.cat([getattr(self, name), x[:, None]], dim=1) for name, x in more.items()})
 
 
 def solution_hash(actions: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ TIME_RANGE = (50, 99)  # an instance's largest time is brought to 99 if it is ou
 class Instance(NamedTuple):
     """Operation o of job j is the (o+1)-th of the job."""
 
-    times: Tensor  # [R, J, M] float32 processing times, not negative (of training instances above 0), about 1..99
+    times: Tensor  # [R, J, M] float32 processing times, not negative (of random instances above 0), about 1..99
     machines: Tensor  # [R, J, M] int64, a permutation of 0..M-1 for each job
 
 

@@ -162,12 +162,18 @@ class JSSP(Problem):
         return instance, actions
 
     def reorder(self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator) -> Tensor:
-        """The same schedules, their decisions in the order of the starts if `chronological`; ties at random."""
+        """The same schedules, their decisions in the order of the starts if `chronological`; ties at random.
+
+        Of operations that start together, those that take no time come first: others may wait for them. (Two such of a
+        machine may change places, which can only let the second start earlier.)
+        """
         if not self.chronological:
             return actions
         order = moved(torch.rand(actions.shape, generator=generator), actions.device).argsort(dim=1)
-        starts = timeline(*instance, actions).starts
-        order = order.gather(1, starts.gather(1, order).argsort(dim=1, stable=True))
+        operations, starts, *_ = timeline(*instance, actions)
+        ends = starts + instance.times.flatten(1).gather(1, operations)
+        for key in (ends > starts, starts):  # the last one decides first
+            order = order.gather(1, key.gather(1, order).argsort(dim=1, stable=True))
         return actions.gather(1, order)
 
     def num_equivalents(self, instance: Instance) -> int:

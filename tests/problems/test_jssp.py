@@ -397,6 +397,21 @@ def test_generated_times_are_uniform_and_machines_permutations():
     assert min(orders.values()) > 3000  # 3333 expected
 
 
+def test_chronological_experts_are_never_worse_if_operations_take_no_time():
+    problem, generator = jssp(5, 4, chronological=True), torch.Generator().manual_seed(0)
+    instance = problem.generate(200, generator)
+    none = torch.rand(instance.times.shape, generator=generator) < 0.3
+    tiny = torch.rand(instance.times.shape, generator=generator) < 0.1  # nothing beside a start in float32
+    times = instance.times.masked_fill(none, 0.0).masked_fill(tiny, 1e-9)
+    instance = instance._replace(times=times)
+    jobs = torch.arange(5).repeat_interleave(4)
+    actions = jobs[torch.rand(200, 20, generator=generator).argsort(dim=1)]
+    ordered = problem.reorder(instance, actions, 0, generator)
+    assert not torch.equal(ordered, actions)
+    before, after = problem.cost(instance, actions), problem.cost(instance, ordered)
+    assert (after <= before).all() and (after == before).sum() >= 190
+
+
 def test_chronological_experts_keep_their_schedule():
     problem_contract(jssp(5, 4, chronological=True))
     instance, actions = random_sequences(60, 5, 4)

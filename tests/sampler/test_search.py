@@ -364,7 +364,7 @@ def test_time_limit_adds_rounds():
 
 
 def test_a_round_that_lasts_beyond_the_time_limit_is_abandoned(monkeypatch):
-    """Then the rounds before it are what there is; without one, the greedy solution."""
+    """Then the rounds before it are what there is, and the greedy solution where it is better."""
 
     class Clock(TablePolicy):
         """Every question takes a second."""
@@ -387,9 +387,18 @@ def test_a_round_that_lasts_beyond_the_time_limit_is_abandoned(monkeypatch):
     greedy, until_greedy = timed(methods.greedy())
     one, a_round = timed(methods.wor(4, 1))
     found, seconds = timed(methods.wor(4, 1), limit=until_greedy + a_round)
-    assert torch.equal(found.actions, one.actions) and seconds == until_greedy + a_round
+    assert torch.equal(found.actions[:, :4], one.actions) and seconds == until_greedy + a_round
     found, seconds = timed(methods.wor(4, 1), limit=until_greedy + 1)
     assert torch.equal(found.actions, greedy.actions) and seconds == until_greedy + 1
+
+    one, a_round = timed(methods.wor(1, 1))
+    found, _ = timed(methods.wor(1, 1), limit=until_greedy + a_round)
+    assert torch.equal(found.actions, torch.cat([one.actions, greedy.actions], dim=1))
+    better = greedy.costs < one.costs
+    assert better.any() and not better.all()
+    assert torch.equal(found.valid, torch.cat([one.valid, better], dim=1))
+    assert torch.equal(found.log_probs.isnan(), torch.tensor([[False, True]] * len(KEYS)))
+    assert found.round.tolist() == [[0, 1]] * len(KEYS)
 
 
 @pytest.mark.parametrize("replan_steps", [None, 1])
@@ -404,6 +413,12 @@ def test_the_time_may_end_between_two_rounds(monkeypatch, replan_steps):
     config = SearchConfig(1, update=update, time_limit=20.0 / len(KEYS), replan_steps=replan_steps)
     found = find(config)
     assert found.stats.rounds == 3 and clock[0] == 21.0
+
+
+@pytest.mark.parametrize("keys", [KEYS[:1], KEYS[:, None], KEYS.double(), KEYS.int(), torch.cat([KEYS, KEYS])])
+def test_keys_that_instances_would_share_are_refused(keys):
+    with pytest.raises(ValueError, match=f"one torch.int64 of each of the {len(KEYS)} instances, got torch"):
+        search(PROBLEM, POLICY, TREES, methods.wor(2), keys=keys)
 
 
 def test_best_is_the_cheapest_valid_solution():
@@ -438,7 +453,7 @@ def test_a_search_for_a_time_ends_where_its_memory_does():
     room = trie_memory(PROBLEM, POLICY, TREES, config) * len(KEYS)
     for memory, rounds in ((room, 3), (2.5 * room, 6), (4 * room, 12)):
         found = search(PROBLEM, POLICY, TREES, config, keys=KEYS, memory=int(memory))
-        assert found.stats.rounds == rounds and found.valid.all()
+        assert found.stats.rounds == rounds and found.valid[:, :-1].all()  # the last is the greedy one
 
 
 def test_of_finished_rounds_the_solutions_are_kept_alone():
