@@ -1,4 +1,4 @@
-"""Attention on a GPU: torch's fused kernels, and what they ask of their inputs."""
+"""Torch's fused attention, and what its kernels on GPUs ask of their inputs."""
 
 from __future__ import annotations
 

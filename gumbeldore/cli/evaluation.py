@@ -154,11 +154,10 @@ def start_search(cfg: DictConfig, loaded: LoadedPolicy, machine: Machine) -> Sta
 
 
 def without_idle_workers(machine: Machine, tasks: list[Task], benchmarks: list[Benchmark]) -> Machine:
-    """The machine without workers if no search has more instances than are searched together."""
-    budget = trie_budget(str(machine.device))
+    """The machine without workers if no search has more instances of a size than are searched together."""
+    rows, budget = machine.search_batch_rows, trie_budget(str(machine.device))
     chunks = [
         full_chunks(task.loaded.problem, task.loaded.policy, benchmarks[task.places], method, rows, budget)
-        for rows in [machine.search_batch_rows]
         for task in tasks
         for method in task.methods.values()
         if isinstance(method, SearchConfig)
@@ -174,8 +173,8 @@ def full_chunks(
     search_batch_rows: int,
     budget: int,
 ) -> float:
-    """All instances, measured in full chunks: what is searched together at most."""
-    return sum(
+    """The most instances of a size, which are searched by themselves, measured in full chunks: the most at a time."""
+    return max(
         len(x.names) / at_once(problem, policy, x.instances, search, search_batch_rows, budget) for x in benchmarks
     )
 

@@ -58,7 +58,7 @@ class RunRecorder:
         save(self.directory.best, self.config, self.setup.problem, state)
 
     def epoch(self, state: TrainState, report: EpochReport) -> None:
-        """checkpoints/last.pt: all that the training needs to go on; then metrics, charts and a line."""
+        """A line of metrics.jsonl; last.pt, all that the training needs to go on; charts, and a line to read."""
         self.metrics = report.metrics
         self.directory.append_metrics({"epoch": report.epoch, **report.metrics})
         save(self.directory.last, self.config, self.setup.problem, state, whole=True)

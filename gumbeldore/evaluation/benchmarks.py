@@ -65,8 +65,12 @@ def solve_benchmark(
         ):
             best = best_solutions(benchmark, chunk, sampled)
             last, seconds = time.perf_counter(), time.perf_counter() - last
-            cut_short = sampled.stats.full * (chunk.stop - chunk.start)
-            parts.add(chunk, {SEARCH: BenchmarkResult(*best, seconds, sampled.stats.evaluations, cut_short)})
+            effort = {
+                "seconds": seconds,
+                "evaluations": sampled.stats.evaluations,
+                "cut_short": sampled.stats.full * (chunk.stop - chunk.start),
+            }
+            parts.add(chunk, {SEARCH: BenchmarkResult(**best._asdict(), **effort)})
             progress(chunk.stop - chunk.start)
     return parts.joined()[SEARCH]
 

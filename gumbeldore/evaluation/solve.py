@@ -63,7 +63,7 @@ def solve(
         beam_width, num_rounds, top_p_start, temperature, equivalents: of a method that is given by its name, see
             `SearchConfig`; None: 32, 4, 0.8, 1.0 and 1. Its other settings are those of configs/search.yaml
         time_limit: seconds per instance, everything but loading included; rounds go on until it has passed. The greedy
-            solution is found however long it takes. None: `num_rounds` rounds
+            solution comes first, however long it takes, and counts, too. None: `num_rounds` rounds
         seed: of the samples, at least 0
         device: "cpu", "cuda", "cuda:1", ...; "auto": a GPU if there is one
         precision: "bf16" or "float32"; "auto": bf16 where the hardware has instructions for it

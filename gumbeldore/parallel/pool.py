@@ -70,7 +70,7 @@ class Worker:
         self.policy = policy.to(self.device).eval()
         if compiled:
             compile_layers(self.policy)
-        self.asked = InPrecision(self.policy, self.device, precision)
+        self.policy_in_precision = InPrecision(self.policy, self.device, precision).eval()
 
     def load(self, weights: dict[str, Tensor]) -> None:
         self.policy.load_state_dict(weights)
@@ -79,7 +79,8 @@ class Worker:
         """Raises WorkerError if memory does not suffice."""
         remedy = "search_batch_rows" if len(keys) > 1 else "search.beam_width"  # of one instance
         with cpu_threads(self.threads), advice_on_memory(f"a search ran out of memory; lower {remedy}"):
-            found = search(self.problem, self.asked, to(instances, self.device), config, keys=keys, memory=self.memory)
+            instances = to(instances, self.device)
+            found = search(self.problem, self.policy_in_precision, instances, config, keys=keys, memory=self.memory)
             wanted = read(found)
         tensors = (field.cpu() if isinstance(field, Tensor) else field for field in wanted)
         return type(wanted)(*tensors)
@@ -134,7 +135,7 @@ class SearchPool:
         if compiled:
             layers_of(policy)  # an error in a worker would come late
         where = torch.device(device)
-        self.gpus = max(1, workers) if where.type == "cuda" else 0
+        self.gpu_workers = max(1, workers) if where.type == "cuda" else 0
         per_gpu = workers_per_gpu(workers, where)
         sharing = per_gpu + beside_training if per_gpu else 1
         use_device(where, sharing)
@@ -207,12 +208,13 @@ class SearchPool:
     def chunks(self, instances: Any, config: SearchConfig) -> list[slice]:
         """Which instances are searched together: chunks of nearly equal size, so that no worker waits for another.
 
-        On CPUs the chunks, and so all results, do not depend on the number of workers. Each GPU has a chunk at least.
+        On CPUs the chunks, and so all results, do not depend on the number of workers. Each worker on a GPU has a chunk
+        at least.
         """
         count = batch_size(instances)
         size = at_once(self.problem, self.policy, instances, config, self.search_batch_rows, self.trie_budget)
         rows = count * config.rows
-        least = self.gpus or min(2, int(rows / self.search_batch_rows / SMALLEST_CHUNK))
+        least = self.gpu_workers or min(2, int(rows / self.search_batch_rows / SMALLEST_CHUNK))
         parts = max(min(count, least), -(-count // size))
         return [slice(count * i // parts, count * (i + 1) // parts) for i in range(parts)]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gumbeldore.runtime.checked import check_switches, is_integer, is_number
-from gumbeldore.sampler.updates import Update
+from gumbeldore.sampler.updates import Update, needs_sample
 
 
 def _check_count(name: str, count: Any) -> None:
@@ -84,6 +84,8 @@ class SearchConfig:
             raise ValueError(f"diversity must be finite and at least 0, got {self.diversity!r}")
         if self.replacement and (self.update is not None or not self.stochastic):
             raise ValueError("sampling with replacement is stochastic and has no update between rounds")
+        if not self.stochastic and needs_sample(self.update):
+            raise ValueError(f"{self.update!r} estimates from a sample, which a beam that is not stochastic is not")
         if self.first_round_deterministic and (self.replacement or not self.stochastic):
             raise ValueError("first_round_deterministic is for rounds of a stochastic beam search")
         if self.replacement and self.replan_steps is not None:
@@ -94,6 +96,10 @@ class SearchConfig:
             self.stochastic or self.num_rounds > 1 or self.anytime or self.replan_steps is not None
         ):
             raise ValueError("groups are for one round of a beam search that is not stochastic, without a time_limit")
+        if not self.stochastic and self.update is None and self.beam_width > 1 and self.anytime:
+            raise ValueError(
+                "a beam search that is not stochastic needs an update to find anything new in a time_limit"
+            )
         if self.beam_width % self.groups:
             raise ValueError(f"groups must divide beam_width={self.beam_width}, got {self.groups}")
         if self.reconstruction is not None and not isinstance(self.reconstruction, Reconstruction):

@@ -9,13 +9,13 @@ import inspect
 from dataclasses import replace
 from typing import Any
 
-from gumbeldore.sampler.config import Reconstruction, SearchConfig
+from gumbeldore.sampler.config import GREEDY, Reconstruction, SearchConfig
 from gumbeldore.sampler.updates import Gumbeldore, Theory, without_replacement
 
 
 def greedy(equivalents: int = 1) -> SearchConfig:
     """The most likely action at each step."""
-    return SearchConfig(beam_width=1, stochastic=False, equivalents=equivalents)
+    return replace(GREEDY, equivalents=equivalents)
 
 
 def sampling(

@@ -158,6 +158,6 @@ def _reconstructed(
     solutions: Solutions,
     deadline: float,
 ) -> tuple[Solutions, Count]:
-    """The solutions and one more of each instance, which random reconstruction has made of the best, if it is better."""
+    """And one more solution of each instance, which random reconstruction has made of the best, if it is better."""
     after = reconstruct(problem, policy, instances, encoded, config, keys, *solutions.best(), deadline)
     return solutions.with_better(after.actions, after.cost), after.states

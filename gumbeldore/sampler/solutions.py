@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -87,7 +87,8 @@ class Solutions(NamedTuple):
             "valid": costs < self.best()[1],
             "round": self.round.amax(dim=1) + 1,
         }
-        return self._replace(**{name: torch.cat([getattr(self, name), x[:, None]], dim=1) for name, x in more.items()})
+        joined: dict[str, Any] = {name: torch.cat([getattr(self, name), x[:, None]], dim=1) for name, x in more.items()}
+        return self._replace(**joined)
 
 
 def solution_hash(actions: Tensor) -> Tensor:

@@ -111,6 +111,11 @@ class Theory:
         trie.advantage[1:].scatter_add_(2, leaves.node[1:], self.step_size * gain)
 
 
+def needs_sample(update: Update | None) -> bool:
+    """Whether the update estimates expectations, which the leaves of a plain beam search do not allow."""
+    return isinstance(update, Theory) or (isinstance(update, Gumbeldore) and update.baseline == "estimate")
+
+
 def _estimated(objective: Tensor, leaves: Leaves) -> Tensor:
     return estimate_expectation(objective, leaves.phi, leaves.gumbel, leaves.valid)
 

@@ -117,8 +117,8 @@ def imitate(
     problem: Problem, policy: Policy, instance: Any, state: Any, remaining_actions: Tensor, precision: str
 ) -> tuple[Tensor, Tensor]:
     """float32 logits [R, A] of the states of an `Example`, illegal actions at -inf, and the policy's auxiliary loss."""
-    asked = InPrecision(policy, remaining_actions.device, precision)
-    logits, auxiliary = asked.with_auxiliary_loss(asked.encode(instance), state, remaining_actions)
+    policy = InPrecision(policy, remaining_actions.device, precision)
+    logits, auxiliary = policy.with_auxiliary_loss(policy.encode(instance), state, remaining_actions)
     return logits.float().masked_fill(~problem.mask(instance, state), -math.inf), auxiliary
 
 

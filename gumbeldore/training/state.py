@@ -55,7 +55,7 @@ class TrainState:
         return patience is not None and self.since_best >= patience
 
     def count(self, seconds: float, batches: int, sampling: Mapping[str, float]) -> None:
-        """Add an epoch, complete or cut short, to the totals.
+        """Add an epoch to the totals; one that was cut short is in the summary alone, as a continued run repeats it.
 
         Arguments:
             sampling: its metrics; none if it has sampled nothing

@@ -441,6 +441,9 @@ def test_best_is_the_cheapest_valid_solution():
         ({"replacement": True, "update": Theory(1.0)}, "with replacement"),
         ({"replacement": True, "first_round_deterministic": True}, "first_round_deterministic is for rounds of"),
         ({"stochastic": False, "first_round_deterministic": True}, "first_round_deterministic is for rounds of"),
+        ({"stochastic": False, "update": Theory(1.0)}, "estimates from a sample, which a beam that is not stochastic"),
+        ({"stochastic": False, "update": Gumbeldore(1.0)}, "Gumbeldore.* estimates from a sample"),
+        ({"stochastic": False, "time_limit": 1.0}, "needs an update to find anything new in a time_limit"),
     ],
 )
 def test_wrong_settings_are_refused(changes, rule):
