@@ -132,6 +132,9 @@ class Incumbents:
         return Quality(costs.mean().item(), gaps_to(references, costs).mean().item(), {})
 
 
+GREEDY, SEARCH = 0, 1  # of equally good solutions the greedy one stays
+
+
 class Sampling(NamedTuple):
     """What became of an epoch's sampling."""
 
@@ -162,7 +165,7 @@ def sample_given(
                     costs[which, mine[chunk]] = best.costs
                     solutions += int(best.found.sum())  # greedy ones, which may be kept, too
                     evaluations += sampled.stats.evaluations
-                    done += which * len(best.costs)
+                    done += len(best.costs) if which == SEARCH else 0
                     execution.progress("sampling", done, count)
         complete = True
     except Stopped:
@@ -170,10 +173,10 @@ def sample_given(
     # Not as they arrive: of equal costs the first stays, whichever worker was faster.
     for place, _, chunk, best in sorted(offers, key=lambda offer: (offer[0], offer[1], offer[2].start)):
         incumbents.offer(place, chunk, best)
-    greedy_cost, best_cost = costs.mean(dim=1).tolist()
+    mean_costs = costs.mean(dim=1).tolist()
     metrics = {
-        "sampling/best_cost": best_cost,
-        "sampling/greedy_cost": greedy_cost,
+        "sampling/best_cost": mean_costs[SEARCH],
+        "sampling/greedy_cost": mean_costs[GREEDY],
         "sampling/new_best": int((torch.cat(incumbents.costs) < before).sum()),
         "sampling/solutions": solutions,
         "sampling/solutions_per_second": solutions / (time.perf_counter() - start),

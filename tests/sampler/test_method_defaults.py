@@ -6,6 +6,7 @@ import inspect
 
 import yaml
 
+from gumbeldore.evaluation import solve
 from gumbeldore.sampler import methods
 from tests.cli.test_commands import ROOT
 
@@ -20,6 +21,12 @@ def test_defaults_of_methods_are_those_of_the_configuration():
                 assert settings[name] == parameter.default, f"{method.__name__}: {name}"
                 seen.add(name)
     assert {"temperature", "equivalents", "replan_steps", "max_rounds", "groups", "diversity", "iterations"} <= seen
+
+
+def test_solve_has_the_defaults_of_the_command():
+    search, evaluation = (yaml.safe_load((ROOT / f"configs/{name}.yaml").read_text()) for name in ("search", "evaluate"))
+    settings = search["search"] | evaluation["search"]
+    assert {name: settings[name] for name in solve.DEFAULTS} == solve.DEFAULTS
 
 
 def test_every_method_has_an_option_of_its_name():
