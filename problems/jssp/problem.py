@@ -35,8 +35,8 @@ class JSSP(Problem):
             for all its instances, with a probability in proportion to the weight (1 where none is given)
         validation_sizes: [jobs, machines] of the validation instances, equally many of each
         chronological: imitate experts with their decisions in the order of the operations' starts, ties at random. Many
-            orders give the same schedule. With this one a policy is worse at the sizes of its training, and far better
-            on many more jobs (docs/results.md). Not in the paper.
+            orders give the same schedule. With this one a policy is far better on larger instances than those of its
+            training, and a bit worse on these (docs/results.md). Not in the paper.
         reversal: imitate half of the experts backwards in time: with the operations of every job in reverse order, the
             reversed schedule is as good. Not in the paper.
         grow: [[jobs, machines], share]: the first training instances have this size, later ones more of both, up to

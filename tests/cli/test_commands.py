@@ -119,7 +119,8 @@ def test_paper_recipe_of_the_jssp():
     policy = setup.policy
     assert (len(policy.job_wise), len(policy.machine_wise), policy.embed.out_features) == (3, 3, 64)
     assert (policy.between_jobs.heads, policy.between_jobs.up_projection.out_features) == (8, 256)
-    assert policy.embed.in_features == 2 and policy.order_loss is None and not setup.problem.reversal
+    assert policy.embed.in_features == 2 and policy.order_loss is None
+    assert not setup.problem.reversal and not setup.problem.chronological
     assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 0.05)
     assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 50
     assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (512, 1000)

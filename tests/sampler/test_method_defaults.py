@@ -24,8 +24,9 @@ def test_defaults_of_methods_are_those_of_the_configuration():
 
 
 def test_solve_has_the_defaults_of_the_command():
-    search, evaluation = (yaml.safe_load((ROOT / f"configs/{name}.yaml").read_text()) for name in ("search", "evaluate"))
-    settings = search["search"] | evaluation["search"]
+    settings: dict = {}
+    for name in ("search", "evaluate"):
+        settings |= yaml.safe_load((ROOT / f"configs/{name}.yaml").read_text())["search"]
     assert {name: settings[name] for name in solve.DEFAULTS} == solve.DEFAULTS
 
 
