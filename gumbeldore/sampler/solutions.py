@@ -52,7 +52,7 @@ class Solutions(NamedTuple):
     A beam's solutions are in decreasing order of what it ranks them by: their perturbed log-probability, less the
     penalty of `diverse_beam`. The last entries may be the greedy solution of a search with a time limit, and the
     reconstructed one, each valid only where it is the best so far: they were not sampled, their log-probabilities are
-    NaN. `gumbeldore.sampler.estimators` says which of these each estimator needs.
+    NaN, and `sampled` leaves them out. `gumbeldore.sampler.estimators` says which solutions each estimator needs.
     """
 
     actions: Tensor  # [B, L, T] int64
@@ -69,6 +69,12 @@ class Solutions(NamedTuple):
         cost, index = self.costs.masked_fill(~self.valid, math.inf).min(dim=1)
         row = torch.arange(len(index), device=index.device)
         return self.actions[row, index], cost
+
+    def sampled(self) -> Solutions:
+        """Without the greedy and the reconstructed solutions, which estimators must not count."""
+        drawn = ~self.gumbels.isnan().all(dim=0)
+        tensors: dict[str, Any] = {name: getattr(self, name)[:, drawn] for name in self._fields if name != "stats"}
+        return self._replace(**tensors)
 
     def with_better(self, actions: Tensor, costs: Tensor) -> Solutions:
         """And one more solution of each instance, valid where it is better than all others; it was not sampled.

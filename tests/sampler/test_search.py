@@ -399,6 +399,8 @@ def test_a_round_that_lasts_beyond_the_time_limit_is_abandoned(monkeypatch):
     assert torch.equal(found.valid, torch.cat([one.valid, better], dim=1))
     assert torch.equal(found.log_probs.isnan(), torch.tensor([[False, True]] * len(KEYS)))
     assert found.round.tolist() == [[0, 1]] * len(KEYS)
+    for field, alone in zip(found.sampled()[:-1], one[:-1], strict=True):  # what the estimators may be given
+        assert torch.equal(field, alone)
 
 
 @pytest.mark.parametrize("replan_steps", [None, 1])
