@@ -55,13 +55,16 @@ class AttentionGroups(NamedTuple):
     """Groups of tokens that attend to each other, of all rows side by side, padded to one size with empty slots."""
 
     slot_of_token: Tensor  # [R * n] int64 in 0..groups*size-1, group by group
-    token_in_slot: Tensor  # [groups, size] int64 in 0..R*n-1; -1: the slot is empty
+    token_in_slot: Tensor  # [groups, size] int64 in 0..R*n-1; -1: the slot is empty, or its token is alone
+    alone: Tensor | None  # [R, n] bool: tokens that attend to themselves, and no other token to them; None: no token
 
     @classmethod
-    def of(cls, slot_of_token: Tensor, groups: int, size: int) -> AttentionGroups:
+    def of(cls, slot_of_token: Tensor, groups: int, size: int, alone: Tensor | None = None) -> AttentionGroups:
         tokens = torch.arange(len(slot_of_token), device=slot_of_token.device)
+        if alone is not None:
+            tokens.masked_fill_(alone.flatten(), -1)
         token_in_slot = torch.full((groups * size,), -1, device=slot_of_token.device)
-        return cls(slot_of_token, token_in_slot.index_copy_(0, slot_of_token, tokens).view(groups, size))
+        return cls(slot_of_token, token_in_slot.index_copy_(0, slot_of_token, tokens).view(groups, size), alone)
 
 
 def multi_head_attention(qkv: Tensor, heads: int, bias: Tensor | None, groups: AttentionGroups | None) -> Tensor:
@@ -72,6 +75,7 @@ def multi_head_attention(qkv: Tensor, heads: int, bias: Tensor | None, groups: A
     [groups, heads, size, size].
     """
     rows, count, _ = qkv.shape
+    values = qkv.chunk(3, dim=-1)[2]
     if groups is not None:
         slots = qkv.new_zeros(groups.token_in_slot.numel(), qkv.shape[-1])
         qkv = slots.index_copy_(0, groups.slot_of_token, qkv.flatten(0, 1)).view(*groups.token_in_slot.shape, -1)
@@ -81,4 +85,5 @@ def multi_head_attention(qkv: Tensor, heads: int, bias: Tensor | None, groups: A
     x = attention(of_heads, bias).transpose(1, 2).flatten(2)
     if groups is not None:
         x = x.flatten(0, 1).index_select(0, groups.slot_of_token).view(rows, count, -1)
+        x = x if groups.alone is None else torch.where(groups.alone[..., None], values, x)
     return x

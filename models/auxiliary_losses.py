@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from problems import cvrp, jssp, tsp
 from problems.cvrp.instances import decode
+from problems.jssp.instances import machine_of
 
 
 def check_weight(name: str, weight: float) -> None:
@@ -148,6 +149,6 @@ class OrderLoss(nn.Module):
         order = (remaining_actions * ops + op).argsort(dim=1)  # [R, n] when each remaining operation is scheduled
         scores = (self.earlier(x) @ self.later(x).mT).float() * x.shape[-1] ** -0.5
         scores = scores - scores.mT
-        machine = instance.machines.flatten(1).gather(1, state.remaining)
+        machine = machine_of(instance, state.remaining)
         pairs = (machine[:, :, None] == machine[:, None, :]) & (order[:, :, None] < order[:, None, :])
         return ((F.softplus(-scores) * pairs).sum(dim=(1, 2)) / pairs.sum(dim=(1, 2)).clamp(min=1)).mean()

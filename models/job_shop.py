@@ -13,7 +13,7 @@ from models.lookahead import FEATURES, lookahead
 from models.micro_batches import RowSize
 from models.policy import TokenPolicy
 from problems.jssp import State
-from problems.jssp.instances import Instance
+from problems.jssp.instances import Instance, machine_of
 
 TIME_UNIT = 100.0  # times are divided by it [GD, eq. 33]
 # Up to this ratio of its scores to the scores of the groups, full attention costs less on a CPU (docs/decisions.md).
@@ -84,8 +84,8 @@ class JobShop(TokenPolicy):
         now = start.masked_fill(finished, torch.inf).amin(dim=1, keepdim=True)
         busy = torch.zeros_like(state.machine_free)  # [R, M]
         if self.lookahead:
-            needed = torch.zeros_like(busy, dtype=torch.bool)
-            needed.scatter_(1, instance.machines.flatten(1).gather(1, state.remaining), True)
+            needed = F.pad(torch.zeros_like(busy, dtype=torch.bool), (0, state.remaining.shape[1]))
+            needed = needed.scatter_(1, machine_of(instance, state.remaining), True)[:, : busy.shape[1]]
             busy = (state.machine_free - now).clamp(min=0.0).masked_fill(~needed, 0.0)
         return state._replace(job_free=(start - now).masked_fill(finished, 0.0), machine_free=busy)
 
@@ -124,8 +124,9 @@ class JobShop(TokenPolicy):
 def earliest_starts(instance: Instance, state: State) -> Tensor:
     """When the next operation of each job can start [R, J]; of a finished job, when its last one could come again."""
     next_op = state.next_op.clamp(max=instance.times.shape[2] - 1)[..., None]
-    machine = instance.machines.gather(2, next_op).squeeze(2)
-    return torch.maximum(state.job_free, state.machine_free.gather(1, machine))
+    times, machine = (field.gather(2, next_op).squeeze(2) for field in instance)
+    busy = state.machine_free.gather(1, machine).masked_fill(times == 0, 0.0)
+    return torch.maximum(state.job_free, busy)
 
 
 def attention_patterns(
@@ -143,7 +144,7 @@ def attention_patterns(
     """
     rows, jobs, ops = instance.times.shape
     job, index = state.remaining // ops, state.remaining % ops
-    machine = instance.machines.flatten(1).gather(1, state.remaining)
+    machine = machine_of(instance, state.remaining)
     slope = 2.0 ** (-8.0 / heads * torch.arange(1, heads + 1, device=job.device))
     few = state.remaining.shape[1] ** 2 <= MAX_DENSE_RATIO * jobs * ops * (jobs + ops)
     if few and job.device.type == "cpu":
@@ -152,7 +153,8 @@ def attention_patterns(
         return [(hidden[0] + slope[:, None, None] * index[:, None, None, :], None), (hidden[1], None)]
     row = torch.arange(rows, device=job.device)[:, None] * (jobs * ops)
     by_job = AttentionGroups.of((row + state.remaining).flatten(), rows * jobs, ops)
-    by_machine = AttentionGroups.of((row + machine * jobs + job).flatten(), rows * ops, jobs)
+    slots = row + instance.machines.flatten(1).gather(1, state.remaining) * jobs + job
+    by_machine = AttentionGroups.of(slots.flatten(), rows * ops, jobs, alone=machine >= ops)
     return [(slope[:, None, None] * torch.arange(ops, device=job.device), by_job), (None, by_machine)]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from problems.jssp import State
-from problems.jssp.instances import Instance
+from problems.jssp.instances import Instance, machine_of
 
 FEATURES = 8  # of each operation
 
@@ -21,12 +22,13 @@ def lookahead(instance: Instance, state: State) -> list[Tensor]:
     """
     ops = instance.times.shape[2]  # of a job, one on each machine
     job = state.remaining // ops
-    machine = instance.machines.flatten(1).gather(1, state.remaining)
+    machine = machine_of(instance, state.remaining)
     times = instance.times.flatten(1).gather(1, state.remaining)
     through = times.cumsum(dim=1)  # the difference between two operations of a job is the work in between
     left = torch.zeros_like(state.job_free).scatter_add_(1, job, times)  # [R, J]
     before = through - times - (left.cumsum(dim=1) - left).gather(1, job)
-    start, busy = state.job_free.gather(1, job), state.machine_free.gather(1, machine)
+    machine_free = F.pad(state.machine_free, (0, machine.shape[1]))
+    start, busy = state.job_free.gather(1, job), machine_free.gather(1, machine)
     head, tail = start + before, left.gather(1, job) - before - times
     bounds = lower_bounds(ops, machine, times, torch.maximum(head, busy), tail)
     unit = bound_of(instance)[:, None] / 4
@@ -42,11 +44,11 @@ def lower_bounds(machines: int, machine: Tensor, times: Tensor, head: Tensor, ta
 
     Arguments:
         machines: M
-        machine, times, head, tail: [R, n] of each operation
+        machine, times, head, tail: [R, n] of each operation, machines as `machine_of` gives them
     """
 
     def of_machine(values: Tensor, reduce: str) -> Tensor:
-        empty = values.new_zeros(values.shape[0], machines)
+        empty = values.new_zeros(values.shape[0], machines + values.shape[1])
         return empty.scatter_reduce(1, machine, values, reduce, include_self=False).gather(1, machine)
 
     load, first, last = of_machine(times, "sum"), of_machine(head, "amin"), of_machine(tail, "amin")

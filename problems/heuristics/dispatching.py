@@ -51,16 +51,19 @@ def _next_job(instance: Instance, state: State, rule: str, generation: str) -> T
     op = state.next_op.clamp(max=ops - 1)[..., None]
     time = instance.times.gather(2, op).squeeze(2)
     machine = instance.machines.gather(2, op).squeeze(2)  # [R, J]
-    begin = torch.maximum(state.job_free, state.machine_free.gather(1, machine))
+    begin = torch.maximum(state.job_free, state.machine_free.gather(1, machine).masked_fill(time == 0, 0.0))
     begin = begin.masked_fill(state.next_op == ops, torch.inf)  # of finished jobs
     work = (instance.times * following).sum(dim=2)
     priority = PRIORITIES[rule](time, work, following.sum(dim=2).double(), state.job_free)
-    candidates = _candidates(begin, begin + time, machine, generation)
+    candidates = _candidates(begin, begin + time, machine.masked_fill(time == 0, -1), generation)
     return priority.masked_fill(~candidates, -torch.inf).argmax(dim=1)  # the first of equals
 
 
 def _candidates(begin: Tensor, end: Tensor, machine: Tensor, generation: str) -> Tensor:
-    """Which next operations [R, J] the rule compares; they begin and end at inf where a job is finished."""
+    """Which next operations [R, J] the rule compares; they begin and end at inf where a job is finished.
+
+    The machine of an operation that takes none, as its time is 0, is -1.
+    """
     if generation == "non_delay":
         return begin == begin.amin(dim=1, keepdim=True)
     first = end.argmin(dim=1, keepdim=True)

@@ -11,7 +11,11 @@ TIME_RANGE = (50, 99)  # an instance's largest time is brought to 99 if it is ou
 
 
 class Instance(NamedTuple):
-    """Operation o of job j is the (o+1)-th of the job."""
+    """Operation o of job j is the (o+1)-th of the job.
+
+    An operation of time 0 takes no machine: it can start as soon as its job is ready, and no other operation waits for
+    it. So a job skips the machines at which its time is 0.
+    """
 
     times: Tensor  # [R, J, M] float32 processing times, not negative (of random instances above 0), about 1..99
     machines: Tensor  # [R, J, M] int64, a permutation of 0..M-1 for each job
@@ -32,16 +36,26 @@ def random_instances(n: int, jobs: int, machines: int, generator: torch.Generato
 
 
 def check_instance(instance: Instance) -> None:
-    """Raises ValueError unless every job visits each machine once, in times above 0."""
+    """Raises ValueError unless every job visits each machine once, in times that are not negative."""
     if instance.machines.shape != instance.times.shape:
         shapes = f"{list(instance.times.shape)} and {list(instance.machines.shape)}"
         raise ValueError(f"times and machines must have the same shape, got {shapes}")
     expected = torch.arange(instance.times.shape[2])
     visits = (instance.machines.sort(dim=2).values == expected).flatten(1).all(dim=1)
-    lasts = (instance.times.isfinite() & (instance.times > 0)).flatten(1).all(dim=1)
-    for well, rule in ((visits, "jobs must visit each machine once"), (lasts, "times must be numbers above 0")):
+    lasts = (instance.times.isfinite() & (instance.times >= 0)).flatten(1).all(dim=1)
+    for well, rule in ((visits, "jobs must visit each machine once"), (lasts, "times must be finite and not negative")):
         if not well.all():
             raise ValueError(f"{rule}; not so in instance {int((~well).nonzero()[0])}")
+
+
+def machine_of(instance: Instance, operations: Tensor) -> Tensor:
+    """The machine of each of the operations [R, n], which are numbered job * M + index in the job.
+
+    An operation of time 0 takes no machine. It has one to itself, which no other operation has: M + its place in n.
+    """
+    times, machine = (field.flatten(1).gather(1, operations) for field in instance)
+    own = torch.arange(operations.shape[1], device=operations.device) + instance.times.shape[2]
+    return torch.where(times > 0, machine, own)
 
 
 def for_network(times: Tensor) -> Tensor:
@@ -76,7 +90,8 @@ def timeline(times: Tensor, machines: Tensor, actions: Tensor) -> Timeline:
     # Jobs and machines side by side: few kernels in the loop, which is all that cannot be done at once.
     free = times.new_zeros(rows, jobs + ops)
     starts = []
-    pairs = torch.stack([actions, jobs + machine], dim=2)  # [R, q, 2]
+    needs = torch.where(duration > 0, jobs + machine, actions)  # an operation of time 0 needs its job alone
+    pairs = torch.stack([actions, needs], dim=2)  # [R, q, 2]
     for needed, takes in zip(pairs.unbind(1), duration.split(1, 1), strict=True):
         start = free.gather(1, needed).amax(dim=1, keepdim=True)  # [R, 1]
         starts.append(start)
@@ -110,6 +125,7 @@ def check_schedule(times: Tensor, machines: Tensor, start: Tensor) -> None:
     end = start + times
     _refuse(start < 0, "starts before time 0")
     _refuse(start[:, :, 1:] < end[:, :, :-1], "starts before its job is ready")
+    start, end = (moment.masked_fill(times == 0, 0) for moment in (start, end))  # these overlap with no operation
     by_machine = machines.argsort(dim=2)  # [R, J, M] the operation of each job on machine m
     start, end = start.gather(2, by_machine).mT, end.gather(2, by_machine).mT  # [R, M, J]
     order = end.argsort(dim=2)

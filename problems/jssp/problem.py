@@ -113,12 +113,13 @@ class JSSP(Problem):
         op = state.next_op.gather(1, job)
         flat = job * instance.times.shape[2] + op
         machine = instance.machines.flatten(1).gather(1, flat)
-        begin = torch.maximum(state.job_free.gather(1, job), state.machine_free.gather(1, machine))
-        end = begin + instance.times.flatten(1).gather(1, flat)  # both become z [GD, eq. 31-32]
+        time = instance.times.flatten(1).gather(1, flat)
+        ready, free = state.job_free.gather(1, job), state.machine_free.gather(1, machine)
+        end = torch.where(time > 0, torch.maximum(ready, free) + time, ready)  # z of job and machine [GD, eq. 31-32]
         return State(
             next_op=state.next_op.scatter(1, job, op + 1),
             job_free=state.job_free.scatter(1, job, end),
-            machine_free=state.machine_free.scatter(1, machine, end),
+            machine_free=state.machine_free.scatter(1, machine, torch.where(time > 0, end, free)),
             remaining=without(state.remaining, flat),
         )
 
@@ -147,8 +148,12 @@ class JSSP(Problem):
         """The M * (J - 1) pairs of operations that follow each other on a machine, in their order."""
         rows, jobs, ops = instance.times.shape
         operations = timeline(*instance, actions).operations
+        # Those of time 0 take no machine: on each machine they come first, always in the same order.
+        takes = instance.times.flatten(1).gather(1, operations) > 0
+        place = torch.arange(jobs * ops, 2 * jobs * ops, device=actions.device).where(takes, operations)
         machine = instance.machines.flatten(1).gather(1, operations)
-        of_machine = operations.gather(1, machine.argsort(dim=1, stable=True)).view(rows, ops, jobs)
+        order = (machine * (2 * jobs * ops) + place).argsort(dim=1)
+        of_machine = operations.gather(1, order).view(rows, ops, jobs)
         return (of_machine[..., :-1] * (jobs * ops) + of_machine[..., 1:]).flatten(1)
 
     def augment(
@@ -164,8 +169,7 @@ class JSSP(Problem):
     def reorder(self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator) -> Tensor:
         """The same schedules, their decisions in the order of the starts if `chronological`; ties at random.
 
-        Of operations that start together, those that take no time come first: others may wait for them. (Two such of a
-        machine may change places, which can only let the second start earlier.)
+        Of operations that start together, those that take no time come first: others of their job wait for them.
         """
         if not self.chronological:
             return actions

@@ -15,7 +15,7 @@ from gumbeldore.runtime.files import atomic_write
 from problems.solvers.answer import Answer, Options
 from problems.solvers.backends import Backend
 
-FORMAT = "1"  # counts the changes to what this package asks a solver or keeps of its answer
+FORMAT = "2"  # counts the changes to what this package asks a solver or keeps of its answer
 
 
 def key_of(problem: str, row: Any, backend: Backend, options: Options, start: str | None = None) -> str:

@@ -71,8 +71,9 @@ def _model(times: np.ndarray, machines: np.ndarray) -> tuple:
     for job in range(jobs):
         for op in range(ops):
             takes, begins = int(times[job, op]), start[job][op]
-            interval = model.new_fixed_size_interval_var(begins, takes, f"operation {job} {op}")
-            on_machine[machines[job, op]].append(interval)
+            if takes:  # an operation of time 0 takes no machine
+                interval = model.new_fixed_size_interval_var(begins, takes, f"operation {job} {op}")
+                on_machine[machines[job, op]].append(interval)
             model.add((start[job][op + 1] if op + 1 < ops else makespan) >= begins + takes)
     for intervals in on_machine:
         model.add_no_overlap(intervals)

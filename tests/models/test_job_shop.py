@@ -34,11 +34,13 @@ def job_shop(seed=0, **options):
     return policy.eval()
 
 
-def played(n, jobs, ops, step, seed=0):
-    """Instances, and the state after `step` random decisions."""
+def played(n, jobs, ops, step, seed=0, zeros=0.0):
+    """Instances, of every second one a share `zeros` of the times is 0, and the state after `step` random decisions."""
     generator = torch.Generator().manual_seed(seed)
     instance = random_instances(n, jobs, ops, generator)
     actions = torch.rand(n, jobs * ops, generator=generator).argsort(dim=1) % jobs
+    none = (torch.rand(n, jobs, ops, generator=generator) < zeros) & (torch.arange(n) % 2 == 1)[:, None, None]
+    instance = instance._replace(times=instance.times.masked_fill(none, 0.0))
     return instance, jssp(jobs, ops).replay(instance, actions[:, :step]), actions[:, step:]
 
 
@@ -66,18 +68,26 @@ def test_contract(size, options):
 # ---- features
 
 
+def machine_of(instance, row):
+    """{(job, operation): its machine}; one of time 0 has a machine to itself, which is always free."""
+    times, machines = instance.times[row].tolist(), instance.machines[row].tolist()
+    operations = itertools.product(range(len(times)), range(len(times[0])))
+    return {(j, o): machines[j][o] if times[j][o] else (j, o) for j, o in operations}
+
+
 def slow_features(instance, state, row, lookahead):
     """{(job, operation): features}, in plain Python [GD, eq. 33]."""
-    times, machines = instance.times[row].tolist(), instance.machines[row].tolist()
+    times, on = instance.times[row].tolist(), machine_of(instance, row)
     next_op, job_free, machine_free = (field[row].tolist() for field in state[:3])
+    machine_free = dict(enumerate(machine_free))
     jobs, ops = range(len(times)), range(len(times[0]))
-    start = {j: max(job_free[j], machine_free[machines[j][next_op[j]]]) for j in jobs if next_op[j] < len(ops)}
+    start = {j: max(job_free[j], machine_free.get(on[j, next_op[j]], 0)) for j in jobs if next_op[j] < len(ops)}
     now = min(start.values())
     bounds = slow_bounds(instance, state, row)
     largest = max(max(chain, relaxed) for chain, relaxed, *_ in bounds.values())
     work = [sum(numbers) for numbers in times]
-    work += [sum(times[j][o] for j in jobs for o in ops if machines[j][o] == machine) for machine in ops]
-    unit = max(work) / 4 if lookahead else 100
+    work += [sum(times[j][o] for j in jobs for o in ops if on[j, o] == machine) for machine in ops]
+    unit = (max(work) or 1) / 4 if lookahead else 100
     features = {}
     for job in start:
         for op in ops[next_op[job] :]:
@@ -86,7 +96,7 @@ def slow_features(instance, state, row, lookahead):
                 before, after = times[job][next_op[job] : op], times[job][op + 1 :]
                 numbers.append(start[job] - now + sum(before))
                 numbers.append(sum(after))
-                numbers.append(max(0.0, machine_free[machines[job][op]] - now))
+                numbers.append(max(0.0, machine_free.get(on[job, op], 0) - now))
                 numbers += [bound - largest for bound in bounds[job, op]]
             features[job, op] = [times[job][op] / 100, *(number / unit for number in numbers)]
     return features
@@ -97,18 +107,19 @@ def slow_bounds(instance, state, row):
 
     By its job, by its machine, and by its machine if the operation is the first, and if it is the last there.
     """
-    times, machines = instance.times[row].tolist(), instance.machines[row].tolist()
+    times, machine = instance.times[row].tolist(), machine_of(instance, row)
     next_op, job_free, machine_free = (field[row].tolist() for field in state[:3])
+    machine_free = dict(enumerate(machine_free))
     head, tail, on = {}, {}, {}
     for job, first in enumerate(next_op):
         for op in range(first, len(times[job])):
-            free = max(job_free[job], machine_free[machines[job][first]])
-            head[job, op] = max(free + sum(times[job][first:op]), machine_free[machines[job][op]])
+            free = max(job_free[job], machine_free.get(machine[job, first], 0))
+            head[job, op] = max(free + sum(times[job][first:op]), machine_free.get(machine[job, op], 0))
             tail[job, op] = sum(times[job][op + 1 :])
-            on.setdefault(machines[job][op], []).append((job, op))
+            on.setdefault(machine[job, op], []).append((job, op))
     bounds = {}
     for job, op in head:
-        there = on[machines[job][op]]
+        there = on[machine[job, op]]
         work, earliest, shortest = (
             sum(times[j][o] for j, o in there),
             min(head[other] for other in there),
@@ -180,7 +191,7 @@ def test_features_of_a_state_by_hand():
 def test_features_equal_plain_loops(jobs, ops, lookahead):
     policy = job_shop(lookahead=lookahead)
     for step in steps(jobs, ops):
-        instance, state, _ = played(20, jobs, ops, step, seed=step)
+        instance, state, _ = played(20, jobs, ops, step, seed=step, zeros=0.4)
         features = policy._features(instance, state).tolist()
         for row in range(20):
             expected = slow_features(instance, state, row, lookahead)
@@ -273,7 +284,7 @@ def slow_layer(layer, tokens, sees, bias=lambda query, key, head: 0.0):
 
 def slow_operations(policy, instance, state, row):
     """{(job, operation): the transformed operation}; scheduled ones are not there for anyone to see."""
-    machines, tokens = instance.machines[row].tolist(), {}
+    machine, tokens = machine_of(instance, row), {}
     for (job, op), numbers in slow_features(instance, state, row, policy.lookahead).items():
         token = policy.embed(torch.tensor(numbers))
         width = len(token)
@@ -289,7 +300,7 @@ def slow_operations(policy, instance, state, row):
             sees=lambda a, b: a[0] == b[0],
             bias=lambda query, key, head: 2 ** (-8 * (head + 1) / heads) * (key[1] - query[1]),
         )
-        tokens = slow_layer(machine_wise, tokens, sees=lambda a, b: machines[a[0]][a[1]] == machines[b[0]][b[1]])
+        tokens = slow_layer(machine_wise, tokens, sees=lambda a, b: machine[a] == machine[b])
     return tokens
 
 
@@ -311,7 +322,7 @@ def test_forward_equals_plain_loops(jobs, ops, options, way, monkeypatch):
     attend_by(way, monkeypatch)
     policy = job_shop(**options)
     for step in sorted({0, 1, jobs * ops // 2, jobs * ops - 3, jobs * ops - 2} & {*steps(jobs, ops)}):
-        instance, state, _ = played(2, jobs, ops, step, seed=step)
+        instance, state, _ = played(2, jobs, ops, step, seed=step, zeros=0.4)
         with torch.no_grad():
             logits = policy(instance, state)
             for row in range(2):
@@ -325,7 +336,7 @@ def test_all_ways_of_attention_are_the_same(jobs, ops, options, monkeypatch):
     """For every number of operations left, logits and loss, from none scheduled to two left."""
     policy = job_shop(**options)
     for step in steps(jobs, ops):
-        instance, state, rest = played(16, jobs, ops, step, seed=step)
+        instance, state, rest = played(16, jobs, ops, step, seed=step, zeros=0.4)
         found = []
         for way in WAYS:
             attend_by(way, monkeypatch)
@@ -389,6 +400,26 @@ def test_numbers_of_machines_do_not_matter(options, way, monkeypatch):
         assert torch.allclose(logits_of(policy, other, moved), logits_of(policy, instance, state), atol=1e-5)
 
 
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("way", WAYS)
+def test_the_machine_of_an_operation_of_no_time_does_not_matter(options, way, monkeypatch):
+    """The first and the last operation of every job take no time, and change their machines."""
+    attend_by(way, monkeypatch)
+    policy = job_shop(**options)
+    for step in (0, 4, 9, 15):
+        instance, state, rest = played(8, 5, 4, step, seed=step)
+        times = instance.times.clone()
+        times[:, :, [0, 3]] = 0
+        instance = instance._replace(times=times)
+        other = instance._replace(machines=instance.machines[:, :, [3, 1, 2, 0]])
+        actions = decisions(state)
+        states = [jssp(5, 4).replay(each, actions) for each in (instance, other)]
+        assert torch.equal(states[0].job_free, states[1].job_free)
+        assert torch.equal(logits_of(policy, other, states[1]), logits_of(policy, instance, states[0]))
+        losses = [policy.with_auxiliary_loss(*each, rest)[1] for each in zip((instance, other), states, strict=True)]
+        assert torch.equal(*losses)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_scheduled_operations_do_not_matter_and_others_do(way, monkeypatch):
     """Looking ahead, scheduled ones count in the instance's lower bound, which is the unit, and in nothing else."""
@@ -426,18 +457,18 @@ def test_order_loss_equals_plain_loops(jobs, ops, way, monkeypatch):
     attend_by(way, monkeypatch)
     policy = job_shop(order_loss=0.25)
     for step in (0, jobs * ops // 2):
-        instance, state, rest = played(4, jobs, ops, step)
+        instance, state, rest = played(4, jobs, ops, step, zeros=0.4)
         means = []
         for row in range(4):
             losses = []
-            tokens, machines = slow_operations(policy, instance, state, row), instance.machines[row].tolist()
+            tokens, machine = slow_operations(policy, instance, state, row), machine_of(instance, row)
             done, way = state.next_op[row].tolist(), []
             for job in rest[row].tolist():
                 way.append((job, done[job]))
                 done[job] += 1
             assert sorted(way) == sorted(tokens)
             for first, second in itertools.combinations(way, 2):
-                if machines[first[0]][first[1]] == machines[second[0]][second[1]]:
+                if machine[first] == machine[second]:
                     wins = policy.order_loss.earlier(tokens[first]) @ policy.order_loss.later(tokens[second])
                     loses = policy.order_loss.earlier(tokens[second]) @ policy.order_loss.later(tokens[first])
                     losses.append(-F.logsigmoid((wins - loses) / 4.0))  # 4 is the root of the width

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gumbeldore
 from gumbeldore.batches import take
 from gumbeldore.interfaces import Policy
 from gumbeldore.sampler import methods
@@ -48,10 +49,13 @@ def job_shop(seed=0):
 
 
 def random_sequences(n, jobs, ops, seed=0):
-    """Instances and the jobs in random order [n, J*M], each M times."""
+    """Instances, every second with 40% of its times 0, and the jobs in random order [n, J*M], each M times."""
     generator = torch.Generator().manual_seed(seed)
     instance = random_instances(n, jobs, ops, generator)
-    return instance, torch.rand(n, jobs * ops, generator=generator).argsort(dim=1) % jobs
+    actions = torch.rand(n, jobs * ops, generator=generator).argsort(dim=1) % jobs
+    zeros = torch.rand(n, jobs, ops, generator=generator) < 0.4
+    zeros[::2] = False
+    return instance._replace(times=instance.times.masked_fill(zeros, 0.0)), actions
 
 
 def same(a, b):
@@ -64,8 +68,11 @@ def plain_schedule(times, machines, actions):
     for job in actions:
         op = done[job]
         machine = machines[job][op]
-        start[job, op] = max(job_free.get(job, 0), machine_free.get(machine, 0))
-        job_free[job] = machine_free[machine] = start[job, op] + times[job][op]
+        takes = times[job][op]
+        start[job, op] = max(job_free.get(job, 0), machine_free.get(machine, 0) if takes else 0)
+        job_free[job] = start[job, op] + takes
+        if takes:
+            machine_free[machine] = job_free[job]
         done[job] += 1
     return start
 
@@ -83,7 +90,8 @@ def plain_is_feasible(times, machines, start):
         ends = start[j][o] + times[j][o]
         if j == k and o < p and ends > start[k][p]:
             return False
-        if machines[j][o] == machines[k][p] and ends > start[k][p] and start[k][p] + times[k][p] > start[j][o]:
+        meet = machines[j][o] == machines[k][p] and times[j][o] and times[k][p]
+        if meet and ends > start[k][p] and start[k][p] + times[k][p] > start[j][o]:
             return False
     return True
 
@@ -168,8 +176,8 @@ def test_an_optimal_schedule_of_ft06_ends_at_55():
     [
         ({"machines": torch.tensor([[[0, 0], [1, 0]]])}, "visit each machine once; not so in instance 0"),
         ({"machines": torch.tensor([[[1, 2], [2, 1]]])}, "visit each machine once"),
-        ({"times": torch.tensor([[[3.0, 0.0], [4.0, 1.0]]])}, "times must be numbers above 0"),
-        ({"times": torch.tensor([[[3.0, torch.nan], [4.0, 1.0]]])}, "times must be numbers above 0"),
+        ({"times": torch.tensor([[[3.0, -1.0], [4.0, 1.0]]])}, "times must be finite and not negative"),
+        ({"times": torch.tensor([[[3.0, torch.nan], [4.0, 1.0]]])}, "times must be finite and not negative"),
         ({"times": torch.ones(1, 2, 3)}, "the same shape"),
     ],
 )
@@ -233,13 +241,17 @@ def test_moved_operations_are_judged_like_pair_by_pair(zeros):
     assert judged == expected and 50 < sum(judged) < 250
 
 
-def test_operations_of_no_time_may_share_an_instant():
-    """On machine 0 one starts at 0 while another does, and one at 5, where that one ends."""
-    times = torch.tensor([[[5.0, 1.0], [0.0, 2.0], [0.0, 0.0]]])
-    machines = torch.tensor([[[0, 1], [0, 1], [0, 1]]])
-    check_schedule(times, machines, torch.tensor([[[0.0, 5.0], [0.0, 0.0], [5.0, 6.0]]]))
-    with pytest.raises(ValueError, match="overlaps"):
-        check_schedule(times, machines, torch.tensor([[[0.0, 5.0], [0.0, 0.0], [3.0, 6.0]]]))
+def test_operations_of_no_time_take_no_machine():
+    """Job 1 skips machine 1: its first operation is done at once, while job 0 is on that machine."""
+    times = torch.tensor([[[11.0, 0.0, 0.0], [1.0, 0.0, 10.0]]])
+    machines = torch.tensor([[[0, 1, 2], [1, 0, 2]]])
+    for order in itertools.permutations([0, 0, 0, 1, 1, 1]):
+        assert schedule(times, machines, torch.tensor([order])).tolist() == [[[0, 11, 11], [0, 1, 1]]]
+    check_schedule(times, machines, torch.tensor([[[0.0, 11.0, 11.0], [0.0, 1.0, 1.0]]]))
+    with pytest.raises(ValueError, match="starts before its job is ready"):
+        check_schedule(times, machines, torch.tensor([[[0.0, 10.0, 11.0], [0.0, 1.0, 1.0]]]))
+    result = gumbeldore.solve("jssp", times=[[11, 0, 0], [1, 0, 10]], machines=[[0, 1, 2], [1, 0, 2]], method="greedy")
+    assert result.cost == 11
 
 
 # ---- states
@@ -261,7 +273,8 @@ def test_states_say_what_has_happened(jobs, ops):
             assert state.next_op[row].tolist() == [done[job] for job in range(jobs)]
             assert state.job_free[row].tolist() == [ends.get((job, done[job] - 1), 0) for job in range(jobs)]
             for machine, free in enumerate(state.machine_free[row].tolist()):
-                assert free == max([0, *(end for (j, o), end in ends.items() if machines[j][o] == machine)])
+                there = [end for (j, o), end in ends.items() if machines[j][o] == machine and times[j][o]]
+                assert free == max([0, *there])
             unscheduled = [j * ops + o for j in range(jobs) for o in range(ops) if (j, o) not in start]
             assert state.remaining[row].tolist() == unscheduled
             if unscheduled:
