@@ -17,7 +17,6 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-import gumbeldore.runtime.precision
 from benchmarks import generalisation, growth, layers, machine, memory, quality, validation
 from benchmarks.__main__ import main
 from benchmarks.machine import flop_counter
@@ -291,9 +290,9 @@ def test_nothing_to_compare_is_an_error(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("has_bf16", "timed"), [(True, ["float32", "bf16"]), (False, ["float32"])])
 def test_bf16_is_timed_only_where_auto_would_choose_it(has_bf16, timed, monkeypatch, capsys):
-    """Processors without its instructions emulate it for minutes."""
+    """A CPU without its instructions emulates it for minutes."""
     asked = []
-    monkeypatch.setattr(gumbeldore.runtime.precision, "has_bf16", lambda device: has_bf16)
+    monkeypatch.setattr(machine, "resolve_precision", lambda *of: "bf16" if has_bf16 else "float32")
     monkeypatch.setattr(machine, "matrix_peak", lambda precision, device: asked.append(precision) or 1.0)
     machine.main(torch.get_num_threads(), "cpu")
     assert asked == timed and [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == timed

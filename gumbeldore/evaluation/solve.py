@@ -66,7 +66,7 @@ def solve(
             solution comes first, however long it takes, and counts, too. None: `num_rounds` rounds
         seed: of the samples, at least 0
         device: "cpu", "cuda", "cuda:1", ...; "auto": a GPU if there is one
-        precision: "bf16" or "float32"; "auto": bf16 where the hardware has instructions for it
+        precision: "bf16" or "float32"; "auto": bf16 on GPUs that have instructions for it, float32 on CPUs
         arrays: of one instance, instead of `instances`: coords or distances (TSP), and demands and capacity (CVRP),
             times and machines (JSSP)
 

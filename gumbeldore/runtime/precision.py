@@ -1,4 +1,4 @@
-"""bf16 where the hardware computes it faster, float32 otherwise; the sampler's own numbers are always float64."""
+"""Number formats of the networks: bf16 or float32. The sampler's own numbers are always float64."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gumbeldore.batches import batch_size, take
 from gumbeldore.interfaces import Policy
 
 FORMATS = {"bf16": torch.bfloat16, "float32": torch.float32}
@@ -15,25 +14,20 @@ PRECISIONS = ("auto", *FORMATS)
 
 
 def resolve_precision(precision: str, device: torch.device) -> str:
-    """'bf16' or 'float32'; 'auto' asks the hardware.
+    """'bf16' or 'float32'. 'auto' is bf16 on a GPU with instructions for it, and float32 on every CPU.
 
-    Raises ValueError for an unknown name, or for bf16 on hardware without instructions for it.
+    So every CPU finds the same solutions. Not every CPU with bf16 instructions is faster with them (docs/speed.md).
+
+    Raises ValueError for an unknown name, and for bf16 on a GPU without instructions for it.
     """
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     if precision == "auto":
-        return "bf16" if has_bf16(device) else "float32"
-    if precision == "bf16" and not has_bf16(device):
-        raise ValueError(f"precision=bf16 needs bf16 instructions, which {device.type} has not; use precision=float32")
+        return "bf16" if has_bf16 else "float32"
+    if precision == "bf16" and device.type == "cuda" and not has_bf16:
+        raise ValueError("precision=bf16 needs bf16 instructions, which this GPU does not have; use precision=float32")
     return precision
-
-
-def has_bf16(device: torch.device) -> bool:
-    """Whether matrix products in bf16 run on instructions of their own."""
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # not public, so asked for with care
-    return any(getattr(torch.cpu, check, lambda: False)() for check in checks)
 
 
 def dtype_of(precision: str) -> torch.dtype:
@@ -48,37 +42,22 @@ def autocast(device: torch.device, precision: str) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=dtype_of(precision) == torch.bfloat16)
 
 
-def bucket_size(rows: int) -> int:
-    """The smallest of 1, 2, 3, and of 4, 5, 6 and 7 times powers of two, that is not less than `rows`."""
-    step = 1 << max(0, rows.bit_length() - 3)
-    return -(-rows // step) * step
-
-
 class InPrecision(Policy):
-    """A policy whose network runs in a precision; the problem around it stays in float32.
-
-    For bf16 on a CPU, torch has oneDNN compile a kernel for every new shape, about 12 ms for all of a network's, and
-    a search has other numbers of rows at every step. Repeating the last row up to one of a few sizes costs 8% more
-    rows and saves more than that (docs/decisions.md).
-    """
+    """A policy whose network runs in a precision; the problem around it stays in float32."""
 
     def __init__(self, policy: Policy, device: torch.device, precision: str):
         super().__init__()
+        dtype_of(precision)  # refuses a name that is not resolved
         self.policy, self.device, self.precision = policy, device, precision
         self.problem = policy.problem
-        self.pads = dtype_of(precision) == torch.bfloat16 and device.type == "cpu"
 
     def encode(self, instance: Any) -> Any:
         with autocast(self.device, self.precision):
             return self.policy.encode(instance)
 
     def forward(self, context: Any, state: Any) -> Tensor:
-        rows = batch_size(state)
-        if self.pads and bucket_size(rows) > rows:
-            repeated = torch.arange(bucket_size(rows)).clamp_(max=rows - 1)
-            context, state = take(context, repeated), take(state, repeated)
         with autocast(self.device, self.precision):
-            return self.policy(context, state)[:rows]
+            return self.policy(context, state)
 
     def canonical_state(self, instance: Any, state: Any) -> Any:
         return self.policy.canonical_state(instance, state)
