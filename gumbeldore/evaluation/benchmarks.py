@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,15 +49,15 @@ def solve_benchmark(
     """The best solution of every instance by its true cost; of equally good ones, the first that was found.
 
     Arguments:
-        seed: with an instance's place in the benchmark, decides its samples
+        seed: with an instance's content, decides its samples (`instance_keys`)
         progress: called with the number of instances solved since the last call
         parts: what was found earlier, which is not searched again; what is found is added chunk by chunk
         rows: numbers int64 [m] of the instances to solve, if not all; the parts are then of these alone
 
     Raises ValueError naming an instance that the policy or the problem cannot deal with.
     """
-    keys = fold(seed, "evaluation", torch.arange(len(benchmark.names)) if rows is None else rows)
-    benchmark = benchmark if rows is None else benchmark.part(rows)
+    keys = instance_keys(benchmark, seed)
+    keys, benchmark = (keys, benchmark) if rows is None else (keys[rows], benchmark.part(rows))
     parts = Parts() if parts is None else parts
     parts.keep_only(pool.chunks(benchmark.instances, config))
     pool.prepare()
@@ -73,6 +76,24 @@ def solve_benchmark(
             parts.add(chunk, {SEARCH: BenchmarkResult(**best._asdict(), **effort)})
             progress(chunk.stop - chunk.start)
     return parts.joined()[SEARCH]
+
+
+def instance_keys(benchmark: Benchmark, seed: int) -> Tensor:
+    """The random keys [n] int64 of the instances, each from the seed and the instance's numbers alone.
+
+    So the samples of an instance are the same in a folder, alone, or given as arrays. Equal instances of a benchmark
+    are numbered: each of them has samples of its own.
+    """
+    count = len(benchmark.names)
+    fields = [field.cpu().numpy().reshape(count, -1) for field in benchmark.instances]
+    content = np.concatenate([np.ascontiguousarray(field).view(np.uint8) for field in fields], axis=1)
+    hashes = [int.from_bytes(hashlib.sha256(row).digest()[:8], "little", signed=True) for row in content]
+    met: Counter[int] = Counter()
+    numbers = []
+    for each in hashes:
+        numbers.append(met[each])
+        met[each] += 1
+    return fold(seed, "evaluation", torch.tensor(hashes), torch.tensor(numbers))
 
 
 def have_gaps(benchmarks: list[Benchmark]) -> bool:

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark
+from gumbeldore.evaluation.benchmarks import instance_keys
 from gumbeldore.interfaces import Policy
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
 from gumbeldore.sampler.config import SearchConfig
-from gumbeldore.seeding import fold
 from gumbeldore.training.true_costs import SampledSolutions, best_solutions
 
 
@@ -40,7 +40,7 @@ class Starts:
     random key of `solve_benchmark`: the start is what the method alone would find.
 
     Arguments:
-        seed: with an instance's place in the benchmark, decides its samples
+        seed: with an instance's content, decides its samples
         rows: the instances, by their places in the benchmark; None: all of them
     """
 
@@ -49,7 +49,7 @@ class Starts:
     ):
         self.pool, self.benchmark, self.search, self.seed = pool, benchmark, search, seed
         self.first = rows.start if rows else 0
-        self.keys = fold(seed, "evaluation", torch.arange(len(benchmark.names)))
+        self.keys = instance_keys(benchmark, seed)
 
     def part(self, rows: slice) -> Starts:
         """Those of some of the instances, which are counted from `rows.start` then."""

@@ -48,7 +48,7 @@ def best_arm(
     A reward is minus the gap of the best solution of an instance, or minus its cost where not all have a reference.
 
     Arguments:
-        seed: decides the race's order; and with an instance's place in its benchmark the samples, as `solve_benchmark`
+        seed: decides the race's order; and with an instance's content the samples, as `solve_benchmark`
         progress: called with the number of searches finished since the last call
         parts: (arm, benchmark, instances) -> what was found for them earlier
 

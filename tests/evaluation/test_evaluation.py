@@ -31,7 +31,6 @@ from gumbeldore.runtime import checkpoint
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.rounds import trie_memory
 from gumbeldore.sampler.search import search
-from gumbeldore.seeding import fold
 from models.bq_cvrp import BQ as CVRPBQ
 from models.bq_tsp import BQ
 from models.job_shop import JobShop
@@ -444,13 +443,23 @@ def test_samples_are_all_costs_in_the_order_they_were_found():
     config = methods.wor(4, 8)
     pool = SearchPool(problem, policy, search_batch_rows=8)
     found = evaluation.solve_benchmark(pool, benchmark, config, seed=3)
-    keys = fold(3, "evaluation", torch.arange(5))
+    keys = evaluation.instance_keys(benchmark, 3)
     alone = search(problem, policy, benchmark.instances, config, keys=keys)
     costs = benchmark.true_cost(torch.arange(5).repeat_interleave(alone.valid.shape[1]), alone.actions.flatten(0, 1))
     for i, (valid, cost) in enumerate(zip(alone.valid, costs.view(alone.valid.shape), strict=True)):
         assert torch.equal(found.samples[i, :24], cost[valid].float()) and found.found[i] == 24
     assert found.samples.shape == (5, 24) and found.samples.dtype == torch.float32
     assert torch.equal(found.samples.amin(dim=1), found.costs.float())
+
+
+def test_an_instance_has_the_same_key_wherever_it_stands_and_equal_ones_are_numbered():
+    (benchmark,) = TSP(5).validation(6, seed=0)
+    keys = evaluation.instance_keys(benchmark, 3)
+    assert len({*keys.tolist(), *evaluation.instance_keys(benchmark, 4).tolist()}) == 12
+    for rows in ([4], [5, 0, 3]):
+        assert torch.equal(evaluation.instance_keys(benchmark.part(torch.tensor(rows)), 3), keys[rows])
+    twice = evaluation.instance_keys(benchmark.part(torch.tensor([2, 1, 2, 2])), 3).tolist()
+    assert twice[:2] == keys[[2, 1]].tolist() and len(set(twice)) == 4
 
 
 def test_parts_of_another_division_leave_no_files_that_would_overlap(tmp_path):

@@ -195,9 +195,20 @@ def test_numbers_of_numpy_and_paths_with_a_home_are_taken(tmp_path, monkeypatch)
     assert torch.equal(found.actions, expected.actions)
 
 
+def test_solutions_in_a_folder_are_those_of_the_files_alone(tmp_path):
+    random = np.random.default_rng(0)
+    for name in "abc":
+        nodes = "".join(f"{i} {x} {y}\n" for i, (x, y) in enumerate(random.integers(0, 999, (40, 2)), start=1))
+        head = f"NAME: {name}\nTYPE: TSP\nDIMENSION: 40\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n"
+        (tmp_path / f"{name}.tsp").write_text(f"{head}{nodes}EOF\n")
+    together = gumbeldore.solve(POLICIES["tsp20"], tmp_path, **FAST)
+    alone = [gumbeldore.solve(POLICIES["tsp20"], tmp_path / f"{name}.tsp", **FAST) for name in "abc"]
+    assert [each.tour for each in together] == [each.tour for each in alone]
+
+
 def test_seed_and_settings_matter():
     def solved(**settings):
-        return gumbeldore.solve(POLICIES["cvrp20"], **{**routing(15), **FAST, "seed": 0, **settings})
+        return gumbeldore.solve(POLICIES["cvrp20"], **{**routing(30), **FAST, "seed": 0, **settings})
 
     assert torch.equal(solved().actions, solved().actions)
     assert not torch.equal(solved().actions, solved(seed=1).actions)

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 import study
 from gumbeldore.cli.settings import StudySettings
 from gumbeldore.cli.studies.curves import searches_of
-from gumbeldore.evaluation.benchmarks import have_gaps
+from gumbeldore.evaluation.benchmarks import have_gaps, instance_keys
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
@@ -43,7 +43,7 @@ def test_a_point_is_the_mean_of_repetitions_with_their_standard_error():
     found = point(methods.wor(2, 2))
     means = []
     for repetition in range(4):
-        keys = fold(int(fold(3, "repetition", repetition)), "evaluation", torch.arange(20))
+        keys = instance_keys(BENCHMARK, int(fold(3, "repetition", repetition)))
         _, costs = search(PROBLEM, POLICY, BENCHMARK.instances, methods.wor(2, 2), keys=keys).best()
         means.append(costs.mean().item())
     assert len(set(means)) == 4
