@@ -28,7 +28,7 @@ from gumbeldore.evaluation.baseline import Baseline, solve_baseline
 from gumbeldore.evaluation.benchmarks import MethodSummary, results_of, solve_benchmark, summarise
 from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.parts import Parts
-from gumbeldore.evaluation.references import read_table, with_table
+from gumbeldore.evaluation.references import read_table, with_lower_bounds, with_table
 from gumbeldore.evaluation.starts import Starts, StartSearch
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
@@ -60,7 +60,7 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
     with Terminal() as terminal, interruptible():
         for line in reasons:
             terminal.say(line)
-        benchmarks = add_references(cfg, problem, benchmarks, terminal)
+        benchmarks = list(map(with_lower_bounds, add_references(cfg, problem, benchmarks, terminal)))
         report = EvaluationReport(problem, about, terminal)
         with Kept(out_dir, manifest, run.resume) as kept:  # now that nothing of the user's can be wrong any more
             parts_of = {name: [kept.parts(name, place) for place in range(len(benchmarks))] for name in methods}

@@ -22,6 +22,7 @@ class Benchmark(NamedTuple):
     kinds: list[str]  # n; how good each reference is, e.g. "optimal (Concorde)"; empty where there is none
     means: dict[str, float] = {}  # further reference by its kind, known only as the mean cost of all n
     solutions: dict[int, Tensor] = {}  # by index, the actions [T] of those references that are more than a cost
+    lower_bounds: Tensor | None = None  # [n] float64: no solution of an instance costs less; None: nothing is known
     # Of the source, which may have several Benchmarks; the first can speak for all.
     warnings: list[str] = []  # a line each: what of the source was not used as one may expect, and why
     left_out: dict[str, str] = {}  # by file, why its instances are in no Benchmark
@@ -45,6 +46,7 @@ class Benchmark(NamedTuple):
             kinds=of(self.kinds),
             means={},
             solutions={i: self.solutions[place] for i, place in enumerate(places) if place in self.solutions},
+            lower_bounds=None if self.lower_bounds is None else self.lower_bounds[rows],
         )
 
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from problems.jssp import State
-from problems.jssp.instances import Instance, machine_of
+from problems.jssp.instances import Instance, lower_bound, machine_of
 
 FEATURES = 8  # of each operation
 
@@ -58,9 +58,6 @@ def lower_bounds(machines: int, machine: Tensor, times: Tensor, head: Tensor, ta
 
 
 def bound_of(instance: Instance) -> Tensor:
-    """A lower bound [R] on the makespan: the most work of a job or a machine, 1 where there is no work."""
-    jobs = instance.times.sum(dim=2)
-    machines = torch.zeros_like(instance.times[:, 0])
-    machines.scatter_add_(1, instance.machines.flatten(1), instance.times.flatten(1))
-    bound = torch.maximum(jobs.amax(dim=1), machines.amax(dim=1))
+    """The instance's lower bound [R] on the makespan, 1 where there is no work."""
+    bound = lower_bound(*instance)
     return bound.where(bound > 0, 1.0)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from problems.formats.matrices import layouts
-from problems.formats.tsplib import Metric
+from problems.formats.matrices import EXPLICIT, layouts
+from problems.formats.tsplib import EXACT, Metric
 
 DATA = Path(__file__).parent / "data"
 METRIC = {"rounded": "EUC_2D", "exact": "EXACT_2D"}  # by the convention of CVRPLIB's costs
@@ -51,6 +51,19 @@ def of_cvrplib(coords: np.ndarray, demands: np.ndarray, capacity: int, metric: M
     """
     keys = _keys(coords, metric, demands, capacity)
     return _first(_cvrplib(), keys) or _first(_xml100(), keys)
+
+
+def with_published(
+    costs: np.ndarray, kinds: list[str], published: list[Published | None]
+) -> tuple[np.ndarray, list[str]]:
+    """Costs [n] and kinds of instances in arrays, with the published ones where there is none (NaN).
+
+    Distances between coordinates in arrays are not rounded: a cost with rounded distances does not compare.
+    """
+    for i, each in enumerate(published):
+        if each and each.metric in (EXPLICIT, *EXACT) and np.isnan(costs[i]):
+            costs[i], kinds[i] = each.cost, f"{each.kind} ({each.source})"
+    return costs, kinds
 
 
 def _keys(coords: np.ndarray, metric: Metric, *loads: np.ndarray | int) -> list[Key]:

@@ -1,4 +1,4 @@
-"""Reference costs that a user brings along, and those that a cheaper solution contradicts."""
+"""References: those a user brings along, lower bounds in place of missing ones, and contradicted ones."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark
 
+LOWER_BOUND = "lower bound"  # the kind of a reference
 COLUMNS = ["name", "cost", "kind"]
 UNBEATEN = re.compile(r"(?<!near[ -])\boptim(al|um)\b|lower bound|best[ -]known", re.IGNORECASE)  # kinds of references
 MOST_NAMED = 5  # names without an instance in a warning
@@ -63,6 +64,26 @@ def with_table(benchmarks: list[Benchmark], table: dict[str, tuple[float, str]],
         changed.append(benchmark._replace(references=references, kinds=kinds, solutions=solutions))
     changed[0] = changed[0]._replace(warnings=[*changed[0].warnings, *warnings])
     return changed
+
+
+def with_lower_bounds(benchmark: Benchmark) -> Benchmark:
+    """The benchmark with its lower bounds above 0 as references where it has none."""
+    if benchmark.lower_bounds is None:
+        return benchmark
+    missing = benchmark.references.isnan() & (benchmark.lower_bounds > 0)
+    references = torch.where(missing, benchmark.lower_bounds, benchmark.references)
+    kinds = [LOWER_BOUND if new else kind for new, kind in zip(missing.tolist(), benchmark.kinds, strict=True)]
+    return benchmark._replace(references=references, kinds=kinds)
+
+
+def proven(benchmark: Benchmark, costs: list[Tensor]) -> Benchmark:
+    """The benchmark with those lower bounds called optimal that a method reaches, given the costs [n] of each."""
+    reached = torch.stack(costs).amin(dim=0) == benchmark.references
+    kinds = [
+        f"optimal ({LOWER_BOUND})" if kind == LOWER_BOUND and met else kind
+        for kind, met in zip(benchmark.kinds, reached.tolist(), strict=True)
+    ]
+    return benchmark._replace(kinds=kinds)
 
 
 def contradicted(costs: Tensor, benchmark: Benchmark) -> Tensor:

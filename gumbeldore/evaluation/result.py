@@ -28,7 +28,7 @@ class Result:
     Attributes:
         name: of the instance
         cost: to be minimised, in the instance's own units and with its rounding
-        reference, kind: the best cost known and how good it is, None and "" where nothing is known
+        reference, kind: the best cost known and how good it is, else a lower bound; None and "" where nothing is known
         gap: cost / reference - 1, above 0 where the cost is higher also if costs are negative; or None
         num_solutions: that were sampled
         seconds: that the search took; of instances that were searched together, the mean

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark, count_of
 from gumbeldore.evaluation.benchmarks import BenchmarkResult, gaps, summarise
-from gumbeldore.evaluation.references import contradicted
+from gumbeldore.evaluation.references import contradicted, proven
 from gumbeldore.interfaces import Problem, size_name
 from gumbeldore.runtime.files import write_text
 
@@ -128,6 +128,14 @@ def notices(benchmarks: list[Benchmark]) -> list[str]:
     """What is not as a user may expect of the instances, a line each: files left out and references not used."""
     left_out = [f"left out: {file}: {why}" for benchmark in benchmarks for file, why in benchmark.left_out.items()]
     return left_out + [f"warning: {line}" for benchmark in benchmarks for line in benchmark.warnings]
+
+
+def proven_by(results: Results, benchmarks: list[Benchmark]) -> list[Benchmark]:
+    """The benchmarks with the lower bounds called optimal that a method's solution reaches."""
+    return [
+        proven(benchmark, [solved[place].costs for solved in results.values()])
+        for place, benchmark in enumerate(benchmarks)
+    ]
 
 
 def contradictions(solved: list[BenchmarkResult], benchmarks: list[Benchmark]) -> list[dict]:

@@ -14,6 +14,7 @@ import torch
 from gumbeldore.evaluation import sources
 from gumbeldore.evaluation.benchmarks import solve_benchmark
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy
+from gumbeldore.evaluation.references import proven, with_lower_bounds
 from gumbeldore.evaluation.result import Result
 from gumbeldore.evaluation.results import contradiction_lines, notices, remarks
 from gumbeldore.evaluation.sources import Group, Source
@@ -97,6 +98,7 @@ def solve(
         groups = sources.of_several(loaded, instances)
     else:
         groups = sources.of_one(loaded, arrays if instances is None else instances, num_instances)
+    groups = [group._replace(benchmark=with_lower_bounds(group.benchmark)) for group in groups]
     benchmarks = [group.benchmark for group in groups]
     for benchmark in benchmarks:
         check_offered(loaded.problem, benchmark.instances, config)
@@ -158,6 +160,7 @@ def _results(
             config = replace(config, time_limit=max(LEAST, config.time_limit - spent))
         for benchmark, places in groups:
             every.append(solved := solve_benchmark(pool, benchmark, config, seed))
+            benchmark = proven(benchmark, [solved.costs])
             for i, place in enumerate(places):
                 actions = solved.actions[i].clone()  # a view would be pickled with the actions of all instances
                 found = solved.costs[i].item(), int(solved.found[i]), solved.seconds / len(places)

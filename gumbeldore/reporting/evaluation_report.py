@@ -26,6 +26,7 @@ class EvaluationReport(NamedTuple):
     def write_tables(self, folder: Path, found: results.Results, benchmarks: list[Benchmark]) -> None:
         """results.json and results.csv."""
         folder.mkdir(exist_ok=True)
+        benchmarks = results.proven_by(found, benchmarks)
         results.write_json(folder, found, benchmarks, self.problem, self.about)
         results.write_csv(folder, found, benchmarks, self.problem)
 
@@ -38,6 +39,7 @@ class EvaluationReport(NamedTuple):
                 rule = f"for want of memory {short} instances were searched for less than the time limit"
                 self.terminal.say(f"{name}: {rule}")
         self.write_tables(folder, found, benchmarks)
+        benchmarks = results.proven_by(found, benchmarks)
         details = results.write_details(folder, found, benchmarks, self.problem)
         solutions = results.write_solutions(folder, found, benchmarks, self.problem)
         html_report.write(folder, found, benchmarks, self.problem, self.about)

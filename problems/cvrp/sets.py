@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark
-from problems.best_known import of_cvrplib
+from problems.best_known import of_cvrplib, with_published
 from problems.cvrp.instances import Instance, Original, as_walks, check_routes, of_routes
 from problems.distances import is_whole, title_of, walk_lengths
 from problems.files import FEW_DIGITS, Library, Reference, best_reference, taken
@@ -175,7 +175,8 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
     n = taken(limit, nodes.shape[0], where)
     coords, metrics = nodes.first(n)
     raw = _Raw(coords, demands[:n], capacity[:n])
-    return _benchmark(numbered(Path(where).stem, n), raw, metrics, costs[:n], kinds[:n])
+    costs, kinds = with_published(costs[:n], kinds[:n], [*map(of_cvrplib, *raw, metrics)])
+    return _benchmark(numbered(Path(where).stem, n), raw, metrics, costs, kinds)
 
 
 def _loads(arrays: dict[str, np.ndarray], where: str, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:

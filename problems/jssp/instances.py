@@ -48,6 +48,12 @@ def check_instance(instance: Instance) -> None:
             raise ValueError(f"{rule}; not so in instance {int((~well).nonzero()[0])}")
 
 
+def lower_bound(times: Tensor, machines: Tensor) -> Tensor:
+    """The most work of a job or a machine [R], which no makespan is below; times and machines [R, J, M]."""
+    load = torch.zeros_like(times[:, 0]).scatter_add_(1, machines.flatten(1), times.flatten(1))
+    return torch.maximum(times.sum(dim=2).amax(dim=1), load.amax(dim=1))
+
+
 def machine_of(instance: Instance, operations: Tensor) -> Tensor:
     """The machine of each of the operations [R, n], which are numbered job * M + index in the job.
 

@@ -16,7 +16,7 @@ from problems.files import Library, Reference, load_files, taken
 from problems.formats.jsplib import LARGEST_TOTAL, JsspInstance, read_jssp
 from problems.formats.npz import REFERENCES, Arrays, costs_of, kinds_of, read_npz
 from problems.jssp.best_known import best_known, fingerprint
-from problems.jssp.instances import Instance, Original, for_network, random_instances, schedule
+from problems.jssp.instances import Instance, Original, for_network, lower_bound, random_instances, schedule
 from problems.jssp.taillard import SIZES, taillard_instances
 from problems.sets_common import DATA, load, numbered
 
@@ -128,6 +128,8 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
     n = taken(limit, len(times), where)
     costs, kinds = costs_of(where, arrays, len(times))
     times, machines = times[:n].astype(np.int64), machines[:n].astype(np.int64)
+    for i in np.isnan(costs[:n]).nonzero()[0]:
+        costs[i], kinds[i] = best_known(times[i], machines[i])
     return _benchmark(numbered(Path(where).stem, n), times, machines, costs[:n], kinds[:n])
 
 
@@ -195,6 +197,7 @@ def _benchmark(
         true_cost=partial(_true_cost, original),
         references=torch.tensor(costs, dtype=torch.float64),
         kinds=kinds,
+        lower_bounds=lower_bound(original.times, original.machines).double(),
     )
 
 

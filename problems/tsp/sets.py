@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark
-from problems.best_known import of_tsplib
+from problems.best_known import of_tsplib, with_published
 from problems.distances import walk_lengths
 from problems.files import Library, Reference, best_reference, taken
 from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
@@ -117,8 +117,9 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
     nodes = Nodes.of(arrays, where, 3, "N")
     costs, kinds = costs_of(where, arrays, nodes.shape[0])
     n = taken(limit, nodes.shape[0], where)
-    names = numbered(Path(where).stem, n)
-    return _benchmark(names, *nodes.first(n), costs[:n], kinds[:n])
+    coords, metrics = nodes.first(n)
+    costs, kinds = with_published(costs[:n], kinds[:n], [*map(of_tsplib, coords, metrics)])
+    return _benchmark(numbered(Path(where).stem, n), coords, metrics, costs, kinds)
 
 
 def _read(path: Path, distances: str | None) -> list[TsplibInstance]:

@@ -7,9 +7,12 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+import torch
 
 import evaluate
+from gumbeldore.evaluation.references import proven, with_lower_bounds
 from problems.cvrp.sets import load_cvrp
+from problems.jssp import JSSP
 from tests.cli.test_commands import typed
 from tests.evaluation.test_evaluation import DATA, evaluated, makespan, untrained
 
@@ -138,7 +141,6 @@ def test_a_solver_is_a_method_like_others(policies, tmp_path, own_cache):
     found = evaluated(policies / "jssp.pt", tmp_path, *words)
     assert [float(row["cost"]) for row in found.of("solver")] == best
     assert all(float(row["cost"]) >= cost for row, cost in zip(found.of("greedy"), best, strict=True))
-    assert found.methods["solver"]["mean_gap"] is None and "no reference costs" in found.output
     ends = [row["end"] for row in found.table("schedules.csv") if row["method"] == "solver"]
     assert len(ends) == 3 * 6 and max(map(int, ends)) == max(best)
     assert found.methods["solver"]["seconds"] > 0
@@ -146,6 +148,22 @@ def test_a_solver_is_a_method_like_others(policies, tmp_path, own_cache):
     again = evaluated(policies / "jssp.pt", tmp_path, *words, "references=solver", out="again")
     assert [row["gap"] for row in again.of("solver")] == ["0.0"] * 3
     assert again.methods["solver"]["seconds"] == found.methods["solver"]["seconds"]  # kept, with what it took
+
+
+def test_a_shop_without_a_reference_is_compared_with_its_lower_bound(policies, tmp_path, own_cache):
+    """The busiest machine has 20 to do in both; only in the first one can it work all the time."""
+    times, machines = [[[10, 1], [1, 10]], [[10, 1], [10, 1]]], [[[0, 1], [1, 0]], [[0, 1], [0, 1]]]
+    np.savez(tmp_path / "two.npz", times=times, machines=machines)
+    words = [f"instances={tmp_path / 'two.npz'}", "method=[greedy,solver]", "solver.time_limit=1"]
+    found = evaluated(policies / "jssp.pt", tmp_path, *words)
+    assert [float(row["cost"]) for row in found.of("solver")] == [20, 21]
+    assert [float(row["reference"]) for row in found.rows] == [20, 20, 20, 20]
+    assert [float(row["gap"]) for row in found.of("solver")] == pytest.approx([0, 0.05])
+    assert [row["kind"] for row in found.rows] == ["optimal (lower bound)", "lower bound"] * 2
+    assert "gap to: optimal (lower bound) (1), lower bound (1)" in found.output
+    (benchmark,) = map(with_lower_bounds, JSSP([[2, 2]], [[2, 2]]).load(str(tmp_path / "two.npz")))
+    assert proven(benchmark, [torch.tensor([21.0, 21.0]), torch.tensor([22.0, 25.0])]).kinds == ["lower bound"] * 2
+    assert proven(benchmark, [torch.tensor([21.0, 21.0]), torch.tensor([20.0, 25.0])]).kinds[0] != "lower bound"
 
 
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])

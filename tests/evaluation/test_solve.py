@@ -126,7 +126,9 @@ def test_arrays_are_as_good_as_files():
     assert gumbeldore.solve("cvrp20", arrays, **FAST).routes == gumbeldore.solve(exact, FILES["cvrp20"], **FAST).routes
     shop = read_jssp(FILES["jssp6x6"])[0]
     found = gumbeldore.solve("jssp6x6", times=shop.times.tolist(), machines=shop.machines.tolist(), **FAST)
-    assert found.schedule == gumbeldore.solve("jssp6x6", FILES["jssp6x6"], **FAST).schedule
+    expected = gumbeldore.solve("jssp6x6", FILES["jssp6x6"], **FAST)
+    assert found.schedule == expected.schedule
+    assert (found.reference, found.kind) == (expected.reference, expected.kind) == (55, "optimal")  # by its numbers
 
 
 def test_a_list_gives_a_list_in_its_order(tmp_path):

@@ -19,7 +19,7 @@ from problems.cvrp import CVRP
 from problems.cvrp import sets as standard_sets
 from problems.cvrp.instances import as_walks, encode
 from problems.cvrp.plots import plot_routes
-from problems.cvrp.sets import CHECKSUMS, NAMED_SETS, load_cvrp, validation
+from problems.cvrp.sets import CHECKSUMS, NAMED_SETS, from_arrays, load_cvrp, validation
 from problems.formats.cvrplib import read_cvrplib, read_solution
 
 DATA = Path(__file__).parents[1] / "data" / "cvrplib"
@@ -135,6 +135,9 @@ def test_costs_published_for_exact_distances(tmp_path, monkeypatch):
         "problem.distances=exact compares with it"
     ]
     assert (exact.references.tolist(), exact.kinds, exact.warnings) == ([22.4], ["best known (CVRPLIB)"], [])
+    arrays = {"coords": instance.coords, "demands": instance.demands, "capacity": instance.capacity}
+    known = from_arrays({name: np.array(array)[None] for name, array in arrays.items()}, "arrays")
+    assert (known.references.tolist(), known.kinds) == ([22.4], ["best known (CVRPLIB)"])
     (tmp_path / "line.sol").write_text("Route #1: 1 2 3 4 5 6 7 8\nCost 22.40\n")
     (solved,) = load_cvrp(str(path), None, "exact")
     assert solved.references.tolist() == pytest.approx([22.4]) and solved.kinds == ["best known (.sol)"]

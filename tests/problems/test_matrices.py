@@ -34,6 +34,12 @@ def length(matrix: np.ndarray, walk: list[int]) -> float:
     return sum(matrix[a, b] for a, b in zip(walk, [*walk[1:], walk[0]], strict=True) if a != b)
 
 
+def npz(folder, **arrays):
+    """A file of one instance."""
+    np.savez(folder / "one.npz", **{name: np.array(array)[None] for name, array in arrays.items()})
+    return folder / "one.npz"
+
+
 def cost_of(benchmark, actions, index: int = 0) -> float:
     return float(benchmark.true_cost(torch.tensor([index]), torch.as_tensor(actions)[None]))
 
@@ -204,6 +210,7 @@ def test_published_costs_are_recognised_in_any_format_that_holds_the_matrix(tmp_
         (benchmark,) = load_tsp(str(write_matrix(tmp_path / "x.tsp", SYMMETRIC, form)))
         whole = "DIAG" in form or form == "FULL_MATRIX"  # the others leave out the diagonal
         assert (benchmark.references.tolist() == [123]) == whole == (benchmark.kinds == ["optimal (TSPLIB)"])
+    assert load_tsp(str(npz(tmp_path, distances=SYMMETRIC)))[0].references.tolist() == [123]
     half = SYMMETRIC + np.triu(np.ones((6, 6)), 1)  # one of its triangles is known
     assert load_tsp(str(write_matrix(tmp_path / "x.tsp", half)))[0].kinds == [""]
 
@@ -235,6 +242,10 @@ def test_published_costs_of_routes_are_recognised_by_all_numbers(tmp_path, monke
     for demands, kind in ((DEMANDS, "best known (CVRPLIB)"), ([0, 4, 6, 5, 5, 2], "")):
         path = write_matrix(tmp_path / "x.vrp", SYMMETRIC, "LOWER_ROW", "CVRP", more=loads(demands))
         assert load_cvrp(str(path))[0].kinds == [kind]
+        arrays = npz(tmp_path, distances=SYMMETRIC, demands=demands, capacity=10)
+        assert load_cvrp(str(arrays))[0].kinds == [kind]
+    given = npz(tmp_path, distances=SYMMETRIC, demands=DEMANDS, capacity=10, cost=100.0)
+    assert load_cvrp(str(given))[0].references.tolist() == [100]
 
 
 def test_solutions_beside_files_are_references(tmp_path):
