@@ -233,6 +233,7 @@ def decisive(cfg: DictConfig, machine: Machine, checkpoints: list[Path], benchma
     """All that the solutions depend on: it must be the same when an evaluation goes on."""
     values = {key: value for key, value in command.flat(cfg).items() if key not in HARMLESS}
     values |= {"device": str(machine.device), "precision": machine.precision}
+    values["random keys"] = "by content"  # of the instances; an evaluation by their places does not go on
     values |= {"search_batch_rows": machine.search_batch_rows, "instances (sha256)": fingerprint(benchmarks)}
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in checkpoints]
     return {**values, "checkpoint (sha256)": " ".join(digests)}
