@@ -20,6 +20,7 @@ class WholeDistances(NamedTuple):
     whole: np.ndarray  # [n, n] int64
     scale: float  # whole = scale * length, rounded
     error: float  # of one length when computed back
+    excess: float  # of the longest length, of forbidden arcs, over the one that stands for it
 
 
 def title_of(metric: Metric) -> str:
@@ -81,16 +82,37 @@ def _matrix_lengths(distances: Tensor, walks: Tensor) -> Tensor:
     return torch.where(walks == following, 0.0, distances[walks, following]).sum(dim=1)
 
 
-def whole_distances(coords: Tensor, metric: Metric) -> WholeDistances:
+def whole_distances(coords: Tensor | None, metric: Metric, largest: int = LARGEST) -> WholeDistances:
     """Distances between the nodes [n, 2] in whole numbers: as they are where the metric has such, else scaled.
 
-    Raises ValueError for distances above LARGEST.
+    Arguments:
+        coords: [n, 2] float64; a matrix needs none
+        largest: of the whole numbers; longer distances are scaled, too
     """
     lengths = distances_between(coords, metric)
+    longest, whole = float(lengths.max()), is_whole(metric)
+    ordinary = cap = longest
+    if isinstance(metric, Tensor) and not (whole and longest <= largest):
+        ordinary, cap = _without_forbidden(lengths)
+    if whole and cap <= largest:
+        scale, error = 1.0, 0.0
+    else:
+        scale = min(SCALED_TO / ordinary, largest / cap) if longest > 0 else 1.0
+        error = 0.5 / scale
+    return WholeDistances((lengths.clamp(max=cap) * scale).round().long().numpy(), scale, error, longest - cap)
+
+
+def _without_forbidden(lengths: Tensor) -> tuple[float, float]:
+    """The longest length of a matrix [n, n] that is not of forbidden arcs, and a length that can stand for theirs.
+
+    Forbidden is what has the longest length M, if M is above a bound B of what solutions spend on all other arcs. A TSP
+    or CVRP solution leaves each node but the depot once, and the depot for each node once at most: B is the sum of the
+    longest other length of each row, and of all other lengths of the depot's row. Then a solution with fewer forbidden
+    arcs is always the cheaper one, and of two with equally many, the one that spends less on the other arcs is. With any
+    length above B in place of M, the same holds: no two solutions change their order, and the optimum stays what it is.
+    It is 2 B here, so that rounding cannot matter.
+    """
     longest = float(lengths.max())
-    if is_whole(metric):
-        if longest > LARGEST:
-            raise ValueError(f"distances of up to {longest:g} are too large for the solver, which takes {LARGEST:g}")
-        return WholeDistances(lengths.long().numpy(), 1.0, 0.0)
-    scale = SCALED_TO / longest if longest > 0 else 1.0
-    return WholeDistances((lengths * scale).round().long().numpy(), scale, 0.5 / scale)
+    others = lengths.where(lengths < longest, 0.0)
+    cap = 2.0 * float(others.amax(dim=1).sum() + others[0].sum())
+    return (float(others.max()), cap) if 0 < cap < longest else (longest, longest)

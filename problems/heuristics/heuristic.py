@@ -63,7 +63,7 @@ class Heuristic:
             benchmark: with the `originals` of that problem
             progress: called with the number of instances solved since the last call
 
-        Raises ValueError as `check` does, and if an instance is too large for OR-Tools.
+        Raises ValueError as `check` does, and if OR-Tools finds no solution of an instance.
         """
         self.check(problem)
         names_for, solve, together, _ = HEURISTICS[problem]

@@ -48,7 +48,7 @@ def solve_cvrp(original: cvrp_types.Original, name: str) -> Tensor:
 def _first_solution(
     coords: Tensor, metric: Metric, strategy: str, fleet: int, demands: list[int] | None = None, capacity: int = 0
 ) -> list[list[int]]:
-    """The nodes of each route, without the depot 0. Raises ValueError if there are no numbers for the distances."""
+    """The nodes of each route, without the depot 0. Raises ValueError if OR-Tools finds none."""
     from ortools.constraint_solver import pywrapcp, routing_enums_pb2
 
     distances = whole_distances(coords, metric).whole

@@ -11,9 +11,11 @@ import numpy as np
 import torch
 
 from problems.cvrp import instances as cvrp_types
-from problems.distances import WholeDistances, whole_distances
+from problems.distances import LARGEST, WholeDistances, whole_distances
 from problems.solvers.answer import Answer, Options, SolverError
 from problems.tsp import instances as tsp_types
+
+FEW_DIGITS = 1e-3  # relative error of a cost by which rounded distances may have misled the solver
 
 
 def solve_tsp(original: tsp_types.Original, options: Options) -> Answer:
@@ -31,8 +33,10 @@ def solve_cvrp(original: cvrp_types.Original, options: Options) -> Answer:
     """Routes of as many vehicles as customers. `original` holds one instance: coords [N+1, 2], demands [N+1], ..."""
     start = time.perf_counter()
     num_customers = len(original.coords) - 1
-    distances = whole_distances(original.coords, original.metrics)
     unit = math.gcd(*original.demands.tolist()) or 1
+    # Penalties of overload, of twice the longest distance for each unit, must fit in 64 bits.
+    largest = min(LARGEST, (2**62 - 1) // max(1, int(original.demands.sum()) // unit))
+    distances = whole_distances(original.coords, original.metrics, largest)
     demands, capacity = (original.demands // unit).tolist(), int(original.capacity) // unit
     given = None if options.start is None else cvrp_types.as_routes(torch.from_numpy(options.start))
     routes, total = _solve(distances, options, given, demands, capacity, fleet=num_customers)
@@ -69,11 +73,7 @@ def _solve(
     )
     # A unit of overload must be able to cost more than a route of its own, or nothing feasible is found; by default
     # it costs 100,000 at most, which suits distances of a few thousand.
-    dearest = max(100_000.0, 2.0 * whole.max())
-    if demands is not None and dearest * sum(demands) >= 2**63:
-        rule = f"distances of up to {whole.max()} and demands of {sum(demands)} in all are too large together for PyVRP"
-        raise ValueError(f"{rule}: penalties of overload would not fit in 64 bits; use larger units of either")
-    penalty = pyvrp.PenaltyParams(max_penalty=dearest)
+    penalty = pyvrp.PenaltyParams(max_penalty=max(100_000.0, 2.0 * whole.max()))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of penalties at their bound; whether the result is feasible is checked
         parameters = pyvrp.SolveParams(penalty=penalty)
@@ -101,8 +101,12 @@ def _answer(
 ) -> Answer:
     """`total` in the unit of the instance, give or take what rounding `num_edges` distances can have done."""
     cost, error = total / distances.scale, num_edges * distances.error
-    if distances.error:
-        error += 1e-9 * cost  # of sums in float64
+    if distances.excess:  # as often as there are forbidden arcs: all others together are shorter than one
+        cost += total // int(distances.whole.max()) * distances.excess
     patience = "" if options.patience is None else f" or {options.patience} iterations without improvement"
     kind = f"PyVRP {version('pyvrp')}, {options.time_limit:g} s{patience}"
+    if error > FEW_DIGITS * cost:
+        kind += f", distances only to within {distances.error:.2g}"
+    if distances.error or distances.excess:
+        error += 1e-9 * cost  # of sums in float64
     return Answer(actions, cost - error, cost + error, kind, time.perf_counter() - start)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise, permutations
+
 import numpy as np
 import pytest
 import torch
@@ -107,9 +109,30 @@ def test_properties_of_metrics():
     assert is_symmetric(matrix["both"]) and not is_symmetric(matrix["there"]) and is_symmetric("GEO")
     assert is_whole(matrix["there"]) and not is_whole(matrix["there"] / 2) and is_whole("ATT")
     assert not is_whole("EXACT_2D")
-    whole, scale, error = whole_distances(None, matrix["there"] / 7)
+    whole, scale, error, _ = whole_distances(None, matrix["there"] / 7)
     expected = random_matrix(6, diagonal=0) / 7
     assert np.abs(whole / scale - expected).max() <= error * 1.000001 and whole.max() == 10_000_000
     assert whole[1, 0] != whole[0, 1]
-    with pytest.raises(ValueError, match="too large for the solver"):
-        whole_distances(None, matrix["there"] * 1e10)
+
+
+@pytest.mark.parametrize("unit", [1.0, 0.3])
+def test_whole_numbers_for_forbidden_arcs_keep_all_solutions_in_order(unit):
+    """Tours, and routes with the depot anywhere among the nodes, of a matrix with many forbidden arcs."""
+    matrix = torch.from_numpy(random_matrix(6, diagonal=0)) * unit
+    forbidden = torch.rand(6, 6, generator=torch.Generator().manual_seed(1)) < 0.4
+    matrix[forbidden.fill_diagonal_(False)] = 1e12
+    whole, *_ = whole_distances(None, matrix)
+    walks = [(0, *rest, 0) for rest in permutations(range(1, 6))]
+    walks += [(*walk[:place], 0, *walk[place:]) for walk in walks for place in range(2, 6)]
+    costs = [[sum(each[a, b].item() for a, b in pairwise(walk)) for walk in walks] for each in (matrix, whole)]
+    order = sorted(range(len(walks)), key=lambda place: costs[0][place])
+    assert len({round(cost / 1e12) for cost in costs[0]}) > 3 and whole.max() < 1e11
+    assert all(costs[0][b] - costs[0][a] < 0.01 or costs[1][a] < costs[1][b] for a, b in pairwise(order))
+
+
+def test_distances_too_large_for_whole_numbers_are_scaled():
+    matrix = torch.from_numpy(random_matrix(6, diagonal=0))
+    for large in (matrix * 1e10, matrix * 1e10 + 0.5):
+        whole, scale, error, _ = whole_distances(None, large)
+        assert whole.max() == 10_000_000
+        assert np.abs(whole / scale - large.fill_diagonal_(0).numpy()).max() <= error * 1.000001

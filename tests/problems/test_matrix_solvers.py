@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -56,6 +56,37 @@ def test_tours_are_solved_to_the_optimum_in_their_direction(scale):
     best = min(sum(matrix[a, b] for a, b in zip(x, np.roll(x, -1), strict=True)) for x in every)
     assert result.costs.tolist() == pytest.approx([best] * 2, abs=1e-12)
     assert result.actions[0].tolist() != result.actions[1].tolist()
+
+
+def with_forbidden(length: float, *arcs: tuple[int, int]) -> np.ndarray:
+    """Decimals, and arcs that no good tour uses but for one that must: all from node 3."""
+    matrix = random_matrix(6) / 8 + 0.1
+    for a, b in arcs:
+        matrix[a, b] = length
+    return matrix
+
+
+ALL_FROM_3 = [(3, node) for node in range(6) if node != 3]
+
+
+@pytest.mark.parametrize("length", [1e9, 1e12])
+@pytest.mark.parametrize("arcs", [[(0, 5), (2, 1)], ALL_FROM_3], ids=["free", "forced"])
+def test_forbidden_arcs_leave_solvers_their_digits(arcs, length):
+    """PyVRP and OR-Tools take whole numbers: scaled by the longest length, all others would be 0."""
+    pytest.importorskip("pyvrp")
+    matrix = with_forbidden(length, *arcs)
+    costs = [sum(matrix[a, b] for a, b in pairwise((0, *rest, 0))) for rest in permutations(range(1, 6))]
+    result = Solver(time_limit=0.2).solve("tsp", tours(matrix))
+    assert result.costs.item() == pytest.approx(min(costs), rel=1e-12) and "within" not in result.kinds[0]
+    for found in Heuristic().solve("tsp", tours(matrix)).values():
+        assert tours(matrix).true_cost(torch.tensor([0]), found.actions) < sorted(costs)[len(costs) // 3]
+
+
+def test_lost_digits_are_said_with_the_reference():
+    """Forbidden arcs of several lengths: which of them the optimum needs cannot be known."""
+    pytest.importorskip("pyvrp")
+    result = Solver(time_limit=0.2).solve("tsp", tours(with_forbidden(4e11, (0, 5)) + with_forbidden(8e11, (2, 1))))
+    assert result.kinds[0].endswith(", distances only to within 4e+04")
 
 
 def test_routes_are_solved_in_their_direction():
