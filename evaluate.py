@@ -75,8 +75,10 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
                             if task is tasks[-1]:  # every instance has a solution
                                 found |= results_of(name, parts_of[name], benchmarks)
                                 report.write_tables(out_dir, found, benchmarks)  # a later method may not finish
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, Exception) as error:
                 report.write_finished(out_dir, parts_of, benchmarks)
+                if not isinstance(error, KeyboardInterrupt):
+                    raise
                 raise goes_on(kept.finished(), len(methods) * count_of(benchmarks), out_dir) from None
             report.write_finished(out_dir, parts_of, benchmarks)
     return {name: summarise(solved, benchmarks) for name, solved in found.items()}

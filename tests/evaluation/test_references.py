@@ -166,6 +166,14 @@ def test_a_shop_without_a_reference_is_compared_with_its_lower_bound(policies, t
     assert proven(benchmark, [torch.tensor([21.0, 21.0]), torch.tensor([20.0, 25.0])]).kinds[0] != "lower bound"
 
 
+def test_a_solver_that_fails_costs_no_other_methods_table(policies, tmp_path, own_cache):
+    words = [f"checkpoint={policies / 'jssp.pt'}", f"instances={DATA}/jssp/ft06.txt", "method=[greedy,solver]"]
+    words += [f"out_dir={tmp_path / 'out'}", "workers=0", "solver.workers=0", "solver.time_limit=1e-7"]
+    result = typed(evaluate, *words, cwd=tmp_path)
+    assert result.returncode != 0 and result.stderr.startswith("error: ft06: CP-SAT found no schedule")
+    assert "greedy" in result.stdout and (tmp_path / "out" / "report.html").is_file()
+
+
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
 def test_routing_solvers_give_references(policies, tmp_path, own_cache, problem):
     coords = np.random.default_rng(2).random((1, 6, 2))
