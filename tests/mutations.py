@@ -46,7 +46,8 @@ def outcomes(
 
 
 def text_of(data: bytes) -> str:
-    """The text in a file, independent of the readers."""
+    """The text in a file, independent of the readers, without the end mark of DOS."""
+    data = data.rstrip(b"\x1a\r\n")
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -144,13 +144,15 @@ def _load(path: Path, line: int, word: str, what: str) -> int:
 
 
 def _depot(path: Path, content: Content, num_nodes: int) -> int:
-    """The one depot, counted from 0."""
+    """The one depot, counted from 0. Without the end mark -1, EOF must say that the list of depots is complete."""
     words = [(line, word) for line, text in content.rows["DEPOT_SECTION"] for word in text.split()]
-    if not words or words[-1][1] != "-1":
-        raise error(path, words[-1][0] if words else None, "DEPOT_SECTION must end with -1")
-    if len(words) != 2:
-        raise error(path, words[-1][0], f"DEPOT_SECTION must have exactly one depot, got {len(words) - 1}")
-    return node_id(path, *words[0], num_nodes)
+    last = words[-1] if words else (None, "")
+    if last[1] != "-1" and not content.ended:
+        raise error(path, last[0], "DEPOT_SECTION must end with -1, or the file with EOF")
+    depots = words[:-1] if last[1] == "-1" else words
+    if len(depots) != 1:
+        raise error(path, last[0], f"DEPOT_SECTION must have exactly one depot, got {len(depots)}")
+    return node_id(path, *depots[0], num_nodes)
 
 
 def _customer(path: Path, line: int, word: str, num_customers: int, visited: set[int]) -> int:

@@ -23,6 +23,7 @@ class JsspInstance(NamedTuple):
     times: np.ndarray  # [J, M] int64 processing times >= 0, in the order of each job's operations
     machines: np.ndarray  # [J, M] int64, a permutation of 0..M-1 for each job
     first: int = 0  # the number of the first machine in the file
+    remark: str = ""  # what was assumed of the file
 
 
 def read_jssp(path: str | Path) -> list[JsspInstance]:
@@ -31,7 +32,8 @@ def read_jssp(path: str | Path) -> list[JsspInstance]:
     Several instances each begin with the title of Taillard's files or, as in OR-Library's, with a line `instance NAME`,
     below which remarks may stand. Without such a NAME the file's own name is used, numbered if there are several.
 
-    Standard format: `jobs machines`, then one row per job of pairs `machine time`, with machines from 0.
+    Standard format: `jobs machines`, then one row per job of pairs `machine time`, with machines from 0. A third number
+    behind these two, with which some files state a makespan, is not used; the remark of the instance says so.
     Taillard's format: `jobs machines`, which his own four further numbers may follow, then one row of times per job,
     then one row of machines per job, from 1; headings as in his files may stand above the three parts.
     A makespan and one row of jobs per machine, a solution, may follow an instance in the standard format.
@@ -48,6 +50,8 @@ def read_jssp(path: str | Path) -> list[JsspInstance]:
 def _parts(path: Path, rows: list[Row]) -> list[tuple[str, bool, list[Row]]]:
     """The name (or ""), whether the title of Taillard's files stood above it, and the rows of each instance."""
     rows = [row for row in rows if any(word.strip("+") for word in row[1])]  # without OR-Library's lines of plus signs
+    if rows and [word for word in rows[-1][1] if word.strip("+")] == ["EOF"]:  # and without its last line
+        rows.pop()
     named = [place for place, (_, words) in enumerate(rows) if words[0].lower() == "instance" and len(words) == 2]
     titles = [place for place, (_, words) in enumerate(rows) if _says(words, TITLE)]
     starts = named or titles
@@ -63,7 +67,7 @@ def _parts(path: Path, rows: list[Row]) -> list[tuple[str, bool, list[Row]]]:
 
 def _without_remarks(rows: list[Row]) -> list[Row]:
     """The rows from `jobs machines` on."""
-    sizes = (place for place, (_, words) in enumerate(rows) if len(words) == 2 and all(map(str.isdecimal, words)))
+    sizes = (place for place, (_, words) in enumerate(rows) if len(words) in (2, 3) and all(map(str.isdecimal, words)))
     return rows[next(sizes, len(rows)) :]
 
 
@@ -86,12 +90,15 @@ def _instance(path: Path, name: str, titled: bool, rows: list[Row]) -> JsspInsta
     total = sum(map(sum, times))  # Python's integers, which cannot overflow
     if total > LARGEST_TOTAL:
         raise error(path, None, f"the times of all operations may add up to {LARGEST_TOTAL:g}, got {total:g}")
-    return JsspInstance(name, np.array(times, dtype=np.int64), np.array(machines, dtype=np.int64), first)
+    remark = ""
+    if len(rows[0][1]) == 3:
+        remark = f"the third number of the first line, {short(rows[0][1][2])}, is taken for a makespan and not used"
+    return JsspInstance(name, np.array(times, dtype=np.int64), np.array(machines, dtype=np.int64), first, remark)
 
 
 def _sizes(path: Path, line: int, words: list[str]) -> tuple[int, int, bool]:
     """Jobs, machines, and whether the four further numbers of Taillard's files follow."""
-    if len(words) not in (2, 6):
+    if len(words) not in (2, 3, 6):
         rule = "the first line must be `jobs machines` (in Taillard's files with four further numbers)"
         raise error(path, line, f"{rule}, got {short(' '.join(words))}")
     jobs, ops, *_ = [number(path, line, word, int, "a number of the first line") for word in words]

@@ -20,6 +20,7 @@ Header = dict[str, tuple[int, str]]  # keyword -> line number, value
 class Content(NamedTuple):
     header: Header
     rows: dict[str, list[tuple[int, str]]]  # section -> line number and text of each of its lines
+    ended: bool  # by EOF
 
 
 class Sections(NamedTuple):
@@ -35,7 +36,7 @@ def read_content(
     required: dict[str, Collection[str]],
     optional: Collection[str] | None = None,
 ) -> Content:
-    """The header and the data sections of a file; keywords may be in small letters.
+    """The header and the data sections of a file; keywords may be in small letters, header lines between sections.
 
     Arguments:
         sections: the data sections that a file with this header has, and no others.
@@ -44,7 +45,7 @@ def read_content(
     """
     header: Header = {}
     rows: dict[str, list[tuple[int, str]]] = {}
-    section = None  # None until the first one begins, with which the header is complete
+    begun: list[tuple[int, str]] = []  # line number and keyword of each section
     ended = False
     for line, text in lines(path):
         bare = text.rstrip(": \t").upper()
@@ -53,13 +54,10 @@ def read_content(
         elif bare == "EOF":
             ended = True
         elif re.fullmatch(r"[^\s:]*_SECTION", bare):  # a remark may end with such a word
-            known = [keyword for group in sections(header) for keyword in group]
-            if bare not in known or bare in rows:
-                raise error(path, line, f"supported data sections: {', '.join(known)}, once; got {short(bare)}")
-            section = bare
-            rows[section] = []
-        elif section is not None:
-            rows[section].append((line, text))
+            begun.append((line, bare))
+            rows[bare] = []
+        elif begun and not re.match(r"[A-Za-z_]+\s*:", text):
+            rows[begun[-1][1]].append((line, text))
         else:
             keyword, value = _keyword(path, line, text, header, required)
             if optional is not None and keyword not in {*required, *optional}:
@@ -68,10 +66,15 @@ def read_content(
     missing = [keyword for keyword in required if keyword not in header]
     if missing:
         raise error(path, None, f"the header lacks {', '.join(missing)}")
-    absent = [keyword for keyword in sections(header).needed if keyword not in rows]
+    needed, others = sections(header)
+    for place, (line, keyword) in enumerate(begun):
+        if keyword not in {*needed, *others} or keyword in [earlier for _, earlier in begun[:place]]:
+            known = ", ".join([*needed, *others])
+            raise error(path, line, f"supported data sections: {known}, once; got {short(keyword)}")
+    absent = [keyword for keyword in needed if keyword not in rows]
     if absent:
         raise error(path, None, f"there is no {', '.join(absent)}")
-    return Content(header, rows)
+    return Content(header, rows, ended)
 
 
 def _keyword(path: Path, line: int, text: str, header: Header, required: dict[str, Collection[str]]) -> tuple[str, str]:

@@ -18,7 +18,7 @@ MAKE_NPZ = "load it in Python and write the arrays that docs/data.md names, e.g.
 
 def lines(path: Path) -> list[tuple[int, str]]:
     """The stripped lines that are not blank, with their numbers from 1, of a text that may be packed by gzip."""
-    data = _content(path).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    data = _content(path).replace(b"\r\n", b"\n").replace(b"\r", b"\n").rstrip(b"\x1a\n")  # the end mark of DOS
     try:
         text = data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError:
@@ -59,7 +59,9 @@ def stem(path: Path) -> str:
 
 
 def number(path: Path, line: int, word: str, kind: type, what: str):
-    """The number that `word` is: an int or a float, by `kind`."""
+    """The number that `word` is: an int or a float, by `kind`. Some programs write a whole number as 100.0."""
+    if kind is int and word.partition(".")[2].strip("0") == "":
+        word = word.partition(".")[0]
     try:
         return kind(word.replace("_", "?"))  # Python alone would read 1_000 as a number
     except ValueError:

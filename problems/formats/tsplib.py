@@ -62,7 +62,7 @@ def read_tsplib(path: str | Path, distances: str | None = None) -> TsplibInstanc
 def read_tour(path: str | Path) -> list[int]:
     """The tour in a TSPLIB file of TYPE TOUR: a permutation of 0..N-1, in the order of the visit."""
     path = Path(path)
-    header, rows = read_content(path, lambda header: Sections(["TOUR_SECTION"]), {"TYPE": ["TOUR"]})
+    header, rows, _ = read_content(path, lambda header: Sections(["TOUR_SECTION"]), {"TYPE": ["TOUR"]})
     words = [(line, word) for line, text in rows["TOUR_SECTION"] for word in text.split()]
     for _ in range(2):  # -1 ends the tour, and another one the section; most files have but one, some none
         if words and words[-1][1] == "-1":

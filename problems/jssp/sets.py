@@ -161,11 +161,12 @@ def _size(instance: JsspInstance) -> tuple[int, int]:
 
 
 def _reference(path: Path, instance: JsspInstance) -> Reference:
-    return Reference(*best_known(instance.times, instance.machines))
+    warnings = (f"{instance.name}: {instance.remark}",) if instance.remark else ()
+    return Reference(*best_known(instance.times, instance.machines), warnings=warnings)
 
 
 def _from_files(instances: list[JsspInstance], costs: np.ndarray, kinds: list[str]) -> Benchmark:
-    names, times, machines, first = zip(*instances, strict=True)
+    names, times, machines, first, _ = zip(*instances, strict=True)
     return _benchmark(list(names), np.stack(times), np.stack(machines), costs, kinds, first)
 
 

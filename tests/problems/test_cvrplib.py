@@ -78,6 +78,9 @@ def test_published_solutions_have_their_cost(name, customers, capacity, demand, 
         lambda data: b"\xef\xbb\xbf" + data,  # a byte order mark
         lambda data: data.replace(b"SECTION", b"SECTION :").replace(b"\n", b"\n \n"),
         lambda data: data.replace(b"DEPOT_SECTION\n1\n-1", b"DEPOT_SECTION\n1 -1").replace(b"EOF\n", b""),
+        lambda data: data.replace(b"\n-1\nEOF\n", b"\nEOF\n\x1a"),  # without an end mark, and with that of DOS
+        lambda data: data.replace(b": 10\n", b": 10.0\n").replace(b": 5\n", b": 5.\n").replace(b"2 10\n", b"2 10.00\n"),
+        lambda data: data.replace(b"CAPACITY : 10\n", b"").replace(b"DEPOT_S", b"capacity: 10\nDEPOT_S"),
         lambda data: data.replace(b"2 10\n3 4\n", b"3 4\n2 10\n"),
         lambda data: data.replace(b"DEMAND", b"-1\nDEMAND").replace(b"DEPOT", b"-1\nDEPOT"),  # some programs do so
         lambda data: data.replace(b"DEMAND", b"DISPLAY_DATA_SECTION\n1 9 9\nDEMAND"),
@@ -127,7 +130,10 @@ MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
     "cut before the sections": (VALID[VALID.index(b"NODE") :], b"", None, "is no NODE_COORD_SECTION, DEMAND_SECTION"),
     "cut in the coordinates": (VALID[VALID.index(b"4 +2") :], b"", None, "there is no DEMAND_SECTION, DEPOT_SECTION"),
     "cut in the demands": (b"4 0\n5 6\n", b"", 5, "DIMENSION is 5, but DEMAND_SECTION has 3 nodes"),
-    "cut before the end mark": (b"-1\nEOF\n", b"", 21, "DEPOT_SECTION must end with -1"),
+    "cut before the end mark": (b"-1\nEOF\n", b"", 21, "DEPOT_SECTION must end with -1, or the file with EOF"),
+    "two depots without an end mark": (b"1\n-1\n", b"1\n2\n", 22, "must have exactly one depot, got 2"),
+    "capacity twice, once behind": (b"EOF", b"CAPACITY : 10\nEOF", 23, "CAPACITY was already given in line 7"),
+    "another keyword behind": (b"EOF", b"TIME_LIMIT : 3\nEOF", 23, "the keyword 'TIME_LIMIT' is not supported"),
     "after the end": (b"EOF\n", b"EOF\n7\n", 24, "nothing may follow EOF, got '7'"),
     "another type": (b"TYPE : CVRP", b"TYPE : TSP", 4, "TYPE must be one of CVRP, ACVRP, got 'TSP'"),
     "explicit": (b"EUC_2D", b"EXPLICIT", None, "there is no EDGE_WEIGHT_SECTION"),
@@ -164,12 +170,12 @@ MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
     "demand of another node": (b"3 4\n", b"6 4\n", 17, "node ids are 1..5, got '6'"),
     "demand too many": (b"5 6\n", b"5 6\n6 1\n", 5, "DIMENSION is 5, but DEMAND_SECTION has 6 nodes"),
     "depot with demand": (b"SECTION\n1 0\n", b"SECTION\n1 1\n", 15, "the depot must have the demand 0, got 1"),
-    "depot empty": (b"1\n-1\n", b"", None, "DEPOT_SECTION must end with -1"),
+    "depot empty": (b"1\n-1\n", b"", None, "must have exactly one depot, got 0"),
     "depot none": (b"1\n-1\n", b"-1\n", 21, "must have exactly one depot, got 0"),
     "depots two": (b"1\n-1\n", b"1\n2\n-1\n", 23, "must have exactly one depot, got 2"),
     "depot another": (b"1\n-1\n", b"2\n-1\n", 16, "the depot must have the demand 0, got 10"),
     "depot unknown": (b"1\n-1\n", b"6\n-1\n", 21, "node ids are 1..5, got '6'"),
-    "depot a point": (b"1\n-1\n", b"0.0\n-1\n", 21, "a node id must be a whole number, got '0.0'"),
+    "depot a point": (b"1\n-1\n", b"0.0\n-1\n", 21, "node ids are 1..5, got '0.0'"),
 }
 SINGLE_PROCESS = (
     b"DIMENSION : 1\nEDGE_WEIGHT_TYPE : EUC_2D\nCAPACITY : 1\nNODE_COORD_SECTION\n1 0 0\n"

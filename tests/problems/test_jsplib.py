@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from problems.formats.jsplib import JsspInstance, read_jssp
+from problems.jssp.sets import load_jssp
 from tests.mutations import damaged, outcomes, text_of
 
 DATA = Path(__file__).parents[1] / "data" / "jssp"
@@ -56,7 +57,7 @@ def read_one(path: Path) -> JsspInstance:
     ],
 )
 def test_published_instances(name, jobs, machines, total, first_time, first_machine):
-    found, times, orders, first = read_one(DATA / f"{name}.txt")
+    found, times, orders, first, _ = read_one(DATA / f"{name}.txt")
     assert (found, times.shape, orders.shape) == (name, (jobs, machines), (jobs, machines))
     assert times.dtype == orders.dtype == np.int64 and first == (name == "ta01")
     assert (times[0, 0], orders[0, 0]) == (first_time, first_machine)
@@ -73,6 +74,9 @@ def test_published_instances(name, jobs, machines, total, first_time, first_mach
         lambda data: b"\xef\xbb\xbf" + data,  # a byte order mark
         lambda data: data.replace(b"\n", b"\n \t\n"),
         lambda data: data.rstrip(b"\n"),
+        lambda data: data + b"\x1a",  # which old editors write
+        lambda data: data + b"\n+++ EOF +++\n",  # the last line of OR-Library's file
+        lambda data: data.replace(b"12", b"12.0").replace(b"\n3 2", b"\n3.0 2."),
         lambda data: data.replace(b" ", b"\t"),
         lambda data: data.replace(b"\n", b"\n# remark\n"),
         lambda data: data.replace(TITLE, b""),
@@ -87,8 +91,8 @@ def test_published_instances(name, jobs, machines, total, first_time, first_mach
 def test_spellings_and_line_ends(tmp_path, data, change):
     path = tmp_path / "Small.v2.txt"
     path.write_bytes(change(data))
-    name, times, machines, _ = read_one(path)
-    assert (name, times.tolist(), machines.tolist()) == ("Small.v2", TIMES, MACHINES)
+    name, times, machines, _, remark = read_one(path)
+    assert (name, times.tolist(), machines.tolist(), remark) == ("Small.v2", TIMES, MACHINES, "")
 
 
 def test_files_of_several_instances(tmp_path):
@@ -117,6 +121,17 @@ def test_a_solution_below_the_jobs_is_not_read(tmp_path, below):
     path.write_bytes(STANDARD + below + b"5\n")
     with pytest.raises(ValueError, match="nothing may follow the 3 rows, got '19'"):
         read_jssp(path)
+
+
+def test_a_third_number_of_the_first_line_is_no_reference_and_is_remarked_on(tmp_path):
+    path = tmp_path / "known.jsp"
+    path.write_bytes(STANDARD.replace(b"3 2\n", b"3 2 17\n"))
+    (benchmark,) = load_jssp(str(path))
+    remark = "the third number of the first line, '17', is taken for a makespan and not used"
+    assert benchmark.warnings == [f"known: {remark}"] and benchmark.references.isnan().all()
+    assert benchmark.originals.times[0].tolist() == TIMES
+    path.write_bytes(PLUS_SIGNS.replace(b"3 2\n", b"3 2 17\n"))
+    assert [(shop.name, shop.remark) for shop in read_jssp(path)] == [("small", remark), ("other", "")]
 
 
 def test_the_number_of_words_in_a_row_tells_the_formats_apart(tmp_path):
@@ -148,10 +163,11 @@ BAD_STANDARD = {  # what is replaced in STANDARD -> by what, the line named, the
     "a row too many": (b"+4\n", b"+4\n0 1 1 1\n", 8, "nothing may follow the 3 rows, got '0 1 1 1'"),
     "two files in one": (b"+4\n", b"+4\n" + STANDARD, 10, "nothing may follow the 3 rows, got '3 2'"),
     "one number first": (b"3 2\n", b"3\n", 3, "the first line must be `jobs machines`"),
-    "three numbers first": (b"3 2\n", b"3 2 1\n", 3, "the first line must be `jobs machines`"),
+    "four numbers first": (b"3 2\n", b"3 2 1 1\n", 3, "the first line must be `jobs machines`"),
+    "rows below the end": (b"0 5 1 7", b"+ EOF +\n0 5 1 7", 4, "and 2 in Taillard's, got 3"),
     "no header": (b"3 2\n", b"", 3, "the first line must be `jobs machines`"),
     "words first": (b"3 2\n", b"three 2\n", 3, "must be a whole number, got 'three'"),
-    "jobs not whole": (b"3 2\n", b"3.0 2\n", 3, "must be a whole number, got '3.0'"),
+    "jobs not whole": (b"3 2\n", b"3.5 2\n", 3, "must be a whole number, got '3.5'"),
     "no jobs": (b"3 2\n", b"0 2\n", 3, "jobs and machines must be 1..1000000, with two operations"),
     "negative": (b"3 2\n", b"-3 -2\n", 3, "jobs and machines must be 1..1000000"),
     "one operation": (STANDARD, b"1 1\n0 5\n", 1, "two operations at least, got '1 1'"),
@@ -162,13 +178,13 @@ BAD_STANDARD = {  # what is replaced in STANDARD -> by what, the line named, the
     "extended header": (b"3 2\n", b"3 2 1 1 1 1\n", 4, "row 1 has 4 numbers, 2 expected: 2 times, then of 2 m"),
     "words for numbers": (b"1 12 0 0", b"1 12 0 x", 5, "a processing time must be a whole number, got 'x'"),
     "python's underscore": (b"1 12 0 0", b"1 1_2 0 0", 5, "a processing time must be a whole number, got '1_2'"),
-    "time not whole": (b"1 12 0 0", b"1 12.0 0 0", 5, "a processing time must be a whole number, got '12.0'"),
+    "time not whole": (b"1 12 0 0", b"1 12.01 0 0", 5, "a processing time must be a whole number, got '12.01'"),
     "time nan": (b"1 12 0 0", b"1 nan 0 0", 5, "a processing time must be a whole number, got 'nan'"),
     "time negative": (b"1 12 0 0", b"1 -12 0 0", 5, "processing times must be 0..1e+12, got '-12'"),
     "time huge": (b"1 12 0 0", b"1 99999999999999999999 0 0", 5, "must be 0..1e+12, got '99999999999999999999'"),
     "time absurd": (b"1 12 0 0", b"1 " + b"9" * 4000 + b" 0 0", 5, "must be 0..1e+12, got '999"),
     "total huge": (b"1 12 0 0", b"1 999999999999 0 9", None, "may add up to 1e+12, got 1e+12"),
-    "machine not whole": (b"1 12 0 0", b"1.0 12 0 0", 5, "a machine must be a whole number, got '1.0'"),
+    "machine not whole": (b"1 12 0 0", b"1.5 12 0 0", 5, "a machine must be a whole number, got '1.5'"),
     "machine negative": (b"1 12 0 0", b"1 12 -1 0", 5, "machines are 0..1 here, got '-1'"),
     "machine too large": (b"1 12 0 0", b"3 12 0 0", 5, "machines are 0..1 here, got '3'"),
     "machine absurd": (b"1 12 0 0", b"1 12 " + b"9" * 4000 + b" 0", 5, "machines are 0..1 here, got '999"),
@@ -227,20 +243,20 @@ def strict(data: bytes) -> tuple[list[list[int]], list[list[int]]] | None:
     rows = [row for row in rows if row and row[0] != "#"]
     title = " ".join(TITLE.decode().lower().split())
     body = "\n".join(rows[1:] if rows[:1] == [title] else rows)
-    found = re.fullmatch(r"(\S+) (\S+)( \S+ \S+ \S+ \S+)?\n((?:.|\n)*)", body)
-    whole = re.compile(r"[+-]?\d{1,30}")
+    found = re.fullmatch(r"(\S+) (\S+)( \S+| \S+ \S+ \S+ \S+)?\n((?:.|\n)*)", body)
+    whole = re.compile(r"[+-]?\d{1,30}(\.0*)?")
     if not found or not all(whole.fullmatch(word) for word in " ".join(filter(None, found.groups()[:3])).split()):
         return None
-    jobs, ops = int(found[1]), int(found[2])
+    jobs, ops = (int(word.split(".")[0]) for word in found.groups()[:2])
     lines = found[4].split("\n")
     if lines[0] == "times" and len(lines) == 2 * jobs + 2 and lines[jobs + 1] == "machines":
         lines = lines[1 : jobs + 1] + lines[jobs + 2 :]
         headed = True
     else:
-        headed = body != "\n".join(rows) or found[3] is not None
+        headed = body != "\n".join(rows) or len((found[3] or "").split()) == 4
     if not all(whole.fullmatch(word) for line in lines for word in line.split(" ")):
         return None
-    numbers = [[int(word) for word in line.split(" ")] for line in lines]
+    numbers = [[int(word.split(".")[0]) for word in line.split(" ")] for line in lines]
     if jobs < 1 or ops < 1 or jobs * ops < 2:
         return None
     below = list(map(len, numbers[jobs:]))

@@ -128,6 +128,10 @@ def test_metric_and_precision_are_checked():
         lambda data: data.replace(b"TYPE : TSP", b"TYPE : TSP (a remark)"),
         lambda data: data.replace(b"SECTION", b"SECTION :").replace(b"\n", b"\n \n"),
         lambda data: data.replace(b"EOF", b"eof"),
+        lambda data: data + b"\x1a",  # which old editors write
+        lambda data: data.replace(b": 5\n", b": 5.0\n").replace(b"2 3 -4.5", b"2.00 3 -4.5"),
+        lambda data: data.replace(b"EOF", b"NAME: five\nEDGE_WEIGHT_TYPE :EUC_2D\nEOF").replace(b"NAME : five\n", b"", 1)
+        .replace(b"EDGE_WEIGHT_TYPE : EUC_2D\n", b"", 1),  # behind the section
         lambda data: data.replace(b"a small file", b"edges of NODE_COORD_SECTION"),
         lambda data: data.replace(b"EOF", b"DISPLAY_DATA_SECTION\n1 0 0\nEOF"),  # of pictures
         lambda data: data.replace(b"EOF", b"-1\nEOF"),  # which some programs write
@@ -173,7 +177,7 @@ MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
     "no type": (b"TYPE : TSP\n", b"", None, "lacks TYPE"),
     "no metric": (b"EDGE_WEIGHT_TYPE : EUC_2D\n", b"", None, "lacks EDGE_WEIGHT_TYPE"),
     "dimension twice": (b"DIMENSION : 5\n", b"DIMENSION : 5\nDIMENSION : 5\n", 6, "already given in line 5"),
-    "dimension not whole": (b"DIMENSION : 5", b"DIMENSION : 5.0", 5, "a whole number, got '5.0'"),
+    "dimension not whole": (b"DIMENSION : 5", b"DIMENSION : 5.5", 5, "a whole number, got '5.5'"),
     "dimension empty": (b"DIMENSION : 5", b"DIMENSION :", 5, "a whole number, got ''"),
     "dimension negative": (b"DIMENSION : 5", b"DIMENSION : -5", 5, "DIMENSION is -5, but"),
     "dimension huge": (b"DIMENSION : 5", b"DIMENSION : 99999999999999", 5, "is 99999999999999, but"),
@@ -193,7 +197,7 @@ MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
     "id twice": (b"4 +2.5 .5", b"2 2.5 .5", 11, "node 2 is given twice"),
     "id 0": (b"1 0.0 0.0", b"0 0.0 0.0", 8, "node ids are 1..5, got '0'"),
     "id too large": (b"5 -1 -1", b"6 -1 -1", 12, "node ids are 1..5, got '6'"),
-    "id not whole": (b"5 -1 -1", b"5.0 -1 -1", 12, "a node id must be a whole number, got '5.0'"),
+    "id not whole": (b"5 -1 -1", b"5.01 -1 -1", 12, "a node id must be a whole number, got '5.01'"),
     "binary": (b"a small", b"a sm\xe4\x00ll", None, "this is not a text but a binary file"),
     "null byte": (b"3 -4.5", b"3\x00 -4.5", 9, "a coordinate must be a number, got '3\\x00'"),
     "two files in one": (b"EOF\n", b"EOF\n" + VALID, 14, "nothing may follow EOF"),
@@ -292,7 +296,8 @@ def test_damaged_files_are_refused_or_read_in_full(tmp_path):
 
 def test_damaged_tours_are_refused_or_read_in_full(tmp_path):
     def check(data: bytes, tour: list[int]) -> None:
-        words = re.split(r"(?m)^\s*TOUR_SECTION[: \t]*$", text_of(data).replace("\r", "\n"))[1].split()
+        _, section = re.split(r"(?m)^\s*TOUR_SECTION[: \t]*$", text_of(data).replace("\r", "\n"))
+        words = re.sub(r"(?m)^\s*\w+\s*:.*$", "", section).split()  # without header lines
         words = words[:-1] if words[-1].upper().startswith("EOF") else words
         while words[-1] == "-1":
             words = words[:-1]
