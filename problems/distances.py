@@ -108,9 +108,9 @@ def _without_forbidden(lengths: Tensor) -> tuple[float, float]:
     Forbidden is what has the longest length M, if M is above a bound B of what solutions spend on all other arcs. A TSP
     or CVRP solution leaves each node but the depot once, and the depot for each node once at most: B is the sum of the
     longest other length of each row, and of all other lengths of the depot's row. Then a solution with fewer forbidden
-    arcs is always the cheaper one, and of two with equally many, the one that spends less on the other arcs is. With any
-    length above B in place of M, the same holds: no two solutions change their order, and the optimum stays what it is.
-    It is 2 B here, so that rounding cannot matter.
+    arcs is always the cheaper one; of two with equally many, it is the one that spends less on the other arcs. The same
+    holds with any length above B in place of M: no two solutions change their order, the optimum stays the optimum.
+    Here it is 2 B, so that rounding cannot matter.
     """
     longest = float(lengths.max())
     others = lengths.where(lengths < longest, 0.0)

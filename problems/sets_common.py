@@ -35,7 +35,7 @@ def load(
     """
     path = Path(os.path.expanduser(source))  # `~name` of no user stays as it is
     is_set = source in named  # ./taillard is a path
-    files = path.is_dir() or path.is_file() and path.suffix.lower() != ".npz"
+    files = path.is_dir() or path.exists() and path.suffix.lower() != ".npz"
     if files and not (is_set and path.is_dir() and not any(path.iterdir())):
         first, *others = load_files(path, limit, library)
         if is_set:
@@ -46,7 +46,7 @@ def load(
         raise ValueError(f"problem.distances=rounded is for {library.name} files; {source} has exact distances")
     if is_set:
         return named[source](limit)
-    if path.is_file():
+    if path.exists():
         return [load_npz(path, limit)]
     suffixes = ", ".join(suffix or "(none)" for suffix in library.suffixes)
     kinds = f"a .npz file, a {library.name} file or a folder of such files ({suffixes})"

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark
+from gumbeldore.runtime.files import regular
 
 LOWER_BOUND = "lower bound"  # the kind of a reference
 COLUMNS = ["name", "cost", "kind"]
@@ -25,7 +26,7 @@ def read_table(path: Path) -> dict[str, tuple[float, str]]:
     Raises ValueError naming file, line and rule.
     """
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
+        with open(regular(path), newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file, skipinitialspace=True)
             columns = rows.fieldnames or []
             if not {"name", "cost"} <= set(columns) <= set(COLUMNS):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from numpy.lib import format as npy
 
+from gumbeldore.runtime.files import regular
+
 SMALL = 2**28  # bytes that any `.npz` may unpack to ...
 EXPANSION = 20  # ... and beyond, bytes per byte of the file: int64 packs by 8 and more, zeros of a hostile file by 1000
 
@@ -19,7 +21,7 @@ def check_sizes(path: Path) -> dict[str, tuple[int, ...]]:
     and all together are not much larger than the file.
     """
     shapes = {}
-    largest = max(SMALL, EXPANSION * path.stat().st_size)
+    largest = max(SMALL, EXPANSION * regular(path).stat().st_size)
     with zipfile.ZipFile(path) as archive:
         claimed = sum(member.file_size for member in archive.infolist())
         if claimed > largest:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gumbeldore.runtime.files import atomic_write
+from gumbeldore.runtime.files import atomic_write, regular
 
 FORMAT = 5
 READABLE = (3, 4, FORMAT)  # policies of all of them; a run goes on from its own format alone
@@ -83,7 +83,7 @@ def find(path: Path) -> Path:
     if path.is_dir():
         alone = path / "best.pt"
         found = alone if alone.is_file() else path / "checkpoints" / "best.pt"
-    if not found.is_file():
+    if not regular(found).exists():
         raise ValueError(f"there is no checkpoint {found}; policies that are shipped: {', '.join(shipped())}")
     return found
 

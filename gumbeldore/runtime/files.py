@@ -46,6 +46,13 @@ def write_errors(path: Path) -> Iterator[None]:
         raise OSError(error.errno, f"cannot write: {error.strerror or error}", str(path)) from None
 
 
+def regular(path: Path) -> Path:
+    """The path of a file to be read. Raises ValueError for a pipe or a device, which may never end."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path}: this is a pipe, a device or a folder, not a file")
+    return path
+
+
 def in_home(path: str | Path) -> Path:
     """The path, with the user's home folder for the `~` that it begins with; `~name` of no user stays as it is."""
     return Path(os.path.expanduser(path))

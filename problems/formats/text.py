@@ -6,6 +6,8 @@ import gzip
 import zlib
 from pathlib import Path
 
+from gumbeldore.runtime.files import regular
+
 LARGEST = 2**28  # bytes of a file in memory: a hostile .gz can unpack to a thousand times its size
 GZIP = b"\x1f\x8b"
 BINARY = {  # how files of other kinds begin, and what to say of them
@@ -33,7 +35,7 @@ def lines(path: Path) -> list[tuple[int, str]]:
 
 def _content(path: Path) -> bytes:
     """The bytes of a file, unpacked. Raises ValueError that says what the file is if it is a known kind of binary."""
-    data = path.read_bytes()
+    data = regular(path).read_bytes()
     if data.startswith(GZIP):
         try:
             with gzip.open(path) as packed:

@@ -6,8 +6,10 @@ import contextlib
 import io
 import json
 import mmap
+import os
 import re
 import resource
+import signal
 import zipfile
 from pathlib import Path
 
@@ -15,6 +17,8 @@ import numpy as np
 import pytest
 import torch
 
+from gumbeldore.evaluation.references import read_table
+from gumbeldore.runtime.checkpoint import find
 from gumbeldore.training.dataset import read_experts, read_shard
 from problems.cvrp import CVRP
 from problems.formats.cvrplib import read_cvrplib
@@ -76,6 +80,53 @@ def test_damaged_experts_are_refused_or_whole(name, tmp_path):
     assert counts["refused"] > 75 and counts["read"] > 0
     counts = outcomes(original, range(100, 200), path, lambda path: [read_shard(path, type(example))], unchanged)
     assert counts["refused"] > 75
+
+
+# ---- what is no file
+
+
+@contextlib.contextmanager
+def in_time(seconds=10):
+    """An error for whoever waits longer."""
+
+    def stop(*_):
+        raise TimeoutError("nothing came out of it")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("name", ["pipe.tsp", "pipe.npz", "pipe"])
+def test_pipes_and_devices_are_refused(name, tmp_path):
+    os.mkfifo(tmp_path / name)
+    with in_time(), pytest.raises(ValueError, match=f"{tmp_path / name}: this is a pipe, a device or a folder"):
+        TSP(6).load(str(tmp_path / name))
+    for read in (read_table, find):
+        with in_time(), pytest.raises(ValueError, match=f"^{tmp_path / name}: this is a pipe, a device or a folder"):
+            read(tmp_path / name)
+    with pytest.raises(ValueError, match="/dev/zero: this is a pipe, a device or a folder"):
+        TSP(6).load("/dev/zero")
+
+
+def test_of_a_folder_files_alone_are_read(tmp_path):
+    (tmp_path / "elsewhere").write_bytes(TSPLIB)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe.tsp")
+    os.mkfifo(folder / "five.opt.tour")
+    for name, target in (("five.tsp", "../elsewhere"), ("nothing.tsp", "../nothing"), ("zero.tsp", "/dev/zero")):
+        (folder / name).symlink_to(target)
+    with in_time(), little_memory():
+        (found,) = TSP(6).load(str(folder))
+    assert found.names == ["five"] and not found.warnings
+    nothing = "this is a pipe, a device or a folder, not a file"
+    expected = {"nothing.tsp": "No such file or directory", "pipe.tsp": nothing, "zero.tsp": nothing}
+    assert found.left_out == expected
 
 
 # ---- sizes

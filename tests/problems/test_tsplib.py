@@ -130,8 +130,11 @@ def test_metric_and_precision_are_checked():
         lambda data: data.replace(b"EOF", b"eof"),
         lambda data: data + b"\x1a",  # which old editors write
         lambda data: data.replace(b": 5\n", b": 5.0\n").replace(b"2 3 -4.5", b"2.00 3 -4.5"),
-        lambda data: data.replace(b"EOF", b"NAME: five\nEDGE_WEIGHT_TYPE :EUC_2D\nEOF").replace(b"NAME : five\n", b"", 1)
-        .replace(b"EDGE_WEIGHT_TYPE : EUC_2D\n", b"", 1),  # behind the section
+        lambda data: (
+            data.replace(b"EOF", b"NAME: five\nEDGE_WEIGHT_TYPE :EUC_2D\nEOF")
+            .replace(b"NAME : five\n", b"", 1)
+            .replace(b"EDGE_WEIGHT_TYPE : EUC_2D\n", b"", 1)
+        ),  # behind the section
         lambda data: data.replace(b"a small file", b"edges of NODE_COORD_SECTION"),
         lambda data: data.replace(b"EOF", b"DISPLAY_DATA_SECTION\n1 0 0\nEOF"),  # of pictures
         lambda data: data.replace(b"EOF", b"-1\nEOF"),  # which some programs write
