@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import batch_size
+from gumbeldore.runtime.files import readable
 
 
 class Benchmark(NamedTuple):
@@ -74,7 +75,8 @@ def checked(found: Any, source: str, limit: int | None = None) -> list[Benchmark
             raise ValueError(f"{rule}: references must be a float64 Tensor [{n}], got {held}")
     if limit is not None and count_of(found) > limit:
         raise ValueError(f"{source} must return {limit} instances at most, got {count_of(found)}")
-    return [_without_zeros(benchmark) for benchmark in found]
+    named = (benchmark._replace(names=[readable(name) for name in benchmark.names]) for benchmark in found)
+    return [_without_zeros(benchmark) for benchmark in named]
 
 
 def _without_zeros(benchmark: Benchmark) -> Benchmark:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark
-from gumbeldore.runtime.files import regular
+from gumbeldore.runtime.files import as_cell, regular
 
 LOWER_BOUND = "lower bound"  # the kind of a reference
 COLUMNS = ["name", "cost", "kind"]
@@ -21,7 +21,7 @@ ROUNDING = 1e-5  # relative: of costs in float32, and of published ones with few
 
 
 def read_table(path: Path) -> dict[str, tuple[float, str]]:
-    """Cost and kind by instance name, from a `.csv` with the columns name, cost and, if wanted, kind.
+    """Cost and kind by instance name (as results.csv has it), from a `.csv` with columns name, cost and perhaps kind.
 
     Raises ValueError naming file, line and rule.
     """
@@ -36,9 +36,9 @@ def read_table(path: Path) -> dict[str, tuple[float, str]]:
                 where = f"{path}, line {rows.line_num}"
                 if None in row or None in row.values():
                     raise ValueError(f"{where}: a row has as many values as there are columns, {len(columns)}")
-                if row["name"] in table:
+                if (name := as_cell(row["name"])) in table:
                     raise ValueError(f"{where}: {row['name']} is given twice")
-                table[row["name"]] = _cost(where, row["cost"]), row.get("kind") or path.name
+                table[name] = _cost(where, row["cost"]), row.get("kind") or path.name
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path} is not a text of comma-separated values: {error}") from None
     except OSError as error:
@@ -48,7 +48,7 @@ def read_table(path: Path) -> dict[str, tuple[float, str]]:
 
 def with_table(benchmarks: list[Benchmark], table: dict[str, tuple[float, str]], source: str) -> list[Benchmark]:
     """Benchmarks with the table's references in place of their own. Raises ValueError if it names no instance."""
-    names = {name for benchmark in benchmarks for name in benchmark.names}
+    names = {as_cell(name) for benchmark in benchmarks for name in benchmark.names}
     if not names & table.keys():
         raise ValueError(f"{source} names none of the instances; the first is {next(iter(benchmarks[0].names))}")
     warnings = []
@@ -58,7 +58,7 @@ def with_table(benchmarks: list[Benchmark], table: dict[str, tuple[float, str]],
     changed = []
     for benchmark in benchmarks:
         references, kinds, solutions = benchmark.references.clone(), list(benchmark.kinds), dict(benchmark.solutions)
-        for place, name in enumerate(benchmark.names):
+        for place, name in enumerate(map(as_cell, benchmark.names)):
             if name in table:
                 references[place], kinds[place] = table[name]
                 solutions.pop(place, None)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import re
 from collections import Counter
@@ -16,7 +14,7 @@ from gumbeldore.benchmark import Benchmark, count_of
 from gumbeldore.evaluation.benchmarks import BenchmarkResult, gaps, summarise
 from gumbeldore.evaluation.references import contradicted, proven
 from gumbeldore.interfaces import Problem, size_name
-from gumbeldore.runtime.files import write_text
+from gumbeldore.runtime.files import write_table, write_text
 
 Results = dict[str, list[BenchmarkResult]]  # by method, one per benchmark
 LONGEST = 50  # letters of a file's name: file systems take 255 bytes, of which a letter can need four
@@ -185,11 +183,9 @@ def write_json(out_dir: Path, results: Results, benchmarks: list[Benchmark], pro
 
 def write_csv(out_dir: Path, results: Results, benchmarks: list[Benchmark], problem: Problem) -> None:
     """results.csv: a line per method and instance, with its solution in the problem's own terms."""
-    text = io.StringIO()
-    writer = csv.writer(text)
     further = list(_further(problem, next(iter(results.values()))))
     header = ["method", "instance", "size", "cost", "reference", "gap", "kind", "solutions", *further, "solution"]
-    writer.writerow(header)
+    rows: list[list] = [header]
     for name, solved in results.items():
         for part, benchmark in zip(solved, benchmarks, strict=True):
             numbers = [values.tolist() for values in _further(problem, [part]).values()]
@@ -200,14 +196,13 @@ def write_csv(out_dir: Path, results: Results, benchmarks: list[Benchmark], prob
                 known = [reference, gap[i], benchmark.kinds[i]] if reference == reference else ["", "", ""]
                 solution = " ".join(map(str, problem.reports.solution(part.actions[i])))
                 more = [values[i] for values in numbers]
-                writer.writerow([name, instance, size, costs[i], *known, found[i], *more, solution])
-    write_text(out_dir / "results.csv", text.getvalue())
+                rows.append([name, instance, size, costs[i], *known, found[i], *more, solution])
+    write_table(out_dir / "results.csv", rows)
 
 
 def write_details(out_dir: Path, results: Results, benchmarks: list[Benchmark], problem: Problem) -> str | None:
     """Write the problem's own table of all solutions, if it has one; returns the name of its file (`details`)."""
-    text = io.StringIO()
-    writer = csv.writer(text)
+    table: list[list] = []
     written: str | None = None
     for name, solved in results.items():
         for part, benchmark in zip(solved, benchmarks, strict=True):
@@ -218,10 +213,10 @@ def write_details(out_dir: Path, results: Results, benchmarks: list[Benchmark], 
                 file, header, rows = details
                 if written is None:
                     written = file
-                    writer.writerow(["method", "instance", *header])
-                writer.writerows([name, instance, *row] for row in rows)
+                    table.append(["method", "instance", *header])
+                table += ([name, instance, *row] for row in rows)
     if written is not None:
-        write_text(out_dir / written, text.getvalue())
+        write_table(out_dir / written, table)
     return written
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 SUFFIX = ".gumbeldore-tmp"  # of what a killed process may leave behind; no file of a user ends so
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # how texts begin that a spreadsheet would compute
 
 
 @contextlib.contextmanager
@@ -31,10 +34,27 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
             raise
 
 
+def readable(text: str) -> str:
+    """The text; bytes of a file's name that are no UTF-8, which nothing can write, become words: `\\udcff`."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def write_text(path: Path, text: str) -> None:
-    """Write a text in UTF-8, whole or not at all, see `atomic_write`."""
+    """Write a text in UTF-8, whole or not at all, see `atomic_write` and `readable`."""
     with atomic_write(path) as file:
-        file.write(text.encode())
+        file.write(readable(text).encode())
+
+
+def as_cell(value: Any) -> Any:
+    """The value as a `.csv` holds it: a text that a spreadsheet would compute has an apostrophe in front."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
+
+
+def write_table(path: Path, rows: Iterable[Iterable[Any]]) -> None:
+    """Write a `.csv`, see `write_text` and `as_cell`."""
+    text = io.StringIO()
+    csv.writer(text).writerows(map(as_cell, row) for row in rows)
+    write_text(path, text.getvalue())
 
 
 @contextlib.contextmanager

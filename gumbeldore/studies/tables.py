@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gumbeldore.evaluation import results
-from gumbeldore.runtime.files import atomic_write, write_text
+from gumbeldore.runtime.files import atomic_write, write_table, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,12 +16,8 @@ if TYPE_CHECKING:
 
 def write(out_dir: Path, content: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> None:
     """study.json with everything, and study.csv with the lines of the table."""
-    text = io.StringIO()
-    table = csv.DictWriter(text, list(lines[0]))
-    table.writeheader()
-    table.writerows(lines)
     write_text(out_dir / "study.json", json.dumps(content, indent=2) + "\n")
-    write_text(out_dir / "study.csv", text.getvalue())
+    write_table(out_dir / "study.csv", [list(lines[0]), *(line.values() for line in lines)])
 
 
 def title_of(about: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from itertools import permutations
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 import evaluate
 from gumbeldore.evaluation.references import proven, with_lower_bounds
+from gumbeldore.runtime.files import write_table
 from problems.cvrp.sets import load_cvrp
 from problems.jssp import JSSP
 from tests.cli.test_commands import typed
@@ -102,6 +104,26 @@ def test_no_gap_over_all_where_references_are_missing(policies, tmp_path):
     assert [row["kind"] for row in found.rows] == ["mine", "", "mine"]
     assert found.rows[1]["reference"] == found.rows[1]["gap"] == ""
     assert float(found.rows[2]["gap"]) == pytest.approx(float(found.rows[2]["cost"]) / 2.5 - 1)
+
+
+def test_names_of_results_are_those_of_a_table_also_where_they_are_changed(policies, tmp_path):
+    """A formula has an apostrophe in front, and bytes that are no UTF-8 are words; results.csv is read as a table."""
+    folder = tmp_path / "set"
+    folder.mkdir()
+    text = (DATA / "berlin52.tsp").read_text()
+    for file, name in (("a.tsp", '=HYPERLINK("x")'), (os.fsdecode(b"caf\xe9.tsp"), "")):
+        (folder / file).write_text(text.replace("NAME: berlin52", f"NAME: {name}"))
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={folder}")
+    assert [row["instance"] for row in found.rows] == ["'=HYPERLINK(\"x\")", "caf\\udce9"]
+    assert (found.folder / "report.html").is_file()
+    rows = [["name", "cost"], *([row["instance"], place] for place, row in enumerate(found.rows, start=1))]
+    write_table(tmp_path / "mine.csv", rows)
+    words = [f"instances={folder}", f"references={tmp_path / 'mine.csv'}"]
+    again = evaluated(policies / "tsp.pt", tmp_path, *words, out="again")
+    assert [row["reference"] for row in again.rows] == ["1.0", "2.0"] and "warning" not in again.output
+    words[1] = table(tmp_path, 'name,cost\n"=HYPERLINK(""x"")",3\n')  # as the instance itself is called
+    own = evaluated(policies / "tsp.pt", tmp_path, *words, out="own")
+    assert own.rows[0]["reference"] == "3.0"
 
 
 # ---- solvers
