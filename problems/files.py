@@ -13,7 +13,7 @@ from torch import Tensor
 from gumbeldore.benchmark import Benchmark, WrongProblemError
 from problems.best_known import Published
 from problems.distances import is_whole, title_of
-from problems.formats.text import stem, unpacked
+from problems.formats.text import MAKE_NPZ, lines, stem, unpacked
 
 FEW_DIGITS = 1e-5  # relative error of costs that are published with two digits behind the point
 OF_A_PROBLEM = {".tsp", ".atsp", ".vrp", ".txt", ".jsp", ".jss"}  # suffixes that say which problem a file is for
@@ -79,8 +79,14 @@ def _of_file(path: Path, library: Library) -> list[tuple[Path, Any]]:
     try:
         return [(path, instance) for instance in library.read(path)]
     except ValueError as error:
-        if suffix_of(path) in OF_A_PROBLEM - set(library.suffixes):
+        suffix = suffix_of(path)
+        if suffix in OF_A_PROBLEM - set(library.suffixes):
             raise WrongProblemError(str(error)) from None
+        if suffix not in OF_A_PROBLEM | {"", "."}:
+            lines(path)  # has its own words for what is no text
+            rule = f"{suffix} is no format of instances, {', '.join(sorted(OF_A_PROBLEM))} and .npz are"
+            remedy = f"give a file in one of these its suffix, else {MAKE_NPZ.format(name=stem(path))}"
+            raise ValueError(f"{path}: {rule}: {remedy}") from None
         raise
 
 

@@ -12,7 +12,7 @@ LARGEST = 2**28  # bytes of a file in memory: a hostile .gz can unpack to a thou
 GZIP = b"\x1f\x8b"
 BINARY = {  # how files of other kinds begin, and what to say of them
     b"\x93NUMPY": "this is a .npy, one array; instances come in an .npz of named arrays: {npz}",
-    b"PK\x03\x04": "this is a zip archive; one of NumPy's must be called .npz, others must be unpacked",
+    b"PK\x03\x04": "this is a zip archive, as .xlsx is; one of NumPy's must be called .npz, else {npz}",
     **{b"\x80" + bytes([version]): "this is a pickle, which can run any program; {npz}" for version in range(2, 6)},
 }
 MAKE_NPZ = "load it in Python and write the arrays that docs/data.md names, e.g. np.savez('{name}.npz', coords=coords)"

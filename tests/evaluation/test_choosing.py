@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -117,7 +118,7 @@ def test_what_is_left_out_is_said_once(tmp_path):
         ("kool/tsp21", "instances=kool/tsp21 is neither a file or folder nor a standard set"),
         ("broken.vrp", "broken.vrp, line 1: a header line is"),  # its suffix says whose it is
         ("~nobody/x.tsp", "instances=~nobody/x.tsp is neither a file or folder nor a standard set"),
-        ("broken.dat", "it is not clear which problem instances=.* is of .*tsp: .*; policies that are shipped: cvrp20"),
+        ("broken", "it is not clear which problem instances=.* is of .*tsp: .*; policies that are shipped: cvrp20"),
     ],
 )
 def test_what_no_policy_can_read_is_refused(source, message, tmp_path):
@@ -126,6 +127,17 @@ def test_what_no_policy_can_read_is_refused(source, message, tmp_path):
         source = str(tmp_path / source)
     with pytest.raises(ValueError, match=message):
         choose_policies(source, None, {})
+
+
+@pytest.mark.parametrize("name", ["prices.csv", "prices.json", "prices.dat", "prices.csv.gz"])
+def test_a_suffix_of_no_format_is_said_in_one_reason(name, tmp_path):
+    (tmp_path / name).write_text('{"coords": [[0, 0]]}' if name.endswith("json") else "name,x,y\na,0,0\n")
+    rule = r"\.\w+ is no format of instances, \.atsp, .* and \.npz are: .*, e\.g\. np\.savez\('prices\.npz', coords=coords\)"
+    for load in (lambda source: choose_policies(source, None, {}), TSP(20).load):
+        with pytest.raises(ValueError, match=rf"^\S+{re.escape(name)}: {rule}$"):
+            load(str(tmp_path / name))
+    (tmp_path / name).write_bytes((DATA / "berlin52.tsp").read_bytes())
+    assert TSP(20).load(str(tmp_path / name))[0].names == ["berlin52"]
 
 
 def test_a_reason_that_all_problems_give_is_given_once(tmp_path):
