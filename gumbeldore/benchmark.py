@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import batch_size
-from gumbeldore.runtime.files import readable
 
 
 class Benchmark(NamedTuple):
@@ -75,8 +74,12 @@ def checked(found: Any, source: str, limit: int | None = None) -> list[Benchmark
             raise ValueError(f"{rule}: references must be a float64 Tensor [{n}], got {held}")
     if limit is not None and count_of(found) > limit:
         raise ValueError(f"{source} must return {limit} instances at most, got {count_of(found)}")
-    named = (benchmark._replace(names=[readable(name) for name in benchmark.names]) for benchmark in found)
-    return [_without_zeros(benchmark) for benchmark in named]
+    return [_without_zeros(benchmark._replace(names=_writable(benchmark.names))) for benchmark in found]
+
+
+def _writable(names: list[str]) -> list[str]:
+    """The names; bytes of a file's name that are no UTF-8, which no file can hold, become words: `\\udcff`."""
+    return [name.encode(errors="backslashreplace").decode() for name in names]
 
 
 def _without_zeros(benchmark: Benchmark) -> Benchmark:
@@ -121,6 +124,10 @@ def by_benchmark(benchmarks: list[Benchmark], indices: Tensor) -> Iterator[tuple
         if mine.any():
             yield place, mine, indices[mine] - first
         first += len(benchmark.names)
+
+
+class TooFewError(ValueError):
+    """A source has fewer instances than are asked for."""
 
 
 class WrongProblemError(ValueError):

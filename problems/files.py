@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark, WrongProblemError
+from gumbeldore.benchmark import Benchmark, TooFewError, WrongProblemError
 from problems.best_known import Published
 from problems.distances import is_whole, title_of
 from problems.formats.text import MAKE_NPZ, lines, stem, unpacked
@@ -40,10 +40,10 @@ class Library(NamedTuple):
 
 
 def taken(limit: int | None, available: int, source: str, hint: str = "; num_instances=null takes all") -> int:
-    """How many instances to take. Raises ValueError, with the hint, if there are not as many."""
+    """How many instances to take. Raises TooFewError, with the hint, if there are not as many."""
     if limit is not None and not 1 <= limit <= available:
         allowed = f"between 1 and {available} can be taken, not {limit}"
-        raise ValueError(f"{source} has {available} instances, {allowed}{hint}")
+        raise (ValueError if limit < 1 else TooFewError)(f"{source} has {available} instances, {allowed}{hint}")
     return available if limit is None else limit
 
 

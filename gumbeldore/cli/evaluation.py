@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from omegaconf import DictConfig
 
-from gumbeldore.benchmark import Benchmark, count_of
+from gumbeldore.benchmark import Benchmark, TooFewError, count_of
 from gumbeldore.cli import command, parts
-from gumbeldore.cli.overrides import check_effect, typed_words
+from gumbeldore.cli.overrides import check_effect, typed_keys, typed_words
 from gumbeldore.cli.settings import EvaluationSettings
 from gumbeldore.evaluation import results
 from gumbeldore.evaluation.baseline import Baseline
@@ -180,9 +180,17 @@ def full_chunks(
 
 
 def instances_for(loaded: LoadedPolicy, run: EvaluationSettings) -> list[Benchmark]:
-    """What is asked for. Raises ValueError; if the instances are of another problem, it says whose the policy is."""
+    """What is asked for; a number of instances that nobody has typed, a default, is the most to take.
+
+    Raises ValueError; if the instances are of another problem, it says whose the policy is.
+    """
     with meant_for(loaded):
-        return load(loaded.problem, run.instances, run.num_instances)
+        try:
+            return load(loaded.problem, run.instances, run.num_instances)
+        except TooFewError:
+            if "num_instances" in typed_keys(typed_words()):
+                raise
+            return load(loaded.problem, run.instances)
 
 
 def say_notices(terminal: Terminal, benchmarks: list[Benchmark]) -> None:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark
-from gumbeldore.runtime.files import as_cell, regular
+from gumbeldore.runtime.arrays import regular
+from gumbeldore.runtime.files import as_cell
 
 LOWER_BOUND = "lower bound"  # the kind of a reference
 COLUMNS = ["name", "cost", "kind"]

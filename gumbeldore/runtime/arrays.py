@@ -1,4 +1,4 @@
-"""Arrays of files of any origin: the sizes a file claims are checked before memory is taken for them."""
+"""Files of any origin: only regular ones are read, and sizes of arrays are checked before memory is taken for them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from pathlib import Path
 
 from numpy.lib import format as npy
 
-from gumbeldore.runtime.files import regular
-
 SMALL = 2**28  # bytes that any `.npz` may unpack to ...
 EXPANSION = 20  # ... and beyond, bytes per byte of the file: int64 packs by 8 and more, zeros of a hostile file by 1000
+
+
+def regular(path: Path) -> Path:
+    """The path of a file to be read. Raises ValueError for a pipe or a device, which may never end."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path}: this is a pipe, a device or a folder, not a file")
+    return path
 
 
 def check_sizes(path: Path) -> dict[str, tuple[int, ...]]:

@@ -18,7 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gumbeldore.runtime.files import atomic_write, regular
+from gumbeldore.runtime.arrays import regular
+from gumbeldore.runtime.files import atomic_write
 
 FORMAT = 5
 READABLE = (3, 4, FORMAT)  # policies of all of them; a run goes on from its own format alone

@@ -34,15 +34,10 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
             raise
 
 
-def readable(text: str) -> str:
-    """The text; bytes of a file's name that are no UTF-8, which nothing can write, become words: `\\udcff`."""
-    return text.encode(errors="backslashreplace").decode()
-
-
 def write_text(path: Path, text: str) -> None:
-    """Write a text in UTF-8, whole or not at all, see `atomic_write` and `readable`."""
+    """Write a text in UTF-8, whole or not at all, see `atomic_write`."""
     with atomic_write(path) as file:
-        file.write(readable(text).encode())
+        file.write(text.encode(errors="backslashreplace"))  # bytes of a file's name that are no UTF-8: \udcff
 
 
 def as_cell(value: Any) -> Any:
@@ -64,13 +59,6 @@ def write_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(error.errno, f"cannot write: {error.strerror or error}", str(path)) from None
-
-
-def regular(path: Path) -> Path:
-    """The path of a file to be read. Raises ValueError for a pipe or a device, which may never end."""
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path}: this is a pipe, a device or a folder, not a file")
-    return path
 
 
 def in_home(path: str | Path) -> Path:

@@ -6,7 +6,7 @@ import gzip
 import zlib
 from pathlib import Path
 
-from gumbeldore.runtime.files import regular
+from gumbeldore.runtime.arrays import regular
 
 LARGEST = 2**28  # bytes of a file in memory: a hostile .gz can unpack to a thousand times its size
 GZIP = b"\x1f\x8b"

@@ -117,7 +117,12 @@ def test_any_node_may_be_the_depot(tmp_path):
 MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
     "empty file": (VALID, b"", None, "the file is empty"),
     "binary": (VALID, b"\xff\xfe\x00", None, "this is not a text but a binary file"),
-    "a zip": (VALID, b"PK\x03\x04", None, "this is a zip archive, as .xlsx is; one of NumPy's must be called .npz, else load"),
+    "a zip": (
+        VALID,
+        b"PK\x03\x04",
+        None,
+        "this is a zip archive, as .xlsx is; one of NumPy's must be called .npz",
+    ),
     "an array": (VALID, b"\x93NUMPY\x01\x00v", None, "this is a .npy, one array; instances come in an .npz of named"),
     "a pickle": (VALID, pickle.dumps([1, 2]), None, "this is a pickle, which can run any program; load it in Python"),
     "half a .gz": (VALID, gzip.compress(VALID)[:-9], None, "the .gz is damaged"),

@@ -136,6 +136,16 @@ def test_a_study_leaves_a_table_for_programs_and_a_picture(policy, tmp_path):
     assert again.returncode == 2 and "holds results already" in again.stderr
 
 
+def test_the_default_number_of_instances_is_the_most_and_a_typed_one_is_meant(policy, tmp_path):
+    words = [f"checkpoint={policy}", "instances=" + str(ROOT / "tests/data/berlin52.tsp"), "method=[greedy]"]
+    words += ["repetitions=2", "workers=0"]
+    result = typed(study, *words, "out_dir=out", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert json.loads((tmp_path / "out/study.json").read_text())["num_instances"] == 1
+    asked = typed(study, *words, "num_instances=100", "out_dir=asked", cwd=tmp_path)
+    assert asked.returncode == 2 and "has 1 instances, between 1 and 1 can be taken, not 100" in asked.stderr
+
+
 @pytest.mark.slow
 def test_a_solver_gives_the_references_that_are_missing(policy, tmp_path, monkeypatch):
     pytest.importorskip("pyvrp")
