@@ -30,6 +30,7 @@ INTERRUPTED = 128 + signal.SIGINT  # the status of a command that was asked to e
 
 def run(task: Callable[[DictConfig], Any], config_name: str) -> None:
     """Run `task` on the configuration of the command line; a mistake of the user ends in one line and status 2."""
+    forgiving_output()
     typed, words = get_args_parser().parse_args(), list(sys.argv)
     overrides = quoted_paths(typed.overrides, typed.multirun)
     try:
@@ -45,6 +46,13 @@ def run(task: Callable[[DictConfig], Any], config_name: str) -> None:
     except KeyboardInterrupt as error:
         print(str(error) or "interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
+
+
+def forgiving_output() -> None:
+    """Nothing around the command costs its results: no letter that a terminal lacks, no backend of a notebook."""
+    os.environ["MPLBACKEND"] = "agg"  # pictures are files
+    if isinstance(sys.stdout, io.TextIOWrapper):  # Python's own, not that of a test
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _user_errors(task: Callable[[DictConfig], Any], words: list[str]) -> Callable[[DictConfig], Any]:

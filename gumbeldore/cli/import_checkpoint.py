@@ -17,6 +17,7 @@ import torch
 from numpy._core.multiarray import scalar
 from torch import Tensor
 
+from gumbeldore.cli.command import forgiving_output
 from gumbeldore.cli.overrides import FOLDER, key_values
 from gumbeldore.cli.parts import apply_recipe, plain
 from gumbeldore.cli.published import NETWORKS, PublishedNetwork, model_config, network_of, our_weights
@@ -108,6 +109,7 @@ def trained_by(network: PublishedNetwork) -> dict[str, Any]:
 
 
 def main(words: list[str] | None = None) -> None:
+    forgiving_output()
     parser = argparse.ArgumentParser(prog="python -m gumbeldore.cli.import_checkpoint", description=__doc__)
     parser.add_argument("file", type=Path, help="the checkpoint of grimmlab/gumbeldore")
     parser.add_argument("words", nargs="*", metavar="key=value", help=f"all of {', '.join(WORDS)}")

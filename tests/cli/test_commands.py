@@ -327,6 +327,18 @@ def typed(program, *words, cwd):
     return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
+SQUARE = "NAME: {}\nTYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n1 0 0\n2 0 3\n3 4 3\n4 4 0\n"
+
+
+def test_neither_a_terminal_without_the_letters_nor_a_backend_that_is_not_there_costs_the_results(tmp_path):
+    (tmp_path / "Größe.tsp").write_text(SQUARE.format("Größe"))
+    words = ["instances=Größe.tsp", "method=greedy", "workers=0", "out_dir=öut"]  # the policy is chosen, with a reason
+    done = run(str(ROOT / "evaluate.py"), *words, cwd=tmp_path, PYTHONIOENCODING="ascii", MPLBACKEND="not_installed")
+    assert (done.returncode, done.stderr) == (0, "") and "for Gr??e (nodes 4)" in done.stdout, done.stderr
+    assert "14.0000" in done.stdout and "written: ?ut/report.html" in done.stdout
+    assert (tmp_path / "öut/report.html").is_file()
+
+
 @pytest.mark.parametrize(
     ("program", "words", "message"),
     [
