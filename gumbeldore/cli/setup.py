@@ -24,7 +24,7 @@ from gumbeldore.parallel.devices import (
     resolve_workers,
 )
 from gumbeldore.runtime.building import check_keys
-from gumbeldore.runtime.compiling import compile_layers
+from gumbeldore.runtime.compiling import check_compiler, compile_layers
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.search import check_offered
@@ -71,6 +71,7 @@ def set_up(cfg: DictConfig) -> Setup:
     if run.init and not run.resume:
         start_from(policy, problem, run.init, parts.plain(cfg.model))
     if run.compile:
+        check_compiler(device)
         compile_layers(policy)
     search = parts.training_search(cfg)
     if settings.instances is None:

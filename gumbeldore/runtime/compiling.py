@@ -7,6 +7,11 @@ only training is compiled. On GPUs sampling is, too: 1.4 times as fast for the T
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+
+import torch
 from torch import nn
 
 
@@ -14,6 +19,13 @@ def compile_layers(network: nn.Module) -> None:
     """Compile, at their first use, the `layers_of` the network; a copy of it is not compiled."""
     for layer in layers_of(network):
         layer.compile(dynamic=True)
+
+
+def check_compiler(device: torch.device) -> None:
+    """Raises ValueError where torch.compile would not find the C++ compiler that it needs for a CPU."""
+    compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")  # where torch looks for it
+    if device.type == "cpu" and shutil.which(compiler) is None:
+        raise ValueError(f"compile=true needs a C++ compiler, and there is no {compiler} in PATH; CXX can name another")
 
 
 def layers_of(network: nn.Module) -> list[nn.Module]:

@@ -38,6 +38,15 @@ def test_layers_are_compiled_copies_are_not():
         compile_layers(nn.Linear(2, 2))
 
 
+def test_training_without_a_compiler_is_refused_before_anything_is_written(tmp_path, monkeypatch):
+    words = ["debug=fast", "device=cpu", "workers=0", "run_dir=run"]
+    monkeypatch.setenv("CXX", "none++")
+    refused = typed(train, *words, "compile=true", cwd=tmp_path)
+    assert refused.returncode == 2 and list(tmp_path.iterdir()) == []
+    needs = "compile=true needs a C++ compiler, and there is no none++ in PATH; CXX can name another"
+    assert refused.stderr == f"error: {needs}\n"
+
+
 @pytest.mark.slow
 @needs_a_compiler
 def test_same_gradients():
