@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import sys
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from pkgutil import resolve_name
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
@@ -52,8 +54,18 @@ def imported(target: Any, key: str) -> Any:
     try:
         return resolve_name(str(target))
     except Exception as error:  # of whatever is imported
+        if other := _in_place_of_ours(str(target).partition(".")[0]):
+            rule = "which hides the package of this name that gumbeldore needs: rename yours"
+            raise ValueError(f"{key}._target_={target} was looked for in {other}, {rule}") from None
         where = "; is its folder in PYTHONPATH?" if isinstance(error, ModuleNotFoundError) else ""
         raise ValueError(f"{key}._target_={target} cannot be imported: {error}{where}") from None
+
+
+def _in_place_of_ours(package: str) -> str | None:
+    """The file that is imported under the name of a package of this project, where it is another."""
+    file = getattr(sys.modules.get(package), "__file__", None)
+    ours = Path(__file__).parents[2] / package  # also in an installation
+    return file if file and ours.is_dir() and not Path(file).is_relative_to(ours) else None
 
 
 def takes(cls: type, name: str) -> bool:

@@ -310,6 +310,17 @@ def test_wrong_input_is_refused_before_any_search(policy, given, message, monkey
         gumbeldore.solve(policy, **given)
 
 
+@pytest.mark.parametrize(("name", "lacking"), [("models", "models.bq_tsp"), ("problems", "problems.tsp")])
+def test_a_module_of_the_user_that_hides_one_of_ours_is_named(name, lacking, tmp_path, monkeypatch):
+    (tmp_path / f"{name}.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, lacking)
+    rule = rf"{lacking}\.\w+ was looked for in {tmp_path / name}.py, which hides the package of this name that gumbeldore"
+    with pytest.raises(ValueError, match=f"{rule} needs: rename yours"):
+        gumbeldore.load_policy("tsp20")
+
+
 def test_it_needs_neither_hydra_nor_ray_nor_a_terminal_nor_the_checkout(tmp_path):
     blocked = BARE.split("import copy")[0]
     code = f"{blocked}\nimport gumbeldore\nprint(gumbeldore.solve('tsp20', coords=[[0, 0], [0, 1], [1, 1]]).cost)"
