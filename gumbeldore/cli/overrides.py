@@ -18,9 +18,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from gumbeldore.cli.parts import methods_of, search_keys, start_of
 from gumbeldore.runtime.building import check_keys
+from gumbeldore.runtime.checkpoint import shipped
 from gumbeldore.runtime.old_versions import refuse_old, refuse_old_option
 
 FOLDER = Path(__file__).parents[2] / "configs"
+GROUPS = ("problem", "model", "train", "search", "solver")  # of keys
 # Keys of `train` for sampled experts alone, and those for random instances alone.
 SAMPLING = ("instances_per_epoch", "decisions_per_epoch", "nucleus_after")
 RANDOM = (*SAMPLING, "validation_instances")  # not of active search
@@ -40,6 +42,7 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
     """
     if own_configs and not Path(own_configs).is_dir():
         raise ValueError(f"--config-dir: there is no folder {own_configs}")
+    _refuse_values_without_key(words, config_name)
     overrides = OverridesParser.create().parse_overrides(words)
     for override in overrides:
         _refuse_other_than_changes(override)
@@ -63,6 +66,20 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
             continue
         if not _exists(cfg, key):
             raise ValueError(f"there is no key {key}; {_alternatives(cfg, key)}")
+
+
+def _refuse_values_without_key(words: list[str], config_name: str) -> None:
+    """Raises ValueError for a word without `=`, with the key that it may be meant for."""
+    for word in words:
+        if "=" in word or word.startswith("~"):
+            continue
+        with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):
+            cfg = hydra.compose(config_name, return_hydra_config=True)
+        groups = [*cfg.hydra.runtime.choices, *(["method"] if "methods" in cfg else [])]
+        keys = [group for group in groups if (FOLDER / group / f"{word}.yaml").is_file()]
+        likely = "checkpoint" if word in shipped() or word.endswith(".pt") else "instances"
+        keys += [likely] if likely in cfg.keys() else []  # `in cfg` denies missing values
+        raise ValueError(f"words are key=value{f': {keys[0]}={word}' if keys else f', got {word!r}'}")
 
 
 def _refuse_other_than_changes(override: Override) -> None:
@@ -140,8 +157,10 @@ def _alternatives(cfg: DictConfig, key: str) -> str:
         value = "null" if siblings is None else siblings
         return f"{parent} is {value}, give the whole of it: '{parent}={{{name}: ...}}'"
     names = sorted({str(k) for k in cfg} - {"methods"} | {"method"})
-    close = difflib.get_close_matches(parent or name, names, n=1)
-    return (f"did you mean {close[0]}? " if close else "") + f"The keys are {', '.join(names)}"
+    groups = [group for group in GROUPS if not parent and group in cfg and name in cfg[group]]
+    close = [f"{group}.{name}" for group in groups]
+    close = close or difflib.get_close_matches(parent or name, names, n=1)
+    return (f"did you mean {' or '.join(close)}? " if close else "") + f"The keys are {', '.join(names)}"
 
 
 def check_groups(cfg: DictConfig, own: Iterable[str]) -> None:

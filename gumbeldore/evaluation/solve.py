@@ -75,6 +75,11 @@ def solve(
     Raises ValueError as the command line does, which finds the same solutions; warns of files of a folder that are left
     out, references that are not used or are worse than the solution, and matrices that differ from their map.
     """
+    if (instances is None) == (not arrays):
+        rule = "solve takes instances, or the arrays of one instance by name: coords=..., times=..."
+        given = [*(["instances"] if instances is not None else []), *arrays]
+        neither = "neither: the first argument is a policy, as in solve('tsp50', 'my.tsp')"
+        raise ValueError(f"{rule}; got {' and '.join(given) or neither}")
     loaded = _loaded(policy)
     settings = {"beam_width": beam_width, "num_rounds": num_rounds, "top_p_start": top_p_start}
     settings |= {"temperature": temperature, "equivalents": equivalents}
@@ -85,10 +90,6 @@ def solve(
     where = resolve_device(str(device))
     machine = {"search_batch_rows": resolve_rows("auto", where), "device": str(where)}
     machine |= {"precision": resolve_precision(precision, where)}
-    if (instances is None) == (not arrays):
-        rule = "solve takes instances, or the arrays of one instance by name: coords=..., times=..."
-        given = [*(["instances"] if instances is not None else []), *arrays]
-        raise ValueError(f"{rule}; got {' and '.join(given) or 'neither'}")
     if num_instances is not None:
         if not isinstance(instances, (str, Path)):
             raise ValueError("num_instances is of a source that holds several instances: a path, or the name of a set")

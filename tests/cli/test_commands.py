@@ -372,6 +372,13 @@ def test_neither_a_terminal_without_the_letters_nor_a_backend_that_is_not_there_
         (study, ["checkpoint=null", "instances=kool/tsp20"], "checkpoint must be text, got None"),
         (evaluate, ["instances=kool/tsp21"], "neither a file or folder nor a standard set"),
         (evaluate, ["checkpoint=none.pt", "instances=kool/tsp20"], "there is no checkpoint none.pt"),
+        (evaluate, ["data/my.tsp"], "words are key=value: instances=data/my.tsp\n"),
+        (evaluate, ["instances=data/my.tsp", "tsp20"], "words are key=value: checkpoint=tsp20\n"),
+        (evaluate, ["instances=data/my.tsp", "greedy"], "words are key=value: method=greedy\n"),
+        (train, ["tsp"], "words are key=value: problem=tsp\n"),
+        (train, ["my.tsp"], "words are key=value, got 'my.tsp'\n"),
+        (train, ["epochs=3"], "there is no key epochs; did you mean train.epochs? The keys are"),
+        (evaluate, ["time_limit=3"], "did you mean search.time_limit or solver.time_limit? The keys"),
     ],
 )
 def test_mistakes_end_in_one_line_before_anything_starts(program, words, message, tmp_path):

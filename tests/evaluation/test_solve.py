@@ -251,7 +251,7 @@ def test_more_time_finds_more():
     ("policy", "given", "message"),
     [
         ("tsp21", {"instances": FILES["tsp20"]}, "there is no checkpoint tsp21; policies that are shipped: "),
-        ("tsp20", {}, "solve takes instances, or the arrays of one instance by name"),
+        ("my.tsp", {}, r"solve takes .* got neither: the first argument is a policy, as in solve\('tsp50', 'my.tsp'\)"),
         ("tsp20", {"instances": "x.tsp", "coords": [[0, 0]] * 3}, "solve takes instances, or the arrays"),
         ("tsp20", {"instances": []}, "instances is an empty list"),
         (POLICIES["tsp20"].policy, {"coords": [[0, 0]] * 3}, "a policy must be what load_policy returns, .* got BQ"),
