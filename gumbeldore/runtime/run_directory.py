@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from gumbeldore.runtime.files import remove_leftovers, write_errors, write_text
+from gumbeldore.runtime.files import atomic_write, remove_leftovers, write_errors, write_text
 from gumbeldore.runtime.folder_lock import lock
 
 MOST_SNAPSHOTS = 20
@@ -100,14 +100,15 @@ class RunDirectory:
             file.write(json.dumps(values) + "\n")
 
     def forget_metrics_after(self, epoch: int) -> None:
-        """Drop the lines of epochs that no checkpoint has kept."""
+        """Drop the lines of epochs that no checkpoint has kept, and one torn by a kill; a line that is not ours stays."""
         if self.metrics.exists():
-            lines = [line for line in self.metrics.read_text().splitlines() if _epoch(line) <= epoch]
-            write_text(self.metrics, "".join(line + "\n" for line in lines))
+            with open(self.metrics, "rb") as lines, atomic_write(self.metrics) as file:
+                kept = (line for line in lines if not _is_of_later_epoch(line, epoch))
+                file.writelines(line.removesuffix(b"\n") + b"\n" for line in kept)
 
 
-def _epoch(line: str) -> float:
+def _is_of_later_epoch(line: bytes, epoch: int) -> bool:
     try:
-        return json.loads(line)["epoch"]
-    except (json.JSONDecodeError, KeyError):
-        return float("inf")  # torn by a kill
+        return json.loads(line)["epoch"] > epoch
+    except (ValueError, TypeError, KeyError):
+        return line.startswith(b"{") and not line.endswith(b"\n")

@@ -316,8 +316,8 @@ def test_a_module_of_the_user_that_hides_one_of_ours_is_named(name, lacking, tmp
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, lacking)
-    rule = rf"{lacking}\.\w+ was looked for in {tmp_path / name}.py, which hides the package of this name that gumbeldore"
-    with pytest.raises(ValueError, match=f"{rule} needs: rename yours"):
+    rule = rf"{lacking}\.\w+ was looked for in {tmp_path / name}.py, which hides the package of this name"
+    with pytest.raises(ValueError, match=f"{rule} that gumbeldore needs: rename yours"):
         gumbeldore.load_policy("tsp20")
 
 

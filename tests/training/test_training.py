@@ -457,6 +457,14 @@ def test_metrics_after_the_checkpoint_are_forgotten(tmp_path):
     assert RunDirectory.create(tmp_path / "run", unique=True, config="").path.name == "run-2"
 
 
+def test_lines_of_others_among_the_metrics_stay(tmp_path):
+    run = RunDirectory.create(tmp_path / "run", unique=False, config="a: 1\n")
+    mine = b'note\n3\n["epoch"]\n{"epoch": "first"}\n\n\xff\n{"epoch": 1}\n'
+    run.metrics.write_bytes(mine + b'{"epoch": 3}\nno end')
+    run.forget_metrics_after(2)
+    assert run.metrics.read_bytes() == mine + b"no end\n"
+
+
 COMMAND = [
     *[sys.executable, str(ROOT / "train.py"), "debug=fast", "images_every=100", "precision=float32"],
     *["train.epochs=5", "train.batches_per_epoch=150", "model.layers=2", "model.width=16", "model.heads=2"],
