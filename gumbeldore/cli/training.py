@@ -78,7 +78,8 @@ def open_training(cfg: DictConfig) -> Iterator[tuple[dict[str, Any], RunRecorder
             recorder = RunRecorder(directory, setup, values, first, pool, dashboard, terminal, stopper, state.epoch)
             execution = Execution(setup.device, setup.precision, ddp, terminal.progress, stopper)
             yield arguments(setup, state, pool, execution), recorder
-            terminal.summary(state, stopper.reason, directory, setup.settings.instances)
+            over = state.epoch >= setup.settings.epochs or state.stale(setup.settings.patience)
+            terminal.summary(state, None if over else stopper.reason, directory, setup.settings.instances)
 
 
 def arguments(setup: Setup, state: TrainState, pool: SearchPool, execution: Execution) -> dict[str, Any]:
@@ -184,4 +185,8 @@ def resumable(directory: RunDirectory) -> Iterator[None]:
         raise ValueError(f"{error}; {rule}") from error
     except (OSError, WorkerError) as error:
         kind = WorkerError if isinstance(error, WorkerError) else ValueError
+        try:
+            checkpoint.load(directory.last)
+        except (ValueError, OSError) as damage:
+            raise kind(f"{error}; {damage}") from error
         raise kind(f"{error}; {directory.last} is intact, {again} goes on from it") from error

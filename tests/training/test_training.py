@@ -18,7 +18,9 @@ import torch
 
 import train
 from gumbeldore.batches import batch_size, take
+from gumbeldore.cli.run_recorder import RunRecorder
 from gumbeldore.cli.setup import set_up
+from gumbeldore.cli.training import resumable
 from gumbeldore.parallel import ray_cluster as cluster
 from gumbeldore.parallel.devices import CPU_BATCH_ROWS, resolve_rows, resolve_threads, resolve_workers
 from gumbeldore.parallel.pool import SearchPool
@@ -519,3 +521,20 @@ def test_interrupting_ends_cleanly(tmp_path):
     output = run.communicate()[0].decode()
     assert run.returncode == 0 and "interrupted" in output and "resume=run" in output
     assert checkpoint.load(tmp_path / "run" / "checkpoints" / "last.pt")["epoch"] >= 1
+
+
+def test_an_interruption_after_the_last_epoch_leaves_nothing_to_continue(tmp_path, monkeypatch):
+    monkeypatch.setattr(RunRecorder, "epoch", lambda *_: signal.raise_signal(signal.SIGINT))
+    words = ["debug=fast", "problem.num_nodes=6", "train.epochs=1", "workers=0", "run_dir=run"]
+    done = typed(train, *words, cwd=tmp_path)
+    assert done.returncode == 0 and "finished\n" in done.stdout and "continue:" not in done.stdout
+
+
+@pytest.mark.parametrize("content", [None, b"torn"])
+def test_a_checkpoint_is_called_intact_only_if_it_is(content, tmp_path):
+    with RunDirectory.create(tmp_path / "run", unique=False, config="") as run:
+        if content:
+            run.last.write_bytes(content)
+        with pytest.raises(ValueError, match="^disk full; .*last.pt") as error, resumable(run):
+            raise OSError("disk full")
+    assert "intact" not in str(error.value) and "goes on" not in str(error.value)
