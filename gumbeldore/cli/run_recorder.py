@@ -67,9 +67,12 @@ class RunRecorder:
         if every and report.epoch % every == 0:
             save(self.directory.snapshot(report.epoch), self.config, self.setup.problem, state)
             self.directory.thin_out_snapshots()
+        with self.terminal.sparing("the TensorBoard page"):
+            self.dashboard.epoch(report.epoch, report.metrics)
         self._tell(report)
         if report.epoch % self.setup.run.images_every == 0 or report.epoch == self.setup.settings.epochs:
-            self._draw(state, report.epoch)
+            with self.terminal.sparing("a picture of solutions"):
+                self._draw(state, report.epoch)
 
     def solutions(self, incumbents: Incumbents, state: TrainState) -> None:
         """The best solutions of given instances, as an evaluation writes them: tables, report and solution files.
@@ -107,7 +110,6 @@ class RunRecorder:
 
     def _tell(self, report: EpochReport) -> None:
         epochs, settings = self.setup.settings.epochs, self.setup.settings
-        self.dashboard.epoch(report.epoch, report.metrics)
         self.terminal.epoch(report, epochs)
         if self.begun_at + 1 == report.epoch < epochs and not self.stopper():
             drawn = settings.samples and settings.instances is None

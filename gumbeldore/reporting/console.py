@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import platform
 import shlex
 import threading
 import time
+from collections.abc import Iterator
 
 import torch
 from rich.console import Console
@@ -71,6 +73,14 @@ class Terminal:
             self.bars.reset(self.task, description=phase, total=total, completed=done, visible=True)
             self.phase, self.before = phase, done
         self.bars.update(self.task, completed=done)
+
+    @contextlib.contextmanager
+    def sparing(self, what: object) -> Iterator[None]:
+        """An error while `what` is written is a warning: the results, which took long to compute, are worth more."""
+        try:
+            yield
+        except Exception as error:  # of the system, of matplotlib, of a problem's own pictures
+            self.say(f"warning: {what} is not written: {' '.join(str(error).split()) or type(error).__name__}")
 
     def say(self, text: str) -> None:
         self.spoken_at = time.monotonic()

@@ -23,29 +23,38 @@ class EvaluationReport(NamedTuple):
     about: dict[str, Any]  # the evaluation
     terminal: Terminal
 
-    def write_tables(self, folder: Path, found: results.Results, benchmarks: list[Benchmark]) -> None:
-        """results.json and results.csv."""
-        folder.mkdir(exist_ok=True)
+    def write_tables(self, folder: Path, found: results.Results, benchmarks: list[Benchmark]) -> list[str | None]:
+        """results.json and results.csv, or a warning. Returns the names of what is written."""
+        written: list[str | None] = []
         benchmarks = results.proven_by(found, benchmarks)
-        results.write_json(folder, found, benchmarks, self.problem, self.about)
-        results.write_csv(folder, found, benchmarks, self.problem)
+        with self.terminal.sparing(folder / "results.json"):
+            folder.mkdir(exist_ok=True)
+            results.write_json(folder, found, benchmarks, self.problem, self.about)
+            written.append("results.json")
+        with self.terminal.sparing(folder / "results.csv"):
+            results.write_csv(folder, found, benchmarks, self.problem)
+            written.append("results.csv")
+        return written
 
     def write(self, folder: Path, found: results.Results, benchmarks: list[Benchmark]) -> None:
-        """All files, and the tables on the terminal."""
-        from gumbeldore.reporting import html_report  # imports matplotlib, for which `--help` need not wait
-
+        """All files, and the tables on the terminal; a file that cannot be written costs no more than a warning."""
         for name, solved in found.items():
             if short := sum(part.cut_short for part in solved):
                 rule = f"for want of memory {short} instances were searched for less than the time limit"
                 self.terminal.say(f"{name}: {rule}")
-        self.write_tables(folder, found, benchmarks)
+        written = self.write_tables(folder, found, benchmarks)
         benchmarks = results.proven_by(found, benchmarks)
-        details = results.write_details(folder, found, benchmarks, self.problem)
-        solutions = results.write_solutions(folder, found, benchmarks, self.problem)
-        html_report.write(folder, found, benchmarks, self.problem, self.about)
+        with self.terminal.sparing("the problem's own table"):
+            written.append(results.write_details(folder, found, benchmarks, self.problem))
+        with self.terminal.sparing(folder / "solutions"):
+            written.append(results.write_solutions(folder, found, benchmarks, self.problem))
+        with self.terminal.sparing(folder / "report.html"):
+            from gumbeldore.reporting import html_report  # imports matplotlib, for which `--help` need not wait
+
+            html_report.write(folder, found, benchmarks, self.problem, self.about)
+            written.insert(0, "report.html")
         self.show(found, benchmarks)
-        names = ["report.html", "results.json", "results.csv", details, solutions]
-        self.terminal.say("written: " + ", ".join(f"{folder}/{name}" for name in names if name))
+        self.terminal.say("written: " + ", ".join(f"{folder}/{name}" for name in written if name))
 
     def write_finished(self, out_dir: Path, parts: dict[str, list[Parts]], benchmarks: list[Benchmark]) -> None:
         """What an evaluation has found, interrupted or not: the methods that are finished, the next in a folder below.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,7 @@ class Dashboard:
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
         self.writer.add_image(tag, np.asarray(canvas.buffer_rgba())[..., :3], epoch, dataformats="HWC")
+        self.writer.flush()
 
     def config(self, yaml: str, flat: dict[str, Any]) -> None:
         """The configuration as text, and as the run's row of the HPARAMS page."""
@@ -108,7 +110,8 @@ class Dashboard:
         return self
 
     def __exit__(self, *_) -> None:
-        self.writer.close()
+        with contextlib.suppress(OSError):  # whatever was written has been flushed, or has failed, already
+            self.writer.close()
 
 
 def _memory() -> dict[str, float]:

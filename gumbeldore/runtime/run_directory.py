@@ -100,7 +100,7 @@ class RunDirectory:
             file.write(json.dumps(values) + "\n")
 
     def forget_metrics_after(self, epoch: int) -> None:
-        """Drop the lines of epochs that no checkpoint has kept, and one torn by a kill; a line that is not ours stays."""
+        """Drop the lines of epochs that no checkpoint has kept, and a line torn by a kill; lines of others stay."""
         if self.metrics.exists():
             with open(self.metrics, "rb") as lines, atomic_write(self.metrics) as file:
                 kept = (line for line in lines if not _is_of_later_epoch(line, epoch))

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from gumbeldore.cli import parts
 from gumbeldore.cli.evaluation import advancing, goes_on
-from gumbeldore.cli.studies.opened import NO_GAPS, Study, check_lists, repeated, repetitions_of
+from gumbeldore.cli.studies.opened import NO_GAPS, Study, check_lists, repeated, repetitions_of, written
 from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.evaluation.kept import Kept
@@ -88,7 +88,8 @@ def measure(opened: Study, searches: dict[str, list[SearchConfig | Baseline]]) -
             with advancing(terminal, curve, benchmarks * repetitions, done) as advance:
                 how = repetitions, run.seed, advance, found
                 points.append(curves.measure(curve, method, pool, benchmarks, *how))
-            curves.write(out_dir, points, gaps, about)  # after each: a later one may not finish
+            with terminal.sparing(f"one of {out_dir}/study.*"):
+                curves.write(out_dir, points, gaps, about)  # after each: a later one may not finish
     except KeyboardInterrupt:
         _show(terminal, points, gaps, often, about, out_dir)
         count = sum(repetitions_of(method, run.repetitions) for *_, method in every) * about["num_instances"]
@@ -113,4 +114,4 @@ def _show(
     what += f"; {shown} of {often}"
     note = "\n".join([what, *about["remarks"], about["hardware"]])
     terminal.table(tables.title_of(about), *curves.rows(points, gaps, about["axis"]), note)
-    terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")
+    terminal.say(written(out_dir))

@@ -6,7 +6,7 @@ from omegaconf import DictConfig
 
 from gumbeldore.cli import parts
 from gumbeldore.cli.evaluation import advancing, goes_on
-from gumbeldore.cli.studies.opened import NO_GAPS, Asked, Study, combinations, repeated, repetitions_of
+from gumbeldore.cli.studies.opened import NO_GAPS, Asked, Study, combinations, repeated, repetitions_of, written
 from gumbeldore.cli.studies.opened import by_method as by_method
 from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.studies import diversity, tables
@@ -42,7 +42,8 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
             points.append(Point(*found))
     except KeyboardInterrupt:
         raise goes_on(len(points), len(searches), out_dir) from None
-    diversity.write(out_dir, points, gaps, about)
+    with terminal.sparing(f"one of {out_dir}/study.*"):
+        diversity.write(out_dir, points, gaps, about)
     what = f"gap to: {about['reference']}" if gaps else NO_GAPS
     note = [
         f"{what}; means over instances and {repeated(run.repetitions, by_method(searches))}",
@@ -51,5 +52,5 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
     ]
     title = tables.title_of(about)
     terminal.table(title, *diversity.rows(points, gaps), "\n".join(note))
-    terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")
+    terminal.say(written(out_dir))
     return points

@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from gumbeldore.cli import parts
 from gumbeldore.cli.evaluation import advancing, goes_on
-from gumbeldore.cli.studies.opened import Asked, Study, check_lists, repeated, repetitions_of
+from gumbeldore.cli.studies.opened import Asked, Study, check_lists, repeated, repetitions_of, written
 from gumbeldore.cli.studies.opened import by_method as by_method
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.studies import expectations
@@ -77,7 +77,8 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
             done += 1
     except KeyboardInterrupt:
         raise goes_on(done, len(searches), out_dir) from None
-    expectations.write(out_dir, points, about | {"reference": _described(compared)})
+    with terminal.sparing(f"one of {out_dir}/study.*"):
+        expectations.write(out_dir, points, about | {"reference": _described(compared)})
     often = repeated(run.repetitions, by_method(searches))
     note = [f"root mean squared error of {often}; reference: {_described(compared)}"]
     note += [*about["remarks"], about["hardware"]]
@@ -89,7 +90,7 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
         title = f"{about['instances']}, temperature {tau:g}: expected {quantity} {expected}"
         last = (quantity, tau) == tables[-1]
         terminal.table(title, *expectations.rows(mine), "\n".join(note) if last else "")
-    terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv, {out_dir}/study.png")
+    terminal.say(written(out_dir))
     return points
 
 

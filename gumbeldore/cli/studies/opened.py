@@ -46,6 +46,11 @@ def by_method(searches: list[Asked]) -> list[tuple[str, SearchConfig]]:
     return [(asked.method, asked.search) for asked in searches]
 
 
+def written(out_dir: Path) -> str:
+    """Which files of a study are there, in words."""
+    return f"written: {', '.join(map(str, sorted(out_dir.glob('study.*'))))}"
+
+
 def check_lists(search: Mapping[str, Any]) -> None:
     """Raises ValueError if a list of values for a key of `search` is empty."""
     if empty := [key for key, value in search.items() if OmegaConf.is_list(value) and not value]:

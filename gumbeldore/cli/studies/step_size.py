@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from gumbeldore.cli import parts
 from gumbeldore.cli.evaluation import advancing, goes_on
-from gumbeldore.cli.studies.opened import NO_GAPS, Study, combinations
+from gumbeldore.cli.studies.opened import NO_GAPS, Study, combinations, written
 from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.races.outcome import Outcome
 from gumbeldore.sampler.config import SearchConfig
@@ -65,12 +65,13 @@ def measure(opened: Study, searches: Arms) -> Outcome:
             outcome = step_size.best_arm(arms, pool, benchmarks, race, run.seed, advance, kept.parts)
     except KeyboardInterrupt:
         raise goes_on(kept.finished(), f"at most {most}", out_dir) from None
-    step_size.write(out_dir, arms, outcome, gaps, about | {"delta": race.delta, "searches of the full grid": most})
+    with terminal.sparing(f"one of {out_dir}/study.*"):
+        step_size.write(out_dir, arms, outcome, gaps, about | {"delta": race.delta, "searches of the full grid": most})
     chosen = f"{arms[outcome.arm].words} ({step_size.certainty(outcome, race.delta)})"
     note = [f"gap to: {about['reference']}" if gaps else NO_GAPS, *about["remarks"], about["hardware"]]
     title = tables.title_of(about)
     terminal.table(title, *step_size.rows(arms, outcome, gaps), "\n".join(note))
     terminal.say(f"chosen: {chosen}")
     terminal.say(f"searches: {outcome.total} of the {most} of the full grid")
-    terminal.say(f"written: {out_dir}/study.json, {out_dir}/study.csv")
+    terminal.say(written(out_dir))
     return outcome
