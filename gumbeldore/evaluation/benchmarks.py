@@ -72,6 +72,7 @@ def solve_benchmark(
                 "seconds": seconds,
                 "evaluations": sampled.stats.evaluations,
                 "cut_short": sampled.stats.full * (chunk.stop - chunk.start),
+                "greedy_alone": (sampled.stats.rounds == 0) * (chunk.stop - chunk.start),
             }
             parts.add(chunk, {SEARCH: BenchmarkResult(**best._asdict(), **effort)})
             progress(chunk.stop - chunk.start)

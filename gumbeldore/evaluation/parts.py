@@ -26,6 +26,7 @@ class BenchmarkResult(NamedTuple):
     seconds: float  # wall-clock, all instances together
     evaluations: int  # of the network
     cut_short: int = 0  # instances whose search ended before its time limit, for want of memory
+    greedy_alone: int = 0  # instances whose search had no time for more than the greedy solution
 
     @classmethod
     def without_policy(cls, actions: Tensor, costs: Tensor, seconds: float) -> BenchmarkResult:
@@ -102,6 +103,7 @@ def _joined(parts: list[BenchmarkResult]) -> BenchmarkResult:
         seconds=sum(part.seconds for part in parts),
         evaluations=sum(part.evaluations for part in parts),
         cut_short=sum(part.cut_short for part in parts),
+        greedy_alone=sum(part.greedy_alone for part in parts),
     )
 
 
@@ -122,6 +124,7 @@ def _read(path: Path) -> dict[str, BenchmarkResult] | None:
 
 
 def _result(arrays: Mapping[str, np.ndarray], place: int) -> BenchmarkResult:
-    values = {field: arrays[f"{place}.{field}"] for field in BenchmarkResult._fields}
+    names = ((field, f"{place}.{field}") for field in BenchmarkResult._fields)
+    values = {field: arrays[name] for field, name in names if name in arrays}  # earlier versions had fewer counts
     plain: dict[str, Any] = {key: torch.from_numpy(x) if x.ndim else x.item() for key, x in values.items()}
     return BenchmarkResult(**plain)

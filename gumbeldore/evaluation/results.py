@@ -122,6 +122,20 @@ def mean_lines(results: Results, benchmarks: list[Benchmark]) -> list[str]:
     return lines
 
 
+def shortage_lines(results: Results) -> list[str]:
+    """A line for each method that had too little memory for its time limit, or too little time."""
+    lines = []
+    for name, solved in results.items():
+        if short := sum(part.cut_short for part in solved):
+            lines.append(f"{name}: for want of memory {short} instances were searched for less than the time limit")
+        if alone := sum(part.greedy_alone for part in solved):
+            took = sum(part.seconds for part in solved) / sum(len(part.costs) for part in solved)
+            what = f"the greedy solution alone of {alone} instance{'s' if alone > 1 else ''}, {took:.2g} s for each"
+            advice = "better ones need more time, method=reconstruct (TSP, CVRP) or a smaller beam_width"
+            lines.append(f"warning: {name}: the time limit sufficed for {what}; {advice}")
+    return lines
+
+
 def notices(benchmarks: list[Benchmark]) -> list[str]:
     """What is not as a user may expect of the instances, a line each: files left out and references not used."""
     left_out = [f"left out: {file}: {why}" for benchmark in benchmarks for file, why in benchmark.left_out.items()]

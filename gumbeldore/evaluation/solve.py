@@ -16,7 +16,7 @@ from gumbeldore.evaluation.benchmarks import solve_benchmark
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy
 from gumbeldore.evaluation.references import proven, with_lower_bounds
 from gumbeldore.evaluation.result import Result
-from gumbeldore.evaluation.results import contradiction_lines, notices, remarks
+from gumbeldore.evaluation.results import contradiction_lines, notices, remarks, shortage_lines
 from gumbeldore.evaluation.sources import Group, Source
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device, resolve_rows
@@ -73,7 +73,8 @@ def solve(
 
     Returns one Result, or a list for a list of instances and for a source that holds several.
     Raises ValueError as the command line does, which finds the same solutions; warns of files of a folder that are left
-    out, references that are not used or are worse than the solution, and matrices that differ from their map.
+    out, references that are not used or are worse than the solution, matrices that differ from their map, and a time
+    limit that suffices for the greedy solution alone.
     """
     if (instances is None) == (not arrays):
         rule = "solve takes instances, or the arrays of one instance by name: coords=..., times=..."
@@ -166,6 +167,7 @@ def _results(
                 actions = solved.actions[i].clone()  # a view would be pickled with the actions of all instances
                 found = solved.costs[i].item(), int(solved.found[i]), solved.seconds / len(places)
                 results[place] = Result(loaded.problem, benchmark.part(torch.tensor([i])), actions, *found)
-    for line in contradiction_lines({"solve": every}, [group.benchmark for group in groups]):
+    solved_all = {"solve": every}
+    for line in contradiction_lines(solved_all, [x.benchmark for x in groups]) + shortage_lines(solved_all):
         warnings.warn(line.removeprefix("warning: "), stacklevel=3)
     return [results[place] for place in range(count)]

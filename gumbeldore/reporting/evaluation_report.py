@@ -38,10 +38,8 @@ class EvaluationReport(NamedTuple):
 
     def write(self, folder: Path, found: results.Results, benchmarks: list[Benchmark]) -> None:
         """All files, and the tables on the terminal; a file that cannot be written costs no more than a warning."""
-        for name, solved in found.items():
-            if short := sum(part.cut_short for part in solved):
-                rule = f"for want of memory {short} instances were searched for less than the time limit"
-                self.terminal.say(f"{name}: {rule}")
+        for line in results.shortage_lines(found):
+            self.terminal.say(line)
         written = self.write_tables(folder, found, benchmarks)
         benchmarks = results.proven_by(found, benchmarks)
         with self.terminal.sparing("the problem's own table"):

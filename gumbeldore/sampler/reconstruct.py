@@ -32,6 +32,7 @@ class Reconstructed(NamedTuple):
     actions: Tensor  # [B, T]
     cost: Tensor  # [B] float64, not higher than before
     states: Count  # how they got their action probabilities
+    iterations: int  # finished ones
 
 
 def reconstruct(
@@ -88,7 +89,7 @@ def reconstruct(
         better = candidate_cost < cost  # a gain may have been a rounding error: the cost of the whole solution decides
         actions = candidate.where(better[:, None], actions)
         cost = candidate_cost.where(better, cost)
-    return Reconstructed(actions, cost, count)
+    return Reconstructed(actions, cost, count, iteration)
 
 
 def _length(how: Reconstruction, iteration: int, horizon: int) -> int:

@@ -61,7 +61,7 @@ def search(
     policy.eval()
     try:
         encoded = policy.encode(instances)
-        further_states = Count()
+        further_states, in_time = Count(), limit is None
         if limit is None:
             sampled = _rounds(problem, policy, instances, encoded, config, keys, deadline, memory)
             solutions = as_solutions(sampled, batch)
@@ -73,14 +73,16 @@ def search(
                 further_states = sampled.states
                 if sampled.rounds:
                     solutions = as_solutions(sampled, batch).with_better(*solutions.best())
-                    further_states = greedy.states
+                    further_states, in_time = greedy.states, True
         if config.reconstruction is not None:
-            solutions, states = _reconstructed(problem, policy, instances, encoded, config, keys, solutions, deadline)
-            further_states = further_states.plus(states)
+            after = reconstruct(problem, policy, instances, encoded, config, keys, *solutions.best(), deadline)
+            solutions = solutions.with_better(after.actions, after.cost)
+            further_states, in_time = further_states.plus(after.states), in_time or after.iterations > 0
     finally:
         policy.train(was_training)
     stats = solutions.stats.plus(further_states)  # waits for the device
-    return solutions._replace(stats=stats._replace(seconds=time.perf_counter() - begin))
+    rounds = stats.rounds if in_time else 0
+    return solutions._replace(stats=stats._replace(rounds=rounds, seconds=time.perf_counter() - begin))
 
 
 def _is_greedy(config: SearchConfig) -> bool:
@@ -146,18 +148,3 @@ def _rounds(
         return round_._replace(actions=actions.view_as(round_.actions), cost=cost.view_as(round_.cost))
 
     return found._replace(rounds=[of_instances(round_) for round_ in found.rounds])
-
-
-def _reconstructed(
-    problem: Problem,
-    policy: Policy,
-    instances: Any,
-    encoded: Any,
-    config: SearchConfig,
-    keys: Tensor,
-    solutions: Solutions,
-    deadline: float,
-) -> tuple[Solutions, Count]:
-    """And one more solution of each instance, which random reconstruction has made of the best, if it is better."""
-    after = reconstruct(problem, policy, instances, encoded, config, keys, *solutions.best(), deadline)
-    return solutions.with_better(after.actions, after.cost), after.states

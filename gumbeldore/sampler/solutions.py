@@ -32,7 +32,7 @@ class SearchStats(NamedTuple):
     reused: int  # states whose probabilities an earlier round had left in the trie
     repeated: int  # new states that another sequence of decisions had reached, too
     rejected: int  # samples that were dropped: repeated ones, and in the last round those beyond the number wanted
-    rounds: int
+    rounds: int  # 0: the time limit has left no time for more than the greedy solution
     full: bool  # whether a search with a time limit ended before it, as the trie would have outgrown the memory
     seconds: float  # wall-clock of the call
 

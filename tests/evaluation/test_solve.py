@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -237,9 +238,20 @@ def test_the_time_limit_includes_the_pool(monkeypatch):
     monkeypatch.setattr(module, "solve_benchmark", noted)
     pair = [routing(5, 0), routing(5, 1)]
     gumbeldore.solve(POLICIES["cvrp20"], pair, time_limit=1.0)
-    found = gumbeldore.solve(POLICIES["cvrp20"], pair, method=methods.wor(4), time_limit=0.1)
+    with pytest.warns(UserWarning, match="sufficed for the greedy solution alone of 2 instances"):
+        found = gumbeldore.solve(POLICIES["cvrp20"], pair, method=methods.wor(4), time_limit=0.1)
     assert limits[0] <= 1.0 - 0.3 / 2 and limits[1] == module.LEAST
     assert [result.num_solutions for result in found] == [1, 1]  # greedy ones
+
+
+@pytest.mark.parametrize("method", ["gumbeldore", "reconstruct"])
+def test_a_limit_that_suffices_for_the_greedy_solution_alone_is_a_warning(method, tmp_path):
+    rule = "the time limit sufficed for the greedy solution alone of 1 instance, .* s for each; better ones need more"
+    with pytest.warns(UserWarning, match=f"^solve: {rule}"):
+        gumbeldore.solve(POLICIES["cvrp20"], FILES["cvrp20"], method=method, time_limit=1e-6)
+    words = ["checkpoint=cvrp20", f"instances={FILES['cvrp20']}", f"method=[greedy,{method}]", "search.time_limit=1e-6"]
+    done = typed(evaluate, *words, "workers=0", "out_dir=out", cwd=tmp_path)
+    assert re.search(f"warning: {method}: {rule}", done.stdout) and done.stdout.count("warning") == 1, done.stderr
 
 
 def test_more_time_finds_more():

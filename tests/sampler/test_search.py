@@ -390,6 +390,7 @@ def test_a_round_that_lasts_beyond_the_time_limit_is_abandoned(monkeypatch):
     assert torch.equal(found.actions[:, :4], one.actions) and seconds == until_greedy + a_round
     found, seconds = timed(methods.wor(4, 1), limit=until_greedy + 1)
     assert torch.equal(found.actions, greedy.actions) and seconds == until_greedy + 1
+    assert found.stats.rounds == 0 and one.stats.rounds == 1
 
     one, a_round = timed(methods.wor(1, 1))
     found, _ = timed(methods.wor(1, 1), limit=until_greedy + a_round)
