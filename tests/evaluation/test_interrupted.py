@@ -13,12 +13,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import evaluate
 import study
-from gumbeldore.evaluation.parts import Parts
+from gumbeldore.evaluation.parts import BenchmarkResult, Parts
 from gumbeldore.runtime.folder_lock import lock
 from problems.solvers import __main__ as experts
 from tests.cli.test_commands import ROOT, typed
@@ -66,6 +67,14 @@ def whole_folder(tmp_path_factory):
 @pytest.fixture
 def whole(whole_folder):
     return rows_of(whole_folder)
+
+
+def test_a_part_of_an_earlier_version_with_fewer_counts_is_not_searched_again(tmp_path):
+    part = BenchmarkResult.without_policy(torch.zeros(2, 3, dtype=torch.int64), torch.ones(2, dtype=torch.float64), 1.0)
+    Parts(tmp_path).add(slice(0, 2), {"search": part})
+    with np.load(tmp_path / "0-2.npz") as arrays:
+        np.savez(tmp_path / "0-2.npz", **{name: arrays[name] for name in arrays if name != "0.greedy_alone"})
+    assert slice(0, 2) in Parts(tmp_path) and Parts(tmp_path).joined()["search"].greedy_alone == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
