@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from gumbeldore.benchmark import WrongProblemError
 from gumbeldore.interfaces import Policy, Problem
@@ -14,6 +19,10 @@ from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, takes
 from gumbeldore.runtime.files import in_home
 from gumbeldore.runtime.old_versions import of_this_version, weights_of_this_version
+
+# A network may make more numbers than are saved: it may replace parameters, share one among layers, or have masks.
+MOST_PARAMETERS, ROOM = 10, 2**25
+FACTORIES = {torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn}
 
 
 class LoadedPolicy(NamedTuple):
@@ -39,9 +48,48 @@ def load_policy(path: str | Path, /, **problem_values: Any) -> LoadedPolicy:
     with checkpoint.checkpoint_errors(path):
         config = of_this_version(saved)
         problem = build(config["problem"], "problem", Problem)
-        policy = build(config["model"], "model", Policy).eval()
+        policy = _network(config["model"], saved["weights"]).eval()
         policy.load_state_dict(weights_of_this_version(saved, policy.state_dict()))
     return with_values(LoadedPolicy(problem, policy, config, path), problem_values)
+
+
+def _network(model: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Policy:
+    """The network of a configuration, for these weights; torch's random numbers and default number format stay.
+
+    Its numbers are in float32 if the weights are, whatever torch's default is.
+
+    Raises ValueError as `build` does, and for sizes that do not fit the weights.
+    """
+    numbers = sum(weight.numel() for weight in weights.values())
+    default = torch.get_default_dtype()
+    limit = _Limit(ROOM + MOST_PARAMETERS * numbers)
+    try:
+        if not any(weight.dtype == torch.float64 for weight in weights.values()):
+            torch.set_default_dtype(torch.float32)
+        with torch.random.fork_rng(devices=[]), limit:
+            return build(model, "model", Policy)
+    except ValueError:
+        if limit.left < 0:
+            raise ValueError(f"its {numbers} weights are far too few for a network of {dict(model)}") from None
+        raise
+    finally:
+        torch.set_default_dtype(default)
+
+
+class _Limit(TorchFunctionMode):
+    """While it is entered, torch makes so many numbers; for more, a ValueError comes before the memory is taken."""
+
+    def __init__(self, numbers: int):
+        super().__init__()
+        self.left = numbers
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function in FACTORIES:
+            size = args[0] if args and isinstance(args[0], (list, tuple)) else args
+            self.left -= 1000 + math.prod(size)  # the objects around a tensor take memory, too
+            if self.left < 0:
+                raise ValueError("too large")
+        return function(*args, **(kwargs or {}))
 
 
 def with_values(loaded: LoadedPolicy, problem_values: Mapping[str, Any]) -> LoadedPolicy:

@@ -235,6 +235,8 @@ FORGED = {  # what is changed in the checkpoint of a TSP policy
     "of another problem": (key("config", "problem", value={"_target_": "problems.jssp.JSSP"}), "problem: "),
     "of another network": (key("config", "model", "width", value=32), "size mismatch"),
     "of a deeper network": (key("config", "model", "layers", value=2), "Missing key"),
+    "of a network beyond all memory": (key("config", "model", "width", value=10**12), "weights are far too few for a"),
+    "of very many layers": (key("config", "model", "layers", value=10**6), "weights are far too few for a network of"),
     "no network": (key("config", "model", value=None), "there is no 'model'"),
     "a program": (key("config", "model", "_target_", value="os.system"), "model._target_=os.system is not a class"),
     "a program in it": (key("config", "model", "heads", value={"_target_": "os.system"}), "must hold plain values"),
