@@ -51,6 +51,11 @@ def _softmax(scores: Tensor) -> Tensor:
 MASKED_SCORE = -1e9  # hides a key from a softmax; finite, since all keys of a query may be hidden
 
 
+def bias_against(hidden: Tensor) -> Tensor:
+    """A bias float32, MASKED_SCORE where `hidden` bool and 0 elsewhere."""
+    return torch.zeros_like(hidden, dtype=torch.float32).masked_fill_(hidden, MASKED_SCORE)
+
+
 class AttentionGroups(NamedTuple):
     """Groups of tokens that attend to each other, of all rows side by side, padded to one size with empty slots."""
 
@@ -79,7 +84,7 @@ def multi_head_attention(qkv: Tensor, heads: int, bias: Tensor | None, groups: A
     if groups is not None:
         slots = qkv.new_zeros(groups.token_in_slot.numel(), qkv.shape[-1])
         qkv = slots.index_copy_(0, groups.slot_of_token, qkv.flatten(0, 1)).view(*groups.token_in_slot.shape, -1)
-        hidden = torch.where(groups.token_in_slot < 0, MASKED_SCORE, 0.0)[:, None, None, :]
+        hidden = bias_against(groups.token_in_slot < 0)[:, None, None, :]
         bias = hidden if bias is None else hidden + bias
     of_heads = qkv.view(*qkv.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)  # [3, R, heads, n, d]
     x = attention(of_heads, bias).transpose(1, 2).flatten(2)

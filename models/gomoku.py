@@ -63,7 +63,8 @@ class GomokuNet(Policy):
         """`forward` without micro-batches."""
         size = round(state.board.shape[1] ** 0.5)
         board = state.board.view(-1, size, size)
-        x = self.embed(torch.stack([board == 1, board == -1, torch.ones_like(board).bool()], dim=1).float())
+        planes = torch.stack([board == 1, board == -1, torch.ones_like(board).bool()], dim=1)
+        x = self.embed(planes.to(self.embed.weight.dtype))
         for block in self.blocks:
             x = block(x)
         return self.head(F.relu(x).movedim(1, -1)).flatten(1)

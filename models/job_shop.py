@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.attention import MASKED_SCORE, AttentionGroups
+from models.attention import AttentionGroups, bias_against
 from models.auxiliary_losses import OrderLoss, check_weight
 from models.layers import FullPrecisionLinear, ReZeroLayer, check_sizes
 from models.lookahead import FEATURES, lookahead
@@ -108,7 +108,7 @@ class JobShop(TokenPolicy):
         left = ops - state.next_op  # [R, J] operations of each job
         first = (left.cumsum(dim=1) - left).clamp(max=x.shape[1] - 1)  # token of the next one; any for a finished job
         heads = x.gather(1, first[..., None].expand(-1, -1, x.shape[-1]))  # [R, J, width]
-        heads = self.between_jobs(heads, torch.where(left == 0, MASKED_SCORE, 0.0)[:, None, None, :])
+        heads = self.between_jobs(heads, bias_against(left == 0)[:, None, None, :])
         return self.head(heads).squeeze(-1).float()
 
     def auxiliary_loss(
@@ -145,11 +145,11 @@ def attention_patterns(
     rows, jobs, ops = instance.times.shape
     job, index = state.remaining // ops, state.remaining % ops
     machine = machine_of(instance, state.remaining)
-    slope = 2.0 ** (-8.0 / heads * torch.arange(1, heads + 1, device=job.device))
+    slope = 2.0 ** (-8.0 / heads * torch.arange(1, heads + 1, dtype=torch.float32, device=job.device))
     few = state.remaining.shape[1] ** 2 <= MAX_DENSE_RATIO * jobs * ops * (jobs + ops)
     if few and job.device.type == "cpu":
         same_job, same_machine = (group[:, :, None] == group[:, None, :] for group in (job, machine))
-        hidden = [torch.where(same, 0.0, MASKED_SCORE)[:, None] for same in (same_job, same_machine)]
+        hidden = [bias_against(~same)[:, None] for same in (same_job, same_machine)]
         return [(hidden[0] + slope[:, None, None] * index[:, None, None, :], None), (hidden[1], None)]
     row = torch.arange(rows, device=job.device)[:, None] * (jobs * ops)
     by_job = AttentionGroups.of((row + state.remaining).flatten(), rows * jobs, ops)
@@ -160,6 +160,7 @@ def attention_patterns(
 
 def positional_encoding(count: int, width: int, device: torch.device) -> Tensor:
     """Sinusoidal encoding [count, width] of an operation's index in its job [Vaswani et al. 2017]."""
-    rate = torch.exp(torch.arange(0, width, 2, device=device) * (-torch.log(torch.tensor(10_000.0)) / width))
+    place = torch.arange(0, width, 2, dtype=torch.float32, device=device)
+    rate = torch.exp(place * (-torch.log(torch.tensor(10_000.0, dtype=torch.float32)) / width))
     angle = torch.arange(count, device=device)[:, None] * rate
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :width]

@@ -55,7 +55,7 @@ class TokenPolicy(Policy):
 
 def at_nodes(logits: Tensor, nodes: Tensor, count: int) -> Tensor:
     """Logits [..., n] of the nodes [..., n] among the logits [..., count] of all nodes; the others are -inf."""
-    nowhere = torch.full((*logits.shape[:-1], count), -math.inf, device=logits.device)
+    nowhere = logits.new_full((*logits.shape[:-1], count), -math.inf)
     return nowhere.scatter(-1, nodes, logits)
 
 

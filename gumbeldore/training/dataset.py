@@ -97,7 +97,7 @@ class PseudoExperts:
         if not self.shards:
             raise ValueError("there are no pseudo-experts to learn from")
         groups = self._by_size(problem, device)
-        decisions = torch.tensor([float(group.choosing.sum()) for group in groups])
+        decisions = torch.tensor([float(group.choosing.sum()) for group in groups], dtype=torch.float32)
         instances, actions, choosing = groups[int(torch.multinomial(decisions, 1, generator=generator))]
         before = choosing.cumsum(0)  # of the decisions up to each step
         share = torch.rand((), dtype=torch.float64, generator=generator)

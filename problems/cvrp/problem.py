@@ -90,7 +90,7 @@ class CVRP(Problem):
 
     def generate(self, n: int, generator: torch.Generator) -> Instance:
         """n instances: nodes uniform in the unit square, demands uniform in 1..9, capacities uniform in their range."""
-        coords = torch.rand(n, self.num_customers + 1, 2, generator=generator)
+        coords = torch.rand(n, self.num_customers + 1, 2, dtype=torch.float32, generator=generator)
         demands = torch.randint(1, 10, (n, self.num_customers + 1), generator=generator)
         demands[:, 0] = 0
         lowest, highest = self.capacity
@@ -166,7 +166,7 @@ class CVRP(Problem):
         self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator
     ) -> tuple[Instance, Tensor]:
         """The same routes in randomly moved squares."""
-        draw = moved(torch.rand(len(actions), 4, generator=generator), actions.device)
+        draw = moved(torch.rand(len(actions), 4, dtype=torch.float32, generator=generator), actions.device)
         return instance._replace(coords=move_square(instance.coords, draw)), actions
 
     def reorder(self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator) -> Tensor:
@@ -178,7 +178,7 @@ class CVRP(Problem):
         """
         rows, num_customers = actions.shape
         device = actions.device
-        per_route = moved(torch.rand(rows, 3, num_customers, generator=generator), device)
+        per_route = moved(torch.rand(rows, 3, num_customers, dtype=torch.float32, generator=generator), device)
         customers, _ = decode(actions, num_customers)
         route, loads = routes_of(instance, actions)
 

@@ -31,7 +31,7 @@ def rows_of(size: int, in_a_row: int, device: torch.device) -> Tensor:
             for x in range(size):
                 cells = [(y + i * down, x + i * right) for i in range(in_a_row)]
                 if all(0 <= a < size and 0 <= b < size for a, b in cells):
-                    row = torch.zeros(size * size)
+                    row = torch.zeros(size * size, dtype=torch.float32)
                     row[[a * size + b for a, b in cells]] = 1.0
                     found.append(row)
     return torch.stack(found).to(device)

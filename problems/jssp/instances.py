@@ -32,7 +32,8 @@ class Original(NamedTuple):
 def random_instances(n: int, jobs: int, machines: int, generator: torch.Generator) -> Instance:
     """n instances with times uniform in 1..99 and the machines in a random order for each job [Taillard 1993]."""
     times = torch.randint(1, 100, (n, jobs, machines), generator=generator).float()
-    return Instance(times, torch.rand(n, jobs, machines, generator=generator).argsort(dim=2))
+    order = torch.rand(n, jobs, machines, dtype=torch.float32, generator=generator)
+    return Instance(times, order.argsort(dim=2))
 
 
 def check_instance(instance: Instance) -> None:

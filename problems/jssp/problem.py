@@ -86,7 +86,8 @@ class JSSP(Problem):
 
     def generate(self, n: int, generator: torch.Generator) -> Instance:
         """n instances of one of the sizes: times uniform in 1..99, machines in a random order for each job."""
-        weights = torch.tensor([weight / max(self.weights) for weight in self.weights])  # float32 ends at 3e38
+        shares = [weight / max(self.weights) for weight in self.weights]  # float32 ends at 3e38
+        weights = torch.tensor(shares, dtype=torch.float32)
         jobs, ops = self.sizes[int(torch.multinomial(weights, 1, generator=generator))]
         return random_instances(n, jobs, ops, generator)
 
@@ -161,7 +162,9 @@ class JSSP(Problem):
     ) -> tuple[Instance, Tensor]:
         """Schedules as good: half of them backwards in time, if `reversal`."""
         if self.reversal:
-            backwards = moved(torch.rand(len(actions), 1, generator=generator) < 0.5, actions.device)
+            backwards = moved(
+                torch.rand(len(actions), 1, dtype=torch.float32, generator=generator) < 0.5, actions.device
+            )
             instance = Instance(*(torch.where(backwards[..., None], field.flip(2), field) for field in instance))
             actions = torch.where(backwards, actions.flip(1), actions)
         return instance, actions
@@ -173,7 +176,9 @@ class JSSP(Problem):
         """
         if not self.chronological:
             return actions
-        order = moved(torch.rand(actions.shape, generator=generator), actions.device).argsort(dim=1)
+        order = moved(torch.rand(actions.shape, dtype=torch.float32, generator=generator), actions.device).argsort(
+            dim=1
+        )
         operations, starts, *_ = timeline(*instance, actions)
         ends = starts + instance.times.flatten(1).gather(1, operations)
         for key in (ends > starts, starts):  # the last one decides first

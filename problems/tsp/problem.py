@@ -66,7 +66,7 @@ class TSP(Problem):
 
     def generate(self, n: int, generator: torch.Generator) -> Instance:
         """n instances with coordinates uniform in the unit square."""
-        return Instance(torch.rand(n, self.num_nodes, 2, generator=generator))
+        return Instance(torch.rand(n, self.num_nodes, 2, dtype=torch.float32, generator=generator))
 
     def num_actions(self, instance: Instance) -> int:
         return instance.coords.shape[1]
@@ -125,7 +125,9 @@ class TSP(Problem):
         """
         tours = as_tours(actions)
         rows, num_nodes = tours.shape
-        draw = moved(torch.rand(rows, 6, generator=generator), tours.device)  # one column per decision below
+        draw = moved(
+            torch.rand(rows, 6, dtype=torch.float32, generator=generator), tours.device
+        )  # one column per decision below
 
         tours = rotated(tours, (draw[:, 0] * num_nodes).long())
         backwards = draw[:, 1, None] < 0.5

@@ -209,6 +209,29 @@ def test_solutions_in_a_folder_are_those_of_the_files_alone(tmp_path):
     assert [each.tour for each in together] == [each.tour for each in alone]
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_torchs_default_number_format_changes_nothing(name):
+    def found():
+        loaded = gumbeldore.load_policy(name)
+        instances = loaded.problem.generate(2, torch.Generator().manual_seed(0))
+        result = gumbeldore.solve(loaded, FILES[name], beam_width=2, num_rounds=2)
+        return [*instances, result.actions, torch.tensor(result.cost, dtype=torch.float64)]
+
+    expected = found()
+    torch.set_default_dtype(torch.float64)
+    try:
+        others = found()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(torch.equal(a, b) for a, b in zip(expected, others, strict=True))
+
+
+def test_torchs_own_random_numbers_stay_where_they_are():
+    before = torch.get_rng_state()
+    gumbeldore.solve(gumbeldore.load_policy("tsp20"), FILES["tsp20"], method="sampling", beam_width=2)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_seed_and_settings_matter():
     def solved(**settings):
         return gumbeldore.solve(POLICIES["cvrp20"], **{**routing(30), **FAST, "seed": 0, **settings})

@@ -202,6 +202,24 @@ WORDS += ["train.epochs=5", "train.instances_per_epoch=25", "train.validation_in
 WORDS += ["train.batches_per_epoch=150", "images_every=5", "workers=0", "run_dir=run"]
 
 
+def test_games_do_not_depend_on_torchs_default_number_format():
+    def found(policy):
+        rows_of.cache_clear()
+        return search(problem, policy, instances, methods.wor(4), keys=torch.arange(8)).actions
+
+    torch.manual_seed(0)
+    problem, policy = Gomoku(5, 4), awake(GomokuNet(8, 2))
+    instances = problem.generate(8, torch.Generator().manual_seed(0))
+    expected = found(policy)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.equal(found(policy), expected)
+        assert found(GomokuNet(8, 2)).shape == expected.shape
+    finally:
+        torch.set_default_dtype(torch.float32)
+        rows_of.cache_clear()
+
+
 @pytest.mark.slow
 def test_a_policy_learns_to_win(tmp_path):
     result = typed(train, *WORDS, cwd=tmp_path)
