@@ -10,14 +10,19 @@ from gumbeldore.runtime.checked import check_switches, is_integer, is_number
 from gumbeldore.sampler.updates import Update, needs_sample
 
 
+MOST = 2**31 - 1  # solutions of an instance; more fit into no memory, and places in a trie are products of such numbers
+
+
 def _check_count(name: str, count: Any) -> None:
-    if not (is_integer(count) and count >= 1):
-        raise ValueError(f"{name} must be an integer of at least 1, got {count!r}")
+    if not (is_integer(count) and 1 <= count <= MOST):
+        raise ValueError(f"{name} must be an integer of at least 1 and at most {MOST}, got {count!r}")
 
 
 @dataclass(frozen=True)
 class SearchConfig:
     """How to search; `gumbeldore.sampler.methods` names the usual combinations.
+
+    Raises ValueError for values out of range; of solutions there are at most 2^31 - 1 per instance (and root).
 
     Arguments:
         beam_width: K, solutions per round
@@ -70,6 +75,9 @@ class SearchConfig:
         for name in ("replan_steps", "distinct"):
             if getattr(self, name) is not None:
                 _check_count(name, getattr(self, name))
+        # As Python's integers, which cannot overflow as NumPy's can.
+        solutions = int(self.beam_width) * int(self.num_rounds) * int(self.equivalents)
+        _check_count("beam_width * num_rounds * equivalents", solutions)
         check_switches(self, "stochastic", "replacement", "first_round_deterministic", "sampled_root")
         for name, top_p in (("top_p_start", self.top_p_start), ("top_p_end", self.top_p_end)):
             if not (is_number(top_p) and 0 < top_p <= 1):

@@ -171,8 +171,8 @@ def test_memory_that_does_not_suffice_names_the_setting_to_lower(workers):
 def test_one_instance_that_is_too_large_names_the_width():
     """Fewer rows at a time are no remedy."""
     one = TSP(7).generate(1, torch.Generator().manual_seed(0))
-    with SearchPool(TSP(7), network()) as pool, pytest.raises(WorkerError, match="lower search.beam_width [^\\n]*$"):
-        list(pool.map(one, torch.arange(1), methods.wor(10**15)))
+    with SearchPool(Greedy(7), network()) as pool, pytest.raises(WorkerError, match="lower search.beam_width [^\\n]*$"):
+        list(pool.map(one, torch.arange(1), SEARCH))
 
 
 HOLDING = """

@@ -437,7 +437,14 @@ def test_best_is_the_cheapest_valid_solution():
     ("changes", "rule"),
     [
         ({"beam_width": 0}, "beam_width must be an integer of at least 1"),
-        ({"beam_width": True}, "beam_width must be an integer of at least 1, got True"),
+        ({"beam_width": True}, "beam_width must be an integer of at least 1 and at most 2147483647, got True"),
+        (
+            {"beam_width": 2**63},
+            "beam_width must be an integer of at least 1 and at most 2147483647, got 9223372036854",
+        ),
+        ({"num_rounds": 10**12}, "num_rounds must be an integer of at least 1 and at most 2147483647"),
+        ({"num_rounds": 2**30}, r"beam_width \* num_rounds \* equivalents must be .*, got 2147483648"),
+        ({"replan_steps": 10**12}, "replan_steps must be an integer"),
         ({"num_rounds": 2.5}, "num_rounds must be an integer"),
         ({"top_p_start": 0.0}, "top_p_start must be a probability"),
         ({"time_limit": -1}, "time_limit must be positive"),
