@@ -205,6 +205,7 @@ def evaluate(
     if len(rows):
         with torch.profiler.record_function("policy"):
             logits = context.policy(take(context.encoded, rows // width), take(state, rows))
+        check_logits(logits, len(rows), legal.shape[1])
         logits = logits.double().masked_fill(~legal.index_select(0, rows), -math.inf)
         logits = _tempered(logits, context.temperature)
         trie_ops.write_log_probs(trie, depth, own.flatten().index_select(0, rows), normalised(logits).to(dtype))
@@ -217,6 +218,17 @@ def evaluate(
         repeated=count.repeated + ask.sum() - len(rows),
     )
     return log_probs, count
+
+
+def check_logits(logits: Any, rows: int, actions: int) -> None:
+    """Raises ValueError unless a policy has given floating-point numbers [rows, actions]."""
+    found = type(logits).__name__
+    if isinstance(logits, Tensor):
+        if logits.shape == (rows, actions) and logits.is_floating_point():
+            return
+        found = f"{logits.dtype} {list(logits.shape)}"
+    wanted = f"a Tensor of floating-point numbers [rows, actions] = {[rows, actions]}"
+    raise ValueError(f"the logits of a policy must be {wanted}, got {found}")
 
 
 def _tempered(logits: Tensor, temperature: float) -> Tensor:

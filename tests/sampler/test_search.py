@@ -11,6 +11,7 @@ import torch
 
 from gumbeldore.batches import take
 from gumbeldore.runtime.errors import InstanceError
+from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig, nucleus_of
 from gumbeldore.sampler.gumbel import gumbel_with_maximum, log1mexp, log_survival
@@ -459,6 +460,37 @@ def test_best_is_the_cheapest_valid_solution():
 def test_wrong_settings_are_refused(changes, rule):
     with pytest.raises(ValueError, match=rule):
         SearchConfig(**{"beam_width": 2, **changes})
+
+
+class Answers(TablePolicy):
+    """Gives what a function makes of the logits."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def forward(self, context, state):
+        return self.change(super().forward(context, state))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda logits: None, "NoneType"),
+        (lambda logits: (logits, logits), "tuple"),
+        (lambda logits: logits.to(torch.complex64), r"torch.complex64 \[60, 3\]"),
+        (lambda logits: logits.long(), r"torch.int64 \[60, 3\]"),
+        (lambda logits: logits[:, :1], r"torch.float64 \[60, 1\]"),
+        (lambda logits: logits[:, 0], r"torch.float64 \[60\]"),
+        (lambda logits: torch.cat([logits, logits[:1]]), r"torch.float64 \[61, 3\]"),
+    ],
+)
+def test_what_is_no_logits_is_named(change, found, precision):
+    policy = InPrecision(Answers(change), torch.device("cpu"), precision)
+    rule = r"a policy must be a Tensor of floating-point numbers \[rows, actions\] = \[60, 3\], got "
+    with pytest.raises(ValueError, match=f"{rule}{found}$"):
+        search(PROBLEM, policy, TREES, methods.greedy())
 
 
 def test_a_search_for_a_time_ends_where_its_memory_does():
