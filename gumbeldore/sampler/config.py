@@ -9,7 +9,6 @@ from typing import Any
 from gumbeldore.runtime.checked import check_switches, is_integer, is_number
 from gumbeldore.sampler.updates import Update, needs_sample
 
-
 MOST = 2**31 - 1  # solutions of an instance; more fit into no memory, and places in a trie are products of such numbers
 
 
