@@ -60,7 +60,8 @@ def join(address: str, modules: list[ModuleType]) -> None:
     """Connect this process to a cluster for as long as it lives, and send the cluster these modules.
 
     Arguments:
-        address: host:port or ray://host:port of its head, or auto: the one this machine is a node of
+        address: host:port or ray://host:port of its head, or auto: the one that RAY_ADDRESS names, or that `ray start`
+            has made this machine a node of
         modules: packages or single files; Ray sends them to every node that works for this process
 
     Raises ValueError if there is no such cluster, or it is not one for this process.
@@ -72,8 +73,12 @@ def join(address: str, modules: list[ModuleType]) -> None:
     if address != "auto" and place is None:
         raise ValueError(f"ray.address must be null, auto, host:port or ray://host:port, got {address}")
     ray = _ray(f"ray.address={address}", "leave ray.address=null")
-    if place and not answers(address):  # Ray would try for minutes
-        raise ValueError(f"ray.address={address}: no Ray cluster answers there; {START}")
+    there = address if place else _of_this_machine()
+    if not there:
+        raise ValueError(f"ray.address=auto: `ray start` has started none on this machine; {START}")
+    if not answers(there):  # Ray would try for minutes
+        at = "there" if place else f"at {there}"
+        raise ValueError(f"ray.address={address}: no Ray cluster answers {at}; {START}")
     try:
         ray.init(
             address=address,
@@ -84,6 +89,20 @@ def join(address: str, modules: list[ModuleType]) -> None:
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ValueError(f"ray.address={address}: {' '.join(str(error).split())}; {START}") from None
     _joined = address
+
+
+def _of_this_machine() -> str | None:
+    """The address of the cluster that RAY_ADDRESS names, or that `ray start` has made this machine a node of last.
+
+    Without either, Ray's own `auto` would take any that runs here: that of another run, which ends with the run.
+    """
+    from ray._private import services
+
+    named = os.environ.get("RAY_ADDRESS")
+    if named and named != "auto":
+        return named
+    started = services.find_bootstrap_address(None)
+    return started if started in services.find_gcs_addresses() else None
 
 
 def joined() -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -169,6 +171,38 @@ def test_the_runs_of_a_sweep_share_their_cluster(monkeypatch):
     monkeypatch.setattr(cluster, "_ray", lambda *words: asked.append(words))
     cluster.join("auto", [])
     assert cluster.joined() and not asked  # Ray refuses a second connection
+
+
+def test_auto_is_what_ray_start_has_started_and_no_ray_of_another_run(monkeypatch, tmp_path):
+    from ray._private import services
+
+    (tmp_path / "ray").mkdir()
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(cluster, "_joined", None)
+    asked, running = [], {"127.0.0.1:7"}  # of another run
+    fake = SimpleNamespace(init=lambda address, **options: asked.append(address))
+    monkeypatch.setattr(services, "find_gcs_addresses", lambda: running)
+    monkeypatch.setattr(cluster, "_ray", lambda *words: fake)
+    with pytest.raises(ValueError, match="ray.address=auto: `ray start` has started none on this machine; start one"):
+        cluster.join("auto", [])
+    started = tmp_path / "ray/ray_current_cluster"  # where `ray start` leaves its address
+    started.write_text("127.0.0.1:9")
+    with pytest.raises(ValueError, match="`ray start` has started none"):  # that has ended
+        cluster.join("auto", [])
+    running.add("127.0.0.1:9")
+    with pytest.raises(ValueError, match="ray.address=auto: no Ray cluster answers at 127.0.0.1:9; start one"):
+        cluster.join("auto", [])
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        address = f"127.0.0.1:{head.getsockname()[1]}"
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        cluster.join("auto", [])
+        monkeypatch.setattr(cluster, "_joined", None)
+        monkeypatch.setenv("RAY_ADDRESS", "auto")
+        started.write_text(address)
+        running.add(address)
+        cluster.join("auto", [])
+    assert asked == ["auto", "auto"]  # which Ray understands the same way
 
 
 @pytest.mark.parametrize(
