@@ -138,9 +138,21 @@ def heartbeat_addresses() -> list[str]:
 
     if _joined and _joined.startswith("ray://"):
         return [_joined]
-    context = ray.get_runtime_context()
-    here = next(node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
-    return [context.gcs_address, f"{here['NodeManagerAddress']}:{here['NodeManagerPort']}"]
+    here = _own_node()
+    return [ray.get_runtime_context().gcs_address, f"{here['NodeManagerAddress']}:{here['NodeManagerPort']}"]
+
+
+def own_node_lives() -> bool:
+    """Whether the head takes this process's node for alive."""
+    return bool(_joined and _joined.startswith("ray://")) or _own_node()["Alive"]
+
+
+def _own_node() -> dict[str, Any]:
+    """What the head knows about this process's node."""
+    import ray
+
+    here = ray.get_runtime_context().get_node_id()
+    return next(node for node in ray.nodes() if node["NodeID"] == here)
 
 
 def answers(address: str) -> bool:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -61,6 +62,27 @@ def test_no_worker_gets_a_second_job_before_all_have_given_a_sign_of_life():
     both = {"job 0": ("a", 0), "job 1": ("b", 1)}
     assert actors._with_room(both, left=1) is None  # the last one goes to whoever is free first
     assert actors._with_room(both, left=3) == "a"  # where many are left, one waits at each
+
+
+@pytest.mark.parametrize(
+    ("alive", "message"), [(True, "^a worker could not start: "), (False, "^the Ray cluster does")]
+)
+def test_a_worker_that_died_with_its_node_could_start(alive, message, monkeypatch):
+    """As when one of Ray's agents dies: the node goes, too, but answers until it has gone."""
+    import ray
+
+    def dead(reference):
+        raise ray.exceptions.RayActorError(
+            error_msg="The actor is dead because its owner has died.\n\tclass_name: Actor"
+        )
+
+    monkeypatch.setattr(ray, "get", dead)
+    monkeypatch.setattr(ray, "nodes", lambda: [{"NodeID": "other", "Alive": True}, {"NodeID": "here", "Alive": alive}])
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: "here"))
+    actors = object.__new__(Actors)
+    actors.heartbeat_addresses, actors.alive, actors.unconfirmed = [], [], {"heartbeat": "actor"}
+    with pytest.raises(WorkerError, match=message):
+        actors._confirm("heartbeat")
 
 
 class Marks:
