@@ -15,7 +15,6 @@ MAX_ATTEMPTS = 3  # at a job whose actors die: by then it is likely that the job
 START_TIMEOUT = 120  # seconds without a single living actor; a first start on a cold machine takes about 10
 LATECOMERS = 15  # seconds after the first actor is prepared, in which the others may be, too
 POLL_SECONDS = 0.5  # between two looks at `stop`
-GONE = "the Ray cluster does not answer any more"
 
 
 class Actor:
@@ -169,7 +168,7 @@ class Actors:
         except ray.exceptions.RayError as error:
             self._check_cluster()
             if not ray_cluster.own_node_lives():  # it answers a little longer when it ends with one of Ray's agents
-                raise WorkerError(GONE) from None
+                raise WorkerError(ray_cluster.GONE) from None
             # The error is one of the constructor; Ray retries after all others.
             raise WorkerError(f"a worker could not start: {error}") from None
         self.alive.append(actor)
@@ -178,7 +177,7 @@ class Actors:
         """Raises WorkerError if the cluster is gone; Ray would end this process silently at its next large object."""
         # A head that is busy may miss a call.
         if not all(any(ray_cluster.answers(address) for _ in range(3)) for address in self.heartbeat_addresses):
-            raise WorkerError(GONE)
+            raise WorkerError(ray_cluster.GONE)
 
 
 def _result_of(reference: Any) -> Any:

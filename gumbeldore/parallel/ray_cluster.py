@@ -8,17 +8,22 @@ import re
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 
+from gumbeldore.runtime.errors import WorkerError
+
 ADDRESS = re.compile(r"(?:ray://)?(?P<host>[^:/\s]+):(?P<port>\d+)")
 SECONDS_TO_CONNECT = 5
+GONE = "the Ray cluster does not answer any more"
 START = "start one with `ray start --head`, or leave ray.address=null for a Ray of this machine"
 
+_starting = threading.Lock()  # of two threads one waits for the other's Ray
 _joined: str | None = None  # the address; one per process, as Ray's connection is
 
 
@@ -28,21 +33,38 @@ def start_ray(num_cpus: int) -> None:
     Raises ValueError where Ray is not installed or cannot start.
     """
     ray = _ray(f"workers={num_cpus}", "use workers=0")
-    if ray.is_initialized():
-        return
+    cpus = max(num_cpus, available_cores())
+    options = {"num_cpus": cpus, "include_dashboard": False, "log_to_driver": False, "logging_level": "error"}
     try:
-        with _own_signal_handlers():
-            ray.init(
-                address="local",
-                num_cpus=max(num_cpus, available_cores()),
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level="error",
-            )
+        with _starting, _own_signal_handlers():
+            if not ray.is_initialized():
+                _in_lasting_thread(lambda: ray.init(address="local", **options))
     except Exception as error:  # whatever it lacks: a home folder, a short path for its sockets, memory, ...
         why = " ".join(str(error).split()) or type(error).__name__
         rule = "workers=0 works without it, and for solvers in an evaluation solver.workers=0"
         raise ValueError(f"Ray cannot start because of this: {why:.300}; {rule}") from None
+
+
+def _in_lasting_thread(work: Callable[[], Any]) -> None:
+    """Do it in a thread that lasts as long as the process: on Linux, Ray's processes end with the one that starts them.
+
+    Raises what the work raises.
+    """
+    if threading.current_thread() is threading.main_thread():
+        work()
+        return
+    done: Future = Future()
+
+    def last() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
+        else:
+            threading.Event().wait()
+
+    threading.Thread(target=last, daemon=True).start()
+    done.result()
 
 
 @contextlib.contextmanager
@@ -133,13 +155,19 @@ def placement(threads: int, gpus: float = 0) -> dict[str, Any]:
 
 
 def heartbeat_addresses() -> list[str]:
-    """The addresses of the head and of this process's node, which answer as long as this process has its Ray."""
+    """The addresses of the head and of this process's node, which answer as long as this process has its Ray.
+
+    Raises WorkerError if the head does not answer any more.
+    """
     import ray
 
     if _joined and _joined.startswith("ray://"):
         return [_joined]
+    head = ray.get_runtime_context().gcs_address
+    if not answers(head):  # Ray would wait for it
+        raise WorkerError(GONE)
     here = _own_node()
-    return [ray.get_runtime_context().gcs_address, f"{here['NodeManagerAddress']}:{here['NodeManagerPort']}"]
+    return [head, f"{here['NodeManagerAddress']}:{here['NodeManagerPort']}"]
 
 
 def own_node_lives() -> bool:

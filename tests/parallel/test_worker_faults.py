@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -83,6 +84,44 @@ def test_a_worker_that_died_with_its_node_could_start(alive, message, monkeypatc
     actors.heartbeat_addresses, actors.alive, actors.unconfirmed = [], [], {"heartbeat": "actor"}
     with pytest.raises(WorkerError, match=message):
         actors._confirm("heartbeat")
+
+
+@pytest.mark.parametrize("fault", [None, OSError("no space")])
+def test_a_ray_that_a_thread_starts_outlives_the_thread(fault, monkeypatch):
+    """Or a pool in another thread would wait for it: on Linux, processes may end with the thread that started them."""
+    started, said = [], []
+
+    def init(**options):
+        started.append(threading.current_thread())
+        if fault:
+            raise fault
+
+    fake = SimpleNamespace(init=init, is_initialized=lambda: bool(started) and not fault)
+    monkeypatch.setattr(ray_cluster, "_ray", lambda *words: fake)
+
+    def start():
+        try:
+            ray_cluster.start_ray(1)
+        except ValueError as error:
+            said.append(str(error))
+
+    threads = [threading.Thread(target=start) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all("no space" in line for line in said) and len(said) == (2 if fault else 0)
+    assert len(started) == (2 if fault else 1)
+    assert fault or started[0].is_alive()
+
+
+def test_a_pool_that_finds_its_ray_gone_does_not_wait_for_it(monkeypatch):
+    import ray
+
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="127.0.0.1:9"))
+    monkeypatch.setattr(ray, "nodes", lambda: pytest.fail("this would wait for ever"))
+    with pytest.raises(WorkerError, match="^the Ray cluster does not answer any more$"):
+        ray_cluster.heartbeat_addresses()
 
 
 class Marks:
