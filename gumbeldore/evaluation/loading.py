@@ -61,10 +61,11 @@ def _network(model: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Policy:
     Raises ValueError as `build` does, and for sizes that do not fit the weights.
     """
     numbers = sum(weight.numel() for weight in weights.values())
+    in_float32 = not any(weight.dtype == torch.float64 for weight in weights.values())
     default = torch.get_default_dtype()
     limit = _Limit(ROOM + MOST_PARAMETERS * numbers)
     try:
-        if not any(weight.dtype == torch.float64 for weight in weights.values()):
+        if in_float32:
             torch.set_default_dtype(torch.float32)
         with torch.random.fork_rng(devices=[]), limit:
             return build(model, "model", Policy)
@@ -73,7 +74,8 @@ def _network(model: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Policy:
             raise ValueError(f"its {numbers} weights are far too few for a network of {dict(model)}") from None
         raise
     finally:
-        torch.set_default_dtype(default)
+        if in_float32:  # else a module of the user's may have set it for good
+            torch.set_default_dtype(default)
 
 
 class _Limit(TorchFunctionMode):
