@@ -137,24 +137,29 @@ class Reference:
         weights = self.weights(found)
         return sum(w * leaf.outcome for w, leaf in zip(weights, found, strict=True)) / sum(weights)
 
-    def expectation_below(self, found: list[Found], prefix: tuple[int, ...]) -> float:
-        below = [
-            (w, leaf.outcome)
-            for w, leaf in zip(self.weights(found), found, strict=True)
-            if leaf.actions[: len(prefix)] == prefix
-        ]
-        total = sum(w for w, _ in below)
-        return sum(w * f for w, f in below) / total if total > 0 else below[0][1]
+    def expectation_below(self, found: list[Found], prefix: tuple[int, ...], threshold: str) -> float:
+        """[GD, eq. 5], with the smallest Gumbel of the node's own leaves as printed, or with that of the round."""
+        through = [leaf for leaf in found if leaf.actions[: len(prefix)] == prefix]
+        if len(through) == 1:
+            return through[0].outcome
+        if len(found) < self.width:
+            weights = [math.exp(leaf.phi) for leaf in through]
+        else:
+            kappa = min(leaf.gumbel for leaf in (through if threshold == "node" else found))
+            q = [1 - math.exp(-math.exp(leaf.phi - kappa)) for leaf in through]
+            pairs = zip(through, q, strict=True)
+            weights = [math.exp(leaf.phi) / q_i if leaf.gumbel > kappa else 0.0 for leaf, q_i in pairs]
+        return sum(w * leaf.outcome for w, leaf in zip(weights, through, strict=True)) / sum(weights)
 
-    def theory(self, found: list[Found], step_size: float) -> None:
+    def theory(self, found: list[Found], step_size: float, threshold: str) -> None:
         for prefix in {leaf.actions[:d] for leaf in found for d in range(1, DEPTH + 1)}:
             through_parent = [leaf for leaf in found if leaf.actions[: len(prefix) - 1] == prefix[:-1]]
             if len(through_parent) >= 2:
-                gain = self.expectation_below(found, prefix) - self.expectation_below(found, prefix[:-1])
+                child, parent = (self.expectation_below(found, node, threshold) for node in (prefix, prefix[:-1]))
                 node = self.root
                 for action in prefix[:-1]:
                     node = node.children[action]
-                node.advantage[prefix[-1]] += step_size * gain
+                node.advantage[prefix[-1]] += step_size * (child - parent)
 
 
 def assert_same_round(fast: Solutions, row: int, round_: int, width: int, found: list[Found]) -> None:

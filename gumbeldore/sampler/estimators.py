@@ -22,7 +22,7 @@ from torch import Tensor
 from gumbeldore.sampler.gumbel import log_survival
 
 
-def importance_log_weights(log_probs: Tensor, gumbels: Tensor, valid: Tensor) -> Tensor:
+def importance_log_weights(log_probs: Tensor, gumbels: Tensor, valid: Tensor, kappa: Tensor | None = None) -> Tensor:
     """log(p_i / q_i) [B, K] of the leaves of one round, -inf for those that only set the threshold.
 
     kappa is the smallest perturbed log-probability of the round, q_i = P(Gumbel(log p_i) > kappa). A round that
@@ -33,8 +33,10 @@ def importance_log_weights(log_probs: Tensor, gumbels: Tensor, valid: Tensor) ->
         log_probs: log p_i [B, K] under the distribution the round sampled from, float64
         gumbels: perturbed log-probabilities [B, K] (`Solutions.gumbels`)
         valid: which entries are leaves [B, K]
+        kappa: other thresholds [.., B, K], for each leaf; the weights then are [.., B, K], too
     """
-    kappa = gumbels.masked_fill(~valid, math.inf).amin(dim=1, keepdim=True)  # [B, 1]
+    if kappa is None:
+        kappa = gumbels.masked_fill(~valid, math.inf).amin(dim=1, keepdim=True)  # [B, 1]
     sampled = log_probs - log_survival(kappa, log_probs)
     threshold = gumbels == kappa
     sampled = sampled.masked_fill(threshold, -math.inf)

@@ -93,16 +93,26 @@ class Theory:
 
     Both expectations are estimated from the round's leaves through the node; parents with a single leaf are left
     alone. With exact expectations the expected objective cannot fall [GD, appendix B].
+
+    Arguments:
+        step_size: sigma >= 0, in units of 1 / objective
+        threshold: kappa of a node's importance weights. "node": the smallest perturbed log-probability of its own
+            leaves, as equation 5 is printed. "round": that of the round, which leaves out one leaf in all, not one of
+            each node, and is the better estimate (docs/decisions.md)
     """
 
     step_size: float
+    threshold: str = "node"
 
     def __post_init__(self) -> None:
         _check_step_size(self.step_size)
+        if self.threshold not in ("node", "round"):
+            raise ValueError(f"threshold must be node or round, got {self.threshold!r}")
 
     def __call__(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
         without_replacement(trie, leaves, objective)
-        log_weights = importance_log_weights(leaves.phi, leaves.gumbel, leaves.valid)
+        kappa = _smallest_per_beam_node(leaves) if self.threshold == "node" else None
+        log_weights = importance_log_weights(leaves.phi, leaves.gumbel, leaves.valid, kappa)
         expected = _expectation_per_beam_node(leaves, log_weights, objective)
         passed = _per_beam_node(leaves, leaves.valid.long())
         parent = leaves.parent[1:]  # [T, B, K]
@@ -141,11 +151,18 @@ def _per_beam_node(leaves: Leaves, values: Tensor) -> Tensor:
     return torch.zeros_like(leaves.path, dtype=values.dtype).scatter_add_(2, leaves.path, values)
 
 
+def _smallest_per_beam_node(leaves: Leaves) -> Tensor:
+    """For each node on a leaf's path [T+1, B, K] the smallest perturbed log-probability of the leaves through it."""
+    gumbel = leaves.gumbel.masked_fill(~leaves.valid, math.inf).expand_as(leaves.path)
+    smallest = torch.full_like(gumbel, math.inf).scatter_reduce_(2, leaves.path, gumbel, "amin")
+    return smallest.gather(2, leaves.path)
+
+
 def _expectation_per_beam_node(leaves: Leaves, log_weights: Tensor, objective: Tensor) -> Tensor:
     """Weighted mean [T+1, B, K] of the objective of the leaves through each beam position, NaN where there are none."""
     log_weights = log_weights.expand_as(leaves.path)
     largest = log_weights.new_full(leaves.path.shape, -math.inf).scatter_reduce_(2, leaves.path, log_weights, "amax")
-    largest = largest.gather(2, leaves.path)  # -inf if its only leaf is the K-th, of weight 0
+    largest = largest.gather(2, leaves.path)  # -inf if its only leaf sets the threshold and has the weight 0
     weights = (log_weights - largest).exp().where(largest > -math.inf, 1.0)
     return _per_beam_node(leaves, weights * objective) / _per_beam_node(leaves, weights)
 

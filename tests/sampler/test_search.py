@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from dataclasses import replace
@@ -64,7 +65,11 @@ def learn_gumbeldore(slow, found):
 
 
 def learn_theory(slow, found):
-    slow.theory(found, 0.8)
+    slow.theory(found, 0.8, "node")
+
+
+def learn_theory_of_rounds(slow, found):
+    slow.theory(found, 0.8, "round")
 
 
 @pytest.mark.parametrize("width", [1, 2, 4])
@@ -76,6 +81,7 @@ def learn_theory(slow, found):
         (lambda k: methods.gumbeldore(k, 4, 0.8), learn_gumbeldore),
         (lambda k: methods.gumbeldore(k, 4, 0.8, top_p_start=0.5, top_p_end=0.9), learn_gumbeldore),
         (lambda k: methods.theory(k, 4, 0.8), learn_theory),
+        (lambda k: SearchConfig(k, 4, update=Theory(0.8, threshold="round")), learn_theory_of_rounds),
     ],
 )
 def test_fast_and_slow_agree_on_the_same_noise(method, learn, width):
@@ -220,6 +226,21 @@ def improved_policy_value(trees, row, config):
         before += leaves.log_prob[0, k].exp().item() * objective[0, k].item()
         after += value * objective[0, k].item()
     return before, after
+
+
+def test_the_threshold_of_the_round_estimates_better_than_that_of_equation_5():
+    """Mean squared errors of E[f | node] over all nodes above the leaves, where four of at most 27 leaves are known."""
+    errors = {"node": [], "round": []}
+    for row, key in itertools.product(range(60), range(3)):
+        slow = Reference(TREES, row, key, width=4)
+        found = slow.round(0)
+        every = enumerate_leaves(TREES, row)
+        for prefix in {leaf.actions[:depth] for leaf in found for depth in range(3)}:
+            below = [leaf for leaf in every if leaf.actions[: len(prefix)] == prefix]
+            exact = sum(x.probability * x.outcome for x in below) / sum(x.probability for x in below)
+            for threshold, of in errors.items():
+                of.append((slow.expectation_below(found, prefix, threshold) - exact) ** 2)
+    assert sum(errors["round"]) < 0.8 * sum(errors["node"])
 
 
 @pytest.mark.parametrize("step_size", [0.1, 1.0, 5.0])

@@ -188,7 +188,10 @@ def test_costs_are_those_of_the_file_and_stay_with_their_method(tmp_path):
         (["search.first_round_deterministic=true"], "search.first_round_deterministic must be false, "),
         (["search.sampled_root=false"], "search.sampled_root must be true, "),
         # Elsewhere beams read neither num_rounds nor temperature: here a value is refused, and not the keys.
-        (["method=beam", "search.num_rounds=0"], "beam_width must be an integer of at least 1 and at most 2147483647, got 0"),
+        (
+            ["method=beam", "search.num_rounds=0"],
+            "beam_width must be an integer of at least 1 and at most 2147483647, got 0",
+        ),
         (["axis=seconds"], "axis has no effect on study=estimators, only on study=curves"),
         (["kind=curves"], "kind is what study= sets"),
     ],
