@@ -82,8 +82,8 @@ def self_improvement(
             recorder.best(state)
         if not imitation.complete:
             return  # the saved state is still that of the epoch before: a continued run does this epoch again
-        if improved and settings.samples:
-            state.dataset.clear()  # those of worse policies
+        if settings.samples and (improved or not settings.keep_experts):
+            state.dataset.clear()  # those of worse policies, or of this epoch
         metrics = {**sampling, **imitation.metrics, **quality_metrics(judgement, state), **usage_metrics(clock, state)}
         recorder.epoch(state, EpochReport(state.epoch, {**metrics, "training/dataset_size": size}, improved))
 

@@ -67,14 +67,13 @@ def verify(name: str, checksum: str, *arrays: np.ndarray) -> None:
 
 
 def shipped_costs(file: str, n: int, kind: str | None = None) -> tuple[np.ndarray, list[str]]:
-    """The first n costs [n] of a file in `problems/data` and their kinds; NaN and empty if it is not there or shorter.
+    """The first n costs [n] of a file in `problems/data` and their kinds; NaN and empty beyond its end.
 
     Arguments:
         kind: how good they are, None: what the file says in `reference`.
     """
-    if (DATA / file).is_file():
-        with np.load(DATA / file, allow_pickle=False) as arrays:
-            costs = arrays["cost"][:n]
-            if len(costs) == n:
-                return costs, kinds_of(costs, str(arrays["reference"]) if kind is None else kind)
-    return np.full(n, np.nan), [""] * n
+    if not (DATA / file).is_file():
+        return np.full(n, np.nan), [""] * n
+    with np.load(DATA / file, allow_pickle=False) as arrays:
+        costs = np.pad(arrays["cost"][:n], (0, max(0, n - len(arrays["cost"]))), constant_values=np.nan)
+        return costs, kinds_of(costs, str(arrays["reference"]) if kind is None else kind)

@@ -72,6 +72,8 @@ SETTINGS = TrainSettings(
     muon_learning_rate=0.01,
     muon_weight_decay=0.1,
     gradient_clip=1.0,
+    sample_with_best=True,
+    keep_experts=True,
     nucleus_after=0,
     validation_instances=1,
 )

@@ -24,7 +24,7 @@ from gumbeldore.runtime.old_versions import refuse_old, refuse_old_option
 FOLDER = Path(__file__).parents[2] / "configs"
 GROUPS = ("problem", "model", "train", "search", "solver")  # of keys
 # Keys of `train` for sampled experts alone, and those for random instances alone.
-SAMPLING = ("instances_per_epoch", "decisions_per_epoch", "nucleus_after")
+SAMPLING = ("instances_per_epoch", "decisions_per_epoch", "nucleus_after", "sample_with_best", "keep_experts")
 RANDOM = (*SAMPLING, "validation_instances")  # not of active search
 DEFAULT_KIND = "self_improvement"  # of training
 RACES = {"race": "study=step_size", "train.race": "validation=race"}  # keys that are null but for this option

@@ -1,4 +1,4 @@
-"""Pseudo-experts: the best of the solutions that the best policy samples."""
+"""Pseudo-experts: the best of the solutions that a policy samples."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def sample_epoch(
     seed: int,
     execution: Execution = Execution(),
 ) -> tuple[Shard, dict[str, float]]:
-    """The experts of the next epoch, sampled with the best policy on new random instances, and metrics.
+    """The experts of the next epoch, sampled with the best policy (or the current one), and metrics.
 
     A policy with random weights is the best policy until the first trained one has been validated.
 
@@ -60,7 +60,8 @@ def sample_epoch(
     keys = fold(seed, "sampling", state.epoch, torch.arange(batch_size(instances)))
     if state.epoch < settings.nucleus_after:
         search = replace(search, top_p_start=1.0, top_p_end=1.0)
-    pool.load(state.best.state_dict())
+    policy = state.best if settings.sample_with_best else state.policy
+    pool.load(policy.state_dict())
     experts = sample_experts(pool, instances, keys, search, execution.progress, execution.stop)
     shard = Shard(f"epoch_{state.epoch + 1:06d}", instances, experts.actions, experts.costs)
     return shard, experts.metrics

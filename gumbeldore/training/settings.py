@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gumbeldore.races.settings import RaceSettings
-from gumbeldore.runtime.checked import Checked, at_least, positive
+from gumbeldore.runtime.checked import Checked, at_least, check_switches, positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +20,8 @@ class TrainSettings(Checked):
     experts: str | None  # solutions to imitate; None: sampled ones
     race: RaceSettings | None  # by which a new policy is compared with the best one; None: all validation instances
     instances: str | None  # given ones whose solutions are to be improved (active search); None: random ones
+    sample_with_best: bool  # the best policy samples the experts; False: the policy that is trained
+    keep_experts: bool  # until a policy is better than the best one; False: for the epoch that has sampled them
     epochs: int = at_least(0)
     instances_per_epoch: int = at_least(1)
     batches_per_epoch: int = at_least(1)
@@ -37,6 +39,7 @@ class TrainSettings(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_switches(self, "sample_with_best", "keep_experts")
         if self.learning_rate_end_factor > 1:
             raise ValueError(f"train.learning_rate_end_factor must be at most 1, got {self.learning_rate_end_factor}")
         if self.experts is not None and self.instances is not None:

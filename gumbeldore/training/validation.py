@@ -19,7 +19,7 @@ class Quality(NamedTuple):
     """Greedy quality of a policy on the validation set."""
 
     cost: float  # mean over the instances that were looked at
-    gap: float  # their mean gap to the references; NaN unless each has one
+    gap: float  # mean gap of those that have a reference; NaN if none has
     costs: dict[str, float]  # mean cost of the instances of each size; empty where there is one size alone
     each: Tensor = torch.empty(0)  # [N] float64 cost of every instance, NaN where it was not looked at
 
@@ -73,4 +73,4 @@ def quality_of(problem: Problem, validation: list[Benchmark], each: Tensor) -> Q
         if len(parts) > 1
         else {}
     )
-    return Quality(each[seen].mean().item(), gaps_to(references, each)[seen].mean().item(), by_size, each)
+    return Quality(each[seen].mean().item(), gaps_to(references, each).nanmean().item(), by_size, each)

@@ -101,7 +101,7 @@ def load_cvrp(source: str, limit: int | None = None, distances: str | None = Non
 
 
 def validation(num_customers: int, capacity: tuple[int, int], n: int) -> Benchmark:
-    """The first n of 10,000 instances by Kool's recipe (seed 4321), with references where they are shipped for all n.
+    """The first n of 10,000 instances by Kool's recipe (seed 4321), with the references that are shipped.
 
     Arguments:
         capacity: lowest and highest of the vehicles; unless they are equal, it is drawn last for each instance.
@@ -127,7 +127,7 @@ def _named(name: str, limit: int | None) -> list[Benchmark]:
 
 
 def _random_set(name: str, recipe: Recipe, limit: int | None) -> Benchmark:
-    """The first instances of a recipe, with references where the project ships them for all of these."""
+    """The first instances of a recipe, with the references that the project ships."""
     n = taken(limit, recipe.count, name)
     random = np.random.RandomState(recipe.seed)
     coords, demands = _draw(name, random, recipe.seed, recipe.count, recipe.num_customers)

@@ -87,7 +87,7 @@ def _named(name: str, limit: int | None) -> list[Benchmark]:
 
 
 def _random_set(name: str, recipe: Recipe, num_nodes: int, limit: int | None) -> Benchmark:
-    """The first instances of a recipe, with references where the project ships them for all of these."""
+    """The first instances of a recipe, with the references that the project ships."""
     n = taken(limit, recipe.count, name)
     checksum = CHECKSUMS.get((recipe.seed, num_nodes))
     # Rows are drawn one after the other, so a set that nothing can be compared with need not be drawn in full.

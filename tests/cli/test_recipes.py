@@ -60,11 +60,14 @@ def test_recipes_differ_in_the_algorithm_alone(choice):
         ("tasar", methods.tasar(16, 1, 10)),
     ],
 )
-def test_recipes_of_the_literature_differ_from_ours_in_the_search_alone(recipe, expected):
+def test_recipes_of_the_literature_differ_from_ours_in_how_experts_are_found_alone(recipe, expected):
     ours, theirs = composed(), composed(f"recipe={recipe}")
     assert training_search(OmegaConf.create(theirs)) == expected
     for cfg in (ours, theirs):
         del cfg["methods"], cfg["search"]
+    if recipe == "self_labeling":
+        for switch in ("sample_with_best", "keep_experts"):
+            assert ours["train"].pop(switch) is True and theirs["train"].pop(switch) is False
     assert ours == theirs
 
 

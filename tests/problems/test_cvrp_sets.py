@@ -225,7 +225,7 @@ def test_validation_sets():
         validation(10, (20, 20), 10_001)
 
 
-def test_references_are_taken_from_shipped_files_that_are_long_enough(tmp_path, monkeypatch):
+def test_references_are_taken_from_shipped_files_as_far_as_they_go(tmp_path, monkeypatch):
     monkeypatch.setattr(common, "DATA", tmp_path)
     assert load_cvrp("kool/cvrp20", 3)[0].kinds == [""] * 3  # no file, no reference
     for seed in (1234, 4321):
@@ -233,7 +233,9 @@ def test_references_are_taken_from_shipped_files_that_are_long_enough(tmp_path, 
     (test_set,), valid = load_cvrp("kool/cvrp20", 3), validation(20, (30, 30), 4)
     assert (test_set.references.tolist(), test_set.kinds) == ([1234, 1235, 1236], ["my solver"] * 3)
     assert (valid.references.tolist(), valid.kinds) == ([4321, 4322, 4323, 4324], ["my solver"] * 4)
-    for other in (validation(20, (30, 30), 5), validation(20, (29, 29), 4), validation(20, (30, 31), 4)):
+    longer = validation(20, (30, 30), 5)
+    assert longer.kinds == [*valid.kinds, ""] and longer.references.isnan().tolist() == [False] * 4 + [True]
+    for other in (validation(20, (29, 29), 4), validation(20, (30, 31), 4)):
         assert other.references.isnan().all() and not any(other.kinds)
 
 

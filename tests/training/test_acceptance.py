@@ -12,7 +12,7 @@ from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.races.settings import RaceSettings
 from gumbeldore.runtime import checkpoint
 from gumbeldore.training.acceptance import judge
-from gumbeldore.training.validation import validate, validation_set
+from gumbeldore.training.validation import quality_of, validate, validation_set
 from problems.tsp import TSP
 from tests.cli.test_commands import typed
 from tests.training.test_supervised import Killed, dies_after, experts, metrics_of, same_runs, supervised
@@ -50,6 +50,15 @@ def costs_of(weights):
     policy.load_state_dict(weights)
     with SearchPool(PROBLEM, policy) as pool:
         return validate(pool, SIZES, lambda *_: None).each
+
+
+def test_the_gap_is_that_of_the_instances_that_have_a_reference():
+    (benchmark,) = validation_set(TSP(5), 3, seed=0)
+    each = torch.tensor([2.0, 3.0, 5.0], dtype=torch.float64)
+    for known, gap in (([1.0, math.nan, 4.0], 0.625), ([math.nan] * 3, math.nan)):
+        references = torch.tensor(known, dtype=torch.float64)
+        quality = quality_of(TSP(5), [benchmark._replace(references=references)], each)
+        assert quality.gap == pytest.approx(gap, nan_ok=True) and quality.cost == pytest.approx(10 / 3)
 
 
 def test_clear_cases_are_decided_by_few_searches(weights):

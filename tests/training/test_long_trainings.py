@@ -299,7 +299,7 @@ def test_validation_of_several_sizes_is_shown_by_size(tmp_path):
     (line,) = metrics_of(tmp_path / "run")
     costs = [line[f"quality/greedy_cost_{size}"] for size in ("2x3", "4x2")]
     assert line["quality/greedy_cost"] == pytest.approx(sum(costs) / 2) and costs[0] != costs[1]
-    assert "quality/greedy_gap" not in line  # not all have a reference
+    assert "quality/greedy_gap" not in line  # none has a reference
 
 
 def test_a_problem_with_one_validation_set_of_no_list_is_told_so():

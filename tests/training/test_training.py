@@ -65,6 +65,8 @@ SIZES = {
     "muon_learning_rate": None,
     "muon_weight_decay": 0,
     "gradient_clip": 1.0,
+    "sample_with_best": True,
+    "keep_experts": True,
     "nucleus_after": 0,
     "validation_instances": 40,
 }
@@ -328,22 +330,36 @@ def test_all_evaluations_are_counted_while_sampling():
     assert found.metrics["sampling/evaluations"] == sum(counted) > 0
 
 
-def test_experts_come_from_the_best_policy():
-    """Each epoch's, sampled again with the policy that was the best when the epoch began."""
+@pytest.mark.parametrize("with_best", [True, False])
+def test_experts_come_from_the_best_policy_or_the_current_one(with_best):
+    """Each epoch's, sampled again with the policy that was the best, or the current one, when the epoch began."""
     train_state = new_learner()
-    best = [copy.deepcopy(train_state.best.state_dict())]
+    policies = (train_state.best, train_state.policy) if with_best else (train_state.policy, train_state.best)
+    best, others = ([copy.deepcopy(policy.state_dict())] for policy in policies)
+
+    def after():
+        for weights, policy in zip((best, others), policies, strict=True):
+            weights.append(copy.deepcopy(policy.state_dict()))
+
     pool = SearchPool(TSP(7), train_state.policy)
-    after = lambda: best.append(copy.deepcopy(train_state.best.state_dict()))  # noqa: E731
     train_state.dataset.clear = lambda: None
-    reports_of(train_state, pool, batches_per_epoch=60, epochs=4, recorder=Reports(after))
+    sizes = {"epochs": 6, "learning_rate": 5e-3, "sample_with_best": with_best}
+    reports_of(train_state, pool, recorder=Reports(after), **sizes)
 
     def same(epoch, weights):
         pool.load(weights)
         shard, keys = train_state.dataset.shards[epoch], fold(5, "sampling", epoch, torch.arange(10))
         return torch.equal(sample_experts(pool, shard.instances, keys, SEARCH).actions, shard.actions)
 
-    assert [same(epoch, best[epoch]) for epoch in range(4)] == [True] * 4
-    assert not same(3, best[0])
+    assert [same(epoch, best[epoch]) for epoch in range(6)] == [True] * 6
+    assert not same(5, best[0]) and not all(same(epoch, others[epoch]) for epoch in range(6))
+
+
+def test_experts_that_are_not_kept_are_imitated_in_their_own_epoch_alone():
+    train_state, reports = trained(epochs=6, learning_rate=5e-3, keep_experts=False)
+    assert not all(report.improved for report in reports[1:])  # they would have been kept
+    assert [report.metrics["training/dataset_size"] for report in reports] == [10] * 6
+    assert len(train_state.dataset) == 0
 
 
 class BadProblem(TSP):
