@@ -63,15 +63,15 @@ def checked(found: Any, source: str, limit: int | None = None) -> list[Benchmark
         got = [type(each).__name__ for each in found] if isinstance(found, list) else type(found).__name__
         raise ValueError(f"{rule}, got {got}")
     for benchmark in found:
-        n, references = len(benchmark.names), benchmark.references
+        n = len(benchmark.names)
         counts = {"instances": batch_size(benchmark.instances), "kinds": len(benchmark.kinds)}
         if wrong := [name for name, count in counts.items() if count != n]:
             raise ValueError(f"{rule}: one has {n} names and {counts[wrong[0]]} {wrong[0]}")
-        if not isinstance(references, Tensor) or references.shape != (n,) or references.dtype != torch.float64:
-            held = (
-                f"{references.dtype} {list(references.shape)}" if isinstance(references, Tensor) else type(references)
-            )
-            raise ValueError(f"{rule}: references must be a float64 Tensor [{n}], got {held}")
+        bounds = {} if benchmark.lower_bounds is None else {"lower_bounds": benchmark.lower_bounds}
+        for name, values in {"references": benchmark.references, **bounds}.items():
+            if not isinstance(values, Tensor) or values.shape != (n,) or values.dtype != torch.float64:
+                held = f"{values.dtype} {list(values.shape)}" if isinstance(values, Tensor) else type(values)
+                raise ValueError(f"{rule}: {name} must be a float64 Tensor [{n}], got {held}")
     if limit is not None and count_of(found) > limit:
         raise ValueError(f"{source} must return {limit} instances at most, got {count_of(found)}")
     return [_without_zeros(benchmark._replace(names=_writable(benchmark.names))) for benchmark in found]

@@ -56,12 +56,12 @@ def of_cvrplib(coords: np.ndarray, demands: np.ndarray, capacity: int, metric: M
 def with_published(
     costs: np.ndarray, kinds: list[str], published: list[Published | None]
 ) -> tuple[np.ndarray, list[str]]:
-    """Costs [n] and kinds of instances in arrays, with the published ones where there is none (NaN).
+    """Costs [n] and kinds of instances in arrays, with the published ones where there is none (NaN or 0).
 
     Distances between coordinates in arrays are not rounded: a cost with rounded distances does not compare.
     """
     for i, each in enumerate(published):
-        if each and each.metric in (EXPLICIT, *EXACT) and np.isnan(costs[i]):
+        if each and each.metric in (EXPLICIT, *EXACT) and not costs[i] > 0:
             costs[i], kinds[i] = each.cost, f"{each.kind} ({each.source})"
     return costs, kinds
 

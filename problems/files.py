@@ -16,6 +16,7 @@ from problems.distances import is_whole, title_of
 from problems.formats.text import MAKE_NPZ, lines, stem, unpacked
 
 FEW_DIGITS = 1e-5  # relative error of costs that are published with two digits behind the point
+OF_OTHER_PROGRAMS = {".csv", ".tsv", ".json", ".xml", ".yaml", ".xls", ".xlsx", ".ods", ".md"}
 OF_A_PROBLEM = {".tsp", ".atsp", ".vrp", ".txt", ".jsp", ".jss"}  # suffixes that say which problem a file is for
 
 
@@ -82,7 +83,7 @@ def _of_file(path: Path, library: Library) -> list[tuple[Path, Any]]:
         suffix = suffix_of(path)
         if suffix in OF_A_PROBLEM - set(library.suffixes):
             raise WrongProblemError(str(error)) from None
-        if suffix not in OF_A_PROBLEM | {"", "."}:
+        if suffix in OF_OTHER_PROGRAMS:
             lines(path)  # has its own words for what is no text
             rule = f"{suffix} is no format of instances, {', '.join(sorted(OF_A_PROBLEM))} and .npz are"
             remedy = f"give a file in one of these its suffix, else {MAKE_NPZ.format(name=stem(path))}"

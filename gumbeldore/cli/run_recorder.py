@@ -12,6 +12,7 @@ from gumbeldore.benchmark import count_of
 from gumbeldore.cli.evaluation import typed
 from gumbeldore.cli.setup import Setup
 from gumbeldore.evaluation.parts import BenchmarkResult
+from gumbeldore.evaluation.references import with_lower_bounds
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting import validation_figure
@@ -97,7 +98,7 @@ class RunRecorder:
                     evaluations=int(evaluations * len(rows)),
                 )
                 found.append(result)
-                benchmarks.append(benchmark.part(rows))
+                benchmarks.append(with_lower_bounds(benchmark.part(rows)))
         if missing := count - count_of(benchmarks):
             self.terminal.say(f"{missing} of {count} instances have no solution yet")
         if not benchmarks:

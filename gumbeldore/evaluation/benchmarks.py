@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -86,8 +86,8 @@ def instance_keys(benchmark: Benchmark, seed: int) -> Tensor:
     are numbered: each of them has samples of its own.
     """
     count = len(benchmark.names)
-    fields = [field.cpu().numpy().reshape(count, -1) for field in benchmark.instances]
-    content = np.concatenate([np.ascontiguousarray(field).view(np.uint8) for field in fields], axis=1)
+    fields = [field.detach().cpu().reshape(count, math.prod(field.shape[1:])) for field in benchmark.instances]
+    content = torch.cat([field.contiguous().view(torch.uint8) for field in fields], dim=1).numpy()
     hashes = [int.from_bytes(hashlib.sha256(row).digest()[:8], "little", signed=True) for row in content]
     met: Counter[int] = Counter()
     numbers = []

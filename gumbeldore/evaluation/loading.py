@@ -21,7 +21,7 @@ from gumbeldore.runtime.files import in_home
 from gumbeldore.runtime.old_versions import of_this_version, weights_of_this_version
 
 # A network may make more numbers than are saved: it may replace parameters, share one among layers, or have masks.
-MOST_PARAMETERS, ROOM = 10, 2**25
+MOST_PARAMETERS, ROOM = 10, 2**28
 FACTORIES = {torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn}
 
 

@@ -67,8 +67,12 @@ def _parts(path: Path, rows: list[Row]) -> list[tuple[str, bool, list[Row]]]:
 
 def _without_remarks(rows: list[Row]) -> list[Row]:
     """The rows from `jobs machines` on."""
-    sizes = (place for place, (_, words) in enumerate(rows) if len(words) in (2, 3) and all(map(str.isdecimal, words)))
-    return rows[next(sizes, len(rows)) :]
+    for place, (_, words) in enumerate(rows):
+        below = len(rows[place + 1][1]) if place + 1 < len(rows) else 0
+        # Three numbers are a remark, unless a row of so many pairs follows.
+        if all(map(str.isdecimal, words)) and (len(words) == 2 or len(words) == 3 and below == 2 * int(words[1])):
+            return rows[place:]
+    return []
 
 
 def _instance(path: Path, name: str, titled: bool, rows: list[Row]) -> JsspInstance:

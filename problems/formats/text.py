@@ -62,10 +62,10 @@ def stem(path: Path) -> str:
 
 def number(path: Path, line: int, word: str, kind: type, what: str):
     """The number that `word` is: an int or a float, by `kind`. Some programs write a whole number as 100.0."""
-    if kind is int and word.partition(".")[2].strip("0") == "":
-        word = word.partition(".")[0]
+    whole, _, decimals = word.partition(".")
     try:
-        return kind(word.replace("_", "?"))  # Python alone would read 1_000 as a number
+        # Python alone would read 1_000 as a number.
+        return kind((whole if kind is int and not decimals.strip("0") else word).replace("_", "?"))
     except ValueError:
         noun = "a whole number" if kind is int else "a number"
         raise error(path, line, f"{what} must be {noun}, got {short(word)}") from None

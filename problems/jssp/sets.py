@@ -130,8 +130,9 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
     n = taken(limit, len(times), where)
     costs, kinds = costs_of(where, arrays, len(times))
     times, machines = times[:n].astype(np.int64), machines[:n].astype(np.int64)
-    for i in np.isnan(costs[:n]).nonzero()[0]:
-        costs[i], kinds[i] = best_known(times[i], machines[i])
+    for i, known in enumerate(map(best_known, times, machines)):
+        if known[1] and not costs[i] > 0:  # NaN or 0
+            costs[i], kinds[i] = known
     return _benchmark(numbered(Path(where).stem, n), times, machines, costs[:n], kinds[:n])
 
 

@@ -132,6 +132,8 @@ def test_a_third_number_of_the_first_line_is_no_reference_and_is_remarked_on(tmp
     assert benchmark.originals.times[0].tolist() == TIMES
     path.write_bytes(PLUS_SIGNS.replace(b"3 2\n", b"3 2 17\n"))
     assert [(shop.name, shop.remark) for shop in read_jssp(path)] == [("small", remark), ("other", "")]
+    path.write_bytes(PLUS_SIGNS.replace(b"3 2\n", b"6 6 55\n3 2\n"))  # of a remark
+    assert [(shop.name, shop.remark) for shop in read_jssp(path)] == [("small", ""), ("other", "")]
 
 
 def test_the_number_of_words_in_a_row_tells_the_formats_apart(tmp_path):

@@ -244,8 +244,9 @@ def test_published_costs_of_routes_are_recognised_by_all_numbers(tmp_path, monke
         assert load_cvrp(str(path))[0].kinds == [kind]
         arrays = npz(tmp_path, distances=SYMMETRIC, demands=demands, capacity=10)
         assert load_cvrp(str(arrays))[0].kinds == [kind]
-    given = npz(tmp_path, distances=SYMMETRIC, demands=DEMANDS, capacity=10, cost=100.0)
-    assert load_cvrp(str(given))[0].references.tolist() == [100]
+    for cost, reference in ((100.0, 100), (0.0, 99), (np.nan, 99)):  # 0: unknown
+        given = npz(tmp_path, distances=SYMMETRIC, demands=DEMANDS, capacity=10, cost=cost)
+        assert load_cvrp(str(given))[0].references.tolist() == [reference]
 
 
 def test_solutions_beside_files_are_references(tmp_path):
