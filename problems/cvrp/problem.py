@@ -53,6 +53,7 @@ class CVRP(Problem):
             num_customers after that share of the training (None: num_customers from the start). Not in the paper.
         nearest: only so many remaining customers, the nearest to the current node, can be gone to (None: all)
         distances: of instances in files: "rounded" to whole numbers or "exact" (None: as the file's type prescribes)
+        validation_capacity: of the vehicles in the validation instances, at least 9 (None: drawn as for training)
     """
 
     name = "cvrp"
@@ -66,11 +67,14 @@ class CVRP(Problem):
         grow: list[float] | None = None,
         nearest: int | None = None,
         distances: str | None = None,
+        validation_capacity: int | None = None,
     ):
         if num_customers < 2:
             raise ValueError(f"num_customers must be at least 2, got {num_customers}")
         if len(capacity) != 2 or not 9 <= capacity[0] <= capacity[1]:
             raise ValueError(f"capacity must be [lowest, highest] of at least 9, got {list(capacity)}")
+        if validation_capacity is not None and validation_capacity < 9:
+            raise ValueError(f"validation_capacity must be at least 9 or null, got {validation_capacity}")
         check_growth(grow, 2)
         if nearest is not None and nearest < 1:
             raise ValueError(f"nearest must be at least 1 or null, got {nearest}")
@@ -81,6 +85,7 @@ class CVRP(Problem):
         check_distances(distances)
         self.nearest = nearest
         self.distances = distances
+        self.validation_capacity = validation_capacity
 
     def curriculum(self, progress: float) -> CVRP:
         """The same problem with as many customers as after a share `progress` of the training."""
@@ -254,7 +259,8 @@ class CVRP(Problem):
 
     def validation(self, n: int, seed: int) -> list[Benchmark]:
         """n random instances of this size, the same for all seeds, with references where they are shipped."""
-        return [sets.validation(self.num_customers, self.capacity, n)]
+        fixed = self.validation_capacity
+        return [sets.validation(self.num_customers, self.capacity if fixed is None else (fixed, fixed), n)]
 
 
 def _far_first(instance: Instance, customers: Tensor, route: Tensor) -> tuple[Tensor, Tensor]:

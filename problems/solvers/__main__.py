@@ -22,7 +22,10 @@ from problems.solvers.backends import backend_of
 from problems.solvers.generated import as_benchmark
 from problems.solvers.solver import Solver, SolverResult
 
-TRAINING = {f"problem.{key}" for key in ("grow", "far_first", "chronological", "reversal", "validation_sizes")}
+TRAINING = {
+    f"problem.{key}"
+    for key in ("grow", "far_first", "chronological", "reversal", "validation_sizes", "validation_capacity")
+}
 
 
 @dataclass(frozen=True)

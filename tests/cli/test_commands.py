@@ -112,6 +112,8 @@ def test_paper_recipe_of_the_cvrp():
     assert (setup.settings.learning_rate, setup.settings.learning_rate_end_factor) == (2e-4, 1)
     assert setup.problem.num_customers == 100 and setup.problem.capacity == (40, 100)
     assert not setup.problem.far_first
+    (validation,) = setup.problem.validation(3, seed=0)
+    assert validation.names[0] == "kool/cvrp100-val/0" and validation.instances.capacity.tolist() == [50, 50, 50]
 
 
 def test_paper_recipe_of_the_jssp():

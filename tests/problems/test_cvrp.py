@@ -256,6 +256,7 @@ def test_random_instances_cover_their_ranges():
         ({"capacity": [20]}, r"got \[20\]"),
         ({"capacity": [20, 30, 40]}, r"got \[20, 30, 40\]"),
         ({"nearest": 0}, "nearest must be at least 1 or null, got 0"),
+        ({"validation_capacity": 8}, "validation_capacity must be at least 9 or null, got 8"),
     ],
 )
 def test_impossible_problems_are_refused(wrong, rule):

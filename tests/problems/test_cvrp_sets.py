@@ -221,6 +221,10 @@ def test_validation_sets():
         validation(20, (30, 30), 3).instances.coords, load_cvrp("kool/cvrp20", 3)[0].instances.coords
     )
     assert CVRP(10, [20, 20]).validation(5, seed=0)[0].names == part.names
+    assert CVRP(10, [9, 11]).validation(5, seed=0)[0].names == drawn.names[:5]
+    fixed = CVRP(10, [9, 11], validation_capacity=20)
+    assert fixed.validation(5, seed=0)[0].names == part.names  # and training draws as before
+    assert fixed.generate(99, torch.Generator()).capacity.unique().tolist() == [9, 10, 11]
     with pytest.raises(ValueError, match="has 10000 instances, between 1 and 10000 can be taken, not 10001"):
         validation(10, (20, 20), 10_001)
 
