@@ -1,4 +1,4 @@
-"""BQ for the CVRP: a transformer over what is left of the problem [Drakulic et al. 2023; GD, appendix C.2]."""
+"""BQ for the CVRP: a transformer over what is left of the problem [Drakulic et al. 2023; GD, appendix D.3.2]."""
 
 from __future__ import annotations
 

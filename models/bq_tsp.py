@@ -1,4 +1,4 @@
-"""BQ for the TSP: a transformer over what is left of the problem [Drakulic et al. 2023; GD, appendix C.2].
+"""BQ for the TSP: a transformer over what is left of the problem [Drakulic et al. 2023; GD, appendix D.2.2].
 
 A partial tour is a smaller instance: the remaining nodes, an origin and a destination. The network is fed with these
 nodes alone, so the sequence shrinks at every step. There is no positional encoding: the order of the nodes carries no

@@ -1,4 +1,4 @@
-"""The network for the JSSP: attention within jobs and within machines in turn [GD, appendix C.3]."""
+"""The network for the JSSP: attention within jobs and within machines in turn [GD, appendix D.4.2]."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def attention_patterns(
 ) -> list[tuple[Tensor | None, AttentionGroups | None]]:
     """Bias and groups of attention within jobs, and of attention within machines, for the operations that remain.
 
-    The bias within jobs is slope * index of the key: ALiBi [Press et al. 2022; GD, appendix C.3] without the term of
+    The bias within jobs is slope * index of the key: ALiBi [Press et al. 2022; GD, appendix D.4.2] without the term of
     the query, which changes no softmax.
 
     In groups of one per job (or machine), both take J * M * (J + M) scores in all. Where few operations remain, full

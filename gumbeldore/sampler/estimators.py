@@ -1,4 +1,4 @@
-"""Expectations under a policy from its samples [SBS, 5.2, eq. 12-14; GD, eq. 3-4].
+"""Expectations under a policy from its samples [SBS, section 4.2, eq. 12-14; GD, eq. 3-4].
 
 Each estimator needs the solutions of one search method, at a temperature of 1 or any other (the expectation is that of
 the policy with this temperature), without a nucleus, equivalents or a deterministic first round; with a time limit or a
@@ -88,7 +88,7 @@ def monte_carlo(values: Tensor, valid: Tensor | None = None) -> Tensor:
 
 
 def estimate_by_beam(values: Tensor, log_probs: Tensor, valid: Tensor | None = None, normalised: bool = True) -> Tensor:
-    """E[f] [B] from the leaves of a beam search, weighted with their probabilities [SBS, 5.2].
+    """E[f] [B] from the leaves of a beam search, weighted with their probabilities [SBS, section 4.2].
 
     Arguments:
         values: f of each leaf [B, K]

@@ -1,4 +1,4 @@
-"""Numerics of Gumbel perturbed log-probabilities [SBS, section 3 and appendix B]. Everything is float64."""
+"""Numerics of Gumbel perturbed log-probabilities [SBS, appendices B.3 and C]. Everything is float64."""
 
 from __future__ import annotations
 

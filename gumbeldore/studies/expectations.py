@@ -1,4 +1,4 @@
-"""How well a policy's expected cost and entropy are estimated from k samples [SBS, section 5.2, figures 3 and 4]."""
+"""How well a policy's expected cost and entropy are estimated from k samples [SBS, section 4, figures 3 and 4]."""
 
 from __future__ import annotations
 
