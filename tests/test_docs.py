@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import json
 import os
 import re
@@ -77,6 +79,33 @@ def test_the_new_problem_works_as_written(tmp_path):
     assert 0 <= reached["gumbeldore"]["mean_gap"] < 0.01
     assert reached["greedy"]["mean_gap"] < random / 2
     assert f"{random:.0%}" in text
+
+
+def test_the_problem_that_maximises_works_as_written(tmp_path, monkeypatch):
+    """Its own test passes; a search finds the optimum of minus the value, given as a reference, and no picture."""
+    write(files_of(page("add-a-problem")), tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("test_knapsack").test_contract()
+    problem = importlib.import_module("knapsack").Knapsack(6)
+    things = problem.generate(2, torch.Generator().manual_seed(0))
+    subsets = torch.tensor(list(itertools.product([0.0, 1.0], repeat=6)))
+    fits = things.weights @ subsets.T <= things.capacity[:, None]
+    best = (things.values @ subsets.T).masked_fill(~fits, 0).amax(dim=1)
+    arrays = {name: field.numpy() for name, field in things._asdict().items()}
+    np.savez(tmp_path / "things.npz", **arrays, cost=-best.numpy(), reference="optimal")
+    choices = problem.num_choices(things, torch.tensor([[0, 6, 6, 6, 6, 6], [0, 1, 2, 6, 6, 6]]))
+    assert choices.tolist() == [1, 3]
+
+    class Uniform(gumbeldore.Policy):
+        def forward(self, context, state):
+            return torch.zeros(len(context.values), 7)
+
+    found = gumbeldore.solve((problem, Uniform()), tmp_path / "things.npz", method=gumbeldore.methods.wor(256))
+    assert [x.cost for x in found] == [x.reference for x in found] == (-best).tolist()
+    assert found[0].gap == 0 and found[0]._repr_png_() is None
+    np.savez(tmp_path / "wrong.npz", **arrays, cost=np.array([-np.inf, -1.0]))
+    with pytest.raises(ValueError, match="cost must be 2 finite numbers, or NaN or 0 where unknown, got -inf at 0"):
+        problem.load(str(tmp_path / "wrong.npz"))
 
 
 @pytest.mark.slow

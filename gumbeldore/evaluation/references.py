@@ -104,6 +104,6 @@ def _cost(where: str, word: str) -> float:
         cost = float(word)
     except ValueError:
         cost = math.nan
-    if not (math.isfinite(cost) and cost > 0):
-        raise ValueError(f"{where}: a cost must be a number above 0, got {word!r}")
+    if not math.isfinite(cost) or cost == 0:
+        raise ValueError(f"{where}: a cost must be a number other than 0, got {word!r}")
     return cost

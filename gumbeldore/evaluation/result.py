@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,6 +93,16 @@ class Result:
         if figure is None:
             raise ValueError(f"problem {self._problem.name} has no pictures")
         return figure
+
+    def _repr_png_(self) -> bytes | None:
+        """The picture that a notebook shows; None where the problem has none."""
+        try:
+            figure = self.plot()
+        except ValueError:
+            return None
+        picture = io.BytesIO()
+        figure.savefig(picture, format="png")
+        return picture.getvalue()
 
     def _json(self) -> str:
         known = {"reference": self.reference, "kind": self.kind, "gap": self.gap}

@@ -108,8 +108,9 @@ def sample_experts(
         "sampling/solutions_per_second": total / (time.perf_counter() - start),
         "sampling/evaluations": sampled.evaluations + greedy.evaluations,
     }
-    if (greedy.costs > 0).all():  # else a ratio of costs says nothing
-        metrics["sampling/improvement_over_greedy"] = 1 - (sampled.costs / greedy.costs).mean().item()
+    sign = greedy.costs[0].sign()
+    if sign and (greedy.costs.sign() == sign).all():  # else a ratio of costs says nothing
+        metrics["sampling/improvement_over_greedy"] = (sign * (1 - (sampled.costs / greedy.costs).mean())).item()
     return Experts(sampled.actions, sampled.costs, metrics)
 
 

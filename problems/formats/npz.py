@@ -74,18 +74,19 @@ def _by_name(stored: list[str]) -> dict[str, str]:
     }
 
 
-def costs_of(where: str, arrays: dict[str, np.ndarray], n: int) -> tuple[np.ndarray, list[str]]:
+def costs_of(where: str, arrays: dict[str, np.ndarray], n: int, lowest: float = 0.0) -> tuple[np.ndarray, list[str]]:
     """Reference costs [n] float64 from the optional array `cost` (NaN: unknown), and the kind of each.
 
     The kind is the optional `reference`, one string or n, by default the name of the file; it is empty where the cost
-    is unknown.
+    is unknown. No cost may be below `lowest`: -math.inf where something is to be maximised.
     """
     costs = arrays.get("cost", np.full(n, np.nan))
     numbers = costs.shape == (n,) and costs.dtype.kind in "fiu"
-    wrong = (np.isinf(costs) | (costs < 0)).nonzero()[0] if numbers else []
+    wrong = (np.isinf(costs) | (costs < lowest)).nonzero()[0] if numbers else []
     if not numbers or len(wrong):
         got = f"{costs[wrong[0]]} at {wrong[0]}" if numbers else f"{costs.dtype} {list(costs.shape)}"
-        raise ValueError(f"{where}: cost must be {n} numbers >= 0, or NaN or 0 where unknown, got {got}")
+        rule = f"{n} numbers >= {lowest:g}" if math.isfinite(lowest) else f"{n} finite numbers"
+        raise ValueError(f"{where}: cost must be {rule}, or NaN or 0 where unknown, got {got}")
     kind = arrays.get("reference", np.array(f"cost of {Path(where).name}"))
     if kind.dtype.kind != "U" or kind.shape not in ((), (n,)):
         shape = f"{kind.dtype} {list(kind.shape)}"

@@ -104,6 +104,7 @@ def test_a_result_is_saved_and_drawn(name, suffix, tmp_path):
     result.name = "a$^$b"  # as a file may be called
     result.plot().savefig(tmp_path / "my.png")
     assert (tmp_path / "my.png").stat().st_size > 1000
+    assert result._repr_png_().startswith(b"\x89PNG")
 
 
 def test_solutions_of_arrays_are_saved_too(tmp_path):

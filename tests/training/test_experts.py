@@ -40,7 +40,7 @@ def test_the_best_of_some_solutions_by_hand():
 
 
 @pytest.mark.parametrize("config", [methods.sampling(8), methods.wor(4, 3)], ids=["repeated", "exhausted"])
-@pytest.mark.parametrize("lowest", [10.0, 0.0], ids=["costs above 0", "of any sign"])
+@pytest.mark.parametrize("lowest", [10.0, -10.0, 1.0], ids=["costs above 0", "below 0", "of any sign"])
 def test_experts_and_their_metrics_are_those_of_the_solutions(config, lowest):
     """In chunks; by plain loops over the solutions of one search for all instances."""
     problem, policy, keys = TreeProblem(), TablePolicy(), torch.arange(6)
@@ -65,9 +65,9 @@ def test_experts_and_their_metrics_are_those_of_the_solutions(config, lowest):
         "solutions": count,
         "evaluations": sampled.stats.evaluations + greedy.stats.evaluations,
     }
-    if lowest:
+    if abs(lowest) == 10:
         ratios = [x / y for x, y in zip(best, alone, strict=True)]
-        expected["improvement_over_greedy"] = 1 - sum(ratios) / 6
+        expected["improvement_over_greedy"] = (1 - sum(ratios) / 6) * (1 if lowest > 0 else -1)
     assert found.metrics.pop("sampling/solutions_per_second") > 0
     assert found.metrics == pytest.approx({f"sampling/{name}": value for name, value in expected.items()})
 
