@@ -11,6 +11,7 @@ from gumbeldore.evaluation.solve import solve
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reports import Reports
+from gumbeldore.runtime.program import VERSION as __version__
 from gumbeldore.sampler import estimators, methods
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.search import search

@@ -23,14 +23,20 @@ from gumbeldore.cli.parts import plain
 from gumbeldore.cli.paths import expand_home, quoted_paths
 from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.old_versions import OPTIONS
-from gumbeldore.runtime.program import as_called
+from gumbeldore.runtime.program import VERSION, as_called
 
 INTERRUPTED = 128 + signal.SIGINT  # the status of a command that was asked to end
 
 
 def run(task: Callable[[DictConfig], Any], config_name: str) -> None:
-    """Run `task` on the configuration of the command line; a mistake of the user ends in one line and status 2."""
+    """Run `task` on the configuration of the command line; a mistake of the user ends in one line and status 2.
+
+    `--version` says that of this project, not Hydra's.
+    """
     forgiving_output()
+    if "--version" in sys.argv[1:]:
+        print(f"gumbeldore {VERSION}")
+        return
     typed, words = get_args_parser().parse_args(), list(sys.argv)
     overrides = quoted_paths(typed.overrides, typed.multirun)
     try:

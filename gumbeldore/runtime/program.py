@@ -1,10 +1,12 @@
-"""How the commands are called here."""
+"""The version, and how the commands are called here."""
 
 from __future__ import annotations
 
 import re
 import sys
 from pathlib import Path
+
+VERSION = "0.1.0"  # the one place that says it; CITATION.cff repeats it
 
 
 def as_called(text: str) -> str:

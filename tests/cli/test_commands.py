@@ -23,6 +23,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue
 
 import evaluate
+import gumbeldore
 import study
 import train
 from gumbeldore.cli.overrides import SAMPLING, check_overrides
@@ -52,6 +53,17 @@ def problem_of(choice):
 
 
 OF_PROBLEM = {"cvrp": ["cvrp"], "gomoku": ["gomoku"], "jssp": ["jssp", "job_shop"]}
+
+
+def test_the_version_is_the_same_everywhere(tmp_path):
+    for command in (train, evaluate, study):
+        assert typed(command, "--version", cwd=tmp_path).stdout == f"gumbeldore {gumbeldore.__version__}\n"
+    assert f"\nversion: {gumbeldore.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    setuptools = pytest.importorskip("setuptools.config.pyprojecttoml")
+    project = setuptools.read_configuration(ROOT / "pyproject.toml")["project"]  # as it will be installed
+    assert project["version"] == gumbeldore.__version__
+
+
 NOT_FOR_TRAINING = ("method=heuristic", "method=solver", "train=supervised", "train=active_search")  # without more
 
 
