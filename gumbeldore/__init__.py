@@ -11,12 +11,14 @@ from gumbeldore.evaluation.solve import solve
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reports import Reports
-from gumbeldore.runtime.program import VERSION as __version__
+from gumbeldore.runtime import program
 from gumbeldore.sampler import estimators, methods
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.search import search
 from gumbeldore.sampler.solutions import Solutions
 from gumbeldore.testing import policy_contract, problem_contract
+
+__version__ = program.VERSION
 
 __all__ = [
     "Benchmark",
