@@ -8,6 +8,7 @@ from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.evaluation.result import Result
 from gumbeldore.evaluation.solve import solve
+from gumbeldore.evaluation.sources import load_instances
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reports import Reports
@@ -30,6 +31,7 @@ __all__ = [
     "SearchPool",
     "Solutions",
     "estimators",
+    "load_instances",
     "load_policy",
     "methods",
     "policy_contract",

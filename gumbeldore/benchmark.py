@@ -27,6 +27,12 @@ class Benchmark(NamedTuple):
     warnings: list[str] = []  # a line each: what of the source was not used as one may expect, and why
     left_out: dict[str, str] = {}  # by file, why its instances are in no Benchmark
 
+    def costs(self, actions: Tensor, first: int = 0) -> Tensor:
+        """The true costs [m, L] float64 of L solutions of each of m instances, `actions` [m, L, T], from `first` on."""
+        count, per_instance, _ = actions.shape
+        index = torch.arange(first, first + count).repeat_interleave(per_instance)
+        return self.true_cost(index, actions.flatten(0, 1)).view(count, per_instance)
+
     def part(self, rows: Tensor) -> Benchmark:
         """Some of the instances, numbers int64 [m], as a benchmark; what is known of the mean of all is left out."""
         places = rows.tolist()

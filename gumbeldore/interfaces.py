@@ -189,6 +189,9 @@ class Problem(Protocol):
         """
         raise ValueError(f"{type(self).__name__} takes no arrays: it does not define from_arrays")
 
+    # Of one instance's arrays, by name; arrays with one dimension more are of several. `from_arrays` takes these alone.
+    dimensions: Mapping[str, int] = {}
+
     def scale(self, instance: Any) -> dict[str, Tensor]:
         """Numbers [n] above 0 that tell how like each other instances are, by name. Default: the decisions.
 

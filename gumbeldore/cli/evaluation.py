@@ -24,7 +24,7 @@ from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.choosing import Choice, choose_policies
 from gumbeldore.evaluation.kept import MANIFEST, fingerprint
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
-from gumbeldore.evaluation.sources import load
+from gumbeldore.evaluation.sources import load, numbered
 from gumbeldore.evaluation.starts import StartSearch, weights_hash
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers, trie_budget
@@ -90,7 +90,7 @@ def open_policies(cfg: DictConfig, run: EvaluationSettings) -> list[Choice]:
     check_effect(cfg, typed_words())
     if run.checkpoint is not None:
         loaded = open_policy(cfg, run.checkpoint)
-        return [Choice(loaded, instances_for(loaded, run), "")]
+        return [Choice(loaded, numbered(instances_for(loaded, run)), "")]
     chosen = choose_policies(run.instances, run.num_instances, parts.plain(cfg.problem))
     _prepare(cfg, [choice.loaded for choice in chosen])
     return chosen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark, WrongProblemError
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, with_values
-from gumbeldore.evaluation.sources import load
+from gumbeldore.evaluation.sources import Group, Source, groups_of
 from gumbeldore.interfaces import Problem
 from gumbeldore.runtime.building import takes
 from gumbeldore.runtime.checkpoint import SHIPPED, shipped
@@ -29,39 +30,42 @@ class Choice(NamedTuple):
     """A policy, and the instances that it is to solve."""
 
     loaded: LoadedPolicy
-    benchmarks: list[Benchmark]
+    groups: list[Group]
     reason: str  # in words
 
+    @property
+    def benchmarks(self) -> list[Benchmark]:
+        return [group.benchmark for group in self.groups]
 
-def choose_policies(source: str, limit: int | None, values: Mapping[str, Any]) -> list[Choice]:
-    """For each instance of a source the shipped policy that is nearest in `Problem.scale`.
+
+def choose_policies(instances: Source | Sequence[Source], limit: int | None, values: Mapping[str, Any]) -> list[Choice]:
+    """For each of the instances the shipped policy that is nearest in `Problem.scale`.
 
     Near to a policy are its training instances, and the sizes at which it was measured to be the best (`BEST_AT`).
 
     Arguments:
-        source, limit: see `Problem.load`
+        instances, limit: see `groups_of`
         values: of the problem, instead of those of the training; None leaves a value as it was
 
-    Raises ValueError if no shipped policy, or policies of several problems, can read the source.
+    Raises ValueError if no shipped policy, or policies of several problems, can read them.
     """
     policies = {name: load_policy(SHIPPED / name) for name in shipped()}
-    name, benchmarks = _read(_problems(policies, values), source, limit)
+    name, groups = _read(_problems(policies, values), instances, limit)
     policies = {key: with_values(each, values) for key, each in policies.items() if each.problem.name == name}
     best_at = json.loads(BEST_AT.read_text())
     scales = {key: [_training_scale(each.problem), *best_at.get(key, [])] for key, each in policies.items()}
-    chosen: dict[str, list[Benchmark]] = {key: [] for key in policies}
-    for benchmark in benchmarks:
-        nearest = _nearest(next(iter(policies.values())).problem.scale(benchmark.instances), list(scales.values()))
+    chosen: dict[str, list[Group]] = {key: [] for key in policies}
+    for group in groups:
+        scale = next(iter(policies.values())).problem.scale(group.benchmark.instances)
+        nearest = _nearest(scale, list(scales.values()))
         whole = bool((nearest == nearest[0]).all())
         for place in nearest.unique().tolist():
-            mine = benchmark if whole else benchmark.part((nearest == place).nonzero().flatten())
+            mine = group if whole else group.part((nearest == place).nonzero().flatten())
             chosen[list(policies)[place]].append(mine)
-            benchmark = benchmark._replace(warnings=[], left_out={})  # one part speaks for all
-    return [
-        Choice(policies[key], mine, _reason(key, policies[key].problem, scales, mine))
-        for key, mine in chosen.items()
-        if mine
-    ]
+            # One part speaks for all.
+            group = group._replace(benchmark=group.benchmark._replace(warnings=[], left_out={}))
+    choices = [Choice(policies[key], mine, "") for key, mine in chosen.items() if mine]
+    return [choice._replace(reason=_reason(choice, scales)) for choice in choices]
 
 
 def _problems(policies: Mapping[str, LoadedPolicy], values: Mapping[str, Any]) -> dict[str, Problem]:
@@ -74,31 +78,35 @@ def _problems(policies: Mapping[str, LoadedPolicy], values: Mapping[str, Any]) -
     return found
 
 
-def _read(problems: Mapping[str, Problem], source: str, limit: int | None) -> tuple[str, list[Benchmark]]:
-    """The one problem that can read the source, and what it reads."""
-    read: dict[str, list[Benchmark]] = {}
+def _read(
+    problems: Mapping[str, Problem], instances: Source | Sequence[Source], limit: int | None
+) -> tuple[str, list[Group]]:
+    """The one problem that can read the instances, and what it reads."""
+    read: dict[str, list[Group]] = {}
     errors: dict[str, str] = {}
     of_others: list[str] = []  # errors that say that the source is of another problem
     for name, problem in problems.items():
         try:
-            read[name] = load(problem, source, limit)
+            read[name] = groups_of(problem, instances, limit)
         except WrongProblemError as error:
             of_others.append(str(error))
         except ValueError as error:
             errors[name] = str(error)
     if len(read) == 1:
         return next(iter(read.items()))
-    remedy = f"say whose policy solves it, checkpoint=...; policies that are shipped: {', '.join(shipped())}"
+    what = f"instances={instances}" if isinstance(instances, (str, Path)) else "what is given"
+    whose = "say whose policy solves it (checkpoint=..., in Python the first argument)"
+    remedy = f"{whose}; policies that are shipped: {', '.join(shipped())}"
     if read:
-        raise ValueError(f"instances={source} can be read for several problems ({', '.join(read)}): {remedy}")
+        raise ValueError(f"{what} can be read for several problems ({', '.join(read)}): {remedy}")
     if len(set(errors.values())) == 1:
         raise ValueError(next(iter(errors.values())))
-    if not in_home(source).exists():
-        raise ValueError(f"instances={source} is neither a file or folder nor a standard set, which docs/data.md lists")
+    if isinstance(instances, (str, Path)) and not in_home(instances).exists():
+        raise ValueError(f"{what} is neither a file or folder nor a standard set, which docs/data.md lists")
     if not errors:
-        raise ValueError(f"instances={source} is of no problem with a policy that is shipped: {'; '.join(of_others)}")
+        raise ValueError(f"{what} is of no problem with a policy that is shipped: {'; '.join(of_others)}")
     reasons = "; ".join(f"{name}: {error}" for name, error in errors.items())
-    raise ValueError(f"it is not clear which problem instances={source} is of ({reasons}): {remedy}")
+    raise ValueError(f"it is not clear which problem {what} is of ({reasons}): {remedy}")
 
 
 def _training_scale(problem: Problem) -> dict[str, float]:
@@ -118,9 +126,10 @@ def _distance(scale: Mapping[str, Tensor], to: Scale) -> Tensor:
     return torch.stack([(scale[name] / value).log().abs() for name, value in to.items()]).sum(dim=0)
 
 
-def _reason(name: str, problem: Problem, scales: Mapping[str, Sequence[Scale]], benchmarks: list[Benchmark]) -> str:
+def _reason(choice: Choice, scales: Mapping[str, Sequence[Scale]]) -> str:
     """Which policy, for which instances, and why."""
-    each = [problem.scale(benchmark.instances) for benchmark in benchmarks]
+    name, benchmarks = choice.loaded.path.parent.name, choice.benchmarks
+    each = [choice.loaded.problem.scale(benchmark.instances) for benchmark in benchmarks]
     own = {key: torch.cat([scale[key] for scale in each]) for key in each[0]}
     count = len(next(iter(own.values())))
     which = benchmarks[0].names[0] if count == 1 else f"{count} instances"

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark, gaps_to
+from gumbeldore.evaluation.loading import LoadedPolicy
 from gumbeldore.evaluation.results import percentage
-from gumbeldore.interfaces import Problem, size_name
+from gumbeldore.interfaces import size_name
 from gumbeldore.runtime.files import atomic_write, in_home
 
 if TYPE_CHECKING:
@@ -34,11 +35,19 @@ class Result:
         num_solutions: that were sampled
         seconds: that the search took; of instances that were searched together, the mean
         actions: [T] the decisions of the policy
+        policy: the path of the checkpoint it was loaded from; empty where there is none
     """
 
     def __init__(
-        self, problem: Problem, benchmark: Benchmark, actions: Tensor, cost: float, num_solutions: int, seconds: float
+        self,
+        loaded: LoadedPolicy,
+        benchmark: Benchmark,
+        actions: Tensor,
+        cost: float,
+        num_solutions: int,
+        seconds: float,
     ):
+        problem, self.policy = loaded.problem, str(loaded.path) if loaded.path.name else ""
         (self.name,), (self.kind,) = benchmark.names, benchmark.kinds
         known = not benchmark.references.isnan().any()
         self.reference = benchmark.references.item() if known else None

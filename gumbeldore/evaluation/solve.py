@@ -5,22 +5,29 @@ from __future__ import annotations
 import inspect
 import time
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from gumbeldore.benchmark import count_of
 from gumbeldore.evaluation import sources
-from gumbeldore.evaluation.benchmarks import solve_benchmark
-from gumbeldore.evaluation.loading import LoadedPolicy, load_policy
+from gumbeldore.evaluation.baseline import Baseline, solve_baseline
+from gumbeldore.evaluation.benchmarks import results_of, solve_benchmark
+from gumbeldore.evaluation.choosing import Choice, choose_policies
+from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
+from gumbeldore.evaluation.parts import BenchmarkResult, Parts
 from gumbeldore.evaluation.references import proven, with_lower_bounds
 from gumbeldore.evaluation.result import Result
 from gumbeldore.evaluation.results import contradiction_lines, notices, remarks, shortage_lines
-from gumbeldore.evaluation.sources import Group, Source
+from gumbeldore.evaluation.sources import Source
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device, resolve_rows
 from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime.building import imported
 from gumbeldore.runtime.checked import LARGEST, is_integer
 from gumbeldore.runtime.checkpoint import checkpoint_errors
 from gumbeldore.runtime.precision import resolve_precision
@@ -28,18 +35,21 @@ from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.search import check_offered
 
-METHODS = (*methods.SEARCHES, "reconstruct")
+# Methods without the policy; their modules know problems, which the core does not import.
+BASELINES = {"solver": "problems.solvers.SolverBaseline", "heuristic": "problems.heuristics.Heuristic"}
+METHODS = (*methods.SEARCHES, "reconstruct", *BASELINES)
 # Of a method that is given by its name, where it has such a parameter.
 DEFAULTS = {"beam_width": 32, "num_rounds": 4, "top_p_start": 0.8, "temperature": 1.0, "equivalents": 1}
+SOLVER_SECONDS = 5.0  # as in configs/evaluate.yaml
 LEAST = 1e-9  # seconds for a search whose time is up already: it still decodes greedily
 
 
 def solve(
-    policy: LoadedPolicy | tuple[Problem, Policy] | str | Path,
-    instances: Source | list[Source] | tuple[Source, ...] | None = None,
+    policy: LoadedPolicy | tuple[Problem, Policy] | str | Path | None = None,
+    instances: Source | Sequence[Source] | None = None,
     *,
     num_instances: int | None = None,
-    method: str | SearchConfig = "gumbeldore",
+    method: str | SearchConfig | Baseline = "gumbeldore",
     beam_width: int | None = None,
     num_rounds: int | None = None,
     top_p_start: float | None = None,
@@ -55,59 +65,86 @@ def solve(
 
     Arguments:
         policy: of `load_policy`, or what that takes: a checkpoint, a run directory, the name of a shipped policy; or a
-            problem and a policy for it, with a method that needs no step size, or as a SearchConfig
-        instances: the path of a file or a folder, or the name of a standard set; or the arrays of one instance by
-            name; or a list of such, each of which stands for one instance
+            problem and a policy for it, with a method that needs no step size, or as a SearchConfig; None: for each
+            instance the shipped policy for such sizes, as evaluate.py does
+        instances: the path of a file or a folder, or the name of a standard set; or arrays by name; or a list of such,
+            each of which stands for one instance
         num_instances: of a source that holds several, the first so many; None: all
         method: "gumbeldore", "greedy", "beam", "sampling", "wor", "theory", "tasar", "reconstruct", "rejection" or
-            "diverse_beam"; or a SearchConfig, such as `methods.tasar(32, replan_steps=5)`
+            "diverse_beam"; or a SearchConfig, such as `methods.tasar(32, replan_steps=5)`. Without the policy:
+            "solver", "heuristic" (the best on average), or a Baseline
         beam_width, num_rounds, top_p_start, temperature, equivalents: of a method that is given by its name, see
             `SearchConfig`; None: 32, 4, 0.8, 1.0 and 1. Its other settings are those of configs/search.yaml
         time_limit: seconds per instance, everything but loading included; rounds go on until it has passed. The greedy
-            solution comes first, however long it takes, and counts, too. None: `num_rounds` rounds
+            solution comes first, however long it takes, and counts, too. None: `num_rounds` rounds; of the solver 5 s
         seed: of the samples, at least 0
         device: "cpu", "cuda", "cuda:1", ...; "auto": a GPU if there is one
         precision: "bf16" or "float32"; "auto": bf16 on GPUs that have instructions for it, float32 on CPUs
-        arrays: of one instance, instead of `instances`: coords or distances (TSP), and demands and capacity (CVRP),
-            times and machines (JSSP)
+        arrays: instead of `instances`: coords or distances (TSP), and demands and capacity (CVRP), times and machines
+            (JSSP); of one instance, or of n: arrays with a first dimension n, or lists of n arrays of any sizes
 
-    Returns one Result, or a list for a list of instances and for a source that holds several.
+    Returns one Result, or a list for a list of instances, for arrays of n, and for a source that holds several.
     Raises ValueError as the command line does, which finds the same solutions; warns of files of a folder that are left
     out, references that are not used or are worse than the solution, matrices that differ from their map, and a time
     limit that suffices for the greedy solution alone.
     """
-    if (instances is None) == (not arrays):
-        rule = "solve takes instances, or the arrays of one instance by name: coords=..., times=..."
-        given = [*(["instances"] if instances is not None else []), *arrays]
-        neither = "neither: the first argument is a policy, as in solve('tsp50', 'my.tsp')"
-        raise ValueError(f"{rule}; got {' and '.join(given) or neither}")
-    loaded = _loaded(policy)
+    given = sources.given(instances, num_instances, arrays)
+    choices = _choices(policy, given, num_instances)
     settings = {"beam_width": beam_width, "num_rounds": num_rounds, "top_p_start": top_p_start}
     settings |= {"temperature": temperature, "equivalents": equivalents}
-    chosen = {name: value for name, value in settings.items() if value is not None}
-    config = _search(loaded, method, time_limit, chosen)
+    settings = {name: value for name, value in settings.items() if value is not None}
     if not (is_integer(seed) and 0 <= seed <= LARGEST):
         raise ValueError(f"seed must be an integer within 0..{LARGEST}, got {seed!r}")
     where = resolve_device(str(device))
     machine = {"search_batch_rows": resolve_rows("auto", where), "device": str(where)}
     machine |= {"precision": resolve_precision(precision, where)}
-    if num_instances is not None:
-        if not isinstance(instances, (str, Path)):
-            raise ValueError("num_instances is of a source that holds several instances: a path, or the name of a set")
-        if not is_integer(num_instances):
-            raise ValueError(f"num_instances must be an integer, got {num_instances!r}")
-    if several := isinstance(instances, (list, tuple)):
-        groups = sources.of_several(loaded, instances)
-    else:
-        groups = sources.of_one(loaded, arrays if instances is None else instances, num_instances)
-    groups = [group._replace(benchmark=with_lower_bounds(group.benchmark)) for group in groups]
-    benchmarks = [group.benchmark for group in groups]
-    for benchmark in benchmarks:
-        check_offered(loaded.problem, benchmark.instances, config)
-    for line in [*notices(benchmarks), *remarks(benchmarks, loaded.problem)]:
+    asked = partial(_method, method=method, time_limit=time_limit, seed=seed, settings=settings)
+    tasks = _tasks(choices, asked)
+    benchmarks = [benchmark for choice, _ in tasks for benchmark in choice.benchmarks]
+    problem = choices[0].loaded.problem
+    for line in [*notices(benchmarks), *remarks(benchmarks, problem)]:
         warnings.warn(line.removeprefix("warning: "), stacklevel=2)
-    results = _results(loaded, machine, groups, config, seed)
-    return results if several or len(results) > 1 else results[0]
+    results: dict[int, Result] = {}
+    for choice, chosen in tasks:
+        results |= _results(choice, machine, chosen, seed)
+    several = sources.each_of(problem, given) is not None or len(results) > 1
+    return [results[place] for place in range(len(results))] if several else results[0]
+
+
+def _choices(
+    policy: LoadedPolicy | tuple[Problem, Policy] | str | Path | None, given: Any, limit: int | None
+) -> list[Choice]:
+    """The policy, or those that are chosen, with their instances, whose lower bounds are references."""
+    if policy is None:
+        choices = choose_policies(given, limit, {})
+    else:
+        loaded = _loaded(policy)
+        with meant_for(loaded):
+            choices = [Choice(loaded, sources.groups_of(loaded.problem, given, limit), "")]
+    return [
+        choice._replace(groups=[x._replace(benchmark=with_lower_bounds(x.benchmark)) for x in choice.groups])
+        for choice in choices
+    ]
+
+
+def _tasks(
+    choices: list[Choice], asked: Callable[[LoadedPolicy], SearchConfig | Baseline]
+) -> list[tuple[Choice, SearchConfig | Baseline]]:
+    """The instances of each policy with the method; without the policy, all instances at once.
+
+    Raises ValueError for a method that the problem does not offer for these instances.
+    """
+    tasks: list[tuple[Choice, SearchConfig | Baseline]] = []
+    for choice in choices:
+        method = asked(choice.loaded)
+        if isinstance(method, Baseline):
+            method.check(choice.loaded.problem.name)
+            groups = [group for each in choices for group in each.groups]
+            return [(Choice(choice.loaded._replace(path=Path()), groups, ""), method)]
+        for benchmark in choice.benchmarks:
+            check_offered(choice.loaded.problem, benchmark.instances, method)
+        tasks.append((choice, method))
+    return tasks
 
 
 def _loaded(policy: LoadedPolicy | tuple[Problem, Policy] | str | Path) -> LoadedPolicy:
@@ -120,54 +157,73 @@ def _loaded(policy: LoadedPolicy | tuple[Problem, Policy] | str | Path) -> Loade
     return LoadedPolicy(policy[0], policy[1].eval(), {}, Path())
 
 
-def _search(
-    loaded: LoadedPolicy, method: str | SearchConfig, time_limit: float | None, settings: dict[str, Any]
-) -> SearchConfig:
-    """The search that is asked for: a method of this name is given those settings that are its parameters.
+def _method(
+    loaded: LoadedPolicy,
+    method: str | SearchConfig | Baseline,
+    time_limit: float | None,
+    seed: int,
+    settings: dict[str, Any],
+) -> SearchConfig | Baseline:
+    """The method that is asked for: one of this name is given those settings that are its parameters.
 
-    Raises ValueError for a setting that is none of them, and for a SearchConfig beside settings.
+    Raises ValueError for a setting that is none of them, and for settings beside a method that is whole.
     """
-    if isinstance(method, SearchConfig):
-        if settings:
-            raise ValueError(f"{', '.join(settings)} must be part of the SearchConfig, which is the whole method")
-        return method if time_limit is None else replace(method, time_limit=time_limit)
+    if isinstance(method, SearchConfig) and time_limit is not None:
+        method, time_limit = replace(method, time_limit=time_limit), None
+    if isinstance(method, (SearchConfig, Baseline)):
+        if given := [*settings, *(["time_limit"] if time_limit is not None else [])]:
+            kind = type(method).__name__
+            raise ValueError(f"{', '.join(given)} must be part of the {kind}, which is the whole method")
+        return method
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)} or a SearchConfig, got {method!r}")
-    function = getattr(methods, method)
+    function = imported(BASELINES[method], "method") if method in BASELINES else getattr(methods, method)
     parameters = inspect.signature(function).parameters
     if time_limit is not None and "time_limit" not in parameters:
         raise ValueError(f"method={method} has no time_limit: it ends when it has found its solutions")
     if unused := [name for name in settings if name not in parameters]:
         raise ValueError(f"{', '.join(unused)} has no effect on method={method}")
     settings = {**DEFAULTS, **settings, "time_limit": time_limit}
+    if method in BASELINES:
+        settings |= {"time_limit": SOLVER_SECONDS if time_limit is None else time_limit, "workers": 0, "seed": seed}
     if loaded.config:
         with checkpoint_errors(loaded.path):
             settings["step_size"] = loaded.config["search"]["step_size"]
-    elif "step_size" in parameters and parameters["step_size"].default is inspect.Parameter.empty:
-        raise ValueError(f"a pair has no step size of a training: method must be methods.{method}(...) with one")
+    needed = "step_size" in parameters and parameters["step_size"].default is inspect.Parameter.empty
+    if needed and settings.get("step_size") is None:
+        raise ValueError(f"the policy comes without a step size: method must be methods.{method}(...) with one")
     return function(**{name: value for name, value in settings.items() if name in parameters})
 
 
-def _results(
-    loaded: LoadedPolicy, machine: dict[str, Any], groups: list[Group], config: SearchConfig, seed: int
-) -> list[Result]:
-    """The results of all instances, in their order."""
-    begin = time.monotonic()
-    count = sum(len(group.places) for group in groups)
+def _results(choice: Choice, machine: dict[str, Any], method: SearchConfig | Baseline, seed: int) -> dict[int, Result]:
+    """The results of all instances of a policy, by their places."""
+    found = _by_baseline(choice, method) if isinstance(method, Baseline) else _by_search(choice, machine, method, seed)
     results: dict[int, Result] = {}
-    every = []
-    with SearchPool(loaded.problem, loaded.policy, **machine) as pool:
-        if config.time_limit is not None:
-            spent = (time.monotonic() - begin) / count
-            config = replace(config, time_limit=max(LEAST, config.time_limit - spent))
-        for benchmark, places in groups:
-            every.append(solved := solve_benchmark(pool, benchmark, config, seed))
-            benchmark = proven(benchmark, [solved.costs])
-            for i, place in enumerate(places):
-                actions = solved.actions[i].clone()  # a view would be pickled with the actions of all instances
-                found = solved.costs[i].item(), int(solved.found[i]), solved.seconds / len(places)
-                results[place] = Result(loaded.problem, benchmark.part(torch.tensor([i])), actions, *found)
-    solved_all = {"solve": every}
-    for line in contradiction_lines(solved_all, [x.benchmark for x in groups]) + shortage_lines(solved_all):
+    for (benchmark, places), solved in zip(choice.groups, found, strict=True):
+        benchmark = proven(benchmark, [solved.costs])
+        for i, place in enumerate(places):
+            actions = solved.actions[i].clone()  # a view would be pickled with the actions of all instances
+            numbers = solved.costs[i].item(), int(solved.found[i]), solved.seconds / len(places)
+            results[place] = Result(choice.loaded, benchmark.part(torch.tensor([i])), actions, *numbers)
+    solved_all = {"solve": found}
+    for line in contradiction_lines(solved_all, choice.benchmarks) + shortage_lines(solved_all):
         warnings.warn(line.removeprefix("warning: "), stacklevel=3)
-    return [results[place] for place in range(count)]
+    return results
+
+
+def _by_search(choice: Choice, machine: dict[str, Any], config: SearchConfig, seed: int) -> list[BenchmarkResult]:
+    begin = time.monotonic()
+    with SearchPool(choice.loaded.problem, choice.loaded.policy, **machine) as pool:
+        if config.time_limit is not None:
+            spent = (time.monotonic() - begin) / count_of(choice.benchmarks)
+            config = replace(config, time_limit=max(LEAST, config.time_limit - spent))
+        return [solve_benchmark(pool, benchmark, config, seed) for benchmark in choice.benchmarks]
+
+
+def _by_baseline(choice: Choice, method: Baseline) -> list[BenchmarkResult]:
+    """What the heuristic finds that is the best on average, as in an evaluation."""
+    parts = [Parts() for _ in choice.groups]
+    for benchmark, part in zip(choice.benchmarks, parts, strict=True):
+        solve_baseline(method, choice.loaded.problem, benchmark, lambda done: None, part)
+    (found,) = results_of("", parts, choice.benchmarks).values()
+    return found

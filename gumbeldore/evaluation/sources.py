@@ -10,10 +10,10 @@ import numpy as np
 from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark, checked, count_of
-from gumbeldore.evaluation.loading import LoadedPolicy, meant_for
 from gumbeldore.interfaces import Problem
+from gumbeldore.runtime.checked import is_integer
 
-Arrays = Mapping[str, Any]  # of one instance, by the names that docs/data.md gives those of an .npz
+Arrays = Mapping[str, Any]  # by the names that docs/data.md gives those of an .npz: of one instance, or of several
 Source = str | Path | Arrays
 RULE = "a path, or arrays by name, {'coords': ...}"
 
@@ -24,49 +24,121 @@ class Group(NamedTuple):
     benchmark: Benchmark
     places: list[int]  # of its instances among all that were given
 
+    def part(self, rows: Tensor) -> Group:
+        """Some of them, numbers int64 [m]."""
+        return Group(self.benchmark.part(rows), [self.places[row] for row in rows.tolist()])
+
+
+def load_instances(
+    problem: Problem,
+    instances: Source | Sequence[Source] | None = None,
+    *,
+    num_instances: int | None = None,
+    **arrays: Any,
+) -> list[Benchmark]:
+    """Instances for `search`, with their costs and solutions in their own terms: a Benchmark for each size.
+
+    A Benchmark's `instances` are what the policy sees, `costs` are in the units of the source, and
+    `problem.reports.named_solution(benchmark.originals, index, actions)` is a solution in the problem's words.
+
+    Arguments: as those of `solve`
+
+    Raises ValueError as `solve` does.
+    """
+    return [group.benchmark for group in groups_of(problem, given(instances, num_instances, arrays), num_instances)]
+
+
+def given(
+    instances: Source | Sequence[Source] | None, num_instances: int | None, arrays: Arrays
+) -> Source | Sequence[Source]:
+    """What a call gives as instances. Raises ValueError unless it is one thing, and for a number that is none."""
+    if (instances is None) == (not arrays):
+        rule = "give instances, or their arrays by name: coords=..., times=..."
+        first = "solve('tsp50', 'my.tsp'), or solve(instances='my.tsp'), which chooses a policy"
+        got = [*(["instances"] if instances is not None else []), *arrays]
+        raise ValueError(f"{rule}; got {' and '.join(got) or f'neither, which do not come first: {first}'}")
+    if num_instances is not None:
+        if not isinstance(instances, (str, Path)):
+            raise ValueError("num_instances is of a source that holds several instances: a path, or the name of a set")
+        if not is_integer(num_instances):
+            raise ValueError(f"num_instances must be an integer, got {num_instances!r}")
+    return arrays if instances is None else instances
+
 
 def load(problem: Problem, source: str, limit: int | None = None) -> list[Benchmark]:
     """What the problem loads. Raises ValueError as the problem does, and if it returns what it must not."""
     return checked(problem.load(source, limit), f"{type(problem).__name__}.load", limit)
 
 
-def of_one(loaded: LoadedPolicy, source: Source, limit: int | None = None) -> list[Group]:
-    """All instances of one source. Raises ValueError as the problem does."""
-    if isinstance(source, Mapping):
-        return _of_arrays(loaded, {0: source}, ["instance"])
+def groups_of(problem: Problem, instances: Source | Sequence[Source], limit: int | None = None) -> list[Group]:
+    """All instances of one source, or one of each source in a list. Raises ValueError as the problem does."""
+    each = each_of(problem, instances)
+    if each is not None:
+        return _of_several(problem, each)
+    if isinstance(instances, Mapping):
+        return _of_arrays(problem, {0: instances}, ["instance"])
+    return numbered(_of_path(problem, instances, f"instances must be {RULE}, or a list of such", limit))
+
+
+def numbered(benchmarks: list[Benchmark]) -> list[Group]:
+    """All instances of the benchmarks, in their order."""
     groups: list[Group] = []
     first = 0
-    for benchmark in _of_path(loaded, source, f"instances must be {RULE}, or a list of such", limit):
+    for benchmark in benchmarks:
         groups.append(Group(benchmark, list(range(first, first + len(benchmark.names)))))
         first += len(benchmark.names)
     return groups
 
 
-def of_several(loaded: LoadedPolicy, sources: Sequence[Source]) -> list[Group]:
+def each_of(problem: Problem, instances: Source | Sequence[Source]) -> Sequence[Source] | None:
+    """The source of each instance: those of a list, or the parts of arrays with one dimension more; else None.
+
+    Raises ValueError for arrays of other numbers of instances; a single number or text is that of all.
+    """
+    if not isinstance(instances, Mapping):
+        return instances if isinstance(instances, (list, tuple)) else None
+    dimensions = {name: _dimensions(value) for name, value in instances.items()}
+    several = [name for name, of_one in problem.dimensions.items() if dimensions.get(name) == of_one + 1]
+    if not several:
+        return None
+    count = len(instances[several[0]])
+    for name, value in instances.items():
+        if dimensions[name] and len(value) != count:
+            raise ValueError(f"{name} must be of {count} instances, as {several[0]} is; got {len(value)}")
+    return [{name: x[i] if dimensions[name] else x for name, x in instances.items()} for i in range(count)]
+
+
+def _dimensions(value: Any) -> int:
+    """Of an array, or of lists of arrays, which may differ in size."""
+    if isinstance(value, (list, tuple)):
+        return 1 + (_dimensions(value[0]) if value else 0)
+    return getattr(value, "ndim", 0)
+
+
+def _of_several(problem: Problem, sources: Sequence[Source]) -> list[Group]:
     """One instance of each source. Raises ValueError as the problem does, and for a source that holds more."""
     if not sources:
         raise ValueError("instances is an empty list")
     names = [f"instances[{place}]" for place in range(len(sources))]
     arrays = {place: source for place, source in enumerate(sources) if isinstance(source, Mapping)}
-    groups = _of_arrays(loaded, arrays, names)
+    groups = _of_arrays(problem, arrays, names)
     for place, source in enumerate(sources):
         if not isinstance(source, Mapping):
-            benchmarks = _of_path(loaded, source, f"{names[place]} must be {RULE}")
+            benchmarks = _of_path(problem, source, f"{names[place]} must be {RULE}")
             if (count := count_of(benchmarks)) > 1:
                 raise ValueError(f"{names[place]}: {source} holds {count} instances; give it alone, not in a list")
             groups.append(Group(benchmarks[0], [place]))
     return groups
 
 
-def _of_path(loaded: LoadedPolicy, source: str | Path, rule: str, limit: int | None = None) -> list[Benchmark]:
+def _of_path(problem: Problem, source: Any, rule: str, limit: int | None = None) -> list[Benchmark]:
     """The instances of a file, a folder or a standard set. Raises ValueError with the rule for what is no path."""
     if not isinstance(source, (str, Path)) or source == "":
         raise ValueError(f"{rule}; got {repr(source) if isinstance(source, str) else type(source).__name__}")
-    with meant_for(loaded):
-        return load(loaded.problem, str(source), limit)
+    return load(problem, str(source), limit)
 
 
-def _of_arrays(loaded: LoadedPolicy, instances: Mapping[int, Arrays], names: Sequence[str]) -> list[Group]:
+def _of_arrays(problem: Problem, instances: Mapping[int, Arrays], names: Sequence[str]) -> list[Group]:
     """Instances given as arrays, those of the same shapes together.
 
     Arguments:
@@ -81,25 +153,23 @@ def _of_arrays(loaded: LoadedPolicy, instances: Mapping[int, Arrays], names: Seq
     for place, arrays in batches.items():
         shapes = sorted((name, array.shape, array.dtype.kind) for name, array in arrays.items())
         same.setdefault(tuple(shapes), []).append(place)
-    return [Group(_stacked(loaded, batches, places, names), places) for places in same.values()]
+    return [Group(_stacked(problem, batches, places, names), places) for places in same.values()]
 
 
 def _stacked(
-    loaded: LoadedPolicy, batches: Mapping[int, Mapping[str, np.ndarray]], places: list[int], names: Sequence[str]
+    problem: Problem, batches: Mapping[int, Mapping[str, np.ndarray]], places: list[int], names: Sequence[str]
 ) -> Benchmark:
     """The instances at some places, whose arrays have the same shapes."""
-    from_arrays = loaded.problem.from_arrays
     together = {name: np.stack([batches[place][name] for place in places]) for name in batches[places[0]]}
-    with meant_for(loaded):
-        try:
-            benchmark = from_arrays(together, "the arrays")
-        except ValueError:
-            for place in places:  # the message must name the one that is wrong
-                alone = {name: array[None] for name, array in batches[place].items()}
-                from_arrays(alone, f"{names[place]} (n = 1)")
-            raise
+    try:
+        benchmark = problem.from_arrays(together, "the arrays")
+    except ValueError:
+        for place in places:  # the message must name the one that is wrong
+            alone = {name: array[None] for name, array in batches[place].items()}
+            problem.from_arrays(alone, f"{names[place]} (n = 1)")
+        raise
     named = benchmark._replace(names=[names[place] for place in places])
-    return checked([named], f"{type(loaded.problem).__name__}.from_arrays")[0]
+    return checked([named], f"{type(problem).__name__}.from_arrays")[0]
 
 
 def _array(value: Any, where: str) -> np.ndarray:

@@ -39,9 +39,7 @@ def true_costs(benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) ->
 
     Raises ValueError naming an instance of which a solution's true cost is not a number.
     """
-    batch, per_instance, horizon = sampled.actions.shape
-    index = torch.arange(chunk.start, chunk.stop).repeat_interleave(per_instance)
-    costs = benchmark.true_cost(index, sampled.actions.reshape(-1, horizon)).view(batch, per_instance)
+    costs = benchmark.costs(sampled.actions, chunk.start)
     check_costs(benchmark, chunk.start, costs, sampled.valid)
     return costs
 

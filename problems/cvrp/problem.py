@@ -58,6 +58,7 @@ class CVRP(Problem):
 
     name = "cvrp"
     reports = CVRPReports()
+    dimensions = {"coords": 2, "distances": 2}
 
     def __init__(
         self,

@@ -182,6 +182,9 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
 def _loads(arrays: dict[str, np.ndarray], where: str, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Demands and capacities as int64, refused unless all nodes of `shape` [n, N+1] can be served."""
     demands, capacity = arrays["demands"], arrays["capacity"]
+    if demands.shape == (shape[0], shape[1] - 1):
+        rule = "demands lack the depot's, which is 0 and comes first: np.insert(demands, 0, 0, axis=-1)"
+        raise ValueError(f"{where}: {rule}; got {list(demands.shape)} for coords of {shape[1]} nodes")
     demands = _whole(where, "demands", demands, shape)
     capacity = _whole(where, "capacity", np.full(shape[0], capacity) if capacity.ndim == 0 else capacity, shape[:1])
     _refuse(where, demands[:, 0] != 0, "the depot, node 0, must have the demand 0")

@@ -45,6 +45,7 @@ class JSSP(Problem):
 
     name = "jssp"
     reports = JSSPReports()
+    dimensions = {"times": 2, "machines": 2}
 
     def __init__(
         self,

@@ -48,6 +48,7 @@ class TSP(Problem):
 
     name = "tsp"
     reports = TSPReports()
+    dimensions = {"coords": 2, "distances": 2}
 
     def __init__(self, num_nodes: int, grow: list[float] | None = None, distances: str | None = None):
         if num_nodes < 3:

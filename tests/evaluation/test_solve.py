@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import sys
 import time
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from gumbeldore.parallel.pool import SearchPool
 from problems.formats.cvrplib import read_cvrplib, read_solution
 from problems.formats.jsplib import read_jssp
 from problems.formats.tsplib import read_tour, read_tsplib
+from problems.heuristics import Heuristic
 from tests.cli.test_commands import ROOT, typed
 from tests.evaluation.test_evaluation import Evaluation
 from tests.test_structure import BARE
@@ -48,15 +51,21 @@ def routing(customers, seed=0, capacity=30):
     ("name", "method"),
     [
         *((name, "gumbeldore") for name in FILES),
+        ("jssp6x6", "heuristic"),
+        ("jssp6x6", "solver"),
         *(pytest.param("tsp20", x, marks=pytest.mark.slow) for x in module.METHODS if x != "gumbeldore"),
     ],
 )
 def test_the_solutions_are_those_of_the_command_line(name, method, tmp_path):
     """With the same defaults, too: only the beam width is given, to save time."""
-    narrow = {"beam_width": 4} if method != "greedy" else {}
+    if method in module.BASELINES:
+        pytest.importorskip("ortools")
+    searches = method not in ("greedy", *module.BASELINES)
+    narrow = {"beam_width": 4} if searches else {}
     result = gumbeldore.solve(POLICIES[name], FILES[name], method=method, **narrow)
     words = [f"checkpoint={name}", f"instances={FILES[name]}", f"method={method}", "workers=0", "out_dir=out"]
-    done = typed(evaluate, *words, *(["search.beam_width=4"] if method != "greedy" else []), cwd=tmp_path)
+    words += ["search.beam_width=4"] if searches else []
+    done = typed(evaluate, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (row,) = Evaluation(tmp_path / "out", "").rows
     assert result.cost == float(row["cost"]) and result.num_solutions == int(row["solutions"])
@@ -148,6 +157,73 @@ def test_a_list_gives_a_list_in_its_order(tmp_path):
     np.savez(tmp_path / "two.npz", coords=np.random.default_rng(0).random((2, 6, 2)))
     assert len(gumbeldore.solve("tsp20", tmp_path / "two.npz", method="greedy")) == 2
     assert len(gumbeldore.solve("tsp20", DATA, method="greedy")) == len(list(DATA.glob("*.tsp")))
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor, list, lambda each: [torch.tensor(x) for x in each]])
+def test_arrays_with_one_dimension_more_are_several_instances(kind):
+    """As the same instances in a list; one capacity is that of all."""
+    each = [routing(5, seed) for seed in range(3)]
+    given = {name: kind(np.stack([x[name] for x in each])) for name in ("coords", "demands")}
+    found = gumbeldore.solve(POLICIES["cvrp20"], **given, capacity=30, **FAST)
+    expected = gumbeldore.solve(POLICIES["cvrp20"], each, **FAST)
+    assert [(x.name, x.routes, x.cost) for x in found] == [(x.name, x.routes, x.cost) for x in expected]
+    (alone,) = gumbeldore.solve(POLICIES["tsp20"], coords=np.random.default_rng(0).random((1, 5, 2)), method="greedy")
+    assert sorted(alone.tour) == [0, 1, 2, 3, 4]
+
+
+def test_arrays_of_several_sizes_are_several_instances():
+    each = [np.random.default_rng(0).random((size, 2)) for size in (5, 7, 5)]
+    for coords in (each, [x.tolist() for x in each]):
+        found = gumbeldore.solve(POLICIES["tsp20"], coords=coords, method="greedy")
+        assert [len(x.tour) for x in found] == [5, 7, 5]
+    times = [[[3, 2], [1, 4]]] * 2
+    found = gumbeldore.solve(POLICIES["jssp6x6"], times=times, machines=[[[0, 1], [1, 0]]] * 2, method="greedy")
+    assert [x.cost for x in found] == [7.0, 7.0]
+
+
+def test_without_a_policy_the_nearest_is_taken_for_each_instance():
+    """In the order of what is given; what a solver or a heuristic finds needs no policy."""
+    coords = [np.random.default_rng(size).random((size, 2)) for size in (50, 12, 45)]
+    found = gumbeldore.solve(coords=coords, method="greedy")
+    assert [Path(x.policy).parent.name for x in found] == ["tsp50", "tsp20", "tsp50"]
+    for policy, xy, result in zip(("tsp50", "tsp20", "tsp50"), coords, found, strict=True):
+        assert gumbeldore.solve(policy, coords=xy, method="greedy").cost == pytest.approx(result.cost)
+    result = gumbeldore.solve(instances=FILES["cvrp20"], method="greedy")
+    assert (result.name, Path(result.policy).parent.name) == ("A-n32-k5", "cvrp20")
+    assert gumbeldore.solve(POLICIES["cvrp20"][:2], FILES["cvrp20"], method="greedy").policy == ""
+    shops = [np.random.default_rng(0).integers(1, 9, (jobs, 3)) for jobs in (4, 60)]
+    machines = [np.arange(3)[None].repeat(len(times), 0) for times in shops]
+    rules = gumbeldore.solve(times=shops, machines=machines, method="heuristic")
+    assert [x.policy for x in rules] == ["", ""] and [len(x.schedule) for x in rules] == [4, 60]
+    expected = gumbeldore.solve("jssp", times=shops, machines=machines, method=Heuristic())
+    assert [x.cost for x in rules] == [x.cost for x in expected]
+
+
+def test_samples_of_own_instances_have_costs_in_their_units():
+    problem, policy, *_ = POLICIES["cvrp20"]
+    (mine,) = gumbeldore.load_instances(problem, FILES["cvrp20"])
+    found = gumbeldore.search(problem, policy, mine.instances, methods.wor(8), torch.Generator().manual_seed(0))
+    costs = mine.costs(found.actions)
+    assert costs.shape == (1, 8) and costs.min() > 784 and (costs == costs.round()).all() and len(costs.unique()) > 1
+    for actions, cost in zip(found.actions[0], costs[0].tolist(), strict=True):
+        routes = problem.reports.named_solution(mine.originals, 0, actions)["routes"]
+        assert route_cost(routes) == cost
+    small, large = gumbeldore.load_instances(problem, [routing(7), routing(5)])
+    assert [*small.names, *large.names] == ["instances[0]", "instances[1]"]
+    (first,) = gumbeldore.load_instances(POLICIES["tsp20"].problem, "kool/tsp20", num_instances=2)
+    assert first.names == ["kool/tsp20/0", "kool/tsp20/1"]
+    both = first.costs(torch.arange(1, 20).expand(2, 3, 19))
+    assert torch.equal(both[1:], first.costs(torch.arange(1, 20).expand(1, 3, 19), first=1))
+    assert both.shape == (2, 3) and both[0, 0] != both[1, 0]
+    with pytest.raises(ValueError, match="give instances, or their arrays by name"):
+        gumbeldore.load_instances(problem)
+
+
+def route_cost(routes):
+    """By a plain loop over the file's coordinates, each distance rounded."""
+    coords = read_cvrplib(FILES["cvrp20"]).coords
+    legs = [pair for route in routes for pair in pairwise([0, *route, 0])]
+    return sum(round(float(np.hypot(*(coords[a] - coords[b])))) for a, b in legs)
 
 
 @pytest.mark.filterwarnings("ignore:the instances have distances of their own")
@@ -287,18 +363,30 @@ def test_more_time_finds_more():
     ("policy", "given", "message"),
     [
         ("tsp21", {"instances": FILES["tsp20"]}, "there is no checkpoint tsp21; policies that are shipped: "),
-        ("my.tsp", {}, r"solve takes .* got neither: the first argument is a policy, as in solve\('tsp50', 'my.tsp'\)"),
-        ("tsp20", {"instances": "x.tsp", "coords": [[0, 0]] * 3}, "solve takes instances, or the arrays"),
+        ("my.tsp", {}, r"^give instances, .* got neither, which do not come first: solve\('tsp50', 'my.tsp'\), or "),
+        ("tsp20", {"instances": "x.tsp", "coords": [[0, 0]] * 3}, "^give instances, or .*; got instances and coords$"),
         ("tsp20", {"instances": []}, "instances is an empty list"),
         (POLICIES["tsp20"].policy, {"coords": [[0, 0]] * 3}, "a policy must be what load_policy returns, .* got BQ"),
-        ("tsp20", {"instances": FILES["tsp20"], "beamwidth": 3}, "solve takes .*; got instances and beamwidth"),
+        ("tsp20", {"instances": FILES["tsp20"], "beamwidth": 3}, "; got instances and beamwidth"),
         ("tsp20", {"instances": np.zeros((5, 2))}, "instances must be a path, or arrays by name, .* got ndarray"),
         ("tsp20", {"instances": [FILES["tsp20"], [[0, 0]]]}, r"^instances\[1\] must be a path, or arrays .* got list"),
         ("tsp20", {"instances": ""}, "instances must be a path, .* got ''"),
         ("tsp20", {"coords": [[0, 0], [1], [2, 2]]}, "^instance: coords is no array: "),
         ("tsp20", {"coords": torch.zeros(3, 2, dtype=torch.bfloat16)}, "^instance: coords is no array: "),
         ("tsp20", {"coords": np.ma.masked_less(np.eye(3, 2), 1)}, "^instance: coords has masked values"),
-        ("tsp20", {"coords": np.zeros((2, 3, 2))}, r"^instance \(n = 1\): coords must be .* \[1, 2, 3, 2\]$"),
+        ("tsp20", {"coords": np.zeros((1, 2, 3, 2))}, r"^instance \(n = 1\): coords must be .* \[1, 1, 2, 3, 2\]$"),
+        ("tsp20", {"coords": np.zeros((0, 3, 2))}, "instances is an empty list"),
+        (
+            "tsp20",
+            {"coords": [np.eye(3, 2), np.eye(3, 2) * np.nan]},
+            r"^instances\[1\] \(n = 1\): coordinates must lie",
+        ),
+        ("cvrp20", {**routing(5), "coords": np.zeros((2, 6, 2))}, "demands must be of 2 instances, as coords .* got 6"),
+        (
+            "cvrp20",
+            {**routing(5), "demands": [1] * 5},
+            r"demands lack the depot's, .*0, axis=-1\); got \[1, 5\] for .* 6",
+        ),
         ("tsp20", {"instances": "nowhere.tsp"}, "unknown source 'nowhere.tsp'"),
         ("tsp20", {"instances": FILES["cvrp20"]}, r"line 3: TYPE must be .*\(the policy of .* is for tsp\)"),
         (
@@ -312,9 +400,34 @@ def test_more_time_finds_more():
         ("tsp20", {"instances": [DATA]}, r"instances\[0\]: .* holds \d+ instances; give it alone"),
         (
             "tsp20",
-            {"instances": FILES["tsp20"], "method": "solver"},
-            "method must be one of greedy, sampling, .*, reconstruct or a SearchConfig",
+            {"instances": FILES["tsp20"], "method": "solvers"},
+            "method must be one of greedy, sampling, .*, reconstruct, solver, heuristic or a SearchConfig",
         ),
+        ("tsp20", {"instances": FILES["tsp20"], "method": 5}, "method must be one of .* got 5"),
+        ("jssp6x6", {"instances": FILES["jssp6x6"], "method": "heuristic", "time_limit": 1}, "has no time_limit"),
+        (
+            "jssp6x6",
+            {"instances": FILES["jssp6x6"], "method": "solver", "beam_width": 2},
+            "beam_width has no effect on",
+        ),
+        (
+            "jssp6x6",
+            {"instances": FILES["jssp6x6"], "method": Heuristic(), "time_limit": 1},
+            "time_limit must be part of the Heuristic, which is the whole method",
+        ),
+        (
+            "jssp6x6",
+            {"instances": FILES["jssp6x6"], "method": "solver", "time_limit": -1},
+            "time_limit must be a number",
+        ),
+        (None, {"instances": "nowhere.tsp"}, "instances=nowhere.tsp is neither a file or folder nor a standard set"),
+        (None, {"coords": [[0, 0]] * 2}, r"^instance \(n = 1\): coords must be numbers"),
+        (
+            None,
+            {"x": [[0, 0]] * 2},
+            "it is not clear which problem what is given is of .* in Python the first argument",
+        ),
+        (None, {"instances": [FILES["tsp20"], FILES["cvrp20"]]}, "what is given is of no problem with a policy"),
         ("tsp20", {"instances": FILES["tsp20"], "method": "greedy", "time_limit": 1}, "has no time_limit"),
         ("tsp20", {"instances": FILES["tsp20"], "time_limit": 0}, "time_limit must be positive"),
         ("tsp20", {"instances": FILES["tsp20"], "beam_width": 0}, "beam_width must be an integer"),
