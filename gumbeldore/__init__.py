@@ -5,7 +5,7 @@ The public names. The room of a name is its module's folder: `sampler` (the pape
 """
 
 from gumbeldore.benchmark import Benchmark
-from gumbeldore.evaluation.loading import load_policy
+from gumbeldore.evaluation.loading import load_policy, save_policy
 from gumbeldore.evaluation.result import Result
 from gumbeldore.evaluation.solve import solve
 from gumbeldore.evaluation.sources import load_instances
@@ -36,6 +36,7 @@ __all__ = [
     "methods",
     "policy_contract",
     "problem_contract",
+    "save_policy",
     "search",
     "solve",
 ]

@@ -12,6 +12,7 @@ Costs are to be minimised, everywhere a user sees them.
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -26,6 +27,17 @@ from gumbeldore.reports import Reports
 from gumbeldore.seeding import generator
 
 
+def _noting(init: Callable[..., None]) -> Callable[..., None]:
+    """An `__init__` that notes the arguments of each new object, `made_with`: `save_policy` writes them."""
+
+    @functools.wraps(init)
+    def noted(self: Any, *arguments: Any, **named: Any) -> None:
+        self.__dict__.setdefault("made_with", (arguments, named))  # the subclass comes first, which calls its base
+        init(self, *arguments, **named)
+
+    return noted
+
+
 class Problem(Protocol):
     """A combinatorial problem whose solutions are built by T successive decisions among A actions.
 
@@ -33,6 +45,11 @@ class Problem(Protocol):
     the others have defaults. All methods are pure and batched over rows, without a Python loop over rows.
     `problem_contract` checks a problem.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in cls.__dict__:
+            cls.__init__ = _noting(cls.__init__)  # type: ignore[method-assign]
 
     @property
     @abstractmethod
@@ -214,6 +231,11 @@ class Policy(nn.Module, ABC):
 
     `policy_contract` checks a subclass.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in cls.__dict__:
+            cls.__init__ = _noting(cls.__init__)  # type: ignore[method-assign]
 
     problem: str | None = None  # name of the only problem that the policy is for; None: any problem
 

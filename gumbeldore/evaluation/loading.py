@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from gumbeldore.benchmark import WrongProblemError
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime import checkpoint
-from gumbeldore.runtime.building import build, takes
+from gumbeldore.runtime.building import build, described, takes
 from gumbeldore.runtime.files import in_home
 from gumbeldore.runtime.old_versions import of_this_version, weights_of_this_version
 
@@ -51,6 +51,36 @@ def load_policy(path: str | Path, /, **problem_values: Any) -> LoadedPolicy:
         policy = _network(config["model"], saved["weights"]).eval()
         policy.load_state_dict(weights_of_this_version(saved, policy.state_dict()))
     return with_values(LoadedPolicy(problem, policy, config, path), problem_values)
+
+
+def save_policy(
+    path: str | Path, problem: Problem, policy: Policy, *, step_size: float | None = None, overwrite: bool = False
+) -> None:
+    """Write a policy and its problem to a file that `load_policy`, `checkpoint=` and `init=` take.
+
+    The file holds the weights, and by what arguments both objects were made: later changes of attributes are lost.
+
+    Arguments:
+        step_size: sigma of the training, which searches of evaluations take; None: they must be given one
+        overwrite: replace a file that is there
+
+    Raises ValueError for what could not be loaded again, such as an argument that is a tensor, or a class of a
+    notebook; FileExistsError for a file that is there, unless `overwrite` is True.
+    """
+    path = in_home(path)
+    if path.exists() and not overwrite:
+        raise FileExistsError(f"{path} is there already; overwrite=True replaces it")
+    with checkpoint.checkpoint_errors(path, "cannot be written"):
+        if policy.problem not in (None, problem.name):
+            raise ValueError(f"the policy is for {policy.problem}, not for {problem.name}")
+        config = {"problem": described(problem, "problem"), "model": described(policy, "model")}
+        config["search"] = {"step_size": None if step_size is None else float(step_size)}
+        weights = {name: weight.cpu() for name, weight in policy.state_dict().items()}
+        content = {"config": config, "problem": problem.name, "weights": weights}
+        build(config["problem"], "problem", Problem)
+        _network(config["model"], weights).load_state_dict(weights)
+        checkpoint.check(content)
+    checkpoint.save(path, content)
 
 
 def _network(model: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Policy:

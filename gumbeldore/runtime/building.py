@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import json
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -47,6 +48,37 @@ def build(node: Mapping[str, Any], key: str, base: type = object) -> Any:
         return cls(**values)
     except (TypeError, ValueError, ArithmeticError, RuntimeError, AttributeError) as error:
         raise ValueError(f"{key}: {error}") from None
+
+
+def described(built: Any, key: str) -> dict[str, Any]:
+    """The node of which `build` makes such an object: its class, and what it was made with (`made_with`).
+
+    Raises ValueError naming what a file cannot hold: a class without a module, an argument that is no plain value.
+    """
+    cls = type(built)
+    target = f"{cls.__module__}.{cls.__qualname__}"
+    if cls.__module__ == "__main__" or "<locals>" in target:
+        raise ValueError(f"{key}: {target} cannot be found when the file is loaded; its class must be in a module")
+    signature = inspect.signature(cls)
+    arguments, named = getattr(built, "made_with", ((), {}))
+    try:
+        bound = signature.bind(*arguments, **named)
+    except TypeError as error:  # of a dataclass, or changed by __new__
+        raise ValueError(f"{key}: {target} does not say what it was made with ({error})") from None
+    bound.apply_defaults()
+    values: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            values |= value
+        elif signature.parameters[name].kind is not inspect.Parameter.VAR_POSITIONAL or value:
+            values[name] = value
+    for name, value in values.items():
+        try:
+            values[name] = json.loads(json.dumps(value))  # of plain types, whatever subclasses they are
+        except TypeError:
+            rule = "numbers, texts, true, false, None and lists of these can be written"
+            raise ValueError(f"{key}: {name} is of type {type(value).__name__}; {rule}") from None
+    return {"_target_": target, **values}
 
 
 def imported(target: Any, key: str) -> Any:

@@ -69,7 +69,7 @@ def load(path: Path, formats: tuple[int, ...] = READABLE) -> dict[str, Any]:
     if not marked:
         raise ValueError(f"{path} is not a readable checkpoint: it is damaged, its checksum is missing")
     with checkpoint_errors(path, "is not a usable checkpoint"):
-        _check(content)
+        check(content)
     return content
 
 
@@ -132,7 +132,7 @@ def _on_cpu(value: Any) -> Any:
     return type(value)(map(_on_cpu, value)) if type(value) in (list, tuple) else value
 
 
-def _check(content: dict[str, Any]) -> None:
+def check(content: dict[str, Any]) -> None:
     """Raises ValueError unless there are weights, their configuration, and tensors that are what they claim."""
     for name, value in (("config", content["config"]), ("weights", content["weights"])):
         if not isinstance(value, dict) or not value:
