@@ -197,9 +197,16 @@ def test_the_public_names_are_those_of_the_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     blocks = [code for language, _, code in FENCE.findall(text) if language == "python"]
-    assert len(blocks) == 3
-    for code in blocks:
-        exec(compile(code.replace("pretrained/", f"{ROOT}/pretrained/"), "api.md", "exec"), {})
+    assert len(blocks) == 5
+    names = [{} for _ in blocks]
+    for code, found in zip(blocks, names, strict=True):
+        exec(compile(code.replace("pretrained/", f"{ROOT}/pretrained/"), "api.md", "exec"), found)
+    by_hand = names[2]
+    actions = by_hand["actions"]
+    alone = gumbeldore.search(
+        by_hand["problem"], by_hand["policy"], by_hand["mine"].instances, gumbeldore.methods.greedy()
+    )
+    assert torch.equal(actions, alone.best()[0])
     assert (tmp_path / "berlin52.tour").exists() and (tmp_path / "berlin52.png").exists()
 
 

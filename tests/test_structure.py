@@ -125,8 +125,8 @@ def training() -> str:
     return BARE + page.partition("## Train without Hydra and Ray")[2].partition("```python\n")[2].partition("```")[0]
 
 
-def test_trains_with_torch_and_numpy_alone():
-    result = subprocess.run([sys.executable, "-c", training()], cwd=ROOT, capture_output=True, text=True)
+def test_trains_with_torch_and_numpy_alone(tmp_path):
+    result = subprocess.run([sys.executable, "-c", training()], cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     epochs = re.findall(r"^(\d) (\d\.\d{3})$", result.stdout, re.MULTILINE)
     assert [number for number, _ in epochs] == ["1", "2", "3"]
