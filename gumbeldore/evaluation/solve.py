@@ -191,7 +191,7 @@ def _method(
             settings["step_size"] = loaded.config["search"]["step_size"]
     needed = "step_size" in parameters and parameters["step_size"].default is inspect.Parameter.empty
     if needed and settings.get("step_size") is None:
-        raise ValueError(f"the policy comes without a step size: method must be methods.{method}(...) with one")
+        raise ValueError(f"the policy has no step size of a training: method must be methods.{method}(...) with one")
     return function(**{name: value for name, value in settings.items() if name in parameters})
 
 

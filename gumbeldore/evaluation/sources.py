@@ -45,6 +45,8 @@ def load_instances(
 
     Raises ValueError as `solve` does.
     """
+    if Problem not in type(problem).__mro__:
+        raise ValueError(f"load_instances takes a problem, such as load_policy('tsp20').problem, got {problem!r}")
     return [group.benchmark for group in groups_of(problem, given(instances, num_instances, arrays), num_instances)]
 
 

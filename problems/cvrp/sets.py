@@ -182,10 +182,9 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
 def _loads(arrays: dict[str, np.ndarray], where: str, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Demands and capacities as int64, refused unless all nodes of `shape` [n, N+1] can be served."""
     demands, capacity = arrays["demands"], arrays["capacity"]
-    if demands.shape == (shape[0], shape[1] - 1):
-        rule = "demands lack the depot's, which is 0 and comes first: np.insert(demands, 0, 0, axis=-1)"
-        raise ValueError(f"{where}: {rule}; got {list(demands.shape)} for coords of {shape[1]} nodes")
-    demands = _whole(where, "demands", demands, shape)
+    depot = "; the first is the depot's, 0: np.insert(demands, 0, 0, axis=-1)"
+    without_depot = demands.shape == (shape[0], shape[1] - 1)
+    demands = _whole(where, "demands", demands, shape, depot if without_depot else "")
     capacity = _whole(where, "capacity", np.full(shape[0], capacity) if capacity.ndim == 0 else capacity, shape[:1])
     _refuse(where, demands[:, 0] != 0, "the depot, node 0, must have the demand 0")
     _refuse(where, capacity < 1, "capacity must be at least 1")
@@ -193,10 +192,14 @@ def _loads(arrays: dict[str, np.ndarray], where: str, shape: tuple[int, ...]) ->
     return demands, capacity
 
 
-def _whole(where: str, name: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The array [n, ...] as int64, refused unless it has this shape and holds whole numbers 0..LARGEST_DEMAND."""
+def _whole(where: str, name: str, array: np.ndarray, shape: tuple[int, ...], hint: str = "") -> np.ndarray:
+    """The array [n, ...] as int64, refused unless it has this shape and holds whole numbers 0..LARGEST_DEMAND.
+
+    Arguments:
+        hint: what to say of a wrong shape
+    """
     if array.shape != shape or array.dtype.kind not in "fiu":
-        raise ValueError(f"{where}: {name} must be numbers {list(shape)}, got {array.dtype} {list(array.shape)}")
+        raise ValueError(f"{where}: {name} must be numbers {list(shape)}, got {array.dtype} {list(array.shape)}{hint}")
     rows = array.reshape(len(array), -1).astype(np.float64)  # float16 would take the bound for infinite
     _refuse(where, ((rows < 0) | (rows > LARGEST_DEMAND)).any(axis=1), f"{name} must lie within 0..{LARGEST_DEMAND}")
     # Scaled demands like 3/30 are refused, not rounded: which sums of them fill a vehicle would be a matter of luck.

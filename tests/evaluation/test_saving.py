@@ -95,7 +95,7 @@ def test_without_a_step_size_the_searches_that_need_one_ask_for_it(tmp_path):
     gumbeldore.save_policy(tmp_path / "my.pt", TSP(8), bq())
     assert sorted(gumbeldore.solve(tmp_path / "my.pt", FILE, method="greedy").tour) == list(range(16))
     with pytest.raises(
-        ValueError, match=r"the policy comes without a step size: .* methods.gumbeldore\(...\) with one"
+        ValueError, match=r"the policy has no step size of a training: .* methods.gumbeldore\(...\) with one"
     ):
         gumbeldore.solve(tmp_path / "my.pt", FILE)
     words = ["checkpoint=my.pt", f"instances={FILE}", "workers=0"]

@@ -217,6 +217,8 @@ def test_samples_of_own_instances_have_costs_in_their_units():
     assert both.shape == (2, 3) and both[0, 0] != both[1, 0]
     with pytest.raises(ValueError, match="give instances, or their arrays by name"):
         gumbeldore.load_instances(problem)
+    with pytest.raises(ValueError, match="load_instances takes a problem, such as .* got 'cvrp20'"):
+        gumbeldore.load_instances("cvrp20", FILES["cvrp20"])
 
 
 def route_cost(routes):
@@ -385,7 +387,7 @@ def test_more_time_finds_more():
         (
             "cvrp20",
             {**routing(5), "demands": [1] * 5},
-            r"demands lack the depot's, .*0, axis=-1\); got \[1, 5\] for .* 6",
+            r"demands must be numbers \[1, 6\], .*; the first is the depot's, 0",
         ),
         ("tsp20", {"instances": "nowhere.tsp"}, "unknown source 'nowhere.tsp'"),
         ("tsp20", {"instances": FILES["cvrp20"]}, r"line 3: TYPE must be .*\(the policy of .* is for tsp\)"),
