@@ -118,7 +118,7 @@ class _Limit(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function in FACTORIES:
             size = args[0] if args and isinstance(args[0], (list, tuple)) else args
-            self.left -= 1000 + math.prod(size)  # the objects around a tensor take memory, too
+            self.left -= 10_000 + math.prod(size)  # the objects around a tensor take memory, too
             if self.left < 0:
                 raise ValueError("too large")
         return function(*args, **(kwargs or {}))
