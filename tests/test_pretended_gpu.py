@@ -30,6 +30,8 @@ from tests.networks import awake
 from tests.pretended import GPU, Pretended, pretended_gpu
 from tests.training.test_optimizer import SETTINGS
 
+pytestmark = pytest.mark.slow  # tests/test_gpu.py is the check where there is a GPU
+
 CASES = {
     "tsp": (TSP(7), lambda: BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=1)),
     "cvrp": (CVRP(6, [12, 14]), lambda: BQforCVRP(16, 1, 2, 32, canonical_coordinates=True, route_loss=1)),

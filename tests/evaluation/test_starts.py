@@ -18,6 +18,8 @@ from tests.evaluation.test_evaluation import evaluated
 from tests.evaluation.test_interrupted import done, interrupted_after, rows_of
 from tests.evaluation.test_references import own_cache  # noqa: F401
 
+pytestmark = pytest.mark.slow
+
 PRETRAINED = ROOT / "pretrained"
 TSP = ["instances=kool/tsp20", "num_instances=3"]
 STARTED = ["method=solver", "solver.time_limit=0.3"]
