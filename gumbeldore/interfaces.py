@@ -171,9 +171,6 @@ class Problem(Protocol):
         """
         return self
 
-    def check_training(self) -> None:
-        """Raises ValueError if the problem has values that are for evaluation alone. Default: no check."""
-
     def check(self, instance: Any) -> None:
         """Raises ValueError unless all instances of a file of experts are well-formed. Default: no check."""
 

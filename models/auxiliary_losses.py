@@ -23,28 +23,41 @@ def check_weight(name: str, weight: float) -> None:
         raise ValueError(f"{name} must be at least 0, got {weight}")
 
 
+OUT_OF_VIEW = -1  # the place of a node that has no token: what would point at it is not learnt
+
+
+def places(near: Tensor, nodes: Tensor) -> Tensor:
+    """The place [R, n] of each of the nodes [R, n] among those in view, near [R, k] ascending, or OUT_OF_VIEW."""
+    place = torch.searchsorted(near.contiguous(), nodes.contiguous()).clamp(max=near.shape[1] - 1)
+    return place.masked_fill(near.gather(1, place) != nodes, OUT_OF_VIEW)
+
+
 class SuccessorLoss(nn.Module):
-    """TSP: every node points at its successor in the expert's tour, which teaches n + 1 decisions per example."""
+    """TSP: every node in view points at its successor in the expert's tour: up to k + 1 decisions per example."""
 
     def __init__(self, width: int):
         super().__init__()
         self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
 
     def forward(self, x: Tensor, state: tsp.State, remaining_actions: Tensor) -> Tensor:
-        """Mean cross-entropy [] of the successors.
+        """Mean cross-entropy [] of the successors in view.
 
         Arguments:
-            x: tokens [R, n+2, width] of the origin, the remaining nodes and the destination
+            x: tokens [R, k+2, width] of the origin, the nodes of `state.near` and the destination
             remaining_actions: [R, n] the remaining nodes in the expert's order
         """
-        # Tokens 0..n (all but the destination) choose among tokens 1..n+1 (all but the origin), not themselves.
+        # Tokens 0..k (all but the destination) choose among tokens 1..k+1 (all but the origin), not themselves.
         scores = (self.query(x[:, :-1]) @ self.key(x[:, 1:]).transpose(1, 2)).float() * x.shape[-1] ** -0.5
         itself = torch.ones_like(scores[0], dtype=torch.bool).tril(-1).triu(-1)
-        place = torch.searchsorted(state.remaining.contiguous(), remaining_actions.contiguous())  # remaining ascends
-        first, last = torch.zeros_like(place[:, :1]), torch.full_like(place[:, :1], place.shape[1])
-        successor = torch.empty_like(scores[..., 0], dtype=torch.int64)
-        successor.scatter_(1, torch.cat([first, place + 1], dim=1), torch.cat([place, last], dim=1))
-        return F.cross_entropy(scores.masked_fill(itself, -math.inf).flatten(0, 1), successor.flatten())
+        place = places(state.near, remaining_actions)
+        destination = state.near.shape[1]
+        first, last = torch.zeros_like(place[:, :1]), torch.full_like(place[:, :1], destination)
+        # The destination has no successor: what comes after nodes out of view is written there, and left out.
+        token = (place + 1).masked_fill(place == OUT_OF_VIEW, destination + 1)
+        successor = torch.full_like(x[..., 0], OUT_OF_VIEW, dtype=torch.int64)
+        successor.scatter_(1, torch.cat([first, token], dim=1), torch.cat([place, last], dim=1))
+        logits, target = scores.masked_fill(itself, -math.inf).flatten(0, 1), successor[:, :-1].flatten()
+        return F.cross_entropy(logits, target, ignore_index=OUT_OF_VIEW)
 
 
 class RouteLoss(nn.Module):
@@ -61,7 +74,7 @@ class RouteLoss(nn.Module):
         """Sum [] of the losses of both outputs.
 
         Arguments:
-            tokens: two of [R, n+2, width]: the vehicle, the customers of `state.near` and the depot
+            tokens: two of [R, k+2, width]: the vehicle, the customers of `state.near` and the depot
             remaining_actions: [R, n] the expert's decisions
             customers: N of the instance
         """
@@ -71,25 +84,27 @@ class RouteLoss(nn.Module):
 
 
 class Routes(NamedTuple):
-    """An expert's routes over tokens 0..n+1: the vehicle on its way, the customers and the depot."""
+    """An expert's routes over tokens 0..k+1: the vehicle on its way, the customers in view and the depot."""
 
-    order: Tensor  # [R, n+1] int64 the vehicle, then the customers in the order in which the expert serves them
-    before: Tensor  # [R, n] int64 the token before each customer
-    after: Tensor  # [R, n+1] int64 the token after the vehicle and after each customer
-    others: Tensor  # [R, n+1, n+2] bool the other tokens on the route of each token; the depot where there are none
+    order: Tensor  # [R, n+1] int64 the vehicle, then the customers as the expert serves them; or OUT_OF_VIEW
+    before: Tensor  # [R, n] int64 the token before each customer, or OUT_OF_VIEW
+    after: Tensor  # [R, n+1] int64 the token after the vehicle and after each customer, or OUT_OF_VIEW
+    others: Tensor  # [R, k+1, k+2] bool the other tokens on the route of each token; the depot where there are none
 
     @classmethod
     def of(cls, state: cvrp.State, remaining_actions: Tensor, customers: int) -> Routes:
         """The routes of the decisions [R, n] from the state on."""
         customer, via_depot = decode(remaining_actions, customers)
-        n = customer.shape[1]
-        place = torch.searchsorted(state.near.contiguous(), customer.contiguous()) + 1  # near ascends
-        depot = torch.full_like(place[:, :1], n + 1)
-        order = torch.cat([torch.zeros_like(depot), place], dim=1)
-        before = torch.where(via_depot, n + 1, order[:, :-1])
-        after = torch.cat([torch.where(via_depot, n + 1, place), depot], dim=1)
-        route = torch.zeros_like(order).scatter_(1, place, via_depot.long().cumsum(dim=1))  # number of each one's route
-        others = (route[:, :, None] == route[:, None]) & ~torch.eye(n + 1, dtype=torch.bool, device=order.device)
+        rows, depot = len(customer), state.near.shape[1] + 1  # the depot's token
+        place = places(state.near, customer)
+        token = torch.where(place == OUT_OF_VIEW, OUT_OF_VIEW, place + 1)
+        order = F.pad(token, (1, 0))  # the vehicle is token 0
+        before = torch.where(via_depot, depot, order[:, :-1])
+        after = F.pad(torch.where(via_depot, depot, token), (0, 1), value=depot)
+        route = order.new_zeros(rows, depot + 1)  # number of each token's route; in the depot's place, of any out of view
+        route.scatter_(1, token.where(token > 0, depot), via_depot.long().cumsum(dim=1))
+        route = route[:, :-1]
+        others = (route[:, :, None] == route[:, None]) & ~torch.eye(depot, dtype=torch.bool, device=order.device)
         return cls(order, before, after, torch.cat([others, ~others.any(dim=2, keepdim=True)], dim=2))
 
 
@@ -101,18 +116,24 @@ class RoutePointers(nn.Module):
         self.neighbours, self.route = Pointers(width), Pointers(width)
 
     def forward(self, x: Tensor, routes: Routes) -> Tensor:
-        """Loss [] of tokens [R, n+2, width], the sum of two cross-entropies.
+        """Loss [] of tokens [R, k+2, width], the sum of two cross-entropies.
 
         The first one is the mean of two: of the token before each customer, and of the token after each customer and
-        after the vehicle. The second one is of the others on each token's route, all alike, or of the depot where there
-        are none.
+        after the vehicle, where both tokens are in view. The second one is of the others on each token's route, all
+        alike, or of the depot where there are none.
         """
-        size = x.shape[1]
-        log_probs = self.neighbours(x).flatten(1)  # [R, (n+2) * (n+2)]
-        before = log_probs.gather(1, routes.order[:, 1:] * size + routes.before)
-        after = log_probs.gather(1, routes.order * size + routes.after)
+        log_probs = self.neighbours(x)
+        before = _mean_at(log_probs, routes.order[:, 1:], routes.before)
+        after = _mean_at(log_probs, routes.order, routes.after)
         others = self.route(x)[:, :-1].where(routes.others, 0.0).sum(dim=2) / routes.others.sum(dim=2)
-        return -(before.mean() + after.mean()) / 2 - others.mean()
+        return -(before + after) / 2 - others.mean()
+
+
+def _mean_at(log_probs: Tensor, source: Tensor, target: Tensor) -> Tensor:
+    """Mean [] of the log-probabilities [R, k+2, k+2] from source to target [R, n], where both are in view."""
+    seen = (source != OUT_OF_VIEW) & (target != OUT_OF_VIEW)
+    place = (source * log_probs.shape[2] + target).where(seen, 0)
+    return log_probs.flatten(1).gather(1, place).where(seen, 0.0).sum() / seen.sum()
 
 
 class Pointers(nn.Module):

@@ -20,7 +20,7 @@ from problems.tsp.instances import Instance
 
 
 class BQ(TokenPolicy):
-    """Logits of the next node from [origin, remaining nodes, destination].
+    """Logits of the next node from [origin, nodes in view, destination].
 
     Arguments:
         width: of the embeddings; a multiple of heads
@@ -51,23 +51,26 @@ class BQ(TokenPolicy):
         self.successor_loss = SuccessorLoss(width) if successor_loss else None
 
     def row_size(self, context: Instance, state: State) -> RowSize:
-        tokens = state.remaining.shape[1] + 2
+        tokens = state.near.shape[1] + 2
         return RowSize(self.layers[0].heads * tokens**2, tokens * len(self.origin))
 
     def tokens(self, context: Instance, state: State) -> list[Tensor]:
-        """The tokens [R, n+2, width] after all layers."""
-        nodes = torch.cat([state.origin[:, None], state.remaining, state.destination[:, None]], dim=1)
-        points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, n+2, 2]
+        """The tokens [R, k+2, width] after all layers."""
+        return [self.layers(self.embedded(context, state))]
+
+    def embedded(self, context: Instance, state: State) -> Tensor:
+        """The tokens [R, k+2, width] before the first layer."""
+        nodes = torch.cat([state.origin[:, None], state.near, state.destination[:, None]], dim=1)
+        points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, k+2, 2]
         if self.canonical_coordinates:
             points = to_canonical(points)
         x = self.embed(points)
-        x = torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.destination], dim=1)
-        return [self.layers(x)]
+        return torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.destination], dim=1)
 
     def logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
-        """[R, N]; -inf on nodes that are not remaining."""
+        """[R, N]; -inf on nodes that are not in view."""
         logits = self.head(x[:, 1:-1]).squeeze(-1).float()
-        return at_nodes(logits, state.remaining, context.coords.shape[1])
+        return at_nodes(logits, state.near, context.coords.shape[1])
 
     def auxiliary_loss(
         self, context: Instance, state: State, tokens: list[Tensor], remaining_actions: Tensor

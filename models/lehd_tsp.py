@@ -24,7 +24,7 @@ class Nodes(NamedTuple):
 
 
 class LEHD(TokenPolicy):
-    """Logits of the next node from the embeddings of [origin, remaining nodes, destination].
+    """Logits of the next node from the embeddings of [origin, nodes in view, destination].
 
     The embeddings of the origin and of the destination each pass a linear map of their own. The layers have no
     normalisation.
@@ -58,22 +58,22 @@ class LEHD(TokenPolicy):
         return Nodes(in_micro_batches(lambda part: self.encoder(self.embed(part.coords)), size, instance))
 
     def row_size(self, context: Nodes, state: State) -> RowSize:
-        return self._size_of(state.remaining.shape[1] + 2)
+        return self._size_of(state.near.shape[1] + 2)
 
     def _size_of(self, tokens: int) -> RowSize:
         return RowSize(self.encoder.heads * tokens**2, tokens * self.embed.out_features)
 
     def tokens(self, context: Nodes, state: State) -> list[Tensor]:
         """The tokens [R, n+2, width] after all layers of the decoder."""
-        nodes = torch.cat([state.origin[:, None], state.remaining, state.destination[:, None]], dim=1)
+        nodes = torch.cat([state.origin[:, None], state.near, state.destination[:, None]], dim=1)
         x = embeddings_of(nodes, context.embeddings)
         x = torch.cat([self.origin(x[:, :1]), x[:, 1:-1], self.destination(x[:, -1:])], dim=1)
         return [self.decoder(x)]
 
     def logits(self, context: Nodes, state: State, x: Tensor) -> Tensor:
-        """[R, N]; -inf on nodes that are not remaining."""
+        """[R, N]; -inf on nodes that are not in view."""
         logits = self.head(x[:, 1:-1]).squeeze(-1).float()
-        return at_nodes(logits, state.remaining, context.embeddings.shape[1])
+        return at_nodes(logits, state.near, context.embeddings.shape[1])
 
     def auxiliary_loss(self, context: Nodes, state: State, tokens: list[Tensor], remaining_actions: Tensor) -> Tensor:
         """The weighted successor loss."""

@@ -130,7 +130,7 @@ def test_a_training_step_waits_for_nothing(case):
         optimizer = optimizer_of(policy, SETTINGS)
         for seed in range(4):
             example = dataset.batch(problem, 16, torch.Generator().manual_seed(seed), GPU)
-            logits, auxiliary = imitate(problem, policy, *example, "float32")
+            logits, _, auxiliary = imitate(problem, policy, *example, "float32")
             (F.cross_entropy(logits, example.remaining_actions[:, 0]) + auxiliary).backward()
             torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
             optimizer.step()

@@ -79,7 +79,6 @@ def set_up(cfg: DictConfig) -> Setup:
         stages = (problem.curriculum(progress) for progress in (0, 1))  # the smallest and the largest instances
         searched = [stage.generate(1, generator(run.seed, "check")) for stage in stages]
     else:
-        problem.check_training()
         validation = load(problem, settings.instances)
         searched = [benchmark.instances for benchmark in validation]
     for instances in searched:

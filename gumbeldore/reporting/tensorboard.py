@@ -37,7 +37,7 @@ LAYOUT = {
     },
     "training": {
         "loss": ["Multiline", ["training/loss", "training/auxiliary_loss"]],
-        "decisions like the expert's, share": ["Multiline", ["training/accuracy"]],
+        "decisions like the expert's, share": ["Multiline", ["training/accuracy", "training/out_of_view"]],
         "gradient norm": ["Multiline", ["training/gradient_norm"]],
         "learning rate": ["Multiline", ["training/learning_rate"]],
         "experts in the dataset": ["Multiline", ["training/dataset_size"]],

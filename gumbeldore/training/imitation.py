@@ -19,6 +19,7 @@ from gumbeldore.training.ranks import DDPRank, SingleProcess
 from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.state import TrainState
 
+OUT_OF_VIEW = -1  # target of a decision that is not imitated
 CHECK_EVERY = 50  # steps between two looks at the numbers on the device, for each of which the CPU waits
 
 
@@ -48,16 +49,15 @@ def fit(
     train_state.policy.train()
     network = ddp.wrap(Imitation(problem, train_state.policy, precision))
     rows = ddp.rows(settings.batch_size)
-    losses, auxiliaries, norms, hits = [], [], [], []
+    losses, auxiliaries, norms, hits, unseen = [], [], [], [], []
     for index in range(settings.batches_per_epoch):
         progress("training", index, settings.batches_per_epoch)
         if ddp.broadcast_stop(stop()):
             break
         example = train_state.dataset.batch(problem, settings.batch_size, draws, device)
         remaining_actions = example.remaining_actions[rows]
-        target = remaining_actions[:, 0]
-        logits, auxiliary = network(take(example.instance, rows), take(example.state, rows), remaining_actions)
-        loss = F.cross_entropy(logits, target)
+        logits, target, auxiliary = network(take(example.instance, rows), take(example.state, rows), remaining_actions)
+        loss = F.cross_entropy(logits, target, ignore_index=OUT_OF_VIEW)
         train_state.optimizer.zero_grad(set_to_none=True)
         _nan_unless_finite(loss + auxiliary).backward()
         norm = nn.utils.clip_grad_norm_(train_state.policy.parameters(), settings.gradient_clip)
@@ -66,17 +66,20 @@ def fit(
         losses.append(loss.detach())
         auxiliaries.append(auxiliary.detach())
         hits.append((logits.argmax(dim=1) == target).float().mean())
+        unseen.append((target == OUT_OF_VIEW).float().mean())
         if len(norms) % CHECK_EVERY == 0:
             _refuse_bad_steps(ddp, train_state.epoch, losses, auxiliaries, norms)
     _refuse_bad_steps(ddp, train_state.epoch, losses, auxiliaries, norms)
-    means = [math.nan] * 4
+    names = ("loss", "auxiliary_loss", "gradient_norm", "accuracy", "out_of_view")
+    means = [math.nan] * len(names)
     if losses:
-        each = losses, auxiliaries, norms, hits
+        each = losses, auxiliaries, norms, hits, unseen
         means = ddp.mean(torch.stack([torch.stack(values).mean() for values in each])).tolist()
-    names = ("training/loss", "training/auxiliary_loss", "training/gradient_norm", "training/accuracy")
-    metrics = {**dict(zip(names, means, strict=True)), "training/learning_rate": factor * settings.learning_rate}
-    if metrics["training/auxiliary_loss"] == 0:  # the policy has none
-        del metrics["training/auxiliary_loss"]
+    metrics = {f"training/{name}": mean for name, mean in zip(names, means, strict=True)}
+    metrics["training/learning_rate"] = factor * settings.learning_rate
+    for name in ("training/auxiliary_loss", "training/out_of_view"):
+        if metrics[name] == 0:  # the policy has no such loss, the expert goes nowhere else
+            del metrics[name]
     return ImitationStats(len(norms) == settings.batches_per_epoch, len(norms), metrics)
 
 
@@ -109,17 +112,23 @@ class Imitation(nn.Module):
         super().__init__()
         self.problem, self.policy, self.precision = problem, policy, precision
 
-    def forward(self, instance: Any, state: Any, remaining_actions: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, instance: Any, state: Any, remaining_actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return imitate(self.problem, self.policy, instance, state, remaining_actions, self.precision)
 
 
 def imitate(
     problem: Problem, policy: Policy, instance: Any, state: Any, remaining_actions: Tensor, precision: str
-) -> tuple[Tensor, Tensor]:
-    """float32 logits [R, A] of the states of an `Example`, illegal actions at -inf, and the policy's auxiliary loss."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What the policy says of the states of an `Example`, and what it is to say.
+
+    Returns float32 logits [R, A], illegal actions at -inf; the expert's actions int64 [R], OUT_OF_VIEW where the
+    problem does not let the policy take them; and the policy's auxiliary loss [].
+    """
     policy = InPrecision(policy, remaining_actions.device, precision)
     logits, auxiliary = policy.with_auxiliary_loss(policy.encode(instance), state, remaining_actions)
-    return logits.float().masked_fill(~problem.mask(instance, state), -math.inf), auxiliary
+    legal, target = problem.mask(instance, state), remaining_actions[:, 0]
+    target = target.masked_fill(~legal.gather(1, target[:, None]).squeeze(1), OUT_OF_VIEW)
+    return logits.float().masked_fill(~legal, -math.inf), target, auxiliary
 
 
 def learning_rate_factor(settings: TrainSettings, epoch: int) -> float:

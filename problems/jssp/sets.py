@@ -14,7 +14,7 @@ from torch import Tensor
 from gumbeldore.benchmark import Benchmark
 from problems.files import Library, Reference, load_files, taken
 from problems.formats.jsplib import LARGEST_TOTAL, JsspInstance, read_jssp
-from problems.formats.npz import REFERENCES, Arrays, costs_of, kinds_of, read_npz
+from problems.formats.npz import REFERENCES, Arrays, costs_of, read_npz
 from problems.jssp.best_known import best_known, fingerprint
 from problems.jssp.instances import Instance, Original, for_network, lower_bound, random_instances, schedule
 from problems.jssp.taillard import SIZES, taillard_instances
@@ -57,17 +57,16 @@ def validation(jobs: int, machines: int, n: int) -> Benchmark:
     """The first n of 10,000 random instances of one size, with the references that the project ships."""
     name = f"validation/{jobs}x{machines}"
     taken(n, VALIDATION_COUNT, name, "")
-    shipped, expected = _shipped(f"jssp_{jobs}x{machines}_validation.npz")
+    shipped, known, expected = _shipped(f"jssp_{jobs}x{machines}_validation.npz")
     generator = torch.Generator().manual_seed(4321)
     # Drawn one by one, so that the first ones do not depend on how many follow.
     drawn = [random_instances(1, jobs, machines, generator) for _ in range(max(n, len(shipped)))]
     times = torch.cat([each.times for each in drawn]).to(torch.int64).numpy()
     orders = torch.cat([each.machines for each in drawn]).numpy()
-    costs = np.full(n, np.nan)
-    first = slice(len(shipped))
+    costs, kinds, first = np.full(n, np.nan), [""] * n, slice(len(shipped))
     if fingerprint(times[first], orders[first]) == expected:  # another release of torch may draw others
-        costs[first] = shipped[:n]
-    return _benchmark(numbered(name, n), times[:n], orders[:n], costs, kinds_of(costs, "optimal (CP-SAT)"))
+        costs[first], kinds[first] = shipped[:n], known[:n]
+    return _benchmark(numbered(name, n), times[:n], orders[:n], costs, kinds)
 
 
 def _taillard(name: str, limit: int | None) -> list[Benchmark]:
@@ -98,17 +97,20 @@ def _l2d(name: str, limit: int | None) -> list[Benchmark]:
     if found != expected:
         raise ValueError(f"{name} must have the checksum {expected}, this numpy {np.__version__} generated {found}")
     n = taken(limit, count, name)
-    shipped, described = _shipped(f"jssp_{jobs}x{machines}_l2d.npz")
-    costs = shipped[:n] if described == expected else np.full(n, np.nan)
-    return [_benchmark(numbered(name, n), times[:n], orders[:n], costs, kinds_of(costs, "optimal (CP-SAT)"))]
+    costs, kinds, described = _shipped(f"jssp_{jobs}x{machines}_l2d.npz")
+    if described != expected:
+        costs, kinds = np.full(n, np.nan), [""] * n
+    return [_benchmark(numbered(name, n), times[:n], orders[:n], costs[:n], kinds[:n])]
 
 
-def _shipped(file: str) -> tuple[np.ndarray, str]:
-    """Optimal costs [m] in a file of the project and the fingerprint of the m instances they belong to."""
+def _shipped(file: str) -> tuple[np.ndarray, list[str], str]:
+    """Costs [m] in a file of the project, their m kinds, and the fingerprint of the m instances they belong to."""
     if not (DATA / file).is_file():
-        return np.empty(0), ""
+        return np.empty(0), [], ""
     with np.load(DATA / file, allow_pickle=False) as arrays:
-        return arrays["cost"], str(arrays["fingerprint"])
+        costs = arrays["cost"]
+        kinds = arrays["kind"].tolist() if "kind" in arrays else ["optimal (CP-SAT)"] * len(costs)
+        return costs, kinds, str(arrays["fingerprint"])
 
 
 def _load_npz(path: Path, limit: int | None) -> Benchmark:

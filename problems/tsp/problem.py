@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.batches import moved
+from gumbeldore.batches import moved, take
 from gumbeldore.benchmark import Benchmark
 from gumbeldore.interfaces import Pieces, Problem
 from problems.edges import undirected
 from problems.formats.tsplib import check_distances
 from problems.growth import check_growth, size_at
+from problems.nearest import check_nearest, in_view
 from problems.plane import SYMMETRIES, into_unit_square, move_square, symmetric
 from problems.remaining import unmarked, without
 from problems.tsp import sets
@@ -34,6 +35,7 @@ class State(NamedTuple):
     origin: Tensor  # [R] int64 node the partial tour has reached
     destination: Tensor  # [R] int64 node the tour must end in
     remaining: Tensor  # [R, n] int64 nodes still to visit, ascending; n shrinks by one each step
+    near: Tensor  # [R, k] int64 those of them in view, ascending: all, or the nearest to the origin
 
 
 class TSP(Problem):
@@ -43,6 +45,8 @@ class TSP(Problem):
         num_nodes: N >= 3 of the random training instances; files of any size can be evaluated
         grow: [nodes, share]: the first training instances have so many nodes, later ones more, up to num_nodes after
             that share of the training (None: num_nodes from the start). Not in the paper.
+        nearest: the policy sees so many remaining nodes, the nearest to the current one, and can go to these alone
+            (None or "all": all). Not in the paper.
         distances: of instances in files: "rounded" to whole numbers or "exact" (None: as the file's type prescribes)
     """
 
@@ -50,13 +54,20 @@ class TSP(Problem):
     reports = TSPReports()
     dimensions = {"coords": 2, "distances": 2}
 
-    def __init__(self, num_nodes: int, grow: list[float] | None = None, distances: str | None = None):
+    def __init__(
+        self,
+        num_nodes: int,
+        grow: list[float] | None = None,
+        nearest: int | str | None = None,
+        distances: str | None = None,
+    ):
         if num_nodes < 3:
             raise ValueError(f"num_nodes must be at least 3, got {num_nodes}")
         check_growth(grow, 3)
         check_distances(distances)
         self.num_nodes = num_nodes
         self.grow = grow
+        self.nearest = check_nearest(nearest)
         self.distances = distances
 
     def curriculum(self, progress: float) -> TSP:
@@ -83,10 +94,10 @@ class TSP(Problem):
         device = instance.coords.device
         start = torch.zeros(rows, dtype=torch.int64, device=device)
         remaining = torch.arange(1, num_nodes, device=device).expand(rows, -1)
-        return State(origin=start, destination=start, remaining=remaining)
+        return self._state(instance, start, start, remaining)
 
     def step(self, instance: Instance, state: State, action: Tensor) -> State:
-        return State(action, state.destination, without(state.remaining, action[:, None]))
+        return self._state(instance, action, state.destination, without(state.remaining, action[:, None]))
 
     def replay(self, instance: Instance, actions: Tensor) -> State:
         """The state after `actions` [R, q] without walking through the q states before it."""
@@ -96,12 +107,15 @@ class TSP(Problem):
         visited.scatter_(1, actions, True)
         start = torch.zeros(rows, dtype=torch.int64, device=actions.device)
         origin = actions[:, -1] if actions.shape[1] else start
-        return State(origin=origin, destination=start, remaining=unmarked(visited, num_nodes - 1 - actions.shape[1]))
+        return self._state(instance, origin, start, unmarked(visited, num_nodes - 1 - actions.shape[1]))
+
+    def _state(self, instance: Instance, origin: Tensor, destination: Tensor, remaining: Tensor) -> State:
+        return State(origin, destination, remaining, in_view(instance.coords, origin, remaining, self.nearest))
 
     def mask(self, instance: Instance, state: State) -> Tensor:
         rows, num_nodes, _ = instance.coords.shape
-        legal = torch.zeros(rows, num_nodes, dtype=torch.bool, device=state.remaining.device)
-        return legal.scatter_(1, state.remaining, True)
+        legal = torch.zeros(rows, num_nodes, dtype=torch.bool, device=state.near.device)
+        return legal.scatter_(1, state.near, True)
 
     def cost(self, instance: Instance, actions: Tensor) -> Tensor:
         """Length [R] of the closed tours 0, actions [R, N-1], back to 0."""
@@ -170,8 +184,9 @@ class TSP(Problem):
         origin = torch.arange(max(1, num_nodes // (length + 1)), device=tours.device) * (length + 1)  # their places
         inner = tours[:, origin[:, None] + torch.arange(1, length + 1, device=tours.device)].flatten(0, 1)  # [P, m]
         destination = tours[:, (origin + length + 1) % num_nodes].flatten()
-        state = State(tours[:, origin].flatten(), destination, inner.sort(dim=1).values)
         row = torch.arange(rows, device=tours.device).repeat_interleave(len(origin))
+        remaining = inner.sort(dim=1).values
+        state = self._state(take(instance, row), tours[:, origin].flatten(), destination, remaining)
         return Pieces(row, state, tours, (origin + 1).repeat(rows), as_actions)
 
     def check(self, instance: Instance) -> None:

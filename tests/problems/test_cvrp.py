@@ -255,7 +255,7 @@ def test_random_instances_cover_their_ranges():
         ({"capacity": [20, 19]}, r"got \[20, 19\]"),
         ({"capacity": [20]}, r"got \[20\]"),
         ({"capacity": [20, 30, 40]}, r"got \[20, 30, 40\]"),
-        ({"nearest": 0}, "nearest must be at least 1 or null, got 0"),
+        ({"nearest": 0}, "nearest must be at least 1, all or null, got 0"),
         ({"validation_capacity": 8}, "validation_capacity must be at least 9 or null, got 8"),
     ],
 )
@@ -301,34 +301,6 @@ def test_exhaustive_sampling_finds_every_solution_and_the_optimum(num_customers,
         assert len(leaves) == len(set(leaves)) and set(leaves) == legal
         optimum = min(plain_length(coords, plain_routes(actions, num_customers)) for actions in legal)
         assert found.best()[1][row].item() == pytest.approx(optimum, rel=1e-6)
-
-
-def test_only_the_nearest_are_looked_at():
-    problem, free = CVRP(10, [15, 30], nearest=3), CVRP(10, [15, 30])
-    instance, actions = random_solutions(problem, 30)
-    for q in range(10):
-        state = problem.replay(instance, actions[:, :q])
-        legal = problem.mask(instance, state).view(30, 2, 10)
-        everything = free.mask(instance, free.replay(instance, actions[:, :q])).view(30, 2, 10)
-        for row in range(30):
-            coords, here = instance.coords[row].tolist(), state.origin[row].item()
-            remaining = state.remaining[row].tolist()
-            by_distance = sorted(remaining, key=lambda node: math.dist(coords[node], coords[here]))
-            assert state.near[row].tolist() == sorted(by_distance[:3])
-            near = torch.zeros(10, dtype=torch.bool)
-            near[state.near[row] - 1] = True
-            assert torch.equal(legal[row], everything[row] & near)
-
-
-@pytest.mark.parametrize("nearest", [8, 9, 250])
-def test_looking_at_all_customers_is_no_restriction(nearest):
-    instance, actions = random_solutions(CVRP(8, [15, 30]), 5)
-    free, wide = CVRP(8, [15, 30]), CVRP(8, [15, 30], nearest=nearest)
-    for q in range(8):
-        assert same(free.replay(instance, actions[:, :q]), wide.replay(instance, actions[:, :q]))
-    config = methods.wor(4, 2)
-    a, b = (search(p, FixedPolicy(), instance, config, torch.Generator().manual_seed(0)) for p in (free, wide))
-    assert torch.equal(a.actions, b.actions) and torch.equal(a.costs, b.costs)
 
 
 # ---- training examples

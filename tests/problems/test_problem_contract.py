@@ -195,8 +195,3 @@ def test_missing_methods_are_named():
 def test_broken_options_are_found(problem, error, rule):
     with pytest.raises(error, match=rule):
         problem_contract(problem)
-
-
-def test_values_for_evaluation_alone_are_refused_in_training():
-    with pytest.raises(ValueError, match="^problem.nearest is for evaluation: experts may go to other customers, too$"):
-        validation_set(CVRP(20, [30, 30], nearest=3), 4, seed=0)

@@ -141,14 +141,14 @@ def test_bq_ignores_the_order_of_remaining_nodes():
     policy, problem = bq(), TSP(10)
     instance, actions = random_tours(6, 10)
     state = problem.replay(instance, actions[:, :3])
-    shuffled = State(state.origin, state.destination, state.remaining.flip(1))
+    shuffled = state._replace(near=state.near.flip(1))
     legal = problem.mask(instance, state)
     a, b = policy(instance, state), policy(instance, shuffled)
     assert torch.equal(legal, problem.mask(instance, shuffled))
     assert torch.allclose(a[legal], b[legal], atol=1e-5)
-    moved = State(state.remaining[:, 0], state.destination, state.remaining)
+    moved = state._replace(origin=state.remaining[:, 0])
     assert not torch.allclose(a[legal], policy(instance, moved)[legal], atol=1e-3)  # but the origin matters
-    moved = State(state.origin, state.remaining[:, 0], state.remaining)
+    moved = state._replace(destination=state.remaining[:, 0])
     assert not torch.allclose(a[legal], policy(instance, moved)[legal], atol=1e-3)  # and the destination
 
 
@@ -181,18 +181,21 @@ def test_bq_sees_nothing_but_the_rest_of_the_problem():
     assert torch.equal(policy(Instance(coords), state)[legal], before[legal])
 
 
-def test_successor_loss_points_along_the_experts_way():
-    """Against plain loops over nodes: each but the destination points at the next one, never at itself."""
-    policy, problem = bq(successor_loss=0.5), TSP(9)
+@pytest.mark.parametrize("nearest", [None, 3])
+def test_successor_loss_points_along_the_experts_way(nearest):
+    """Against plain loops over nodes: each but the destination points at the next one in view, never at itself."""
+    policy, problem = bq(successor_loss=0.5), TSP(9, nearest=nearest)
     instance, actions = random_tours(5, 9)
     state = problem.replay(instance, actions[:, :3])
     _, loss = policy.with_auxiliary_loss(instance, state, actions[:, 3:])
     tokens = policy.tokens(instance, state)[-1]
     losses = []
     for row in range(5):
-        nodes = ["origin", *state.remaining[row].tolist(), "destination"]
+        nodes = ["origin", *state.near[row].tolist(), "destination"]
         way = ["origin", *actions[row, 3:].tolist(), "destination"]
         for node, following in zip(way, way[1:], strict=False):
+            if node not in nodes or following not in nodes:
+                continue
             others = [other for other in nodes if other not in ("origin", node)]
             left = policy.successor_loss.query(tokens[row, nodes.index(node)])
             scores = torch.stack([left @ policy.successor_loss.key(tokens[row, nodes.index(o)]) / 4.0 for o in others])

@@ -286,13 +286,3 @@ def test_what_cannot_be_searched_is_an_error_of_one_line(words, message, tmp_pat
     result = typed(train, "train=active_search", "workers=0", *words, cwd=tmp_path)
     assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
     assert message in result.stderr and not [*tmp_path.iterdir()]
-
-
-def test_a_problem_for_evaluation_alone_is_refused(tmp_path):
-    preset = (ROOT / "configs/problem/cvrp.yaml").read_text()
-    (tmp_path / "problem").mkdir()
-    (tmp_path / "problem/near.yaml").write_text(preset.replace("  capacity:", "  nearest: 2\n  capacity:"))
-    words = ["problem=near", "train=active_search", f"train.instances={ROOT}/tests/data/cvrplib", "workers=0"]
-    result = typed(train, "--config-dir", str(tmp_path), *words, cwd=tmp_path)
-    assert result.returncode == 2 and "problem.nearest is for evaluation" in result.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["problem"]

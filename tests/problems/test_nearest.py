@@ -1,0 +1,121 @@
+"""`problem.nearest`: which nodes are in view, and what a search and a training make of it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from gumbeldore.interfaces import Policy
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.search import search
+from gumbeldore.testing import problem_contract
+from gumbeldore.training.imitation import OUT_OF_VIEW, imitate
+from problems.cvrp import CVRP
+from problems.tsp import TSP
+
+PROBLEMS = {"tsp": lambda nearest: TSP(11, nearest=nearest), "cvrp": lambda nearest: CVRP(10, [15, 30], nearest=nearest)}
+both = pytest.mark.parametrize("make", PROBLEMS.values(), ids=PROBLEMS)
+
+
+class FixedPolicy(Policy):
+    """The same logits in every state."""
+
+    def __init__(self, problem):
+        super().__init__()
+        self.actions = problem.num_actions
+
+    def forward(self, context, state):
+        return torch.sin(torch.arange(self.actions(context), dtype=torch.float64) * 2.3).expand(len(state.origin), -1)
+
+
+def played(problem, n, seed=0):
+    """Random instances, and solutions that go to nodes in view alone."""
+    generator = torch.Generator().manual_seed(seed)
+    instance = problem.generate(n, generator)
+    state, actions = problem.reset(instance), []
+    for _ in range(problem.horizon(instance)):
+        legal = problem.mask(instance, state).double()
+        actions.append(torch.multinomial(legal, 1, generator=generator).squeeze(1))
+        state = problem.step(instance, state, actions[-1])
+    return instance, torch.stack(actions, dim=1)
+
+
+def nodes_of(problem, instance, actions):
+    """The node that each action goes to."""
+    return actions if problem.name == "tsp" else actions % problem.horizon(instance) + 1
+
+
+@both
+@pytest.mark.parametrize("nearest", [1, 3])
+def test_contract(make, nearest):
+    problem_contract(make(nearest))
+
+
+@both
+def test_the_nearest_of_the_remaining_nodes_are_in_view_and_can_be_gone_to(make):
+    problem, free = make(3), make(None)
+    instance, actions = played(problem, 30)
+    for q in range(problem.horizon(instance)):
+        state = problem.replay(instance, actions[:, :q])
+        legal, everything = (p.mask(instance, p.replay(instance, actions[:, :q])) for p in (problem, free))
+        for row in range(30):
+            coords, here = instance.coords[row].tolist(), state.origin[row].item()
+            remaining = state.remaining[row].tolist()
+            by_distance = sorted(remaining, key=lambda node: math.dist(coords[node], coords[here]))
+            assert state.near[row].tolist() == sorted(by_distance[:3])
+            in_view = [node in by_distance[:3] for node in nodes_of(problem, instance, torch.arange(len(legal[row])))]
+            assert torch.equal(legal[row], everything[row] & torch.tensor(in_view))
+
+
+@both
+@pytest.mark.parametrize("nearest", [10, 250, "all"])
+def test_a_view_of_all_nodes_is_no_restriction(make, nearest):
+    free, wide = make(None), make(nearest)
+    instance, actions = played(free, 5)
+    for q in range(free.horizon(instance)):
+        for mine, theirs in zip(*(p.replay(instance, actions[:, :q]) for p in (free, wide)), strict=True):
+            assert torch.equal(mine, theirs)
+    config = methods.wor(4, 2)
+    a, b = (search(p, FixedPolicy(p), instance, config, torch.Generator().manual_seed(0)) for p in (free, wide))
+    assert torch.equal(a.actions, b.actions) and torch.equal(a.costs, b.costs)
+
+
+@both
+def test_pieces_are_decoded_in_view(make):
+    """Of a piece's nodes those nearest to its origin; the pieces that are decoded make legal solutions."""
+    problem = make(2)
+    instance, actions = played(problem, 6)
+    uniform = torch.Generator().manual_seed(1)
+    pieces = problem.pieces(instance, actions, 4, lambda n: torch.rand(6, n, generator=uniform, dtype=torch.float64))
+    for row, origin, remaining, near in zip(
+        pieces.row, pieces.state.origin, pieces.state.remaining, pieces.state.near, strict=True
+    ):
+        away = (instance.coords[row] - instance.coords[row, origin]).norm(dim=-1)
+        assert sorted(away[near].tolist()) == sorted(away[remaining].tolist())[:2]
+    config = methods.reconstruct("greedy", iterations=5)
+    found = search(problem, FixedPolicy(problem), instance, config, torch.Generator().manual_seed(0))
+    greedy = search(problem, FixedPolicy(problem), instance, methods.greedy())
+    assert torch.allclose(problem.cost(instance, found.best()[0]).double(), found.best()[1])
+    assert (found.best()[1] < greedy.best()[1]).any()
+
+
+@both
+def test_what_the_expert_does_out_of_view_is_not_imitated(make):
+    problem, free = make(3), make(None)
+    instance, actions = played(free, 200)
+    state = problem.replay(instance, actions[:, :4])
+    logits, target, _ = imitate(problem, FixedPolicy(problem), instance, state, actions[:, 4:], "float32")
+    expected = nodes_of(problem, instance, actions[:, 4])
+    seen = (state.near == expected[:, None]).any(dim=1)
+    assert 0 < seen.sum() < 200
+    assert torch.equal(target, actions[:, 4].where(seen, OUT_OF_VIEW))
+    assert logits.gather(1, actions[:, 4:5])[~seen].isneginf().all()
+
+
+@both
+@pytest.mark.parametrize("nearest", [0, -1, "some"])
+def test_views_of_nothing_are_refused(make, nearest):
+    with pytest.raises(ValueError, match=f"^nearest must be at least 1, all or null, got {nearest}$"):
+        make(nearest)
