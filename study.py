@@ -59,7 +59,7 @@ def study(cfg: DictConfig) -> Any:
     searches = chosen.searches_of(cfg)
     benchmarks = instances_for(loaded, run)
     for name, search in chosen.by_method(searches):
-        parts.check_method(name, search, problem, benchmarks)
+        parts.check_method(name, search, loaded, benchmarks)
     out_dir = new_directory(run)
     manifest = decisive(cfg, machine, [path], benchmarks)
 

@@ -1,86 +1,66 @@
-"""How sampling grows with the size of the instances: like the operations of the network, nothing on top.
+"""Seconds and memory of a greedy solution by the size of the instance: with a local view, and with all nodes in view.
 
-Each size runs in a process of its own, so that its peak memory is its own. A problem's sizes are compared
-with its first.
+Each solution is made in a process of its own, so that the peak memory is its own. The networks are those for two CPU
+cores, with random weights.
 """
 
 from __future__ import annotations
 
-import math
 import multiprocessing
-import statistics
-from typing import NamedTuple
+import time
 
 import torch
 
-import models.micro_batches
-from benchmarks.machine import flop_counter, sized, untrained
-from benchmarks.sampling import Case, measure
+from benchmarks.machine import check_counts, configuration, numbers
+from gumbeldore.cli import parts
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.memory import keep_freed_memory, peak_memory
-from gumbeldore.runtime.precision import InPrecision, resolve_precision
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 
-DEFAULTS = {"cases": "tsp50,tsp100,tsp200,jssp10x10,jssp20x20,jssp30x30", "instances": 2, "beam": 8, "rounds": 2} | {
-    "repeats": 3,
-    "threads": 1,
-}
+DEFAULTS = {"problem": "tsp", "sizes": "100,300,1000,3000,10000", "nearest": 24, "seconds": 300, "threads": 1}
 
-ROWS = 256
-CPU = torch.device("cpu")
+SIZE = {"tsp": "num_nodes", "cvrp": "num_customers"}
+WHOLE, LOCAL = {"tsp": "bq_small", "cvrp": "bq_cvrp_small"}, {"tsp": "bq_local_small", "cvrp": "bq_cvrp_local_small"}
 
 
-class Grown(NamedTuple):
-    """What one size takes."""
+def greedy_solution(problem: str, size: int, nearest: int | None, threads: int) -> tuple[float, int]:
+    """CPU seconds of a greedy solution, and the most bytes that the process held beyond those it began with.
 
-    decisions: int
-    operations: float  # of the network, in a whole search
-    forward: float  # seconds in the network, the median
-    outside: float  # seconds in everything else, the median
-    memory: int  # bytes that one forward pass of ROWS first states takes, all at once
-
-
-def grown(name: str, instances: int, beam: int, rounds: int, repeats: int, threads: int) -> Grown:
-    """Sampling with the network of the paper, untrained."""
+    Arguments:
+        nearest: nodes in view; None: all
+    """
     keep_freed_memory()
-    models.micro_batches.max_rows = lambda *_: math.inf  # no micro-batches
     torch.set_num_threads(threads)
-    problem, step_size = sized(name)
-    case = Case(name, problem, untrained(problem.name), step_size)
-    precision = resolve_precision("auto", CPU)
-    policy = InPrecision(case.policy, CPU, precision)
-    batch = problem.generate(instances, torch.Generator().manual_seed(1))
-    config = methods.gumbeldore(beam, rounds, step_size)
-    with torch.no_grad():
-        policy(batch, problem.reset(batch))
-        before = peak_memory()
-        many = problem.generate(ROWS, torch.Generator().manual_seed(2))
-        policy(many, problem.reset(many))
-        memory = peak_memory() - before
-    with flop_counter() as counter:
-        search(problem, policy, batch, config, keys=torch.arange(instances))
-    runs = [measure(case, batch, config, precision) for _ in range(repeats)]
-    return Grown(
-        problem.horizon(batch),
-        counter.get_total_flops(),
-        statistics.median(run.parts["forward"] for run in runs),
-        statistics.median(run.seconds - run.parts["forward"] for run in runs),
-        memory,
+    torch.manual_seed(0)
+    model = (WHOLE if nearest is None else LOCAL)[problem]
+    view = "null" if nearest is None else nearest
+    cfg = configuration(
+        f"problem={problem}", f"model={model}", f"problem.{SIZE[problem]}={size}", f"++problem.nearest={view}"
     )
+    built, policy = parts.build_part(cfg, "problem", Problem), parts.build_part(cfg, "model", Policy)
+    instance = built.generate(1, torch.Generator().manual_seed(1))
+    before, start = peak_memory(), time.process_time()
+    search(built, policy, instance, methods.greedy())
+    return time.process_time() - start, peak_memory() - before
 
 
-def main(cases, instances, beam, rounds, repeats, threads) -> None:
-    print(f"{instances} instances, {beam} x {rounds}, networks of the paper; {hardware(CPU)}, {threads=}")
-    print("each figure with its ratio to the problem's first size; memory: of a forward pass of 256 rows")
-    header = ("GFLOP", "s in the forward", "s outside", "decisions", "memory, MiB")
-    print(f"{'':10}" + "".join(f"{title:>24}" for title in header))
-    first: dict[str, list[float]] = {}
-    for name in cases.split(","):
-        with multiprocessing.get_context("spawn").Pool(1) as process:
-            found = process.apply(grown, (name, instances, beam, rounds, repeats, threads))
-        figures = [found.operations / 1e9, found.forward, found.outside, found.decisions, found.memory / 2**20]
-        base = first.setdefault(name.rstrip("0123456789x"), figures)
-        print(
-            f"{name:10}" + "".join(f"{x:15.1f} ({x / y:5.2f})" for x, y in zip(figures, base, strict=True)), flush=True
-        )
+def main(problem, sizes, nearest, seconds, threads) -> None:
+    if problem not in SIZE:
+        raise ValueError(f"problem must be one of {', '.join(SIZE)}, got {problem!r}")
+    check_counts(nearest=nearest, seconds=seconds, threads=threads)
+    print(f"a greedy solution, CPU seconds and MiB; {hardware(torch.device('cpu'))}, {threads=}")
+    print(f"{'':>8}" + "".join(f"{view:>24}" for view in (f"{nearest} in view", "all in view")))
+    last = {nearest: (1, 0.0), None: (1, 0.0)}  # size and seconds
+    for size in sorted(numbers("sizes", sizes, int)):
+        line = f"{size:8}"
+        for view, (before, took) in last.items():
+            if took * (size / before) ** 2 > seconds:  # at least: the decisions times the tokens of a decision
+                line += f"{'-':>24}"
+                continue
+            with multiprocessing.get_context("spawn").Pool(1) as process:
+                found, memory = process.apply(greedy_solution, (problem, size, view, threads))
+            last[view] = size, found
+            line += f"{found:15.1f} {memory / 2**20:8.0f}"
+        print(line, flush=True)

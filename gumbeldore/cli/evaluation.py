@@ -119,13 +119,13 @@ def tasks_of(cfg: DictConfig, choices: list[Choice], machine: Machine) -> list[T
     for choice in choices:
         methods = parts.build_methods(cfg, choice.loaded)
         for name, method in methods.items():
-            parts.check_method(name, method, choice.loaded.problem, choice.benchmarks)
+            parts.check_method(name, method, choice.loaded, choice.benchmarks)
         first = tasks[-1].places.stop if tasks else 0
         places = slice(first, first + len(choice.benchmarks))
         start = start_search(cfg, choice.loaded, machine)
         if start:
             parts.check_method(
-                f"solver, solver.start={cfg.solver.start}", start.config, choice.loaded.problem, choice.benchmarks
+                f"solver, solver.start={cfg.solver.start}", start.config, choice.loaded, choice.benchmarks
             )
         tasks.append(Task(choice.loaded, places, methods, start))
     return tasks

@@ -16,7 +16,6 @@ from omegaconf.errors import InterpolationKeyError
 from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.loading import LoadedPolicy
-from gumbeldore.interfaces import Problem
 from gumbeldore.parallel import ray_cluster
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, imported
@@ -133,14 +132,16 @@ def build_search(name: str, method: DictConfig, search: Mapping[str, Any]) -> Se
     return built
 
 
-def check_method(name: str, method: SearchConfig | Baseline, problem: Problem, benchmarks: Iterable[Benchmark]) -> None:
+def check_method(
+    name: str, method: SearchConfig | Baseline, loaded: LoadedPolicy, benchmarks: Iterable[Benchmark]
+) -> None:
     """Raises ValueError if a method is not for the problem, or the problem does not offer what these instances need."""
     if not isinstance(method, SearchConfig):
-        method.check(problem.name)
+        method.check(loaded.problem.name)
         return
     for benchmark in benchmarks:
         try:
-            check_offered(problem, benchmark.instances, method)
+            check_offered(loaded.problem, loaded.policy, benchmark.instances, method)
         except ValueError as error:
             raise ValueError(f"method={name}: {error}") from None
 

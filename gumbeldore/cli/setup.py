@@ -82,7 +82,7 @@ def set_up(cfg: DictConfig) -> Setup:
         validation = load(problem, settings.instances)
         searched = [benchmark.instances for benchmark in validation]
     for instances in searched:
-        check_offered(problem, instances, search)
+        check_offered(problem, policy, instances, search)
     parts.join_cluster(cfg, problem, policy)
     train_processes = resolve_processes(run.train_processes, device, settings.batch_size)
     threads = resolve_threads(run.train_threads, len(train_processes))

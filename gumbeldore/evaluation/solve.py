@@ -142,7 +142,7 @@ def _tasks(
             groups = [group for each in choices for group in each.groups]
             return [(Choice(choice.loaded._replace(path=Path()), groups, ""), method)]
         for benchmark in choice.benchmarks:
-            check_offered(choice.loaded.problem, benchmark.instances, method)
+            check_offered(choice.loaded.problem, choice.loaded.policy, benchmark.instances, method)
         tasks.append((choice, method))
     return tasks
 

@@ -1,12 +1,18 @@
-"""The CPU memory of this process: its peak, and that freed memory is kept."""
+"""CPU memory: the machine's, the peak of this process, and that freed memory is kept."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
 LARGEST = 2**31 - 1
+
+
+def physical_memory() -> int:
+    """The bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def peak_memory() -> int:

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from gumbeldore.batches import batch_size, repeated
 from gumbeldore.interfaces import Policy, Problem
+from gumbeldore.runtime.memory import physical_memory
 from gumbeldore.sampler.beam import Count
 from gumbeldore.sampler.config import GREEDY, SearchConfig
 from gumbeldore.sampler.reconstruct import reconstruct
-from gumbeldore.sampler.rounds import Rounds, as_solutions, root_context, run_rounds
+from gumbeldore.sampler.rounds import Rounds, as_solutions, root_context, run_rounds, trie_memory
 from gumbeldore.sampler.solutions import Round, Solutions
 from gumbeldore.seeding import fold
 
@@ -52,7 +53,7 @@ def search(
     batch = batch_size(instances)
     if batch == 0:
         raise ValueError("search needs at least one instance")
-    check_offered(problem, instances, config)
+    check_offered(problem, policy, instances, config)
     keys = _checked_keys(keys, generator, batch, config).to(instances[0].device)
     limit = config.time_limit
     deadline = math.inf if limit is None else time.monotonic() + batch * limit
@@ -90,14 +91,21 @@ def _is_greedy(config: SearchConfig) -> bool:
     return replace(config, time_limit=None, reconstruction=None) == GREEDY
 
 
-def check_offered(problem: Problem, instances: Any, config: SearchConfig) -> None:
-    """Raises ValueError if the problem does not offer what the method needs for instances of this size."""
+def check_offered(problem: Problem, policy: Policy, instances: Any, config: SearchConfig) -> None:
+    """Raises ValueError if the problem or the machine does not offer what the method needs for instances of this size.
+
+    A machine offers its memory to the trie, which grows with the square of the size.
+    """
     most = problem.num_equivalents(instances)
     if config.equivalents > most:
         rule = f"equivalents must be at most {most} for {problem.name} instances of this size"
         raise ValueError(f"{rule}, got {config.equivalents}")
     if config.reconstruction is not None and type(problem).pieces is Problem.pieces:
         raise ValueError(f"there is no random reconstruction for {problem.name}: it does not define pieces")
+    needed, there = (size / 2**30 for size in (trie_memory(problem, policy, instances, config), physical_memory()))
+    if needed > there:
+        large = f"the trie of an instance of {problem.horizon(instances)} decisions takes up to {needed:,.0f} GiB"
+        raise ValueError(f"{large}, this machine has {there:,.0f}; a smaller beam width takes less, greedy has none")
 
 
 def _checked_keys(keys: Tensor | None, generator: torch.Generator | None, batch: int, config: SearchConfig) -> Tensor:

@@ -24,7 +24,7 @@ from problems.solvers.solver import Solver, SolverResult
 
 TRAINING = {
     f"problem.{key}"
-    for key in ("grow", "far_first", "chronological", "reversal", "validation_sizes", "validation_capacity")
+    for key in ("grow", "nearest", "far_first", "chronological", "reversal", "validation_sizes", "validation_capacity")
 }
 
 

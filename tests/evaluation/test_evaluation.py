@@ -209,10 +209,9 @@ def test_few_instances_are_searched_without_ray(policies, tmp_path, monkeypatch)
             "error: compile=true is for a GPU, device=cpu is a CPU: it would search more slowly\n",
         ),
         ("tsp", ["instances=kool/tsp20", "compile=1"], "compile must be true or false, got 1"),
-        ("tsp", ["instances=kool/tsp20", "problem.nearest=5"], "error: problem.nearest: tsp has no nearest\n"),
         ("jssp", [f"instances={DATA}/jssp", "problem.nearest=5"], "error: problem.nearest: jssp has no nearest\n"),
-        ("cvrp", [f"instances={DATA}/cvrplib", "problem.nearest=0"], "nearest must be at least 1 or null, got 0"),
-        ("cvrp", [f"instances={DATA}/cvrplib", "problem.nearest=x"], "nearest must be an integer or null, got 'x'"),
+        ("cvrp", [f"instances={DATA}/cvrplib", "problem.nearest=0"], "nearest must be at least 1, all or null, got 0"),
+        ("cvrp", [f"instances={DATA}/cvrplib", "problem.nearest=x"], "nearest must be at least 1, all or null, got x"),
         (
             "cvrp",
             [f"instances={DATA}/cvrplib", "problem.capacity=9"],
@@ -665,8 +664,8 @@ def test_solving_a_file_from_python(policies):
     assert sorted(node for node in walk if node) == list(range(1, 32)) and found.costs[0] > 784
     assert torch.equal(benchmark.true_cost(torch.tensor([0]), found.actions), found.costs)
     assert load_policy(policies / "cvrp.pt", nearest=3).problem.nearest == 3
-    with pytest.raises(ValueError, match="^problem.nearest: tsp has no nearest$"):
-        load_policy(policies / "tsp.pt", nearest=3)
+    with pytest.raises(ValueError, match="^problem.capacity: tsp has no capacity$"):
+        load_policy(policies / "tsp.pt", capacity=[3, 3])
 
 
 # ---- tables

@@ -158,6 +158,10 @@ def test_validation_sets_are_prefixes_with_references_where_shipped():
     assert beyond.kinds == [*whole.kinds, ""] and torch.equal(beyond.references[:500], whole.references)
     assert beyond.references[500].isnan()
     assert torch.equal(beyond.instances.times[:500], whole.instances.times)
+    hard = validation(20, 20, 101)
+    assert hard.kinds == [*["CP-SAT 9.15, 30 s"] * 100, ""] and hard.references[100].isnan()
+    bound = trivial_bound(*hard.originals[:2]).double()[:100]
+    assert (bound <= hard.references[:100]).all() and (hard.references[:100] < 1.7 * bound).all()
     other = validation(4, 3, 2)
     assert not any(other.kinds) and other.instances.times.shape == (2, 4, 3)
     assert torch.equal(other.originals.machines, validation(4, 3, 9).originals.machines[:2])

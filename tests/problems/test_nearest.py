@@ -15,7 +15,10 @@ from gumbeldore.training.imitation import OUT_OF_VIEW, imitate
 from problems.cvrp import CVRP
 from problems.tsp import TSP
 
-PROBLEMS = {"tsp": lambda nearest: TSP(11, nearest=nearest), "cvrp": lambda nearest: CVRP(10, [15, 30], nearest=nearest)}
+PROBLEMS = {
+    "tsp": lambda nearest: TSP(11, nearest=nearest),
+    "cvrp": lambda nearest: CVRP(10, [15, 30], nearest=nearest),
+}
 both = pytest.mark.parametrize("make", PROBLEMS.values(), ids=PROBLEMS)
 
 

@@ -15,8 +15,6 @@ from gumbeldore.interfaces import size_name
 from gumbeldore.runtime.building import build
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
-from gumbeldore.training.validation import validation_set
-from problems.cvrp import CVRP
 from tests.trees import TablePolicy, TreeProblem
 
 REQUIRED = ["cost", "generate", "horizon", "last_choice", "mask", "name", "num_actions", "reset", "step"]

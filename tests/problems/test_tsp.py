@@ -13,7 +13,7 @@ from gumbeldore.sampler.search import search
 from gumbeldore.testing import policy_contract, problem_contract
 from models.bq_tsp import BQ
 from problems.plane import move_square
-from problems.tsp import TSP, Instance, State
+from problems.tsp import TSP, Instance
 
 
 def bq(seed=0, **sizes):
