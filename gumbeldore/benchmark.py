@@ -11,6 +11,11 @@ from torch import Tensor
 from gumbeldore.batches import batch_size
 
 
+def as_they_are(index: Tensor, actions: Tensor) -> Tensor:
+    """No improvement of solutions."""
+    return actions
+
+
 class Benchmark(NamedTuple):
     """Instances of one size to be solved, with their true cost and what is known of them."""
 
@@ -23,15 +28,21 @@ class Benchmark(NamedTuple):
     means: dict[str, float] = {}  # further reference by its kind, known only as the mean cost of all n
     solutions: dict[int, Tensor] = {}  # by index, the actions [T] of those references that are more than a cost
     lower_bounds: Tensor | None = None  # [n] float64: no solution of an instance costs less; None: nothing is known
+    # (index [m], actions [m, T]) -> solutions [m, T] that cost no more: where a search cannot see the true costs
+    improved: Callable[[Tensor, Tensor], Tensor] = as_they_are
     # Of the source, which may have several Benchmarks; the first can speak for all.
     warnings: list[str] = []  # a line each: what of the source was not used as one may expect, and why
     left_out: dict[str, str] = {}  # by file, why its instances are in no Benchmark
 
     def costs(self, actions: Tensor, first: int = 0) -> Tensor:
         """The true costs [m, L] float64 of L solutions of each of m instances, `actions` [m, L, T], from `first` on."""
-        count, per_instance, _ = actions.shape
-        index = torch.arange(first, first + count).repeat_interleave(per_instance)
-        return self.true_cost(index, actions.flatten(0, 1)).view(count, per_instance)
+        index = torch.arange(first, first + len(actions)).repeat_interleave(actions.shape[1])
+        return self.true_cost(index, actions.flatten(0, 1)).view(actions.shape[:2])
+
+    def improve(self, actions: Tensor, first: int = 0) -> Tensor:
+        """The solutions, as `costs` takes them, each as `improved` makes it."""
+        index = torch.arange(first, first + len(actions)).repeat_interleave(actions.shape[1])
+        return self.improved(index, actions.flatten(0, 1)).view_as(actions)
 
     def part(self, rows: Tensor) -> Benchmark:
         """Some of the instances, numbers int64 [m], as a benchmark; what is known of the mean of all is left out."""
@@ -48,6 +59,7 @@ class Benchmark(NamedTuple):
             instances=of_all(self.instances),
             originals=of_all(self.originals),
             true_cost=lambda index, actions: self.true_cost(rows[index], actions),
+            improved=lambda index, actions: self.improved(rows[index], actions),
             references=of(self.references),
             kinds=of(self.kinds),
             means={},

@@ -82,7 +82,7 @@ class Problem(Protocol):
 
     @abstractmethod
     def mask(self, instance: Any, state: Any) -> Tensor:
-        """bool [R, A], True = legal; no row is all False."""
+        """bool [R, A], True = legal; no row is all False. What never leads to a better solution may be left out."""
 
     @abstractmethod
     def cost(self, instance: Any, actions: Tensor) -> Tensor:
@@ -116,7 +116,7 @@ class Problem(Protocol):
         return instance, actions
 
     def reorder(self, instance: Any, actions: Tensor, step: int, generator: torch.Generator) -> Tensor:
-        """The solutions `actions` [R, T] with their decisions in another order, at the same cost.
+        """The solutions `actions` [R, T] with their decisions in another order, at the same or a lower cost.
 
         Training imitates the decisions from `step` on. Default: the same order.
 

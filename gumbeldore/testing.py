@@ -50,7 +50,7 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
     assert problem.cost(other, moved).isfinite().all()  # and they must be legal
     turned = problem.reorder(instance, solution, 0, generator)
     assert turned.shape == solution.shape, "reorder must keep the number of decisions"
-    assert torch.allclose(problem.cost(instance, turned), cost), "reorder must keep the cost"
+    assert (problem.cost(instance, turned) <= cost + 1e-4).all(), "reorder must not raise the cost"
     _check_equivalents(problem, instance, generator)
     if type(problem).pieces is not Problem.pieces:
         _check_pieces(problem, instance, solution, generator)

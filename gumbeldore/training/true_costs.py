@@ -45,10 +45,11 @@ def true_costs(benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) ->
 
 
 def best_solutions(benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) -> TrueBest:
-    """The best solutions of a chunk of a benchmark; of equally good ones, the first that was found.
+    """The best solutions of a chunk of a benchmark, improved; of equally good ones, the first that was found.
 
     Raises ValueError naming an instance of which a solution's true cost is not a number.
     """
+    sampled = sampled._replace(actions=benchmark.improve(sampled.actions, chunk.start))
     costs = true_costs(benchmark, chunk, sampled)
     cost, place = costs.masked_fill(~sampled.valid, math.inf).min(dim=1)
     found = sampled.valid.sum(dim=1)

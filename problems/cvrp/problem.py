@@ -23,7 +23,7 @@ from problems.cvrp.instances import (
     routes_of,
 )
 from problems.cvrp.reports import CVRPReports
-from problems.cvrp.sequences import cut, in_order, loads_so_far
+from problems.cvrp.sequences import cut, end_directly, in_order, loads_so_far
 from problems.edges import undirected
 from problems.formats.tsplib import check_distances
 from problems.growth import check_growth, size_at
@@ -42,7 +42,8 @@ class State(NamedTuple):
 class CVRP(Problem):
     """An action is the next customer and whether it is reached directly or via the depot (A = 2N); T = N decisions.
 
-    Actions 0..N-1 go directly to customer 1..N, actions N..2N-1 via the depot, where the vehicle is emptied.
+    Actions 0..N-1 go directly to customer 1..N, actions N..2N-1 via the depot, where the vehicle is emptied. The last
+    customer is reached directly if its load fits.
 
     Arguments:
         num_customers: N >= 2 of the random training instances; files of any size can be evaluated
@@ -109,7 +110,7 @@ class CVRP(Problem):
         return instance.coords.shape[1] - 1
 
     def last_choice(self, instance: Instance) -> int:
-        return self.horizon(instance) - 1  # the last customer, too, may be reached directly or via the depot
+        return max(0, self.horizon(instance) - 2)  # the last customer is reached directly if the load fits
 
     def reset(self, instance: Instance) -> State:
         rows, num_nodes, _ = instance.coords.shape
@@ -145,9 +146,11 @@ class CVRP(Problem):
         rows, num_nodes, _ = instance.coords.shape
         fits = instance.demands.gather(1, state.near) <= state.left[:, None]
         direct = fits & (state.origin != 0)[:, None]
+        # The depot follows the last customer: to go there via the depot, too, is never shorter.
+        via_depot = torch.ones_like(direct) if state.remaining.shape[1] > 1 else ~direct
         legal = torch.zeros(rows, 2, num_nodes - 1, dtype=torch.bool, device=state.near.device)
         legal[:, 0].scatter_(1, state.near - 1, direct)
-        legal[:, 1].scatter_(1, state.near - 1, True)
+        legal[:, 1].scatter_(1, state.near - 1, via_depot)
         return legal.flatten(1)
 
     def cost(self, instance: Instance, actions: Tensor) -> Tensor:
@@ -193,7 +196,9 @@ class CVRP(Problem):
         ends = via_depot.roll(-1, dims=1) & (place >= num_customers - step - 1)  # the last place always is one
         end = per_route[:, 2].masked_fill(~ends, -1.0).argmax(dim=1, keepdim=True)
         turned = (place + end + 1) % num_customers
-        return encode(customers.gather(1, turned), via_depot.gather(1, turned), num_customers)
+        customers, via_depot = customers.gather(1, turned), via_depot.gather(1, turned)
+        demands = instance.demands.gather(1, customers)
+        return encode(customers, end_directly(via_depot, demands, instance.capacity), num_customers)
 
     def num_equivalents(self, instance: Instance) -> int:
         """The symmetries of the square."""

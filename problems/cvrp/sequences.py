@@ -58,3 +58,17 @@ def loads_so_far(demands: Tensor, via_depot: Tensor) -> Tensor:
     total = demands.cumsum(dim=1)
     before = ((total - demands) * via_depot).cummax(dim=1).values  # of the routes before
     return total - before
+
+
+def end_directly(via_depot: Tensor, demands: Tensor, capacity: Tensor) -> Tensor:
+    """Whether each decision begins a route, bool [R, N], once the last customer is reached directly if the load fits.
+
+    Arguments:
+        via_depot, demands: as in `loads_so_far`
+        capacity: [R]
+    """
+    if via_depot.shape[1] == 1:
+        return via_depot  # there is no customer before
+    load = loads_so_far(demands, via_depot)[:, -2] + demands[:, -1]
+    last = via_depot[:, -1] & (load > capacity)
+    return torch.cat([via_depot[:, :-1], last[:, None]], dim=1)

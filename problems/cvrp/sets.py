@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.benchmark import Benchmark, as_they_are
 from problems.best_known import of_cvrplib, with_published
 from problems.cvrp.instances import Instance, Original, as_walks, check_routes, of_routes
 from problems.distances import is_whole, title_of, walk_lengths
 from problems.files import FEW_DIGITS, Library, Reference, best_reference, taken
 from problems.formats.cvrplib import LARGEST_DEMAND, CvrplibInstance, read_cvrplib, read_solution
 from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
-from problems.formats.tsplib import Metric
+from problems.formats.tsplib import EXACT, Metric
 from problems.nodes import Nodes, read_unrounded
 from problems.plane import into_unit_square
 from problems.sets_common import (
@@ -269,6 +269,7 @@ def _benchmark(names: list[str], raw: _Raw, metrics: list[Metric], costs: np.nda
         instances=Instance(seen, original.demands, original.capacity),
         originals=original,
         true_cost=partial(_true_cost, original),
+        improved=as_they_are if set(map(title_of, metrics)) <= set(EXACT) else partial(_last_shorter, original),
         references=torch.tensor(costs, dtype=torch.float64),
         kinds=kinds,
     )
@@ -281,3 +282,15 @@ def _true_cost(original: Original, index: Tensor, actions: Tensor) -> Tensor:
     check_routes(Instance(coords[index], demands[index], capacity[index]), actions)
     # A walk repeats nodes where it does not pass the depot; such a step has the length 0 in every metric of the CVRP.
     return walk_lengths(coords, metrics, index, as_walks(actions, coords.shape[1] - 1))
+
+
+def _last_shorter(original: Original, index: Tensor, actions: Tensor) -> Tensor:
+    """The routes [m, N], with the last customer reached via the depot where that is shorter by the true cost.
+
+    `CVRP.mask` goes to it directly if its load fits. A matrix, or rounding, may make the way via the depot shorter.
+    """
+    num_customers = actions.shape[1]
+    via_depot = actions.clone()
+    via_depot[:, -1] = actions[:, -1] % num_customers + num_customers
+    shorter = _true_cost(original, index, via_depot) < _true_cost(original, index, actions)
+    return via_depot.where(shorter[:, None].to(actions.device), actions)

@@ -85,10 +85,18 @@ def plain_legal_actions(demands, capacity, before):
     visited = set(itertools.chain(*routes))
     legal = set()
     for customer in set(range(1, num_customers + 1)) - visited:
-        legal.add(num_customers + customer - 1)  # with an empty vehicle everything fits
-        if routes and plain_load(demands, routes[-1]) + demands[customer] <= capacity:
+        fits = bool(routes) and plain_load(demands, routes[-1]) + demands[customer] <= capacity
+        if fits:
             legal.add(customer - 1)
+        if not fits or len(visited) < num_customers - 1:  # the last one is reached directly if it fits
+            legal.add(num_customers + customer - 1)  # with an empty vehicle everything fits
     return legal
+
+
+def via_depot_at_last(actions):
+    """Solutions, such as a solver's, that drive to the last customer via the depot whether its load fits or not."""
+    num_customers = actions.shape[1]
+    return torch.cat([actions[:, :-1], actions[:, -1:] % num_customers + num_customers], dim=1)
 
 
 # ---- the rules
@@ -288,7 +296,7 @@ def test_malformed_instances_are_refused(changes, rule):
 
 
 @pytest.mark.parametrize(("num_customers", "capacity"), [(3, 9), (3, 40), (4, 12), (4, 18)])
-def test_exhaustive_sampling_finds_every_solution_and_the_optimum(num_customers, capacity):
+def test_exhaustive_sampling_finds_the_optimum_and_every_solution_that_ends_directly(num_customers, capacity):
     problem = CVRP(num_customers, [capacity, capacity])
     instance = problem.generate(3, torch.Generator().manual_seed(5))
     found = search(problem, FixedPolicy(), instance, methods.wor(16, 20), torch.Generator().manual_seed(0))
@@ -298,7 +306,8 @@ def test_exhaustive_sampling_finds_every_solution_and_the_optimum(num_customers,
         sequences = itertools.product(range(2 * num_customers), repeat=num_customers)
         legal = {actions for actions in sequences if plain_is_legal(demands, capacity, actions)}
         leaves = [tuple(actions) for actions in found.actions[row][found.valid[row]].tolist()]
-        assert len(leaves) == len(set(leaves)) and set(leaves) == legal
+        ends = {actions for actions in legal if actions[-1] in plain_legal_actions(demands, capacity, actions[:-1])}
+        assert len(leaves) == len(set(leaves)) and set(leaves) == ends < legal
         optimum = min(plain_length(coords, plain_routes(actions, num_customers)) for actions in legal)
         assert found.best()[1][row].item() == pytest.approx(optimum, rel=1e-6)
 
@@ -339,23 +348,30 @@ def test_augmented_solutions_are_the_same_routes_in_a_learnable_order(step, far_
     problem, rank = CVRP(10, [12, 25], far_first=far_first), nearness if far_first else shortfall
     instance, actions = random_solutions(problem, 100, seed=step)
     other, moved = imitated(problem, instance, actions, step, torch.Generator().manual_seed(step))
+    directly = 0
     assert torch.equal(other.demands, instance.demands) and torch.equal(other.capacity, instance.capacity)
     assert other.coords.min() >= -1e-6 and other.coords.max() <= 1 + 1e-6
-    factor = problem.cost(other, moved) / problem.cost(instance, actions)
+    factor = problem.cost(other, actions) / problem.cost(instance, actions)
     distances = [torch.cdist(coords, coords) for coords in (instance.coords.double(), other.coords.double())]
     assert torch.allclose(distances[1], distances[0] * factor[:, None, None], atol=1e-5) and factor.std() > 0.01
     for row in range(100):
         before, after = (plain_routes(a[row].tolist(), 10) for a in (actions, moved))
+        assert min(shortfall(instance, row, route) for route in after) >= 0
+        if sorted(after[-1]) not in map(sorted, before):  # a route of one customer, which has joined the one before
+            directly += 1
+            after = [*after[:-1], after[-1][:-1], after[-1][-1:]]
+        elif len(after[-1]) == 1:
+            assert shortfall(instance, row, after[-2] + after[-1]) < 0
         assert sorted(map(sorted, before)) == sorted(map(sorted, after))
         both_ways = [*before, *(route[::-1] for route in before)]
         assert all(route in both_ways for route in after)
-        assert min(shortfall(instance, row, route) for route in after) >= 0
         # The routes that end in the piece are sorted, and the piece ends with the last of them.
         ranks, last_of = [rank(instance, row, route) for route in after], list(itertools.accumulate(map(len, after)))
         piece = [rank for rank, last in zip(ranks, last_of, strict=True) if last > step]
         assert piece == sorted(piece)
         turns = sum(a > b for a, b in zip(ranks, ranks[1:], strict=False))
         assert turns <= (step > 0)  # the prefix is the rest of the sorted solution, which begins anew once
+    assert directly > 0
 
 
 def test_far_first_routes_begin_at_their_farther_end():
@@ -366,20 +382,32 @@ def test_far_first_routes_begin_at_their_farther_end():
     for row in range(100):
         before, after = (plain_routes(a[row].tolist(), 10) for a in (actions, moved))
         turned += sum(route not in before for route in after)
-        for route in after:
+        for route in after[:-1]:  # a customer may have joined the last one
             assert nearness(instance, row, route[:1]) <= nearness(instance, row, route[-1:])
     assert turned > 50
 
 
-@pytest.mark.parametrize("step", [0, 4, 9])
-def test_examples_are_decisions_that_the_search_can_meet(step):
+@pytest.mark.parametrize("expert", [lambda actions: actions, via_depot_at_last], ids=["sampled", "via the depot"])
+@pytest.mark.parametrize("step", [0, 4, 8])
+def test_examples_are_decisions_that_the_search_can_meet(step, expert):
     problem = CVRP(10, [12, 25])
     instance, actions = random_solutions(problem, 200)
+    actions = expert(actions)
     other, moved = imitated(problem, instance, actions, step, torch.Generator().manual_seed(1))
     state = problem.reset(other)
     for action in moved.T:
         assert problem.mask(other, state).gather(1, action[:, None]).all()
         state = problem.step(other, state, action)
+    gained = problem.cost(other, actions) - problem.cost(other, moved)
+    assert gained.min() > -1e-5 and (gained > 0.01).any()  # of the last customers that join another route
+
+
+def test_a_customer_that_is_alone_is_the_last_and_the_first():
+    problem, alone = CVRP(2, [9, 9]), Instance(torch.rand(3, 2, 2), torch.tensor([[0, 5]] * 3), torch.full((3,), 9))
+    actions = torch.ones(3, 1, dtype=torch.int64)
+    assert problem.last_choice(alone) == 0
+    assert problem.mask(alone, problem.reset(alone)).tolist() == [[False, True]] * 3
+    assert torch.equal(problem.reorder(alone, actions, 0, torch.Generator()), actions)
 
 
 THREE_ROUTES = [10, 1, 2, 3, 14, 5, 6, 17, 8, 9]  # 1 2 3 4 | 5 6 7 | 8 9 10

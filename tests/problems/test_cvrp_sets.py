@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import math
 import re
 import shutil
@@ -13,6 +14,9 @@ import numpy as np
 import pytest
 import torch
 
+from gumbeldore import solve
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.search import search
 from problems import best_known
 from problems import sets_common as common
 from problems.cvrp import CVRP
@@ -21,6 +25,8 @@ from problems.cvrp.instances import as_walks, encode
 from problems.cvrp.plots import plot_routes
 from problems.cvrp.sets import CHECKSUMS, NAMED_SETS, from_arrays, load_cvrp, validation
 from problems.formats.cvrplib import read_cvrplib, read_solution
+from tests.matrices import loads, random_matrix, write_matrix
+from tests.problems.test_cvrp import FixedPolicy
 
 DATA = Path(__file__).parents[1] / "data" / "cvrplib"
 FIRST = torch.tensor([0])
@@ -268,6 +274,34 @@ def test_folder_gives_one_benchmark_per_size_in_ascending_order(tmp_path):
     together, apart = as_actions([[2, 1]]), as_actions([[1], [2]])
     costs = small.true_cost(torch.tensor([1, 0, 1]), torch.cat([together, together, apart]))
     assert costs.tolist() == [2, 4, 2]  # sqrt(2) rounds to 1 and up to 2; steps to the same place cost 0
+
+
+@pytest.mark.filterwarnings("ignore:the instances have distances of their own")
+def test_the_last_customer_is_reached_via_the_depot_where_that_is_shorter(tmp_path):
+    """The search sees a map, but 5.385 is rounded to 5 and twice that to 11; or the distances are a matrix."""
+    hub = np.where(np.eye(4) + (np.arange(4) == 0) + (np.arange(4) == 0)[:, None] > 0, 1, 9)
+    files = [write_vrp(tmp_path / "rounded.vrp", [[0, 0], [2, 5], [-2, -5]], [0, 1, 1], 10)]
+    for i, matrix in enumerate((hub, *(random_matrix(4, seed) for seed in range(4)))):
+        files.append(write_matrix(tmp_path / f"{i}.vrp", matrix, kind="ACVRP", more=loads([0, 3, 3, 4])))
+    problem, improved = CVRP(3, [9, 9]), 0
+    for file in files:
+        (benchmark,) = load_cvrp(str(file))
+        count = problem.horizon(benchmark.instances)
+        everything = torch.tensor(list(itertools.product(range(2 * count), repeat=count)))
+        legal = [each for each in everything if is_legal(benchmark, each)]
+        optimum = benchmark.costs(torch.stack(legal)[None]).min().item()
+        config = methods.wor(16, 20)
+        found = search(problem, FixedPolicy(), benchmark.instances, config, torch.Generator().manual_seed(0))
+        assert solve((problem, FixedPolicy()), str(file), method=config).cost == optimum
+        improved += benchmark.costs(found.actions).min().item() > optimum
+    assert improved >= 2
+
+
+def is_legal(benchmark, actions: torch.Tensor) -> bool:
+    try:
+        return bool(benchmark.costs(actions[None, None]).isfinite())
+    except ValueError:
+        return False
 
 
 def test_true_cost_checks_the_routes(tmp_path):
