@@ -24,6 +24,8 @@ from problems.cvrp.instances import (
 )
 from problems.cvrp.reports import CVRPReports
 from problems.cvrp.sequences import cut, end_directly, in_order, loads_so_far
+from problems.cvrp.uchoa import with_depots_and_demands
+from problems.distributions import drawn, scattered, weights_of
 from problems.edges import undirected
 from problems.formats.tsplib import check_distances
 from problems.growth import check_growth, size_at
@@ -57,6 +59,9 @@ class CVRP(Problem):
             (None or "all": all)
         distances: of instances in files: "rounded" to whole numbers or "exact" (None: as the file's type prescribes)
         validation_capacity: of the vehicles in the validation instances, at least 9 (None: drawn as for training)
+        distribution: [[name, weight], ...] of the customers of random training instances, `problems.distributions` has
+            the names (None: uniform). Clustered ones have depots and demands by `problems.cvrp.uchoa`. Not in the
+            paper.
     """
 
     name = "cvrp"
@@ -72,6 +77,7 @@ class CVRP(Problem):
         nearest: int | str | None = None,
         distances: str | None = None,
         validation_capacity: int | None = None,
+        distribution: list | None = None,
     ):
         if num_customers < 2:
             raise ValueError(f"num_customers must be at least 2, got {num_customers}")
@@ -88,6 +94,7 @@ class CVRP(Problem):
         self.nearest = check_nearest(nearest)
         self.distances = distances
         self.validation_capacity = validation_capacity
+        self.weights = weights_of(distribution)
 
     def curriculum(self, progress: float) -> CVRP:
         """The same problem with as many customers as after a share `progress` of the training."""
@@ -96,12 +103,14 @@ class CVRP(Problem):
         return stage
 
     def generate(self, n: int, generator: torch.Generator) -> Instance:
-        """n instances: nodes uniform in the unit square, demands uniform in 1..9, capacities uniform in their range."""
-        coords = torch.rand(n, self.num_customers + 1, 2, dtype=torch.float32, generator=generator)
+        """n instances: nodes as `distribution` says, demands uniform in 1..9, capacities uniform in their range."""
+        rows = drawn(self.weights, n, generator)
+        coords = scattered(rows, self.num_customers + 1, generator)
         demands = torch.randint(1, 10, (n, self.num_customers + 1), generator=generator)
         demands[:, 0] = 0
         lowest, highest = self.capacity
-        return Instance(coords, demands, torch.randint(lowest, highest + 1, (n,), generator=generator))
+        instance = Instance(coords, demands, torch.randint(lowest, highest + 1, (n,), generator=generator))
+        return with_depots_and_demands(instance, rows["clustered"], generator) if "clustered" in rows else instance
 
     def num_actions(self, instance: Instance) -> int:
         return 2 * self.horizon(instance)

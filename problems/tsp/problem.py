@@ -12,6 +12,7 @@ from torch import Tensor
 from gumbeldore.batches import moved, take
 from gumbeldore.benchmark import Benchmark
 from gumbeldore.interfaces import Pieces, Problem
+from problems.distributions import drawn, scattered, weights_of
 from problems.edges import undirected
 from problems.formats.tsplib import check_distances
 from problems.growth import check_growth, size_at
@@ -48,6 +49,8 @@ class TSP(Problem):
         nearest: the policy sees so many remaining nodes, the nearest to the current one, and can go to these alone
             (None or "all": all). Not in the paper.
         distances: of instances in files: "rounded" to whole numbers or "exact" (None: as the file's type prescribes)
+        distribution: [[name, weight], ...] of the nodes of random training instances, `problems.distributions` has the
+            names (None: uniform). Not in the paper.
     """
 
     name = "tsp"
@@ -60,6 +63,7 @@ class TSP(Problem):
         grow: list[float] | None = None,
         nearest: int | str | None = None,
         distances: str | None = None,
+        distribution: list | None = None,
     ):
         if num_nodes < 3:
             raise ValueError(f"num_nodes must be at least 3, got {num_nodes}")
@@ -69,6 +73,7 @@ class TSP(Problem):
         self.grow = grow
         self.nearest = check_nearest(nearest)
         self.distances = distances
+        self.weights = weights_of(distribution)
 
     def curriculum(self, progress: float) -> TSP:
         """The same problem with as many nodes as after a share `progress` of the training."""
@@ -77,8 +82,8 @@ class TSP(Problem):
         return stage
 
     def generate(self, n: int, generator: torch.Generator) -> Instance:
-        """n instances with coordinates uniform in the unit square."""
-        return Instance(torch.rand(n, self.num_nodes, 2, dtype=torch.float32, generator=generator))
+        """n instances with nodes as `distribution` says."""
+        return Instance(scattered(drawn(self.weights, n, generator), self.num_nodes, generator))
 
     def num_actions(self, instance: Instance) -> int:
         return instance.coords.shape[1]
