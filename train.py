@@ -16,6 +16,7 @@ from gumbeldore.seeding import generator
 from gumbeldore.training.acceptance import judge
 from gumbeldore.training.active_search import active_search
 from gumbeldore.training.execution import Execution
+from gumbeldore.training.expert_pool import search_pool
 from gumbeldore.training.experts import sample_epoch
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.recorder import Clock, EpochReport, Recorder, quality_metrics, usage_metrics
@@ -39,7 +40,8 @@ def self_improvement(
 
     With `settings.patience`, so many epochs without a better policy end the training, too.
 
-    With `settings.experts` the dataset is given, neither added to nor emptied (supervised training).
+    With `settings.experts` the dataset is given, neither added to nor emptied (supervised training). With
+    `settings.pool` it is a pool of instances that stay: those that were searched longest ago are searched again.
     A policy with random weights is not validated. It may be good greedily by chance although it samples at random: if
     the first trained policy had to beat it, training might go on sampling from random weights.
     Every random number comes from (seed, purpose, epoch): a training that goes on from a saved state repeats nothing
@@ -52,12 +54,13 @@ def self_improvement(
         validation: instances whose mean greedy cost decides which policy is the best; with `settings.race`, some do
         recorder: writes checkpoints and metrics
     """
+    sample = sample_epoch if settings.pool is None else search_pool
     while state.epoch < settings.epochs and not state.stale(settings.patience) and not execution.stop():
         clock = Clock()
         sampling: dict[str, float] = {}
         if settings.samples:  # sample: the best of the best policy's solutions of an instance is its expert
             try:
-                experts, sampling = sample_epoch(problem, state, settings, search, pool, seed, execution)
+                experts, sampling = sample(problem, state, settings, search, pool, seed, execution)
             except Stopped:
                 return
             state.dataset.add(*experts)
@@ -82,7 +85,7 @@ def self_improvement(
             recorder.best(state)
         if not imitation.complete:
             return  # the saved state is still that of the epoch before: a continued run does this epoch again
-        if settings.samples and (improved or not settings.keep_experts):
+        if settings.samples and settings.pool is None and (improved or not settings.keep_experts):
             state.dataset.clear()  # those of worse policies, or of this epoch
         metrics = {**sampling, **imitation.metrics, **quality_metrics(judgement, state), **usage_metrics(clock, state)}
         recorder.epoch(state, EpochReport(state.epoch, {**metrics, "training/dataset_size": size}, improved))

@@ -231,6 +231,10 @@ def check_effect(cfg: DictConfig, words: list[str], reads: Collection[str] = ())
         if typed == "solver.time_limit" and "kind" in cfg and cfg.references != "solver":
             rule = "a study's method=solver takes search.time_limit"
             raise ValueError(f"{typed} has no effect without references=solver: {rule}")
+        if typed == "train.pool" and kind in GIVEN.values() and cfg.train.pool is not None:
+            raise ValueError(f"train.pool has no effect on train={kind}, which draws no instances")
+        if typed == "train.experts" and cfg.train.pool is not None:
+            continue  # with which the pool begins
         if group == "train" and key in GIVEN and kind in {DEFAULT_KIND, *GIVEN.values()} - {GIVEN[key]}:
             raise ValueError(f"train.{key} is for train={GIVEN[key]}")
         if typed == "train.nucleus_after" and not read & {"top_p_start", "top_p_end"}:
@@ -239,9 +243,10 @@ def check_effect(cfg: DictConfig, words: list[str], reads: Collection[str] = ())
             if cfg.train.nucleus_after >= cfg.train.epochs:
                 first, last = f"train.nucleus_after={cfg.train.nucleus_after}", f"train.epochs={cfg.train.epochs}"
                 raise ValueError(f"{typed} has no effect with {first} and {last}: the nucleus is 1 in all epochs")
-        if typed == "problem.grow" and cfg.problem.grow and (cfg.train.experts or cfg.train.instances):
-            raise ValueError("problem.grow has no effect where solutions or instances are given")
-        if group == "train" and key.split(".")[0] in SAMPLING and cfg.train.experts is not None:
+        fixed = ("experts", "instances", "pool")
+        if typed == "problem.grow" and cfg.problem.grow and any(cfg.train[each] is not None for each in fixed):
+            raise ValueError("problem.grow has no effect where instances are given, or stay (train.pool)")
+        if group == "train" and key.split(".")[0] in SAMPLING and cfg.train.experts and cfg.train.pool is None:
             raise ValueError(f"train.{key} has no effect on train=supervised, which samples nothing")
         if group == "train" and key.split(".")[0] in RANDOM and cfg.train.instances is not None:
             raise ValueError(f"train.{key} has no effect on train=active_search, whose instances are given")

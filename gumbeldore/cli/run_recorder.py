@@ -22,7 +22,7 @@ from gumbeldore.reporting.tensorboard import Dashboard
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.runtime.stopping import Stopper
-from gumbeldore.training.active_search import Incumbents
+from gumbeldore.training.incumbents import Incumbents
 from gumbeldore.training.recorder import EpochReport
 from gumbeldore.training.state import TrainState
 
@@ -113,8 +113,8 @@ class RunRecorder:
         epochs, settings = self.setup.settings.epochs, self.setup.settings
         self.terminal.epoch(report, epochs)
         if self.begun_at + 1 == report.epoch < epochs and not self.stopper():
-            drawn = settings.samples and settings.instances is None
-            growing = drawn and grows(self.setup.problem, self.begun_at / epochs)
+            grown = settings.experts or settings.instances or settings.pool  # given, or full-sized
+            growing = not grown and grows(self.setup.problem, self.begun_at / epochs)
             self.terminal.time_left(report, epochs, self.stopper.seconds_left(), growing)
 
     def _draw(self, state: TrainState, epoch: int) -> None:

@@ -30,6 +30,7 @@ from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.search import check_offered
 from gumbeldore.seeding import fold, generator
 from gumbeldore.training.dataset import Shard, read_experts
+from gumbeldore.training.expert_pool import in_turns
 from gumbeldore.training.optimizer import Optimizers, optimizer_of
 from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.validation import validation_set
@@ -51,7 +52,7 @@ class Setup(NamedTuple):
     train_processes: list[str]  # the device of each
     threads: int  # of each process that trains
     optimizer: Optimizers
-    experts: list[Shard]  # given ones; none if they are to be sampled
+    experts: list[Shard]  # given ones; none if all are to be sampled
 
 
 def set_up(cfg: DictConfig) -> Setup:
@@ -81,14 +82,17 @@ def set_up(cfg: DictConfig) -> Setup:
     else:
         validation = load(problem, settings.instances)
         searched = [benchmark.instances for benchmark in validation]
+    experts: list[Shard] = []
+    if settings.experts is not None and not run.resume:  # a continued run has them in its dataset
+        experts = read_experts(Path(settings.experts), problem, validation[0].instances)
+    if settings.pool is not None:
+        experts = in_turns(experts, settings.instances_per_epoch)
+        searched = [*searched[1:], *(shard.instances for shard in experts)]  # none but those of full size
     for instances in searched:
         check_offered(problem, policy, instances, search)
     parts.join_cluster(cfg, problem, policy)
     train_processes = resolve_processes(run.train_processes, device, settings.batch_size)
     threads = resolve_threads(run.train_threads, len(train_processes))
-    experts: list[Shard] = []
-    if settings.experts is not None and not run.resume:  # a continued run has them in its dataset
-        experts = read_experts(Path(settings.experts), problem, validation[0].instances)
     return Setup(
         run=run,
         settings=settings,

@@ -24,7 +24,7 @@ from gumbeldore.cli.setup import Setup, set_up
 from gumbeldore.parallel.devices import cpu_threads
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting.console import Terminal, hardware
-from gumbeldore.reporting.tensorboard import Dashboard
+from gumbeldore.reporting.tensorboard import LAYOUT, OF_GIVEN, OF_POOL, Dashboard
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.memory import keep_freed_memory
@@ -66,7 +66,8 @@ def open_training(cfg: DictConfig) -> Iterator[tuple[dict[str, Any], RunRecorder
         save(directory.best, values, setup.problem, state)
         save(directory.last, values, setup.problem, state, whole=True)
         pool, ddp = start_pool(setup), start_processes(setup, directory)
-        dashboard, terminal = Dashboard(directory.path, state.epoch, setup.settings.instances is not None), Terminal()
+        layout = OF_GIVEN if setup.settings.instances else OF_POOL if setup.settings.pool else LAYOUT
+        dashboard, terminal = Dashboard(directory.path, state.epoch, layout), Terminal()
         with resumable(directory), pool, ddp, dashboard, terminal, stopper, cpu_threads(setup.threads):
             where = f"{hardware(setup.device)}, {setup.precision}, workers={setup.workers}"
             terminal.say(f"{setup.problem.name} on {where}")

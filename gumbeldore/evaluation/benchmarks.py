@@ -59,12 +59,14 @@ def solve_benchmark(
     keys = instance_keys(benchmark, seed)
     keys, benchmark = (keys, benchmark) if rows is None else (keys[rows], benchmark.part(rows))
     parts = Parts() if parts is None else parts
-    parts.keep_only(pool.chunks(benchmark.instances, config))
+    chunks = pool.chunks(benchmark.instances, config)
+    parts.keep_only(chunks)
+    missing = [chunk for chunk in chunks if chunk not in parts]
     pool.prepare()
     last = time.perf_counter()
     with instance_errors(benchmark, keys):
         for _, chunk, sampled in pool.map_all(
-            benchmark.instances, keys, [config], read=SampledSolutions.of, wanted=lambda chunk: chunk not in parts
+            benchmark.instances, keys, [config], read=SampledSolutions.of, chunks=missing
         ):
             best = best_solutions(benchmark, chunk, sampled)
             last, seconds = time.perf_counter(), time.perf_counter() - last

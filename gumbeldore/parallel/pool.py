@@ -75,12 +75,16 @@ class Worker:
     def load(self, weights: dict[str, Tensor]) -> None:
         self.policy.load_state_dict(weights)
 
-    def search(self, instances: Any, keys: Tensor, config: SearchConfig, read: Read) -> Any:
+    def search(
+        self, instances: Any, keys: Tensor, config: SearchConfig, read: Read, start: Tensor | None = None
+    ) -> Any:
         """Raises WorkerError if memory does not suffice."""
         remedy = "search_batch_rows" if len(keys) > 1 else "search.beam_width"  # of one instance
         with cpu_threads(self.threads), advice_on_memory(f"a search ran out of memory; lower {remedy}"):
             instances = to(instances, self.device)
-            found = search(self.problem, self.policy_in_precision, instances, config, keys=keys, memory=self.memory)
+            start = None if start is None else start.to(self.device)
+            policy, memory = self.policy_in_precision, self.memory
+            found = search(self.problem, policy, instances, config, keys=keys, memory=memory, start=start)
             wanted = read(found)
         tensors = (field.cpu() if isinstance(field, Tensor) else field for field in wanted)
         return type(wanted)(*tensors)
@@ -94,15 +98,15 @@ class RemoteWorker(Worker):
         super().__init__(*arguments)
         self.loaded = ""
 
-    def work(self, weights: list, instances: Any, keys: Tensor, config: SearchConfig, read: Read) -> Any:
-        """`weights` holds a reference to them, of which Ray fetches the value only when asked."""
+    def work(self, weights: list, *job: Any) -> Any:
+        """`search`; `weights` holds a reference to them, of which Ray fetches the value only when asked."""
         import ray
 
         (stored,) = weights
         if stored.hex() != self.loaded:
             self.load(ray.get(stored))
             self.loaded = stored.hex()
-        found = self.search(instances, keys, config, read)
+        found = self.search(*job)
         if self.sharing > 1:
             torch.cuda.empty_cache()  # what torch keeps of freed memory the others could not use
         return found
@@ -175,32 +179,36 @@ class SearchPool:
         configs: Sequence[SearchConfig],
         stop: Stop = never,
         read: Read = all_of,
-        wanted: Callable[[slice], bool] = lambda chunk: True,
         chunks: Sequence[slice] | None = None,
+        start: Tensor | None = None,
     ) -> Iterator[tuple[int, slice, Any]]:
         """`map` with several searches, none of which waits for the others; yields also which one it was.
 
         Arguments:
             read: called where a chunk was searched, on its device; only what it returns is sent back
-            wanted: whether a chunk is to be searched
-            chunks: which instances are searched together, instead of what `self.chunks` says
+            chunks: which instances are searched, and which of them together, instead of what `self.chunks` says
+            start: solutions [n, T] from which those of the searches begin that have a reconstruction
         """
         division = [self.chunks(instances, config) if chunks is None else chunks for config in configs]
-        jobs = [(which, chunk) for which, each in enumerate(division) for chunk in each if wanted(chunk)]
+        jobs = [(which, chunk) for which, each in enumerate(division) for chunk in each]
+
+        def rest(which: int, chunk: slice) -> tuple:  # cloned, or the whole batch's storage would travel with each
+            own = None if start is None or configs[which].reconstruction is None else start[chunk].clone()
+            return keys[chunk].clone(), configs[which], read, own
+
         if self.local:
             for which, chunk in jobs:
                 if stop():
                     raise Stopped
-                yield which, chunk, self.local.search(take(instances, chunk), keys[chunk], configs[which], read)
+                yield which, chunk, self.local.search(take(instances, chunk), *rest(which, chunk))
             return
         assert self.actors is not None
         weights = self.weights
 
         def job(number: int) -> tuple:
             which, chunk = jobs[number]
-            # Cloned, or the whole batch's storage would travel with every chunk.
             part = type(instances)(*(tensor[chunk].clone() for tensor in instances))
-            return [weights], part, keys[chunk].clone(), configs[which], read
+            return [weights], part, *rest(which, chunk)
 
         for number, found in self.actors.map(len(jobs), job, stop):
             yield *jobs[number], found

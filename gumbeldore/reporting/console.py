@@ -97,10 +97,10 @@ class Terminal:
     def epoch(self, report: EpochReport, epochs: int) -> None:
         """One line about a finished epoch; the best policy so far stays beside the progress bar."""
         m = report.metrics
-        given = "quality/best_cost" in m  # instances (active search)
+        given = "quality/greedy_cost" not in m  # instances (active search)
         best = "best" if given else "best greedy"
         self.bars.update(self.task, best=_quality(m, best))
-        sampling = f"  {m['sampling/new_best']:,} better solutions" if given else ""
+        sampling = f"  {m['sampling/new_best']:,} better solutions" if "sampling/new_best" in m else ""
         if "sampling/improvement_over_greedy" in m:
             sampling = f"  best sampled {-m['sampling/improvement_over_greedy']:+.1%} against greedy"
         if "sampling/solutions" in m:

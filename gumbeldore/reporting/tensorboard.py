@@ -65,6 +65,11 @@ OF_GIVEN = {
         "solutions per second": ["Multiline", ["sampling/solutions_per_second"]],
     },
 }
+# For a pool of experts, whose instances are random.
+OF_POOL = {
+    **LAYOUT,
+    "sampling": {"cost, best solutions": ["Multiline", ["quality/best_cost"]], **OF_GIVEN["sampling"]},
+}
 
 
 class Dashboard:
@@ -75,13 +80,13 @@ class Dashboard:
     Arguments:
         folder: the run directory
         epoch: of the checkpoint the run goes on from; later events of a killed run are hidden
-        given: whether the training's instances are (active search)
+        layout: of the page CUSTOM SCALARS; that of active search also decides the columns of the HPARAMS page
     """
 
-    def __init__(self, folder: Path, epoch: int, given: bool = False):
+    def __init__(self, folder: Path, epoch: int, layout: dict[str, Any] = LAYOUT):
         self.writer = SummaryWriter(str(folder), purge_step=epoch + 1 if epoch else None)
-        self.outcome = OUTCOME_OF_GIVEN if given else OUTCOME
-        self.writer.add_custom_scalars(OF_GIVEN if given else LAYOUT)
+        self.outcome = OUTCOME_OF_GIVEN if layout is OF_GIVEN else OUTCOME
+        self.writer.add_custom_scalars(layout)
 
     def epoch(self, epoch: int, metrics: dict[str, float]) -> None:
         for name, value in {**metrics, **_memory()}.items():

@@ -17,7 +17,7 @@ from gumbeldore.sampler.beam import Count
 from gumbeldore.sampler.config import GREEDY, SearchConfig
 from gumbeldore.sampler.reconstruct import reconstruct
 from gumbeldore.sampler.rounds import Rounds, as_solutions, root_context, run_rounds, trie_memory
-from gumbeldore.sampler.solutions import Round, Solutions
+from gumbeldore.sampler.solutions import Round, Solutions, known
 from gumbeldore.seeding import fold
 
 
@@ -31,6 +31,7 @@ def search(
     *,
     keys: Tensor | None = None,
     memory: int | None = None,
+    start: Tensor | None = None,
 ) -> Solutions:
     """Sample or search solutions of a batch of instances of one size.
 
@@ -41,19 +42,23 @@ def search(
         generator: source of one random key per instance, drawn in their order
         keys: instead of a generator, the keys [B] int64 themselves: an instance's result depends on its own alone
         memory: bytes that the trie must not outgrow; a search with a time limit ends where it would
+        start: solutions [B, T] from which a reconstruction begins, instead of the best ones of the rounds, which are
+            left out; they are the first solutions found
 
     A search with a time limit decodes greedily first: this is its one solution if not even one round ends in time, and
     one more where it is better than all of the rounds.
 
-    Raises ValueError without instances, for a method that the problem does not offer, for keys of another shape or
-    type, or if not exactly one of generator and keys is given to a stochastic search; and InstanceError if the policy
-    gives no usable probabilities or the problem no finite cost.
+    Raises ValueError without instances, for a method that the problem does not offer, for keys or a start of another
+    shape or type, for a start of a method without reconstruction, or if not exactly one of generator and keys is given
+    to a stochastic search; and InstanceError if the policy gives no usable probabilities or the problem no finite cost.
     """
     begin = time.perf_counter()
     batch = batch_size(instances)
     if batch == 0:
         raise ValueError("search needs at least one instance")
     check_offered(problem, policy, instances, config)
+    if start is not None:
+        _check_start(start, (batch, problem.horizon(instances)), config)
     keys = _checked_keys(keys, generator, batch, config).to(instances[0].device)
     limit = config.time_limit
     deadline = math.inf if limit is None else time.monotonic() + batch * limit
@@ -63,7 +68,9 @@ def search(
     try:
         encoded = policy.encode(instances)
         further_states, in_time = Count(), limit is None
-        if limit is None:
+        if start is not None:
+            solutions = known(start, problem.cost(instances, start).double())
+        elif limit is None:
             sampled = _rounds(problem, policy, instances, encoded, config, keys, deadline, memory)
             solutions = as_solutions(sampled, batch)
         else:  # whatever the deadline cuts off, there is a solution
@@ -106,6 +113,14 @@ def check_offered(problem: Problem, policy: Policy, instances: Any, config: Sear
     if needed > there:
         large = f"the trie of an instance of {problem.horizon(instances)} decisions takes up to {needed:,.0f} GiB"
         raise ValueError(f"{large}, this machine has {there:,.0f}; a smaller beam width takes less, greedy has none")
+
+
+def _check_start(start: Tensor, shape: tuple[int, int], config: SearchConfig) -> None:
+    if config.reconstruction is None:
+        raise ValueError("a start is for a search with a reconstruction, which improves it")
+    if start.shape != shape or start.dtype != torch.int64:
+        found = f"{start.dtype} of shape {list(start.shape)}"
+        raise ValueError(f"start must be torch.int64 actions of shape {list(shape)}, got {found}")
 
 
 def _checked_keys(keys: Tensor | None, generator: torch.Generator | None, batch: int, config: SearchConfig) -> Tensor:

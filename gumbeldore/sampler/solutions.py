@@ -50,9 +50,10 @@ class Solutions(NamedTuple):
     """What a search found, round by round; in a round beam by beam (equivalents, samples, groups).
 
     A beam's solutions are in decreasing order of what it ranks them by: their perturbed log-probability, less the
-    penalty of `diverse_beam`. The last entries may be the greedy solution of a search with a time limit, and the
-    reconstructed one, each valid only where it is the best so far: they were not sampled, their log-probabilities are
-    NaN, and `sampled` leaves them out. `gumbeldore.sampler.estimators` says which solutions each estimator needs.
+    penalty of `diverse_beam`. The first entry may be a given start; the last entries may be the greedy solution of a
+    search with a time limit, and the reconstructed one, each valid only where it is the best so far. These were not
+    sampled, their log-probabilities are NaN, and `sampled` leaves them out. `gumbeldore.sampler.estimators` says which
+    solutions each estimator needs.
     """
 
     actions: Tensor  # [B, L, T] int64
@@ -95,6 +96,14 @@ class Solutions(NamedTuple):
         }
         joined: dict[str, Any] = {name: torch.cat([getattr(self, name), x[:, None]], dim=1) for name, x in more.items()}
         return self._replace(**joined)
+
+
+def known(actions: Tensor, costs: Tensor) -> Solutions:
+    """One solution of each instance that was not sampled: actions [B, T] and costs [B] float64."""
+    unknown, number = torch.full_like(costs, math.nan)[:, None], torch.zeros_like(actions[:, :1])
+    stats = SearchStats(evaluations=0, forced=0, reused=0, repeated=0, rejected=0, rounds=0, full=False, seconds=0.0)
+    valid = torch.ones_like(number, dtype=torch.bool)
+    return Solutions(actions[:, None], costs[:, None], unknown, unknown, unknown, valid, number, stats)
 
 
 def solution_hash(actions: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 
 class Shard(NamedTuple):
-    """What one epoch added; all of one size."""
+    """What one epoch added, or a part of what was given; all of one size."""
 
     name: str
     instances: Any  # [n, ...]
@@ -67,6 +67,10 @@ class PseudoExperts:
     def clear(self) -> None:
         """Forget all experts (their files stay until `prune`)."""
         self._keep([])
+
+    def forget_first(self) -> None:
+        """Forget the experts of the first shard, which has been in here for longest (its file stays until `prune`)."""
+        self._keep(self.shards[1:])
 
     def prune(self) -> None:
         """Delete the files of forgotten shards."""

@@ -58,19 +58,23 @@ def sample_epoch(
     """
     instances = training_instances(problem, settings, seed, state.epoch)
     keys = fold(seed, "sampling", state.epoch, torch.arange(batch_size(instances)))
-    if state.epoch < settings.nucleus_after:
-        search = replace(search, top_p_start=1.0, top_p_end=1.0)
-    policy = state.best if settings.sample_with_best else state.policy
-    pool.load(policy.state_dict())
+    search = of_epoch(search, state, settings, pool)
     experts = sample_experts(pool, instances, keys, search, execution.progress, execution.stop)
     shard = Shard(f"epoch_{state.epoch + 1:06d}", instances, experts.actions, experts.costs)
     return shard, experts.metrics
 
 
+def of_epoch(search: SearchConfig, state: TrainState, settings: TrainSettings, pool: SearchPool) -> SearchConfig:
+    """The search of the next epoch, which the pool then does with the policy that samples."""
+    policy = state.best if settings.sample_with_best else state.policy
+    pool.load(policy.state_dict())
+    return replace(search, top_p_start=1.0, top_p_end=1.0) if state.epoch < settings.nucleus_after else search
+
+
 @advice_on_memory("memory does not suffice for the instances of an epoch; lower train.instances_per_epoch", ValueError)
 def training_instances(problem: Problem, settings: TrainSettings, seed: int, epoch: int) -> Any:
-    """The random instances of an epoch: new ones in each, of the size that is due then."""
-    stage = problem.curriculum(epoch / settings.epochs)
+    """New random instances of an epoch: of the size that is due then, or full-sized ones for a pool."""
+    stage = problem.curriculum(1.0 if settings.pool else epoch / settings.epochs)
     instances = stage.generate(settings.instances_per_epoch, generator(seed, "instances", epoch))
     if settings.decisions_per_epoch is None:
         return instances

@@ -17,9 +17,10 @@ class TrainSettings(Checked):
 
     prefix = "train."
 
-    experts: str | None  # solutions to imitate; None: sampled ones
+    experts: str | None  # solutions to imitate, or those that a pool begins with; None: sampled ones
     race: RaceSettings | None  # by which a new policy is compared with the best one; None: all validation instances
     instances: str | None  # given ones whose solutions are to be improved (active search); None: random ones
+    pool: int | None = at_least(1, optional=True)  # random instances that stay and are searched again; None: new ones
     sample_with_best: bool  # the best policy samples the experts; False: the policy that is trained
     keep_experts: bool  # until a policy is better than the best one; False: for the epoch that has sampled them
     epochs: int = at_least(0)
@@ -48,10 +49,21 @@ class TrainSettings(Checked):
             )
         if self.race is not None and self.instances is not None:
             raise ValueError("validation=race has no effect on train=active_search, which validates no policy")
+        if self.pool is not None:
+            self._check_pool(self.pool)
         if self.cooldown_epochs is not None and self.learning_rate_end_factor == 1:
             raise ValueError("train.cooldown_epochs has no effect with train.learning_rate_end_factor=1")
 
+    def _check_pool(self, pool: int) -> None:
+        if self.instances is not None:
+            raise ValueError("train.pool and train.instances exclude each other: instances are random or given")
+        if not self.keep_experts:
+            raise ValueError("train.pool needs train.keep_experts=true: the experts of a pool stay")
+        if pool < self.instances_per_epoch:
+            least = f"train.instances_per_epoch={self.instances_per_epoch}, which an epoch searches"
+            raise ValueError(f"train.pool must be at least {least}, got {pool}")
+
     @property
     def samples(self) -> bool:
-        """Whether every epoch samples its own experts; otherwise they are given."""
-        return self.experts is None
+        """Whether every epoch samples experts; otherwise they are given."""
+        return self.experts is None or self.pool is not None

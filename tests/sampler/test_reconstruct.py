@@ -11,7 +11,7 @@ import torch
 from gumbeldore.batches import take
 from gumbeldore.interfaces import Policy
 from gumbeldore.sampler import methods, reconstruct
-from gumbeldore.sampler.config import Reconstruction, SearchConfig
+from gumbeldore.sampler.config import GREEDY, Reconstruction, SearchConfig
 from gumbeldore.sampler.search import search
 from problems.cvrp import CVRP
 from problems.cvrp.instances import decode
@@ -58,6 +58,36 @@ def test_never_worse_and_better(name, start):
     assert found.stats.evaluations > before.stats.evaluations
     more = search(problem, Nearest(), instances, methods.reconstruct(start, 60), keys=KEYS)
     assert (more.best()[1] <= cost).all()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_given_start_takes_the_place_of_the_rounds(name):
+    problem, instances = start_of(name)
+    config = methods.reconstruct(methods.sampling(4), 5)
+    whole = search(problem, Nearest(), instances, config, keys=KEYS)
+    rounds = search(problem, Nearest(), instances, methods.sampling(4), keys=KEYS)
+    found = search(problem, Nearest(), instances, config, keys=KEYS, start=rounds.best()[0])
+    assert all(torch.equal(a, b) for a, b in zip(found.best(), whole.best(), strict=True))
+    assert found.stats.evaluations == whole.stats.evaluations - rounds.stats.evaluations
+    assert (
+        torch.equal(found.actions[:, 0], rounds.best()[0]) and found.valid[:, 0].all() and found.actions.shape[1] == 2
+    )
+    again = search(problem, Nearest(), instances, config, keys=KEYS + 1, start=found.best()[0])
+    assert (again.best()[1] <= found.best()[1]).all() and (again.best()[1] < found.best()[1]).any()
+    assert (again.actions[:, 0] != search(problem, Nearest(), instances, GREEDY, keys=KEYS).actions[:, 0]).any()
+
+
+def test_a_start_is_checked():
+    problem, instances = start_of("tsp")
+    start = torch.arange(1, 12).repeat(len(KEYS), 1)
+    cases = (methods.greedy(), start, "a start is for a search with a reconstruction")
+    others = [(start[1:], "shape"), (start.int(), "int32"), (start[:, 1:], "shape"), (start * 0 + 1, "does not visit")]
+    for config, wrong, rule in [cases, *((methods.reconstruct(), wrong, rule) for wrong, rule in others)]:
+        with pytest.raises(ValueError, match=rule):
+            search(problem, Nearest(), instances, config, keys=KEYS, start=wrong)
+    limited = replace(methods.reconstruct(), time_limit=1e-9)
+    found = search(problem, Nearest(), instances, limited, keys=KEYS, start=start)
+    assert torch.equal(found.best()[0], start) and found.stats.evaluations == 0
 
 
 @pytest.mark.parametrize("name", CASES)

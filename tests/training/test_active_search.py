@@ -22,8 +22,9 @@ from gumbeldore.runtime.stopping import Stopper
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.seeding import fold
-from gumbeldore.training import active_search as active
+from gumbeldore.training.active_search import active_search
 from gumbeldore.training.execution import Execution
+from gumbeldore.training.incumbents import Incumbents, improve
 from gumbeldore.training.settings import TrainSettings
 from problems.jssp import JSSP
 from problems.tsp import TSP
@@ -53,9 +54,7 @@ def searched(benchmarks, state=None, stop=lambda: False, how=SAMPLED, **sizes):
     problem = TSP(8)
     with SearchPool(problem, state.policy, search_batch_rows=8) as pool:
         execution = Execution(stop=stop)
-        found = active.active_search(
-            problem, state, settings, how, pool, benchmarks, recorder, seed=5, execution=execution
-        )
+        found = active_search(problem, state, settings, how, pool, benchmarks, recorder, seed=5, execution=execution)
     return found, state, recorder.all
 
 
@@ -83,9 +82,9 @@ def test_of_equal_solutions_the_choice_does_not_depend_on_who_was_faster():
     for backwards in (False, True):
         with SearchPool(problem, policy, search_batch_rows=8) as pool:
             if backwards:
-                pool.map_all = lambda *given, ordered=pool.map_all: reversed(list(ordered(*given)))
-            incumbents = active.Incumbents.of(problem, [without_references(problem, instances, "x")], [])
-            active.sample_given(pool, incumbents, methods.wor(20, 1), 0, 0, Execution())
+                pool.map_all = lambda *given, ordered=pool.map_all, **more: reversed(list(ordered(*given, **more)))
+            incumbents = Incumbents.of(problem, [without_references(problem, instances, "x")], [])
+            improve(incumbents, methods.wor(20, 1), pool, 0, 0, Execution())
         found.append(incumbents)
     assert torch.equal(found[0].costs[0], found[1].costs[0])
     assert torch.equal(found[0].actions[0], found[1].actions[0])
@@ -138,7 +137,7 @@ def test_what_was_found_before_a_stop_is_kept():
 
     found, state, reports = searched(given(7, 9), stop=stop)
     assert not reports and state.epoch == 0
-    again = active.Incumbents.of(TSP(8), found.benchmarks, state.dataset.shards)  # of a run that goes on
+    again = Incumbents.of(TSP(8), found.benchmarks, state.dataset.shards)  # of a run that goes on
     assert all(torch.equal(a, b) for a, b in zip(again.costs, found.costs, strict=True))
     assert found.costs[0].isfinite().all() and found.costs[1].isinf().all()
 
@@ -146,8 +145,8 @@ def test_what_was_found_before_a_stop_is_kept():
 def test_an_epoch_that_is_cut_short_counts_what_it_took():
     state = new_learner()
     with SearchPool(TSP(8), state.policy) as pool:
-        incumbents = active.Incumbents.of(TSP(8), given(7), [])
-        metrics, complete = active.sample_given(pool, incumbents, SAMPLED, 0, 0, Execution(stop=lambda: True))
+        incumbents = Incumbents.of(TSP(8), given(7), [])
+        metrics, complete = improve(incumbents, SAMPLED, pool, 0, 0, Execution(stop=lambda: True))
     assert not complete and metrics["sampling/solutions"] == metrics["sampling/evaluations"] == 0
     asked = []
 

@@ -52,6 +52,7 @@ ROOT = Path(__file__).parents[2]
 SIZES = {
     "experts": None,
     "instances": None,
+    "pool": None,
     "patience": None,
     "race": None,
     "epochs": 3,
@@ -94,7 +95,7 @@ class Reports(Recorder):
         self.after()
 
 
-def reports_of(train_state, pool, search=SEARCH, stop=lambda: False, recorder=None, seed=5, **sizes):
+def reports_of(train_state, pool, /, search=SEARCH, stop=lambda: False, recorder=None, seed=5, **sizes):
     problem, recorder = TSP(7), recorder or Reports()
     settings = TrainSettings(**{**SIZES, **sizes})
     validation = validation_set(problem, settings.validation_instances, seed=0)

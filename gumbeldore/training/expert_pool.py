@@ -1,0 +1,66 @@
+"""A pool of experts: random instances that stay, and whose solutions are improved again and again.
+
+The dataset is the pool: a queue of shards, the first of which was searched longest ago. Luo et al. 2025 learn from such
+a pool (Boosting Neural Combinatorial Optimization for Large-Scale Vehicle Routing Problems).
+"""
+
+from __future__ import annotations
+
+import torch
+
+from gumbeldore.batches import batch_size, take
+from gumbeldore.interfaces import Problem, without_references
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime.stopping import Stopped
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.training.dataset import Shard
+from gumbeldore.training.execution import Execution
+from gumbeldore.training.experts import of_epoch, training_instances
+from gumbeldore.training.incumbents import Incumbents, improve
+from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.state import TrainState
+
+
+def search_pool(
+    problem: Problem,
+    state: TrainState,
+    settings: TrainSettings,
+    search: SearchConfig,
+    pool: SearchPool,
+    seed: int,
+    execution: Execution = Execution(),
+) -> tuple[Shard, dict[str, float]]:
+    """The experts of those instances that are to be searched in the next epoch, and metrics.
+
+    New instances, as long as the dataset has fewer than `settings.pool` of them; then its first shard, which is taken
+    out: it has to be added again, at the end. A solution is replaced by a better one alone.
+
+    Raises Stopped if the training is to end; the dataset then stays as it is.
+    """
+    assert settings.pool is not None
+    search = of_epoch(search, state, settings, pool)
+    room = settings.pool - len(state.dataset)
+    known = [] if room > 0 else state.dataset.shards[:1]
+    if known:
+        instances = known[0].instances
+    else:
+        instances = take(training_instances(problem, settings, seed, state.epoch), slice(0, room))
+    incumbents = Incumbents.of(problem, [without_references(problem, instances, "pool")], known)
+    metrics, complete = improve(incumbents, search, pool, seed, state.epoch, execution)
+    if not complete:
+        raise Stopped
+    (shard,) = incumbents.shards(state.epoch + 1)
+    if known:
+        state.dataset.forget_first()
+    costs = torch.cat([each.costs.double() for each in (*state.dataset.shards, shard)])
+    return shard, {**metrics, "quality/best_cost": costs.mean().item()}
+
+
+def in_turns(shards: list[Shard], most: int) -> list[Shard]:
+    """Given experts as a pool begins with them: in shards of so many instances at most, which are searched together."""
+    parts = [
+        Shard("", take(shard.instances, rows), shard.actions[rows], shard.costs[rows])
+        for shard in shards
+        for rows in (slice(first, first + most) for first in range(0, batch_size(shard.instances), most))
+    ]
+    return [part._replace(name=f"given_{number:06d}") for number, part in enumerate(parts)]

@@ -1,0 +1,130 @@
+"""The best solution so far of each of several instances: of those in a pool, and of those given to active search."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.benchmark import Benchmark, count_of, gaps_to
+from gumbeldore.interfaces import Problem
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime.errors import instance_errors
+from gumbeldore.runtime.stopping import Stopped
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.seeding import fold
+from gumbeldore.training.dataset import Shard
+from gumbeldore.training.execution import Execution
+from gumbeldore.training.true_costs import SampledSolutions, TrueBest, best_solutions
+from gumbeldore.training.validation import Quality
+
+
+@dataclass
+class Incumbents:
+    """The best solution so far of each instance of several benchmarks, by its true cost."""
+
+    benchmarks: list[Benchmark]
+    actions: list[Tensor]  # of each benchmark, [n, T]
+    costs: list[Tensor]  # of each benchmark, [n] float64; infinite where no solution is known yet
+
+    @classmethod
+    def of(cls, problem: Problem, benchmarks: list[Benchmark], shards: Sequence[Shard]) -> Incumbents:
+        """The solutions in the dataset of a run that goes on, none in that of a new one.
+
+        Raises ValueError if the dataset's instances are others than the benchmarks'.
+        """
+        if shards:
+            alike = len(shards) == len(benchmarks) and all(
+                torch.equal(mine, given)
+                for shard, benchmark in zip(shards, benchmarks, strict=True)
+                for mine, given in zip(shard.instances, benchmark.instances, strict=True)
+            )
+            if not alike:
+                raise ValueError("train.instances: the instances are not those with which the run began")
+            actions, costs = (
+                [field.clone() for field in fields] for fields in zip(*(shard[2:] for shard in shards), strict=True)
+            )
+            return cls(benchmarks, actions, [each.double() for each in costs])
+        sizes = [(len(benchmark.names), problem.horizon(benchmark.instances)) for benchmark in benchmarks]
+        unknown = [torch.full(size[:1], math.inf, dtype=torch.float64) for size in sizes]
+        return cls(benchmarks, [torch.zeros(size, dtype=torch.int64) for size in sizes], unknown)
+
+    def offer(self, place: int, chunk: slice, found: TrueBest) -> None:
+        """Keep those of the solutions of a chunk of benchmark `place` that are better than all before."""
+        better = found.costs < self.costs[place][chunk]
+        self.costs[place][chunk] = found.costs.where(better, self.costs[place][chunk])
+        self.actions[place][chunk] = found.actions.where(better[:, None], self.actions[place][chunk])
+
+    def shards(self, epoch: int) -> Iterator[Shard]:
+        """The solutions as experts, of each size a shard."""
+        for place, benchmark in enumerate(self.benchmarks):
+            name = f"epoch_{epoch:06d}_{place:03d}"
+            yield Shard(name, benchmark.instances, self.actions[place].clone(), self.costs[place].clone())
+
+    def quality(self) -> Quality:
+        """Mean cost and gap of the solutions."""
+        costs, references = torch.cat(self.costs), torch.cat([each.references for each in self.benchmarks])
+        return Quality(costs.mean().item(), gaps_to(references, costs).mean().item(), {})
+
+
+GREEDY, SEARCH = 0, 1  # of equally good solutions the greedy one stays
+
+
+class Sampling(NamedTuple):
+    """What became of an epoch's sampling."""
+
+    metrics: dict[str, float]
+    complete: bool
+
+
+def improve(
+    incumbents: Incumbents, search: SearchConfig, pool: SearchPool, seed: int, epoch: int, execution: Execution
+) -> Sampling:
+    """Offer the incumbents what the policy finds greedily and by the search, until the training is to end.
+
+    A search with a reconstruction begins from the solutions, once all instances of a benchmark have one.
+    """
+    clock, before, configs = time.perf_counter(), torch.cat(incumbents.costs), (methods.greedy(), search)
+    count = count_of(incumbents.benchmarks)
+    costs = torch.full((2, count), math.nan, dtype=torch.float64)  # of this epoch: greedy, and the best of the search
+    first = done = solutions = evaluations = 0
+    offers: list[tuple[int, int, slice, TrueBest]] = []
+    execution.progress("sampling", 0, count)
+    try:
+        for place, benchmark in enumerate(incumbents.benchmarks):
+            mine = torch.arange(first, first + len(benchmark.names))
+            keys, first = fold(seed, "sampling", epoch, mine), first + len(mine)
+            begin = incumbents.actions[place] if incumbents.costs[place].isfinite().all() else None
+            with instance_errors(benchmark, keys):
+                for which, chunk, sampled in pool.map_all(
+                    benchmark.instances, keys, configs, execution.stop, SampledSolutions.of, start=begin
+                ):
+                    best = best_solutions(benchmark, chunk, sampled)
+                    offers.append((place, which, chunk, best))
+                    costs[which, mine[chunk]] = best.costs
+                    solutions += int(best.found.sum())  # greedy ones, which may be kept, too
+                    evaluations += sampled.stats.evaluations
+                    done += len(best.costs) if which == SEARCH else 0
+                    execution.progress("sampling", done, count)
+        complete = True
+    except Stopped:
+        complete = False
+    # Not as they arrive: of equal costs the first stays, whichever worker was faster.
+    for place, _, chunk, best in sorted(offers, key=lambda offer: (offer[0], offer[1], offer[2].start)):
+        incumbents.offer(place, chunk, best)
+    mean_costs = costs.mean(dim=1).tolist()
+    metrics = {
+        "sampling/best_cost": mean_costs[SEARCH],
+        "sampling/greedy_cost": mean_costs[GREEDY],
+        "sampling/new_best": int((torch.cat(incumbents.costs) < before).sum()),
+        "sampling/solutions": solutions,
+        "sampling/solutions_per_second": solutions / (time.perf_counter() - clock),
+        "sampling/evaluations": evaluations,
+    }
+    return Sampling(metrics, complete)
