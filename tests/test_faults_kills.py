@@ -22,6 +22,7 @@ from tests.training.test_supervised import metrics_of
 WORDS = ["debug=fast", "problem.num_nodes=8", "model.layers=1", "model.width=16", "model.feedforward=32"]
 WORDS += ["precision=float32", "images_every=100", "train.epochs=4", "train.batches_per_epoch=40"]
 ACTIVE_SEARCH = ["train=active_search", f"train.instances={ROOT}/tests/data/ulysses16.tsp", "workers=0"]
+POOL = ["train.pool=16", "method=reconstruct", "search.iterations=2", "workers=0"]
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([__name__])  # what a start of Python takes is spent once
 
@@ -124,7 +125,13 @@ def test_killed_active_searches_end_like_one_left_alone(tmp_path):
     assert len({(tmp_path / run / "results/results.csv").read_text() for run in runs}) == 1
 
 
-def test_a_file_is_deleted_only_when_no_checkpoint_needs_it(tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_killed_runs_with_a_pool_end_like_one_left_alone(tmp_path):
+    check_kills(tmp_path, range(32, 36), *POOL)
+
+
+@pytest.mark.parametrize("words", [ACTIVE_SEARCH, POOL], ids=["active search", "pool"])
+def test_a_file_is_deleted_only_when_no_checkpoint_needs_it(words, tmp_path, monkeypatch):
     """Whenever last.pt is about to be replaced, where a kill would leave the one before."""
     save, missing = run_recorder.save, []
 
@@ -135,6 +142,6 @@ def test_a_file_is_deleted_only_when_no_checkpoint_needs_it(tmp_path, monkeypatc
         save(path, *content, whole=whole)
 
     monkeypatch.setattr(run_recorder, "save", checked)
-    result = typed(train, *WORDS, *ACTIVE_SEARCH, "run_dir=run", cwd=tmp_path)
+    result = typed(train, *WORDS, *words, "run_dir=run", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert len(missing) >= 3 and not any(missing)

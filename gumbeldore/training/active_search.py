@@ -42,7 +42,7 @@ def active_search(
         validation: the given instances, a Benchmark for each size
 
     Returns the best solutions. Those of an epoch that was cut short are among them, and in the dataset, although a
-    continued run repeats this epoch.
+    continued run repeats this epoch; a search with a reconstruction then begins from them.
     """
     incumbents = Incumbents.of(problem, validation, state.dataset.shards)
     while state.epoch < settings.epochs and not state.stale(settings.patience) and not execution.stop():
