@@ -73,6 +73,7 @@ SETTINGS = TrainSettings(
     muon_weight_decay=0.1,
     gradient_clip=1.0,
     sample_with_best=True,
+    pool=None,
     keep_experts=True,
     nucleus_after=0,
     validation_instances=1,
