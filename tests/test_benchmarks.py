@@ -145,11 +145,19 @@ def test_peak_memory_is_read_in_the_unit_of_the_system(platform, gib, monkeypatc
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("platform", "kib"), [("darwin", 2**10), ("linux", 1)])
-def test_growth(platform, kib, monkeypatch):
-    system_reports(monkeypatch, platform, 5 * kib, 8 * kib)
-    monkeypatch.setattr("models.micro_batches.max_rows", None)  # which is set for good
-    found = growth.grown("tsp3", instances=1, beam=1, rounds=1, repeats=1, threads=torch.get_num_threads())
-    assert found.memory == 3 * 2**10 and found.decisions == 2
+@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+def test_growth(problem, platform, kib, monkeypatch):
+    for nearest in (3, None):
+        system_reports(monkeypatch, platform, 5 * kib, 8 * kib)
+        seconds, more = growth.greedy_solution(problem, 8, nearest, torch.get_num_threads())
+        assert seconds > 0 and more == 3 * 2**10
+
+
+@pytest.mark.slow
+def test_growth_leaves_out_what_would_take_too_long():
+    lines = printed_by("growth", "sizes=30,10,900000", "nearest=3", "seconds=1").splitlines()
+    assert [line.split()[0] for line in lines[2:]] == ["10", "30", "900000"]
+    assert lines[-1].split()[1:] == ["-", "-"] and "-" not in lines[-2]
 
 
 def test_networks_are_compared_at_the_sizes_of_their_problems():
