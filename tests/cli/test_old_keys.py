@@ -92,7 +92,7 @@ FILES = {  # what they add, and the beginning of the line that refuses it
     "unknown of the model": ("model: {widht: 3}", "error: there is no key model.widht; model has canonical"),
     "unknown of the problem": (
         "problem: {size: 3}",
-        "error: there is no key problem.size; problem has distances, grow, num_nodes",
+        "error: there is no key problem.size; problem has distances, distribution, grow, nearest, num_nodes",
     ),
 }
 
