@@ -23,7 +23,7 @@ from problems.cvrp.instances import (
     routes_of,
 )
 from problems.cvrp.reports import CVRPReports
-from problems.cvrp.sequences import cut, end_directly, in_order, loads_so_far
+from problems.cvrp.sequences import cut, end_directly, farthest_first, in_order, loads_so_far, sweep
 from problems.cvrp.uchoa import with_depots_and_demands
 from problems.distributions import drawn, scattered, weights_of
 from problems.edges import undirected
@@ -186,8 +186,9 @@ class CVRP(Problem):
         """The same routes in an order that can be learnt.
 
         The routes are sorted by the capacity left over at their end, the fullest first, each in a random direction
-        (or as `far_first` says). Then they are rotated so that the decisions from `step` on end with a route, any
-        route that is late enough: the examples are pieces of the sorted solution that end in the depot [GD, D.3].
+        (or as `far_first` says; in a view as a sweep around the depot meets them, so that the next one begins in view).
+        Then they are rotated so that the decisions from `step` on end with a route, any route that is late enough: the
+        examples are pieces of the sorted solution that end in the depot [GD, D.3].
         """
         rows, num_customers = actions.shape
         device = actions.device
@@ -195,8 +196,10 @@ class CVRP(Problem):
         customers, _ = decode(actions, num_customers)
         route, loads = routes_of(instance, actions)
 
-        if self.far_first:
-            rank, forwards = _far_first(instance, customers, route)
+        if self.nearest is not None:
+            rank, forwards = sweep(instance.coords, customers, route, per_route[:, :2, 0])
+        elif self.far_first:
+            rank, forwards = farthest_first(instance.coords, customers, route)
         else:
             rank = instance.capacity[:, None] - loads + 0.5 * per_route[:, 0].double()  # whole numbers; ties random
             forwards = per_route[:, 1] < 0.5
@@ -266,16 +269,3 @@ class CVRP(Problem):
         """n random instances of this size, the same for all seeds, with references where they are shipped."""
         fixed = self.validation_capacity
         return [sets.validation(self.num_customers, self.capacity if fixed is None else (fixed, fixed), n)]
-
-
-def _far_first(instance: Instance, customers: Tensor, route: Tensor) -> tuple[Tensor, Tensor]:
-    """A rank of the routes [R, N], lowest first, and whether each is driven as it is."""
-    away = (instance.coords - instance.coords[:, :1]).norm(dim=-1).gather(1, customers)  # [R, N] from the depot
-    first = torch.ones_like(route, dtype=torch.bool)
-    first[:, 1:] = route[:, 1:] != route[:, :-1]
-    last = first.roll(-1, dims=1)
-    farthest, begin, end = torch.zeros(3, *route.shape, device=route.device, dtype=away.dtype)
-    farthest.scatter_reduce_(1, route, away, "amax")
-    begin.scatter_add_(1, route, away * first)
-    end.scatter_add_(1, route, away * last)
-    return -farthest, begin >= end

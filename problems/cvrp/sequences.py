@@ -24,6 +24,54 @@ def in_order(customers: Tensor, route: Tensor, rank: Tensor, forwards: Tensor) -
     return customers, via_depot
 
 
+def farthest_first(coords: Tensor, customers: Tensor, route: Tensor) -> tuple[Tensor, Tensor]:
+    """Rank and direction for `in_order`: the route with the farthest customer first, from its farther end.
+
+    Arguments:
+        coords: [R, N+1, 2]; distances count from the depot, node 0
+        customers, route: as in `in_order`
+    """
+    away = (coords - coords[:, :1]).norm(dim=-1).gather(1, customers)  # [R, N] from the depot
+    first, last = _ends(route)
+    farthest, begin, end = torch.zeros(3, *route.shape, device=route.device, dtype=away.dtype)
+    farthest.scatter_reduce_(1, route, away, "amax")
+    begin.scatter_add_(1, route, away * first)
+    end.scatter_add_(1, route, away * last)
+    return -farthest, begin >= end
+
+
+def sweep(coords: Tensor, customers: Tensor, route: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    """Rank and direction for `in_order`: the routes as a ray that turns around the depot meets their centres.
+
+    The ray starts in a random direction and turns to a random side. It meets the end of a route at which the route
+    begins before the other one, so that a route begins near the end of the one before. A sweep that makes such routes
+    is due to Gillett and Miller 1974 (A heuristic algorithm for the vehicle-dispatch problem).
+
+    Arguments:
+        coords, customers, route: as in `farthest_first`
+        uniform: [R, 2] random numbers: where the ray starts, and to which side it turns
+    """
+    away = (coords - coords[:, :1]).gather(1, customers[..., None].expand(-1, -1, 2))  # [R, N, 2]
+    first, last = _ends(route)
+    points = torch.cat([away, away * first[..., None], away * last[..., None]], dim=2)
+    sums = torch.zeros_like(points).scatter_add_(1, route[..., None].expand_as(points), points)
+    centre, begin, end = torch.atan2(sums[..., 1::2], sums[..., ::2]).unbind(dim=2)  # directions [R, N] of each route
+    side = torch.where(uniform[:, 1:] < 0.5, 1.0, -1.0).to(away)
+
+    def ahead(direction: Tensor) -> Tensor:
+        return ((direction - centre) * side + torch.pi) % (2 * torch.pi)
+
+    rank = (centre * side + uniform[:, :1].to(away) * 2 * torch.pi) % (2 * torch.pi)
+    return rank, ahead(begin) <= ahead(end)
+
+
+def _ends(route: Tensor) -> tuple[Tensor, Tensor]:
+    """Whether each of the decisions [R, N] is the first of its route, and whether it is the last."""
+    first = torch.ones_like(route, dtype=torch.bool)
+    first[:, 1:] = route[:, 1:] != route[:, :-1]
+    return first, first.roll(-1, dims=1)
+
+
 def cut(via_depot: Tensor, length: int) -> tuple[Tensor, Tensor]:
     """Pieces of `length` decisions that end where a route ends: their rows and first decisions [P].
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import itertools
 import math
 from collections import Counter
@@ -385,6 +386,38 @@ def test_far_first_routes_begin_at_their_farther_end():
         for route in after[:-1]:  # a customer may have joined the last one
             assert nearness(instance, row, route[:1]) <= nearness(instance, row, route[-1:])
     assert turned > 50
+
+
+def test_in_a_view_a_sweep_around_the_depot_meets_the_routes_one_after_the_other():
+    """By directions in plain numbers; the first route and the side to which the ray turns are random."""
+    problem = CVRP(10, [12, 25], nearest=9)
+    instance, actions = random_solutions(CVRP(10, [12, 25]), 100)
+    moved = problem.reorder(instance, actions, 0, torch.Generator().manual_seed(0))
+    sides = Counter()
+    for row in range(100):
+        before, after = (plain_routes(a[row].tolist(), 10) for a in (actions, moved))
+        after = [
+            route for route in after if sorted(route) in map(sorted, before)
+        ]  # a customer may have joined the last
+        depot, *others = (complex(*point) for point in instance.coords[row].tolist())
+        places = [[others[customer - 1] - depot for customer in route] for route in after]
+        centres = [cmath.phase(sum(route)) for route in places]
+
+        def turns(a, b):
+            """From direction a to direction b, either way round."""
+            return (b - a) % math.tau, (a - b) % math.tau
+
+        total = [sum(turns(a, b)[side] for a, b in itertools.pairwise(centres)) for side in (0, 1)]
+        side = min((0, 1), key=total.__getitem__)
+        assert total[side] < math.tau + 1e-6
+        if len(after) > 2:
+            sides[side] += 1
+            for centre, route in zip(centres, places, strict=True):
+                begin, end = (
+                    (turns(centre, cmath.phase(route[place]))[side] + math.pi) % math.tau for place in (0, -1)
+                )
+                assert begin <= end + 1e-6
+    assert min(sides.values()) > 15  # of about 100; both ways round are as likely
 
 
 @pytest.mark.parametrize("expert", [lambda actions: actions, via_depot_at_last], ids=["sampled", "via the depot"])
