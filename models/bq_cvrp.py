@@ -55,13 +55,18 @@ class BQ(TokenPolicy):
         return RowSize(self.layers[0].heads * tokens**2, tokens * len(self.origin))
 
     def tokens(self, context: Instance, state: State) -> list[Tensor]:
-        """The tokens [R, n+2, width] after half of the layers, and after all layers."""
+        """The tokens [R, k+2, width] after half of the layers, and after all layers."""
         return self.layers.intermediate_outputs(self.embedded(context, state))
 
     def embedded(self, context: Instance, state: State) -> Tensor:
-        """The tokens [R, n+2, width] before the first layer."""
+        """The tokens [R, k+2, width] before the first layer."""
         nodes = torch.cat([state.origin[:, None], state.near, torch.zeros_like(state.origin[:, None])], dim=1)
-        points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, n+2, 2]
+        x = self.embed(self.features(context, state, nodes))
+        return torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.depot], dim=1)
+
+    def features(self, context: Instance, state: State, nodes: Tensor) -> Tensor:
+        """What the network is told [R, k+2, F] of each of the nodes [R, k+2]."""
+        points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, k+2, 2]
         capacity = context.capacity[:, None].float()
         demand = (context.demands.gather(1, nodes) / capacity)[..., None]
         left = (state.left[:, None] / capacity)[..., None].expand_as(demand)
@@ -70,8 +75,7 @@ class BQ(TokenPolicy):
             ahead = (context.demands.gather(1, state.remaining).sum(dim=1) - state.left)[:, None] / capacity  # [R, 1]
             spare = torch.cat([ahead, ahead.ceil() - ahead], dim=1)[:, None].expand(-1, nodes.shape[1], -1)
             features = [*canonical_features(points), demand, left, spare]
-        x = self.embed(torch.cat(features, dim=2))
-        return torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.depot], dim=1)
+        return torch.cat(features, dim=2)
 
     def logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
         """[R, 2N]; -inf on customers that are not in `State.near`."""

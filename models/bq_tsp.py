@@ -62,10 +62,12 @@ class BQ(TokenPolicy):
         """The tokens [R, k+2, width] before the first layer."""
         nodes = torch.cat([state.origin[:, None], state.near, state.destination[:, None]], dim=1)
         points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, k+2, 2]
-        if self.canonical_coordinates:
-            points = to_canonical(points)
-        x = self.embed(points)
+        x = self.embed(self.features(points))
         return torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.destination], dim=1)
+
+    def features(self, points: Tensor) -> Tensor:
+        """What the network is told [R, k+2, F] of each of the points [R, k+2, 2]."""
+        return to_canonical(points) if self.canonical_coordinates else points
 
     def logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
         """[R, N]; -inf on nodes that are not in view."""

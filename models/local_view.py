@@ -1,4 +1,4 @@
-"""What a policy sees of a large instance: the nodes in view, as seen from the origin, and a map of what remains.
+"""What a policy sees of an instance in which the nodes near the origin alone are in view.
 
 A view looks alike wherever it is in an instance, and in instances of all sizes: it is moved, turned, mirrored and
 scaled so that the origin lies at 0, the end of the way in the direction of the positive x axis, most of y above it, and
@@ -7,7 +7,6 @@ the farthest node in view at distance 1. LEHD's authors rescale views, too [Luo 
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -54,42 +53,3 @@ def features(placed: Tensor) -> Tensor:
     """
     distance = placed.norm(dim=-1, keepdim=True)
     return torch.cat([placed * (REACH / distance.clamp(min=REACH)), distance.log1p()], dim=-1)
-
-
-def grid(coords: Tensor, points: Tensor, cells: int) -> Tensor:
-    """The cell [R, n] in 0..cells^2-1 of points [R, n, 2], on a grid over all nodes [R, N, 2] of the instance."""
-    low, high = coords.amin(dim=1, keepdim=True), coords.amax(dim=1, keepdim=True)
-    place = (points - low) / (high - low).clamp(min=1e-9) * cells
-    column, row = place.long().clamp(0, cells - 1).unbind(dim=-1)
-    return column * cells + row
-
-
-def rings(placed: Tensor, count: int, sectors: int) -> Tensor:
-    """The cell [R, n] of points [R, n, 2] as a view shows them, in rings around it, each twice as wide as the last.
-
-    Cell count * sectors is the view itself. The first sector lies around the direction of the end.
-    """
-    distance = placed.norm(dim=-1)
-    ring = distance.clamp(min=1.0).log2().long().clamp(max=count - 1)
-    angle = torch.atan2(placed[..., 1], placed[..., 0]) / (2 * math.pi) * sectors
-    sector = (angle + 0.5).floor().long() % sectors
-    return torch.where(distance <= 1.0, count * sectors, ring * sectors + sector)
-
-
-def map_of(placed: Tensor, weights: Tensor, cell: Tensor, cells: int) -> tuple[Tensor, Tensor]:
-    """What remains, summed up: the centre of gravity [R, cells, 2] of each cell, and its share [R, cells, 1].
-
-    Arguments:
-        placed: [R, n, 2] the remaining nodes, as a view shows them
-        weights: [R, n]
-        cell: [R, n] of each; those in cell number `cells` count for nothing
-
-    A share is the cell's weight in units of what a cell has on average. Of empty cells all numbers are 0.
-    """
-    rows = len(placed)
-    sums = placed.new_zeros(rows, cells + 1, 3)
-    each = torch.cat([placed * weights[..., None], weights[..., None]], dim=-1)
-    sums = sums.scatter_add_(1, cell[..., None].expand(-1, -1, 3), each)[:, :cells]
-    weight = sums[..., 2:]
-    share = weight / weights.sum(dim=1)[:, None, None].clamp(min=1e-9) * cells
-    return sums[..., :2] / weight.where(weight > 0, 1.0), share

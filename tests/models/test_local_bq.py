@@ -9,7 +9,7 @@ import torch
 
 from gumbeldore.testing import policy_contract
 from models import local_bq_cvrp, local_bq_tsp
-from models.local_view import View, features, map_of
+from models.local_view import View, features
 from problems.cvrp import CVRP
 from problems.plane import move_square
 from problems.tsp import TSP
@@ -23,11 +23,11 @@ def problem_of(name, size=14, nearest=NEAREST):
     return TSP(size, nearest=nearest) if name == "tsp" else CVRP(size, [15, 30], nearest=nearest)
 
 
-def network(name, map=2, loss=0.0, seed=0):
+def network(name, loss=0.0, seed=0):
     """A small network whose layers matter (ReZero starts them at 0)."""
     torch.manual_seed(seed)
     kind, of_loss = {"tsp": (local_bq_tsp, "successor_loss"), "cvrp": (local_bq_cvrp, "route_loss")}[name]
-    policy = kind.LocalBQ(width=16, layers=2, heads=2, feedforward=32, map=map, **{of_loss: loss})
+    policy = kind.LocalBQ(width=16, layers=2, heads=2, feedforward=32, **{of_loss: loss})
     for layer in policy.layers:
         layer.scale.data.fill_(0.7)
     return policy.eval()
@@ -37,11 +37,10 @@ def legal_logits(problem, policy, instance, state):
     return policy(instance, state).masked_fill(~problem.mask(instance, state), 0.0)
 
 
-@pytest.mark.parametrize("map", [0, 2])
 @pytest.mark.parametrize("nearest", [None, NEAREST])
 @pytest.mark.parametrize("name", KINDS)
-def test_contract(name, nearest, map):
-    policy_contract(network(name, map, loss=1.0), problem_of(name, 9, nearest))
+def test_contract(name, nearest):
+    policy_contract(network(name, loss=1.0), problem_of(name, 9, nearest))
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -55,27 +54,24 @@ def test_a_decision_takes_the_same_however_large_the_instance_is(name):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_nodes_out_of_view_are_seen_on_the_map_alone(name):
-    problem = problem_of(name)
+def test_nodes_out_of_view_are_not_seen(name):
+    problem, policy = problem_of(name), network(name)
     instance, actions = played(problem, 20)
     state = problem.replay(instance, actions[:, :3])
-    hidden = torch.zeros(instance.coords.shape[:2], dtype=torch.bool).scatter(1, state.remaining, True)
-    hidden.scatter_(1, state.near, False)
-    centre = instance.coords.mean(dim=1, keepdim=True)
-    moved = torch.where(hidden[..., None], 0.9 * instance.coords + 0.1 * centre, instance.coords)
-    other = instance._replace(coords=moved)
-    blind, seeing = network(name, map=0), network(name, map=2)
-    change = [
-        (legal_logits(problem, policy, other, state) - legal_logits(problem, policy, instance, state)).abs().max()
-        for policy in (blind, seeing)
-    ]
-    assert change[0] == 0 and change[1] > 1e-3
+    seen = torch.zeros(instance.coords.shape[:2], dtype=torch.bool).scatter(1, state.near, True)
+    seen.scatter_(1, state.origin[:, None], True)
+    seen[:, 0] = True  # the destination, or the depot
+    other = instance._replace(coords=instance.coords.where(seen[..., None], 0.123))
+    squeezed = instance.coords * torch.tensor([1.0, 0.5])
+    changed = instance._replace(coords=instance.coords.where(~seen[..., None], squeezed))
+    a, b, c = (legal_logits(problem, policy, each, state) for each in (instance, other, changed))
+    assert torch.equal(a, b) and not torch.allclose(a, c, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_view_looks_alike_wherever_it_is(name):
-    """Moved, turned, mirrored and shrunk; without a map, whose cells lie along the axes."""
-    problem, policy = problem_of(name), network(name, map=0)
+    """Moved, turned, mirrored and shrunk."""
+    problem, policy = problem_of(name), network(name)
     instance, actions = played(problem, 40)
     state = problem.replay(instance, actions[:, :3])
     draw = torch.rand(40, 4, generator=torch.Generator().manual_seed(1))
@@ -111,20 +107,3 @@ def test_far_points_keep_their_direction_and_tell_their_distance():
     placed = torch.tensor([[[0.3, 0.4], [30.0, 40.0], [0.0, 0.0]]])
     expected = [[0.3, 0.4, math.log(1.5)], [1.2, 1.6, math.log(51)], [0.0, 0.0, 0.0]]
     assert torch.allclose(features(placed), torch.tensor([expected]))
-
-
-def test_a_map_in_plain_numbers():
-    generator = torch.Generator().manual_seed(0)
-    placed, weights = torch.rand(5, 30, 2, generator=generator), torch.randint(0, 9, (5, 30), generator=generator)
-    cell = torch.randint(0, 4, (5, 30), generator=generator)  # 3: outside
-    cell[0][cell[0] == 1] = 0  # an empty one
-    centre, share = map_of(placed, weights.float(), cell, 3)
-    for row in range(5):
-        total = weights[row].sum().item()
-        for number in range(3):
-            mine = [i for i in range(30) if cell[row, i] == number]
-            weight = sum(weights[row, i].item() for i in mine)
-            middle = sum((placed[row, i] * weights[row, i] for i in mine), torch.zeros(2)) / max(weight, 1)
-            assert torch.allclose(centre[row, number], middle, atol=1e-5)
-            assert share[row, number].item() == pytest.approx(3 * weight / total, rel=1e-5)
-    assert centre[0, 1].tolist() == [0, 0] and share[0, 1] == 0
