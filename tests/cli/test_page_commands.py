@@ -174,6 +174,7 @@ def paste(steps: list[Command | str], folder: Path, with_ray: Command | None = N
         assert result.returncode == 0, f"{step}\n{result.stdout}\n{result.stderr}"
 
 
+@pytest.mark.slow
 def test_the_start_of_the_readme_runs(tmp_path):
     """Its commands, the first as it is copied, and its Python."""
     steps = steps_of(README, "Start")
