@@ -105,6 +105,13 @@ class Problem(Protocol):
         """
         return torch.full((len(actions),), self.last_choice(instance) + 1, device=actions.device)
 
+    def in_view(self, instance: Any, state: Any, action: Tensor) -> Tensor:
+        """Whether the policy sees what the actions [R] of an expert go to, bool [R]; else they are not imitated.
+
+        Default: it sees everything.
+        """
+        return torch.ones_like(action, dtype=torch.bool)
+
     def augment(self, instance: Any, actions: Tensor, step: int, generator: torch.Generator) -> tuple[Any, Tensor]:
         """Other instances with solutions as good as `actions` [R, T] are for `instance`, e.g. mirrored ones.
 

@@ -97,7 +97,7 @@ def drawn(weights: dict[str, float], n: int, generator: torch.Generator) -> dict
 
 def scattered(rows: dict[str, Tensor], count: int, generator: torch.Generator) -> Tensor:
     """Nodes [n, count, 2] of instances whose distributions have been `drawn`."""
-    nodes = torch.empty(sum(map(len, rows.values())), count, 2)
+    nodes = torch.empty(sum(map(len, rows.values())), count, 2, dtype=torch.float32)
     for name, of_it in rows.items():
         nodes[of_it] = DISTRIBUTIONS[name](len(of_it), count, generator)
     return nodes

@@ -121,14 +121,14 @@ def imitate(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """What the policy says of the states of an `Example`, and what it is to say.
 
-    Returns float32 logits [R, A], illegal actions at -inf; the expert's actions int64 [R], OUT_OF_VIEW where the
-    problem does not let the policy take them; and the policy's auxiliary loss [].
+    Returns float32 logits [R, A], illegal actions at -inf; the expert's actions int64 [R], or OUT_OF_VIEW; and the
+    policy's auxiliary loss [].
     """
     policy = InPrecision(policy, remaining_actions.device, precision)
     logits, auxiliary = policy.with_auxiliary_loss(policy.encode(instance), state, remaining_actions)
-    legal, target = problem.mask(instance, state), remaining_actions[:, 0]
-    target = target.masked_fill(~legal.gather(1, target[:, None]).squeeze(1), OUT_OF_VIEW)
-    return logits.float().masked_fill(~legal, -math.inf), target, auxiliary
+    target = remaining_actions[:, 0]
+    target = target.masked_fill(~problem.in_view(instance, state, target), OUT_OF_VIEW)
+    return logits.float().masked_fill(~problem.mask(instance, state), -math.inf), target, auxiliary
 
 
 def learning_rate_factor(settings: TrainSettings, epoch: int) -> float:

@@ -162,6 +162,10 @@ class CVRP(Problem):
         legal[:, 1].scatter_(1, state.near - 1, via_depot)
         return legal.flatten(1)
 
+    def in_view(self, instance: Instance, state: State, action: Tensor) -> Tensor:
+        customer, _ = decode(action, instance.coords.shape[1] - 1)
+        return (state.near == customer[:, None]).any(dim=1)
+
     def cost(self, instance: Instance, actions: Tensor) -> Tensor:
         """Total length [R] of the routes that actions [R, N] stand for."""
         check_routes(instance, actions)

@@ -122,6 +122,9 @@ class TSP(Problem):
         legal = torch.zeros(rows, num_nodes, dtype=torch.bool, device=state.near.device)
         return legal.scatter_(1, state.near, True)
 
+    def in_view(self, instance: Instance, state: State, action: Tensor) -> Tensor:
+        return (state.near == action[:, None]).any(dim=1)
+
     def cost(self, instance: Instance, actions: Tensor) -> Tensor:
         """Length [R] of the closed tours 0, actions [R, N-1], back to 0."""
         check_tours(actions, instance.coords.shape[1])

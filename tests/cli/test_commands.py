@@ -261,7 +261,7 @@ def test_annotations_of_any_kind_are_read(values, message):
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("problem.num_node=30", "there is no key problem.num_node; problem has grow, num_nodes"),
+        ("problem.num_node=30", "there is no key problem.num_node; problem has distribution, grow, nearest, num_nodes"),
         ("train.batchsize=30", "train has batch_size, batches_per_epoch, cooldown_epochs"),
         ("sed=1", "there is no key sed; did you mean seed"),
         ("search.sigma=1", "search has baseline, beam_width"),

@@ -69,8 +69,8 @@ def test_and_in_capacity(tmp_path):
 def test_values_of_the_problem_hold(tmp_path):
     (choice,) = choose_policies(str(DATA / "berlin52.tsp"), None, {"distances": "exact", "nearest": None})
     assert choice.loaded.problem.distances == "exact" and choice.benchmarks[0].originals.metrics == ["EXACT_2D"]
-    with pytest.raises(ValueError, match="tsp has no capacity"):
-        choose_policies(str(DATA / "berlin52.tsp"), None, {"capacity": [3, 3]})
+    with pytest.raises(ValueError, match="tsp has no colour"):
+        choose_policies(str(DATA / "berlin52.tsp"), None, {"colour": 3})
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ CASES = {
 }
 METHODS = {
     "gumbeldore": methods.gumbeldore(8, 3, step_size=0.3),
-    "wor, one round": methods.wor(16),
+    "wor, one round": methods.wor(32),
     "sampling": methods.sampling(8, 2),
     "beam": methods.beam(8),
 }
