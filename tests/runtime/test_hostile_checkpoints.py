@@ -248,6 +248,7 @@ FORGED = {  # what is changed in the checkpoint of a TSP policy
 }
 
 
+@pytest.mark.slow
 def test_the_evaluation_refuses_them_in_one_line(tmp_path):
     source = untrained(tmp_path) / "tsp.pt"
     bad = {
@@ -266,6 +267,7 @@ def test_the_evaluation_refuses_them_in_one_line(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_damaged_run_is_not_continued(tmp_path):
     words = ["debug=fast", "problem.num_nodes=6", "model.layers=1", "model.width=16", "run_dir=run", "train.epochs=2"]
     slow = [

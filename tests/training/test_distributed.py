@@ -83,6 +83,7 @@ def test_shared_batches_move_the_weights_as_whole_ones(tmp_path):
     assert alike.double().mean() > 0.99
 
 
+@pytest.mark.slow
 def test_the_command_trains_with_two_processes(tmp_path):
     words = ["problem.num_nodes=7", "debug=fast", "train_processes=2", "run_dir=run"]
     done = typed(train, *words, cwd=tmp_path)

@@ -529,6 +529,7 @@ def test_other_problems_improve_and_continue_exactly(words, share, tmp_path, mon
     assert metrics_of(tmp_path / "whole")[-1]["quality/best_greedy_cost"] < share * untrained
 
 
+@pytest.mark.slow
 def test_interrupting_ends_cleanly(tmp_path):
     run = start(*COMMAND[2:], "train.epochs=100000", "run_dir=run", cwd=tmp_path)
     while lines_of(tmp_path / "run" / "metrics.jsonl") < 1:
