@@ -125,6 +125,7 @@ def training() -> str:
     return BARE + page.partition("## Train without Hydra and Ray")[2].partition("```python\n")[2].partition("```")[0]
 
 
+@pytest.mark.slow
 def test_trains_with_torch_and_numpy_alone(tmp_path):
     result = subprocess.run([sys.executable, "-c", training()], cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
@@ -139,6 +140,7 @@ def test_the_tests_for_a_gpu_need_neither_hydra_nor_ray():
     assert result.returncode == 0, result.stderr.decode()
 
 
+@pytest.mark.slow
 def test_workers_without_ray_are_refused_clearly():
     code = training().replace("SearchPool(problem, policy)", "SearchPool(problem, policy, workers=2)")
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

@@ -373,6 +373,7 @@ def test_ortools_is_needed_for_routes_alone(monkeypatch):
     Heuristic().check("jssp")
 
 
+@pytest.mark.slow
 def test_heuristics_need_nothing_else_of_the_extra():
     """PyVRP takes a newer Python than the project; OR-Tools is not imported before it is used."""
     code = "import sys\nfor name in {}: sys.modules[name] = None\nfrom problems.heuristics import Heuristic"

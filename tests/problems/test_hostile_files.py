@@ -191,6 +191,7 @@ def test_claimed_shapes_take_no_memory(case, tmp_path):
         read_shard(path, Instance)
 
 
+@pytest.mark.slow
 def test_small_files_do_not_grow_in_memory(tmp_path):
     """2 GiB of zeros, compressed to 2 MiB, are refused; 32 MiB are read."""
     bombs = pytest.raises(ValueError, match="bytes, a file of its size may hold")

@@ -103,6 +103,7 @@ def studied(policy, folder, *words):
     return typed(study, f"checkpoint={policy}", f"out_dir={folder}", *fixed, *words, cwd=folder.parent)
 
 
+@pytest.mark.slow
 def test_a_study_leaves_a_table_for_programs_and_a_picture(policy, tmp_path):
     words = [
         "method=[greedy,wor,gumbeldore]",

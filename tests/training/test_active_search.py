@@ -230,6 +230,7 @@ def assert_same(run, other):
     assert tables[0] == tables[1]
 
 
+@pytest.mark.slow
 def test_a_continued_run_ends_like_one_left_alone(files, whole, tmp_path):
     folder, _ = whole
     run(tmp_path, f"train.instances={files}", "train.epochs=2", "run_dir=cut")

@@ -153,6 +153,7 @@ def test_no_trainer_outlives_a_start_that_is_interrupted(tmp_path, monkeypatch):
     assert not torch.multiprocessing.active_children()
 
 
+@pytest.mark.slow
 def test_a_trainer_that_dies_ends_the_run_with_a_clear_error(tmp_path):
     train_state, settings, task = learner_and_trainers(tmp_path)
     with (

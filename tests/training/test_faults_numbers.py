@@ -100,6 +100,7 @@ def test_the_part_of_the_loss_that_is_not_finite_is_told(monkeypatch):
         fit(TSP(6), train_state, settings, generator(5, "batches", 0))
 
 
+@pytest.mark.slow
 def test_processes_that_train_together_agree_on_bad_steps(tmp_path):
     """The bad row is the second process's; the first ends both with the cause."""
     train_state, settings = new_learner(folder=tmp_path, batches_per_epoch=6)

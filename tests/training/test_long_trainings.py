@@ -142,6 +142,7 @@ def test_precision_and_processes_can_change_when_a_run_goes_on(folder):
     assert len(metrics_of(folder / "changes")) == 2
 
 
+@pytest.mark.slow
 def test_a_run_that_moves_to_another_device_decides_anew_what_depends_on_it(folder):
     words = [f"run_dir={folder}/moves", "train.epochs=1", "search_batch_rows=8", "train_threads=1"]
     run(folder, *SMALL, *words)

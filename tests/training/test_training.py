@@ -498,6 +498,7 @@ def lines_of(path):
     return path.read_text().count("\n") if path.exists() else 0
 
 
+JSSP4X3 = ["problem=jssp", "problem.sizes=[[4,3],[3,4]]", "problem.validation_sizes=[[4,3]]", "model.blocks=1"]
 CVRP7 = ["problem=cvrp", "problem.num_customers=7", "problem.capacity=[15,20]", "model.layers=1"]
 
 
@@ -505,7 +506,7 @@ CVRP7 = ["problem=cvrp", "problem.num_customers=7", "problem.capacity=[15,20]", 
     ("words", "share"),
     [
         pytest.param(CVRP7, 0.97, marks=pytest.mark.slow),
-        (["problem=jssp", "problem.sizes=[[4,3],[3,4]]", "problem.validation_sizes=[[4,3]]", "model.blocks=1"], 0.9),
+        pytest.param(JSSP4X3, 0.9, marks=pytest.mark.slow),
     ],
     ids=["cvrp", "jssp"],
 )
