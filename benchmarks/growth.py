@@ -56,7 +56,7 @@ def main(problem, sizes, nearest, seconds, threads) -> None:
     for size in sorted(numbers("sizes", sizes, int)):
         line = f"{size:8}"
         for view, (before, took) in last.items():
-            if took * (size / before) ** 2 > seconds:  # at least: the decisions times the tokens of a decision
+            if took * (size / before) ** (1 if view else 2) > seconds:  # at least: decisions, times tokens of each
                 line += f"{'-':>24}"
                 continue
             with multiprocessing.get_context("spawn").Pool(1) as process:

@@ -26,10 +26,12 @@ class LocalBQ(BQ):
 
     def __init__(self, width: int, layers: int, heads: int, feedforward: int, route_loss: float):
         super().__init__(width, layers, heads, feedforward, True, route_loss)
-        self.embed = FullPrecisionLinear(FEATURES + 6, width)
+        self.embed = FullPrecisionLinear(FEATURES + 9, width)
 
     def features(self, context: Instance, state: State, nodes: Tensor) -> Tensor:
-        """Of each node its place in the view, how much farther from the depot it is than the origin, and its demand.
+        """Of each node its place in the view, how it lies to the depot, and its demand.
+
+        To the depot: by how much the node is farther from the depot than the origin, its direction and its distance.
 
         Beside these, the same for all nodes: the capacity left in the vehicle; by how much the remaining demand exceeds
         it, up to MOST_AHEAD; what the last vehicle will have to spare; and the distance of the depot.
@@ -37,6 +39,7 @@ class LocalBQ(BQ):
         points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, k+2, 2]
         placed = View.of(points).place(points)
         from_depot = (placed - placed[:, -1:]).norm(dim=-1, keepdim=True)  # [R, k+2, 1]
+        direction = (placed - placed[:, -1:]) / from_depot.where(from_depot > 0, 1.0)
         farther = (from_depot - from_depot[:, :1]).clamp(-REACH, REACH)
         capacity = context.capacity[:, None].float()
         demand = (context.demands.gather(1, nodes) / capacity)[..., None]
@@ -44,4 +47,4 @@ class LocalBQ(BQ):
         ahead = context.demands.gather(1, state.remaining).sum(dim=1, keepdim=True) / capacity - left
         whole = [left, ahead.clamp(max=MOST_AHEAD), ahead.ceil() - ahead, from_depot[:, 0].log1p()]
         whole = torch.cat(whole, dim=1)[:, None].expand(-1, nodes.shape[1], -1)
-        return torch.cat([features(placed), farther, demand, whole], dim=2)
+        return torch.cat([features(placed), farther, direction, from_depot.log1p(), demand, whole], dim=2)
