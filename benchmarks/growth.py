@@ -37,7 +37,7 @@ def greedy_solution(problem: str, size: int, nearest: int | None, threads: int) 
     model = (WHOLE if nearest is None else LOCAL)[problem]
     view = "null" if nearest is None else nearest
     cfg = configuration(
-        f"problem={problem}", f"model={model}", f"problem.{SIZE[problem]}={size}", f"++problem.nearest={view}"
+        f"problem={problem}", f"model={model}", f"problem.{SIZE[problem]}={size}", f"problem.nearest={view}"
     )
     built, policy = parts.build_part(cfg, "problem", Problem), parts.build_part(cfg, "model", Policy)
     instance = built.generate(1, torch.Generator().manual_seed(1))

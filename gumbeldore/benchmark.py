@@ -16,6 +16,11 @@ def as_they_are(index: Tensor, actions: Tensor) -> Tensor:
     return actions
 
 
+def _side_by_side(actions: Tensor, first: int) -> tuple[Tensor, Tensor]:
+    """L solutions of each of m instances, [m, L, T], as [m * L, T], with the index [m * L] of the instance of each."""
+    return torch.arange(first, first + len(actions)).repeat_interleave(actions.shape[1]), actions.flatten(0, 1)
+
+
 class Benchmark(NamedTuple):
     """Instances of one size to be solved, with their true cost and what is known of them."""
 
@@ -36,13 +41,11 @@ class Benchmark(NamedTuple):
 
     def costs(self, actions: Tensor, first: int = 0) -> Tensor:
         """The true costs [m, L] float64 of L solutions of each of m instances, `actions` [m, L, T], from `first` on."""
-        index = torch.arange(first, first + len(actions)).repeat_interleave(actions.shape[1])
-        return self.true_cost(index, actions.flatten(0, 1)).view(actions.shape[:2])
+        return self.true_cost(*_side_by_side(actions, first)).view(actions.shape[:2])
 
     def improve(self, actions: Tensor, first: int = 0) -> Tensor:
         """The solutions, as `costs` takes them, each as `improved` makes it."""
-        index = torch.arange(first, first + len(actions)).repeat_interleave(actions.shape[1])
-        return self.improved(index, actions.flatten(0, 1)).view_as(actions)
+        return self.improved(*_side_by_side(actions, first)).view_as(actions)
 
     def part(self, rows: Tensor) -> Benchmark:
         """Some of the instances, numbers int64 [m], as a benchmark; what is known of the mean of all is left out."""

@@ -50,7 +50,8 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
     assert problem.cost(other, moved).isfinite().all()  # and they must be legal
     turned = problem.reorder(instance, solution, 0, generator)
     assert turned.shape == solution.shape, "reorder must keep the number of decisions"
-    assert (problem.cost(instance, turned) <= cost + 1e-4).all(), "reorder must not raise the cost"
+    after = problem.cost(instance, turned)
+    assert ((after <= cost) | after.isclose(cost)).all(), "reorder must not raise the cost"
     _check_equivalents(problem, instance, generator)
     if type(problem).pieces is not Problem.pieces:
         _check_pieces(problem, instance, solution, generator)
