@@ -23,13 +23,13 @@ def check_weight(name: str, weight: float) -> None:
         raise ValueError(f"{name} must be at least 0, got {weight}")
 
 
-OUT_OF_VIEW = -1  # the place of a node that has no token: what would point at it is not learnt
+NO_TOKEN = -1  # the place of a node that has no token: what would point at it is not learnt
 
 
 def places(near: Tensor, nodes: Tensor) -> Tensor:
-    """The place [R, n] of each of the nodes [R, n] among those in view, near [R, k] ascending, or OUT_OF_VIEW."""
+    """The place [R, n] of each of the nodes [R, n] among those in view, near [R, k] ascending, or NO_TOKEN."""
     place = torch.searchsorted(near.contiguous(), nodes.contiguous()).clamp(max=near.shape[1] - 1)
-    return place.masked_fill(near.gather(1, place) != nodes, OUT_OF_VIEW)
+    return place.masked_fill(near.gather(1, place) != nodes, NO_TOKEN)
 
 
 class SuccessorLoss(nn.Module):
@@ -53,11 +53,11 @@ class SuccessorLoss(nn.Module):
         destination = state.near.shape[1]
         first, last = torch.zeros_like(place[:, :1]), torch.full_like(place[:, :1], destination)
         # The destination has no successor: what comes after nodes out of view is written there, and left out.
-        token = (place + 1).masked_fill(place == OUT_OF_VIEW, destination + 1)
-        successor = torch.full_like(x[..., 0], OUT_OF_VIEW, dtype=torch.int64)
+        token = (place + 1).masked_fill(place == NO_TOKEN, destination + 1)
+        successor = torch.full_like(x[..., 0], NO_TOKEN, dtype=torch.int64)
         successor.scatter_(1, torch.cat([first, token], dim=1), torch.cat([place, last], dim=1))
         logits, target = scores.masked_fill(itself, -math.inf).flatten(0, 1), successor[:, :-1].flatten()
-        return F.cross_entropy(logits, target, ignore_index=OUT_OF_VIEW)
+        return F.cross_entropy(logits, target, ignore_index=NO_TOKEN)
 
 
 class RouteLoss(nn.Module):
@@ -86,9 +86,9 @@ class RouteLoss(nn.Module):
 class Routes(NamedTuple):
     """An expert's routes over tokens 0..k+1: the vehicle on its way, the customers in view and the depot."""
 
-    order: Tensor  # [R, n+1] int64 the vehicle, then the customers as the expert serves them; or OUT_OF_VIEW
-    before: Tensor  # [R, n] int64 the token before each customer, or OUT_OF_VIEW
-    after: Tensor  # [R, n+1] int64 the token after the vehicle and after each customer, or OUT_OF_VIEW
+    order: Tensor  # [R, n+1] int64 the vehicle, then the customers as the expert serves them; or NO_TOKEN
+    before: Tensor  # [R, n] int64 the token before each customer, or NO_TOKEN
+    after: Tensor  # [R, n+1] int64 the token after the vehicle and after each customer, or NO_TOKEN
     others: Tensor  # [R, k+1, k+2] bool the other tokens on the route of each token; the depot where there are none
 
     @classmethod
@@ -97,7 +97,7 @@ class Routes(NamedTuple):
         customer, via_depot = decode(remaining_actions, customers)
         rows, depot = len(customer), state.near.shape[1] + 1  # the depot's token
         place = places(state.near, customer)
-        token = torch.where(place == OUT_OF_VIEW, OUT_OF_VIEW, place + 1)
+        token = torch.where(place == NO_TOKEN, NO_TOKEN, place + 1)
         order = F.pad(token, (1, 0))  # the vehicle is token 0
         before = torch.where(via_depot, depot, order[:, :-1])
         after = F.pad(torch.where(via_depot, depot, token), (0, 1), value=depot)
@@ -133,7 +133,7 @@ class RoutePointers(nn.Module):
 
 def _mean_at(log_probs: Tensor, source: Tensor, target: Tensor) -> Tensor:
     """Mean [] of the log-probabilities [R, k+2, k+2] from source to target [R, n], where both are in view."""
-    seen = (source != OUT_OF_VIEW) & (target != OUT_OF_VIEW)
+    seen = (source != NO_TOKEN) & (target != NO_TOKEN)
     place = (source * log_probs.shape[2] + target).where(seen, 0)
     return log_probs.flatten(1).gather(1, place).where(seen, 0.0).sum() / seen.sum()
 
