@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
+pytest.register_assert_rewrite("tests.helpers")  # a failure there shows the values, as one in a test does
+
 # Ray's workers read objects of the tests' own classes.
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(Path(__file__).parent.parent), *filter(None, [os.getenv("PYTHONPATH")])]

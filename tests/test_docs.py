@@ -20,32 +20,16 @@ import train
 from docs.figures import method, trie
 from gumbeldore.cli import key_reference as reference
 from gumbeldore.cli.overrides import check_overrides
-from tests.cli.test_commands import typed
+from tests.helpers.commands import ROOT, typed
+from tests.helpers.pages import FENCE, files_of, page, write
 
-ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 OTHER_PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "pretrained/README.md")]
-FENCE = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-
-
-def page(name: str) -> str:
-    return (ROOT / "docs" / f"{name}.md").read_text()
-
-
-def files_of(text: str) -> dict[str, str]:
-    """The code blocks that name their file."""
-    return {file: code for _, file, code in FENCE.findall(text) if file}
 
 
 def commands_of(text: str) -> str:
     """The commands of a page, one script."""
     return "".join(code for language, _, code in FENCE.findall(text) if language == "bash")
-
-
-def write(files: dict[str, str], folder: Path) -> None:
-    for name, code in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(code)
 
 
 def run(script: str, folder: Path) -> None:

@@ -16,8 +16,8 @@ import torch
 import train
 from gumbeldore.cli import run_recorder
 from gumbeldore.runtime import checkpoint
-from tests.cli.test_commands import ROOT, typed
-from tests.training.test_supervised import metrics_of
+from tests.helpers.commands import ROOT, typed
+from tests.helpers.runs import check_same, metrics_of
 
 WORDS = ["debug=fast", "problem.num_nodes=8", "model.layers=1", "model.width=16", "model.feedforward=32"]
 WORDS += ["precision=float32", "images_every=100", "train.epochs=4", "train.batches_per_epoch=40"]
@@ -64,30 +64,6 @@ def killed_and_resumed(folder: Path, seed: int, seconds: float, *words: str) -> 
         again = [f"resume={name}"] if ready else [*WORDS, *words, f"run_dir={name}"]
         status = run(again, folder, moment)
         assert status in ((0, -9) if moment else (0,))
-
-
-def tensors_of(value) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
-    return [tensor for part in parts for tensor in tensors_of(part)]
-
-
-def without_times(run: Path) -> list[dict[str, float]]:
-    return [{key: value for key, value in line.items() if "second" not in key} for line in metrics_of(run)]
-
-
-def check_same(one: Path, other: Path) -> None:
-    assert without_times(one) == without_times(other)
-    for file in ("last.pt", "best.pt"):
-        a, b = (checkpoint.load(folder / "checkpoints" / file) for folder in (one, other))
-        assert a["best_cost"] == b["best_cost"]
-        assert file == "best.pt" or a["epoch"] == b["epoch"] == 4  # a resumed run writes its best one again
-        ours, theirs = tensors_of(a), tensors_of(b)
-        assert len(ours) == len(theirs) > 10 and all(torch.equal(x, y) for x, y in zip(ours, theirs, strict=True))
-    assert not list(other.rglob("*.gumbeldore-tmp"))
-    shards = [sorted(path.name for path in (folder / "dataset").iterdir()) for folder in (one, other)]
-    assert shards[0] == shards[1]
 
 
 def check_kills(folder: Path, seeds: range, *words: str) -> None:

@@ -37,8 +37,8 @@ from models.job_shop import JobShop
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from tests.networks import awake
-from tests.sampler.test_repeated_states import CASES, KEYS
+from tests.helpers.networks import awake
+from tests.helpers.repeated_states import CASES, KEYS
 
 GPU_MARKS = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 CUDA = pytest.param("cuda", marks=GPU_MARKS)

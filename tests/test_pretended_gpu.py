@@ -17,32 +17,11 @@ from gumbeldore.sampler.search import search
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.imitation import imitate
 from gumbeldore.training.optimizer import optimizer_of
-from models.bq_cvrp import BQ as BQforCVRP
-from models.bq_tsp import BQ
-from models.job_shop import JobShop
-from models.lehd_cvrp import LEHD as LEHDforCVRP
-from models.lehd_tsp import LEHD
-from models.published import CVRPBQ
-from problems.cvrp import CVRP
-from problems.jssp import JSSP
-from problems.tsp import TSP
-from tests.networks import awake
-from tests.pretended import GPU, Pretended, pretended_gpu
-from tests.training.test_optimizer import SETTINGS
+from tests.helpers.learners import WITH_MUON
+from tests.helpers.networks import CASES, awake
+from tests.helpers.pretended import GPU, Pretended, pretended_gpu
 
 pytestmark = pytest.mark.slow  # tests/test_gpu.py is the check where there is a GPU
-
-CASES = {
-    "tsp": (TSP(7), lambda: BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=1)),
-    "cvrp": (CVRP(6, [12, 14]), lambda: BQforCVRP(16, 1, 2, 32, canonical_coordinates=True, route_loss=1)),
-    "jssp": (
-        JSSP([[3, 4]], [[3, 4]], reversal=True),
-        lambda: JobShop(16, 1, 2, 32, lookahead=True, order_loss=3),
-    ),
-    "tsp, lehd": (TSP(7), lambda: LEHD(16, 1, 2, 32, successor_loss=1)),
-    "cvrp, lehd": (CVRP(6, [12, 14]), lambda: LEHDforCVRP(16, 1, 2, 32, route_loss=1)),
-    "cvrp, published": (CVRP(6, [12, 14]), lambda: CVRPBQ(16, 1, 2, 32)),
-}
 
 
 def instances_of(problem):
@@ -127,7 +106,7 @@ def test_a_training_step_waits_for_nothing(case):
     dataset.add("random", instances, *found.best())
     with pretended_gpu() as gpu:
         policy = network().to(GPU)
-        optimizer = optimizer_of(policy, SETTINGS)
+        optimizer = optimizer_of(policy, WITH_MUON)
         for seed in range(4):
             example = dataset.batch(problem, 16, torch.Generator().manual_seed(seed), GPU)
             logits, _, auxiliary = imitate(problem, policy, *example, "float32")

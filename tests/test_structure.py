@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.bare import BARE
+
 ROOT = Path(__file__).parent.parent
 
 # A room may import from the rooms before it; `root` are the modules beside the rooms that every room may import.
@@ -99,24 +101,19 @@ def test_packages_know_only_what_they_may(package):
             assert name.split(".")[0] != "ray" or solvers, f"{path} imports {name}"
 
 
+def test_no_module_of_tests_imports_another_one():
+    """What several of them need is in tests/helpers: so each can be split or moved alone."""
+    for path in modules("tests"):
+        for name in imports(path):
+            assert not re.match(r"tests\.(\w+\.)*test_", name), f"{path.relative_to(ROOT)} imports {name}"
+
+
 def test_the_public_names_are_there_and_listed():
     import gumbeldore
 
     for name in gumbeldore.__all__:
         assert getattr(gumbeldore, name).__doc__
     assert 10 <= len(gumbeldore.__all__) <= 17
-
-
-BARE = """
-import sys
-
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in {"ray", "hydra", "omegaconf", "tensorboard", "rich", "matplotlib", "pytest"}:
-            raise ImportError(f"{name} is not installed on this machine")
-
-sys.meta_path.insert(0, Blocked())
-"""
 
 
 def training() -> str:

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import MISSING, fields
-from io import StringIO
-from pathlib import Path
-from unittest.mock import patch
 
-import hydra
 import pytest
 import torch
 import yaml
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue
 
@@ -33,26 +26,7 @@ from gumbeldore.cli.setup import set_up
 from gumbeldore.runtime.building import build
 from gumbeldore.runtime.program import as_called
 from gumbeldore.training.settings import TrainSettings
-
-ROOT = Path(__file__).parents[2]
-CONFIGS = ROOT / "configs"
-
-
-def compose(name, *overrides):
-    with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        return hydra.compose(name, list(overrides))
-
-
-def options(group):
-    return [f"{group}={path.stem}" for path in sorted((CONFIGS / group).glob("*.yaml"))]
-
-
-def problem_of(choice):
-    """The problem that a network, an experiment or the option of another group belongs to."""
-    return next((name for name, words in OF_PROBLEM.items() if any(word in choice for word in words)), "tsp")
-
-
-OF_PROBLEM = {"cvrp": ["cvrp"], "gomoku": ["gomoku"], "jssp": ["jssp", "job_shop"]}
+from tests.helpers.commands import CONFIGS, ROOT, compose, defaults_of, options, problem_of, run, typed
 
 
 def test_the_version_is_the_same_everywhere(tmp_path):
@@ -304,11 +278,6 @@ def test_no_key_without_effect():
     assert {key for node in every.values() for key in search_keys(node, cfg.search)} == set(cfg.search)
 
 
-def defaults_of(group):
-    """The values that configs/train.yaml or configs/search.yaml gives, before any preset."""
-    return yaml.safe_load((CONFIGS / f"{group}.yaml").read_text())[group]
-
-
 def test_every_default_stands_in_one_place():
     """A preset says only what it changes, the settings class says nothing, and the paper's TSP needs no change."""
     assert all(field.default is MISSING for field in fields(TrainSettings))
@@ -319,26 +288,6 @@ def test_every_default_stands_in_one_place():
             assert not again, f"{path.name} repeats {again} of configs/{group}.yaml"
     of_paper = compose("train", "experiment=tsp100", "recipe=paper")
     assert of_paper.train == {**defaults_of("train"), "experts": None, "instances": None, "race": None}
-
-
-def run(*words, cwd, **env):
-    """A command in a process of its own."""
-    return subprocess.run([sys.executable, *words], cwd=cwd, capture_output=True, text=True, env={**os.environ, **env})
-
-
-def typed(program, *words, cwd):
-    """The same in this process, without the seconds that a start takes: train or evaluate with words as typed."""
-    before, out, err, code = Path.cwd(), StringIO(), StringIO(), 0
-    os.chdir(cwd)
-    try:
-        with patch("sys.argv", [f"{program.__name__}.py", *words]), redirect_stdout(out), redirect_stderr(err):
-            program.main()
-    except SystemExit as stop:
-        code = stop.code
-    finally:
-        os.chdir(before)
-        HydraConfig.instance().cfg = None
-    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
 SQUARE = "NAME: {}\nTYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n1 0 0\n2 0 3\n3 4 3\n4 4 0\n"

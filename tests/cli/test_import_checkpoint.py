@@ -18,11 +18,11 @@ from gumbeldore import load_policy
 from gumbeldore.cli.import_checkpoint import WORDS, imported_checkpoint, main
 from gumbeldore.cli.overrides import check_overrides
 from gumbeldore.cli.published import NETWORKS
-from tests.cli.test_commands import ROOT, typed
-from tests.cli.test_page_commands import steps_of
-from tests.mutations import damaged
-from tests.published import FOLDER, STAND_INS, content, policy_of
-from tests.runtime.test_hostile_checkpoints import Trap, repacked
+from tests.helpers.checkpoints import Trap, repacked
+from tests.helpers.commands import ROOT, typed
+from tests.helpers.mutations import damaged
+from tests.helpers.pages import steps_of
+from tests.helpers.published import FOLDER, STAND_INS, content, policy_of
 
 TSP_BQ = FOLDER / "tsp_bq.pt"
 TYPED = ["problem=tsp", "model=bq", "heads=2"]

@@ -11,18 +11,9 @@ import train
 from gumbeldore.cli.overrides import check_overrides
 from gumbeldore.runtime.building import build
 from gumbeldore.runtime.old_versions import REMOVED, REMOVED_ON, RENAMED
-from tests.cli.test_commands import compose, typed
+from tests.helpers.commands import compose, refused
 
 GONE = "error: {} was removed on " + REMOVED_ON + ": "
-
-
-def refused(program, *words, cwd):
-    """The one line of a command that has done nothing; Hydra notes in multirun.yaml that there was a sweep."""
-    before = set(cwd.rglob("*"))
-    result = typed(program, *words, cwd=cwd)
-    assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
-    assert set(cwd.rglob("*")) - before <= {cwd / "multirun.yaml"}
-    return result.stderr
 
 
 @pytest.mark.parametrize("key", REMOVED)

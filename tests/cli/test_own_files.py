@@ -11,7 +11,7 @@ from gumbeldore.cli.studies import curves
 from gumbeldore.interfaces import Policy
 from gumbeldore.runtime.building import build
 from gumbeldore.sampler.config import SearchConfig
-from tests.cli.test_commands import compose, typed
+from tests.helpers.commands import compose, typed
 
 EXPERIMENTS = {  # what the file adds, and the beginning of the error
     "renamed": ("trainers: 1", "error: trainers is called train_processes now"),

@@ -16,9 +16,9 @@ import train
 from gumbeldore.cli import parts
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
-from tests.cli.test_commands import compose, typed
-from tests.test_docs import files_of, page, write
-from tests.trees import TablePolicy, TreeProblem
+from tests.helpers.commands import compose, typed
+from tests.helpers.pages import files_of, page, write
+from tests.helpers.trees import TablePolicy, TreeProblem
 
 SMALL = ["search.beam_width=2", "workers=0"]
 

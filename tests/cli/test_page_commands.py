@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import shlex
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from gumbeldore.cli.overrides import RANDOM, SAMPLING, check_overrides
-from tests.cli.test_commands import ROOT, problem_of, run
+from tests.helpers.commands import ROOT, problem_of, run
+from tests.helpers.pages import Command, steps_of
 
 README = ROOT / "README.md"
 PAGES = [
@@ -20,9 +19,6 @@ PAGES = [
     *(ROOT / f"docs/{name}.md" for name in ("data", "evaluation", "training", "results", "faults", "races")),
 ]
 
-FENCE = re.compile(r"^```(bash|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-MAKE_TRAIN = "python train.py experiment=demo "  # what `make train` runs once it has installed
-NOT_RUN = ("pip install ", "python3 -m venv ", ". .venv/bin/activate", "tensorboard --logdir ")
 CONFIGS = {"train.py": "train", "evaluate.py": "evaluate", "study.py": "study", "problems.solvers": "experts"}
 
 SHORT = {
@@ -37,40 +33,6 @@ SHORT = {
 # Also where a page gives them.
 REPLACED = ("num_instances", "search.iterations", "solver.time_limit", "time_limit", "reference_samples")
 MADE = ("run_dir=", "out=", "out_dir=")
-
-
-class Command(NamedTuple):
-    """`python <script> <words>`, or `python -m <module> <words>`."""
-
-    script: str
-    words: list[str]
-
-    @property
-    def start(self) -> list[str]:
-        return [str(ROOT / self.script)] if self.script.endswith(".py") else ["-m", self.script]
-
-    @property
-    def asks_a_solver(self) -> bool:
-        return self.script == "problems.solvers" or bool(re.search(r"\b(solver|heuristic)\b", " ".join(self.words)))
-
-
-def steps_of(page: Path, section: str = "") -> list[Command | str]:
-    """What a reader pastes, in the order of the page or of one section: commands, and Python as text."""
-    text = page.read_text()
-    if section:
-        text = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
-    found: list[Command | str] = []
-    for language, code in FENCE.findall(text):
-        if language == "python":
-            found.append(code)
-            continue
-        for line in code.replace("\\\n", " ").replace("make train ARGS=", MAKE_TRAIN).splitlines():
-            words = shlex.split(line, comments=True)
-            if words and not line.startswith(NOT_RUN):
-                assert words[0] == "python", f"{page.name}: nothing tests {line}"
-                _, *words = words
-                found.append(Command(words[1], words[2:]) if words[0] == "-m" else Command(words[0], words[1:]))
-    return found
 
 
 def shortened(command: Command) -> list[str]:

@@ -16,8 +16,8 @@ import train
 from gumbeldore.cli.overrides import check_overrides
 from gumbeldore.cli.paths import READ, WRITTEN, quoted_paths
 from problems.solvers import __main__ as experts
-from tests.cli.test_commands import ROOT, typed
-from tests.evaluation.test_evaluation import DATA, untrained
+from tests.helpers.commands import ROOT, typed
+from tests.helpers.evaluations import DATA, untrained
 
 NAMES = [
     "a b",

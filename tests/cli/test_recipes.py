@@ -10,8 +10,7 @@ import train
 from gumbeldore.cli.overrides import FOLDER, check_effect, check_overrides, typed_keys
 from gumbeldore.cli.parts import apply_recipe, training_search
 from gumbeldore.sampler import methods
-from tests.cli.test_commands import compose, defaults_of, options
-from tests.cli.test_old_keys import refused
+from tests.helpers.commands import compose, defaults_of, options, refused
 
 CHOICES = [*options("problem"), "experiment=tsp100", "experiment=cvrp100", "experiment=jssp"]
 # What a recipe decides; all else is a size or a length, and belongs to a preset or an experiment.

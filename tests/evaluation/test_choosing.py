@@ -15,8 +15,8 @@ from gumbeldore.runtime.checkpoint import SHIPPED
 from gumbeldore.seeding import generator
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from tests.cli.test_commands import ROOT, typed
-from tests.evaluation.test_evaluation import Evaluation
+from tests.helpers.commands import ROOT, typed
+from tests.helpers.evaluations import Evaluation
 
 DATA = ROOT / "tests" / "data"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import html
 import json
 import math
@@ -14,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from omegaconf import OmegaConf
 
 import evaluate
 from gumbeldore.benchmark import Benchmark
@@ -31,9 +29,7 @@ from gumbeldore.runtime import checkpoint
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.rounds import trie_memory
 from gumbeldore.sampler.search import search
-from models.bq_cvrp import BQ as CVRPBQ
 from models.bq_tsp import BQ
-from models.job_shop import JobShop
 from problems.cvrp import CVRP
 from problems.formats.cvrplib import read_solution
 from problems.formats.tsplib import read_tour, read_tsplib, tour_lengths
@@ -41,58 +37,15 @@ from problems.heuristics import Heuristic
 from problems.heuristics.dispatching import RULES
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from tests.cli.test_commands import ROOT, compose, typed
-from tests.problems.test_cvrp_sets import write_vrp
-from tests.problems.test_heuristics import sequence_of
-
-DATA = ROOT / "tests" / "data"
-NETWORKS = {"tsp": (BQ, "layers"), "cvrp": (CVRPBQ, "layers"), "jssp": (JobShop, "blocks")}
-
-
-def untrained(folder):
-    """The folder, with checkpoints of untrained policies by problem."""
-    for problem, (network, depth) in NETWORKS.items():
-        torch.manual_seed(0)
-        words = [f"problem={problem}", "debug=fast", "model.width=16", "model.heads=2", f"model.{depth}=1"]
-        cfg = compose("train", *words)
-        policy = network(**{key: value for key, value in cfg.model.items() if key != "_target_"})
-        with torch.no_grad():
-            for parameter in policy.parameters():
-                if parameter.dim() == 0:
-                    parameter.fill_(0.5)  # of a ReZero layer: at 0 it would do nothing
-        content = {"config": OmegaConf.to_container(cfg, resolve=True), "problem": problem}
-        checkpoint.save(folder / f"{problem}.pt", {**content, "weights": policy.state_dict()})
-    return folder
+from tests.helpers.commands import compose, typed
+from tests.helpers.evaluations import DATA, evaluated, untrained
+from tests.helpers.instance_files import write_vrp
+from tests.helpers.schedules import makespan, sequence_of
 
 
 @pytest.fixture(scope="module")
 def policies(tmp_path_factory):
     return untrained(tmp_path_factory.mktemp("policies"))
-
-
-class Evaluation:
-    """What an evaluation has left behind."""
-
-    def __init__(self, folder: Path, output: str):
-        self.folder = folder
-        self.output = output
-        self.methods = json.loads((folder / "results.json").read_text())["methods"]
-        self.rows = self.table("results.csv")
-
-    def table(self, name: str) -> list[dict[str, str]]:
-        with open(self.folder / name, newline="") as file:
-            return list(csv.DictReader(file))
-
-    def of(self, method: str) -> list[dict[str, str]]:
-        return [row for row in self.rows if row["method"] == method]
-
-
-def evaluated(policy, tmp_path, *words, out="out"):
-    solver = ["solver.workers=0"] if "solver" in " ".join(words) else []
-    words = [f"checkpoint={policy}", f"out_dir={tmp_path / out}", "workers=0", *solver, *words]
-    result = typed(evaluate, *words, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    return Evaluation(tmp_path / out, result.stdout)
 
 
 def test_evaluation_reports_gaps_and_tours(policies, tmp_path):
@@ -362,15 +315,6 @@ def test_schedules_are_feasible_and_end_at_the_cost(policies, tmp_path):
         assert {(j, o, m, end - start) for j, o, m, start, end in operations} == {
             (j, o, machines[j][o], times[j][o]) for j in range(len(times)) for o in range(len(times[0]))
         }
-
-
-def makespan(times: list[list[int]], machines: list[list[int]], sequence: list[int]) -> int:
-    done, job_free, machine_free = [0] * len(times), [0] * len(times), [0] * len(times[0])
-    for job in sequence:
-        machine = machines[job][done[job]]
-        job_free[job] = machine_free[machine] = max(job_free[job], machine_free[machine]) + times[job][done[job]]
-        done[job] += 1
-    return max(job_free)
 
 
 def test_the_best_of_the_rules_is_shown(policies, tmp_path):

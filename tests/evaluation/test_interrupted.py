@@ -22,7 +22,9 @@ import study
 from gumbeldore.evaluation.parts import BenchmarkResult, Parts
 from gumbeldore.runtime.folder_lock import lock
 from problems.solvers import __main__ as experts
-from tests.cli.test_commands import ROOT, typed
+from tests.helpers.commands import ROOT, done, typed
+from tests.helpers.evaluations import rows_of
+from tests.helpers.interruptions import interrupted_after
 
 POLICY = f"checkpoint={ROOT}/pretrained/tsp20"
 WORDS = [POLICY, "instances=kool/tsp20", "num_instances=6", "method=[greedy,wor]", "search.beam_width=2"]
@@ -30,31 +32,6 @@ WORDS += ["search_batch_rows=4", "precision=float32", "workers=0", "out_dir=out"
 PARTS = 2 + 3  # of greedy and of wor: so many instances, times the beam width, as search_batch_rows lets be together
 STUDY = [POLICY, "instances=kool/tsp20", "num_instances=4", "method=wor", "search.num_rounds=[1,2]", "repetitions=2"]
 STUDY += ["search.beam_width=2", "search.top_p_start=1", "search_batch_rows=4", "workers=0", "out_dir=out"]
-
-
-def interrupted_after(patch, parts: int, number: int = signal.SIGINT) -> None:
-    """Ctrl-C, or another signal, as soon as so many parts are kept."""
-    add, count = Parts.add, 0
-
-    def counted(self, *arguments):
-        nonlocal count
-        add(self, *arguments)
-        count += 1
-        if count == parts:
-            os.kill(os.getpid(), number)
-
-    patch.setattr(Parts, "add", counted)
-
-
-def done(program, *words, cwd):
-    result = typed(program, *words, cwd=cwd)
-    assert result.returncode == 0, result.stderr
-    return result
-
-
-def rows_of(folder: Path) -> list[str]:
-    """Method, instance, costs and solutions, as results.csv has them."""
-    return (folder / "results.csv").read_text().splitlines()
 
 
 @pytest.fixture(scope="module")

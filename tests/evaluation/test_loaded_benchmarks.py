@@ -12,7 +12,7 @@ from gumbeldore.benchmark import checked, gaps_to
 from gumbeldore.evaluation.references import contradicted
 from gumbeldore.evaluation.sources import load
 from gumbeldore.interfaces import without_references
-from tests.trees import TablePolicy, TreeProblem
+from tests.helpers.trees import TablePolicy, TreeProblem
 
 PROBLEM = TreeProblem()
 (GOOD,) = PROBLEM.validation(5, seed=0)

@@ -13,9 +13,9 @@ import evaluate
 import study
 from problems.formats.cvrplib import read_solution
 from problems.formats.tsplib import read_tour
-from tests.cli.test_commands import typed
-from tests.evaluation.test_evaluation import evaluated, untrained
-from tests.matrices import loads, random_matrix, write_matrix
+from tests.helpers.commands import typed
+from tests.helpers.evaluations import evaluated, untrained
+from tests.helpers.matrices import loads, random_matrix, write_matrix
 
 MATRIX = random_matrix(7, diagonal=1e8)
 

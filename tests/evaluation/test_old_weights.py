@@ -9,9 +9,10 @@ from gumbeldore.evaluation.loading import load_policy, start_from
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build
 from gumbeldore.runtime.old_versions import PARAMETERS, of_this_version, weights_of_this_version
-from tests.evaluation.test_pretrained import FOLDER
-from tests.published import content, policy_of, problem_of
+from tests.helpers.commands import ROOT
+from tests.helpers.published import content, policy_of, problem_of
 
+FOLDER = ROOT / "pretrained"
 SHIPPED = {"tsp": "tsp20", "cvrp": "cvrp20", "jssp": "jssp6x6"}  # one of each network
 
 

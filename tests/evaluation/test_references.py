@@ -15,8 +15,9 @@ from gumbeldore.evaluation.references import proven, with_lower_bounds
 from gumbeldore.runtime.files import write_table
 from problems.cvrp.sets import load_cvrp
 from problems.jssp import JSSP
-from tests.cli.test_commands import typed
-from tests.evaluation.test_evaluation import DATA, evaluated, makespan, untrained
+from tests.helpers.commands import typed
+from tests.helpers.evaluations import DATA, evaluated, untrained
+from tests.helpers.schedules import makespan
 
 
 @pytest.fixture(scope="module")
@@ -128,13 +129,6 @@ def test_names_of_results_are_those_of_a_table_also_where_they_are_changed(polic
 
 
 # ---- solvers
-
-
-@pytest.fixture
-def own_cache(tmp_path, monkeypatch):
-    for package in ("pyvrp", "ortools"):
-        pytest.importorskip(package)
-    monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))
 
 
 def shops(tmp_path, costs):

@@ -16,7 +16,7 @@ from gumbeldore import Policy
 from gumbeldore.cli.setup import set_up
 from models.bq_tsp import BQ
 from problems.tsp import TSP
-from tests.cli.test_commands import ROOT, compose, typed
+from tests.helpers.commands import ROOT, compose, typed
 
 FILE = ROOT / "tests" / "data" / "ulysses16.tsp"
 MODEL = {"width": 16, "layers": 1, "heads": 2, "feedforward": 32}

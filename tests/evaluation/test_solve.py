@@ -26,9 +26,9 @@ from problems.formats.cvrplib import read_cvrplib, read_solution
 from problems.formats.jsplib import read_jssp
 from problems.formats.tsplib import read_tour, read_tsplib
 from problems.heuristics import Heuristic
-from tests.cli.test_commands import ROOT, typed
-from tests.evaluation.test_evaluation import Evaluation
-from tests.test_structure import BARE
+from tests.helpers.bare import BARE
+from tests.helpers.commands import ROOT, typed
+from tests.helpers.evaluations import Evaluation
 
 DATA = ROOT / "tests" / "data"
 FILES = {

@@ -13,10 +13,9 @@ from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.evaluation.starts import Starts, StartSearch, weights_hash
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
-from tests.cli.test_commands import CONFIGS, ROOT, typed
-from tests.evaluation.test_evaluation import evaluated
-from tests.evaluation.test_interrupted import done, interrupted_after, rows_of
-from tests.evaluation.test_references import own_cache  # noqa: F401
+from tests.helpers.commands import CONFIGS, ROOT, done, typed
+from tests.helpers.evaluations import evaluated, rows_of
+from tests.helpers.interruptions import interrupted_after
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from gumbeldore.testing import policy_contract
 from models.bq_cvrp import BQ
 from problems.cvrp import CVRP, State
 from problems.cvrp.instances import Instance
-from tests.problems.test_cvrp import random_solutions
+from tests.helpers.solutions import random_solutions
 
 PROBLEM = CVRP(10, [15, 30])
 

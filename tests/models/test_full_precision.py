@@ -7,8 +7,7 @@ import torch
 
 from gumbeldore.runtime.precision import InPrecision
 from models.layers import FullPrecisionLinear
-from tests.networks import awake
-from tests.test_pretended_gpu import CASES
+from tests.helpers.networks import CASES, awake
 
 CPU = torch.device("cpu")
 

@@ -15,7 +15,7 @@ from models.job_shop import JobShop
 from models.lookahead import lookahead as looked_ahead
 from problems.jssp import JSSP, State
 from problems.jssp.instances import Instance, random_instances
-from tests.networks import WAYS, attend_by
+from tests.helpers.networks import WAYS, attend_by
 
 SIZES = [(4, 3), (3, 5), (2, 2), (1, 4), (5, 1)]
 

@@ -13,7 +13,7 @@ from models.local_view import View, features
 from problems.cvrp import CVRP
 from problems.plane import move_square
 from problems.tsp import TSP
-from tests.problems.test_nearest import played
+from tests.helpers.solutions import random_solutions
 
 KINDS = ("tsp", "cvrp")
 NEAREST = 4
@@ -48,7 +48,7 @@ def test_a_decision_takes_the_same_however_large_the_instance_is(name):
     sizes = []
     for size in (14, 60):
         problem = problem_of(name, size)
-        instance, _ = played(problem, 2)
+        instance, _ = random_solutions(problem, 2)
         sizes.append(network(name).row_size(instance, problem.reset(instance)))
     assert sizes[0] == sizes[1]
 
@@ -56,7 +56,7 @@ def test_a_decision_takes_the_same_however_large_the_instance_is(name):
 @pytest.mark.parametrize("name", KINDS)
 def test_nodes_out_of_view_are_not_seen(name):
     problem, policy = problem_of(name), network(name)
-    instance, actions = played(problem, 20)
+    instance, actions = random_solutions(problem, 20)
     state = problem.replay(instance, actions[:, :3])
     seen = torch.zeros(instance.coords.shape[:2], dtype=torch.bool).scatter(1, state.near, True)
     seen.scatter_(1, state.origin[:, None], True)
@@ -72,7 +72,7 @@ def test_nodes_out_of_view_are_not_seen(name):
 def test_a_view_looks_alike_wherever_it_is(name):
     """Moved, turned, mirrored and shrunk."""
     problem, policy = problem_of(name), network(name)
-    instance, actions = played(problem, 40)
+    instance, actions = random_solutions(problem, 40)
     state = problem.replay(instance, actions[:, :3])
     draw = torch.rand(40, 4, generator=torch.Generator().manual_seed(1))
     other = instance._replace(coords=move_square(instance.coords, draw) * 0.3 + 0.2)

@@ -12,9 +12,9 @@ from models.published import JSSPTransformer, second_depot_hidden
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from tests.networks import awake
-from tests.published import STAND_INS, policy_of, problem_of, recorded
-from tests.sampler.test_repeated_states import check_sharing
+from tests.helpers.networks import awake
+from tests.helpers.published import STAND_INS, policy_of, problem_of, recorded
+from tests.helpers.repeated_states import check_sharing
 
 TOLERANCE = 1e-5
 SMALL = {"tsp": TSP(7), "cvrp": CVRP(7, [10, 20]), "jssp": JSSP([[3, 4]], [[3, 4]])}

@@ -18,8 +18,8 @@ from gumbeldore.parallel import ray_cluster as cluster
 from gumbeldore.runtime import checkpoint
 from gumbeldore.training.dataset import read_shard
 from problems.tsp.instances import Instance
-from tests.cli.test_commands import compose
-from tests.clusters import TwoNodes
+from tests.helpers.clusters import TwoNodes
+from tests.helpers.commands import compose
 
 pytestmark = pytest.mark.slow
 

@@ -23,29 +23,9 @@ from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.sampler import methods
 from models.bq_tsp import BQ
 from problems.tsp import TSP
+from tests.helpers.workers import SEARCH, Known, found_by, network, of_all
 
 ROOT = Path(__file__).parents[2]
-SEARCH = methods.gumbeldore(4, 2, 0.3)
-COUNT = 40
-
-
-def network():
-    torch.manual_seed(0)
-    return BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
-
-
-def found_by(problem, workers, policy=None, search_batch_rows=12):
-    """The solutions of every instance, however the chunks came back; each exactly once."""
-    with SearchPool(problem, policy or network(), workers, search_batch_rows) as pool:
-        return of_all(pool)
-
-
-def of_all(pool):
-    instances = TSP(7).generate(COUNT, torch.Generator().manual_seed(0))
-    chunks = dict((chunk.start, (chunk, found)) for chunk, found in pool.map(instances, torch.arange(COUNT), SEARCH))
-    covered = [row for start in sorted(chunks) for row in range(chunks[start][0].start, chunks[start][0].stop)]
-    assert covered == list(range(COUNT))
-    return [torch.cat([getattr(chunks[start][1], field) for start in sorted(chunks)]) for field in ("actions", "costs")]
 
 
 def same(found, others):
@@ -171,18 +151,6 @@ def test_the_chunk_of_a_killed_worker_is_searched_again(tmp_path):
     assert list(tmp_path.iterdir()) == [] and same(found, found_by(problem, workers=0))
 
 
-class Known(TSP):
-    """Leaves the ids of the processes it works in."""
-
-    def __init__(self, folder):
-        super().__init__(7)
-        self.folder = folder
-
-    def step(self, instance, state, action):
-        (self.folder / str(os.getpid())).touch()
-        return super().step(instance, state, action)
-
-
 @pytest.mark.slow
 def test_a_worker_killed_between_two_searches_comes_back_with_its_weights(tmp_path):
     policy, other = network(), network()
@@ -238,7 +206,8 @@ def test_one_instance_that_is_too_large_names_the_width():
 
 HOLDING = """
 import sys, time, torch
-from tests.parallel.test_worker_faults import TSP, found_by
+from problems.tsp import TSP
+from tests.helpers.workers import found_by
 
 class Holds(TSP):
     def step(self, instance, state, action):
@@ -294,8 +263,9 @@ def test_weights_do_not_pile_up_in_the_object_store():
 
 CALLER = """
 import sys, torch
-from gumbeldore import methods
-from tests.parallel.test_worker_faults import SearchPool, Known, Path, network
+from pathlib import Path
+from gumbeldore import SearchPool, methods
+from tests.helpers.workers import Known, network
 problem = Known(Path(sys.argv[1]))
 with SearchPool(problem, network(), workers=2, search_batch_rows=4) as pool:
     while True:

@@ -12,35 +12,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gumbeldore.interfaces import Policy
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.testing import problem_contract
 from problems.cvrp import CVRP
 from problems.cvrp.instances import Instance
-
-
-class FixedPolicy(Policy):
-    """The same logits everywhere; no network is needed to test a problem."""
-
-    def forward(self, context, state):
-        num_actions = 2 * (context.coords.shape[1] - 1)
-        return torch.sin(torch.arange(num_actions, dtype=torch.float64) * 2.3).expand(len(state.origin), -1)
-
-
-def random_solutions(problem, n, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    instance = problem.generate(n, generator)
-    return instance, play(problem, instance, generator)
-
-
-def play(problem, instance, generator):
-    state, actions = problem.reset(instance), []
-    for _ in range(problem.horizon(instance)):
-        legal = problem.mask(instance, state).double()
-        actions.append(torch.multinomial(legal, 1, generator=generator).squeeze(1))
-        state = problem.step(instance, state, actions[-1])
-    return torch.stack(actions, dim=1)
+from tests.helpers.policies import FixedRoutePolicy
+from tests.helpers.solutions import random_solutions
 
 
 def same(a, b):
@@ -300,7 +278,7 @@ def test_malformed_instances_are_refused(changes, rule):
 def test_exhaustive_sampling_finds_the_optimum_and_every_solution_that_ends_directly(num_customers, capacity):
     problem = CVRP(num_customers, [capacity, capacity])
     instance = problem.generate(3, torch.Generator().manual_seed(5))
-    found = search(problem, FixedPolicy(), instance, methods.wor(16, 20), torch.Generator().manual_seed(0))
+    found = search(problem, FixedRoutePolicy(), instance, methods.wor(16, 20), torch.Generator().manual_seed(0))
     assert found.stats.rounds < 20 and not found.stats.full
     for row in range(3):
         demands, coords = instance.demands[row].tolist(), instance.coords[row].double().tolist()

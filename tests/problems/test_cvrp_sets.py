@@ -25,20 +25,12 @@ from problems.cvrp.instances import as_walks, encode
 from problems.cvrp.plots import plot_routes
 from problems.cvrp.sets import CHECKSUMS, NAMED_SETS, from_arrays, load_cvrp, validation
 from problems.formats.cvrplib import read_cvrplib, read_solution
-from tests.matrices import loads, random_matrix, write_matrix
-from tests.problems.test_cvrp import FixedPolicy
+from tests.helpers.instance_files import write_vrp
+from tests.helpers.matrices import loads, random_matrix, write_matrix
+from tests.helpers.policies import FixedRoutePolicy
 
 DATA = Path(__file__).parents[1] / "data" / "cvrplib"
 FIRST = torch.tensor([0])
-
-
-def write_vrp(path: Path, coords: list, demands: list[int], capacity: int, metric: str = "EUC_2D", name="") -> Path:
-    nodes = "".join(f"{i} {x} {y}\n" for i, (x, y) in enumerate(coords, start=1))
-    loads = "".join(f"{i} {demand}\n" for i, demand in enumerate(demands, start=1))
-    header = f"NAME: {name or path.stem}\nTYPE: CVRP\nDIMENSION: {len(coords)}\nEDGE_WEIGHT_TYPE: {metric}\n"
-    sections = f"NODE_COORD_SECTION\n{nodes}DEMAND_SECTION\n{loads}DEPOT_SECTION\n1\n-1\nEOF\n"
-    path.write_text(f"{header}CAPACITY: {capacity}\n{sections}")
-    return path
 
 
 def as_actions(routes: list[list[int]]) -> torch.Tensor:
@@ -291,8 +283,8 @@ def test_the_last_customer_is_reached_via_the_depot_where_that_is_shorter(tmp_pa
         legal = [each for each in everything if is_legal(benchmark, each)]
         optimum = benchmark.costs(torch.stack(legal)[None]).min().item()
         config = methods.wor(16, 20)
-        found = search(problem, FixedPolicy(), benchmark.instances, config, torch.Generator().manual_seed(0))
-        assert solve((problem, FixedPolicy()), str(file), method=config).cost == optimum
+        found = search(problem, FixedRoutePolicy(), benchmark.instances, config, torch.Generator().manual_seed(0))
+        assert solve((problem, FixedRoutePolicy()), str(file), method=config).cost == optimum
         improved += benchmark.costs(found.actions).min().item() > optimum
     assert improved >= 2
 

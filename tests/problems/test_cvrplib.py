@@ -11,33 +11,10 @@ import numpy as np
 import pytest
 
 from problems.formats.cvrplib import LARGEST_DEMAND, read_cvrplib, read_solution, solution_text
-from tests.mutations import outcomes, text_of
+from tests.helpers.instance_files import CVRPLIB
+from tests.helpers.mutations import outcomes, text_of
 
 DATA = Path(__file__).parents[1] / "data" / "cvrplib"
-VALID = b"""NAME : four
-COMMENT : (a small file, No of trucks: 2)
-COMMENT : with two remarks
-TYPE : CVRP
-DIMENSION : 5
-EDGE_WEIGHT_TYPE : EUC_2D
-CAPACITY : 10
-NODE_COORD_SECTION
-1 0.0 0.0
-2 3 -4.5
-3 1e2 7
-4 +2.5 .5
-5 -1 -1
-DEMAND_SECTION
-1 0
-2 10
-3 4
-4 0
-5 6
-DEPOT_SECTION
-1
--1
-EOF
-"""
 VALID_SOLUTION = b"Route #1: 2 4\nRoute #2: 1\nRoute #3: 3\nCost 27.5\n"
 
 
@@ -91,7 +68,7 @@ def test_published_solutions_have_their_cost(name, customers, capacity, demand, 
     ],
 )
 def test_spellings_of_the_same_instance(tmp_path, change):
-    (tmp_path / "other.vrp").write_bytes(change(VALID))
+    (tmp_path / "other.vrp").write_bytes(change(CVRPLIB))
     name, coords, demands, capacity, metric = read_cvrplib(tmp_path / "other.vrp")
     assert (name, capacity, metric) == ("four", 10, "EUC_2D")
     assert coords.tolist() == [[0.0, 0.0], [3.0, -4.5], [100.0, 7.0], [2.5, 0.5], [-1.0, -1.0]]
@@ -99,7 +76,7 @@ def test_spellings_of_the_same_instance(tmp_path, change):
 
 
 def test_sections_come_in_any_order_and_the_name_may_be_missing(tmp_path):
-    head, coords, demands, depot = re.split(rb"(?=NODE_COORD|DEMAND_|DEPOT_)", VALID.replace(b"NAME : four\n", b""))
+    head, coords, demands, depot = re.split(rb"(?=NODE_COORD|DEMAND_|DEPOT_)", CVRPLIB.replace(b"NAME : four\n", b""))
     path = tmp_path / "mine.txt"
     path.write_bytes(head.replace(b"EUC", b"CEIL") + depot.replace(b"EOF\n", b"") + demands + coords)
     instance = read_cvrplib(path)
@@ -108,32 +85,42 @@ def test_sections_come_in_any_order_and_the_name_may_be_missing(tmp_path):
 
 def test_any_node_may_be_the_depot(tmp_path):
     path = tmp_path / "last.vrp"
-    path.write_bytes(VALID.replace(b"DEPOT_SECTION\n1\n", b"DEPOT_SECTION\n4\n"))
+    path.write_bytes(CVRPLIB.replace(b"DEPOT_SECTION\n1\n", b"DEPOT_SECTION\n4\n"))
     instance = read_cvrplib(path)
     assert instance.coords.tolist() == [[2.5, 0.5], [0.0, 0.0], [3.0, -4.5], [100.0, 7.0], [-1.0, -1.0]]
     assert instance.demands.tolist() == [0, 0, 10, 4, 6]
 
 
-MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
-    "empty file": (VALID, b"", None, "the file is empty"),
-    "binary": (VALID, b"\xff\xfe\x00", None, "this is not a text but a binary file"),
+MALFORMED = {  # what is replaced in CVRPLIB -> by what, the line named, the rule
+    "empty file": (CVRPLIB, b"", None, "the file is empty"),
+    "binary": (CVRPLIB, b"\xff\xfe\x00", None, "this is not a text but a binary file"),
     "a zip": (
-        VALID,
+        CVRPLIB,
         b"PK\x03\x04",
         None,
         "this is a zip archive, as .xlsx is; one of NumPy's must be called .npz",
     ),
-    "an array": (VALID, b"\x93NUMPY\x01\x00v", None, "this is a .npy, one array; instances come in an .npz of named"),
-    "a pickle": (VALID, pickle.dumps([1, 2]), None, "this is a pickle, which can run any program; load it in Python"),
-    "half a .gz": (VALID, gzip.compress(VALID)[:-9], None, "the .gz is damaged"),
+    "an array": (CVRPLIB, b"\x93NUMPY\x01\x00v", None, "this is a .npy, one array; instances come in an .npz of named"),
+    "a pickle": (CVRPLIB, pickle.dumps([1, 2]), None, "this is a pickle, which can run any program; load it in Python"),
+    "half a .gz": (CVRPLIB, gzip.compress(CVRPLIB)[:-9], None, "the .gz is damaged"),
     "cut in the header": (
-        VALID[VALID.index(b"TYPE : C") :],
+        CVRPLIB[CVRPLIB.index(b"TYPE : C") :],
         b"",
         None,
         "lacks TYPE, EDGE_WEIGHT_TYPE, DIMENSION, CAPACITY",
     ),
-    "cut before the sections": (VALID[VALID.index(b"NODE") :], b"", None, "is no NODE_COORD_SECTION, DEMAND_SECTION"),
-    "cut in the coordinates": (VALID[VALID.index(b"4 +2") :], b"", None, "there is no DEMAND_SECTION, DEPOT_SECTION"),
+    "cut before the sections": (
+        CVRPLIB[CVRPLIB.index(b"NODE") :],
+        b"",
+        None,
+        "is no NODE_COORD_SECTION, DEMAND_SECTION",
+    ),
+    "cut in the coordinates": (
+        CVRPLIB[CVRPLIB.index(b"4 +2") :],
+        b"",
+        None,
+        "there is no DEMAND_SECTION, DEPOT_SECTION",
+    ),
     "cut in the demands": (b"4 0\n5 6\n", b"", 5, "DIMENSION is 5, but DEMAND_SECTION has 3 nodes"),
     "cut before the end mark": (b"-1\nEOF\n", b"", 21, "DEPOT_SECTION must end with -1, or the file with EOF"),
     "two depots without an end mark": (b"1\n-1\n", b"1\n2\n", 22, "must have exactly one depot, got 2"),
@@ -144,11 +131,16 @@ MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
     "explicit": (b"EUC_2D", b"EXPLICIT", None, "there is no EDGE_WEIGHT_SECTION"),
     "a matrix": (b"DEMAND_S", b"EDGE_WEIGHT_SECTION\n0 1\nDEMAND_S", 14, ", once; got 'EDGE_WEIGHT_S"),
     "demands twice": (b"DEPOT_SECTION", b"DEMAND_SECTION\nDEPOT_SECTION", 20, "once; got 'DEMAND_SECTION'"),
-    "no demands": (VALID[VALID.index(b"DEMAND") : VALID.index(b"DEPOT")], b"", None, "there is no DEMAND_SECTION"),
+    "no demands": (
+        CVRPLIB[CVRPLIB.index(b"DEMAND") : CVRPLIB.index(b"DEPOT")],
+        b"",
+        None,
+        "there is no DEMAND_SECTION",
+    ),
     "no depots": (b"DEPOT_SECTION\n1\n-1\n", b"", None, "there is no DEPOT_SECTION"),
     "no dimension": (b"DIMENSION : 5\n", b"", None, "lacks DIMENSION"),
     "dimension huge": (b"DIMENSION : 5", b"DIMENSION : 99999999999999", 5, "is 99999999999999, but"),
-    "depot alone": (VALID[VALID.index(b"DIM") :], b"", None, ""),  # completed below
+    "depot alone": (CVRPLIB[CVRPLIB.index(b"DIM") :], b"", None, ""),  # completed below
     "capacity missing": (b"CAPACITY : 10\n", b"", None, "lacks CAPACITY"),
     "capacity twice": (b"CAPACITY : 10", b"CAPACITY : 10\nCAPACITY : 10", 8, "CAPACITY was already given in line 7"),
     "capacity zero": (b"CAPACITY : 10", b"CAPACITY : 0", 7, "CAPACITY must be at least 1, got 0"),
@@ -193,8 +185,8 @@ MALFORMED["depot alone"] = (MALFORMED["depot alone"][0], SINGLE_PROCESS, 5, "at 
 def test_malformed_instances_are_refused_with_file_line_and_rule(tmp_path, case):
     old, new, line, rule = MALFORMED[case]
     path = tmp_path / "bad.vrp"
-    assert VALID.count(old) == 1
-    path.write_bytes(VALID.replace(old, new))
+    assert CVRPLIB.count(old) == 1
+    path.write_bytes(CVRPLIB.replace(old, new))
     with raises_with(path, line, rule) as caught:
         read_cvrplib(path)
     assert len(str(caught.value)) < len(str(path)) + 200
@@ -286,7 +278,7 @@ def test_damaged_instances_are_refused_or_read_in_full(tmp_path):
         assert found.name
         check_instance(data, found.coords, found.demands, found.capacity)
 
-    counts = outcomes(VALID, range(500), tmp_path / "damaged.vrp", read_cvrplib, check)
+    counts = outcomes(CVRPLIB, range(500), tmp_path / "damaged.vrp", read_cvrplib, check)
     assert counts["refused"] > 250 and counts["read"] > 25
 
 

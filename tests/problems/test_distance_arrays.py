@@ -15,8 +15,7 @@ from problems.distances import is_symmetric, is_whole, whole_distances
 from problems.formats import matrices, npz
 from problems.tsp import sets as tsp_sets
 from problems.tsp.sets import load_tsp
-from tests.matrices import random_matrix
-from tests.problems.test_matrices import ASYMMETRIC, DEMANDS, SYMMETRIC, cost_of, length
+from tests.helpers.matrices import ASYMMETRIC, DEMANDS, SYMMETRIC, cost_of, length, random_matrix
 
 
 def test_arrays_of_distances_with_and_without_a_map(tmp_path):

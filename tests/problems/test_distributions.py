@@ -14,7 +14,7 @@ from problems.cvrp import CVRP
 from problems.cvrp.uchoa import with_depots_and_demands
 from problems.distributions import DISTRIBUTIONS, clustered, drawn, explosion, implosion, uniform, weights_of
 from problems.tsp import TSP
-from tests.cli.test_commands import typed
+from tests.helpers.commands import typed
 
 EVERYTHING = [["uniform", 2], ["clustered"], ["explosion", 0.5], ["implosion", 1]]
 

@@ -23,7 +23,7 @@ from problems.solvers import backends as registry
 from problems.solvers.generated import as_benchmark
 from problems.tsp import TSP
 from problems.tsp import instances as tsp_types
-from tests.cli.test_commands import typed
+from tests.helpers.commands import typed
 
 pytest.importorskip("pyvrp")
 pytest.importorskip("ortools")

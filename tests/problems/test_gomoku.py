@@ -17,8 +17,8 @@ from gumbeldore.training.dataset import PseudoExperts
 from models.gomoku import GomokuNet
 from problems.gomoku import Gomoku, Instance, State
 from problems.gomoku.opponent import Stones, rows_of
-from tests.cli.test_commands import typed
-from tests.networks import awake
+from tests.helpers.commands import typed
+from tests.helpers.networks import awake
 
 SIZE = 9
 ROWS = rows_of(SIZE, 5, torch.device("cpu"))

@@ -27,7 +27,8 @@ from problems.jssp.instances import check_schedule, random_instances, schedule
 from problems.jssp.plots import plot_schedules
 from problems.jssp.sets import load_jssp, validation
 from problems.solvers import Solver
-from tests.unsolved import cvrp, jssp, random_points, tsp
+from tests.helpers.schedules import sequence_of
+from tests.helpers.unsolved import cvrp, jssp, random_points, tsp
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
@@ -48,40 +49,6 @@ def mean_gap(rule: str, generation: str, source: str) -> float:
     sequences = dispatched(rule, generation, *benchmark.originals[:2])
     costs = benchmark.true_cost(torch.arange(len(benchmark.names)), sequences)
     return 100 * (costs / benchmark.references - 1).mean().item()
-
-
-def sequence_of(rule: str, generation: str, times: list[list[int]], machines: list[list[int]]) -> list[int]:
-    """The jobs in the order in which the rule schedules their operations, in plain Python."""
-    next_op, job_free, machine_free = [0] * len(times), [0] * len(times), [0] * len(times[0])
-    sequence = []
-    while len(sequence) < len(times) * len(times[0]):
-        open_jobs = [job for job in range(len(times)) if next_op[job] < len(times[0])]
-        time = {job: times[job][next_op[job]] for job in open_jobs}
-        machine = {job: machines[job][next_op[job]] if time[job] else None for job in open_jobs}  # 0 takes no machine
-        begin = {job: max(job_free[job], machine_free[machine[job]] if time[job] else 0) for job in open_jobs}
-        end = {job: begin[job] + time[job] for job in open_jobs}
-        if generation == "non_delay":
-            candidates = [job for job in open_jobs if begin[job] == min(begin.values())]
-        else:
-            first = min(open_jobs, key=end.get)
-            rivals = [job for job in open_jobs if machine[job] == machine[first]]
-            candidates = [job for job in rivals if job == first or begin[job] < end[first]]
-        worth = {
-            "SPT": lambda job: -times[job][next_op[job]],
-            "LPT": lambda job: times[job][next_op[job]],
-            "MWR": lambda job: sum(times[job][next_op[job] :]),
-            "LWR": lambda job: -sum(times[job][next_op[job] :]),
-            "MOR": lambda job: -next_op[job],
-            "LOR": lambda job: next_op[job],
-            "FIFO": lambda job: -job_free[job],
-        }[rule]
-        job = max(candidates, key=worth)  # the first of equals
-        job_free[job] = end[job]
-        if time[job]:
-            machine_free[machine[job]] = end[job]
-        next_op[job] += 1
-        sequence.append(job)
-    return sequence
 
 
 def on_machine(start: list, times: list, machines: list, machine: int) -> list[tuple[int, int]]:

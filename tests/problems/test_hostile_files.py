@@ -27,11 +27,9 @@ from problems.formats.tsplib import read_tsplib
 from problems.jssp import JSSP
 from problems.tsp import TSP
 from problems.tsp.instances import Instance
-from tests.mutations import outcomes
-from tests.problems.test_cvrplib import VALID as CVRPLIB
-from tests.problems.test_jsplib import STANDARD as JSPLIB
-from tests.problems.test_tsplib import VALID as TSPLIB
-from tests.training.test_supervised import PROBLEMS, experts
+from tests.helpers.instance_files import CVRPLIB, JSPLIB, TSPLIB
+from tests.helpers.mutations import outcomes
+from tests.helpers.supervised import PROBLEMS, experts
 
 DRAW = np.random.RandomState(0)
 ARRAYS = {

@@ -10,17 +10,10 @@ import pytest
 
 from problems.formats.jsplib import JsspInstance, read_jssp
 from problems.jssp.sets import load_jssp
-from tests.mutations import damaged, outcomes, text_of
+from tests.helpers.instance_files import JSPLIB
+from tests.helpers.mutations import damaged, outcomes, text_of
 
 DATA = Path(__file__).parents[1] / "data" / "jssp"
-STANDARD = b"""# a small instance
-# of three jobs
-3 2
-0 5 1 7
-1 12 0 0
-
-  1   3 0 +4
-"""
 TITLE = b"Nb of jobs, Nb of Machines, Time seed, Machine seed, Upper bound, Lower bound\n"
 TAILLARD = TITLE + b"3 2 11 22 33 44\nTimes\n 5 7\n12 0\n3 4\nMachines\n1 2\n2 1\n 2  1\n"
 PLUS_SIGNS = b"""This file has two instances.
@@ -64,7 +57,7 @@ def test_published_instances(name, jobs, machines, total, first_time, first_mach
     assert total in (0, times.sum())
 
 
-@pytest.mark.parametrize("data", [STANDARD, TAILLARD], ids=["standard", "taillard"])
+@pytest.mark.parametrize("data", [JSPLIB, TAILLARD], ids=["standard", "taillard"])
 @pytest.mark.parametrize(
     "change",
     [
@@ -105,7 +98,7 @@ def test_files_of_several_instances(tmp_path):
     first, second = read_jssp(path)
     assert (first.name, second.name) == ("several/1", "several/2")
     assert first.times.tolist() == TIMES and second.times.tolist() == [TIMES[0], [12, 9], TIMES[2]]
-    path.write_bytes(STANDARD + PLUS_SIGNS)  # no instance is passed over
+    path.write_bytes(JSPLIB + PLUS_SIGNS)  # no instance is passed over
     with pytest.raises(ValueError, match="line 3: an instance without a name above it"):
         read_jssp(path)
     path.write_bytes(PLUS_SIGNS.replace(b"1 12 0 0", b"1 12 0 x"))
@@ -116,16 +109,16 @@ def test_files_of_several_instances(tmp_path):
 @pytest.mark.parametrize("below", [b"19\n", b"19\n0 1 2\n2 1 0\n"])
 def test_a_solution_below_the_jobs_is_not_read(tmp_path, below):
     path = tmp_path / "solved.jsp"
-    path.write_bytes(STANDARD + below)
+    path.write_bytes(JSPLIB + below)
     assert (read_one(path).times.tolist(), read_one(path).machines.tolist()) == (TIMES, MACHINES)
-    path.write_bytes(STANDARD + below + b"5\n")
+    path.write_bytes(JSPLIB + below + b"5\n")
     with pytest.raises(ValueError, match="nothing may follow the 3 rows, got '19'"):
         read_jssp(path)
 
 
 def test_a_third_number_of_the_first_line_is_no_reference_and_is_remarked_on(tmp_path):
     path = tmp_path / "known.jsp"
-    path.write_bytes(STANDARD.replace(b"3 2\n", b"3 2 17\n"))
+    path.write_bytes(JSPLIB.replace(b"3 2\n", b"3 2 17\n"))
     (benchmark,) = load_jssp(str(path))
     remark = "the third number of the first line, '17', is taken for a makespan and not used"
     assert benchmark.warnings == [f"known: {remark}"] and benchmark.references.isnan().all()
@@ -155,15 +148,15 @@ def test_the_number_of_words_in_a_row_tells_the_formats_apart(tmp_path):
         read_jssp(path)
 
 
-BAD_STANDARD = {  # what is replaced in STANDARD -> by what, the line named, the rule
-    "empty file": (STANDARD, b"", None, "the file is empty"),
-    "remarks alone": (STANDARD, b"# nothing\n", None, "there is no line `jobs machines`"),
+BAD_STANDARD = {  # what is replaced in JSPLIB -> by what, the line named, the rule
+    "empty file": (JSPLIB, b"", None, "the file is empty"),
+    "remarks alone": (JSPLIB, b"# nothing\n", None, "there is no line `jobs machines`"),
     "truncated": (b"\n  1   3 0 +4\n", b"", None, "expected 3 rows of 2 pairs `machine time`, the file has 2"),
-    "header alone": (STANDARD, b"3 2\n", None, "expected 3 rows of 2 pairs `machine time`, the file has 0"),
+    "header alone": (JSPLIB, b"3 2\n", None, "expected 3 rows of 2 pairs `machine time`, the file has 0"),
     "cut in a line": (b" 0 +4\n", b" 0", 7, "row 3 has 3 numbers, 4 expected: 2 pairs `machine time`"),
     "cut in the first row": (b"0 5 1 7", b"0 5 1", 4, "4 numbers in the standard format and 2 in Taillard's, got 3"),
     "a row too many": (b"+4\n", b"+4\n0 1 1 1\n", 8, "nothing may follow the 3 rows, got '0 1 1 1'"),
-    "two files in one": (b"+4\n", b"+4\n" + STANDARD, 10, "nothing may follow the 3 rows, got '3 2'"),
+    "two files in one": (b"+4\n", b"+4\n" + JSPLIB, 10, "nothing may follow the 3 rows, got '3 2'"),
     "one number first": (b"3 2\n", b"3\n", 3, "the first line must be `jobs machines`"),
     "four numbers first": (b"3 2\n", b"3 2 1 1\n", 3, "the first line must be `jobs machines`"),
     "rows below the end": (b"0 5 1 7", b"+ EOF +\n0 5 1 7", 4, "and 2 in Taillard's, got 3"),
@@ -172,7 +165,7 @@ BAD_STANDARD = {  # what is replaced in STANDARD -> by what, the line named, the
     "jobs not whole": (b"3 2\n", b"3.5 2\n", 3, "must be a whole number, got '3.5'"),
     "no jobs": (b"3 2\n", b"0 2\n", 3, "jobs and machines must be 1..1000000, with two operations"),
     "negative": (b"3 2\n", b"-3 -2\n", 3, "jobs and machines must be 1..1000000"),
-    "one operation": (STANDARD, b"1 1\n0 5\n", 1, "two operations at least, got '1 1'"),
+    "one operation": (JSPLIB, b"1 1\n0 5\n", 1, "two operations at least, got '1 1'"),
     "huge claim": (b"3 2\n", b"999999 2\n", None, "expected 999999 rows of 2 pairs `machine time`, the file has 3"),
     "huge claim of machines": (b"3 2\n", b"3 999999\n", 4, "1999998 numbers in the standard format and 999999"),
     "absurd claim": (b"3 2\n", b"3 " + b"9" * 4000 + b"\n", 3, "must be 1..1000000"),
@@ -223,7 +216,7 @@ BAD_TAILLARD = {  # the same of TAILLARD
     "machine too large": (b"\n1 2\n", b"\n1 3\n", 8, "machines are 1..2 here, got '3'"),
     "standard rows": (b" 5 7\n12 0\n3 4\nMachines\n", b"0 5 1 7\n", None, "one is missing"),
 }
-MALFORMED = [(STANDARD, case) for case in BAD_STANDARD.items()] + [(TAILLARD, case) for case in BAD_TAILLARD.items()]
+MALFORMED = [(JSPLIB, case) for case in BAD_STANDARD.items()] + [(TAILLARD, case) for case in BAD_TAILLARD.items()]
 
 
 @pytest.mark.parametrize(("data", "case"), MALFORMED, ids=[case[0] for _, case in MALFORMED])
@@ -274,7 +267,7 @@ def strict(data: bytes) -> tuple[list[list[int]], list[list[int]]] | None:
     return (times, machines) if fits and sum(map(sum, times)) <= 10**12 else None
 
 
-@pytest.mark.parametrize("original", [STANDARD, TAILLARD], ids=["standard", "taillard"])
+@pytest.mark.parametrize("original", [JSPLIB, TAILLARD], ids=["standard", "taillard"])
 def test_damaged_files_are_refused_or_read_as_a_strict_reader_would(tmp_path, original):
     """Also in what it accepts: every file the strict reader can read is read."""
 

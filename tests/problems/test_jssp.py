@@ -23,20 +23,13 @@ from models.job_shop import JobShop
 from problems.formats.jsplib import read_jssp
 from problems.jssp import JSSP, State
 from problems.jssp.instances import Instance, Original, check_schedule, random_instances, schedule
+from tests.helpers.policies import FixedJobPolicy
 
 DATA = Path(__file__).parents[1] / "data" / "jssp"
 
 
 def jssp(jobs, ops, **options):
     return JSSP(sizes=[[jobs, ops]], validation_sizes=[[jobs, ops]], **options)
-
-
-class FixedPolicy(Policy):
-    """The same logits everywhere; no network is needed to test a problem."""
-
-    def forward(self, context, state):
-        jobs = state.next_op.shape[1]
-        return torch.sin(torch.arange(jobs, dtype=torch.float64) * 2.3).expand(len(state.next_op), -1)
 
 
 def job_shop(seed=0):
@@ -344,7 +337,7 @@ def test_training_states_are_those_of_the_search(jobs, ops):
 def test_exhaustive_sampling_finds_every_sequence_and_the_optimum(jobs, ops):
     problem = jssp(jobs, ops)
     instance, _ = random_sequences(3, jobs, ops, seed=1)
-    found = search(problem, FixedPolicy(), instance, methods.wor(8, 16), torch.Generator().manual_seed(0))
+    found = search(problem, FixedJobPolicy(), instance, methods.wor(8, 16), torch.Generator().manual_seed(0))
     every = set(itertools.permutations([job for job in range(jobs) for _ in range(ops)]))
     assert found.stats.rounds <= 16
     for row in range(3):
@@ -361,7 +354,7 @@ def test_sampled_solutions_are_feasible_schedules(jobs, ops, seed):
         return
     problem, generator = jssp(jobs, ops), torch.Generator().manual_seed(seed)
     instance = problem.generate(2, generator)
-    found = search(problem, FixedPolicy(), instance, methods.wor(4, 2), generator)
+    found = search(problem, FixedJobPolicy(), instance, methods.wor(4, 2), generator)
     for row in range(2):
         times, machines = instance.times[row].tolist(), instance.machines[row].tolist()
         actions = found.actions[row][found.valid[row]]

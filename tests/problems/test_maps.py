@@ -10,8 +10,8 @@ from problems.cvrp.reports import CVRPReports
 from problems.maps import classical_scaling, map_error
 from problems.tsp.instances import Original
 from problems.tsp.reports import TSPReports
-from tests.matrices import random_matrix
-from tests.unsolved import random_points
+from tests.helpers.matrices import random_matrix
+from tests.helpers.unsolved import random_points
 
 
 def between(points: torch.Tensor) -> torch.Tensor:

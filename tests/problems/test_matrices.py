@@ -20,28 +20,25 @@ from problems.formats.matrices import FORMATS
 from problems.formats.tsplib import read_tsplib
 from problems.tsp import TSP
 from problems.tsp.sets import load_tsp
-from tests.matrices import ENTRIES, loads, random_matrix, write_matrix
-from tests.mutations import outcomes
-from tests.problems.test_tsp_sets import write_tour
-
-ASYMMETRIC = random_matrix(6)
-SYMMETRIC = random_matrix(6, symmetric=True)
-DEMANDS = [0, 4, 6, 5, 5, 1]
-
-
-def length(matrix: np.ndarray, walk: list[int]) -> float:
-    """Of a closed walk, node by node."""
-    return sum(matrix[a, b] for a, b in zip(walk, [*walk[1:], walk[0]], strict=True) if a != b)
+from tests.helpers.instance_files import write_tour
+from tests.helpers.matrices import (
+    ASYMMETRIC,
+    DEMANDS,
+    ENTRIES,
+    SYMMETRIC,
+    cost_of,
+    length,
+    loads,
+    random_matrix,
+    write_matrix,
+)
+from tests.helpers.mutations import outcomes
 
 
 def npz(folder, **arrays):
     """A file of one instance."""
     np.savez(folder / "one.npz", **{name: np.array(array)[None] for name, array in arrays.items()})
     return folder / "one.npz"
-
-
-def cost_of(benchmark, actions, index: int = 0) -> float:
-    return float(benchmark.true_cost(torch.tensor([index]), torch.as_tensor(actions)[None]))
 
 
 # ---- files

@@ -17,7 +17,7 @@ from problems.heuristics import Heuristic
 from problems.solvers import Solver
 from problems.solvers.pool import row_of
 from problems.tsp import sets as tsp_sets
-from tests.matrices import random_matrix
+from tests.helpers.matrices import random_matrix
 
 pytest.importorskip("ortools")
 

@@ -14,6 +14,7 @@ from gumbeldore.testing import problem_contract
 from gumbeldore.training.imitation import OUT_OF_VIEW, imitate
 from problems.cvrp import CVRP
 from problems.tsp import TSP
+from tests.helpers.solutions import random_solutions
 
 PROBLEMS = {
     "tsp": lambda nearest: TSP(11, nearest=nearest),
@@ -33,18 +34,6 @@ class FixedPolicy(Policy):
         return torch.sin(torch.arange(self.actions(context), dtype=torch.float64) * 2.3).expand(len(state.origin), -1)
 
 
-def played(problem, n, seed=0):
-    """Random instances, and solutions that go to nodes in view alone."""
-    generator = torch.Generator().manual_seed(seed)
-    instance = problem.generate(n, generator)
-    state, actions = problem.reset(instance), []
-    for _ in range(problem.horizon(instance)):
-        legal = problem.mask(instance, state).double()
-        actions.append(torch.multinomial(legal, 1, generator=generator).squeeze(1))
-        state = problem.step(instance, state, actions[-1])
-    return instance, torch.stack(actions, dim=1)
-
-
 def nodes_of(problem, instance, actions):
     """The node that each action goes to."""
     return actions if problem.name == "tsp" else actions % problem.horizon(instance) + 1
@@ -59,7 +48,7 @@ def test_contract(make, nearest):
 @both
 def test_the_nearest_of_the_remaining_nodes_are_in_view_and_can_be_gone_to(make):
     problem, free = make(3), make(None)
-    instance, actions = played(problem, 30)
+    instance, actions = random_solutions(problem, 30)
     for q in range(problem.horizon(instance)):
         state = problem.replay(instance, actions[:, :q])
         legal, everything = (p.mask(instance, p.replay(instance, actions[:, :q])) for p in (problem, free))
@@ -76,7 +65,7 @@ def test_the_nearest_of_the_remaining_nodes_are_in_view_and_can_be_gone_to(make)
 @pytest.mark.parametrize("nearest", [10, 250, "all"])
 def test_a_view_of_all_nodes_is_no_restriction(make, nearest):
     free, wide = make(None), make(nearest)
-    instance, actions = played(free, 5)
+    instance, actions = random_solutions(free, 5)
     for q in range(free.horizon(instance)):
         for mine, theirs in zip(*(p.replay(instance, actions[:, :q]) for p in (free, wide)), strict=True):
             assert torch.equal(mine, theirs)
@@ -89,7 +78,7 @@ def test_a_view_of_all_nodes_is_no_restriction(make, nearest):
 def test_pieces_are_decoded_in_view(make):
     """Of a piece's nodes those nearest to its origin; the pieces that are decoded make legal solutions."""
     problem = make(2)
-    instance, actions = played(problem, 6)
+    instance, actions = random_solutions(problem, 6)
     uniform = torch.Generator().manual_seed(1)
     pieces = problem.pieces(instance, actions, 4, lambda n: torch.rand(6, n, generator=uniform, dtype=torch.float64))
     for row, origin, remaining, near in zip(
@@ -107,7 +96,7 @@ def test_pieces_are_decoded_in_view(make):
 @both
 def test_what_the_expert_does_out_of_view_is_not_imitated(make):
     problem, free = make(3), make(None)
-    instance, actions = played(free, 200)
+    instance, actions = random_solutions(free, 200)
     state = problem.replay(instance, actions[:, :4])
     logits, target, _ = imitate(problem, FixedPolicy(problem), instance, state, actions[:, 4:], "float32")
     expected = nodes_of(problem, instance, actions[:, 4])

@@ -15,7 +15,7 @@ from gumbeldore.interfaces import size_name
 from gumbeldore.runtime.building import build
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
-from tests.trees import TablePolicy, TreeProblem
+from tests.helpers.trees import TablePolicy, TreeProblem
 
 REQUIRED = ["cost", "generate", "horizon", "last_choice", "mask", "name", "num_actions", "reset", "step"]
 

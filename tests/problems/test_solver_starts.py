@@ -17,8 +17,8 @@ from problems.solvers.cache import key_of
 from problems.solvers.pool import row_of
 from problems.solvers.scheduling import solve_jssp
 from problems.tsp import TSP
-from tests.cli.test_commands import ROOT
-from tests.unsolved import cvrp, jssp, random_points, tsp
+from tests.helpers.commands import ROOT
+from tests.helpers.unsolved import cvrp, jssp, random_points, tsp
 
 pytest.importorskip("pyvrp")
 pytest.importorskip("ortools")

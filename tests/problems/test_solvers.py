@@ -21,7 +21,7 @@ from problems.solvers.answer import Options
 from problems.solvers.baseline import wall_clock
 from problems.solvers.scheduling import _jobs_in_order, solve_jssp
 from problems.tsp import TSP
-from tests.unsolved import cvrp, jssp, random_points, tsp
+from tests.helpers.unsolved import cvrp, jssp, random_points, tsp
 
 pytest.importorskip("pyvrp")
 pytest.importorskip("ortools")

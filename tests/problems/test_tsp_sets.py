@@ -20,6 +20,7 @@ from problems.formats.tsplib import read_tsplib
 from problems.tsp import TSP
 from problems.tsp import sets as standard_sets
 from problems.tsp.sets import NAMED_SETS, kool_tsp_validation, load_tsp
+from tests.helpers.instance_files import write_tour
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -29,10 +30,6 @@ def write_tsp(path: Path, coords: list, metric: str = "EUC_2D", name: str | None
     header = f"NAME: {name or path.stem}\nTYPE: TSP\nDIMENSION: {len(coords)}\nEDGE_WEIGHT_TYPE: {metric}\n"
     path.write_text(f"{header}NODE_COORD_SECTION\n{nodes}EOF\n")
     return path
-
-
-def write_tour(path: Path, tour: list[int]) -> None:
-    path.write_text("TYPE: TOUR\nTOUR_SECTION\n" + "\n".join(str(node + 1) for node in tour) + "\n-1\nEOF\n")
 
 
 def identity(benchmark, rows: int = 1) -> torch.Tensor:

@@ -12,23 +12,10 @@ import pytest
 import torch
 
 from problems.formats.tsplib import METRICS, edge_lengths, read_tour, read_tsplib, tour_lengths
-from tests.mutations import outcomes, text_of
+from tests.helpers.instance_files import TSPLIB
+from tests.helpers.mutations import outcomes, text_of
 
 DATA = Path(__file__).parents[1] / "data"
-VALID = b"""NAME : five
-TYPE : TSP
-COMMENT : a small file
-COMMENT : with two remarks
-DIMENSION : 5
-EDGE_WEIGHT_TYPE : EUC_2D
-NODE_COORD_SECTION
-1 0.0 0.0
-2 3 -4.5
-3 1e2 7
-4 +2.5 .5
-5 -1 -1
-EOF
-"""
 VALID_TOUR = b"NAME : five.opt.tour\nTYPE : TOUR\nDIMENSION : 5\nTOUR_SECTION\n3\n1 2\n5\n4\n-1\nEOF\n"
 
 
@@ -145,14 +132,14 @@ def test_metric_and_precision_are_checked():
     ],
 )
 def test_header_spellings_and_line_ends(tmp_path, change):
-    (tmp_path / "other.tsp").write_bytes(change(VALID))
+    (tmp_path / "other.tsp").write_bytes(change(TSPLIB))
     name, coords, metric = read_tsplib(tmp_path / "other.tsp")
     assert (name, metric) == ("five", "EUC_2D")
     assert coords.tolist() == [[0.0, 0.0], [3.0, -4.5], [100.0, 7.0], [2.5, 0.5], [-1.0, -1.0]]
 
 
 def test_nodes_may_come_in_any_order_and_eof_and_name_may_be_missing(tmp_path):
-    swapped = VALID.replace(b"1 0.0 0.0\n2 3 -4.5\n", b"2 3 -4.5\n1 0.0 0.0\n")
+    swapped = TSPLIB.replace(b"1 0.0 0.0\n2 3 -4.5\n", b"2 3 -4.5\n1 0.0 0.0\n")
     swapped = swapped.replace(b"EOF\n", b"").replace(b"NAME : five\n", b"")
     (tmp_path / "mine.txt").write_bytes(swapped)
     instance = read_tsplib(tmp_path / "mine.txt")
@@ -160,15 +147,15 @@ def test_nodes_may_come_in_any_order_and_eof_and_name_may_be_missing(tmp_path):
     assert instance.coords[:2].tolist() == [[0.0, 0.0], [3.0, -4.5]]
 
 
-MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
-    "empty file": (VALID, b"", None, "the file is empty"),
-    "blank file": (VALID, b" \n\n\t\n", None, "the file is empty"),
+MALFORMED = {  # what is replaced in TSPLIB -> by what, the line named, the rule
+    "empty file": (TSPLIB, b"", None, "the file is empty"),
+    "blank file": (TSPLIB, b" \n\n\t\n", None, "the file is empty"),
     "truncated": (b"4 +2.5 .5\n5 -1 -1\nEOF\n", b"", 5, "DIMENSION is 5, but NODE_COORD_SECTION has 3 nodes"),
     "cut in a line": (b" -1 -1\nEOF\n", b" -1", 12, "a node is `id x y`, got 2 words: '5 -1'"),
-    "cut in the header": (VALID[60:], b"", None, "lacks EDGE_WEIGHT_TYPE"),
+    "cut in the header": (TSPLIB[60:], b"", None, "lacks EDGE_WEIGHT_TYPE"),
     "a node too many": (b"EOF", b"6 1 1\nEOF", 5, "DIMENSION is 5, but NODE_COORD_SECTION has 6"),
     "three coordinates": (b"2 3 -4.5", b"2 3 -4.5 1", 9, "a node is `id x y`, got 4 words: '2 3 -4.5 1'"),
-    "no section": (VALID[VALID.index(b"NODE") :], b"EOF\n", None, "there is no NODE_COORD_SECTION"),
+    "no section": (TSPLIB[TSPLIB.index(b"NODE") :], b"EOF\n", None, "there is no NODE_COORD_SECTION"),
     "two sections": (
         b"EOF",
         b"NODE_COORD_SECTION\nEOF",
@@ -185,7 +172,7 @@ MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
     "dimension negative": (b"DIMENSION : 5", b"DIMENSION : -5", 5, "DIMENSION is -5, but"),
     "dimension huge": (b"DIMENSION : 5", b"DIMENSION : 99999999999999", 5, "is 99999999999999, but"),
     "dimension endless": (b"DIMENSION : 5", b"DIMENSION : " + b"9" * 5000, 5, "a whole number, got '999"),
-    "two nodes": (VALID[VALID.index(b"DIM") :], b"", None, ""),  # completed below
+    "two nodes": (TSPLIB[TSPLIB.index(b"DIM") :], b"", None, ""),  # completed below
     "explicit": (b"EUC_2D", b"EXPLICIT", None, "there is no EDGE_WEIGHT_SECTION"),
     "another metric": (b"EUC_2D", b"MAN_2D", 6, "CEIL_2D, ATT, GEO, EXACT_2D, EXPLICIT, got 'MAN_2D'"),
     "unrounded": (b"EUC_2D", b"EUCLIDEAN", 6, "CEIL_2D, ATT, GEO, EXACT_2D, EXPLICIT, got 'EUCLIDEAN'"),
@@ -203,11 +190,11 @@ MALFORMED = {  # what is replaced in VALID -> by what, the line named, the rule
     "id not whole": (b"5 -1 -1", b"5.01 -1 -1", 12, "a node id must be a whole number, got '5.01'"),
     "binary": (b"a small", b"a sm\xe4\x00ll", None, "this is not a text but a binary file"),
     "null byte": (b"3 -4.5", b"3\x00 -4.5", 9, "a coordinate must be a number, got '3\\x00'"),
-    "two files in one": (b"EOF\n", b"EOF\n" + VALID, 14, "nothing may follow EOF"),
+    "two files in one": (b"EOF\n", b"EOF\n" + TSPLIB, 14, "nothing may follow EOF"),
 }
 UNIT_SQUARE = b"NODE_COORD_SECTION\n1 .5 0\n2 0 1\n3 .25 1\n4 0 .125\n5 1 1\nEOF\n"
 MALFORMED["unit square"] = (
-    VALID[VALID.index(b"NODE") :],
+    TSPLIB[TSPLIB.index(b"NODE") :],
     UNIT_SQUARE,
     None,
     "rounding to whole numbers changes distances by",
@@ -215,7 +202,7 @@ MALFORMED["unit square"] = (
 ON_A_CIRCLE = [f"{i + 1} {math.cos(i)} {math.sin(i)}" for i in range(20)]  # wider than 1
 CIRCLE = f"DIMENSION : 20\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n{chr(10).join(ON_A_CIRCLE)}\nEOF\n".encode()
 MALFORMED["unit circle"] = (
-    VALID[VALID.index(b"DIM") :],
+    TSPLIB[TSPLIB.index(b"DIM") :],
     CIRCLE,
     None,
     "rounding to whole numbers changes distances by",
@@ -233,8 +220,8 @@ def raises_with(path: Path, line: int | None, rule: str):
 def test_malformed_instances_are_refused_with_file_line_and_rule(tmp_path, case):
     old, new, line, rule = MALFORMED[case]
     path = tmp_path / "bad.tsp"
-    assert VALID.count(old) == 1
-    path.write_bytes(VALID.replace(old, new))
+    assert TSPLIB.count(old) == 1
+    path.write_bytes(TSPLIB.replace(old, new))
     with raises_with(path, line, rule) as caught:
         read_tsplib(path)
     assert len(str(caught.value)) < len(str(path)) + 200
@@ -242,7 +229,7 @@ def test_malformed_instances_are_refused_with_file_line_and_rule(tmp_path, case)
 
 def test_exact_distances_are_advised_where_there_are_such(tmp_path):
     for metric, advised in (("EUC_2D", True), ("CEIL_2D", True), ("ATT", False)):
-        header = VALID[: VALID.index(b"NODE")].replace(b"EUC_2D", metric.encode())
+        header = TSPLIB[: TSPLIB.index(b"NODE")].replace(b"EUC_2D", metric.encode())
         (tmp_path / "unit.tsp").write_bytes(header + UNIT_SQUARE)
         with pytest.raises(ValueError, match="multiply the coordinates") as caught:
             read_tsplib(tmp_path / "unit.tsp")
@@ -293,7 +280,7 @@ def test_damaged_files_are_refused_or_read_in_full(tmp_path):
         assert [[float(word) for word in nodes[i + 1]] for i in range(len(nodes))] == found.coords.tolist()
         assert found.name and found.metric in METRICS
 
-    counts = outcomes(VALID, range(500), tmp_path / "damaged.tsp", read_tsplib, check)
+    counts = outcomes(TSPLIB, range(500), tmp_path / "damaged.tsp", read_tsplib, check)
     assert counts["refused"] > 250 and counts["read"] > 25
 
 

@@ -13,7 +13,7 @@ import torch
 
 from gumbeldore.races.bounds import EmpiricalBernsteinSerfling, Normal, normal_threshold
 from gumbeldore.races.racing import doubled
-from tests.races.populations import generator
+from tests.helpers.populations import generator
 
 DEVIATIONS = torch.tensor([0.0, 0.5], dtype=torch.float64)
 

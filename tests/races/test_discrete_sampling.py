@@ -15,8 +15,8 @@ from gumbeldore.races.bounds import EmpiricalBernsteinSerfling, Normal
 from gumbeldore.races.discrete_sampling import sample_discrete
 from gumbeldore.races.lil_ucb import lil_ucb
 from gumbeldore.races.racing import race
-from tests.races.populations import drawn, generator, spread, with_means
-from tests.statistics import assert_frequencies
+from tests.helpers.populations import drawn, generator, spread, with_means
+from tests.helpers.statistics import assert_frequencies
 
 
 def factors(num_factors, deviation=1.0):

@@ -13,8 +13,8 @@ import torch
 from gumbeldore.races.bounds import EmpiricalBernsteinSerfling, Normal
 from gumbeldore.races.lil_ucb import lil_ucb
 from gumbeldore.races.racing import race
-from tests.races.populations import Recorded, drawn, generator, spread, with_means
-from tests.statistics import binomial_limit
+from tests.helpers.populations import Recorded, drawn, generator, spread, with_means
+from tests.helpers.statistics import binomial_limit
 
 ALGORITHMS = {
     "bernstein": lambda reward_range: partial(race, bound=EmpiricalBernsteinSerfling(reward_range)),

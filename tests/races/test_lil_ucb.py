@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gumbeldore.races.lil_ucb import lil_ucb
-from tests.races.populations import Recorded, drawn, generator, spread, with_means
+from tests.helpers.populations import Recorded, drawn, generator, spread, with_means
 
 
 def slow_lil_ucb(table, order, delta, reward_range, epsilon, beta, stop_ratio):

@@ -8,7 +8,7 @@ import torch
 from gumbeldore.races.bounds import EmpiricalBernsteinSerfling, Normal
 from gumbeldore.races.racing import deviations, doubled, race
 from gumbeldore.races.rewards import with_control
-from tests.races.populations import Recorded, drawn, generator, spread, with_means
+from tests.helpers.populations import Recorded, drawn, generator, spread, with_means
 
 
 class Fixed:

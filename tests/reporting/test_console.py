@@ -26,9 +26,9 @@ from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.solvers import __main__ as experts
 from problems.tsp import TSP
-from tests.cli.test_commands import ROOT, typed
-from tests.training.test_supervised import Killed, dies_after
-from tests.trees import TreeProblem
+from tests.helpers.commands import ROOT, typed
+from tests.helpers.interruptions import Killed, dies_after
+from tests.helpers.trees import TreeProblem
 
 EPOCH = {f"usage/seconds/{phase}": each for phase, each in (("sampling", 1.0), ("training", 2.5), ("validation", 0.5))}
 

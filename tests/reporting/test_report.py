@@ -13,9 +13,9 @@ from gumbeldore.evaluation.benchmarks import BenchmarkResult
 from gumbeldore.reporting import charts, html_report
 from gumbeldore.reports import Reports
 from problems.tsp import TSP
-from tests.browser import CHROMIUM, DRIVER, Browser
-from tests.evaluation.test_evaluation import DATA, evaluated, untrained
-from tests.trees import TreeProblem
+from tests.helpers.browser import CHROMIUM, DRIVER, Browser
+from tests.helpers.evaluations import DATA, evaluated, untrained
+from tests.helpers.trees import TreeProblem
 
 CASES = {
     "tsp": [f"instances={DATA}", "num_instances=3", "method=[greedy,wor,gumbeldore]"],

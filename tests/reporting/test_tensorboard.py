@@ -8,10 +8,10 @@ import hydra
 import pytest
 from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
 from tensorboard.plugins.custom_scalar import layout_pb2
-from tensorboard.plugins.hparams import plugin_data_pb2
 
 import train
 from gumbeldore.reporting.tensorboard import LAYOUT
+from tests.helpers.hparams import hparams_of
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 NAME = "tsp/2026-01-31_12-00-00"
@@ -54,11 +54,6 @@ def test_charts_are_grouped_by_question(events):
         assert {chart.title: list(chart.multiline.tag) for chart in category.chart} == {
             title: tags for title, (_, tags) in LAYOUT[category.title].items()
         }
-
-
-def hparams_of(found, part):
-    data = found.SummaryMetadata(f"_hparams_/{part}").plugin_data.content
-    return getattr(plugin_data_pb2.HParamsPluginData.FromString(data), part)
 
 
 def test_runs_can_be_compared_by_hyperparameters_and_outcome(events):

@@ -19,8 +19,8 @@ from gumbeldore.sampler.methods import gumbeldore
 from models.bq_tsp import BQ
 from models.job_shop import JobShop
 from problems.tsp import TSP
-from tests.cli.test_commands import typed
-from tests.networks import awake
+from tests.helpers.commands import typed
+from tests.helpers.networks import awake
 
 needs_a_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 

@@ -15,7 +15,7 @@ from gumbeldore.training import ranks
 from models.bq_tsp import BQ
 from models.micro_batches import RowSize, max_rows
 from problems.tsp import TSP
-from tests.pretended import GPU, pretended_gpu
+from tests.helpers.pretended import GPU, pretended_gpu
 
 
 def network() -> BQ:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import re
 import zipfile
 from pathlib import Path
@@ -15,9 +14,10 @@ import torch
 import evaluate
 import train
 from gumbeldore.runtime import checkpoint
-from tests.cli.test_commands import typed
-from tests.evaluation.test_evaluation import untrained
-from tests.mutations import damaged, outcomes
+from tests.helpers.checkpoints import Trap, repacked
+from tests.helpers.commands import typed
+from tests.helpers.evaluations import untrained
+from tests.helpers.mutations import damaged, outcomes
 
 CONTENT = {
     "config": {"problem": {"num_nodes": 20}, "model": {"width": 16}, "rates": [0.1, None, True]},
@@ -44,16 +44,6 @@ def unsealed(path) -> bytes:
 def saved(content) -> bytes:
     buffer = io.BytesIO()
     torch.save(content, buffer)
-    return buffer.getvalue()
-
-
-def repacked(body: bytes, change, compression=zipfile.ZIP_STORED) -> bytes:
-    """The records of a checkpoint, changed by name and put together again."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(body)) as old, zipfile.ZipFile(buffer, "w", compression) as new:
-        for name in old.namelist():
-            for key, value in change(name, old.read(name)).items():
-                new.writestr(key, value)
     return buffer.getvalue()
 
 
@@ -135,16 +125,6 @@ def test_other_formats_are_named(path, number):
         with refused(path, f"has checkpoint format .*, this version reads format {known}$") as caught:
             checkpoint.load(path)
         assert len(str(caught.value)) < len(str(path)) + 100
-
-
-class Trap:
-    """What a pickle runs when it is read."""
-
-    def __init__(self, folder):
-        self.folder = folder
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.folder),)
 
 
 @pytest.mark.parametrize("place", ["the file", "weights", "config"])

@@ -11,8 +11,8 @@ import torch
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.search import search
-from tests.statistics import assert_frequencies
-from tests.trees import ACTIONS, DEPTH, TablePolicy, TreeProblem, copies, enumerate_leaves, small_tree
+from tests.helpers.statistics import assert_frequencies
+from tests.helpers.trees import ACTIONS, DEPTH, TablePolicy, TreeProblem, copies, enumerate_leaves, small_tree
 
 PROBLEM, POLICY = TreeProblem(), TablePolicy()
 TREES = PROBLEM.generate(60, torch.Generator().manual_seed(11))

@@ -18,7 +18,7 @@ from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.plane import symmetric
 from problems.tsp import TSP
-from tests.networks import awake
+from tests.helpers.networks import awake
 
 KEYS = torch.arange(12) * 7919
 CASES = {

@@ -23,8 +23,8 @@ from gumbeldore.sampler.estimators import (
     monte_carlo,
 )
 from gumbeldore.sampler.search import search
-from tests.statistics import assert_frequencies
-from tests.trees import TablePolicy, TreeProblem, copies, enumerate_leaves, small_tree
+from tests.helpers.statistics import assert_frequencies
+from tests.helpers.trees import TablePolicy, TreeProblem, copies, enumerate_leaves, small_tree
 
 TRIALS = 40_000
 PROBLEM, POLICY = TreeProblem(), TablePolicy()

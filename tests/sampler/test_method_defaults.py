@@ -8,7 +8,7 @@ import yaml
 
 from gumbeldore.evaluation import solve
 from gumbeldore.sampler import methods
-from tests.cli.test_commands import ROOT
+from tests.helpers.commands import ROOT
 
 
 def test_defaults_of_methods_are_those_of_the_configuration():

@@ -17,7 +17,7 @@ from problems.cvrp import CVRP
 from problems.cvrp.instances import decode
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from tests.trees import TablePolicy, TreeProblem
+from tests.helpers.trees import TablePolicy, TreeProblem
 
 KEYS = torch.arange(8) * 7919
 CASES = {"tsp": TSP(12), "cvrp": CVRP(12, [20, 30])}

@@ -19,8 +19,8 @@ from gumbeldore.sampler.gumbel import gumbel_with_maximum, log1mexp, log_surviva
 from gumbeldore.sampler.rounds import root_context, run_rounds, trie_memory
 from gumbeldore.sampler.search import search
 from gumbeldore.sampler.updates import Gumbeldore, Theory, without_replacement
-from tests.reference import Reference, assert_same_round
-from tests.trees import TablePolicy, TreeProblem, enumerate_leaves
+from tests.helpers.reference import Reference, assert_same_round
+from tests.helpers.trees import TablePolicy, TreeProblem, enumerate_leaves
 
 PROBLEM, POLICY = TreeProblem(), TablePolicy()
 TREES = PROBLEM.generate(60, torch.Generator().manual_seed(11))

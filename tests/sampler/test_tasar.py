@@ -15,8 +15,8 @@ from gumbeldore.sampler.beam import sample_round
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.search import search
 from gumbeldore.sampler.updates import Gumbeldore
-from tests.reference import Reference, assert_same_round
-from tests.trees import DEPTH, TablePolicy, TreeProblem, enumerate_leaves
+from tests.helpers.reference import Reference, assert_same_round
+from tests.helpers.trees import DEPTH, TablePolicy, TreeProblem, enumerate_leaves
 
 PROBLEM, POLICY = TreeProblem(), TablePolicy()
 TREES = PROBLEM.generate(60, torch.Generator().manual_seed(11), branching=0.9)

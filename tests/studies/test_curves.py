@@ -25,9 +25,9 @@ from gumbeldore.studies import curves
 from gumbeldore.studies.curves import measure
 from gumbeldore.training.validation import validation_set
 from problems.tsp import TSP
-from tests.cli.test_commands import ROOT, compose, typed
-from tests.evaluation.test_evaluation import untrained
-from tests.trees import TablePolicy, TreeProblem, enumerate_leaves
+from tests.helpers.commands import ROOT, compose, typed
+from tests.helpers.evaluations import untrained
+from tests.helpers.trees import TablePolicy, TreeProblem, enumerate_leaves
 
 PROBLEM, POLICY = TreeProblem(), TablePolicy()
 (BENCHMARK,) = validation_set(PROBLEM, 20, seed=0)  # without references: qualities are costs

@@ -18,8 +18,8 @@ from gumbeldore.studies.diversity import distinct_share, measure
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from tests.cli.test_commands import compose, typed
-from tests.trees import TablePolicy, TreeProblem
+from tests.helpers.commands import compose, typed
+from tests.helpers.trees import TablePolicy, TreeProblem
 
 MACHINES = torch.tensor([[[0, 1], [1, 0]]]).expand(3, 2, 2)
 

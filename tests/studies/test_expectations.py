@@ -15,8 +15,8 @@ from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
 from gumbeldore.studies import expectations
 from gumbeldore.studies.expectations import ESTIMATORS, Point, Reference, measure, points, reference
-from tests.cli.test_commands import compose, typed
-from tests.trees import TablePolicy, TreeProblem, enumerate_leaves
+from tests.helpers.commands import compose, typed
+from tests.helpers.trees import TablePolicy, TreeProblem, enumerate_leaves
 
 SEARCHES = {"sampling": methods.sampling(3), "wor": methods.wor(3), "beam": methods.beam(3)}
 

@@ -21,10 +21,10 @@ from gumbeldore.races.settings import RaceSettings
 from gumbeldore.sampler import methods
 from gumbeldore.studies.step_size import Arm, best_arm, certainty
 from gumbeldore.training.validation import validation_set
-from tests.cli.test_commands import compose, typed
-from tests.evaluation.test_evaluation import untrained
-from tests.evaluation.test_interrupted import done, interrupted_after
-from tests.trees import TablePolicy, TreeProblem
+from tests.helpers.commands import compose, done, typed
+from tests.helpers.evaluations import untrained
+from tests.helpers.interruptions import interrupted_after
+from tests.helpers.trees import TablePolicy, TreeProblem
 
 PROBLEM, POLICY = TreeProblem(), TablePolicy()
 SIZES = [*validation_set(PROBLEM, 30, seed=0), *validation_set(PROBLEM, 50, seed=1)]  # without references

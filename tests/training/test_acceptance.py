@@ -14,9 +14,11 @@ from gumbeldore.runtime import checkpoint
 from gumbeldore.training.acceptance import judge
 from gumbeldore.training.validation import quality_of, validate, validation_set
 from problems.tsp import TSP
-from tests.cli.test_commands import typed
-from tests.training.test_supervised import Killed, dies_after, experts, metrics_of, same_runs, supervised
-from tests.training.test_training import new_learner, reports_of, same_weights, trained
+from tests.helpers.commands import typed
+from tests.helpers.interruptions import Killed, dies_after
+from tests.helpers.learners import new_learner, reports_of, same_weights, trained
+from tests.helpers.runs import metrics_of, same_runs
+from tests.helpers.supervised import experts, supervised
 
 PROBLEM, COUNT = TSP(7), 240
 SIZES = [*validation_set(TSP(7), 140, seed=1), *validation_set(TSP(5), 100, seed=0)]

@@ -28,10 +28,10 @@ from gumbeldore.training.incumbents import Incumbents, improve
 from gumbeldore.training.settings import TrainSettings
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from tests.cli.test_commands import ROOT, typed
-from tests.problems.test_jssp import FixedPolicy
-from tests.reporting.test_tensorboard import hparams_of
-from tests.training.test_training import SIZES, Reports, new_learner, same_weights
+from tests.helpers.commands import ROOT, typed
+from tests.helpers.hparams import hparams_of
+from tests.helpers.learners import SIZES, Reports, new_learner, same_weights
+from tests.helpers.policies import FixedJobPolicy
 
 SMALL = ["debug=fast", "train=active_search", "model.layers=1", "model.width=16", "model.feedforward=32"]
 SMALL += ["precision=float32", "images_every=100", "train.epochs=4", "train.batches_per_epoch=20"]
@@ -76,7 +76,7 @@ def test_the_best_solutions_ever_are_kept_and_imitated():
 
 def test_of_equal_solutions_the_choice_does_not_depend_on_who_was_faster():
     """Makespans are whole numbers, so many schedules are equally long."""
-    problem, policy = JSSP(sizes=[[2, 3]], validation_sizes=[[2, 3]]), FixedPolicy()
+    problem, policy = JSSP(sizes=[[2, 3]], validation_sizes=[[2, 3]]), FixedJobPolicy()
     instances = problem.generate(40, torch.Generator().manual_seed(0))
     found = []
     for backwards in (False, True):

@@ -10,8 +10,8 @@ from gumbeldore.training.dataset import PseudoExperts
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from tests.problems.test_cvrp import random_solutions
-from tests.training.test_training import trained
+from tests.helpers.learners import trained
+from tests.helpers.solutions import random_solutions
 
 PROGRESS = (0.0, 0.125, 0.25, 0.5, 0.9)
 

@@ -31,9 +31,10 @@ from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
 from problems.tsp.instances import Instance
-from tests.cli.test_commands import typed
-from tests.networks import awake
-from tests.training.test_training import SIZES, experts
+from tests.helpers.commands import typed
+from tests.helpers.learners import SIZES
+from tests.helpers.networks import awake
+from tests.helpers.solutions import random_experts
 
 NETWORKS = {
     "tsp": (TSP(7), lambda: BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=1.0)),
@@ -98,7 +99,7 @@ def learner_and_trainers(tmp_path, **sizes):
     torch.manual_seed(0)
     policy = BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
     train_state = TrainState(policy, policy, optimizer_of(policy, settings), PseudoExperts(tmp_path))
-    train_state.dataset.add("epoch_1", *experts(10, 6))
+    train_state.dataset.add("epoch_1", *random_experts(10, 6))
     task = DDPTask(TSP(6), policy, settings, 5, "float32", False, ["cpu", "cpu"], 1, tmp_path, Instance, fit)
     return train_state, settings, task
 

@@ -23,10 +23,10 @@ from gumbeldore.training.expert_pool import in_turns, search_pool
 from gumbeldore.training.settings import TrainSettings
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from tests.cli.test_commands import typed
-from tests.test_faults_kills import check_same
-from tests.training.test_supervised import Killed, dies_after, metrics_of
-from tests.training.test_training import SIZES, new_learner, reports_of, same_weights
+from tests.helpers.commands import typed
+from tests.helpers.interruptions import Killed, dies_after
+from tests.helpers.learners import SIZES, new_learner, reports_of, same_weights
+from tests.helpers.runs import check_same, metrics_of
 
 SAMPLED, RECONSTRUCTED = methods.wor(4), methods.reconstruct("greedy", 2)
 

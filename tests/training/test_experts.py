@@ -23,9 +23,9 @@ from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.state import TrainState
 from models.bq_tsp import BQ
 from problems.tsp import TSP
-from tests.training.test_training import SIZES, new_learner, reports_of
-from tests.training.test_training import experts as random_experts
-from tests.trees import ACTIONS, TablePolicy, TreeProblem
+from tests.helpers.learners import SIZES, new_learner, reports_of
+from tests.helpers.solutions import random_experts
+from tests.helpers.trees import ACTIONS, TablePolicy, TreeProblem
 
 
 def test_the_best_of_some_solutions_by_hand():

@@ -30,9 +30,10 @@ from gumbeldore.training.validation import validate, validation_set
 from models.bq_tsp import BQ
 from problems.tsp import TSP
 from problems.tsp.instances import Instance
-from tests.cli.test_commands import typed
-from tests.training.test_training import SIZES, experts
-from tests.trees import TablePolicy, TreeProblem
+from tests.helpers.commands import typed
+from tests.helpers.learners import SIZES
+from tests.helpers.solutions import random_experts
+from tests.helpers.trees import TablePolicy, TreeProblem
 
 CPU = torch.device("cpu")
 MATRICES = {"muon_learning_rate": 0.02}  # Muon, too
@@ -69,7 +70,7 @@ def new_learner(bad=(), folder=None, **sizes):
     policy = Faulty(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
     dataset = Draws(folder)
     dataset.bad = bad
-    dataset.add("epoch_1", *experts(10, 6))
+    dataset.add("epoch_1", *random_experts(10, 6))
     return TrainState(policy, copy.deepcopy(policy), optimizer_of(policy, settings), dataset), settings
 
 

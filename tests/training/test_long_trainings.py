@@ -24,9 +24,9 @@ from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.validation import validation_set
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from tests.cli.test_commands import ROOT, typed
-from tests.training.test_supervised import metrics_of
-from tests.training.test_training import SIZES, new_learner, trained
+from tests.helpers.commands import ROOT, typed
+from tests.helpers.learners import SIZES, new_learner, trained
+from tests.helpers.runs import metrics_of
 
 SMALL = ["debug=fast", "problem.num_nodes=8", "model.layers=1", "model.width=16", "model.feedforward=32"]
 SMALL += ["precision=float32", "images_every=100"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import permutations
 
 import numpy as np
@@ -11,71 +10,12 @@ import torch
 
 import train
 from gumbeldore.runtime import checkpoint
-from gumbeldore.training.dataset import PseudoExperts, read_experts
-from problems.cvrp import CVRP
+from gumbeldore.training.dataset import read_experts
 from problems.jssp import JSSP
-from problems.tsp import TSP
-from tests.cli.test_commands import typed
-
-NETWORK = ["model.width=16", "model.heads=2", "model.feedforward=32", "precision=float32"]
-WORDS = {
-    "tsp": ["problem=tsp", "problem.num_nodes=6", "model.layers=1"],
-    "cvrp": ["problem=cvrp", "problem.num_customers=5", "problem.capacity=[12,20]", "model.layers=1"],
-    "jssp": ["problem=jssp", "problem.sizes=[[3,2]]", "problem.validation_sizes=[[3,2]]", "model.blocks=1"],
-}
-PROBLEMS = {"tsp": TSP(6), "cvrp": CVRP(5, [12, 20]), "jssp": JSSP([[3, 2]], [[3, 2]], reversal=True)}
-
-
-def candidates(name: str, problem) -> torch.Tensor:
-    """Sequences of actions, most of them legal, among which there is a best one."""
-    if name == "tsp":
-        return torch.tensor(list(permutations(range(1, problem.num_nodes))))
-    if name == "cvrp":  # every order and every place for the depot, but the first customer always comes from it
-        orders = torch.tensor(list(permutations(range(5))))
-        places = torch.tensor([[1, *(i >> k & 1 for k in range(4))] for i in range(16)])
-        return (orders[:, None] + 5 * places).flatten(0, 1)
-    ((jobs, ops),) = problem.sizes
-    return torch.tensor(sorted(set(permutations(torch.arange(jobs).repeat_interleave(ops).tolist()))))
-
-
-def experts(folder, name, file="experts", problem=None, n=40):
-    """A file of random instances with their best solutions, by trying all."""
-    problem = problem or PROBLEMS[name]
-    instances = problem.generate(n, torch.Generator().manual_seed(1))
-    every = candidates(name, problem)
-    best = []
-    for row in range(n):
-        repeated = type(instances)(*(field[row].expand(len(every), *field.shape[1:]) for field in instances))
-        actions = every
-        if name == "cvrp":
-            route = (every >= 5).long().cumsum(dim=1) - 1
-            loads = torch.zeros_like(every).scatter_add_(1, route, repeated.demands.gather(1, every % 5 + 1))
-            legal = (loads <= repeated.capacity[:, None]).all(dim=1)
-            repeated, actions = type(instances)(*(field[legal] for field in repeated)), every[legal]
-        best.append(actions[problem.cost(repeated, actions).argmin()])
-    actions = torch.stack(best)
-    PseudoExperts(folder).add(file, instances, actions, problem.cost(instances, actions))
-    return folder / f"{file}.npz"
-
-
-def supervised(name, source, *words, cwd):
-    small = ["debug=fast", "train.epochs=3", "train.batches_per_epoch=30", "train.batch_size=64", "images_every=100"]
-    words = [*WORDS[name], *small, "train=supervised", f"train.experts={source}", *NETWORK, *words]
-    return typed(train, *words, cwd=cwd)
-
-
-def metrics_of(run):
-    path = run / "metrics.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def same_runs(one, other, epochs):
-    a, b = (checkpoint.load(run / "checkpoints" / "last.pt") for run in (one, other))
-    assert a["epoch"] == b["epoch"] == epochs and a["best_cost"] == b["best_cost"]
-    for x, y in ((a["weights"], b["weights"]), (a["train_state"]["policy"], b["train_state"]["policy"])):
-        assert all(torch.equal(x[name], y[name]) for name in x)
-    for x, y in zip(metrics_of(one), metrics_of(other), strict=True):
-        assert x["training/loss"] == y["training/loss"] and x["epoch"] == y["epoch"]
+from tests.helpers.commands import typed
+from tests.helpers.interruptions import Killed, dies_after
+from tests.helpers.runs import metrics_of, same_runs
+from tests.helpers.supervised import PROBLEMS, WORDS, experts, supervised
 
 
 @pytest.mark.parametrize("name", [pytest.param(x, marks=pytest.mark.slow) if x == "cvrp" else x for x in WORDS])
@@ -106,23 +46,6 @@ def test_the_dataset_stays_after_an_improvement(tmp_path):
     improved = [i for i in range(1, 5) if best[i] < best[i - 1]]
     assert improved and improved[0] < 4  # and training went on after it
     assert {line["training/dataset_size"] for line in lines} == {40}
-
-
-class Killed(BaseException):
-    """Nothing catches it."""
-
-
-def dies_after(monkeypatch, batches):
-    """Let the next run die while it trains, once it has drawn so many minibatches."""
-    draw, drawn = PseudoExperts.batch, []
-
-    def batch(self, *args):
-        drawn.append(None)
-        if len(drawn) > batches:
-            raise Killed
-        return draw(self, *args)
-
-    monkeypatch.setattr(PseudoExperts, "batch", batch)
 
 
 @pytest.mark.parametrize(

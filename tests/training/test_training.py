@@ -34,85 +34,18 @@ from gumbeldore.sampler.search import search
 from gumbeldore.seeding import fold
 from gumbeldore.training import experts as pseudo_experts
 from gumbeldore.training.dataset import PseudoExperts
-from gumbeldore.training.execution import Execution
 from gumbeldore.training.experts import sample_experts
-from gumbeldore.training.optimizer import optimizer_of
-from gumbeldore.training.recorder import Recorder
-from gumbeldore.training.settings import TrainSettings
-from gumbeldore.training.state import TrainState
 from gumbeldore.training.validation import validate, validation_set
 from models.bq_tsp import BQ
 from problems.tsp import TSP, Instance
-from tests.cli.test_commands import compose, typed
-from tests.training.test_supervised import Killed, dies_after, metrics_of, same_runs
-from tests.trees import TablePolicy, TreeProblem
-from train import self_improvement
+from tests.helpers.commands import compose, typed
+from tests.helpers.interruptions import Killed, dies_after
+from tests.helpers.learners import SEARCH, SIZES, Reports, new_learner, reports_of, same_weights, trained
+from tests.helpers.runs import metrics_of, same_runs
+from tests.helpers.solutions import random_experts
+from tests.helpers.trees import TablePolicy, TreeProblem
 
 ROOT = Path(__file__).parents[2]
-SIZES = {
-    "experts": None,
-    "instances": None,
-    "pool": None,
-    "patience": None,
-    "race": None,
-    "epochs": 3,
-    "instances_per_epoch": 10,
-    "batches_per_epoch": 12,
-    "batch_size": 32,
-    "learning_rate": 1e-2,
-    "learning_rate_end_factor": 0.1,
-    "cooldown_epochs": None,
-    "decisions_per_epoch": None,
-    "muon_learning_rate": None,
-    "muon_weight_decay": 0,
-    "gradient_clip": 1.0,
-    "sample_with_best": True,
-    "keep_experts": True,
-    "nucleus_after": 0,
-    "validation_instances": 40,
-}
-SEARCH = methods.gumbeldore(4, 2, 0.3)
-
-
-def new_learner(folder=None, **sizes):
-    torch.manual_seed(0)
-    policy = BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
-    optimizer = optimizer_of(policy, TrainSettings(**{**SIZES, **sizes}))
-    return TrainState(policy, copy.deepcopy(policy), optimizer, PseudoExperts(folder))
-
-
-class Reports(Recorder):
-    """The reports of all complete epochs, after each of which `after` is called, and the costs of the best policies."""
-
-    def __init__(self, after=lambda: None):
-        self.all, self.saved, self.after = [], [], after
-
-    def best(self, state):
-        self.saved.append(state.best_cost)
-
-    def epoch(self, state, report):
-        self.all.append(report)
-        self.after()
-
-
-def reports_of(train_state, pool, /, search=SEARCH, stop=lambda: False, recorder=None, seed=5, **sizes):
-    problem, recorder = TSP(7), recorder or Reports()
-    settings = TrainSettings(**{**SIZES, **sizes})
-    validation = validation_set(problem, settings.validation_instances, seed=0)
-    execution = Execution(stop=stop)
-    self_improvement(problem, train_state, settings, search, pool, validation, recorder, seed=seed, execution=execution)
-    return recorder.all
-
-
-def trained(workers=0, search_batch_rows=12, **sizes):
-    train_state = new_learner(**sizes)
-    with SearchPool(TSP(7), train_state.policy, workers, search_batch_rows) as pool:
-        reports = reports_of(train_state, pool, **sizes)
-    return train_state, reports
-
-
-def same_weights(a, b):
-    return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
 
 
 @pytest.mark.slow
@@ -416,19 +349,12 @@ def test_one_gpu_needs_no_actor(monkeypatch):
 # ---- the dataset
 
 
-def experts(n, num_nodes, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    instances = TSP(num_nodes).generate(n, generator)
-    actions = torch.rand(n, num_nodes - 1, generator=generator).argsort(dim=1) + 1
-    return instances, actions, TSP(num_nodes).cost(instances, actions)
-
-
 def test_dataset_appends_restores_and_prunes(tmp_path):
     dataset = PseudoExperts(tmp_path)
     for epoch in range(4):
         if epoch == 2:
             dataset.clear()
-        dataset.add(f"epoch_{epoch}", *experts(10, 6, epoch))
+        dataset.add(f"epoch_{epoch}", *random_experts(10, 6, epoch))
     assert len(dataset) == 20 and [shard.name for shard in dataset.shards] == ["epoch_2", "epoch_3"]
     assert len(list(tmp_path.iterdir())) == 4  # forgotten ones are still there ...
     (tmp_path / "epoch_9.npz.gumbeldore-tmp").write_bytes(b"torn")
@@ -446,9 +372,9 @@ def test_dataset_appends_restores_and_prunes(tmp_path):
 
 def test_batches_hold_one_size_and_every_step():
     dataset, problem = PseudoExperts(), TSP(6)
-    dataset.add("small", *experts(10, 6))
-    dataset.add("large", *experts(30, 9))
-    dataset.add("more small", *experts(10, 6, 2))
+    dataset.add("small", *random_experts(10, 6))
+    dataset.add("large", *random_experts(30, 9))
+    dataset.add("more small", *random_experts(10, 6, 2))
     draws = torch.Generator().manual_seed(0)
     seen = {6: set(), 9: set()}
     for _ in range(300):

@@ -1,4 +1,7 @@
-"""A Ray cluster of two nodes on this machine: `python -m tests.clusters` starts it, prints its address, and obeys."""
+"""A Ray cluster of two nodes on this machine.
+
+`python -m tests.helpers.clusters` starts it, prints its address, and obeys.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 CORES = 1  # of each node
 
 
@@ -18,7 +21,7 @@ class TwoNodes:
     """
 
     def __enter__(self) -> TwoNodes:
-        command = [sys.executable, "-m", "tests.clusters"]
+        command = [sys.executable, "-m", "tests.helpers.clusters"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         # Without the path of our modules, which have to reach the nodes by themselves.
         env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}

@@ -18,7 +18,7 @@ from problems.cvrp.instances import encode
 from problems.jssp.instances import Instance as JSSPInstance
 from problems.tsp.instances import Instance as TSPInstance
 
-FOLDER = Path(__file__).parent / "data" / "published"
+FOLDER = Path(__file__).parents[1] / "data" / "published"
 
 
 class StandIn(NamedTuple):

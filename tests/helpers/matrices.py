@@ -1,10 +1,11 @@
-"""Files of instances whose distances are a matrix."""
+"""Instances whose distances are a matrix, and their files."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
+import torch
 
 # The entries that each format of TSPLIB95 lists, in its order.
 ENTRIES = {
@@ -54,3 +55,17 @@ def loads(demands: list[int], depot: int = 1) -> str:
     """The sections that a CVRP has beside its distances."""
     lines = "".join(f"{i} {demand}\n" for i, demand in enumerate(demands, start=1))
     return f"DEMAND_SECTION\n{lines}DEPOT_SECTION\n{depot}\n-1\n"
+
+
+ASYMMETRIC = random_matrix(6)
+SYMMETRIC = random_matrix(6, symmetric=True)
+DEMANDS = [0, 4, 6, 5, 5, 1]
+
+
+def length(matrix: np.ndarray, walk: list[int]) -> float:
+    """Of a closed walk, node by node."""
+    return sum(matrix[a, b] for a, b in zip(walk, [*walk[1:], walk[0]], strict=True) if a != b)
+
+
+def cost_of(benchmark, actions, index: int = 0) -> float:
+    return float(benchmark.true_cost(torch.tensor([index]), torch.as_tensor(actions)[None]))

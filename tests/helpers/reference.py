@@ -13,7 +13,7 @@ import torch
 
 from gumbeldore.sampler.solutions import Solutions
 from gumbeldore.seeding import gumbel_noise
-from tests.trees import ACTIONS, DEPTH, Trees
+from tests.helpers.trees import ACTIONS, DEPTH, Trees
 
 
 @dataclass

@@ -1,0 +1,88 @@
+"""A small policy of the TSP that learns in seconds, and the reports about it."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.sampler import methods
+from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.execution import Execution
+from gumbeldore.training.optimizer import optimizer_of
+from gumbeldore.training.recorder import Recorder
+from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.state import TrainState
+from gumbeldore.training.validation import validation_set
+from models.bq_tsp import BQ
+from problems.tsp import TSP
+from train import self_improvement
+
+SIZES = {
+    "experts": None,
+    "instances": None,
+    "pool": None,
+    "patience": None,
+    "race": None,
+    "epochs": 3,
+    "instances_per_epoch": 10,
+    "batches_per_epoch": 12,
+    "batch_size": 32,
+    "learning_rate": 1e-2,
+    "learning_rate_end_factor": 0.1,
+    "cooldown_epochs": None,
+    "decisions_per_epoch": None,
+    "muon_learning_rate": None,
+    "muon_weight_decay": 0,
+    "gradient_clip": 1.0,
+    "sample_with_best": True,
+    "keep_experts": True,
+    "nucleus_after": 0,
+    "validation_instances": 40,
+}
+SEARCH = methods.gumbeldore(4, 2, 0.3)
+
+
+def new_learner(folder=None, **sizes):
+    torch.manual_seed(0)
+    policy = BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
+    optimizer = optimizer_of(policy, TrainSettings(**{**SIZES, **sizes}))
+    return TrainState(policy, copy.deepcopy(policy), optimizer, PseudoExperts(folder))
+
+
+class Reports(Recorder):
+    """The reports of all complete epochs, after each of which `after` is called, and the costs of the best policies."""
+
+    def __init__(self, after=lambda: None):
+        self.all, self.saved, self.after = [], [], after
+
+    def best(self, state):
+        self.saved.append(state.best_cost)
+
+    def epoch(self, state, report):
+        self.all.append(report)
+        self.after()
+
+
+def reports_of(train_state, pool, /, search=SEARCH, stop=lambda: False, recorder=None, seed=5, **sizes):
+    problem, recorder = TSP(7), recorder or Reports()
+    settings = TrainSettings(**{**SIZES, **sizes})
+    validation = validation_set(problem, settings.validation_instances, seed=0)
+    execution = Execution(stop=stop)
+    self_improvement(problem, train_state, settings, search, pool, validation, recorder, seed=seed, execution=execution)
+    return recorder.all
+
+
+def trained(workers=0, search_batch_rows=12, **sizes):
+    train_state = new_learner(**sizes)
+    with SearchPool(TSP(7), train_state.policy, workers, search_batch_rows) as pool:
+        reports = reports_of(train_state, pool, **sizes)
+    return train_state, reports
+
+
+def same_weights(a, b):
+    return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
+
+
+WITH_MUON = TrainSettings(**{**SIZES, "muon_learning_rate": 0.02})

@@ -1,0 +1,29 @@
+"""Random solutions."""
+
+from __future__ import annotations
+
+import torch
+
+from problems.tsp import TSP
+
+
+def random_experts(n, num_nodes, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    instances = TSP(num_nodes).generate(n, generator)
+    actions = torch.rand(n, num_nodes - 1, generator=generator).argsort(dim=1) + 1
+    return instances, actions, TSP(num_nodes).cost(instances, actions)
+
+
+def random_solutions(problem, n, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    instance = problem.generate(n, generator)
+    return instance, play(problem, instance, generator)
+
+
+def play(problem, instance, generator):
+    state, actions = problem.reset(instance), []
+    for _ in range(problem.horizon(instance)):
+        legal = problem.mask(instance, state).double()
+        actions.append(torch.multinomial(legal, 1, generator=generator).squeeze(1))
+        state = problem.step(instance, state, actions[-1])
+    return torch.stack(actions, dim=1)
