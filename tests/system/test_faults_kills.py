@@ -2,54 +2,30 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import random
 import shutil
-import sys
 import time
 from pathlib import Path
 
 import pytest
-import torch
 
 import train
 from gumbeldore.cli import run_recorder
 from gumbeldore.runtime import checkpoint
 from tests.helpers.commands import ROOT, typed
+from tests.helpers.processes import killed_after
 from tests.helpers.runs import check_same, metrics_of
 
 WORDS = ["debug=fast", "problem.num_nodes=8", "model.layers=1", "model.width=16", "model.feedforward=32"]
 WORDS += ["precision=float32", "images_every=100", "train.epochs=4", "train.batches_per_epoch=40"]
 ACTIVE_SEARCH = ["train=active_search", f"train.instances={ROOT}/tests/data/ulysses16.tsp", "workers=0"]
 POOL = ["train.pool=16", "method=reconstruct", "search.iterations=2", "workers=0"]
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload([__name__])  # what a start of Python takes is spent once
-
-
-def _train(words: list[str], folder: Path) -> None:
-    os.chdir(folder)
-    os.environ["PYTHONPATH"] = str(ROOT)  # for Ray's workers
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    torch.set_num_threads(1)
-    sys.argv = ["train.py", *words]
-    train.main()
-
-
-def run(words: list[str], folder: Path, seconds: float | None = None) -> int:
-    """The exit status of a run that is killed after so many seconds, if it has not ended before."""
-    process = FORKS.Process(target=_train, args=(words, folder))
-    process.start()
-    process.join(seconds)
-    process.kill()
-    process.join()
-    return process.exitcode
 
 
 def whole_run(folder: Path, *words: str) -> float:
     """Train in folder/whole; returns the seconds it takes."""
     start = time.monotonic()
-    assert run([*WORDS, *words, "run_dir=whole"], folder) == 0
+    assert killed_after("train", [*WORDS, *words, "run_dir=whole"], folder) == 0
     return time.monotonic() - start
 
 
@@ -62,7 +38,7 @@ def killed_and_resumed(folder: Path, seed: int, seconds: float, *words: str) -> 
         if not ready:
             shutil.rmtree(folder / name, ignore_errors=True)  # nothing to go on from yet
         again = [f"resume={name}"] if ready else [*WORDS, *words, f"run_dir={name}"]
-        status = run(again, folder, moment)
+        status = killed_after("train", again, folder, moment)
         assert status in ((0, -9) if moment else (0,))
 
 

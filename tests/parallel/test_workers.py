@@ -1,0 +1,118 @@
+"""When workers get work, when Ray is started and missed, and what is said where memory does not suffice."""
+
+from __future__ import annotations
+
+import resource
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from gumbeldore.parallel import ray_cluster
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.parallel.ray_actors import Actors
+from gumbeldore.runtime.errors import WorkerError
+from problems.tsp import TSP
+from tests.helpers.workers import SEARCH, found_by, network
+
+
+def test_no_worker_gets_a_second_job_before_all_have_given_a_sign_of_life():
+    """Or the first one up would work off two jobs while the others have nothing to do."""
+    actors = object.__new__(Actors)
+    actors.alive, actors.unconfirmed = ["a"], {"heartbeat of b": "b"}
+    assert actors._with_room({}, left=3) == "a"
+    assert actors._with_room({"job 0": ("a", 0)}, left=2) is None
+    actors.alive, actors.unconfirmed = ["a", "b"], {}
+    assert actors._with_room({"job 0": ("a", 0)}, left=2) == "b"
+    both = {"job 0": ("a", 0), "job 1": ("b", 1)}
+    assert actors._with_room(both, left=1) is None  # the last one goes to whoever is free first
+    assert actors._with_room(both, left=3) == "a"  # where many are left, one waits at each
+
+
+@pytest.mark.parametrize(
+    ("alive", "message"), [(True, "^a worker could not start: "), (False, "^the Ray cluster does")]
+)
+def test_a_worker_that_died_with_its_node_could_start(alive, message, monkeypatch):
+    """As when one of Ray's agents dies: the node goes, too, but answers until it has gone."""
+    import ray
+
+    def dead(reference):
+        raise ray.exceptions.RayActorError(
+            error_msg="The actor is dead because its owner has died.\n\tclass_name: Actor"
+        )
+
+    monkeypatch.setattr(ray, "get", dead)
+    monkeypatch.setattr(ray, "nodes", lambda: [{"NodeID": "other", "Alive": True}, {"NodeID": "here", "Alive": alive}])
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: "here"))
+    actors = object.__new__(Actors)
+    actors.heartbeat_addresses, actors.alive, actors.unconfirmed = [], [], {"heartbeat": "actor"}
+    with pytest.raises(WorkerError, match=message):
+        actors._confirm("heartbeat")
+
+
+@pytest.mark.parametrize("fault", [None, OSError("no space")])
+def test_a_ray_that_a_thread_starts_outlives_the_thread(fault, monkeypatch):
+    """Or a pool in another thread would wait for it: on Linux, processes may end with the thread that started them."""
+    started, said = [], []
+
+    def init(**options):
+        started.append(threading.current_thread())
+        if fault:
+            raise fault
+
+    fake = SimpleNamespace(init=init, is_initialized=lambda: bool(started) and not fault)
+    monkeypatch.setattr(ray_cluster, "_ray", lambda *words: fake)
+
+    def start():
+        try:
+            ray_cluster.start_ray(1)
+        except ValueError as error:
+            said.append(str(error))
+
+    threads = [threading.Thread(target=start) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all("no space" in line for line in said) and len(said) == (2 if fault else 0)
+    assert len(started) == (2 if fault else 1)
+    assert fault or started[0].is_alive()
+
+
+def test_a_pool_that_finds_its_ray_gone_does_not_wait_for_it(monkeypatch):
+    import ray
+
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="127.0.0.1:9"))
+    monkeypatch.setattr(ray, "nodes", lambda: pytest.fail("this would wait for ever"))
+    with pytest.raises(WorkerError, match="^the Ray cluster does not answer any more$"):
+        ray_cluster.heartbeat_addresses()
+
+
+class Greedy(TSP):
+    """Takes a gigabyte where there is less."""
+
+    def step(self, instance, state, action):
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        limits = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, limits[1]))
+        try:
+            torch.ones(2**30, dtype=torch.uint8)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, limits)
+        return super().step(instance, state, action)
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_memory_that_does_not_suffice_names_the_setting_to_lower(workers):
+    with pytest.raises(WorkerError, match="^a search ran out of memory; lower search_batch_rows") as caught:
+        found_by(Greedy(7), workers)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_one_instance_that_is_too_large_names_the_width():
+    """Fewer rows at a time are no remedy."""
+    one = TSP(7).generate(1, torch.Generator().manual_seed(0))
+    with SearchPool(Greedy(7), network()) as pool, pytest.raises(WorkerError, match="lower search.beam_width [^\\n]*$"):
+        list(pool.map(one, torch.arange(1), SEARCH))
