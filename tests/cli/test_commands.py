@@ -26,7 +26,7 @@ from gumbeldore.cli.setup import set_up
 from gumbeldore.runtime.building import build
 from gumbeldore.runtime.program import as_called
 from gumbeldore.training.settings import TrainSettings
-from tests.helpers.commands import CONFIGS, ROOT, compose, defaults_of, options, problem_of, run, typed
+from tests.helpers.commands import CONFIGS, ROOT, compose, defaults_of, options, problem_of, typed
 
 
 def test_the_version_is_the_same_everywhere(tmp_path):
@@ -73,48 +73,6 @@ def test_every_configuration_builds(choice):
 def test_what_does_not_fit_training_is_refused(choice, message):
     with pytest.raises((ValueError, MissingMandatoryValue), match=re.escape(message)):
         set_up(compose("train", choice))
-
-
-def test_paper_recipe_of_the_tsp():
-    setup = set_up(compose("train", "experiment=tsp100", "recipe=paper"))
-    assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 128, 8)
-    assert setup.policy.layers[0].up_projection.out_features == 512
-    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 0.3)
-    assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 500
-    assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (1000, 1000)
-    assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
-    assert (setup.settings.learning_rate, setup.settings.learning_rate_end_factor) == (2e-4, 1)
-    assert setup.settings.epochs == 2200 and setup.problem.num_nodes == 100
-
-
-def test_paper_recipe_of_the_cvrp():
-    setup = set_up(compose("train", "experiment=cvrp100", "recipe=paper"))
-    assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 192, 12)
-    assert setup.policy.layers[0].up_projection.out_features == 512
-    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 3.0)
-    assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 500
-    assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (1000, 1000)
-    assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
-    assert (setup.settings.learning_rate, setup.settings.learning_rate_end_factor) == (2e-4, 1)
-    assert setup.problem.num_customers == 100 and setup.problem.capacity == (40, 100)
-    assert not setup.problem.far_first
-    (validation,) = setup.problem.validation(3, seed=0)
-    assert validation.names[0] == "kool/cvrp100-val/0" and validation.instances.capacity.tolist() == [50, 50, 50]
-
-
-def test_paper_recipe_of_the_jssp():
-    setup = set_up(compose("train", "experiment=jssp", "recipe=paper"))
-    policy = setup.policy
-    assert (len(policy.job_wise), len(policy.machine_wise), policy.embed.out_features) == (3, 3, 64)
-    assert (policy.between_jobs.heads, policy.between_jobs.up_projection.out_features) == (8, 256)
-    assert policy.embed.in_features == 2 and policy.order_loss is None
-    assert not setup.problem.reversal and not setup.problem.chronological
-    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 0.05)
-    assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 50
-    assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (512, 1000)
-    assert (setup.settings.batch_size, setup.settings.validation_instances, setup.settings.epochs) == (512, 100, 100)
-    assert (setup.settings.learning_rate, setup.settings.learning_rate_end_factor) == (2e-4, 1)
-    assert setup.problem.sizes == [(15, 10), (15, 15), (15, 20)] and setup.problem.validation_sizes == [(20, 20)]
 
 
 @pytest.mark.parametrize(
@@ -288,62 +246,6 @@ def test_every_default_stands_in_one_place():
             assert not again, f"{path.name} repeats {again} of configs/{group}.yaml"
     of_paper = compose("train", "experiment=tsp100", "recipe=paper")
     assert of_paper.train == {**defaults_of("train"), "experts": None, "instances": None, "race": None}
-
-
-SQUARE = "NAME: {}\nTYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n1 0 0\n2 0 3\n3 4 3\n4 4 0\n"
-
-
-def test_neither_a_terminal_without_the_letters_nor_a_backend_that_is_not_there_costs_the_results(tmp_path):
-    (tmp_path / "Größe.tsp").write_text(SQUARE.format("Größe"))
-    words = ["instances=Größe.tsp", "method=greedy", "workers=0", "out_dir=öut"]  # the policy is chosen, with a reason
-    done = run(str(ROOT / "evaluate.py"), *words, cwd=tmp_path, PYTHONIOENCODING="ascii", MPLBACKEND="not_installed")
-    assert (done.returncode, done.stderr) == (0, "") and "for Gr??e (nodes 4)" in done.stdout, done.stderr
-    assert "14.0000" in done.stdout and "written: ?ut/report.html" in done.stdout
-    assert (tmp_path / "öut/report.html").is_file()
-
-
-def fails(*_):
-    raise OSError(28, "No space left on device")
-
-
-@pytest.mark.parametrize(
-    ("writer", "file"),
-    [
-        ("gumbeldore.evaluation.results.write_json", "out/results.json"),
-        ("gumbeldore.evaluation.results.write_csv", "out/results.csv"),
-        ("gumbeldore.evaluation.results.write_solutions", "out/solutions"),
-        ("gumbeldore.reporting.charts.markup", "out/report.html"),
-    ],
-)
-def test_a_file_that_cannot_be_written_costs_neither_the_table_nor_the_others(writer, file, tmp_path, monkeypatch):
-    (tmp_path / "square.tsp").write_text(SQUARE.format("square"))
-    monkeypatch.setattr(writer, fails)
-    words = ["checkpoint=tsp20", "instances=square.tsp", "method=greedy", "workers=0", "out_dir=out"]
-    done = typed(evaluate, *words, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "") and "14.0000" in done.stdout, done.stderr
-    assert f"warning: {file} is not written: [Errno 28] No space left on device\n" in done.stdout
-    others = {"out/results.json", "out/results.csv", "out/solutions", "out/report.html"} - {file}
-    assert not (tmp_path / file).exists() and all((tmp_path / other).exists() for other in others)
-    assert file not in done.stdout.partition("written: out/")[2]
-
-
-def test_a_picture_that_cannot_be_drawn_costs_no_table_of_a_study(tmp_path, monkeypatch):
-    monkeypatch.setattr("gumbeldore.studies.tables.draw", fails)
-    words = ["checkpoint=tsp20", "instances=kool/tsp20", "num_instances=2", "method=greedy", "workers=0", "out_dir=out"]
-    done = typed(study, *words, cwd=tmp_path)
-    assert (
-        done.returncode == 0 and "samples" in done.stdout and "written: out/study.csv, out/study.json\n" in done.stdout
-    )
-    assert "warning: one of out/study.* is not written: [Errno 28] No space" in done.stdout
-
-
-def test_a_picture_that_cannot_be_drawn_costs_no_training(tmp_path, monkeypatch):
-    monkeypatch.setattr("gumbeldore.reporting.validation_figure.solutions_of", fails)
-    monkeypatch.setattr("gumbeldore.reporting.tensorboard.Dashboard.epoch", fails)
-    words = ["debug=fast", "problem.num_nodes=6", "train.epochs=1", "workers=0", "run_dir=run"]
-    done = typed(train, *words, cwd=tmp_path)
-    assert done.returncode == 0 and "finished\n" in done.stdout, done.stderr
-    assert done.stdout.count("is not written: [Errno 28]") == 2
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 import train
 from gumbeldore.cli.overrides import FOLDER, check_effect, check_overrides, typed_keys
 from gumbeldore.cli.parts import apply_recipe, training_search
+from gumbeldore.cli.setup import set_up
 from gumbeldore.sampler import methods
 from tests.helpers.commands import compose, defaults_of, options, refused
 
@@ -145,3 +146,45 @@ def test_additions_are_changed_where_they_act(tmp_path):
     assert composed("problem.grow=null")["problem"]["grow"] is None
     line = refused(train, "additions.learning_rate=1", "debug=fast", cwd=tmp_path)
     assert "additions.learning_rate is the recipe's: change train.learning_rate" in line
+
+
+def test_paper_recipe_of_the_tsp():
+    setup = set_up(compose("train", "experiment=tsp100", "recipe=paper"))
+    assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 128, 8)
+    assert setup.policy.layers[0].up_projection.out_features == 512
+    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 0.3)
+    assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 500
+    assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (1000, 1000)
+    assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
+    assert (setup.settings.learning_rate, setup.settings.learning_rate_end_factor) == (2e-4, 1)
+    assert setup.settings.epochs == 2200 and setup.problem.num_nodes == 100
+
+
+def test_paper_recipe_of_the_cvrp():
+    setup = set_up(compose("train", "experiment=cvrp100", "recipe=paper"))
+    assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 192, 12)
+    assert setup.policy.layers[0].up_projection.out_features == 512
+    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 3.0)
+    assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 500
+    assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (1000, 1000)
+    assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
+    assert (setup.settings.learning_rate, setup.settings.learning_rate_end_factor) == (2e-4, 1)
+    assert setup.problem.num_customers == 100 and setup.problem.capacity == (40, 100)
+    assert not setup.problem.far_first
+    (validation,) = setup.problem.validation(3, seed=0)
+    assert validation.names[0] == "kool/cvrp100-val/0" and validation.instances.capacity.tolist() == [50, 50, 50]
+
+
+def test_paper_recipe_of_the_jssp():
+    setup = set_up(compose("train", "experiment=jssp", "recipe=paper"))
+    policy = setup.policy
+    assert (len(policy.job_wise), len(policy.machine_wise), policy.embed.out_features) == (3, 3, 64)
+    assert (policy.between_jobs.heads, policy.between_jobs.up_projection.out_features) == (8, 256)
+    assert policy.embed.in_features == 2 and policy.order_loss is None
+    assert not setup.problem.reversal and not setup.problem.chronological
+    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 0.05)
+    assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 50
+    assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (512, 1000)
+    assert (setup.settings.batch_size, setup.settings.validation_instances, setup.settings.epochs) == (512, 100, 100)
+    assert (setup.settings.learning_rate, setup.settings.learning_rate_end_factor) == (2e-4, 1)
+    assert setup.problem.sizes == [(15, 10), (15, 15), (15, 20)] and setup.problem.validation_sizes == [(20, 20)]

@@ -14,15 +14,10 @@ import study
 from problems.formats.cvrplib import read_solution
 from problems.formats.tsplib import read_tour
 from tests.helpers.commands import typed
-from tests.helpers.evaluations import evaluated, untrained
+from tests.helpers.evaluations import evaluated
 from tests.helpers.matrices import loads, random_matrix, write_matrix
 
 MATRIX = random_matrix(7, diagonal=1e8)
-
-
-@pytest.fixture(scope="module")
-def policies(tmp_path_factory):
-    return untrained(tmp_path_factory.mktemp("policies"))
 
 
 def length(walk: list[int]) -> float:

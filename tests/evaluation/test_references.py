@@ -16,14 +16,8 @@ from gumbeldore.runtime.files import write_table
 from problems.cvrp.sets import load_cvrp
 from problems.jssp import JSSP
 from tests.helpers.commands import typed
-from tests.helpers.evaluations import DATA, evaluated, untrained
-from tests.helpers.schedules import makespan
-
-
-@pytest.fixture(scope="module")
-def policies(tmp_path_factory):
-    return untrained(tmp_path_factory.mktemp("policies"))
-
+from tests.helpers.evaluations import DATA, evaluated
+from tests.helpers.schedules import plain_makespan
 
 # ---- tables
 
@@ -138,7 +132,8 @@ def shops(tmp_path, costs):
     machines = draw.permuted(np.tile(np.arange(2), (3, 3, 1)), axis=2)
     np.savez(tmp_path / "shops.npz", times=times, machines=machines, cost=costs, reference="stated")
     sequences = set(permutations([0, 0, 1, 1, 2, 2]))
-    return [min(makespan(t, m, s) for s in sequences) for t, m in zip(times.tolist(), machines.tolist(), strict=True)]
+    shops = zip(times.tolist(), machines.tolist(), strict=True)
+    return [min(plain_makespan(*shop, sequence) for sequence in sequences) for shop in shops]
 
 
 def test_a_solver_fills_only_what_is_missing(policies, tmp_path, own_cache):

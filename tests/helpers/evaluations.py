@@ -10,6 +10,8 @@ import torch
 from omegaconf import OmegaConf
 
 import evaluate
+from gumbeldore.benchmark import Benchmark
+from gumbeldore.evaluation.benchmarks import BenchmarkResult
 from gumbeldore.runtime import checkpoint
 from models.bq_cvrp import BQ as CVRPBQ
 from models.bq_tsp import BQ
@@ -64,3 +66,19 @@ def evaluated(policy, tmp_path, *words, out="out"):
 def rows_of(folder: Path) -> list[str]:
     """Method, instance, costs and solutions, as results.csv has them."""
     return (folder / "results.csv").read_text().splitlines()
+
+
+def benchmark_of(costs, references, kinds, means):
+    """Instances of such references, and solutions of such costs."""
+    benchmark = Benchmark(
+        [f"n{i}" for i in range(len(costs))], None, None, None, torch.tensor(references).double(), kinds, means
+    )
+    solved = BenchmarkResult(
+        torch.zeros(len(costs), 3),
+        torch.tensor(costs).double(),
+        torch.ones(len(costs)),
+        torch.tensor(costs)[:, None],
+        1.0,
+        1,
+    )
+    return benchmark, solved

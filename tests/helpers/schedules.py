@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 
-def makespan(times: list[list[int]], machines: list[list[int]], sequence: list[int]) -> int:
-    done, job_free, machine_free = [0] * len(times), [0] * len(times), [0] * len(times[0])
-    for job in sequence:
-        machine = machines[job][done[job]]
-        job_free[job] = machine_free[machine] = max(job_free[job], machine_free[machine]) + times[job][done[job]]
-        done[job] += 1
-    return max(job_free)
+import torch
+
+from problems.jssp import JSSP
+from problems.jssp.instances import random_instances
+
+JSSP_FILES = Path(__file__).parents[1] / "data" / "jssp"
 
 
 def sequence_of(rule: str, generation: str, times: list[list[int]], machines: list[list[int]]) -> list[int]:
@@ -44,3 +45,43 @@ def sequence_of(rule: str, generation: str, times: list[list[int]], machines: li
         next_op[job] += 1
         sequence.append(job)
     return sequence
+
+
+def read_job_shop(name: str) -> tuple[list[list[int]], list[list[int]]]:
+    """Times and machines, from 0, of a file of tests/data in the standard format."""
+    lines = [line.split() for line in (JSSP_FILES / f"{name}.txt").read_text().splitlines()]
+    numbers = [list(map(int, words)) for words in lines if words and all(word.isdigit() for word in words)][1:]
+    return [row[1::2] for row in numbers], [row[::2] for row in numbers]
+
+
+def one_size(jobs, ops, **options):
+    return JSSP(sizes=[[jobs, ops]], validation_sizes=[[jobs, ops]], **options)
+
+
+def random_sequences(n, jobs, ops, seed=0):
+    """Instances, every second with 40% of its times 0, and the jobs in random order [n, J*M], each M times."""
+    generator = torch.Generator().manual_seed(seed)
+    instance = random_instances(n, jobs, ops, generator)
+    actions = torch.rand(n, jobs * ops, generator=generator).argsort(dim=1) % jobs
+    zeros = torch.rand(n, jobs, ops, generator=generator) < 0.4
+    zeros[::2] = False
+    return instance._replace(times=instance.times.masked_fill(zeros, 0.0)), actions
+
+
+def plain_schedule(times, machines, actions):
+    """{(job, operation): start}, one decision after the other."""
+    job_free, machine_free, done, start = {}, {}, Counter(), {}
+    for job in actions:
+        op = done[job]
+        machine = machines[job][op]
+        takes = times[job][op]
+        start[job, op] = max(job_free.get(job, 0), machine_free.get(machine, 0) if takes else 0)
+        job_free[job] = start[job, op] + takes
+        if takes:
+            machine_free[machine] = job_free[job]
+        done[job] += 1
+    return start
+
+
+def plain_makespan(times, machines, actions):
+    return max(start + times[job][op] for (job, op), start in plain_schedule(times, machines, actions).items())

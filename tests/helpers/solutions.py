@@ -1,4 +1,4 @@
-"""Random solutions."""
+"""Random solutions, and the plainest one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from problems.tsp import TSP
 
 
 def random_experts(n, num_nodes, seed=0):
+    """Instances of the TSP, random tours and their lengths."""
     generator = torch.Generator().manual_seed(seed)
     instances = TSP(num_nodes).generate(n, generator)
     actions = torch.rand(n, num_nodes - 1, generator=generator).argsort(dim=1) + 1
@@ -27,3 +28,8 @@ def play(problem, instance, generator):
         actions.append(torch.multinomial(legal, 1, generator=generator).squeeze(1))
         state = problem.step(instance, state, actions[-1])
     return torch.stack(actions, dim=1)
+
+
+def identity(benchmark, rows: int = 1) -> torch.Tensor:
+    """The actions of the tours 0, 1, .., N-1."""
+    return torch.arange(1, benchmark.instances.coords.shape[1]).repeat(rows, 1)

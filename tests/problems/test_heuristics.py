@@ -1,4 +1,4 @@
-"""Classical heuristics: dispatching rules against plain Python and published results, OR-Tools' first solutions."""
+"""OR-Tools' first solutions, and what they need."""
 
 from __future__ import annotations
 
@@ -10,165 +10,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_hex
 
 from problems.cvrp import CVRP
 from problems.cvrp import instances as cvrp_types
 from problems.distances import SCALED_TO
 from problems.formats import cvrplib, tsplib
 from problems.formats.tsplib import edge_lengths
-from problems.heuristics import Heuristic, dispatching
-from problems.heuristics.dispatching import GENERATIONS, PRIORITIES, RULES
-from problems.jssp import instances as jssp_types
-from problems.jssp.instances import check_schedule, random_instances, schedule
-from problems.jssp.plots import plot_schedules
-from problems.jssp.sets import load_jssp, validation
+from problems.heuristics import Heuristic
 from problems.solvers import Solver
-from tests.helpers.schedules import sequence_of
-from tests.helpers.unsolved import cvrp, jssp, random_points, tsp
+from tests.helpers.unsolved import cvrp, random_points, tsp
 
 ROOT = Path(__file__).parents[2]
-DATA = ROOT / "tests" / "data"
-
-
-# ---- dispatching rules
-
-
-def dispatched(rule: str, generation: str, times: torch.Tensor, machines: torch.Tensor) -> torch.Tensor:
-    """The rule's sequences of jobs [n, J*M]."""
-    original = jssp_types.Original(times.long(), machines, torch.zeros(len(times), dtype=torch.int64))
-    return dispatching.dispatch(original, f"{rule} ({generation})")
-
-
-def mean_gap(rule: str, generation: str, source: str) -> float:
-    """In percent, to the best-known makespans."""
-    (benchmark,) = load_jssp(source)
-    sequences = dispatched(rule, generation, *benchmark.originals[:2])
-    costs = benchmark.true_cost(torch.arange(len(benchmark.names)), sequences)
-    return 100 * (costs / benchmark.references - 1).mean().item()
-
-
-def on_machine(start: list, times: list, machines: list, machine: int) -> list[tuple[int, int]]:
-    """Start and end of the operations on a machine, in their order."""
-    return sorted(
-        (start[job][op], start[job][op] + times[job][op])
-        for job in range(len(times))
-        for op in range(len(times[0]))
-        if machines[job][op] == machine
-    )
-
-
-def earliest_gap(start: list, times: list, machines: list, job: int, op: int) -> int:
-    """When an operation could start at the earliest if all others stayed where they are."""
-    ready = start[job][op - 1] + times[job][op - 1] if op else 0
-    for begin, end in on_machine(start, times, machines, machines[job][op]):
-        if begin == start[job][op]:
-            break
-        if ready + times[job][op] <= begin:
-            return ready
-        ready = max(ready, end)
-    return ready
-
-
-def test_there_are_fourteen_rules():
-    assert len(RULES) == len(set(RULES.values())) == len(PRIORITIES) * len(GENERATIONS) == 14
-
-
-SIZE = st.tuples(st.integers(1, 6), st.integers(1, 5)).filter(lambda size: size[0] * size[1] >= 2)
-
-
-@pytest.mark.parametrize(("rule", "generation"), RULES.values())
-@settings(max_examples=15, deadline=None, derandomize=True)
-@given(size=SIZE, longest=st.sampled_from([2, 5, 99]), seed=st.integers(0, 1000))
-def test_rules_schedule_as_plain_python_does(rule, generation, size, longest, seed):
-    drawn = random_instances(3, *size, torch.Generator().manual_seed(seed))
-    drawn = drawn._replace(times=drawn.times % longest)  # many ties, and times of 0
-    expected = [
-        sequence_of(rule, generation, times.int().tolist(), machines.tolist())
-        for times, machines in zip(*drawn, strict=True)
-    ]
-    assert dispatched(rule, generation, *drawn).tolist() == expected
-
-
-@pytest.mark.parametrize(("rule", "generation"), RULES.values())
-def test_schedules_are_feasible_and_active(rule, generation):
-    instance = random_instances(4, 6, 5, torch.Generator().manual_seed(1))
-    start = schedule(*instance, dispatched(rule, generation, *instance))
-    check_schedule(*instance, start)
-    for times, machines, begins in zip(*(array.int().tolist() for array in (*instance, start)), strict=True):
-        earliest = [[earliest_gap(begins, times, machines, job, op) for op in range(5)] for job in range(6)]
-        assert begins == earliest  # non-delay schedules are active, too
-        if generation == "non_delay":
-            for job in range(6):
-                for op in range(5):
-                    ready = begins[job][op - 1] + times[job][op - 1] if op else 0
-                    busy = on_machine(begins, times, machines, machines[job][op])
-                    idle = [t for t in range(ready, begins[job][op]) if not any(b <= t < e for b, e in busy)]
-                    assert not idle  # while an operation waits, its machine works
-
-
-def test_equal_jobs_are_taken_in_their_order():
-    times, machines = torch.full((1, 5, 2), 7), torch.tensor([[[0, 1]] * 5])
-    for rule, generation in RULES.values():
-        starts = schedule(times, machines, dispatched(rule, generation, times, machines))[0, :, 0]
-        assert starts.tolist() == [0, 7, 14, 21, 28]
-
-
-LARGE = [("30x15", 24.1), ("30x20", 24.9), ("50x15", 16.5), ("50x20", 17.8), ("100x20", 8.3)]
-
-
-@pytest.mark.parametrize(
-    ("size", "published"),
-    [("15x15", 19.1), ("20x15", 23.3), ("20x20", 21.8)]
-    + [pytest.param(*large, marks=pytest.mark.slow) for large in LARGE],
-)
-def test_most_work_remaining_is_as_good_as_published(size, published):
-    assert mean_gap("MWR", "non_delay", f"taillard/{size}") == pytest.approx(published, abs=0.5)
-
-
-def test_known_order_of_the_rules_on_random_instances():
-    benchmark = validation(6, 6, 200)
-    gap = {}
-    for name, (actions, _) in Heuristic().solve("jssp", benchmark).items():
-        costs = benchmark.true_cost(torch.arange(200), actions)
-        assert (costs >= benchmark.references).all()  # those are optimal
-        gap[RULES[name]] = 100 * (costs / benchmark.references - 1).mean().item()
-    assert all(gap[rule, "non_delay"] <= gap[rule, "active"] + 1 for rule in PRIORITIES)
-    for rule, opposite in (("SPT", "LPT"), ("MWR", "LWR"), ("MOR", "LOR")):
-        assert gap[rule, "non_delay"] < gap[opposite, "non_delay"]
-    assert min(gap, key=gap.get) in [("MWR", "non_delay"), ("MOR", "non_delay")] and min(gap.values()) < 14
-
-
-@pytest.mark.parametrize(("rule", "generation"), RULES.values())
-def test_rules_do_not_depend_on_the_unit_of_time(rule, generation):
-    drawn = random_instances(50, 6, 6, torch.Generator().manual_seed(4))
-    times = drawn.times.long() % 10 + 1
-    expected = dispatched(rule, generation, times, drawn.machines)
-    for factor in (3, 10**9 + 7):
-        assert torch.equal(dispatched(rule, generation, times * factor, drawn.machines), expected)
-
-
-def test_fisher_and_thompson():
-    (benchmark,) = load_jssp(str(DATA / "jssp" / "ft06.txt"))
-    times, machines = benchmark.originals[:2]
-    found = benchmark.true_cost(torch.tensor([0]), dispatched("MWR", "non_delay", times, machines)).item()
-    sequence = torch.tensor([sequence_of("MWR", "non_delay", times[0].tolist(), machines[0].tolist())])
-    assert found == benchmark.true_cost(torch.tensor([0]), sequence).item() == 61  # the optimum is 55
-
-
-def test_more_instances_than_are_dispatched_together():
-    drawn = random_instances(2 * 1024 + 3, 2, 2, torch.Generator().manual_seed(5))
-    steps = []
-    found = Heuristic().solve("jssp", jssp(drawn.times.long(), drawn.machines), steps.append)
-    assert steps == [1024, 1024, 3] and list(found) == list(RULES)
-    for name, rule in RULES.items():
-        assert torch.equal(found[name].actions, dispatched(*rule, *drawn)) and found[name].seconds > 0
-
-
-# ---- OR-Tools' first solutions
 
 
 @pytest.fixture
@@ -349,48 +201,3 @@ def test_heuristics_need_nothing_else_of_the_extra():
     pytest.importorskip("ortools")
     alone = [sys.executable, "-c", code.format("('pyvrp', 'ray')") + "\nHeuristic().check('cvrp')"]
     assert subprocess.run(alone, cwd=ROOT).returncode == 0
-
-
-# ---- pictures of schedules
-
-
-@pytest.mark.parametrize(("jobs", "machines"), [(3, 2), (15, 4), (25, 2)])
-def test_pictures_show_every_operation_where_it_is(jobs, machines):
-    times, orders = random_instances(3, jobs, machines, torch.Generator().manual_seed(0))
-    sequence = torch.arange(jobs).repeat_interleave(machines).repeat(3, 1)
-    start = schedule(times, orders, sequence)
-    figure = plot_schedules(times, orders, start, ["a", "b", "c"])
-    FigureCanvasAgg(figure).draw()
-    assert [axes.get_title() for axes in figure.axes] == ["a", "b", "c"]
-    for i, axes in enumerate(figure.axes):
-        assert len(axes.patches) == jobs * machines
-        bars = iter(axes.patches)
-        for job in range(jobs):
-            colors = set()
-            for op in range(machines):
-                bar = next(bars)
-                assert bar.get_x() == start[i, job, op] and bar.get_width() == pytest.approx(times[i, job, op].item())
-                assert bar.get_y() + bar.get_height() / 2 == pytest.approx(orders[i, job, op].item())
-                colors.add(to_hex(bar.get_facecolor()))
-            assert len(colors) == 1
-        assert len({to_hex(bar.get_facecolor()) for bar in axes.patches}) == jobs
-        assert axes.get_xlim() == (0, pytest.approx((start + times)[i].max().item()))
-        low, high = axes.get_ylim()
-        assert low > machines - 1 and high < 0  # machine 0 on top
-        assert [label.get_text() for label in axes.get_yticklabels()] == [str(m) for m in range(machines)]
-        places = {
-            (job, start[i, job, op] + times[i, job, op] / 2, orders[i, job, op])
-            for job in range(jobs)
-            for op in range(machines)
-        }
-        written = {(int(text.get_text()), *text.get_position()) for text in axes.texts}
-        assert written <= {(job, float(x), int(y)) for job, x, y in places}
-        assert bool(written) == (jobs <= 20)
-
-
-def test_pictures_need_one_title_each_and_may_take_no_time():
-    zero = torch.zeros(1, 2, 2)
-    FigureCanvasAgg(plot_schedules(zero, torch.tensor([[[0, 1], [1, 0]]]), zero, ["nothing"])).draw()
-    for titles in ([], ["a", "b"]):
-        with pytest.raises(ValueError, match="one title per solution is needed"):
-            plot_schedules(zero, zero.long(), zero, titles)

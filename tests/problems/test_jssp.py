@@ -22,14 +22,12 @@ from gumbeldore.training.dataset import PseudoExperts
 from models.job_shop import JobShop
 from problems.formats.jsplib import read_jssp
 from problems.jssp import JSSP, State
-from problems.jssp.instances import Instance, Original, check_schedule, random_instances, schedule
+from problems.jssp.instances import Instance, Original, check_schedule, schedule
 from tests.helpers.policies import FixedJobPolicy
+from tests.helpers.schedules import one_size, plain_makespan, plain_schedule, random_sequences
+from tests.helpers.tensors import same_tensors
 
 DATA = Path(__file__).parents[1] / "data" / "jssp"
-
-
-def jssp(jobs, ops, **options):
-    return JSSP(sizes=[[jobs, ops]], validation_sizes=[[jobs, ops]], **options)
 
 
 def job_shop(seed=0):
@@ -39,39 +37,6 @@ def job_shop(seed=0):
     for layer in (*policy.job_wise, *policy.machine_wise, policy.between_jobs):
         layer.scale.data.fill_(0.7)
     return policy.eval()
-
-
-def random_sequences(n, jobs, ops, seed=0):
-    """Instances, every second with 40% of its times 0, and the jobs in random order [n, J*M], each M times."""
-    generator = torch.Generator().manual_seed(seed)
-    instance = random_instances(n, jobs, ops, generator)
-    actions = torch.rand(n, jobs * ops, generator=generator).argsort(dim=1) % jobs
-    zeros = torch.rand(n, jobs, ops, generator=generator) < 0.4
-    zeros[::2] = False
-    return instance._replace(times=instance.times.masked_fill(zeros, 0.0)), actions
-
-
-def same(a, b):
-    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
-
-
-def plain_schedule(times, machines, actions):
-    """{(job, operation): start}, one decision after the other."""
-    job_free, machine_free, done, start = {}, {}, Counter(), {}
-    for job in actions:
-        op = done[job]
-        machine = machines[job][op]
-        takes = times[job][op]
-        start[job, op] = max(job_free.get(job, 0), machine_free.get(machine, 0) if takes else 0)
-        job_free[job] = start[job, op] + takes
-        if takes:
-            machine_free[machine] = job_free[job]
-        done[job] += 1
-    return start
-
-
-def plain_makespan(times, machines, actions):
-    return max(start + times[job][op] for (job, op), start in plain_schedule(times, machines, actions).items())
 
 
 def plain_is_feasible(times, machines, start):
@@ -94,7 +59,7 @@ def plain_is_feasible(times, machines, start):
 
 @pytest.mark.parametrize("size", [(2, 2), (4, 3), (3, 5), (1, 4), (5, 1), (2, 1), (1, 2)])
 def test_contract(size):
-    problem_contract(jssp(*size))
+    problem_contract(one_size(*size))
 
 
 def test_contract_with_several_sizes():
@@ -105,7 +70,7 @@ def test_contract_with_several_sizes():
 @pytest.mark.parametrize(("jobs", "ops"), [(4, 3), (3, 5), (1, 4), (5, 1), (6, 6)])
 def test_cost_is_the_makespan(jobs, ops):
     instance, actions = random_sequences(30, jobs, ops)
-    costs = jssp(jobs, ops).cost(instance, actions).tolist()
+    costs = one_size(jobs, ops).cost(instance, actions).tolist()
     starts = schedule(*instance, actions).tolist()
     check_schedule(*instance, schedule(*instance, actions))
     for row in range(30):
@@ -130,14 +95,14 @@ def test_cost_is_the_makespan(jobs, ops):
 def test_illegal_sequences_are_refused(wrong, rule):
     instance, _ = random_sequences(1, 3, 2)
     with pytest.raises(ValueError, match=rule):
-        jssp(3, 2).cost(instance, torch.tensor(wrong))
+        one_size(3, 2).cost(instance, torch.tensor(wrong))
 
 
 def test_the_refusal_names_the_row():
     instance, actions = random_sequences(4, 3, 2)
     actions[2] = torch.tensor([2, 2, 2, 1, 1, 0])
     with pytest.raises(ValueError, match=r"row 2 does not .*\[2, 2, 2, 1, 1, 0\]"):
-        jssp(3, 2).cost(instance, actions)
+        one_size(3, 2).cost(instance, actions)
 
 
 FT06_OPTIMAL = [1, 2, 0, 2, 0, 3, 1, 2, 4, 5, 3, 1, 5, 0, 2, 5, 4, 3]  # found by a solver that proved it
@@ -156,12 +121,12 @@ def test_an_optimal_schedule_of_ft06_ends_at_55():
     (file,) = read_jssp(DATA / "ft06.txt")
     assert file.times.tolist() == instance.times[0].tolist() and file.machines.tolist() == instance.machines[0].tolist()
     actions = torch.tensor([FT06_OPTIMAL])
-    assert jssp(6, 6).cost(instance, actions).tolist() == [55]
+    assert one_size(6, 6).cost(instance, actions).tolist() == [55]
     assert plain_makespan(instance.times[0].tolist(), instance.machines[0].tolist(), FT06_OPTIMAL) == 55
     check_schedule(*instance, schedule(*instance, actions))
     in_turn = torch.tensor([[*range(6)] * 6])  # operation by operation, job after job
     by_hand = plain_makespan(instance.times[0].tolist(), instance.machines[0].tolist(), in_turn[0].tolist())
-    assert jssp(6, 6).cost(instance, in_turn).tolist() == [by_hand] and by_hand > 55
+    assert one_size(6, 6).cost(instance, in_turn).tolist() == [by_hand] and by_hand > 55
 
 
 @pytest.mark.parametrize(
@@ -175,7 +140,7 @@ def test_an_optimal_schedule_of_ft06_ends_at_55():
     ],
 )
 def test_malformed_instances_are_refused(changes, rule):
-    problem = jssp(2, 2)
+    problem = one_size(2, 2)
     problem.check(TWO_BY_TWO)
     with pytest.raises(ValueError, match=rule):
         problem.check(TWO_BY_TWO._replace(**changes))
@@ -253,11 +218,11 @@ def test_operations_of_no_time_take_no_machine():
 @pytest.mark.parametrize(("jobs", "ops"), [(4, 3), (3, 5), (1, 4), (5, 1)])
 def test_states_say_what_has_happened(jobs, ops):
     """Replayed states equal stepped ones and those of plain Python, and masks are the jobs not yet finished."""
-    problem = jssp(jobs, ops)
+    problem = one_size(jobs, ops)
     instance, actions = random_sequences(20, jobs, ops)
     state = problem.reset(instance)
     for q in range(jobs * ops + 1):
-        assert same(problem.replay(instance, actions[:, :q]), state)
+        assert same_tensors(problem.replay(instance, actions[:, :q]), state)
         legal = problem.mask(instance, state)
         for row, before in enumerate(actions[:, :q].tolist()):
             times, machines = instance.times[row].tolist(), instance.machines[row].tolist()
@@ -313,7 +278,7 @@ def code(state):
 @pytest.mark.parametrize(("jobs", "ops"), [(3, 2), (2, 3)])
 def test_training_states_are_those_of_the_search(jobs, ops):
     """All prefixes replayed for training meet the search's states one to one, late ones included, with equal logits."""
-    problem, policy = jssp(jobs, ops), Witness(job_shop())
+    problem, policy = one_size(jobs, ops), Witness(job_shop())
     instance, _ = random_sequences(1, jobs, ops, seed=3)
     search(problem, policy, instance, methods.wor(8, 16), torch.Generator().manual_seed(0))
     every_job = [job for job in range(jobs) for _ in range(ops)]
@@ -335,7 +300,7 @@ def test_training_states_are_those_of_the_search(jobs, ops):
 
 @pytest.mark.parametrize(("jobs", "ops"), [(2, 2), (2, 3), (3, 2)])
 def test_exhaustive_sampling_finds_every_sequence_and_the_optimum(jobs, ops):
-    problem = jssp(jobs, ops)
+    problem = one_size(jobs, ops)
     instance, _ = random_sequences(3, jobs, ops, seed=1)
     found = search(problem, FixedJobPolicy(), instance, methods.wor(8, 16), torch.Generator().manual_seed(0))
     every = set(itertools.permutations([job for job in range(jobs) for _ in range(ops)]))
@@ -352,7 +317,7 @@ def test_exhaustive_sampling_finds_every_sequence_and_the_optimum(jobs, ops):
 def test_sampled_solutions_are_feasible_schedules(jobs, ops, seed):
     if jobs * ops < 2:
         return
-    problem, generator = jssp(jobs, ops), torch.Generator().manual_seed(seed)
+    problem, generator = one_size(jobs, ops), torch.Generator().manual_seed(seed)
     instance = problem.generate(2, generator)
     found = search(problem, FixedJobPolicy(), instance, methods.wor(4, 2), generator)
     for row in range(2):
@@ -365,95 +330,6 @@ def test_sampled_solutions_are_feasible_schedules(jobs, ops, seed):
             assert cost == plain_makespan(times, machines, sequence)
 
 
-# ---- training instances and examples
-
-
-def test_generate_draws_one_size_per_call():
-    problem = JSSP([[4, 3], [2, 5], [3, 3]], [[9, 9]])
-    seen = Counter()
-    for seed in range(300):
-        instance = problem.generate(3, torch.Generator().manual_seed(seed))
-        assert instance.times.shape == instance.machines.shape and len(instance.times) == 3
-        seen[tuple(instance.times.shape[1:])] += 1
-    assert set(seen) == {(4, 3), (2, 5), (3, 3)} and min(seen.values()) > 70  # 100 expected
-
-
-def test_sizes_are_drawn_by_their_weights_whatever_their_growth():
-    problem = JSSP([[4, 3, 8], [2, 5], [3, 3, 1.0]], [[9, 9]], grow=[[2, 2], 0.5])
-    for at, large in ((problem.curriculum(1.0), (4, 3)), (problem.curriculum(0.0), (2, 2))):
-        sizes = [at.generate(1, torch.Generator().manual_seed(seed)).times.shape[1:] for seed in range(300)]
-        assert sizes.count(large) > 210  # of (4, 3) 240 expected
-
-
-@pytest.mark.parametrize("weight", [1e-60, 1e60, 10**300])
-def test_weights_may_be_of_any_size(weight):
-    """Also of one that float32 has no number for."""
-    problem = JSSP([[4, 3, weight], [2, 5, 4 * weight]], [[9, 9]], grow=[[2, 2], 0.5]).curriculum(1.0)
-    sizes = [problem.generate(1, torch.Generator().manual_seed(seed)).times.shape[1:] for seed in range(300)]
-    assert 210 < sizes.count((2, 5)) < 270  # 240 expected
-
-
-def test_generated_times_are_uniform_and_machines_permutations():
-    times, machines = jssp(5, 3).generate(4000, torch.Generator().manual_seed(0))
-    seen = Counter(times.flatten().tolist())
-    assert sorted(seen) == [*range(1, 100)] and times.dtype == torch.float32
-    assert min(seen.values()) > 480 and max(seen.values()) < 740  # 606 expected, within five standard deviations
-    orders = Counter(map(tuple, machines.flatten(0, 1).tolist()))
-    assert set(orders) == set(itertools.permutations(range(3))) and machines.dtype == torch.int64
-    assert min(orders.values()) > 3000  # 3333 expected
-
-
-def test_chronological_experts_are_never_worse_if_operations_take_no_time():
-    problem, generator = jssp(5, 4, chronological=True), torch.Generator().manual_seed(0)
-    instance = problem.generate(200, generator)
-    none = torch.rand(instance.times.shape, generator=generator) < 0.3
-    tiny = torch.rand(instance.times.shape, generator=generator) < 0.1  # nothing beside a start in float32
-    times = instance.times.masked_fill(none, 0.0).masked_fill(tiny, 1e-9)
-    instance = instance._replace(times=times)
-    jobs = torch.arange(5).repeat_interleave(4)
-    actions = jobs[torch.rand(200, 20, generator=generator).argsort(dim=1)]
-    ordered = problem.reorder(instance, actions, 0, generator)
-    assert not torch.equal(ordered, actions)
-    before, after = problem.cost(instance, actions), problem.cost(instance, ordered)
-    assert (after <= before).all() and (after == before).sum() >= 190
-
-
-def test_chronological_experts_keep_their_schedule():
-    problem_contract(jssp(5, 4, chronological=True))
-    instance, actions = random_sequences(60, 5, 4)
-    ordered = jssp(5, 4, chronological=True).reorder(instance, actions, 3, torch.Generator().manual_seed(0))
-    assert not torch.equal(actions, ordered)
-    assert torch.equal(schedule(*instance, ordered), schedule(*instance, actions))
-    for row in range(60):
-        start = plain_schedule(instance.times[row].tolist(), instance.machines[row].tolist(), ordered[row].tolist())
-        begins = list(start.values())  # in the order of the decisions
-        assert begins == sorted(begins)
-
-
-def test_ties_of_starts_come_in_any_order():
-    """The first operations of three jobs start at 0, and among the others are two pairs of equal starts."""
-    instance = Instance(
-        torch.tensor([[[2.0, 60.0, 1.0], [3.0, 70.0, 1.0], [5.0, 80.0, 1.0]]]),
-        torch.tensor([[[0, 1, 2], [1, 2, 0], [2, 0, 1]]]),
-    )
-    actions = torch.tensor([[0, 1, 2] * 3])
-    start = plain_schedule(instance.times[0].tolist(), instance.machines[0].tolist(), actions[0].tolist())
-    together = [[job for (job, _), begin in start.items() if begin == time] for time in sorted(set(start.values()))]
-    expected = {sum(parts, ()) for parts in itertools.product(*map(itertools.permutations, together))}
-    many = Instance(*(field.expand(3000, -1, -1) for field in instance)), actions.expand(3000, -1)
-    ordered = jssp(3, 3, chronological=True).reorder(*many, 0, torch.Generator().manual_seed(0))
-    seen = Counter(map(tuple, ordered.tolist()))
-    assert set(seen) == expected and len(expected) == 6 * 2 * 2
-    assert min(seen.values()) > 70  # 125 expected
-
-
-def test_without_the_option_experts_are_imitated_as_they_are():
-    instance, actions = random_sequences(6, 3, 4)
-    other, unchanged = jssp(3, 4).augment(instance, actions, 3, torch.Generator().manual_seed(0))
-    assert same(instance, other) and torch.equal(actions, unchanged)
-    assert torch.equal(actions, jssp(3, 4).reorder(instance, actions, 3, torch.Generator().manual_seed(0)))
-
-
 # ---- what users see
 
 
@@ -464,18 +340,19 @@ def test_details_are_the_schedule_in_the_instances_own_units():
         torch.tensor([[[0, 1], [0, 1]], [[0, 1], [1, 0]]]),
         first=torch.tensor([1, 0]),
     )
-    file, columns, rows = jssp(2, 2).reports.details(originals, 1, torch.tensor([0, 1, 1, 0]))
+    file, columns, rows = one_size(2, 2).reports.details(originals, 1, torch.tensor([0, 1, 1, 0]))
     assert file == "schedules.csv" and columns == ["job", "operation", "machine", "start", "end"]
     assert sorted(rows) == [[0, 0, 0, 0, 300], [0, 1, 1, 400, 600], [1, 0, 1, 0, 400], [1, 1, 0, 400, 500]]
     assert all(type(number) is int for row in rows for number in row)
-    *_, rows = jssp(2, 2).reports.details(originals, 0, torch.tensor([0, 0, 1, 1]))  # of an input that counts from 1
+    sequence = torch.tensor([0, 0, 1, 1])
+    *_, rows = one_size(2, 2).reports.details(originals, 0, sequence)  # of an input that counts from 1
     assert sorted(rows) == [[1, 0, 1, 0, 9], [1, 1, 2, 9, 18], [2, 0, 1, 9, 18], [2, 1, 2, 18, 27]]
 
 
 def test_sizes_and_solutions_in_words():
     instance, actions = random_sequences(1, 4, 3)
-    assert jssp(2, 2).reports.size(instance, 12) == "4x3"
-    assert jssp(2, 2).reports.solution(actions[0]) == actions[0].tolist()
+    assert one_size(2, 2).reports.size(instance, 12) == "4x3"
+    assert one_size(2, 2).reports.solution(actions[0]) == actions[0].tolist()
 
 
 @pytest.mark.parametrize(
@@ -502,9 +379,9 @@ def test_impossible_problems_are_refused(wrong, rule):
 
 def test_steps_leave_the_states_before_them_alone():
     """The search keeps states of several depths."""
-    problem = jssp(3, 2)
+    problem = one_size(3, 2)
     instance, actions = random_sequences(5, 3, 2)
     state = problem.replay(instance, actions[:, :2])
     copy = State(*(field.clone() for field in state))
     problem.step(instance, state, actions[:, 2])
-    assert same(state, copy)
+    assert same_tensors(state, copy)

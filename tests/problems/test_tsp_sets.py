@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
-import pickle
 import shutil
-import zipfile
 from itertools import product
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from problems.tsp import TSP
 from problems.tsp import sets as standard_sets
 from problems.tsp.sets import NAMED_SETS, kool_tsp_validation, load_tsp
 from tests.helpers.instance_files import write_tour
+from tests.helpers.solutions import identity
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -30,11 +29,6 @@ def write_tsp(path: Path, coords: list, metric: str = "EUC_2D", name: str | None
     header = f"NAME: {name or path.stem}\nTYPE: TSP\nDIMENSION: {len(coords)}\nEDGE_WEIGHT_TYPE: {metric}\n"
     path.write_text(f"{header}NODE_COORD_SECTION\n{nodes}EOF\n")
     return path
-
-
-def identity(benchmark, rows: int = 1) -> torch.Tensor:
-    """The actions of the tours 0, 1, .., N-1."""
-    return torch.arange(1, benchmark.instances.coords.shape[1]).repeat(rows, 1)
 
 
 def two_nearest_bound(coords: torch.Tensor) -> torch.Tensor:
@@ -366,95 +360,3 @@ def test_files_of_a_folder_are_sorted_by_name(tmp_path):
         write_tsp(tmp_path / f"{name}.tsp", [(0, 0), (0, 9), (9, 9)])
     (benchmark,) = load_tsp(str(tmp_path), None)
     assert benchmark.names == sorted(names)
-
-
-@pytest.mark.parametrize("beyond", ["below", "above"])
-def test_npz_keeps_unit_squares_and_scales_others_by_one_factor(tmp_path, beyond):
-    coords = np.random.RandomState(0).uniform(0.2, 0.8, size=(3, 6, 2))
-    coords[1] = coords[1] - 0.5 if beyond == "below" else coords[1] * 10
-    path = tmp_path / "mine.npz"
-    np.savez(path, coords=coords, cost=[2.0, np.nan, 3.0], reference="my solver")
-    (benchmark,) = load_tsp(str(path), None)
-    assert benchmark.names == ["mine/0", "mine/1", "mine/2"]
-    assert benchmark.kinds == ["my solver", "", "my solver"]
-    assert benchmark.references.isnan().tolist() == [False, True, False]
-    seen = benchmark.instances.coords.numpy()
-    assert np.array_equal(seen[[0, 2]], coords[[0, 2]].astype(np.float32))
-    shifted = coords[1] - coords[1].min(axis=0)
-    assert np.allclose(seen[1], shifted / shifted.max(), atol=1e-6)
-    tours = [np.r_[coords[i], coords[i, :1]] for i in range(3)]
-    expected = [np.linalg.norm(np.diff(tour, axis=0), axis=1).sum() for tour in tours]
-    assert benchmark.true_cost(torch.arange(3), identity(benchmark, 3)).tolist() == pytest.approx(expected, rel=1e-12)
-    (part,) = load_tsp(str(path), 2)
-    assert len(part.names) == len(part.references) == 2
-    assert torch.equal(part.instances.coords, benchmark.instances.coords[:2])
-
-
-def test_npz_without_costs_has_no_reference(tmp_path):
-    np.savez(tmp_path / "a.npz", coords=np.zeros((2, 3, 2), dtype=np.float32))
-    (benchmark,) = load_tsp(str(tmp_path / "a.npz"), None)
-    assert benchmark.kinds == ["", ""] and benchmark.references.isnan().tolist() == [True, True]
-    np.savez(tmp_path / "b.npz", coords=np.zeros((2, 3, 2)), cost=[1, 2])
-    assert load_tsp(str(tmp_path / "b.npz"), None)[0].kinds == ["cost of b.npz"] * 2
-
-
-GOOD = np.full((2, 4, 2), 0.5)
-
-
-def test_each_reference_may_have_a_kind_of_its_own(tmp_path):
-    np.savez(tmp_path / "mine.npz", coords=GOOD, cost=[2.0, np.nan], reference=["a guess", "none"])
-    assert load_tsp(str(tmp_path / "mine.npz"))[0].kinds == ["a guess", ""]
-
-
-@pytest.mark.parametrize(
-    ("arrays", "rule"),
-    [
-        ({"points": GOOD}, r"must hold coords or distances and may hold cost and reference, got \['points'\]"),
-        ({"coords": GOOD, "costs": [1.0, 2.0]}, r"got \['coords', 'costs'\]"),
-        ({"coords": GOOD[0]}, r"numbers \[n, N, 2\] with n >= 1 and N >= 3, got float64 \[4, 2\]"),
-        ({"coords": GOOD[:0]}, r"got float64 \[0, 4, 2\]"),
-        ({"coords": GOOD[:, :2]}, r"got float64 \[2, 2, 2\]"),
-        ({"coords": np.zeros((2, 4, 3))}, r"got float64 \[2, 4, 3\]"),
-        ({"coords": np.float64(1.0)}, r"got float64 \[\]"),
-        ({"coords": GOOD.astype(str)}, r"got <U32 \[2, 4, 2\]"),
-        ({"coords": GOOD.astype(complex)}, r"got complex128"),
-        ({"coords": np.array([None, "a"])}, "not a readable .npz file without pickled objects"),
-        ({"coords": GOOD * [[[1.0]], [[np.nan]]]}, r"lie within \+-1e\+12, instance 1 does not"),
-        ({"coords": GOOD * [[[np.inf]], [[1.0]]]}, r"lie within \+-1e\+12, instance 0 does not"),
-        ({"coords": GOOD * 1e300}, r"lie within \+-1e\+12"),
-        ({"coords": GOOD, "cost": [1.0]}, r"cost must be 2 numbers .*, got float64 \[1\]"),
-        ({"coords": GOOD, "cost": [1.0, np.inf]}, "cost must be 2 numbers"),
-        ({"coords": GOOD, "cost": [1.0, -1.0]}, "cost must be 2 numbers >= 0, .* got -1.0 at 1"),
-        ({"coords": GOOD, "cost": ["a", "b"]}, "cost must be 2 numbers"),
-        (
-            {"coords": GOOD, "cost": [1.0, 2.0], "reference": ["a"]},
-            r"reference must be one string or one per .*, got <U1 \[1\]",
-        ),
-        (
-            {"coords": GOOD, "cost": [1.0, 2.0], "reference": 3},
-            "reference must be one string or one per instance, got int64",
-        ),
-    ],
-)
-def test_malformed_npz_are_refused(tmp_path, arrays, rule):
-    np.savez(tmp_path / "bad.npz", **arrays)
-    with pytest.raises(ValueError, match=rf"bad\.npz.*{rule}"):
-        load_tsp(str(tmp_path / "bad.npz"), None)
-
-
-def test_damaged_npz_are_refused(tmp_path):
-    path = tmp_path / "bad.npz"
-    np.savez_compressed(path, coords=np.random.RandomState(0).uniform(size=(2, 40, 2)))
-    whole = path.read_bytes()
-    flipped = bytearray(whole)
-    flipped[len(whole) // 2] ^= 0xFF
-    array = tmp_path / "array.npy"
-    np.save(array, GOOD)
-    for data in (b"", b"PK", whole[: len(whole) // 2], bytes(flipped), array.read_bytes(), pickle.dumps({"coords": 1})):
-        path.write_bytes(data)
-        with pytest.raises(ValueError, match=r"bad\.npz is not a readable \.npz file"):
-            load_tsp(str(path), None)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("coords", b"no array")
-    with pytest.raises(ValueError, match=r"bad\.npz is not a readable .*: the magic string is not correct"):
-        load_tsp(str(path), None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from dataclasses import replace
 
 import pytest
@@ -16,7 +15,6 @@ from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.config import SearchConfig, nucleus_of
 from gumbeldore.sampler.gumbel import gumbel_with_maximum, log1mexp, log_survival
-from gumbeldore.sampler.rounds import root_context, run_rounds, trie_memory
 from gumbeldore.sampler.search import search
 from gumbeldore.sampler.updates import Gumbeldore, Theory, without_replacement
 from tests.helpers.reference import Reference, assert_same_round
@@ -378,68 +376,6 @@ def test_states_are_evaluated_once_and_forced_ones_never():
     assert found.stats.forced > 0 and found.stats.reused > 0
 
 
-def test_time_limit_adds_rounds():
-    trees = PROBLEM.generate(2, torch.Generator().manual_seed(8), branching=1.0)
-    found = find(methods.wor(1, 2, time_limit=30.0), trees, KEYS[:2])  # ends when both are exhausted
-    counts = [len(enumerate_leaves(trees, row)) for row in range(2)]
-    assert found.valid.sum(dim=1).tolist() == counts and found.stats.rounds == max(counts)
-
-
-def test_a_round_that_lasts_beyond_the_time_limit_is_abandoned(monkeypatch):
-    """Then the rounds before it are what there is, and the greedy solution where it is better."""
-
-    class Clock(TablePolicy):
-        """Every question takes a second."""
-
-        seconds = asked = 0
-
-        def forward(self, context, state):
-            self.seconds += 1
-            self.asked += len(state[0])
-            return super().forward(context, state)
-
-    def timed(config, limit=None):
-        clock = Clock()
-        monkeypatch.setattr(time, "monotonic", lambda: clock.seconds)
-        config = replace(config, time_limit=None if limit is None else limit / len(KEYS))
-        found = search(PROBLEM, clock, TREES, config, keys=KEYS)
-        assert found.stats.evaluations == clock.asked  # those of an abandoned round, too
-        return found, clock.seconds
-
-    greedy, until_greedy = timed(methods.greedy())
-    one, a_round = timed(methods.wor(4, 1))
-    found, seconds = timed(methods.wor(4, 1), limit=until_greedy + a_round)
-    assert torch.equal(found.actions[:, :4], one.actions) and seconds == until_greedy + a_round
-    found, seconds = timed(methods.wor(4, 1), limit=until_greedy + 1)
-    assert torch.equal(found.actions, greedy.actions) and seconds == until_greedy + 1
-    assert found.stats.rounds == 0 and one.stats.rounds == 1
-
-    one, a_round = timed(methods.wor(1, 1))
-    found, _ = timed(methods.wor(1, 1), limit=until_greedy + a_round)
-    assert torch.equal(found.actions, torch.cat([one.actions, greedy.actions], dim=1))
-    better = greedy.costs < one.costs
-    assert better.any() and not better.all()
-    assert torch.equal(found.valid, torch.cat([one.valid, better], dim=1))
-    assert torch.equal(found.log_probs.isnan(), torch.tensor([[False, True]] * len(KEYS)))
-    assert found.round.tolist() == [[0, 1]] * len(KEYS)
-    for field, alone in zip(found.sampled()[:-1], one[:-1], strict=True):  # what the estimators may be given
-        assert torch.equal(field, alone)
-
-
-@pytest.mark.parametrize("replan_steps", [None, 1])
-def test_the_time_may_end_between_two_rounds(monkeypatch, replan_steps):
-    clock = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-
-    def update(trie, leaves, objective):
-        without_replacement(trie, leaves, objective)
-        clock[0] += 7.0
-
-    config = SearchConfig(1, update=update, time_limit=20.0 / len(KEYS), replan_steps=replan_steps)
-    found = find(config)
-    assert found.stats.rounds == 3 and clock[0] == 21.0
-
-
 @pytest.mark.parametrize("keys", [KEYS[:1], KEYS[:, None], KEYS.double(), KEYS.int(), torch.cat([KEYS, KEYS])])
 def test_keys_that_instances_would_share_are_refused(keys):
     with pytest.raises(ValueError, match=f"one torch.int64 of each of the {len(KEYS)} instances, got torch"):
@@ -512,23 +448,6 @@ def test_what_is_no_logits_is_named(change, found, precision):
     rule = r"a policy must be a Tensor of floating-point numbers \[rows, actions\] = \[60, 3\], got "
     with pytest.raises(ValueError, match=f"{rule}{found}$"):
         search(PROBLEM, policy, TREES, methods.greedy())
-
-
-def test_a_search_for_a_time_ends_where_its_memory_does():
-    config = replace(methods.sampling(2, 3), time_limit=1000.0)
-    room = trie_memory(PROBLEM, POLICY, TREES, config) * len(KEYS)
-    for memory, rounds in ((room, 3), (2.5 * room, 6), (4 * room, 12)):
-        found = search(PROBLEM, POLICY, TREES, config, keys=KEYS, memory=int(memory))
-        assert found.stats.rounds == rounds and found.valid[:, :-1].all()  # the last is the greedy one
-
-
-def test_of_finished_rounds_the_solutions_are_kept_alone():
-    """Decisions and five numbers a solution; not the beams that led to them."""
-    config = methods.wor(3, 3)
-    context = root_context(PROBLEM, POLICY, TREES, POLICY.encode(TREES), config, KEYS)
-    held = [field.untyped_storage() for round_ in run_rounds(context, config, KEYS).rounds for field in round_]
-    sizes = {storage.data_ptr(): storage.nbytes() for storage in held}
-    assert sum(sizes.values()) <= 3 * len(KEYS) * 3 * (context.horizon + 5) * 8
 
 
 @pytest.mark.parametrize("training", [True, False])

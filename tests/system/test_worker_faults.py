@@ -20,13 +20,10 @@ from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.sampler import methods
 from models.bq_tsp import BQ
 from problems.tsp import TSP
+from tests.helpers.tensors import same_tensors
 from tests.helpers.workers import Known, found_by, network, of_all
 
 ROOT = Path(__file__).parents[2]
-
-
-def same(found, others):
-    return all(torch.equal(a, b) for a, b in zip(found, others, strict=True))
 
 
 class Marks:
@@ -73,7 +70,7 @@ class Struck(TSP):
 def test_the_chunk_of_a_killed_worker_is_searched_again(tmp_path):
     problem = Struck(tmp_path, kills=2)
     found = found_by(problem, workers=2)
-    assert list(tmp_path.iterdir()) == [] and same(found, found_by(problem, workers=0))
+    assert list(tmp_path.iterdir()) == [] and same_tensors(found, found_by(problem, workers=0))
 
 
 @pytest.mark.slow
@@ -87,9 +84,9 @@ def test_a_worker_killed_between_two_searches_comes_back_with_its_weights(tmp_pa
         before = of_all(pool)
         (worker,) = (int(file.name) for file in tmp_path.iterdir())
         os.kill(worker, signal.SIGKILL)
-        assert same(of_all(pool), before)
+        assert same_tensors(of_all(pool), before)
         assert len(list(tmp_path.iterdir())) == 2
-    assert same(before, found_by(TSP(7), 0, other)) and not same(before, found_by(TSP(7), 0, policy))
+    assert same_tensors(before, found_by(TSP(7), 0, other)) and not same_tensors(before, found_by(TSP(7), 0, policy))
 
 
 @pytest.mark.slow

@@ -1,0 +1,76 @@
+"""Of several heuristics the best one is shown."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gumbeldore.evaluation import benchmarks as evaluation
+from gumbeldore.evaluation.baseline import solve_baseline
+from gumbeldore.evaluation.parts import Parts
+from problems.cvrp import CVRP
+from problems.heuristics import Heuristic
+from problems.heuristics.dispatching import RULES
+from problems.jssp import JSSP
+from problems.tsp import TSP
+from tests.helpers.evaluations import DATA, evaluated
+from tests.helpers.schedules import plain_makespan, read_job_shop, sequence_of
+
+
+def test_the_best_of_the_rules_is_shown(policies, tmp_path):
+    for name in ("ft06", "la01"):  # whose best rules differ
+        file = DATA / "jssp" / f"{name}.txt"
+        found = evaluated(policies / "jssp.pt", tmp_path, f"instances={file}", "method=[greedy,heuristic]", out=name)
+        shop = read_job_shop(name)
+        costs = {f"heuristic: {name}": plain_makespan(*shop, sequence_of(*rule, *shop)) for name, rule in RULES.items()}
+        greedy, row = found.rows
+        assert greedy["method"] == "greedy" and row["method"] in costs and row["method"] in found.output
+        assert float(row["cost"]) == min(costs.values()) == costs[row["method"]] < max(costs.values())
+
+
+def test_one_rule_is_the_best_of_all_sizes_by_its_gap(policies, tmp_path):
+    found = evaluated(policies / "jssp.pt", tmp_path, f"instances={DATA}/jssp", "method=heuristic")
+    (method,) = found.methods
+    gaps = {name: [] for name in RULES}
+    for benchmark in JSSP([[6, 6]], [[6, 6]]).load(str(DATA / "jssp")):
+        shop = [values[0].tolist() for values in benchmark.originals[:2]]
+        for name, rule in RULES.items():
+            gaps[name].append(plain_makespan(*shop, sequence_of(*rule, *shop)) / benchmark.references.item() - 1)
+    best = min(RULES, key=lambda name: sum(gaps[name]))
+    assert method == f"heuristic: {best}"
+    assert found.methods[method]["mean_gap"] == pytest.approx(sum(gaps[best]) / 4)
+
+
+@pytest.mark.parametrize("problem", [TSP(20), CVRP(20, [30, 30])], ids=["tsp", "cvrp"])
+def test_the_best_routing_heuristic_is_shown(policies, tmp_path, problem):
+    pytest.importorskip("ortools")
+    files = {"tsp": DATA, "cvrp": DATA / "cvrplib"}[problem.name]
+    words = [f"instances={files}", "method=[greedy,heuristic]"]
+    found = evaluated(policies / f"{problem.name}.pt", tmp_path, *words)
+    gaps = {}
+    for benchmark in problem.load(str(files)):
+        for name, (actions, _) in Heuristic().solve(problem.name, benchmark).items():
+            costs = benchmark.true_cost(torch.arange(len(actions)), actions)
+            gaps.setdefault(f"heuristic: {name}", []).extend((costs / benchmark.references - 1).tolist())
+    best = min(gaps, key=lambda name: sum(gaps[name]))
+    assert list(found.methods) == ["greedy", best] and best in found.output
+    outcome = found.methods[best]
+    assert outcome["mean_gap"] == pytest.approx(sum(gaps[best]) / len(gaps[best]))
+    assert 0 < outcome["mean_gap"] < found.methods["greedy"]["mean_gap"] and outcome["seconds"] > 0
+
+
+def test_the_time_of_several_heuristics_is_that_of_trying_them_all():
+    (benchmark,) = TSP(5).validation(2, seed=0)
+    tours = torch.arange(1, 5).expand(2, 4)
+
+    class Two:
+        def check(self, problem):
+            pass
+
+        def solve(self, problem, benchmark, progress):
+            return {"one": (tours, 2.0), "other": (tours.flip(1), 3.0)}
+
+    parts = Parts()
+    solve_baseline(Two(), TSP(5), benchmark, lambda done: None, parts)
+    ((name, (solved,)),) = evaluation.results_of("heuristic", [parts], [benchmark]).items()
+    assert name.startswith("heuristic: ") and solved.seconds == 5.0

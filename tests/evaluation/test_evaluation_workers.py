@@ -1,0 +1,46 @@
+"""How many workers an evaluation starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+import evaluate
+from gumbeldore.cli.evaluation import Machine, Task, full_chunks, without_idle_workers
+from gumbeldore.evaluation.loading import LoadedPolicy
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.rounds import trie_memory
+from models.bq_tsp import BQ
+from problems.tsp import TSP
+from tests.helpers.commands import compose
+from tests.helpers.evaluations import evaluated
+
+
+def test_workers_are_for_more_than_is_searched_together():
+    problem, policy = TSP(7), BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=0)
+    (benchmark,), search = problem.validation(40, seed=0), methods.wor(4, 2)
+    one = trie_memory(problem, policy, benchmark.instances, search)
+    for rows, budget, chunks in ((160, 40 * one, 1), (80, 40 * one, 2), (160, 10 * one, 4), (160, 80 * one, 1)):
+        assert full_chunks(problem, policy, [benchmark], search, rows, budget) == chunks
+    task = Task(LoadedPolicy(problem, policy, {}, Path("policy.pt")), slice(0, 1), {"wor": search}, None)
+    for rows, workers in ((160, 0), (80, 2)):  # one chunk and two
+        machine = Machine(torch.device("cpu"), "float32", False, 2, rows)
+        assert without_idle_workers(machine, [task], [benchmark]).workers == workers
+
+
+def test_few_instances_are_searched_without_ray(policies, tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr("gumbeldore.parallel.ray_cluster.start_ray", started.append)
+    found = evaluated(policies / "tsp.pt", tmp_path, "instances=kool/tsp20", "num_instances=2", "workers=auto")
+    assert started == [] and found.rows
+
+
+def test_workers_are_counted_on_the_cluster_that_was_joined(policies, tmp_path, monkeypatch):
+    """`workers=auto` is as many as the cluster has room for: so the cluster is joined before."""
+    order = []
+    monkeypatch.setattr("gumbeldore.parallel.ray_cluster.join", lambda address, modules: order.append("join"))
+    monkeypatch.setattr("gumbeldore.parallel.ray_cluster.room", lambda threads: order.append("room") or 1)
+    words = [f"checkpoint={policies / 'tsp.pt'}", "instances=kool/tsp20", "num_instances=2", "solver.workers=0"]
+    evaluate.evaluate(compose("evaluate", *words, "ray.address=auto", f"out_dir={tmp_path / 'out'}"))
+    assert order == ["join", "room"]

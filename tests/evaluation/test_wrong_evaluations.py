@@ -1,0 +1,85 @@
+"""Evaluations that are refused, in one line, before anything is done."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import evaluate
+from gumbeldore.runtime import checkpoint
+from tests.helpers.commands import typed
+from tests.helpers.evaluations import DATA
+
+
+@pytest.mark.parametrize(
+    ("problem", "words", "message"),
+    [
+        ("tsp", ["instances=kool/tsp21"], "unknown source 'kool/tsp21'"),
+        ("tsp", ["instances=kool/tsp20", "search.beam_width=4"], "search.beam_width has no effect on greedy"),
+        ("tsp", ["instances=kool/tsp20", "num_instances=20000"], "can be taken, not 20000; num_instances=null takes"),
+        ("tsp", ["instances=kool/tsp20", "method=solver", "solver.workers=-1"], "solver.workers must be 'auto' or an"),
+        ("tsp", ["instances=kool/tsp20", "workers=0", "ray.address=auto"], "ray.address=auto has no effect with"),
+        ("tsp", ["instances=kool/tsp20", "method=fastest"], "fastest"),
+        (
+            "tsp",
+            ["instances=kool/tsp20", "compile=true", "device=cpu"],
+            "error: compile=true is for a GPU, device=cpu is a CPU: it would search more slowly\n",
+        ),
+        ("tsp", ["instances=kool/tsp20", "compile=1"], "compile must be true or false, got 1"),
+        ("jssp", [f"instances={DATA}/jssp", "problem.nearest=5"], "error: problem.nearest: jssp has no nearest\n"),
+        ("cvrp", [f"instances={DATA}/cvrplib", "problem.nearest=0"], "nearest must be at least 1, all or null, got 0"),
+        ("cvrp", [f"instances={DATA}/cvrplib", "problem.nearest=x"], "nearest must be at least 1, all or null, got x"),
+        (
+            "cvrp",
+            [f"instances={DATA}/cvrplib", "problem.capacity=9"],
+            "no key problem.capacity; problem has distances, ",
+        ),
+        ("jssp", [f"instances={DATA}/jssp", "problem.distances=exact"], "error: problem.distances: jssp has no distan"),
+        ("tsp", [f"instances={DATA}", "problem.distances=file"], "distances must be one of rounded, exact or null, go"),
+        ("tsp", ["instances=kool/tsp20", "problem.distances=rounded"], "kool/tsp20 has exact distances"),
+        ("tsp", [f"instances={DATA}/cvrplib/A-n32-k5.vrp"], "got 'CVRP' (the policy of "),
+        ("cvrp", [f"instances={DATA}/jssp"], "*.vrp (the policy of "),
+        ("tsp", [f"instances={DATA}/README.md"], "README.md: .md is no format of instances, "),
+        ("cvrp", [f"instances={DATA}/cvrplib", "nearest=5"], "error: nearest is called problem.nearest now"),
+        ("cvrp", ["instances=kool/tsp20"], "unknown source 'kool/tsp20'"),
+        ("cvrp", ["instances=kool/tsp20"], "cvrp.pt is for cvrp)"),
+        ("jssp", [f"instances={DATA}/berlin52.tsp"], "jssp.pt is for jssp)"),
+        ("tsp", ["instances=kool/tsp20", "method=[]"], "method=[]: there must be one method at least"),
+        (
+            "tsp",
+            ["instances=kool/tsp20", f"out_dir={DATA}/berlin52.tsp"],
+            "berlin52.tsp is not a folder; choose another",
+        ),
+    ],
+)
+def test_wrong_evaluations_are_refused(policies, tmp_path, problem, words, message):
+    result = typed(evaluate, f"checkpoint={policies / problem}.pt", *words, cwd=tmp_path)
+    assert result.returncode != 0 and message in result.stderr and "Traceback" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("search", ["rules", "savings", "[greedy,rules]", "[savings,greedy]"])
+def test_removed_methods_name_the_one_in_their_place(policies, tmp_path, search):
+    removed = "rules" if "rules" in search else "savings"
+    result = typed(evaluate, f"checkpoint={policies}/tsp.pt", "instances=kool/tsp20", f"method={search}", cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr == f"error: method={removed} has been removed; method=heuristic takes its place\n"
+
+
+def test_heuristics_without_ortools_are_refused_before_anything_is_solved(policies, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ortools.constraint_solver.pywrapcp", None)
+    words = [f"checkpoint={policies}/tsp.pt", "instances=kool/tsp20", "method=[greedy,heuristic]", "workers=0"]
+    result = typed(evaluate, *words, cwd=tmp_path)
+    assert result.returncode == 2 and result.stderr.count("\n") == 1
+    assert "method=heuristic needs OR-Tools for problem tsp: pip install" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_cannot_name_a_function_to_call(policies, tmp_path):
+    content = checkpoint.load(policies / "tsp.pt")
+    content["config"]["model"] = {"_target_": "os.mkdir", "path": str(tmp_path / "trapped")}
+    checkpoint.save(tmp_path / "evil.pt", content)
+    result = typed(evaluate, f"checkpoint={tmp_path / 'evil.pt'}", "instances=kool/tsp20", cwd=tmp_path)
+    assert result.returncode == 2 and "model._target_=os.mkdir is not a class" in result.stderr
+    assert not (tmp_path / "trapped").exists()

@@ -1,0 +1,100 @@
+"""Trainings that are stopped or die, and go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import train
+from gumbeldore.cli.run_recorder import RunRecorder
+from gumbeldore.cli.setup import set_up
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime import checkpoint
+from gumbeldore.runtime.stopping import Stopper
+from gumbeldore.training.validation import validate
+from tests.helpers.commands import compose, typed
+from tests.helpers.interruptions import Killed, dies_after
+from tests.helpers.runs import metrics_of, same_runs
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_first_signal_after_the_time_limit_is_the_first():
+    with Stopper(1e-9) as stopper:
+        time.sleep(1e-3)
+        assert stopper() and stopper.reason == "time limit reached"
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+
+
+COMMAND = [
+    *[sys.executable, str(ROOT / "train.py"), "debug=fast", "images_every=100", "precision=float32"],
+    *["train.epochs=5", "train.batches_per_epoch=150", "model.layers=2", "model.width=16", "model.heads=2"],
+]
+
+
+def start(*overrides, cwd):
+    return subprocess.Popen([*COMMAND[:2], *overrides], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def lines_of(path):
+    return path.read_text().count("\n") if path.exists() else 0
+
+
+JSSP4X3 = ["problem=jssp", "problem.sizes=[[4,3],[3,4]]", "problem.validation_sizes=[[4,3]]", "model.blocks=1"]
+CVRP7 = ["problem=cvrp", "problem.num_customers=7", "problem.capacity=[15,20]", "model.layers=1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "share"),
+    [
+        pytest.param(CVRP7, 0.97, marks=pytest.mark.slow),
+        pytest.param(JSSP4X3, 0.9, marks=pytest.mark.slow),
+    ],
+    ids=["cvrp", "jssp"],
+)
+def test_other_problems_improve_and_continue_exactly(words, share, tmp_path, monkeypatch):
+    """One run goes through, the other dies while it trains in its third epoch, and is resumed."""
+    words = [*words, "debug=fast", "images_every=100", "precision=float32", "model.width=16", "model.heads=2"]
+    words += ["train.epochs=3", "train.batches_per_epoch=30", "train.batch_size=64", "train.validation_instances=200"]
+    whole = typed(train, *words, "run_dir=whole", cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        dies_after(patch, batches=75)
+        typed(train, *words, "run_dir=died", cwd=tmp_path)
+    assert len(metrics_of(tmp_path / "died")) == 2
+    resumed = typed(train, "resume=died", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    same_runs(tmp_path / "whole", tmp_path / "died", epochs=3)
+    left = checkpoint.load(tmp_path / "whole/checkpoints/last.pt")["train_state"]["dataset"]
+    assert sorted(path.stem for path in (tmp_path / "whole/dataset").iterdir()) == left  # the forgotten ones are gone
+    setup = set_up(compose("train", *words))
+    untrained = validate(SearchPool(setup.problem, setup.policy), setup.validation, lambda *_: None).cost
+    assert metrics_of(tmp_path / "whole")[-1]["quality/best_greedy_cost"] < share * untrained
+
+
+@pytest.mark.slow
+def test_interrupting_ends_cleanly(tmp_path):
+    run = start(*COMMAND[2:], "train.epochs=100000", "run_dir=run", cwd=tmp_path)
+    while lines_of(tmp_path / "run" / "metrics.jsonl") < 1:
+        assert run.poll() is None, run.communicate()[0].decode()
+        time.sleep(0.01)
+    run.send_signal(signal.SIGINT)
+    output = run.communicate()[0].decode()
+    assert run.returncode == 0 and "interrupted" in output and "resume=run" in output
+    assert checkpoint.load(tmp_path / "run" / "checkpoints" / "last.pt")["epoch"] >= 1
+
+
+def test_an_interruption_after_the_last_epoch_leaves_nothing_to_continue(tmp_path, monkeypatch):
+    monkeypatch.setattr(RunRecorder, "epoch", lambda *_: signal.raise_signal(signal.SIGINT))
+    words = ["debug=fast", "problem.num_nodes=6", "train.epochs=1", "workers=0", "run_dir=run"]
+    done = typed(train, *words, cwd=tmp_path)
+    assert done.returncode == 0 and "finished\n" in done.stdout and "continue:" not in done.stdout
