@@ -31,7 +31,6 @@ class SearchConfig:
         replacement: K independent samples per round instead of a beam
         top_p_start, top_p_end: nucleus of the first and of the last round, linear in between [GD, section 4.2.2]: each
             node keeps its smallest set of most likely actions of that probability; one round alone uses the end
-        first_round_deterministic: round 1 is a plain beam search, whose leaves leave the trie but do not shift it
         sampled_root: draw the root's Gumbel, which makes the unnormalised estimator unbiased; False fixes it to 0
         time_limit: seconds per instance; rounds go on until it has passed, whatever num_rounds is, or until the trie
             would outgrow the memory it may take. The round that lasts longer is abandoned. With a `reconstruction`
@@ -57,7 +56,6 @@ class SearchConfig:
     replacement: bool = False
     top_p_start: float = 1.0
     top_p_end: float = 1.0
-    first_round_deterministic: bool = False
     sampled_root: bool = True
     time_limit: float | None = None
     temperature: float = 1.0
@@ -77,7 +75,7 @@ class SearchConfig:
         # As Python's integers, which cannot overflow as NumPy's can.
         solutions = int(self.beam_width) * int(self.num_rounds) * int(self.equivalents)
         _check_count("beam_width * num_rounds * equivalents", solutions)
-        check_switches(self, "stochastic", "replacement", "first_round_deterministic", "sampled_root")
+        check_switches(self, "stochastic", "replacement", "sampled_root")
         for name, top_p in (("top_p_start", self.top_p_start), ("top_p_end", self.top_p_end)):
             if not (is_number(top_p) and 0 < top_p <= 1):
                 raise ValueError(f"{name} must be a probability in (0, 1], got {top_p!r}")
@@ -93,8 +91,6 @@ class SearchConfig:
             raise ValueError("sampling with replacement is stochastic and has no update between rounds")
         if not self.stochastic and needs_sample(self.update):
             raise ValueError(f"{self.update!r} estimates from a sample, which a beam that is not stochastic is not")
-        if self.first_round_deterministic and (self.replacement or not self.stochastic):
-            raise ValueError("first_round_deterministic is for rounds of a stochastic beam search")
         if self.replacement and self.replan_steps is not None:
             raise ValueError("sampling with replacement has no replan_steps: its samples have no common root")
         if self.distinct is not None and not self.replacement:

@@ -1,8 +1,8 @@
 """Expectations under a policy from its samples [SBS, section 4.2, eq. 12-14; GD, eq. 3-4].
 
 Each estimator needs the solutions of one search method, at a temperature of 1 or any other (the expectation is that of
-the policy with this temperature), without a nucleus, equivalents or a deterministic first round; with a time limit or a
-reconstruction those that `Solutions.sampled` keeps:
+the policy with this temperature), without a nucleus or equivalents; with a time limit or a reconstruction those that
+`Solutions.sampled` keeps:
 
     monte_carlo            independent samples (`method=sampling`)
     estimate_expectation   one round without replacement (`method=wor`, `num_rounds=1`)

@@ -76,7 +76,6 @@ def wor(
     top_p_start: float = 1.0,
     top_p_end: float = 1.0,
     time_limit: float | None = None,
-    first_round_deterministic: bool = False,
     sampled_root: bool = True,
     temperature: float = 1.0,
     equivalents: int = 1,
@@ -89,7 +88,6 @@ def wor(
         top_p_start=top_p_start,
         top_p_end=top_p_end,
         time_limit=time_limit,
-        first_round_deterministic=first_round_deterministic,
         sampled_root=sampled_root,
         temperature=temperature,
         equivalents=equivalents,
@@ -126,9 +124,6 @@ def gumbeldore(
     top_p_end: float = 1.0,
     time_limit: float | None = None,
     baseline: str = "estimate",
-    min_max: bool = False,
-    divide_by_visits: bool = False,
-    first_round_deterministic: bool = False,
     sampled_root: bool = True,
     temperature: float = 1.0,
     equivalents: int = 1,
@@ -140,12 +135,11 @@ def gumbeldore(
         top_p_start,
         top_p_end,
         time_limit,
-        first_round_deterministic,
         sampled_root,
         temperature,
         equivalents,
     )
-    return replace(rounds, update=Gumbeldore(step_size, baseline, min_max, divide_by_visits))
+    return replace(rounds, update=Gumbeldore(step_size, baseline))
 
 
 def theory(
@@ -155,7 +149,6 @@ def theory(
     top_p_start: float = 1.0,
     top_p_end: float = 1.0,
     time_limit: float | None = None,
-    first_round_deterministic: bool = False,
     sampled_root: bool = True,
     temperature: float = 1.0,
     equivalents: int = 1,
@@ -167,7 +160,6 @@ def theory(
         top_p_start,
         top_p_end,
         time_limit,
-        first_round_deterministic,
         sampled_root,
         temperature,
         equivalents,

@@ -28,7 +28,6 @@ from gumbeldore.sampler.gumbel import gumbel_with_maximum
 from gumbeldore.sampler.rejection import Rejection
 from gumbeldore.sampler.solutions import Round, SearchStats, Solutions
 from gumbeldore.sampler.tasar import Roots
-from gumbeldore.sampler.updates import without_replacement
 from gumbeldore.seeding import gumbel_noise
 
 
@@ -65,9 +64,8 @@ def run_rounds(context: SearchContext, config: SearchConfig, keys: Tensor, memor
                 break
             trie = trie_ops.grow(trie, slots + (config.num_rounds * config.width if certain else slots))
         context = roots.context
-        deterministic = not config.stochastic or (config.first_round_deterministic and round_ == 0)
         place = round_ * (roots.horizon + 1)  # a draw for the root and each depth, whichever are left
-        perturb, root_gumbel = _unperturbed(keys) if deterministic else _gumbel(keys, place, config)
+        perturb, root_gumbel = _gumbel(keys, place, config) if config.stochastic else _unperturbed(keys)
         nucleus = nucleus_of(config, roots.rounds)
         try:
             leaves, count = sample_round(context, trie, round_ * config.width, perturb, root_gumbel, nucleus)
@@ -83,9 +81,7 @@ def run_rounds(context: SearchContext, config: SearchConfig, keys: Tensor, memor
         if roots.finished and roots.last:
             break
         if config.update is not None:
-            # The leaves of a deterministic first round are no sample, of which nothing can be estimated.
-            update = without_replacement if config.first_round_deterministic and round_ == 0 else config.update
-            update(trie, leaves, -found.cost)  # the one place where costs become objectives
+            config.update(trie, leaves, -found.cost)  # the one place where costs become objectives
             broken = (~trie.advantage.isfinite() | trie.log_mass.isnan()).any(dim=2).any(dim=0)
             check_instances(context, broken, "the update made log-probabilities of the trie NaN or infinite")
         if removes_leaves and not trie_ops.unsampled(trie, context.root).any():

@@ -24,7 +24,6 @@ class Trie(NamedTuple):
     log_prob: Tensor  # [T+1, B, W]  float64  log-probability of the prefix under the policy
     log_mass: Tensor  # [T+1, B, W]  float64  log of the part of it that has not been sampled yet
     advantage: Tensor  # [T+1, B, W]  float64  what the updates added to the edge into the node
-    visits: Tensor  # [T+1, B, W]  int64  sampled leaves that passed through the node, if an update counts them
     parent: Tensor  # [T+1, B, W]  int64  slot of the parent one level up, or NO_NODE
     action: Tensor  # [T+1, B, W]  int64  action on the edge into the node
     # [T or 1, b, W, C]  int64  the transposition table: hash of the state the network evaluated there, or NO_HASH.
@@ -69,7 +68,6 @@ def create(
         log_prob=scalars(0.0, torch.float64),
         log_mass=scalars(0.0, torch.float64),
         advantage=scalars(0.0, torch.float64),
-        visits=scalars(0, torch.int64),
         parent=scalars(NO_NODE, torch.int64),
         action=scalars(0, torch.int64),
         state_hash=torch.full(

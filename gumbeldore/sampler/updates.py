@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gumbeldore.runtime.checked import check_switches, is_number
+from gumbeldore.runtime.checked import is_number
 from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.beam import Leaves
 from gumbeldore.sampler.estimators import estimate_expectation, importance_log_weights
@@ -51,40 +51,24 @@ class Gumbeldore:
 
     Arguments:
         step_size: sigma >= 0, in units of 1 / objective
-        baseline: "estimate" (of the round's expectation from its weights), "mean" of the leaves, or "none" (the
-            raw outcome; for games)
-        min_max: divide positive advantages by the largest, negative ones by the size of the smallest
-        divide_by_visits: average over the leaves through an edge instead of adding them up
+        baseline: "estimate" (of the round's expectation from its weights) or "none" (the raw outcome; for games)
     """
 
     step_size: float
     baseline: str = "estimate"
-    min_max: bool = False
-    divide_by_visits: bool = False
 
     def __post_init__(self) -> None:
         _check_step_size(self.step_size)
         if self.baseline not in BASELINES:
             raise ValueError(f"baseline must be one of {sorted(BASELINES)}, got {self.baseline!r}")
-        check_switches(self, "min_max", "divide_by_visits")
 
     def __call__(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
         without_replacement(trie, leaves, objective)
         advantage = objective - BASELINES[self.baseline](objective, leaves)[:, None]
         advantage = advantage.masked_fill(~leaves.valid, 0.0)
-        if self.min_max:
-            advantage = _min_max(advantage)
         node = leaves.node[1:]  # [T, B, K]; no edge leads into the root
         added = _per_beam_node(leaves, self.step_size * advantage)[1:]
-        edge = trie.advantage[1:].gather(2, node)
-        if self.divide_by_visits:
-            before = trie.visits[1:].gather(2, node)
-            visits = before + _per_beam_node(leaves, leaves.valid.long())[1:]
-            edge = (edge * before + added) / visits.clamp(min=1)
-            trie.visits[1:].scatter_(2, node, visits)
-        else:
-            edge = edge + added
-        trie.advantage[1:].scatter_(2, node, edge)
+        trie.advantage[1:].scatter_(2, node, trie.advantage[1:].gather(2, node) + added)
 
 
 @dataclass(frozen=True)
@@ -130,15 +114,11 @@ def _estimated(objective: Tensor, leaves: Leaves) -> Tensor:
     return estimate_expectation(objective, leaves.phi, leaves.gumbel, leaves.valid)
 
 
-def _mean(objective: Tensor, leaves: Leaves) -> Tensor:
-    return objective.masked_fill(~leaves.valid, 0.0).sum(dim=1) / leaves.valid.sum(dim=1)
-
-
 def _none(objective: Tensor, leaves: Leaves) -> Tensor:
     return objective.new_zeros(len(objective))
 
 
-BASELINES = {"estimate": _estimated, "mean": _mean, "none": _none}
+BASELINES = {"estimate": _estimated, "none": _none}
 
 
 def _leaf_mass(trie: Trie, leaves: Leaves) -> Tensor:
@@ -165,10 +145,3 @@ def _expectation_per_beam_node(leaves: Leaves, log_weights: Tensor, objective: T
     largest = largest.gather(2, leaves.path)  # -inf if its only leaf sets the threshold and has the weight 0
     weights = (log_weights - largest).exp().where(largest > -math.inf, 1.0)
     return _per_beam_node(leaves, weights * objective) / _per_beam_node(leaves, weights)
-
-
-def _min_max(advantage: Tensor) -> Tensor:
-    highest = advantage.amax(dim=1, keepdim=True).clamp(min=0)
-    lowest = advantage.amin(dim=1, keepdim=True).clamp(max=0)
-    scale = torch.where(advantage > 0, highest, -lowest)
-    return torch.where(scale > 0, advantage / scale, 0.0)

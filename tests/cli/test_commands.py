@@ -255,7 +255,6 @@ def test_every_default_stands_in_one_place():
         (train, ["train.batch_size=0"], "train.batch_size must be"),
         (train, ["train_processes=3"], "train.batch_size=128 cannot be shared out evenly among train_processes=3"),
         (train, ["train.muon_learning_rate=null", "train.muon_weight_decay=1"], "train.muon_weight_decay has no"),
-        (train, ["search.min_max=no"], "min_max must be true or false, got 'no'"),
         (train, ["search.sampled_root=off"], "sampled_root must be true or false, got 'off'"),
         (train, ["resume=nowhere"], "resume=nowhere: there is no"),
         (train, ["problem=chess"], "problem=chess: there is no such option; there are cvrp, gomoku, jssp, tsp"),

@@ -17,7 +17,7 @@ from gumbeldore.studies.expectations import ESTIMATORS, QUANTITIES, Point, Refer
 
 LISTS = ("temperature", "num_rounds", "beam_width")
 READS = ("repetitions", "reference_samples", *(f"search.{key}" for key in LISTS))
-PLAIN = ("top_p_start", "top_p_end", "equivalents", "first_round_deterministic", "sampled_root")
+PLAIN = ("top_p_start", "top_p_end", "equivalents", "sampled_root")
 
 
 def searches_of(cfg: DictConfig) -> list[Asked]:
