@@ -29,7 +29,6 @@ from gumbeldore.evaluation.benchmarks import MethodSummary, results_of, solve_be
 from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.evaluation.references import read_table, with_lower_bounds, with_table
-from gumbeldore.evaluation.starts import Starts, StartSearch
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting.console import Terminal
@@ -43,12 +42,11 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
     run = EvaluationSettings.of(cfg)
     choices = open_policies(cfg, run)
     machine = Machine.of(run)
-    tasks = tasks_of(cfg, choices, machine)
+    tasks = tasks_of(cfg, choices)
     problem, methods = tasks[0].loaded.problem, list(tasks[0].methods)
     benchmarks = [benchmark for choice in choices for benchmark in choice.benchmarks]
     out_dir = new_directory(run)
-    searched = tasks[0].start and count_of(benchmarks) > 1  # starts are searched one by one
-    if run.workers == "auto" and not searched:
+    if run.workers == "auto":
         machine = without_idle_workers(machine, tasks, benchmarks)
 
     paths = [task.loaded.path for task in tasks]
@@ -70,8 +68,7 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
                         for name, method in task.methods.items():
                             with advancing(terminal, name, benchmarks, sum(map(len, parts_of[name]))) as advance:
                                 mine, parts = benchmarks[task.places], parts_of[name][task.places]
-                                start = task.start if name == "solver" else None
-                                run_method(method, task.loaded.problem, pool, mine, run.seed, parts, advance, start)
+                                run_method(method, task.loaded.problem, pool, mine, run.seed, parts, advance)
                             if task is tasks[-1]:  # every instance has a solution
                                 found |= results_of(name, parts_of[name], benchmarks)
                                 report.write_tables(out_dir, found, benchmarks)  # a later method may not finish
@@ -111,22 +108,13 @@ def run_method(
     seed: int,
     parts: list[Parts],
     advance: Callable[[int], None],
-    start: StartSearch | None,
 ) -> None:
-    """Add to the `parts` of each benchmark the solutions of a method for the instances that have none there.
-
-    Arguments:
-        start: how the policy searches for the solutions that the method, a solver, starts from; None: it has none
-    """
-    pairs = list(zip(benchmarks, parts, strict=True))
-    if start:  # the longest searches first: if one of them leaves the solver no time, nothing else is lost
-        pairs.sort(key=lambda pair: -problem.horizon(pair[0].instances))
-    for benchmark, found in pairs:
+    """Add to the `parts` of each benchmark the solutions of a method for the instances that have none there."""
+    for benchmark, found in zip(benchmarks, parts, strict=True):
         if isinstance(method, SearchConfig):
             solve_benchmark(pool, benchmark, method, seed, advance, found)
         else:
-            starts = Starts(pool, benchmark, start, seed) if start else None
-            solve_baseline(method, problem, benchmark, advance, found, starts)
+            solve_baseline(method, problem, benchmark, advance, found)
 
 
 def main() -> None:

@@ -188,7 +188,7 @@ def test_compare_reads_files_with_other_figures(tmp_path):
 
 def test_savings():
     """Two searches with 100 decisions in all, by hand; what is reused is part of the prefixes."""
-    ended = {"rejected": 0, "rounds": 2, "full": False, "seconds": 2.0}
+    ended = {"rejected": 0, "rounds": 2, "full": False}
     first = SearchStats(evaluations=30, forced=4, reused=7, repeated=6, **ended)
     second = SearchStats(evaluations=20, forced=6, reused=1, repeated=9, **ended)
     found = savings([first, second], decisions=100)

@@ -28,7 +28,6 @@ RAY = {"ray_cluster.py", "ray_actors.py", "pool.py"}  # the modules of the core 
 SOLVERS = {
     *("gumbeldore.runtime.files", "gumbeldore.runtime.errors", "gumbeldore.runtime.stopping"),
     *("gumbeldore.parallel.ray_actors", "gumbeldore.parallel.ray_cluster"),
-    *("gumbeldore.evaluation.baseline", "gumbeldore.evaluation.starts"),
 }
 
 

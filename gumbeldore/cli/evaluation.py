@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -25,7 +24,6 @@ from gumbeldore.evaluation.choosing import Choice, choose_policies
 from gumbeldore.evaluation.kept import MANIFEST, fingerprint
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
 from gumbeldore.evaluation.sources import load, numbered
-from gumbeldore.evaluation.starts import StartSearch, weights_hash
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers, trie_budget
 from gumbeldore.parallel.pool import SearchPool, at_once
@@ -110,10 +108,9 @@ class Task(NamedTuple):
     loaded: LoadedPolicy
     places: slice  # of its benchmarks among all
     methods: dict[str, SearchConfig | Baseline]
-    start: StartSearch | None  # of the solver among them
 
 
-def tasks_of(cfg: DictConfig, choices: list[Choice], machine: Machine) -> list[Task]:
+def tasks_of(cfg: DictConfig, choices: list[Choice]) -> list[Task]:
     """Every policy with the methods, which take its step size. Raises ValueError for methods that cannot be used."""
     tasks: list[Task] = []
     for choice in choices:
@@ -122,35 +119,8 @@ def tasks_of(cfg: DictConfig, choices: list[Choice], machine: Machine) -> list[T
             parts.check_method(name, method, choice.loaded, choice.benchmarks)
         first = tasks[-1].places.stop if tasks else 0
         places = slice(first, first + len(choice.benchmarks))
-        start = start_search(cfg, choice.loaded, machine)
-        if start:
-            parts.check_method(
-                f"solver, solver.start={cfg.solver.start}", start.config, choice.loaded, choice.benchmarks
-            )
-        tasks.append(Task(choice.loaded, places, methods, start))
+        tasks.append(Task(choice.loaded, places, methods))
     return tasks
-
-
-def start_search(cfg: DictConfig, loaded: LoadedPolicy, machine: Machine) -> StartSearch | None:
-    """The search for what the solver starts from (`solver.start`), or None. Raises ValueError if it cannot be one."""
-    search = parts.search_of(cfg, loaded)
-    for name, node in parts.start_of(cfg).items():
-        config = parts.build_method(name, node, search)
-        if not isinstance(config, SearchConfig):
-            raise ValueError(f"solver.start={name} is no search with the policy; its solutions cannot be a start")
-        limit, total = config.time_limit, cfg.solver.time_limit
-        if limit is not None and limit >= total:
-            rule = "the solver gets what the search leaves of solver.time_limit"
-            raise ValueError(f"search.time_limit={limit:g} must be below solver.time_limit={total:g}: {rule}")
-        if machine.compiled:
-            raise ValueError("compile=true: a solver's start is searched in its time, which compiling would use up")
-        settings = {key: search[key] for key in parts.search_keys(node, search)}
-        given = {key: value for key, value in parts.plain(cfg.problem).items() if value is not None}
-        problem = {**loaded.config["problem"], **given}
-        what = {"method": {**parts.plain(node), **settings}, "model": loaded.config["model"], "problem": problem}
-        where = {"device": machine.device.type, "precision": machine.precision}
-        return StartSearch(config, json.dumps({**what, **where, "weights": weights_hash(loaded.policy)}, default=str))
-    return None
 
 
 def without_idle_workers(machine: Machine, tasks: list[Task], benchmarks: list[Benchmark]) -> Machine:

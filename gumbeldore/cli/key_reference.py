@@ -131,7 +131,7 @@ def methods() -> str:
     reads = {path.stem: search_keys(yaml.safe_load(path.read_text()), names) for path in options("method")}
     rows = [[f"`search.{name}`", *("x" if name in read else "" for read in reads.values())] for name in names]
     about = "`method=...`: one in training, a list in evaluation and study; heuristic and solver not in training."
-    about += " What each reads; solver has the keys `solver.time_limit`, `solver.start` and `solver.workers`:"
+    about += " What each reads; solver has the keys `solver.time_limit` and `solver.workers`:"
     return "\n".join(["## Search methods", "", about, "", *table(["key", *reads], rows)])
 
 

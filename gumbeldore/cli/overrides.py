@@ -16,7 +16,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from gumbeldore.cli.parts import methods_of, search_keys, start_of
+from gumbeldore.cli.parts import methods_of, search_keys
 from gumbeldore.runtime.building import check_keys
 from gumbeldore.runtime.checkpoint import shipped
 from gumbeldore.runtime.old_versions import refuse_old, refuse_old_option
@@ -214,7 +214,7 @@ def check_effect(cfg: DictConfig, words: list[str], reads: Collection[str] = ())
     Arguments:
         reads: keys that the command itself reads, whatever the methods do
     """
-    methods = {**methods_of(cfg), **start_of(cfg)}
+    methods = methods_of(cfg)
     read = {key for node in methods.values() for key in search_keys(node, cfg.search)}
     # Another option than ours, of the user's (--config-dir), may need any of these keys.
     kind = next((word.removeprefix("train=") for word in words if word.startswith("train=")), DEFAULT_KIND)

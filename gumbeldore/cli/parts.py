@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
-from hydra import compose
-from hydra.core.global_hydra import GlobalHydra
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationKeyError
@@ -59,25 +57,6 @@ def methods_of(cfg: DictConfig) -> dict[str, DictConfig]:
     return {str(name): method for name, method in cfg.methods.items()}
 
 
-def start_of(cfg: DictConfig) -> dict[str, DictConfig]:
-    """The method that `solver.start` names, as Hydra would compose it for `method=`; empty where there is none.
-
-    Raises ValueError if there is no such method, or nothing would start from it.
-    """
-    name = OmegaConf.select(cfg, "solver.start")  # a study has none
-    if name is None:
-        return {}
-    if "solver" not in methods_of(cfg):
-        raise ValueError(f"solver.start={name} has no effect without method=solver: references have no start")
-    names = GlobalHydra.instance().config_loader().get_group_options("method")
-    if name not in names:
-        raise ValueError(f"solver.start={name}: there is no such method; there are {', '.join(names)}")
-    chosen = compose("evaluate", [f"method={name}"]).methods
-    # Beside the values of this configuration, to which the method's file may refer.
-    together = OmegaConf.merge(OmegaConf.to_container(cfg), {"methods": OmegaConf.to_container(chosen)})
-    return {str(key): together.methods[key] for key in chosen}
-
-
 def search_keys(method: Mapping[str, Any], search: Iterable[str]) -> list[str]:
     """The keys of `search` that a method is given: parameters of its callable that its own file does not set."""
     target = method["_target_"] if "_target_" in method else None
@@ -111,15 +90,9 @@ def build_method(name: str, method: DictConfig, search: Mapping[str, Any]) -> Se
 
 def build_methods(cfg: DictConfig, loaded: LoadedPolicy) -> dict[str, SearchConfig | Baseline]:
     """All methods of the configuration by name, with the policy's step size. Raises ValueError as `build_method`."""
-    search = search_of(cfg, loaded)
-    return {name: build_method(name, node, search) for name, node in methods_of(cfg).items()}
-
-
-def search_of(cfg: DictConfig, loaded: LoadedPolicy) -> DictConfig:
-    """The settings of the searches, with the policy's step size. Raises ValueError as `set_step_size`."""
     search = cfg.search.copy()
     set_step_size(search, loaded)
-    return search
+    return {name: build_method(name, node, search) for name, node in methods_of(cfg).items()}
 
 
 def build_search(name: str, method: DictConfig, search: Mapping[str, Any]) -> SearchConfig:
@@ -170,7 +143,7 @@ def join_cluster(cfg: DictConfig, *objects: Any) -> None:
     address = cfg.ray.address
     if address is None:
         return
-    methods = {**cfg.get("methods", {}), **start_of(cfg)}
+    methods = cfg.get("methods", {})
     solves = "solver" in methods or cfg.get("references") == "solver"
     if not (cfg.workers or solves and cfg.solver.workers):
         raise ValueError(f"ray.address={address} has no effect with workers=0")

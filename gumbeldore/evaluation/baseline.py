@@ -10,7 +10,6 @@ from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.parts import BenchmarkResult, Parts
-from gumbeldore.evaluation.starts import Starts
 from gumbeldore.interfaces import Problem
 
 
@@ -37,20 +36,12 @@ class Baseline(Protocol):
 
 
 def solve_baseline(
-    method: Baseline,
-    problem: Problem,
-    benchmark: Benchmark,
-    advance: Callable[[int], None],
-    parts: Parts,
-    starts: Starts | None = None,
+    method: Baseline, problem: Problem, benchmark: Benchmark, advance: Callable[[int], None], parts: Parts
 ) -> None:
     """Add to `parts` what each heuristic of a method finds for the instances that have no solution there yet.
 
     A method may say how many instances are worth a call of `solve` (`together`); by default, all of them are one.
     The time of each heuristic is that of all, which had to be tried to find the best.
-
-    Arguments:
-        starts: of the benchmark, which `method.solve` then takes as one more argument; None: it takes none
     """
     count = len(benchmark.names)
     together = getattr(method, "together", count)
@@ -60,7 +51,7 @@ def solve_baseline(
         if rows in parts:
             continue
         some = benchmark.part(torch.arange(rows.start, rows.stop))
-        solved = method.solve(problem.name, some, advance, *([] if starts is None else [starts.part(rows)]))
+        solved = method.solve(problem.name, some, advance)
         seconds = sum(each for _, each in solved.values())
         found = {}
         for heuristic, (actions, _) in solved.items():

@@ -203,7 +203,6 @@ def as_solutions(found: Rounds, batch: int) -> Solutions:
         rejected=int(found.rejected),
         rounds=len(found.rounds),
         full=found.full,
-        seconds=0.0,
     )
     return Solutions(
         actions=join([each.actions for each in found.rounds]),

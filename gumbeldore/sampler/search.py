@@ -52,7 +52,6 @@ def search(
     shape or type, for a start of a method without reconstruction, or if not exactly one of generator and keys is given
     to a stochastic search; and InstanceError if the policy gives no usable probabilities or the problem no finite cost.
     """
-    begin = time.perf_counter()
     batch = batch_size(instances)
     if batch == 0:
         raise ValueError("search needs at least one instance")
@@ -90,7 +89,7 @@ def search(
         policy.train(was_training)
     stats = solutions.stats.plus(further_states)  # waits for the device
     rounds = stats.rounds if in_time else 0
-    return solutions._replace(stats=stats._replace(rounds=rounds, seconds=time.perf_counter() - begin))
+    return solutions._replace(stats=stats._replace(rounds=rounds))
 
 
 def _is_greedy(config: SearchConfig) -> bool:

@@ -34,7 +34,6 @@ class SearchStats(NamedTuple):
     rejected: int  # samples that were dropped: repeated ones, and in the last round those beyond the number wanted
     rounds: int  # 0: the time limit has left no time for more than the greedy solution
     full: bool  # whether a search with a time limit ended before it, as the trie would have outgrown the memory
-    seconds: float  # wall-clock of the call
 
     def plus(self, count: Count) -> SearchStats:
         """With the states of a further part of the search."""
@@ -101,7 +100,7 @@ class Solutions(NamedTuple):
 def known(actions: Tensor, costs: Tensor) -> Solutions:
     """One solution of each instance that was not sampled: actions [B, T] and costs [B] float64."""
     unknown, number = torch.full_like(costs, math.nan)[:, None], torch.zeros_like(actions[:, :1])
-    stats = SearchStats(evaluations=0, forced=0, reused=0, repeated=0, rejected=0, rounds=0, full=False, seconds=0.0)
+    stats = SearchStats(evaluations=0, forced=0, reused=0, repeated=0, rejected=0, rounds=0, full=False)
     valid = torch.ones_like(number, dtype=torch.bool)
     return Solutions(actions[:, None], costs[:, None], unknown, unknown, unknown, valid, number, stats)
 

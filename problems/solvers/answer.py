@@ -17,7 +17,6 @@ class Options(NamedTuple):
     time_limit: float  # seconds per instance
     seed: int
     patience: int | None  # iterations without improvement after which it stops earlier; None: never
-    start: np.ndarray | None = None  # [T] actions of a solution to start from: the answer is not worse; None: nothing
 
 
 class Answer(NamedTuple):

@@ -18,20 +18,10 @@ from problems.solvers.backends import Backend
 FORMAT = "2"  # counts the changes to what this package asks a solver or keeps of its answer
 
 
-def key_of(problem: str, row: Any, backend: Backend, options: Options, start: str | None = None) -> str:
-    """A name for what decides the answer: instance, solver, its version, its options and its start.
-
-    The name must be known before the start is: a kept answer would cost the search again otherwise. So it holds all
-    that decides the start and the total time, not the start itself and the time that the search has left, which is
-    another in every run.
-
-    Arguments:
-        options: of which `time_limit` is the total, the search for the start included
-        start: all that decides it, apart from the instance, see `gumbeldore.evaluation.starts`; None: there is none
-    """
+def key_of(problem: str, row: Any, backend: Backend, options: Options) -> str:
+    """A name for what decides the answer: instance, solver, its version and its options."""
     digest = hashlib.sha256()
-    question = options.time_limit, options.seed, options.patience
-    for part in (FORMAT, problem, backend.package, backend.version(), *question, *([] if start is None else [start])):
+    for part in (FORMAT, problem, backend.package, backend.version(), *options):
         digest.update(f"{part!r};".encode())
     for field, value in row._asdict().items():
         if isinstance(value, Tensor):

@@ -25,21 +25,21 @@ def row_of(originals: Any, index: int) -> Any:
 
 
 def solve_all(
-    backend: Backend, originals: Any, names: list[str], options: dict[int, Options], workers: int
+    backend: Backend, originals: Any, names: list[str], indices: list[int], options: Options, workers: int
 ) -> Iterator[tuple[int, Answer]]:
     """Yields (index, its answer) in the order they are found.
 
     Arguments:
         originals: of the problem the solver is for
         names: of all instances, for messages
-        options: of each of the instances to solve, by its index
+        indices: of the instances to solve
         workers: Ray actors; 0 solves in this process, without Ray
 
     Raises SolverError with the name of the first instance whose solve failed.
     """
-    answers = _here(backend, originals, options)
-    if workers and options:
-        answers = _on_actors(backend, originals, options, min(workers, len(options)))
+    answers = _here(backend, originals, indices, options)
+    if workers and indices:
+        answers = _on_actors(backend, originals, indices, options, min(workers, len(indices)))
     for index, answer in answers:
         if isinstance(answer, str):
             raise SolverError(f"{names[index]}: {answer}")
@@ -56,34 +56,31 @@ def _attempt(backend: Backend, row: Any, options: Options) -> Answer | str:
         return traceback.format_exc()  # nothing a user can mend
 
 
-def _here(backend: Backend, originals: Any, options: dict[int, Options]) -> Iterator[tuple[int, Answer | str]]:
-    for index, asked in options.items():
-        yield index, _attempt(backend, row_of(originals, index), asked)
+def _here(backend: Backend, originals: Any, indices: list[int], options: Options) -> Iterator[tuple[int, Answer | str]]:
+    for index in indices:
+        yield index, _attempt(backend, row_of(originals, index), options)
 
 
 class RemoteSolver:
     """A solver as a Ray actor."""
 
-    def __init__(self, backend: Backend):
+    def __init__(self, backend: Backend, options: Options):
         torch.set_num_threads(1)
         import_module(backend.module)  # now, so that the first instance's time does not include it
-        self.backend = backend
+        self.backend, self.options = backend, options
 
-    def work(self, row: Any, options: Options) -> Answer | str:
-        return _attempt(self.backend, row, options)
+    def work(self, row: Any) -> Answer | str:
+        return _attempt(self.backend, row, self.options)
 
 
 def _on_actors(
-    backend: Backend, originals: Any, options: dict[int, Options], workers: int
+    backend: Backend, originals: Any, indices: list[int], options: Options, workers: int
 ) -> Iterator[tuple[int, Answer | str]]:
     ray_cluster.start_ray(workers)
     advice = "if they ran out of memory, lower the number of workers"
-    indices = list(options)
-    actors = Actors(RemoteSolver, (backend,), workers, advice, ray_cluster.placement(threads=1))
+    actors = Actors(RemoteSolver, (backend, options), workers, advice, ray_cluster.placement(threads=1))
     try:
-        for number, answer in actors.map(
-            len(indices), lambda number: (row_of(originals, indices[number]), options[indices[number]])
-        ):
+        for number, answer in actors.map(len(indices), lambda number: (row_of(originals, indices[number]),)):
             yield indices[number], answer
     except WorkerError as error:
         raise SolverError(str(error)) from None

@@ -8,7 +8,6 @@ import warnings
 from importlib.metadata import version
 
 import numpy as np
-import torch
 
 from problems.cvrp import instances as cvrp_types
 from problems.distances import LARGEST, WholeDistances, whole_distances
@@ -22,8 +21,7 @@ def solve_tsp(original: tsp_types.Original, options: Options) -> Answer:
     """The tour of one vehicle without a capacity. `original` holds one instance: coords [N, 2], its metric."""
     start = time.perf_counter()
     distances = whole_distances(original.coords, original.metrics)
-    given = None if options.start is None else [options.start.tolist()]
-    routes, total = _solve(distances, options, given, demands=None, capacity=None, fleet=1)
+    routes, total = _solve(distances, options, demands=None, capacity=None, fleet=1)
     if len(routes) != 1:
         raise SolverError(f"PyVRP made {len(routes)} routes of a tour")
     return _answer(np.array(routes[0]), total, distances, len(original.coords), options, start)
@@ -38,24 +36,15 @@ def solve_cvrp(original: cvrp_types.Original, options: Options) -> Answer:
     largest = min(LARGEST, (2**62 - 1) // max(1, int(original.demands.sum()) // unit))
     distances = whole_distances(original.coords, original.metrics, largest)
     demands, capacity = (original.demands // unit).tolist(), int(original.capacity) // unit
-    given = None if options.start is None else cvrp_types.as_routes(torch.from_numpy(options.start))
-    routes, total = _solve(distances, options, given, demands, capacity, fleet=num_customers)
+    routes, total = _solve(distances, options, demands, capacity, fleet=num_customers)
     actions = cvrp_types.of_routes(routes, num_customers)
     return _answer(actions.numpy(), total, distances, num_customers + len(routes), options, start)
 
 
 def _solve(
-    distances: WholeDistances,
-    options: Options,
-    given: list[list[int]] | None,
-    demands: list[int] | None,
-    capacity: int | None,
-    fleet: int,
+    distances: WholeDistances, options: Options, demands: list[int] | None, capacity: int | None, fleet: int
 ) -> tuple[list[list[int]], int]:
     """The nodes of each route, without the depot 0, and their total distance.
-
-    Arguments:
-        given: routes to start from, which are PyVRP's best solution until it finds a better one; None: nothing
 
     Raises SolverError if the best solution visits too few nodes or loads too much.
     """
@@ -77,12 +66,10 @@ def _solve(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of penalties at their bound; whether the result is feasible is checked
         parameters = pyvrp.SolveParams(penalty=penalty)
-        # The clients are numbered from 0.
-        first = None if given is None else pyvrp.Solution(data, [[node - 1 for node in route] for route in given])
-        stop = _stop(options)
-        result = pyvrp.solve(data, stop, options.seed, False, params=parameters, initial_solution=first)
+        result = pyvrp.solve(data, _stop(options), options.seed, collect_stats=False, params=parameters)
     if not result.is_feasible():
         raise SolverError(f"PyVRP found no feasible solution within {options.time_limit:g} s; give it more time")
+    # The clients are numbered from 0.
     routes = [[visit.idx + 1 for visit in route if visit.is_client()] for route in result.best.routes()]
     return routes, int(result.cost())
 

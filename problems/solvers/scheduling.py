@@ -7,9 +7,8 @@ import time
 from importlib.metadata import version
 
 import numpy as np
-import torch
 
-from problems.jssp.instances import Original, schedule
+from problems.jssp.instances import Original
 from problems.solvers.answer import Answer, Options, SolverError
 
 LARGEST = 1 << 40  # the sum of all times that CP-SAT can do sums of in 64 bits
@@ -21,42 +20,28 @@ def solve_jssp(original: Original, options: Options) -> Answer:
 
     begin = time.perf_counter()
     times, machines = original.times.numpy(), original.machines.numpy()
-    model, start, makespan = _model(times, machines)
-    given = None if options.start is None else _start_times(original, options.start)
-    length = math.inf if given is None else int((given + times).max())
-    if given is not None:
-        for variable, value in zip([*sum(start, []), makespan], [*given.flatten().tolist(), length], strict=True):
-            model.add_hint(variable, value)
+    model, start, makespan = job_shop_model(times, machines)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = options.time_limit
     solver.parameters.random_seed = options.seed
     solver.parameters.num_workers = 1
     solver.parameters.catch_sigint_signal = False  # or Ctrl-C would end this one search, and nothing else
     status = solver.solve(model)
-    found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-    if not found and (given is None or status != cp_model.UNKNOWN):
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         nothing = f"CP-SAT found no schedule within {options.time_limit:g} s ({solver.status_name(status)})"
         raise SolverError(f"{nothing}; give it more time")
-    values = given  # CP-SAT reads a hint only after it has simplified the model, for which its time may be too short
-    if found and solver.value(makespan) <= length:
-        values = np.array([[solver.value(variable) for variable in row] for row in start])
-        length = solver.value(makespan)
+    values = np.array([[solver.value(variable) for variable in row] for row in start])
     release = ".".join(version("ortools").split(".")[:2])
     return Answer(
         actions=_jobs_in_order(values, times),
         lowest=math.ceil(solver.best_objective_bound - 1e-6),  # a whole number up to the solver's own rounding
-        highest=length,  # less if operations can start earlier in the same order
+        highest=solver.value(makespan),  # less if operations can start earlier in the same order
         kind="optimal (CP-SAT)" if status == cp_model.OPTIMAL else f"CP-SAT {release}, {options.time_limit:g} s",
         seconds=time.perf_counter() - begin,
     )
 
 
-def _start_times(original: Original, actions: np.ndarray) -> np.ndarray:
-    """The start times [J, M] of a sequence of jobs [J*M]."""
-    return schedule(original.times[None], original.machines[None], torch.from_numpy(actions)[None])[0].numpy()
-
-
-def _model(times: np.ndarray, machines: np.ndarray) -> tuple:
+def job_shop_model(times: np.ndarray, machines: np.ndarray) -> tuple:
     """The constraint model, its start variables [J][M] and its makespan variable."""
     from ortools.sat.python import cp_model
 

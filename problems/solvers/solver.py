@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark
-from gumbeldore.evaluation.starts import Start, Starts
 from gumbeldore.runtime.files import cache_folder
 from problems.solvers.answer import Answer, Options, SolverError
 from problems.solvers.backends import Backend, backend_of
@@ -29,14 +28,14 @@ class SolverResult(NamedTuple):
     actions: Tensor  # [n, T] int64
     costs: Tensor  # [n] float64, true costs
     kinds: list[str]  # n; how good each is, e.g. "optimal (CP-SAT)"
-    seconds: Tensor  # [n] float64 wall-clock, the search for a start included, also of answers kept from earlier
+    seconds: Tensor  # [n] float64 wall-clock, also of answers kept from earlier
 
 
 class Solver:
     """PyVRP (TSP, CVRP) and CP-SAT (JSSP), one core per instance; answers are kept and not computed again.
 
     Arguments:
-        time_limit: seconds per instance, of which the search for a start is a part
+        time_limit: seconds per instance
         workers: Ray actors, each of which solves one instance at a time; 0: this process does, without Ray
         seed: of the solver's random numbers
         patience: PyVRP stops after so many iterations without improvement, if that comes first; None: it does not
@@ -67,7 +66,6 @@ class Solver:
         benchmark: Benchmark,
         progress: Progress = lambda done: None,
         indices: list[int] | None = None,
-        starts: Starts | None = None,
     ) -> SolverResult:
         """Solve the instances, each answer verified by the benchmark's own true cost.
 
@@ -76,10 +74,8 @@ class Solver:
             benchmark: with the `originals` of that problem
             progress: called with the number of instances solved since the last call
             indices: of the instances to solve; None: all
-            starts: of the benchmark: the solver improves them in the time that their search has left
 
-        Raises ValueError (SolverError) if a solver is missing, finds nothing, its answer is not what it claims, or the
-        search for a start leaves it no time.
+        Raises ValueError (SolverError) if a solver is missing, finds nothing, or its answer is not what it claims.
         """
         backend = backend_of(problem)
         if self.options.patience is not None and not backend.patience:
@@ -87,18 +83,12 @@ class Solver:
         indices = list(range(len(benchmark.names))) if indices is None else indices
         if not indices:
             raise ValueError("there are no instances to solve")
-        keys = {}
-        for i in indices:
-            start = None if starts is None else starts.decisive(i)
-            keys[i] = key_of(problem, row_of(benchmark.originals, i), backend, self.options, start)
+        keys = {i: key_of(problem, row_of(benchmark.originals, i), backend, self.options) for i in indices}
         answers, costs = self._known(benchmark, keys)
         progress(len(answers))
         missing = [i for i in indices if i not in answers]
-        found = {} if starts is None else dict(self._checked(benchmark.names, starts.find(missing)))
-        options = {i: self._options_after(found.get(i)) for i in missing}
-        for i, answer in solve_all(backend, benchmark.originals, benchmark.names, options, self.workers):
-            if i in found:
-                answer = _with_search(answer, found[i].seconds)
+        found = solve_all(backend, benchmark.originals, benchmark.names, missing, self.options, self.workers)
+        for i, answer in found:
             costs[i] = verified_cost(benchmark, i, answer, backend)
             answers[i] = answer
             self.cache.write(keys[i], answer)
@@ -109,23 +99,6 @@ class Solver:
             kinds=[answers[i].kind for i in indices],
             seconds=torch.tensor([answers[i].seconds for i in indices], dtype=torch.float64),
         )
-
-    def _checked(self, names: list[str], starts: Iterable[tuple[int, Start]]) -> Iterator[tuple[int, Start]]:
-        """The starts as they are found. Raises SolverError for the first one that leaves the solver no time."""
-        for i, start in starts:
-            if self._options_after(start).time_limit <= 0:
-                spent = f"the search for a start took {start.seconds:.3g} s"
-                rule = f"solver.time_limit={self.options.time_limit:g} leaves the solver nothing"
-                advice = "give it more, or the search less (search.time_limit, search.num_rounds, search.beam_width)"
-                raise SolverError(f"{names[i]}: {spent}, so {rule}; {advice}")
-            yield i, start
-
-    def _options_after(self, start: Start | None) -> Options:
-        """What the solver is asked after a search for its start: the time limit is what is left, in whole ms."""
-        if start is None:
-            return self.options
-        left = math.floor(1000 * (self.options.time_limit - start.seconds)) / 1000
-        return self.options._replace(time_limit=left, start=start.actions.numpy())
 
     def _known(self, benchmark: Benchmark, keys: dict[int, str]) -> tuple[dict[int, Answer], dict[int, float]]:
         """The answers kept from earlier, and their costs; wrong ones count as damaged."""
@@ -140,11 +113,6 @@ class Solver:
                     continue
                 answers[i] = answer
         return answers, costs
-
-
-def _with_search(answer: Answer, seconds: float) -> Answer:
-    """The answer of a solver that has started from what a search of so many seconds has found."""
-    return answer._replace(kind=f"{answer.kind} after {seconds:.3g} s of search", seconds=answer.seconds + seconds)
 
 
 def verified_cost(benchmark: Benchmark, index: int, answer: Answer, backend: Backend | None = None) -> float:

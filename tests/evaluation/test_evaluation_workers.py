@@ -23,7 +23,7 @@ def test_workers_are_for_more_than_is_searched_together():
     one = trie_memory(problem, policy, benchmark.instances, search)
     for rows, budget, chunks in ((160, 40 * one, 1), (80, 40 * one, 2), (160, 10 * one, 4), (160, 80 * one, 1)):
         assert full_chunks(problem, policy, [benchmark], search, rows, budget) == chunks
-    task = Task(LoadedPolicy(problem, policy, {}, Path("policy.pt")), slice(0, 1), {"wor": search}, None)
+    task = Task(LoadedPolicy(problem, policy, {}, Path("policy.pt")), slice(0, 1), {"wor": search})
     for rows, workers in ((160, 0), (80, 2)):  # one chunk and two
         machine = Machine(torch.device("cpu"), "float32", False, 2, rows)
         assert without_idle_workers(machine, [task], [benchmark]).workers == workers

@@ -62,8 +62,6 @@ def shortened(command: Command) -> list[str]:
         short.append("reference_samples=2000")
     if "study=diversity" in words:
         short = [word.replace("search.beam_width=2", "search.beam_width=4") for word in short]  # of four groups
-    if any(word.startswith("solver.start=") for word in words):
-        short.remove("solver.time_limit=1")  # of which a slow machine's search may leave nothing
     taken = {word.split("=")[0] for word in short}
     replaced = (*REPLACED, "search.beam_width") if script == "evaluate.py" else REPLACED
     kept = [word for word in words if word.split("=")[0] not in taken.intersection(replaced)]
@@ -123,6 +121,8 @@ def paste(steps: list[Command | str], folder: Path, with_ray: Command | None = N
         if isinstance(step, Command) and step.script == "benchmarks":
             continue
         if isinstance(step, str):
+            if not solvers and re.search("pyvrp|ortools", step):
+                continue
             words = ["-c", step]
         else:
             needed = {word.split("=", 1)[-1] for word in step.words}

@@ -33,7 +33,7 @@ def test_the_best_of_some_solutions_by_hand():
     actions = torch.tensor([[[1, 2], [2, 1], [1, 2], [3, 1]]])
     costs, valid = torch.tensor([[5.0, 3.0, 5.0, 1.0]]).double(), torch.tensor([[True, True, True, False]])
     zeros = torch.zeros(1, 4).double()
-    stats = SearchStats(7, 0, 0, 0, 0, 1, False, 0.0)
+    stats = SearchStats(7, 0, 0, 0, 0, 1, False)
     found = best_of(Solutions(actions, costs, zeros, zeros, zeros, valid, zeros.long(), stats))
     assert found.actions.tolist() == [[2, 1]] and found.costs.tolist() == [3.0] and found.cost_sum.tolist() == [13.0]
     assert (found.samples.tolist(), found.distinct.tolist(), found.evaluations) == ([3], [2], 7)
