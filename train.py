@@ -13,7 +13,6 @@ from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.stopping import Stopped
 from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.seeding import generator
-from gumbeldore.training.acceptance import judge
 from gumbeldore.training.active_search import active_search
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.expert_pool import search_pool
@@ -22,6 +21,7 @@ from gumbeldore.training.imitation import fit
 from gumbeldore.training.recorder import Clock, EpochReport, Recorder, quality_metrics, usage_metrics
 from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.state import TrainState
+from gumbeldore.training.validation import validate
 
 
 def self_improvement(
@@ -51,7 +51,7 @@ def self_improvement(
         state: the policy, the best policy, the optimiser, the experts
         search: how the best policy samples
         pool: where searches run, in this process or on workers
-        validation: instances whose mean greedy cost decides which policy is the best; with `settings.race`, some do
+        validation: instances whose mean greedy cost decides which policy is the best
         recorder: writes checkpoints and metrics
     """
     sample = sample_epoch if settings.pool is None else search_pool
@@ -74,8 +74,9 @@ def self_improvement(
         clock.lap("training")
 
         # validate greedily, accept what is better
-        judgement = judge(state, pool, validation, settings.race, seed, execution.progress)
-        improved = judgement.improved
+        pool.load(state.policy.state_dict())
+        quality = validate(pool, validation, execution.progress)
+        improved = state.accept(quality)
         clock.lap("validation")
 
         # save
@@ -87,7 +88,7 @@ def self_improvement(
             return  # the saved state is still that of the epoch before: a continued run does this epoch again
         if settings.samples and settings.pool is None and (improved or not settings.keep_experts):
             state.dataset.clear()  # those of worse policies, or of this epoch
-        metrics = {**sampling, **imitation.metrics, **quality_metrics(judgement, state), **usage_metrics(clock, state)}
+        metrics = {**sampling, **imitation.metrics, **quality_metrics(quality, state), **usage_metrics(clock, state)}
         recorder.epoch(state, EpochReport(state.epoch, {**metrics, "training/dataset_size": size}, improved))
 
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import generalisation, growth, layers, machine, memory, quality, validation
+from benchmarks import generalisation, growth, layers, machine, memory, quality
 from benchmarks.__main__ import main
 from benchmarks.machine import flop_counter
 from benchmarks.sampling import cases_of, savings
@@ -74,7 +74,6 @@ def small_stack():
         (["races", "arms=0"], "arms must be an integer of at least 1, got 0"),
         (["races", "out=x.foo"], "out must be a .png, of at most 4 spreads, got x.foo"),
         (["races", "out=x.png", "spreads=1,2,3,4,5"], "out must be a .png, of at most 4 spreads"),
-        (["validation", "deltas=0.1,2"], "delta must be below 1, got 2.0"),
         (["sampling", "sharpness=1,0"], "sharpness must be finite numbers above 0, such as 1,10,100, got '1,0'"),
         (["layers", "lengths=12,x"], "lengths must be whole numbers above 0, such as 1,10,100, got '12,x'"),
         (["workers", "repeats=0"], "repeats must be an integer of at least 1, got 0"),
@@ -331,43 +330,6 @@ def test_races(tmp_path):
     assert len(rows) == 9 and sum(row.startswith("race, normal ") for row in rows) == 3
     assert all(len(re.findall(r"[\d.]+% \( *\d+%\)", row)) == 2 for row in rows)
     assert out.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.slow
-def test_validation():
-    """Searches and wrong decisions of a training, replayed as races; a tiny delta decides as all instances do."""
-    small = "problem.num_nodes=6 problem.grow=null model.layers=1 search.beam_width=2 train.instances_per_epoch=4"
-    small += " train.epochs=4 train.batches_per_epoch=10 train.validation_instances=40"
-    words = [f"words={small}", "deltas=1e-300,0.9", "first_batch=5"]
-    *_, exact, loose = (line.split() for line in benchmark("validation", *words).splitlines())
-    assert exact[1:] == ["160", "100.0%", "0", "0.00%"] and 40 < int(loose[1]) < 160
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        ("validation=race", "validation=race"),
-        ("train=active_search train.instances=kool/tsp20", "train=active_search"),
-        ("train=supervised train.experts=x.npz", "train=supervised"),
-        ("init=tsp20", "init"),
-        ("resume=runs/tsp", "resume"),
-    ],
-)
-def test_validation_refuses_trainings_that_it_would_not_repeat(words, named, monkeypatch):
-    monkeypatch.setattr(validation, "self_improvement", None)
-    with pytest.raises(ValueError, match=f"^words must be those of a training .*, without {named}$"):
-        validation.comparisons(words)
-
-
-def test_validation_trains_with_the_threads_asked_for(monkeypatch):
-    threads = []
-
-    def trained(pool, **_):
-        threads.extend((torch.get_num_threads(), pool.local.threads))
-
-    monkeypatch.setattr(validation, "self_improvement", trained)
-    validation.comparisons("train_threads=3 worker_threads=2 train.validation_instances=1")
-    assert threads == [3, 2]
 
 
 @pytest.mark.slow

@@ -60,7 +60,6 @@ SETTINGS = TrainSettings(
     experts=None,
     instances=None,
     patience=None,
-    race=None,
     epochs=2,
     instances_per_epoch=16,
     batches_per_epoch=30,

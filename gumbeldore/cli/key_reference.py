@@ -64,11 +64,6 @@ GROUPS = {  # heading, where its keys are, how an option is chosen
         "`study=...` in study.py: curves of several methods, a race that finds the best values of one search,"
         " estimates of expectations, cost against diversity.",
     ),
-    "validation": (
-        "Validation",
-        "train.",
-        "`validation=...` in training: how many instances decide whether a new policy is better than the best one.",
-    ),
     "debug": ("Small runs", "", "`debug=...` in training, added to any other choice."),
 }
 

@@ -27,7 +27,6 @@ GROUPS = ("problem", "model", "train", "search", "solver")  # of keys
 SAMPLING = ("instances_per_epoch", "decisions_per_epoch", "nucleus_after", "sample_with_best", "keep_experts")
 RANDOM = (*SAMPLING, "validation_instances")  # not of active search
 DEFAULT_KIND = "self_improvement"  # of training
-RACES = {"race": "study=step_size", "train.race": "validation=race"}  # keys that are null but for this option
 GIVEN = {"experts": "supervised", "instances": "active_search"}  # keys of `train` that one option of this group needs
 
 
@@ -152,8 +151,8 @@ def _alternatives(cfg: DictConfig, key: str) -> str:
         siblings = OmegaConf.select(cfg, parent)
         if OmegaConf.is_dict(siblings):
             return f"{parent} has {', '.join(sorted(k for k in siblings if k != '_target_'))}"
-        if parent in RACES:
-            return f"{parent} is set by {RACES[parent]}"
+        if parent == "race":  # null but for this study
+            return "race is set by study=step_size"
         value = "null" if siblings is None else siblings
         return f"{parent} is {value}, give the whole of it: '{parent}={{{name}: ...}}'"
     names = sorted({str(k) for k in cfg} - {"methods"} | {"method"})

@@ -76,7 +76,7 @@ class StudySettings(EvaluationSettings):
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> StudySettings:
-        return super().of({**values, "race": race_of(values["race"], "race")})
+        return super().of({**values, "race": race_of(values["race"])})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,17 +84,17 @@ class StudySettings(EvaluationSettings):
             raise ValueError(f"axis must be one of {', '.join(AXES)}, got {self.axis!r}")
 
 
-def race_of(values: Any, key: str) -> RaceSettings | None:
+def race_of(values: Any) -> RaceSettings | None:
     """The settings of a race; None where there is no race.
 
-    Raises ValueError naming `key` unless the keys are those of a race.
+    Raises ValueError unless the keys are those of a race.
     """
     if values is None:
         return None
     names = [spec.name for spec in fields(RaceSettings)]
     if not OmegaConf.is_dict(values) or sorted(values) != sorted(names):
-        raise ValueError(f"{key} must be null or have the keys {' and '.join(names)}, got {values}")
+        raise ValueError(f"race must be null or have the keys {' and '.join(names)}, got {values}")
     try:
         return RaceSettings(**values)
     except ValueError as error:
-        raise ValueError(f"{key}.{error}") from None
+        raise ValueError(f"race.{error}") from None

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from gumbeldore.benchmark import Benchmark
 from gumbeldore.cli import parts
 from gumbeldore.cli.overrides import check_groups
-from gumbeldore.cli.settings import RunSettings, race_of
+from gumbeldore.cli.settings import RunSettings
 from gumbeldore.evaluation.loading import start_from
 from gumbeldore.evaluation.sources import load
 from gumbeldore.interfaces import Policy, Problem
@@ -60,7 +60,7 @@ def set_up(cfg: DictConfig) -> Setup:
     run = RunSettings.of(cfg)
     check_groups(cfg, [field.name for field in fields(RunSettings)])
     check_keys(cfg.train, [field.name for field in fields(TrainSettings)], "train")
-    settings = TrainSettings(**{**cfg.train, "race": race_of(cfg.train.race, "train.race")})
+    settings = TrainSettings(**cfg.train)
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
     problem = parts.build_part(cfg, "problem", Problem)

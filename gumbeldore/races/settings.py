@@ -1,4 +1,4 @@
-"""What a command is told of its race: the keys `race` of a study and `train.race` of a training."""
+"""What a study is told of its race: the keys of `race`."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ import math
 import time
 from typing import NamedTuple, Protocol
 
-from gumbeldore.training.acceptance import Judgement
 from gumbeldore.training.state import TrainState
+from gumbeldore.training.validation import Quality
 
 
 class EpochReport(NamedTuple):
@@ -45,16 +45,11 @@ class Clock:
         self._last = now
 
 
-def quality_metrics(judgement: Judgement, state: TrainState) -> dict[str, float]:
-    """Greedy cost and gap of the trained policy and of the best one; no gap without references.
-
-    With a race these are means over the instances looked at.
-    """
-    quality = judgement.quality
+def quality_metrics(quality: Quality, state: TrainState) -> dict[str, float]:
+    """Greedy cost and gap of the trained policy and of the best one; no gap without references."""
     metrics = {"greedy_cost": quality.cost, "best_greedy_cost": state.best_cost}
     metrics |= {"greedy_gap": quality.gap, "best_greedy_gap": state.best_gap}
     metrics |= {f"greedy_cost_{size}": cost for size, cost in quality.costs.items()}
-    metrics |= {"greedy_searches": judgement.searches}
     return {f"quality/{name}": value for name, value in metrics.items() if not math.isnan(value)}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gumbeldore.races.settings import RaceSettings
 from gumbeldore.runtime.checked import Checked, at_least, check_switches, positive
 
 
@@ -18,7 +17,6 @@ class TrainSettings(Checked):
     prefix = "train."
 
     experts: str | None  # solutions to imitate, or those that a pool begins with; None: sampled ones
-    race: RaceSettings | None  # by which a new policy is compared with the best one; None: all validation instances
     instances: str | None  # given ones whose solutions are to be improved (active search); None: random ones
     pool: int | None = at_least(1, optional=True)  # random instances that stay and are searched again; None: new ones
     sample_with_best: bool  # the best policy samples the experts; False: the policy that is trained
@@ -47,8 +45,6 @@ class TrainSettings(Checked):
             raise ValueError(
                 "train.experts and train.instances exclude each other: solutions are given or searched for"
             )
-        if self.race is not None and self.instances is not None:
-            raise ValueError("validation=race has no effect on train=active_search, which validates no policy")
         if self.pool is not None:
             self._check_pool(self.pool)
         if self.cooldown_epochs is not None and self.learning_rate_end_factor == 1:

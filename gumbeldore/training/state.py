@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from gumbeldore.interfaces import Policy
@@ -30,25 +29,16 @@ class TrainState:
     since_best: int = 0  # finished epochs since the last improvement
     best_cost: float = math.inf  # mean greedy cost of pi_best on the validation set
     best_gap: float = math.nan  # its mean gap, NaN without references
-    best_costs: Tensor = field(default_factory=lambda: torch.empty(0))  # [N] its greedy costs, see Quality.each
     totals: dict[str, float] = field(default_factory=lambda: dict.fromkeys(TOTALS, 0))
 
-    def accept(self, quality: Quality, better: bool | None = None) -> bool:
-        """Whether the policy, of this greedy quality, is the best one from now on.
-
-        Arguments:
-            better: whether it is better than the best one; None: it is if its cost is lower
-        """
-        improved = quality.cost < self.best_cost if better is None else better
+    def accept(self, quality: Quality) -> bool:
+        """Whether the policy, of this greedy quality, is the best one from now on."""
+        improved = quality.cost < self.best_cost
         if improved:
             self.best.load_state_dict(self.policy.state_dict())
-            self.know_best(quality)
+            self.best_cost, self.best_gap = quality.cost, quality.gap
         self.since_best = 0 if improved else self.since_best + 1
         return improved
-
-    def know_best(self, quality: Quality) -> None:
-        """Remember how good the best policy is."""
-        self.best_cost, self.best_gap, self.best_costs = quality.cost, quality.gap, quality.each
 
     def stale(self, patience: int | None) -> bool:
         """Whether so many epochs have brought no improvement; None: it never is."""
@@ -73,7 +63,6 @@ class TrainState:
             "since_best": self.since_best,
             "best_cost": self.best_cost,
             "best_gap": self.best_gap,
-            "best_costs": self.best_costs.tolist(),  # of a checkpoint's tensors none may hold NaN
             "totals": dict(self.totals),
         }
 
@@ -84,4 +73,3 @@ class TrainState:
         self.dataset.restore(state["dataset"], instance_type)
         self.epoch, self.since_best, self.totals = state["epoch"], state["since_best"], dict(state["totals"])
         self.best_cost, self.best_gap = state["best_cost"], state["best_gap"]
-        self.best_costs = torch.tensor(state["best_costs"], dtype=torch.float64)

@@ -18,10 +18,9 @@ from gumbeldore.sampler import methods
 class Quality(NamedTuple):
     """Greedy quality of a policy on the validation set."""
 
-    cost: float  # mean over the instances that were looked at
+    cost: float  # mean over all instances
     gap: float  # mean gap of those that have a reference; NaN if none has
     costs: dict[str, float]  # mean cost of the instances of each size; empty where there is one size alone
-    each: Tensor = torch.empty(0)  # [N] float64 cost of every instance, NaN where it was not looked at
 
 
 def validation_set(problem: Problem, n: int, seed: int) -> list[Benchmark]:
@@ -30,46 +29,28 @@ def validation_set(problem: Problem, n: int, seed: int) -> list[Benchmark]:
 
 
 def validate(pool: SearchPool, validation: list[Benchmark], progress: Progress) -> Quality:
-    """How good the pool's policy is, greedily, on all instances.
+    """How good the pool's policy is, greedily.
 
     Raises ValueError naming an instance that the policy or the problem cannot deal with.
     """
     total, done, found = count_of(validation), 0, []
     for benchmark in validation:
-        found.append(greedy_costs(pool, benchmark, progress, done, total))
-        done += len(benchmark.names)
-    return quality_of(pool.problem, validation, torch.cat(found))
+        keys = torch.arange(len(benchmark.names))  # a greedy search draws nothing: they only tell instances apart
+        costs = torch.empty(len(benchmark.names), dtype=torch.float64)
+        with instance_errors(benchmark, keys):
+            for chunk, solutions in pool.map(benchmark.instances, keys, methods.greedy()):
+                index = torch.arange(chunk.start, chunk.stop)
+                costs[chunk] = benchmark.true_cost(index, solutions.actions[:, 0])
+                check_costs(benchmark, chunk.start, costs[chunk, None], solutions.valid)
+                done += chunk.stop - chunk.start
+                progress("validation", done, total)
+        found.append(costs)
+    return quality_of(pool.problem, validation, found)
 
 
-def greedy_costs(pool: SearchPool, benchmark: Benchmark, progress: Progress, done: int, total: int) -> Tensor:
-    """True costs [n] float64 of what the pool's policy finds greedily.
-
-    Arguments:
-        done, total: of the instances to be validated, those done before, and all, for `progress`
-
-    Raises ValueError naming an instance that the policy or the problem cannot deal with.
-    """
-    keys = torch.arange(len(benchmark.names))  # a greedy search draws nothing: they only tell instances apart
-    costs = torch.empty(len(benchmark.names), dtype=torch.float64)
-    with instance_errors(benchmark, keys):
-        for chunk, solutions in pool.map(benchmark.instances, keys, methods.greedy()):
-            index = torch.arange(chunk.start, chunk.stop)
-            costs[chunk] = benchmark.true_cost(index, solutions.actions[:, 0])
-            check_costs(benchmark, chunk.start, costs[chunk, None], solutions.valid)
-            done += chunk.stop - chunk.start
-            progress("validation", done, total)
-    return costs
-
-
-def quality_of(problem: Problem, validation: list[Benchmark], each: Tensor) -> Quality:
-    """The quality that greedy costs [N] make, NaN where an instance was not looked at."""
-    references = torch.cat([benchmark.references for benchmark in validation])
-    seen = ~each.isnan()
+def quality_of(problem: Problem, validation: list[Benchmark], found: list[Tensor]) -> Quality:
+    """The quality that greedy costs make: `found` has those [n] of each Benchmark."""
+    references, costs = torch.cat([benchmark.references for benchmark in validation]), torch.cat(found)
     sizes = [size_name(problem, benchmark.instances) for benchmark in validation]
-    parts = each.split([len(benchmark.names) for benchmark in validation])
-    by_size = (
-        {size: part[~part.isnan()].mean().item() for size, part in zip(sizes, parts, strict=True)}
-        if len(parts) > 1
-        else {}
-    )
-    return Quality(each[seen].mean().item(), gaps_to(references, each).nanmean().item(), by_size, each)
+    by_size = {size: mine.mean().item() for size, mine in zip(sizes, found, strict=True)} if len(found) > 1 else {}
+    return Quality(costs.mean().item(), gaps_to(references, costs).nanmean().item(), by_size)

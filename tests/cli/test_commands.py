@@ -45,7 +45,7 @@ NOT_FOR_TRAINING = ("method=heuristic", "method=solver", "train=supervised", "tr
     "choice",
     [
         x
-        for group in ("problem", "recipe", "model", "method", "experiment", "debug", "train", "validation")
+        for group in ("problem", "recipe", "model", "method", "experiment", "debug", "train")
         for x in options(group)
         if x not in NOT_FOR_TRAINING
     ],
@@ -245,7 +245,7 @@ def test_every_default_stands_in_one_place():
             again = values.get(group, {}).items() & defaults_of(group).items()
             assert not again, f"{path.name} repeats {again} of configs/{group}.yaml"
     of_paper = compose("train", "experiment=tsp100", "recipe=paper")
-    assert of_paper.train == {**defaults_of("train"), "experts": None, "instances": None, "race": None}
+    assert of_paper.train == {**defaults_of("train"), "experts": None, "instances": None}
 
 
 @pytest.mark.parametrize(

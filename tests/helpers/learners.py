@@ -24,7 +24,6 @@ SIZES = {
     "instances": None,
     "pool": None,
     "patience": None,
-    "race": None,
     "epochs": 3,
     "instances_per_epoch": 10,
     "batches_per_epoch": 12,

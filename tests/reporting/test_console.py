@@ -16,12 +16,8 @@ from gumbeldore.cli.evaluation import advancing
 from gumbeldore.cli.run_recorder import grows
 from gumbeldore.interfaces import without_references
 from gumbeldore.reporting.console import Terminal, duration, progress_line
-from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.runtime.stopping import Stopper
-from gumbeldore.training.dataset import PseudoExperts
-from gumbeldore.training.optimizer import Optimizers
 from gumbeldore.training.recorder import EpochReport
-from gumbeldore.training.state import TrainState
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.solvers import __main__ as experts
@@ -63,14 +59,6 @@ def test_durations(seconds, words):
 def test_the_line(epoch, epochs, limit, growing, line, capsys):
     Terminal().time_left(EpochReport(epoch, EPOCH, True), epochs, limit, growing)
     assert capsys.readouterr().out == f"{line}\n"
-
-
-@pytest.mark.parametrize(("costs", "sample"), [([3.0, 5.0], ""), ([3.0, math.nan], ", 1 of 2 instances")])
-def test_the_summary_says_of_how_many_instances_a_race_knows_the_cost(costs, sample, tmp_path, capsys):
-    policy, optimizer = torch.nn.Linear(1, 1), Optimizers()
-    state = TrainState(policy, policy, optimizer, PseudoExperts(), best_cost=4.0, best_costs=torch.tensor(costs))
-    Terminal().summary(state, None, RunDirectory(tmp_path), None)
-    assert f" best greedy cost (validation{sample}) " in capsys.readouterr().out
 
 
 def test_problems_that_grow():
