@@ -129,7 +129,7 @@ def untrained(problem: str, model: str = "") -> Policy:
 
 
 def write(path: Path, figures: dict[str, Any]) -> None:
-    """Figures for programs, such as `benchmarks compare`."""
+    """Figures for programs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         file.write(json.dumps(figures, indent=1).encode())

@@ -8,8 +8,7 @@ problem.
 out. The cases take turns, every time with other instances, since kernels compiled for the numbers of rows of one search
 are of little use to the next; each time is a median of `repeats` turns, or of fewer where these would take longer than
 `seconds`; counts are totals of the turns. On a GPU (`device=cuda`) the clocks wait for it at both ends of every part:
-their shares are right, the whole takes longer than without them. `out` is written as JSON, which `python -m benchmarks
-compare old=a.json new=b.json` reads.
+their shares are right, the whole takes longer than without them. `out` is written as JSON.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import torch
 
 import gumbeldore
 import train
-from docs.figures import method, trie
+from docs.figures import method, races, trie
 from gumbeldore.cli import key_reference as reference
 from gumbeldore.cli.overrides import check_overrides
 from tests.helpers.commands import ROOT, typed
@@ -223,3 +223,12 @@ def test_the_picture_of_the_method_has_no_page_behind_it(tmp_path):
     for text in (out.read_text(), (ROOT / "docs/figures/method.svg").read_text()):
         background = text.partition('<g id="patch_1">')[2].partition("</g>")[0]
         assert "fill: none" in background and text.count(f"fill: {method.BOX}") == len(method.STEPS)
+
+
+def test_the_figure_of_races(tmp_path, capsys):
+    out = tmp_path / "races.png"
+    races.main(population=400, repetitions=2, out=out)
+    rows = [line for line in capsys.readouterr().out.splitlines() if re.match(r" +0\.0?1 ", line)]
+    assert len(rows) == 18 and sum(" race, normal " in row for row in rows) == 6
+    assert all(len(re.findall(r"[\d.]+% \( *\d+%\)", row)) == len(races.DELTAS) for row in rows)
+    assert out.read_bytes().startswith(b"\x89PNG")

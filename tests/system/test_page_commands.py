@@ -21,6 +21,8 @@ PAGES = [
 
 CONFIGS = {"train.py": "train", "evaluate.py": "evaluate", "study.py": "study", "problems.solvers": "experts"}
 
+FIGURES = ("docs.figures.races",)  # tests/test_docs.py draws it
+
 SHORT = {
     "train.py": [
         *["train.epochs=2", "train.instances_per_epoch=4", "train.batches_per_epoch=2", "train.batch_size=8"],
@@ -99,6 +101,9 @@ def test_keys_and_options_of_the_commands_exist(page):
     commands = [step for step in steps_of(page) if isinstance(step, Command)]
     assert commands
     for script, words in commands:
+        if script in FIGURES:
+            assert not words
+            continue
         if script == "benchmarks":  # tests/test_benchmarks.py runs them
             name, *words = words
             given = dict(word.split("=", 1) for word in words)
@@ -118,7 +123,7 @@ def paste(steps: list[Command | str], folder: Path, with_ray: Command | None = N
     solvers = all(find_spec(name) for name in ("pyvrp", "ortools"))
     absent: set[str] = set()  # what the commands that were left out would have made
     for step in steps:
-        if isinstance(step, Command) and step.script == "benchmarks":
+        if isinstance(step, Command) and step.script in ("benchmarks", *FIGURES):
             continue
         if isinstance(step, str):
             if not solvers and re.search("pyvrp|ortools", step):
