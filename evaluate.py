@@ -64,7 +64,7 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
             parts_of = {name: [kept.parts(name, place) for place in range(len(benchmarks))] for name in methods}
             try:
                 for task in tasks:
-                    with machine.pool(*task.loaded[:2], run.worker_threads) as pool:
+                    with machine.pool(task.loaded.problem, task.loaded.policy, run.worker_threads) as pool:
                         for name, method in task.methods.items():
                             with advancing(terminal, name, benchmarks, sum(map(len, parts_of[name]))) as advance:
                                 mine, parts = benchmarks[task.places], parts_of[name][task.places]

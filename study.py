@@ -53,7 +53,8 @@ def study(cfg: DictConfig) -> Any:
     run = StudySettings.of(cfg)
     chosen = chosen_study(run.kind, typed_words())
     check_effect(cfg, typed_words(), chosen.READS)
-    problem, policy, _, path = loaded = open_policy(cfg, run.checkpoint)
+    loaded = open_policy(cfg, run.checkpoint)
+    problem, policy = loaded.problem, loaded.policy
     parts.set_step_size(cfg.search, loaded)
     machine = Machine.of(run)
     searches = chosen.searches_of(cfg)
@@ -61,11 +62,11 @@ def study(cfg: DictConfig) -> Any:
     for name, search in chosen.by_method(searches):
         parts.check_method(name, search, loaded, benchmarks)
     out_dir = new_directory(run)
-    manifest = decisive(cfg, machine, [path], benchmarks)
+    manifest = decisive(cfg, machine, [loaded.path], benchmarks)
 
     with machine.pool(problem, policy, run.worker_threads) as pool, Terminal() as terminal, interruptible():
         benchmarks = add_references(cfg, problem, benchmarks, terminal)
-        about = {"checkpoint": str(path), "instances": run.instances, "num_instances": count_of(benchmarks)}
+        about = {"checkpoint": str(loaded.path), "instances": run.instances, "num_instances": count_of(benchmarks)}
         about |= {
             "hardware": str(machine),
             "command": typed(),

@@ -186,8 +186,11 @@ def savings(stats: list[SearchStats], decisions: int) -> dict[str, float]:
     transpositions: another sequence of decisions had reached their states
     forced: there was one legal action
     """
-    evaluations, forced, _, repeated, *_ = map(sum, zip(*stats, strict=True))
-    counts = {"evaluated": evaluations, "transpositions": repeated, "forced": forced}
+    counts = {
+        "evaluated": sum(each.evaluations for each in stats),
+        "transpositions": sum(each.repeated for each in stats),
+        "forced": sum(each.forced for each in stats),
+    }
     counts["prefixes"] = decisions - sum(counts.values())
     return {name: count / decisions for name, count in counts.items()}
 

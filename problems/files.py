@@ -67,10 +67,9 @@ def load_files(path: Path, limit: int | None, library: Library) -> list[Benchmar
 
     benchmarks = []
     for _, group in sorted(by_size.items()):
-        instances, references = zip(*group, strict=True)
-        costs, kinds, actions, _ = zip(*references, strict=True)
-        benchmark = library.benchmark(list(instances), np.array(costs), list(kinds))
-        known = {place: each for place, each in enumerate(actions) if each is not None}
+        costs, kinds = [reference.cost for _, reference in group], [reference.kind for _, reference in group]
+        benchmark = library.benchmark([instance for instance, _ in group], np.array(costs), kinds)
+        known = {place: each.actions for place, (_, each) in enumerate(group) if each.actions is not None}
         benchmarks.append(benchmark._replace(solutions=known))
     benchmarks[0] = benchmarks[0]._replace(warnings=warnings + benchmarks[0].warnings, left_out=left_out)
     return benchmarks

@@ -93,8 +93,12 @@ class Count(NamedTuple):
     repeated: int | Tensor = 0  # from another node in the same state
 
     def plus(self, other: Count) -> Count:
-        evaluated, forced, reused, repeated = (a + b for a, b in zip(self, other, strict=True))
-        return Count(int(evaluated), forced, reused, repeated)
+        return Count(
+            evaluated=self.evaluated + other.evaluated,
+            forced=self.forced + other.forced,
+            reused=self.reused + other.reused,
+            repeated=self.repeated + other.repeated,
+        )
 
 
 def sample_round(

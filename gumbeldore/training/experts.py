@@ -134,8 +134,12 @@ def best_of(solutions: Solutions) -> BestSolutions:
 
 def _in_order(parts: dict[int, BestSolutions]) -> BestSolutions:
     """In the order of the instances, whatever order their chunks came back in: sums do not depend on it."""
-    actions, costs, samples, distinct, cost_sum, evaluations = zip(
-        *(parts[first] for first in sorted(parts)), strict=True
+    ordered = [parts[first] for first in sorted(parts)]
+    return BestSolutions(
+        actions=torch.cat([each.actions for each in ordered]),
+        costs=torch.cat([each.costs for each in ordered]),
+        samples=torch.cat([each.samples for each in ordered]),
+        distinct=torch.cat([each.distinct for each in ordered]),
+        cost_sum=torch.cat([each.cost_sum for each in ordered]),
+        evaluations=sum(each.evaluations for each in ordered),
     )
-    totals = torch.cat(samples), torch.cat(distinct), torch.cat(cost_sum)
-    return BestSolutions(torch.cat(actions), torch.cat(costs), *totals, sum(evaluations))

@@ -42,19 +42,19 @@ def fit(
     Raises ValueError with the number of the first step whose loss or gradient is not finite, at most CHECK_EVERY steps
     later.
     """
-    device, precision, ddp, progress, stop = execution
+    ddp = execution.ddp
     ddp.start_epoch(train_state)
     factor = learning_rate_factor(settings, train_state.epoch)
     scale_rates(train_state.optimizer, factor)
     train_state.policy.train()
-    network = ddp.wrap(Imitation(problem, train_state.policy, precision))
+    network = ddp.wrap(Imitation(problem, train_state.policy, execution.precision))
     rows = ddp.rows(settings.batch_size)
     losses, auxiliaries, norms, hits, unseen = [], [], [], [], []
     for index in range(settings.batches_per_epoch):
-        progress("training", index, settings.batches_per_epoch)
-        if ddp.broadcast_stop(stop()):
+        execution.progress("training", index, settings.batches_per_epoch)
+        if ddp.broadcast_stop(execution.stop()):
             break
-        example = train_state.dataset.batch(problem, settings.batch_size, draws, device)
+        example = train_state.dataset.batch(problem, settings.batch_size, draws, execution.device)
         remaining_actions = example.remaining_actions[rows]
         logits, target, auxiliary = network(take(example.instance, rows), take(example.state, rows), remaining_actions)
         loss = F.cross_entropy(logits, target, ignore_index=OUT_OF_VIEW)

@@ -47,10 +47,8 @@ class Incumbents:
             )
             if not alike:
                 raise ValueError("train.instances: the instances are not those with which the run began")
-            actions, costs = (
-                [field.clone() for field in fields] for fields in zip(*(shard[2:] for shard in shards), strict=True)
-            )
-            return cls(benchmarks, actions, [each.double() for each in costs])
+            costs = [shard.costs.clone().double() for shard in shards]
+            return cls(benchmarks, [shard.actions.clone() for shard in shards], costs)
         sizes = [(len(benchmark.names), problem.horizon(benchmark.instances)) for benchmark in benchmarks]
         unknown = [torch.full(size[:1], math.inf, dtype=torch.float64) for size in sizes]
         return cls(benchmarks, [torch.zeros(size, dtype=torch.int64) for size in sizes], unknown)

@@ -219,9 +219,13 @@ def _read(path: Path, distances: str | None) -> list[CvrplibInstance]:
 
 
 def _from_files(instances: list[CvrplibInstance], costs: np.ndarray, kinds: list[str]) -> Benchmark:
-    names, coords, demands, capacity, metrics = zip(*instances, strict=True)
-    raw = _Raw(np.stack(coords), np.stack(demands), np.array(capacity, dtype=np.int64))
-    return _benchmark(list(names), raw, list(metrics), costs, kinds)
+    raw = _Raw(
+        np.stack([each.coords for each in instances]),
+        np.stack([each.demands for each in instances]),
+        np.array([each.capacity for each in instances], dtype=np.int64),
+    )
+    names, metrics = [each.name for each in instances], [each.metric for each in instances]
+    return _benchmark(names, raw, metrics, costs, kinds)
 
 
 def _reference(path: Path, instance: CvrplibInstance) -> Reference:
@@ -278,10 +282,10 @@ def _benchmark(names: list[str], raw: _Raw, metrics: list[Metric], costs: np.nda
 def _true_cost(original: Original, index: Tensor, actions: Tensor) -> Tensor:
     """Costs [m] of the routes that actions [m, N] stand for in the instances `index` [m], on the CPU."""
     index, actions = index.cpu(), actions.cpu()
-    coords, demands, capacity, metrics = original
-    check_routes(Instance(coords[index], demands[index], capacity[index]), actions)
+    coords = original.coords
+    check_routes(Instance(coords[index], original.demands[index], original.capacity[index]), actions)
     # A walk repeats nodes where it does not pass the depot; such a step has the length 0 in every metric of the CVRP.
-    return walk_lengths(coords, metrics, index, as_walks(actions, coords.shape[1] - 1))
+    return walk_lengths(coords, original.metrics, index, as_walks(actions, coords.shape[1] - 1))
 
 
 def _last_shorter(original: Original, index: Tensor, actions: Tensor) -> Tensor:

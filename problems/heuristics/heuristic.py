@@ -66,17 +66,17 @@ class Heuristic:
         Raises ValueError as `check` does, and if OR-Tools finds no solution of an instance.
         """
         self.check(problem)
-        names_for, solve, together, _ = HEURISTICS[problem]
-        names = names_for(benchmark.originals)
+        heuristics = HEURISTICS[problem]
+        names = heuristics.names(benchmark.originals)
         actions: dict[str, list[Tensor]] = {name: [] for name in names}
         seconds = dict.fromkeys(names, 0.0)
-        for start in range(0, len(benchmark.names), together):
-            rows = slice(start, start + together)
+        for start in range(0, len(benchmark.names), heuristics.together):
+            rows = slice(start, start + heuristics.together)
             originals = type(benchmark.originals)(*(field[rows] for field in benchmark.originals))
             for name in names:
                 begin = time.perf_counter()
                 try:
-                    actions[name].append(solve(originals, name))
+                    actions[name].append(heuristics.solve(originals, name))
                 except ValueError as error:
                     raise ValueError(f"{benchmark.names[start]}: {error}") from None
                 seconds[name] += time.perf_counter() - begin

@@ -119,8 +119,8 @@ def schedule(times: Tensor, machines: Tensor, actions: Tensor) -> Tensor:
     if wrong.any():
         row = int(wrong.nonzero()[0])
         raise ValueError(f"row {row} does not schedule each job 0..{jobs - 1} {ops} times: {actions[row].tolist()}")
-    operations, starts, *_ = timeline(times, machines, actions)
-    return torch.empty_like(starts).scatter_(1, operations, starts).view(rows, jobs, ops)
+    done = timeline(times, machines, actions)
+    return torch.empty_like(done.starts).scatter_(1, done.operations, done.starts).view(rows, jobs, ops)
 
 
 def check_schedule(times: Tensor, machines: Tensor, start: Tensor) -> None:

@@ -180,9 +180,9 @@ class JSSP(Problem):
         order = moved(torch.rand(actions.shape, dtype=torch.float32, generator=generator), actions.device).argsort(
             dim=1
         )
-        operations, starts, *_ = timeline(*instance, actions)
-        ends = starts + instance.times.flatten(1).gather(1, operations)
-        for key in (ends > starts, starts):  # the last one decides first
+        done = timeline(*instance, actions)
+        ends = done.starts + instance.times.flatten(1).gather(1, done.operations)
+        for key in (ends > done.starts, done.starts):  # the last one decides first
             order = order.gather(1, key.gather(1, order).argsort(dim=1, stable=True))
         return actions.gather(1, order)
 

@@ -171,8 +171,10 @@ def _reference(path: Path, instance: JsspInstance) -> Reference:
 
 
 def _from_files(instances: list[JsspInstance], costs: np.ndarray, kinds: list[str]) -> Benchmark:
-    names, times, machines, first, _ = zip(*instances, strict=True)
-    return _benchmark(list(names), np.stack(times), np.stack(machines), costs, kinds, first)
+    times = np.stack([each.times for each in instances])
+    machines = np.stack([each.machines for each in instances])
+    names, first = [each.name for each in instances], [each.first for each in instances]
+    return _benchmark(names, times, machines, costs, kinds, first)
 
 
 def _with_best_known(instances: list[JsspInstance]) -> Benchmark:

@@ -56,10 +56,10 @@ class Cache:
                 arrays = {field: file[field] for field in Answer._fields}
         except Exception:  # a damaged archive can fail in any part of zipfile, zlib or numpy
             return None
-        actions, *rest = (arrays[field] for field in Answer._fields)
-        if actions.dtype != np.int64 or actions.ndim != 1 or any(value.ndim for value in rest):
+        actions = arrays.pop("actions")
+        if actions.dtype != np.int64 or actions.ndim != 1 or any(value.ndim for value in arrays.values()):
             return None
-        return Answer(actions, *(value.item() for value in rest))
+        return Answer(actions, **{field: value.item() for field, value in arrays.items()})
 
     def write(self, key: str, answer: Answer) -> None:
         path = self._path(key)

@@ -75,25 +75,25 @@ def by_method(searches: dict[str, list[SearchConfig | Baseline]]) -> list[tuple[
 
 def measure(opened: Study, searches: dict[str, list[SearchConfig | Baseline]]) -> list[CurvePoint]:
     """A point for every search of every curve; writes study.json, study.csv and study.png."""
-    run, pool, benchmarks, kept, terminal, out_dir, about = opened
-    about |= {"repetitions": run.repetitions, "axis": run.axis}
+    run, benchmarks, terminal, out_dir = opened.run, opened.benchmarks, opened.terminal, opened.out_dir
+    about = opened.about | {"repetitions": run.repetitions, "axis": run.axis}
     gaps, often = have_gaps(benchmarks), repeated(run.repetitions, by_method(searches))
     every = [(curve, place, method) for curve, each in searches.items() for place, method in enumerate(each)]
     points: list[CurvePoint] = []
     try:
         for curve, place, method in every:
             repetitions = repetitions_of(method, run.repetitions)
-            found = _parts_of(kept, (curve, place), repetitions, len(benchmarks))
+            found = _parts_of(opened.kept, (curve, place), repetitions, len(benchmarks))
             done = sum(len(part) for each in found for part in each)
             with advancing(terminal, curve, benchmarks * repetitions, done) as advance:
                 how = repetitions, run.seed, advance, found
-                points.append(curves.measure(curve, method, pool, benchmarks, *how))
+                points.append(curves.measure(curve, method, opened.pool, benchmarks, *how))
             with terminal.sparing(f"one of {out_dir}/study.*"):
                 curves.write(out_dir, points, gaps, about)  # after each: a later one may not finish
     except KeyboardInterrupt:
         _show(terminal, points, gaps, often, about, out_dir)
         count = sum(repetitions_of(method, run.repetitions) for *_, method in every) * about["num_instances"]
-        raise goes_on(kept.finished(), count, out_dir) from None
+        raise goes_on(opened.kept.finished(), count, out_dir) from None
     _show(terminal, points, gaps, often, about, out_dir)
     return points
 

@@ -27,8 +27,8 @@ def searches_of(cfg: DictConfig) -> list[Asked]:
 
 def measure(opened: Study, searches: list[Asked]) -> list[Point]:
     """The points of all curves; writes study.json, study.csv and study.png."""
-    run, pool, benchmarks, kept, terminal, out_dir, about = opened
-    about |= {"repetitions": run.repetitions}
+    run, benchmarks, terminal, out_dir = opened.run, opened.benchmarks, opened.terminal, opened.out_dir
+    about = opened.about | {"repetitions": run.repetitions}
     gaps = have_gaps(benchmarks)
     references = [benchmark.references.tolist() for benchmark in benchmarks]  # a point has gaps to them
     points: list[Point] = []
@@ -36,9 +36,9 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
         for method, setting, search in searches:
             repetitions = repetitions_of(search, run.repetitions)
             with advancing(terminal, f"{method} {setting}", benchmarks * repetitions) as advance:
-                how = search, pool, benchmarks, repetitions, run.seed, advance
+                how = search, opened.pool, benchmarks, repetitions, run.seed, advance
                 of = method, setting, references  # in whatever order the methods are asked for
-                found = kept.value(lambda: diversity.measure(method, setting, *how), *of)  # noqa: B023
+                found = opened.kept.value(lambda: diversity.measure(method, setting, *how), *of)  # noqa: B023
             points.append(Point(*found))
     except KeyboardInterrupt:
         raise goes_on(len(points), len(searches), out_dir) from None

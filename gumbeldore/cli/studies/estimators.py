@@ -56,8 +56,9 @@ def _check_plain(search: SearchConfig) -> None:
 
 def measure(opened: Study, searches: list[Asked]) -> list[Point]:
     """The estimates of every search; writes study.json, study.csv and study.png."""
-    run, pool, benchmarks, kept, terminal, out_dir, about = opened
-    about |= {"repetitions": run.repetitions}
+    run, benchmarks, terminal, out_dir = opened.run, opened.benchmarks, opened.terminal, opened.out_dir
+    pool, kept = opened.pool, opened.kept
+    about = opened.about | {"repetitions": run.repetitions}
     compared: dict[float, Reference] = {}
     points: list[Point] = []
     done = 0

@@ -56,15 +56,15 @@ def by_method(searches: Arms) -> list[tuple[str, SearchConfig]]:
 
 def measure(opened: Study, searches: Arms) -> Outcome:
     """The best of the arms; writes study.json and study.csv."""
-    run, pool, benchmarks, kept, terminal, out_dir, about = opened
-    arms, race = searches.arms, run.race
+    run, benchmarks, terminal, out_dir = opened.run, opened.benchmarks, opened.terminal, opened.out_dir
+    arms, race, about = searches.arms, run.race, opened.about
     assert race is not None
     gaps, most = have_gaps(benchmarks), len(arms) * about["num_instances"]
     try:
         with advancing(terminal, "race, at most", benchmarks * len(arms)) as advance:
-            outcome = step_size.best_arm(arms, pool, benchmarks, race, run.seed, advance, kept.parts)
+            outcome = step_size.best_arm(arms, opened.pool, benchmarks, race, run.seed, advance, opened.kept.parts)
     except KeyboardInterrupt:
-        raise goes_on(kept.finished(), f"at most {most}", out_dir) from None
+        raise goes_on(opened.kept.finished(), f"at most {most}", out_dir) from None
     with terminal.sparing(f"one of {out_dir}/study.*"):
         step_size.write(out_dir, arms, outcome, gaps, about | {"delta": race.delta, "searches of the full grid": most})
     chosen = f"{arms[outcome.arm].words} ({step_size.certainty(outcome, race.delta)})"
