@@ -11,10 +11,11 @@ import time
 
 import torch
 
-from benchmarks.machine import check_counts, configuration, numbers
+from benchmarks.machine import configuration, numbers
 from gumbeldore.cli import parts
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.reporting.console import hardware
+from gumbeldore.runtime.checked import check_counts
 from gumbeldore.runtime.memory import keep_freed_memory, peak_memory
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search

@@ -19,7 +19,6 @@ from gumbeldore.cli import parts
 from gumbeldore.cli.overrides import FOLDER, typed_keys
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device
-from gumbeldore.races.outcome import check_count
 from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.files import atomic_write
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
@@ -94,12 +93,6 @@ def sized(name: str) -> tuple[Problem, float]:
         "jssp": lambda: JSSP([size], [size]),
     }
     return make[kind](), configuration(f"problem={kind}").search.step_size
-
-
-def check_counts(**values: int) -> None:
-    """Raises ValueError naming the first value that is not at least 1."""
-    for name, value in values.items():
-        check_count(name, value)
 
 
 def flop_counter() -> FlopCounterMode:

@@ -25,7 +25,6 @@ from torch import Tensor
 
 from benchmarks import machine
 from benchmarks.machine import (
-    check_counts,
     flop_counter,
     matrix_peak,
     numbers,
@@ -40,6 +39,7 @@ from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device
 from gumbeldore.reporting.console import hardware
+from gumbeldore.runtime.checked import check_counts
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import InPrecision, resolve_precision
 from gumbeldore.sampler import beam, trie

@@ -10,9 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from gumbeldore.runtime.checked import check_counts
 from models.auxiliary_losses import SuccessorLoss, check_weight
 from models.canonical_coordinates import to_canonical
-from models.layers import FullPrecisionLinear, ReZeroLayers, check_sizes
+from models.layers import FullPrecisionLinear, ReZeroLayers
 from models.micro_batches import RowSize
 from models.policy import TokenPolicy, at_nodes
 from problems.tsp import State
@@ -38,7 +39,7 @@ class BQ(TokenPolicy):
     def __init__(
         self, width: int, layers: int, heads: int, feedforward: int, canonical_coordinates: bool, successor_loss: float
     ):
-        check_sizes(width=width, layers=layers, feedforward=feedforward)
+        check_counts(width=width, layers=layers, feedforward=feedforward)
         check_weight("successor_loss", successor_loss)
         super().__init__()
         self.canonical_coordinates = canonical_coordinates

@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gumbeldore.interfaces import Policy
-from models.layers import FullPrecisionLinear, check_sizes
+from gumbeldore.runtime.checked import check_counts
+from models.layers import FullPrecisionLinear
 from models.micro_batches import RowSize, in_micro_batches
 from problems.gomoku import Instance, State
 
@@ -48,7 +49,7 @@ class GomokuNet(Policy):
     problem = "gomoku"
 
     def __init__(self, width: int, blocks: int):
-        check_sizes(width=width, blocks=blocks)
+        check_counts(width=width, blocks=blocks)
         super().__init__()
         self.embed = Convolution(PLANES, width)
         self.blocks = nn.ModuleList([ResidualBlock(width) for _ in range(blocks)])

@@ -6,9 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gumbeldore.runtime.checked import check_counts
 from models.attention import AttentionGroups, bias_against
 from models.auxiliary_losses import OrderLoss, check_weight
-from models.layers import FullPrecisionLinear, ReZeroLayer, check_sizes
+from models.layers import FullPrecisionLinear, ReZeroLayer
 from models.lookahead import FEATURES, lookahead
 from models.micro_batches import RowSize
 from models.policy import TokenPolicy
@@ -45,7 +46,7 @@ class JobShop(TokenPolicy):
     problem = "jssp"
 
     def __init__(self, width: int, blocks: int, heads: int, feedforward: int, lookahead: bool, order_loss: float):
-        check_sizes(width=width, blocks=blocks, feedforward=feedforward)
+        check_counts(width=width, blocks=blocks, feedforward=feedforward)
         check_weight("order_loss", order_loss)
         super().__init__()
         self.lookahead = lookahead

@@ -9,13 +9,6 @@ from torch import Tensor, nn
 from models.attention import AttentionGroups, multi_head_attention
 
 
-def check_sizes(**sizes: int) -> None:
-    """Raises ValueError that names the first size below 1."""
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
-
-
 class FullPrecisionLinear(nn.Linear):
     """A linear map in the precision of its weights, also under autocast: bf16 would blur coordinates and logits."""
 

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from gumbeldore.runtime.checked import check_counts
 from models.auxiliary_losses import RouteLoss, check_weight
-from models.layers import FullPrecisionLinear, ReZeroLayer, ReZeroLayers, check_sizes
+from models.layers import FullPrecisionLinear, ReZeroLayer, ReZeroLayers
 from models.micro_batches import RowSize, in_micro_batches
 from models.policy import TokenPolicy, at_nodes, embeddings_of
 from problems.cvrp import State
@@ -43,7 +44,7 @@ class LEHD(TokenPolicy):
     problem = "cvrp"
 
     def __init__(self, width: int, layers: int, heads: int, feedforward: int, route_loss: float):
-        check_sizes(width=width, layers=layers, feedforward=feedforward)
+        check_counts(width=width, layers=layers, feedforward=feedforward)
         check_weight("route_loss", route_loss)
         super().__init__()
         self.embed = FullPrecisionLinear(3, width)

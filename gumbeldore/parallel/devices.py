@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import torch
 
 from gumbeldore.parallel import ray_cluster
+from gumbeldore.runtime.checked import check_integer
 from gumbeldore.runtime.gpu import gpu_memory, use_device
 
 CPU_BATCH_ROWS = 1024  # fastest of those measured, see docs/decisions.md
@@ -103,9 +104,8 @@ def resolve_threads(threads: int | str, train_processes: int) -> int:
 
 def _count(key: str, value: int | str, lowest: int) -> int:
     """The value, an integer of at least `lowest`; ValueError naming the key otherwise."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
-        raise ValueError(f"{key} must be 'auto' or an integer of at least {lowest}, got {value!r}")
-    return value
+    check_integer(key, value, lowest, otherwise=" or 'auto'")
+    return int(value)
 
 
 @contextlib.contextmanager

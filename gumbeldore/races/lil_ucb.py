@@ -8,8 +8,9 @@ from array import array
 
 import torch
 
-from gumbeldore.races.outcome import Outcome, check_count, check_number, check_task, without_looking
+from gumbeldore.races.outcome import Outcome, check_number, check_task, without_looking
 from gumbeldore.races.rewards import Rewards, check_range, look
+from gumbeldore.runtime.checked import check_counts
 
 
 def lil_ucb(
@@ -48,7 +49,7 @@ def lil_ucb(
     """
     check_task(num_arms, population, delta, generator)
     check_number("reward_range", reward_range, above=0)
-    check_count("batch", batch)
+    check_counts(batch=batch)
     check_number("epsilon", epsilon, lowest=0)
     check_number("beta", beta, lowest=0)
     stop_ratio = 1 + 10 / num_arms if stop_ratio is None else stop_ratio

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.races.rewards import Rewards
-from gumbeldore.runtime.checked import is_integer, is_number
+from gumbeldore.runtime.checked import check_counts, is_number
 
 
 class Outcome(NamedTuple):
@@ -47,23 +47,16 @@ class Identify(Protocol):
 
 def check_task(num_arms: int, population: int, delta: float, generator: torch.Generator) -> None:
     """Raises ValueError for wrong values of the arguments that all algorithms have."""
-    check_count("num_arms", num_arms)
-    check_count("population", population)
+    check_counts(num_arms=num_arms, population=population)
     if not (is_number(delta) and 0 < delta < 1):
         raise ValueError(f"delta must be a number between 0 and 1, both excluded, got {delta!r}")
     if not (isinstance(generator, torch.Generator) and generator.device.type == "cpu"):
         raise ValueError(f"generator must be a torch.Generator of the CPU, got {generator!r}")
 
 
-def check_count(name: str, value: int) -> None:
-    """Raises ValueError unless the value is an integer of at least 1."""
-    if not (is_integer(value) and value >= 1):
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
-
-
 def check_number(name: str, value: float, above: float | None = None, lowest: float | None = None) -> None:
     """Raises ValueError unless the value is finite and in its range."""
-    limit = f"above {above}" if above is not None else f"at least {lowest}"
+    limit = f"above {above}" if above is not None else f"of at least {lowest}"
     if not (is_number(value) and (above is None or value > above) and (lowest is None or value >= lowest)):
         raise ValueError(f"{name} must be a number {limit}, got {value!r}")
 

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from gumbeldore.races.bounds import Bound
-from gumbeldore.races.outcome import Outcome, check_count, check_task, without_looking
+from gumbeldore.races.outcome import Outcome, check_task, without_looking
 from gumbeldore.races.rewards import Rewards, check_range, look
+from gumbeldore.runtime.checked import check_counts
 
 
 def race(
@@ -41,7 +42,7 @@ def race(
     Raises ValueError as `Identify`, and for rewards that are further apart than the bound's `reward_range`.
     """
     check_task(num_arms, population, delta, generator)
-    check_count("first_batch", first_batch)
+    check_counts(first_batch=first_batch)
     if num_arms == 1:
         return without_looking()
     totals = doubled(first_batch, population)

@@ -52,16 +52,16 @@ class Checked:
 def _check(key: str, value: Any, spec: dataclasses.Field) -> None:
     if value is None and spec.metadata["optional"]:
         return
-    whole = spec.type.startswith("int")
-    kind = "an integer" if whole else "a number"
+    otherwise = " or null" if spec.metadata["optional"] else ""
+    if spec.type.startswith("int"):
+        check_integer(key, value, spec.metadata["lowest"], otherwise=otherwise)
+        if value > LARGEST:
+            raise ValueError(f"{key} must be at most {LARGEST}, got {value}")
+        return
     lowest, above = spec.metadata.get("lowest"), spec.metadata.get("above")
-    limit = f"at least {lowest}" if lowest is not None else f"above {above}"
-    allowed = f"{kind} {limit}" + (" or null" if spec.metadata["optional"] else "")
-    fits = is_integer(value) if whole else is_number(value)
-    if not fits or (value < lowest if lowest is not None else value <= above):
-        raise ValueError(f"{key} must be {allowed}, got {value!r}")
-    if whole and value > LARGEST:
-        raise ValueError(f"{key} must be at most {LARGEST}, got {value}")
+    limit = f"of at least {lowest}" if lowest is not None else f"above {above}"
+    if not is_number(value) or (value < lowest if lowest is not None else value <= above):
+        raise ValueError(f"{key} must be a number {limit}{otherwise}, got {value!r}")
 
 
 def is_integer(value: Any) -> bool:
@@ -72,6 +72,24 @@ def is_integer(value: Any) -> bool:
 def is_number(value: Any) -> bool:
     """Whether it is a finite one, NumPy's included; true and false are none."""
     return is_integer(value) or isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def check_integer(name: str, value: Any, lowest: int, highest: int | None = None, otherwise: str = "") -> None:
+    """Raises ValueError unless the value is an integer from `lowest` to `highest`.
+
+    Arguments:
+        highest: None: there is no limit
+        otherwise: what else the caller takes, for the message: " or null"
+    """
+    if not is_integer(value) or value < lowest or (highest is not None and value > highest):
+        limits = f"of at least {lowest}" + ("" if highest is None else f" and at most {highest}")
+        raise ValueError(f"{name} must be an integer {limits}{otherwise}, got {value!r}")
+
+
+def check_counts(**counts: Any) -> None:
+    """Raises ValueError that names the first value that is not an integer of at least 1."""
+    for name, count in counts.items():
+        check_integer(name, count, 1)
 
 
 def check_switches(settings: Any, *names: str) -> None:

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
-from gumbeldore.runtime.checked import check_switches, is_integer, is_number
+from gumbeldore.runtime.checked import check_integer, check_switches, is_number
 from gumbeldore.sampler.updates import Update, needs_sample
 
 MOST = 2**31 - 1  # solutions of an instance; more fit into no memory, and places in a trie are products of such numbers
-
-
-def _check_count(name: str, count: Any) -> None:
-    if not (is_integer(count) and 1 <= count <= MOST):
-        raise ValueError(f"{name} must be an integer of at least 1 and at most {MOST}, got {count!r}")
 
 
 @dataclass(frozen=True)
@@ -68,13 +62,13 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         for name in ("beam_width", "num_rounds", "groups", "equivalents"):
-            _check_count(name, getattr(self, name))
+            check_integer(name, getattr(self, name), 1, MOST)
         for name in ("replan_steps", "distinct"):
             if getattr(self, name) is not None:
-                _check_count(name, getattr(self, name))
+                check_integer(name, getattr(self, name), 1, MOST)
         # As Python's integers, which cannot overflow as NumPy's can.
         solutions = int(self.beam_width) * int(self.num_rounds) * int(self.equivalents)
-        _check_count("beam_width * num_rounds * equivalents", solutions)
+        check_integer("beam_width * num_rounds * equivalents", solutions, 1, MOST)
         check_switches(self, "stochastic", "replacement", "sampled_root")
         for name, top_p in (("top_p_start", self.top_p_start), ("top_p_end", self.top_p_end)):
             if not (is_number(top_p) and 0 < top_p <= 1):
@@ -166,10 +160,10 @@ class Reconstruction:
     search: SearchConfig = GREEDY
 
     def __post_init__(self) -> None:
-        _check_count("iterations", self.iterations)
-        _check_count("shortest", self.shortest)
+        check_integer("iterations", self.iterations, 1, MOST)
+        check_integer("shortest", self.shortest, 1, MOST)
         if self.longest is not None:
-            _check_count("longest", self.longest)
+            check_integer("longest", self.longest, 1, MOST)
         inner = self.search
         if inner.copies > 1 or inner.equivalents > 1 or inner.reconstruction is not None:
             raise ValueError("a piece is decoded by one beam of one instance, without a reconstruction of its own")

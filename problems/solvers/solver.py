@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark
+from gumbeldore.runtime.checked import check_integer
 from gumbeldore.runtime.files import cache_folder
 from problems.solvers.answer import Answer, Options, SolverError
 from problems.solvers.backends import Backend, backend_of
@@ -52,10 +53,10 @@ class Solver:
     ):
         if isinstance(time_limit, bool) or not isinstance(time_limit, (int, float)) or not 0 < time_limit < math.inf:
             raise ValueError(f"time_limit must be a number above 0, got {time_limit!r}")
-        _check_integer("workers", workers, 0)
-        _check_integer("seed", seed, 0, LARGEST_SEED)
+        check_integer("workers", workers, 0)
+        check_integer("seed", seed, 0, LARGEST_SEED)
         if patience is not None:
-            _check_integer("patience", patience, 1)
+            check_integer("patience", patience, 1)
         self.options = Options(float(time_limit), seed, patience)
         self.workers = workers
         self.cache = Cache(folder or cache_folder("solvers"))
@@ -142,10 +143,3 @@ def with_references(
         kinds[place] = "" if references[place].isnan() else kind
     solutions = {**benchmark.solutions, **dict(zip(missing, result.actions, strict=True))}
     return benchmark._replace(references=references, kinds=kinds, solutions=solutions)
-
-
-def _check_integer(name: str, value: int, lowest: int, highest: int | None = None) -> None:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or value < lowest or (highest is not None and value > highest):
-        allowed = f"at least {lowest}" if highest is None else f"between {lowest} and {highest}"
-        raise ValueError(f"{name} must be an integer {allowed}, got {value!r}")

@@ -173,7 +173,7 @@ def test_imitation_from_the_middle_of_solutions_teaches_encoder_and_decoder(name
     ("wrong", "rule"),
     [
         ({"width": 10, "heads": 4}, "width=10 and heads=4"),
-        ({"layers": 0}, "layers must be at least 1, got 0"),
+        ({"layers": 0}, "layers must be an integer of at least 1, got 0"),
         ({"loss": -1.0}, "_loss must be at least 0, got -1.0"),
     ],
 )

@@ -273,11 +273,11 @@ def test_solvers_can_be_imported_without_their_packages():
         ({"time_limit": math.inf}, "time_limit must be a number above 0"),
         ({"time_limit": math.nan}, "time_limit must be a number above 0"),
         ({"time_limit": "1"}, "time_limit must be a number above 0"),
-        ({"workers": -1}, "workers must be an integer at least 0"),
-        ({"workers": "auto"}, "workers must be an integer at least 0"),
-        ({"seed": 2**31}, "seed must be an integer between 0 and 2147483647"),
+        ({"workers": -1}, "workers must be an integer of at least 0"),
+        ({"workers": "auto"}, "workers must be an integer of at least 0"),
+        ({"seed": 2**31}, "seed must be an integer of at least 0 and at most 2147483647"),
         ({"seed": True}, "seed must be an integer"),
-        ({"patience": 0}, "patience must be an integer at least 1"),
+        ({"patience": 0}, "patience must be an integer of at least 1"),
     ],
 )
 def test_wrong_values_are_refused(values, message):

@@ -157,8 +157,8 @@ def test_wrong_arguments_are_refused(algorithm, change, message):
         (partial(race, bound=Normal(), first_batch=0), "first_batch must be an integer of at least 1, got 0"),
         (partial(lil_ucb, reward_range=0), "reward_range must be a number above 0, got 0"),
         (partial(lil_ucb, reward_range=1, batch=0), "batch must be an integer of at least 1, got 0"),
-        (partial(lil_ucb, reward_range=1, epsilon=-0.1), "epsilon must be a number at least 0, got -0.1"),
-        (partial(lil_ucb, reward_range=1, beta=-1), "beta must be a number at least 0, got -1"),
+        (partial(lil_ucb, reward_range=1, epsilon=-0.1), "epsilon must be a number of at least 0, got -0.1"),
+        (partial(lil_ucb, reward_range=1, beta=-1), "beta must be a number of at least 0, got -1"),
         (partial(lil_ucb, reward_range=1, stop_ratio=0), "stop_ratio must be a number above 0, got 0"),
     ],
 )

@@ -196,7 +196,7 @@ def test_a_wide_table_leaves_its_errors_out():
     [
         (["method=[wor,heuristic]"], "method=heuristic is no search with the policy, but a baseline"),
         (["search.time_limit=1"], "search.time_limit would make the result depend on the machine's speed"),
-        (["repetitions=1"], "repetitions must be an integer at least 2"),
+        (["repetitions=1"], "repetitions must be an integer of at least 2"),
         (["repetition=3"], "did you mean repetitions"),
         (["method=sampling", "search.step_size=[1,2]"], "search.step_size has no effect on sampling"),
         (["search.num_rounds=[0]"], "num_rounds must be an integer of at least 1"),

@@ -209,7 +209,7 @@ def test_an_interrupted_race_goes_on_without_searching_again(parts, policy, tmp_
         (["search.equivalents=161", NUCLEI], "method=gumbeldore: equivalents must be at most 160"),
         (["race.delta=1", NUCLEI], "race.delta must be below 1, got 1"),
         (["race.delta=0", NUCLEI], "race.delta must be a number above 0, got 0"),
-        (["race.first_batch=0", NUCLEI], "race.first_batch must be an integer at least 1, got 0"),
+        (["race.first_batch=0", NUCLEI], "race.first_batch must be an integer of at least 1, got 0"),
         (["race=null", NUCLEI], "race must not be null: study=step_size is a race"),
         (["race=5", NUCLEI], "race must be null or have the keys delta and first_batch, got 5"),
         (["study=sigma"], "study=sigma: there is no such option; there are curves, diversity"),

@@ -279,7 +279,7 @@ def test_files_are_found_from_every_folder_and_refused_if_they_have_changed(file
         (["train.instances=kool/tsp20", "train.experts=x.npz"], "train.experts is for train=supervised"),
         (["train.instances=kool/tsp20", "train.validation_instances=5"], "train.validation_instances has no effect on"),
         (["train.instances=kool/tsp20", "train.instances_per_epoch=5"], "train.instances_per_epoch has no effect on"),
-        (["train.instances=kool/tsp20", "train.patience=0"], "train.patience must be an integer at least 1 or null"),
+        (["train.instances=kool/tsp20", "train.patience=0"], "train.patience must be an integer of at least 1 or null"),
     ],
 )
 def test_what_cannot_be_searched_is_an_error_of_one_line(words, message, tmp_path):

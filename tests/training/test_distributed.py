@@ -197,7 +197,7 @@ def test_how_many_trainers(monkeypatch):
     with pytest.raises(ValueError, match="train.batch_size=31 cannot be shared out evenly among train_processes=2"):
         resolve_processes(2, cpu, 31)
     for wrong in (0, -1, True, 1.5, "many"):
-        with pytest.raises(ValueError, match="train_processes must be 'auto' or an integer of at least 1"):
+        with pytest.raises(ValueError, match="train_processes must be an integer of at least 1 or 'auto'"):
             resolve_processes(wrong, cpu, 128)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     rule = "train_processes=4 need as many GPUs, device=cuda has 1; train_processes=auto takes those that are there"

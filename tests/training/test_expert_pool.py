@@ -225,7 +225,7 @@ def test_every_chart_has_its_scalars(whole):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["train.pool=0"], "train.pool must be an integer at least 1 or null, got 0"),
+        (["train.pool=0"], "train.pool must be an integer of at least 1 or null, got 0"),
         (
             ["train.pool=100"],
             "train.pool must be at least train.instances_per_epoch=128, which an epoch searches, got 100",
