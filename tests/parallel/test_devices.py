@@ -31,7 +31,7 @@ def test_chunk_rows_auto_and_wrong():
     assert resolve_rows("auto", cpu) == CPU_BATCH_ROWS < resolve_rows("auto", torch.device("cuda:0"))
     assert resolve_rows(7, cpu) == 7
     for wrong in (0, 1.5, "many", True):
-        with pytest.raises(ValueError, match="search_batch_rows must be 'auto' or an integer of at least 1"):
+        with pytest.raises(ValueError, match="search_batch_rows must be an integer of at least 1 or 'auto'"):
             resolve_rows(wrong, cpu)
 
 
