@@ -45,15 +45,6 @@ def outcomes(
     return counts
 
 
-def text_of(data: bytes) -> str:
-    """The text in a file, independent of the readers, without the end mark of DOS."""
-    data = data.rstrip(b"\x1a\r\n")
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
-
-
 def _truncate(data: bytes, draw: random.Random) -> bytes:
     return data[: draw.randint(0, len(data))]
 

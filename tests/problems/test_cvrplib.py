@@ -12,7 +12,6 @@ import pytest
 
 from problems.formats.cvrplib import LARGEST_DEMAND, read_cvrplib, read_solution, solution_text
 from tests.helpers.instance_files import CVRPLIB
-from tests.helpers.mutations import outcomes, text_of
 
 DATA = Path(__file__).parents[1] / "data" / "cvrplib"
 VALID_SOLUTION = b"Route #1: 2 4\nRoute #2: 1\nRoute #3: 3\nCost 27.5\n"
@@ -50,9 +49,6 @@ def test_published_solutions_have_their_cost(name, customers, capacity, demand, 
     "change",
     [
         lambda data: data,
-        lambda data: data.replace(b" : ", b": "),
-        lambda data: data.replace(b"\n", b"\t\r\n"),
-        lambda data: b"\xef\xbb\xbf" + data,  # a byte order mark
         lambda data: data.replace(b"SECTION", b"SECTION :").replace(b"\n", b"\n \n"),
         lambda data: data.replace(b"DEPOT_SECTION\n1\n-1", b"DEPOT_SECTION\n1 -1").replace(b"EOF\n", b""),
         lambda data: data.replace(b"\n-1\nEOF\n", b"\nEOF\n\x1a"),  # without an end mark, and with that of DOS
@@ -92,8 +88,6 @@ def test_any_node_may_be_the_depot(tmp_path):
 
 
 MALFORMED = {  # what is replaced in CVRPLIB -> by what, the line named, the rule
-    "empty file": (CVRPLIB, b"", None, "the file is empty"),
-    "binary": (CVRPLIB, b"\xff\xfe\x00", None, "this is not a text but a binary file"),
     "a zip": (
         CVRPLIB,
         b"PK\x03\x04",
@@ -103,18 +97,6 @@ MALFORMED = {  # what is replaced in CVRPLIB -> by what, the line named, the rul
     "an array": (CVRPLIB, b"\x93NUMPY\x01\x00v", None, "this is a .npy, one array; instances come in an .npz of named"),
     "a pickle": (CVRPLIB, pickle.dumps([1, 2]), None, "this is a pickle, which can run any program; load it in Python"),
     "half a .gz": (CVRPLIB, gzip.compress(CVRPLIB)[:-9], None, "the .gz is damaged"),
-    "cut in the header": (
-        CVRPLIB[CVRPLIB.index(b"TYPE : C") :],
-        b"",
-        None,
-        "lacks TYPE, EDGE_WEIGHT_TYPE, DIMENSION, CAPACITY",
-    ),
-    "cut before the sections": (
-        CVRPLIB[CVRPLIB.index(b"NODE") :],
-        b"",
-        None,
-        "is no NODE_COORD_SECTION, DEMAND_SECTION",
-    ),
     "cut in the coordinates": (
         CVRPLIB[CVRPLIB.index(b"4 +2") :],
         b"",
@@ -125,12 +107,7 @@ MALFORMED = {  # what is replaced in CVRPLIB -> by what, the line named, the rul
     "cut before the end mark": (b"-1\nEOF\n", b"", 21, "DEPOT_SECTION must end with -1, or the file with EOF"),
     "two depots without an end mark": (b"1\n-1\n", b"1\n2\n", 22, "must have exactly one depot, got 2"),
     "capacity twice, once behind": (b"EOF", b"CAPACITY : 10\nEOF", 23, "CAPACITY was already given in line 7"),
-    "another keyword behind": (b"EOF", b"TIME_LIMIT : 3\nEOF", 23, "the keyword 'TIME_LIMIT' is not supported"),
-    "after the end": (b"EOF\n", b"EOF\n7\n", 24, "nothing may follow EOF, got '7'"),
-    "another type": (b"TYPE : CVRP", b"TYPE : TSP", 4, "TYPE must be one of CVRP, ACVRP, got 'TSP'"),
-    "explicit": (b"EUC_2D", b"EXPLICIT", None, "there is no EDGE_WEIGHT_SECTION"),
     "a matrix": (b"DEMAND_S", b"EDGE_WEIGHT_SECTION\n0 1\nDEMAND_S", 14, ", once; got 'EDGE_WEIGHT_S"),
-    "demands twice": (b"DEPOT_SECTION", b"DEMAND_SECTION\nDEPOT_SECTION", 20, "once; got 'DEMAND_SECTION'"),
     "no demands": (
         CVRPLIB[CVRPLIB.index(b"DEMAND") : CVRPLIB.index(b"DEPOT")],
         b"",
@@ -138,41 +115,22 @@ MALFORMED = {  # what is replaced in CVRPLIB -> by what, the line named, the rul
         "there is no DEMAND_SECTION",
     ),
     "no depots": (b"DEPOT_SECTION\n1\n-1\n", b"", None, "there is no DEPOT_SECTION"),
-    "no dimension": (b"DIMENSION : 5\n", b"", None, "lacks DIMENSION"),
-    "dimension huge": (b"DIMENSION : 5", b"DIMENSION : 99999999999999", 5, "is 99999999999999, but"),
     "depot alone": (CVRPLIB[CVRPLIB.index(b"DIM") :], b"", None, ""),  # completed below
-    "capacity missing": (b"CAPACITY : 10\n", b"", None, "lacks CAPACITY"),
-    "capacity twice": (b"CAPACITY : 10", b"CAPACITY : 10\nCAPACITY : 10", 8, "CAPACITY was already given in line 7"),
     "capacity zero": (b"CAPACITY : 10", b"CAPACITY : 0", 7, "CAPACITY must be at least 1, got 0"),
-    "capacity negative": (b"CAPACITY : 10", b"CAPACITY : -10", 7, "CAPACITY must be at least 1, got -10"),
     "capacity not whole": (b"CAPACITY : 10", b"CAPACITY : 10.5", 7, "CAPACITY must be a whole number, got '10.5'"),
-    "capacity empty": (b"CAPACITY : 10", b"CAPACITY :", 7, "CAPACITY must be a whole number, got ''"),
     "capacity huge": (b"CAPACITY : 10", b"CAPACITY : 1" + b"0" * 99, 7, f"at most {LARGEST_DEMAND}, got '1000"),
-    "capacity endless": (b"CAPACITY : 10", b"CAPACITY : " + b"9" * 5000, 7, "a whole number, got '999"),
     "route length": (b"CAPACITY", b"DISTANCE : 200\nCAPACITY", 7, "DISTANCE, a limit of the length of a route, is not"),
     "service time": (b"CAPACITY", b"SERVICE_TIME : 5\nCAPACITY", 7, "SERVICE_TIME must be 0"),
-    "service time nan": (b"CAPACITY", b"SERVICE_TIME : nan\nCAPACITY", 7, "SERVICE_TIME must be 0"),
     "vehicles": (b"CAPACITY", b"VEHICLES : 3\nCAPACITY", 7, "below that of the customers, got '3': not supported"),
     "vehicles not whole": (b"CAPACITY", b"VEHICLES : many\nCAPACITY", 7, "VEHICLES must be a whole number"),
     "unknown keyword": (b"CAPACITY", b"TIME_LIMIT : 3\nCAPACITY", 7, "the keyword 'TIME_LIMIT' is not supported"),
-    "three coordinates": (b"2 3 -4.5", b"2 3 -4.5 1", 10, "a node is `id x y`, got 4 words: '2 3 -4.5 1'"),
-    "coordinate nan": (b"2 3 -4.5", b"2 nan -4.5", 10, "within +-1e+12, got 'nan'"),
-    "node twice": (b"4 +2.5 .5", b"2 2.5 .5", 12, "node 2 is given twice"),
     "demand above capacity": (b"2 10", b"2 11", 16, "between 0 and the capacity 10, got 11"),
     "demand negative": (b"2 10", b"2 -1", 16, "between 0 and the capacity 10, got -1"),
     "demand not whole": (b"2 10", b"2 9.5", 16, "a demand must be a whole number, got '9.5'"),
-    "demand huge": (b"2 10", b"2 1" + b"0" * 30, 16, f"a demand must be at most {LARGEST_DEMAND}, got '1000"),
-    "demand of two words": (b"2 10", b"2 10 3", 16, "a node is `id demand`, got 3 words: '2 10 3'"),
-    "demand of a node twice": (b"3 4\n", b"2 4\n", 17, "node 2 is given twice"),
-    "demand of another node": (b"3 4\n", b"6 4\n", 17, "node ids are 1..5, got '6'"),
-    "demand too many": (b"5 6\n", b"5 6\n6 1\n", 5, "DIMENSION is 5, but DEMAND_SECTION has 6 nodes"),
     "depot with demand": (b"SECTION\n1 0\n", b"SECTION\n1 1\n", 15, "the depot must have the demand 0, got 1"),
     "depot empty": (b"1\n-1\n", b"", None, "must have exactly one depot, got 0"),
-    "depot none": (b"1\n-1\n", b"-1\n", 21, "must have exactly one depot, got 0"),
     "depots two": (b"1\n-1\n", b"1\n2\n-1\n", 23, "must have exactly one depot, got 2"),
     "depot another": (b"1\n-1\n", b"2\n-1\n", 16, "the depot must have the demand 0, got 10"),
-    "depot unknown": (b"1\n-1\n", b"6\n-1\n", 21, "node ids are 1..5, got '6'"),
-    "depot a point": (b"1\n-1\n", b"0.0\n-1\n", 21, "node ids are 1..5, got '0.0'"),
 }
 SINGLE_PROCESS = (
     b"DIMENSION : 1\nEDGE_WEIGHT_TYPE : EUC_2D\nCAPACITY : 1\nNODE_COORD_SECTION\n1 0 0\n"
@@ -210,24 +168,16 @@ def test_routes_are_counted_from_1_and_the_cost_may_be_missing(tmp_path, data, c
     ("old", "new", "line", "rule"),
     [
         (VALID_SOLUTION, b"", None, "the file is empty"),
-        (VALID_SOLUTION, b"Cost 0", None, "visit 0 of 4 customers, 1 is the first without"),
         (b"Route #3: 3\nCost 27.5\n", b"", None, "visit 3 of 4 customers, 3 is the first without"),
         (b"2 4", b"2 4 2", 1, "customer 2 is visited twice"),
-        (b"#2: 1", b"#2: 1 4", 2, "customer 4 is visited twice"),
         (b"#2: 1", b"#2: 5", 2, "customers are 1..4, got '5'"),
-        (b"#2: 1", b"#2: 0 1 0", 2, "customers are 1..4, got '0'"),
         (b"#2: 1", b"#2: one", 2, "a customer must be a whole number, got 'one'"),
         (b"#2: 1", b"#2:", 2, "route 2 has no customers"),
         (b"#2: 1", b"#3: 1", 2, "route 2 is to follow, got route '3'"),
-        (b"#2: 1", b"#02: 1", 2, "route 2 is to follow, got route '02'"),
         (b"#2: 1", b"2: 1", 2, "a line is `Route #k: customers` or `Cost c`, got 'Route 2: 1'"),
         (b"Cost 27.5", b"Cost cheap", 4, "the cost must be a number, got 'cheap'"),
-        (b"Cost 27.5", b"Cost", 4, "the cost must be a number, got ''"),
         (b"Cost 27.5", b"Cost nan", 4, "the cost must be finite and not negative, got 'nan'"),
-        (b"Cost 27.5", b"Cost -1", 4, "the cost must be finite and not negative, got '-1'"),
-        (b"Cost 27.5", b"Cost 1e999", 4, "the cost must be finite and not negative, got '1e999'"),
         (b"Cost 27.5\n", b"Cost 27.5\nCost 27.5\n", 5, "nothing may follow the cost"),
-        (b"Cost 27.5", b"Cost \xff", 4, "the cost must be a number"),
     ],
 )
 def test_malformed_solutions_are_refused_with_file_line_and_rule(tmp_path, old, new, line, rule):
@@ -238,58 +188,7 @@ def test_malformed_solutions_are_refused_with_file_line_and_rule(tmp_path, old, 
         read_solution(path, 4)
 
 
-def rows_of(data: bytes) -> list[str]:
-    text = text_of(data).removeprefix("\ufeff").replace("\r", "\n")
-    return [row.strip() for row in text.split("\n") if row.strip()]
-
-
-def check_instance(data: bytes, coords: np.ndarray, demands: np.ndarray, capacity: int) -> None:
-    """An independent check that the file says just this: the numbers of each section, no more and no fewer."""
-    rows = [row.rstrip(": \t").upper() if "_" in row or "EOF" in row.upper() else row for row in rows_of(data)]
-    rows = rows[:-1] if rows[-1] == "EOF" else rows
-    keywords = ["NODE_COORD_SECTION", "DEMAND_SECTION", "DEPOT_SECTION"]
-    assert all(rows.count(keyword) == 1 for keyword in keywords)
-    ends = [*sorted(rows.index(keyword) for keyword in keywords), len(rows)]
-    sections = {rows[a]: " ".join(rows[a + 1 : b]).split() for a, b in zip(ends, ends[1:], strict=False)}
-    header = {row.partition(":")[0].strip().upper(): row.partition(":")[2].strip() for row in rows[: ends[0]]}
-    n = int(header["DIMENSION"])
-    assert header["TYPE"].startswith("CVRP") and header["EDGE_WEIGHT_TYPE"].startswith(("EUC_2D", "CEIL_2D"))
-    assert int(header["CAPACITY"]) == capacity >= 1 and n >= 2 and "DISTANCE" not in header
-    depot = int(sections["DEPOT_SECTION"][0]) - 1
-    order = [depot, *(node for node in range(n) if node != depot)]
-    coords, demands = coords[np.argsort(order)], demands[np.argsort(order)]  # in the order of the file's numbers
-    nodes = np.array(sections["NODE_COORD_SECTION"]).reshape(n, 3)
-    loads = np.array(sections["DEMAND_SECTION"]).reshape(n, 2)
-    assert sorted(nodes[:, 0].astype(int)) == sorted(loads[:, 0].astype(int)) == list(range(1, n + 1))
-    assert np.array_equal(coords[nodes[:, 0].astype(int) - 1], nodes[:, 1:].astype(float)) and len(coords) == n
-    assert np.array_equal(demands[loads[:, 0].astype(int) - 1], loads[:, 1].astype(int)) and len(demands) == n
-    assert demands[depot] == 0 and (demands >= 0).all() and (demands <= capacity).all() and np.isfinite(coords).all()
-    assert [int(word) for word in sections["DEPOT_SECTION"]] == [depot + 1, -1]
-
-
 def test_costs_are_written_in_any_unit(tmp_path):
     for cost in (26.0, 1e11, 22.4, 1e-9 / 3):
         (tmp_path / "x.sol").write_text(solution_text([[1]], cost))
         assert read_solution(tmp_path / "x.sol", 1) == ([[1]], pytest.approx(cost, rel=1e-9, abs=0))
-
-
-def test_damaged_instances_are_refused_or_read_in_full(tmp_path):
-    def check(data: bytes, found) -> None:
-        assert found.name
-        check_instance(data, found.coords, found.demands, found.capacity)
-
-    counts = outcomes(CVRPLIB, range(500), tmp_path / "damaged.vrp", read_cvrplib, check)
-    assert counts["refused"] > 250 and counts["read"] > 25
-
-
-def test_damaged_solutions_are_refused_or_read_in_full(tmp_path):
-    def check(data: bytes, found: tuple[list[list[int]], float | None]) -> None:
-        (routes, cost), rows = found, rows_of(data)
-        assert sorted(customer for route in routes for customer in route) == [1, 2, 3, 4] and all(routes)
-        assert [[int(word) for word in row.partition(":")[2].split()] for row in rows[: len(routes)]] == routes
-        assert len(rows) == len(routes) + (cost is not None)
-        assert cost is None or 0 <= cost == float(re.sub(r"(?i)cost\s*:?", "", rows[-1])) < np.inf
-
-    path = tmp_path / "damaged.sol"
-    counts = outcomes(VALID_SOLUTION, range(500), path, lambda path: read_solution(path, 4), check)
-    assert counts["refused"] > 250 and counts["read"] > 25

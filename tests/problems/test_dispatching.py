@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -16,9 +14,6 @@ from problems.jssp.instances import check_schedule, random_instances, schedule
 from problems.jssp.sets import load_jssp, validation
 from tests.helpers.schedules import sequence_of
 from tests.helpers.unsolved import jssp
-
-ROOT = Path(__file__).parents[2]
-DATA = ROOT / "tests" / "data"
 
 
 def dispatched(rule: str, generation: str, times: torch.Tensor, machines: torch.Tensor) -> torch.Tensor:
@@ -94,13 +89,6 @@ def test_schedules_are_feasible_and_active(rule, generation):
                     assert not idle  # while an operation waits, its machine works
 
 
-def test_equal_jobs_are_taken_in_their_order():
-    times, machines = torch.full((1, 5, 2), 7), torch.tensor([[[0, 1]] * 5])
-    for rule, generation in RULES.values():
-        starts = schedule(times, machines, dispatched(rule, generation, times, machines))[0, :, 0]
-        assert starts.tolist() == [0, 7, 14, 21, 28]
-
-
 LARGE = [("30x15", 24.1), ("30x20", 24.9), ("50x15", 16.5), ("50x20", 17.8), ("100x20", 8.3)]
 
 
@@ -133,14 +121,6 @@ def test_rules_do_not_depend_on_the_unit_of_time(rule, generation):
     expected = dispatched(rule, generation, times, drawn.machines)
     for factor in (3, 10**9 + 7):
         assert torch.equal(dispatched(rule, generation, times * factor, drawn.machines), expected)
-
-
-def test_fisher_and_thompson():
-    (benchmark,) = load_jssp(str(DATA / "jssp" / "ft06.txt"))
-    times, machines = benchmark.originals[:2]
-    found = benchmark.true_cost(torch.tensor([0]), dispatched("MWR", "non_delay", times, machines)).item()
-    sequence = torch.tensor([sequence_of("MWR", "non_delay", times[0].tolist(), machines[0].tolist())])
-    assert found == benchmark.true_cost(torch.tensor([0]), sequence).item() == 61  # the optimum is 55
 
 
 def test_more_instances_than_are_dispatched_together():

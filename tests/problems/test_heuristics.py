@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import subprocess
 import sys
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,8 +17,6 @@ from problems.formats.tsplib import edge_lengths
 from problems.heuristics import Heuristic
 from problems.solvers import Solver
 from tests.helpers.unsolved import cvrp, random_points, tsp
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -190,14 +186,3 @@ def test_ortools_is_needed_for_routes_alone(monkeypatch):
         with pytest.raises(ValueError, match=message):
             Heuristic().check(problem)
     Heuristic().check("jssp")
-
-
-@pytest.mark.slow
-def test_heuristics_need_nothing_else_of_the_extra():
-    """PyVRP takes a newer Python than the project; OR-Tools is not imported before it is used."""
-    code = "import sys\nfor name in {}: sys.modules[name] = None\nfrom problems.heuristics import Heuristic"
-    everything = [sys.executable, "-c", code.format("('pyvrp', 'ortools', 'ray')")]
-    assert subprocess.run(everything, cwd=ROOT).returncode == 0
-    pytest.importorskip("ortools")
-    alone = [sys.executable, "-c", code.format("('pyvrp', 'ray')") + "\nHeuristic().check('cvrp')"]
-    assert subprocess.run(alone, cwd=ROOT).returncode == 0

@@ -1,4 +1,4 @@
-"""Damaged and boastful `.npz` files: instances, experts and the shards of a run (text formats: with their readers)."""
+"""Damaged and boastful files: instances, experts and the shards of a run."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from gumbeldore.evaluation.references import read_table
 from gumbeldore.runtime.checkpoint import find
 from gumbeldore.training.dataset import read_experts, read_shard
 from problems.cvrp import CVRP
-from problems.formats.cvrplib import read_cvrplib
+from problems.formats.cvrplib import read_cvrplib, read_solution
 from problems.formats.jsplib import read_jssp
-from problems.formats.tsplib import read_tsplib
+from problems.formats.tsplib import read_tour, read_tsplib
 from problems.jssp import JSSP
 from problems.tsp import TSP
 from problems.tsp.instances import Instance
@@ -78,6 +78,28 @@ def test_damaged_experts_are_refused_or_whole(name, tmp_path):
     assert counts["refused"] > 75 and counts["read"] > 0
     counts = outcomes(original, range(100, 200), path, lambda path: [read_shard(path, type(example))], unchanged)
     assert counts["refused"] > 75
+
+
+TOUR = b"TYPE : TOUR\nDIMENSION : 5\nTOUR_SECTION\n3\n1 2\n5\n4\n-1\nEOF\n"
+ROUTES = b"Route #1: 2 4\nRoute #2: 1\nRoute #3: 3\nCost 27.5\n"
+TEXTS = {
+    "tsplib": (TSPLIB, read_tsplib, lambda found: np.isfinite(found.coords).all() and len(found.coords) >= 3),
+    "tour": (TOUR, read_tour, lambda tour: sorted(tour) == list(range(len(tour)))),
+    "cvrplib": (CVRPLIB, read_cvrplib, lambda found: 0 <= found.demands.min() <= found.demands.max() <= found.capacity),
+    "routes": (ROUTES, lambda path: read_solution(path, 4), lambda found: sorted(sum(found[0], [])) == [1, 2, 3, 4]),
+    "jsplib": (JSPLIB, read_jssp, lambda found: all((0 <= shop.times).all() for shop in found)),
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_damaged_texts_are_refused_or_hold_an_instance(case, tmp_path):
+    original, read, sound = TEXTS[case]
+
+    def check(data, found):
+        assert sound(found)
+
+    counts = outcomes(original, range(300), tmp_path / "damaged.txt", read, check)
+    assert counts["refused"] > 100 and counts["read"] > 5
 
 
 # ---- what is no file

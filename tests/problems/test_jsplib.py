@@ -11,7 +11,6 @@ import pytest
 from problems.formats.jsplib import JsspInstance, read_jssp
 from problems.jssp.sets import load_jssp
 from tests.helpers.instance_files import JSPLIB
-from tests.helpers.mutations import damaged, outcomes, text_of
 
 DATA = Path(__file__).parents[1] / "data" / "jssp"
 TITLE = b"Nb of jobs, Nb of Machines, Time seed, Machine seed, Upper bound, Lower bound\n"
@@ -149,56 +148,36 @@ def test_the_number_of_words_in_a_row_tells_the_formats_apart(tmp_path):
 
 
 BAD_STANDARD = {  # what is replaced in JSPLIB -> by what, the line named, the rule
-    "empty file": (JSPLIB, b"", None, "the file is empty"),
     "remarks alone": (JSPLIB, b"# nothing\n", None, "there is no line `jobs machines`"),
     "truncated": (b"\n  1   3 0 +4\n", b"", None, "expected 3 rows of 2 pairs `machine time`, the file has 2"),
-    "header alone": (JSPLIB, b"3 2\n", None, "expected 3 rows of 2 pairs `machine time`, the file has 0"),
     "cut in a line": (b" 0 +4\n", b" 0", 7, "row 3 has 3 numbers, 4 expected: 2 pairs `machine time`"),
     "cut in the first row": (b"0 5 1 7", b"0 5 1", 4, "4 numbers in the standard format and 2 in Taillard's, got 3"),
     "a row too many": (b"+4\n", b"+4\n0 1 1 1\n", 8, "nothing may follow the 3 rows, got '0 1 1 1'"),
-    "two files in one": (b"+4\n", b"+4\n" + JSPLIB, 10, "nothing may follow the 3 rows, got '3 2'"),
-    "one number first": (b"3 2\n", b"3\n", 3, "the first line must be `jobs machines`"),
     "four numbers first": (b"3 2\n", b"3 2 1 1\n", 3, "the first line must be `jobs machines`"),
     "rows below the end": (b"0 5 1 7", b"+ EOF +\n0 5 1 7", 4, "and 2 in Taillard's, got 3"),
-    "no header": (b"3 2\n", b"", 3, "the first line must be `jobs machines`"),
-    "words first": (b"3 2\n", b"three 2\n", 3, "must be a whole number, got 'three'"),
-    "jobs not whole": (b"3 2\n", b"3.5 2\n", 3, "must be a whole number, got '3.5'"),
     "no jobs": (b"3 2\n", b"0 2\n", 3, "jobs and machines must be 1..1000000, with two operations"),
-    "negative": (b"3 2\n", b"-3 -2\n", 3, "jobs and machines must be 1..1000000"),
     "one operation": (JSPLIB, b"1 1\n0 5\n", 1, "two operations at least, got '1 1'"),
     "huge claim": (b"3 2\n", b"999999 2\n", None, "expected 999999 rows of 2 pairs `machine time`, the file has 3"),
-    "huge claim of machines": (b"3 2\n", b"3 999999\n", 4, "1999998 numbers in the standard format and 999999"),
     "absurd claim": (b"3 2\n", b"3 " + b"9" * 4000 + b"\n", 3, "must be 1..1000000"),
-    "endless claim": (b"3 2\n", b"3 " + b"9" * 5000 + b"\n", 3, "must be a whole number, got '999"),
     "extended header": (b"3 2\n", b"3 2 1 1 1 1\n", 4, "row 1 has 4 numbers, 2 expected: 2 times, then of 2 m"),
     "words for numbers": (b"1 12 0 0", b"1 12 0 x", 5, "a processing time must be a whole number, got 'x'"),
-    "python's underscore": (b"1 12 0 0", b"1 1_2 0 0", 5, "a processing time must be a whole number, got '1_2'"),
-    "time not whole": (b"1 12 0 0", b"1 12.01 0 0", 5, "a processing time must be a whole number, got '12.01'"),
-    "time nan": (b"1 12 0 0", b"1 nan 0 0", 5, "a processing time must be a whole number, got 'nan'"),
     "time negative": (b"1 12 0 0", b"1 -12 0 0", 5, "processing times must be 0..1e+12, got '-12'"),
     "time huge": (b"1 12 0 0", b"1 99999999999999999999 0 0", 5, "must be 0..1e+12, got '99999999999999999999'"),
-    "time absurd": (b"1 12 0 0", b"1 " + b"9" * 4000 + b" 0 0", 5, "must be 0..1e+12, got '999"),
     "total huge": (b"1 12 0 0", b"1 999999999999 0 9", None, "may add up to 1e+12, got 1e+12"),
-    "machine not whole": (b"1 12 0 0", b"1.5 12 0 0", 5, "a machine must be a whole number, got '1.5'"),
     "machine negative": (b"1 12 0 0", b"1 12 -1 0", 5, "machines are 0..1 here, got '-1'"),
     "machine too large": (b"1 12 0 0", b"3 12 0 0", 5, "machines are 0..1 here, got '3'"),
-    "machine absurd": (b"1 12 0 0", b"1 12 " + b"9" * 4000 + b" 0", 5, "machines are 0..1 here, got '999"),
     "machine twice": (b"1 12 0 0", b"1 12 1 0", 5, "must visit each machine once, here it visits 1 twice"),
     "counted from 1": (b"0 5 1 7", b"1 5 2 7", 4, "counted from 0 here; this file seems to count from 1"),
     "time before machine": (b"0 5 1 7", b"5 0 7 1", 4, "machines are 0..1 here, got '5'"),
-    "binary": (b"a small", b"a sm\xe4\x00ll", None, "this is not a text but a binary file"),
     "a wrapped row": (b"0 5 1 7", b"0 5\n1 7", 4, "row 1 has 2 numbers, 4 expected: 2 pairs `machine time`"),
-    "null byte": (b"1 12", b"1\x00 12", 5, "a machine must be a whole number, got '1\\x00'"),
     "heading": (b"3 2\n", b"3 2\nTimes\n", None, "must stand above 3 rows each, one is missing"),
     "remark behind numbers": (b"0 5 1 7", b"0 5 1 7 # x", 4, "and 2 in Taillard's, got 6"),
 }
 BAD_TAILLARD = {  # the same of TAILLARD
-    "empty": (TAILLARD, TITLE, None, "there is no line `jobs machines`"),
     "truncated": (b" 2  1\n", b"", None, "expected 6 rows of 2 times, then of 2 machines, the file has 5"),
     "no machines": (b"Machines\n1 2\n2 1\n 2  1\n", b"", None, "must stand above 3 rows each, one is missing"),
     "a number too few": (b"12 0\n", b"12\n", 5, "row 2 has 1 numbers, 2 expected: 2 times, then of 2 m"),
     "a row too many": (b" 2  1\n", b" 2  1\n1 2\n", 11, "nothing may follow the 6 rows, got '1 2'"),
-    "title twice": (TITLE, TITLE + TITLE, None, "there is no line `jobs machines`"),
     "heading too early": (
         b"3 4\nMachines\n",
         b"Machines\n3 4\n",
@@ -206,11 +185,8 @@ BAD_TAILLARD = {  # the same of TAILLARD
         "must stand above 3 rows each, 'Machines' does not",
     ),
     "headings swapped": (b"Times", b"Machines", 3, "must stand above 3 rows each, 'Machines' does not"),
-    "heading twice": (b"Times\n", b"Times\nTimes\n", 4, "must stand above 3 rows each, 'Times' does not"),
     "another heading": (b"Times\n", b"Durations\n", None, "must stand above 3 rows each, one is missing"),
-    "seed not whole": (b" 22 ", b" x ", 2, "a number of the first line must be a whole number, got 'x'"),
     "five numbers": (b" 44\n", b"\n", 2, "the first line must be `jobs machines`"),
-    "negative time": (b"12 0\n", b"12 -1\n", 5, "processing times must be 0..1e+12, got '-1'"),
     "counted from 0": (b"\n1 2\n", b"\n0 1\n", 8, "counted from 1 here; this file seems to count from 0"),
     "machine twice": (b"\n1 2\n", b"\n2 2\n", 8, "must visit each machine once, here it visits 2 twice"),
     "machine too large": (b"\n1 2\n", b"\n1 3\n", 8, "machines are 1..2 here, got '3'"),
@@ -229,52 +205,3 @@ def test_malformed_files_are_refused_with_file_line_and_rule(tmp_path, data, cas
     with pytest.raises(ValueError, match=f"^{re.escape(where)}.*{re.escape(rule)}") as caught:
         read_jssp(path)
     assert len(str(caught.value)) < len(str(path)) + 200
-
-
-def strict(data: bytes) -> tuple[list[list[int]], list[list[int]]] | None:
-    """Times and machines of a valid file, independent of the reader; None for any other file."""
-    text = text_of(data).removeprefix("\ufeff").lower()
-    rows = [" ".join(row.split()) for row in re.split("\r\n|\r|\n", text)]
-    rows = [row for row in rows if row and row[0] != "#"]
-    title = " ".join(TITLE.decode().lower().split())
-    body = "\n".join(rows[1:] if rows[:1] == [title] else rows)
-    found = re.fullmatch(r"(\S+) (\S+)( \S+| \S+ \S+ \S+ \S+)?\n((?:.|\n)*)", body)
-    whole = re.compile(r"[+-]?\d{1,30}(\.0*)?")
-    if not found or not all(whole.fullmatch(word) for word in " ".join(filter(None, found.groups()[:3])).split()):
-        return None
-    jobs, ops = (int(word.split(".")[0]) for word in found.groups()[:2])
-    lines = found[4].split("\n")
-    if lines[0] == "times" and len(lines) == 2 * jobs + 2 and lines[jobs + 1] == "machines":
-        lines = lines[1 : jobs + 1] + lines[jobs + 2 :]
-        headed = True
-    else:
-        headed = body != "\n".join(rows) or len((found[3] or "").split()) == 4
-    if not all(whole.fullmatch(word) for line in lines for word in line.split(" ")):
-        return None
-    numbers = [[int(word.split(".")[0]) for word in line.split(" ")] for line in lines]
-    if jobs < 1 or ops < 1 or jobs * ops < 2:
-        return None
-    below = list(map(len, numbers[jobs:]))
-    if below in ([1], [1] + [jobs] * ops) and len(numbers[0]) == 2 * ops and not headed:
-        numbers = numbers[:jobs]  # without a solution
-    if len(numbers) == jobs and all(len(row) == 2 * ops for row in numbers) and not headed:
-        times, machines = [row[1::2] for row in numbers], [row[0::2] for row in numbers]
-    elif len(numbers) == 2 * jobs and all(len(row) == ops for row in numbers):
-        times, machines = numbers[:jobs], [[machine - 1 for machine in row] for row in numbers[jobs:]]
-    else:
-        return None
-    fits = all(sorted(row) == list(range(ops)) for row in machines) and all(time >= 0 for row in times for time in row)
-    return (times, machines) if fits and sum(map(sum, times)) <= 10**12 else None
-
-
-@pytest.mark.parametrize("original", [JSPLIB, TAILLARD], ids=["standard", "taillard"])
-def test_damaged_files_are_refused_or_read_as_a_strict_reader_would(tmp_path, original):
-    """Also in what it accepts: every file the strict reader can read is read."""
-
-    def check(data: bytes, found) -> None:
-        assert (found.times.tolist(), found.machines.tolist()) == strict(data)
-
-    path = tmp_path / "damaged.txt"
-    counts = outcomes(original, range(500), path, read_one, check)
-    assert counts["refused"] > 250 and counts["read"] > 15
-    assert counts["read"] == sum(strict(damaged(original, seed)) is not None for seed in range(500))

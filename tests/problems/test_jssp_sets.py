@@ -106,10 +106,6 @@ def test_the_classic_sets_are_those_that_bounds_are_published_for():
     assert [benchmark.names for benchmark in load_jssp("ft", 2)] == [["ft06"], ["ft10"]]
 
 
-def test_limit_takes_taillards_instances_from_the_front():
-    assert [b.names for b in load_jssp("taillard", 12)] == [[f"ta{i:02d}" for i in range(1, 11)], ["ta11", "ta12"]]
-
-
 @pytest.mark.parametrize("source", L2D_SETS)
 def test_l2d_sets_follow_the_published_recipe(source):
     jobs, machines = L2D_SETS[source]
@@ -122,12 +118,6 @@ def test_l2d_sets_follow_the_published_recipe(source):
     for i in range(3):
         assert np.array_equal(whole.originals.times[i], random.randint(1, 99, (jobs, machines)))
         assert np.array_equal(whole.originals.machines[i], np.argsort(random.random_sample((jobs, machines)), axis=1))
-
-
-def test_a_set_that_differs_from_its_checksum_is_refused(monkeypatch):
-    monkeypatch.setitem(standard_sets.L2D_FINGERPRINTS, (6, 6), "0123456789abcdef")
-    with pytest.raises(ValueError, match="l2d/6x6 must have the checksum 0123456789abcdef, this numpy"):
-        load_jssp("l2d/6x6", 1)
 
 
 def test_l2d_sets_use_optimal_costs_where_they_are_shipped(monkeypatch, tmp_path):
@@ -250,11 +240,6 @@ def test_the_network_sees_times_of_one_scale(tmp_path, times, seen):
     assert total == sum(map(sum, times))  # exact, whatever the scale
 
 
-def test_large_totals_stay_exact(tmp_path):
-    (benchmark,) = load_jssp(str(write(tmp_path / "a.txt", [[10**11 + 1, 10**11 + 3]], [[0, 1]])))
-    assert benchmark.true_cost(torch.tensor([0]), torch.tensor([[0, 0]])).tolist() == [2 * 10**11 + 4]
-
-
 def test_folder_gives_one_benchmark_per_size_by_operations_then_jobs(tmp_path):
     for name in ("ft06", "ft10", "la01", "ta01"):
         shutil.copy(DATA / f"{name}.txt", tmp_path)
@@ -295,12 +280,6 @@ def test_files_of_several_instances(tmp_path):
     assert [b.names for b in load_jssp(str(tmp_path / "two.txt"), 1)] == [["ft06"]]
 
 
-@pytest.mark.parametrize("limit", [0, -1, 11])
-def test_limits_are_checked(limit):
-    with pytest.raises(ValueError, match=f"taillard/15x15 has 10 instances, between 1 and 10 .* not {limit}"):
-        load_jssp("taillard/15x15", limit)
-
-
 def test_unknown_sources_name_what_there_is(tmp_path):
     assert len(NAMED_SETS) == 17
     for source in ("taillard/15x20", str(tmp_path / "missing.npz")):
@@ -338,23 +317,16 @@ def test_npz(tmp_path, dtype):
     ("changes", "rule"),
     [
         ({"machines": None}, r"must hold machines and times and may hold cost and reference, got \['times'\]"),
-        ({"costs": [1.0, 2.0]}, r"got \['costs', 'machines', 'times'\]"),
         ({"times": TIMES[0]}, r"whole numbers \[n, J, M\] .*, got int64 \[2, 2\] and int64 \[2, 2, 2\]"),
-        ({"times": TIMES[:1]}, r"got int64 \[1, 2, 2\] and int64 \[2, 2, 2\]"),
         ({"times": TIMES[:0], "machines": MACHINES[:0]}, r"got int64 \[0, 2, 2\]"),
         ({"times": TIMES[:, :1, :1], "machines": MACHINES[:, :1, :1]}, r"J \* M >= 2, got int64 \[2, 1, 1\]"),
-        ({"times": TIMES[:, :, :0], "machines": MACHINES[:, :, :0]}, r"got int64 \[2, 2, 0\]"),
         ({"times": TIMES + 0.5}, r"whole numbers .*, got float64"),
         ({"machines": MACHINES.astype(bool)}, r"whole numbers .*, got int64 \[2, 2, 2\] and bool"),
-        ({"times": TIMES.astype(object)}, "not a readable .npz file without pickled objects"),
         ({"times": TIMES * [[[1]], [[-1]]]}, r"times must be >= 0 .*, those of instance 1 do not"),
         ({"times": TIMES * 10**10}, r"add up to at most 1e\+12 per instance, those of instance 1 do not"),
         ({"times": TIMES.astype(np.uint64) + np.uint64(2**63)}, "those of instance 0 do not"),
         ({"machines": MACHINES + 1}, r"machines 0..1 once, in instance 0 .*the machines seem to be counted from 1"),
         ({"machines": MACHINES * [[[1]], [[0]]]}, "machines 0..1 once, in instance 1 one does not$"),
-        ({"machines": MACHINES * [[[1]], [[-1]]]}, "in instance 1 one does not$"),
-        ({"cost": [1.0]}, r"cost must be 2 numbers"),
-        ({"cost": [1.0, np.inf]}, "cost must be 2 numbers"),
     ],
 )
 def test_malformed_npz_are_refused(tmp_path, changes, rule):

@@ -32,7 +32,6 @@ from tests.helpers.matrices import (
     random_matrix,
     write_matrix,
 )
-from tests.helpers.mutations import outcomes
 
 
 def npz(folder, **arrays):
@@ -134,13 +133,9 @@ MALFORMED = {  # what is replaced in a file of six nodes -> by what, the line na
     "a dimension too small": ("DIMENSION: 6", "DIMENSION: 5", 3, "must have 25 numbers .*, it has 36"),
     "a forged dimension": ("DIMENSION: 6", "DIMENSION: 5000", 3, "must have 25000000 numbers .*, it has 36"),
     "too many nodes": ("DIMENSION: 6", "DIMENSION: 5001", 3, r"DIMENSION must lie within 2\.\.5000, got 5001"),
-    "far too many": ("DIMENSION: 6", "DIMENSION: 99999999999", 3, "must lie within 2.*, got 99999999999"),
-    "no nodes": ("DIMENSION: 6", "DIMENSION: -6", 3, "must lie within 2.*, got -6"),
     "negative": ("EDGE_WEIGHT_SECTION\n9999 48", "EDGE_WEIGHT_SECTION\n9999 -1", 7, r"within 0\.\.1e\+12, got -1"),
     "nan": ("EDGE_WEIGHT_SECTION\n9999 48", "EDGE_WEIGHT_SECTION\n9999 NaN", 7, r"within 0\.\.1e\+12, got nan"),
-    "infinite": ("EDGE_WEIGHT_SECTION\n9999 48", "EDGE_WEIGHT_SECTION\n9999 inf", 7, r"within 0\.\.1e\+12, got inf"),
     "a word": ("EDGE_WEIGHT_SECTION\n9999 48", "EDGE_WEIGHT_SECTION\n9999 far", 7, "must be a number, got 'far'"),
-    "an underscore": ("EDGE_WEIGHT_SECTION\n9999 48", "EDGE_WEIGHT_SECTION\n9999 4_8", 7, "a number, got '4_8'"),
     "no matrix": ("EDGE_WEIGHT_SECTION", "NODE_COORD_SECTION", None, "there is no EDGE_WEIGHT_SECTION"),
     "a matrix without its type": ("EXPLICIT", "EUC_2D", 6, "sections: NODE_COORD_SECTION, .*got 'EDGE_WEIGHT_S"),
     "half a map": ("EOF", "NODE_COORD_SECTION\n1 0 0\nEOF", 3, "DIMENSION is 6, but NODE_COORD_SECTION has 1 nodes"),
@@ -181,18 +176,6 @@ def test_a_convention_of_rounding_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"x\.vrp, line 4: problem.distances=exact is for coordinates, not for EXPL"):
         path = write_matrix(tmp_path / "x.vrp", SYMMETRIC, kind="CVRP", more=loads(DEMANDS))
         CVRP(20, [30, 30], distances="exact").load(str(path))
-
-
-def test_damaged_matrices_are_refused_or_read_in_full(tmp_path):
-    path = write_matrix(tmp_path / "damaged.tsp", SYMMETRIC, "LOWER_DIAG_ROW")
-
-    def check(data, found):
-        assert found.metric.shape == (len(found.coords),) * 2 and torch.equal(found.metric, found.metric.T)
-        lengths = distances_between(None, found.metric)
-        assert ((lengths >= 0) & (lengths <= 1e12)).all() and np.isfinite(found.coords).all()
-
-    counts = outcomes(path.read_bytes(), range(300), path, read_tsplib, check)
-    assert counts["refused"] > 150 and counts["read"] > 10
 
 
 # ---- what is known of the solutions

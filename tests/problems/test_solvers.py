@@ -20,7 +20,6 @@ from problems.solvers import backends as registry
 from problems.solvers.answer import Options
 from problems.solvers.baseline import wall_clock
 from problems.solvers.scheduling import _jobs_in_order, solve_jssp
-from problems.tsp import TSP
 from tests.helpers.unsolved import cvrp, jssp, random_points, tsp
 
 pytest.importorskip("pyvrp")
@@ -227,12 +226,6 @@ def test_only_missing_references_are_filled(solver):
     assert with_references("tsp", filled, solver) is filled
 
 
-def test_a_loaded_set(solver):
-    (benchmark,) = TSP(20).load(str(ROOT / "tests" / "data" / "berlin52.tsp"))
-    filled = with_references("tsp", benchmark._replace(references=benchmark.references * math.nan, kinds=[""]), solver)
-    assert 7542 <= filled.references.item() < 7542 * 1.05 and filled.references.item().is_integer()
-
-
 # ---- what is refused
 
 
@@ -270,11 +263,8 @@ def test_solvers_can_be_imported_without_their_packages():
     ("values", "message"),
     [
         ({"time_limit": 0}, "time_limit must be a number above 0, got 0"),
-        ({"time_limit": math.inf}, "time_limit must be a number above 0"),
         ({"time_limit": math.nan}, "time_limit must be a number above 0"),
-        ({"time_limit": "1"}, "time_limit must be a number above 0"),
         ({"workers": -1}, "workers must be an integer of at least 0"),
-        ({"workers": "auto"}, "workers must be an integer of at least 0"),
         ({"seed": 2**31}, "seed must be an integer of at least 0 and at most 2147483647"),
         ({"seed": True}, "seed must be an integer"),
         ({"patience": 0}, "patience must be an integer of at least 1"),

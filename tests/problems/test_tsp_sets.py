@@ -352,11 +352,3 @@ def test_folder_gives_one_benchmark_per_size_in_ascending_order(tmp_path):
     assert [b.names for b in load_tsp(str(tmp_path), 2)] == [["c"], ["berlin52"]]  # the first files by name
     with pytest.raises(ValueError, match="has 3 instances, between 1 and 3 can be taken, not 4"):
         load_tsp(str(tmp_path), 4)
-
-
-def test_files_of_a_folder_are_sorted_by_name(tmp_path):
-    names = [f"i{k}" for k in range(9, -1, -1)]
-    for name in names:
-        write_tsp(tmp_path / f"{name}.tsp", [(0, 0), (0, 9), (9, 9)])
-    (benchmark,) = load_tsp(str(tmp_path), None)
-    assert benchmark.names == sorted(names)
