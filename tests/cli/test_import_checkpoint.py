@@ -20,7 +20,6 @@ from gumbeldore.cli.overrides import check_overrides
 from gumbeldore.cli.published import NETWORKS
 from tests.helpers.checkpoints import Trap, repacked
 from tests.helpers.commands import ROOT, typed
-from tests.helpers.mutations import damaged
 from tests.helpers.pages import steps_of
 from tests.helpers.published import FOLDER, STAND_INS, content, policy_of
 
@@ -104,21 +103,6 @@ def test_a_file_claims_no_memory_that_it_does_not_have(tmp_path):
         imported_checkpoint(tmp_path / "wide.pt", *STAND_INS["tsp_bq"])
 
 
-def test_damaged_files_are_refused_or_read_with_sound_tensors(tmp_path):
-    """The format has no checksum: a flipped bit in a weight is another number."""
-    path, body, refused = tmp_path / "damaged.pt", TSP_BQ.read_bytes(), 0
-    for seed in range(60):
-        path.write_bytes(damaged(body, seed))
-        try:
-            found = imported_checkpoint(path, *STAND_INS["tsp_bq"])
-        except ValueError as error:
-            refused += 1
-            assert str(error).startswith(str(path)) and "\n" not in str(error)
-        else:
-            assert all(weight.isfinite().all() for weight in found["weights"].values())
-    assert refused > 20
-
-
 def changed(**values):
     def change(saved):
         for key, value in values.items():
@@ -133,36 +117,17 @@ def changed(**values):
 
 FORGED = {
     "no weights": (lambda saved: {"weights": saved["model_weights"]}, "it has no model_weights"),
-    "a list": (lambda saved: [1, 2], "it has no model_weights"),
     "of another kind": (changed(more="text"), "its model_weights are not named tensors of numbers"),
     "whole numbers": (changed(more=torch.arange(3)), "its model_weights are not named tensors of numbers"),
-    "without a name": (
-        lambda saved: {"model_weights": {**saved["model_weights"], 1: torch.ones(2)}},
-        "its model_weights are not named tensors of numbers",
-    ),
     "too large for float32": (
         changed(more=torch.full((2,), 1e300, dtype=torch.float64)),
         "model_weights.more holds NaN or infinity",
     ),
-    "no matrix": (
-        changed(**{"policy_linear_out.weight": torch.tensor(1.0)}),
-        r"policy_linear_out.weight must be a matrix, its shape is \[\]",
-    ),
-    "nan": (changed(more=torch.ones(2) * torch.nan), "model_weights.more holds NaN or infinity"),
     "no network": (changed(**{"first_last_marker.weight": None}), "its model_weights are of no network of theirs"),
-    "two networks": (changed(**{"dest_projection.weight": torch.ones(2)}), "its model_weights are of no network"),
     "no head": (changed(**{"policy_linear_out.weight": None}), "there is no 'policy_linear_out.weight'"),
     "a layer without a part": (
         changed(**{"graph_encoder.1.linear1.weight": None}),
         r"in the file layers.1.up_projection.weight is not there, in the network \[32, 16\]",
-    ),
-    "a layer missing": (
-        lambda saved: {
-            "model_weights": {
-                key: weight for key, weight in saved["model_weights"].items() if not key.startswith("graph_encoder.1.")
-            }
-        },
-        r"in the file layers.2.scale is \[\], in the network not there",
     ),
     "layer norm": (
         changed(**{"graph_encoder.0.norm1.weight": torch.ones(16)}),
@@ -171,10 +136,6 @@ FORGED = {
     "another shape": (
         changed(**{"node_embedding.weight": torch.ones(16, 3)}),
         r"in the file embed.weight is \[16, 3\], in the network \[16, 2\]",
-    ),
-    "three markers": (
-        changed(**{"first_last_marker.weight": torch.ones(3, 16)}),
-        r"in the file first_last_marker.weight is \[3, 16\], in the network not there",
     ),
 }
 
@@ -227,11 +188,8 @@ WRONG = [
     (["heads=2", OUT], "problem= is missing"),
     ([*TSP, "heads=two", OUT], "heads must be a whole number above 0, got 'two'"),
     ([*TSP, "heads=0", OUT], "width must be a multiple of heads, got width=16 and heads=0"),
-    ([*TSP, "heads=3", OUT], "width must be a multiple of heads, got width=16 and heads=3"),
     (["problem=tsp", "model=bq_cvrp", "heads=2", OUT], "problem=tsp model=bq_cvrp cannot be imported; there are"),
     ([*TSP, "heads=2", "heads=4", OUT], "heads= is given twice"),
-    ([*TSP, "heads", OUT], "heads: values are given as key=value"),
-    ([*TSP, "head=2", OUT], "there is no key import_checkpoint.head"),
     ([*TSP, "heads=2", "out=nowhere/x.pt"], "nowhere"),
 ]
 OTHERS = {

@@ -7,7 +7,6 @@ import sys
 import pytest
 
 import evaluate
-from gumbeldore.runtime import checkpoint
 from tests.helpers.commands import typed
 from tests.helpers.evaluations import DATA
 
@@ -74,12 +73,3 @@ def test_heuristics_without_ortools_are_refused_before_anything_is_solved(polici
     assert result.returncode == 2 and result.stderr.count("\n") == 1
     assert "method=heuristic needs OR-Tools for problem tsp: pip install" in result.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_checkpoint_cannot_name_a_function_to_call(policies, tmp_path):
-    content = checkpoint.load(policies / "tsp.pt")
-    content["config"]["model"] = {"_target_": "os.mkdir", "path": str(tmp_path / "trapped")}
-    checkpoint.save(tmp_path / "evil.pt", content)
-    result = typed(evaluate, f"checkpoint={tmp_path / 'evil.pt'}", "instances=kool/tsp20", cwd=tmp_path)
-    assert result.returncode == 2 and "model._target_=os.mkdir is not a class" in result.stderr
-    assert not (tmp_path / "trapped").exists()

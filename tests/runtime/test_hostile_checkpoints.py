@@ -88,26 +88,6 @@ def test_damaged_checkpoints_are_refused_or_whole(path):
             assert all(tensor.isfinite().all() for tensor in content["weights"].values())
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
-def test_truncated_checkpoints_are_refused(path, share):
-    checkpoint.save(path, CONTENT)
-    data = path.read_bytes()
-    path.write_bytes(data[: int(share * len(data))])
-    with refused(path, "is not a readable checkpoint: "):
-        checkpoint.load(path)
-
-
-def test_a_flipped_bit_of_a_weight_is_noticed(path):
-    """torch reads it as another number."""
-    checkpoint.save(path, CONTENT)
-    data = bytearray(path.read_bytes())
-    data[data.index(torch.arange(300.0).numpy().tobytes()) + 100] ^= 1
-    path.write_bytes(data)
-    assert not same(torch.load(path, weights_only=True)["weights"], CONTENT["weights"])
-    with refused(path, "damaged, its checksum does not match"):
-        checkpoint.load(path)
-
-
 @pytest.mark.parametrize(
     "content", [{}, {"format": None}, {"format": True}, {"format": "pt"}, {"format": [3] * 10**5}, [1, 2], CONTENT]
 )
@@ -143,8 +123,6 @@ def test_nothing_in_a_checkpoint_is_executed(path, place):
 TENSOR = torch.ones(2, 3)
 UNUSABLE = {
     "no weights": ({"weights": None}, "its weights must be a dictionary, got NoneType"),
-    "weights of another kind": ({"weights": {"a": 1.0}}, "its weights are not tensors"),
-    "no config": ({"config": []}, "its config must be a dictionary, got list"),
     "nan": ({"weights": {"a": TENSOR, "b": TENSOR * torch.nan}}, "weights.b holds NaN or infinity"),
     "infinity": ({"weights": {"a": TENSOR / 0}}, "weights.a holds NaN or infinity"),
     "nan in the optimizer": (
@@ -156,7 +134,6 @@ UNUSABLE = {
         {"weights": {"a": torch.ones(10**5, 10**7, device="meta")}},
         "weights.a claims more numbers",
     ),
-    "sparse": ({"weights": {"a": torch.eye(3).to_sparse()}}, "weights.a claims more numbers"),
 }
 
 
@@ -214,34 +191,20 @@ def key(*path, value):
 FORGED = {  # what is changed in the checkpoint of a TSP policy
     "of another problem": (key("config", "problem", value={"_target_": "problems.jssp.JSSP"}), "problem: "),
     "of another network": (key("config", "model", "width", value=32), "size mismatch"),
-    "of a deeper network": (key("config", "model", "layers", value=2), "Missing key"),
     "of a network beyond all memory": (key("config", "model", "width", value=10**12), "weights are far too few for a"),
-    "of very many layers": (key("config", "model", "layers", value=10**6), "weights are far too few for a network of"),
-    "no network": (key("config", "model", value=None), "there is no 'model'"),
     "a program": (key("config", "model", "_target_", value="os.system"), "model._target_=os.system is not a class"),
     "a program in it": (key("config", "model", "heads", value={"_target_": "os.system"}), "must hold plain values"),
-    "a value": (key("config", "model", "width", value="many"), "model: "),
     "a weight missing": (key("weights", "embed.weight", value=None), "Missing key"),
-    "a weight of another shape": (key("weights", "embed.weight", value=torch.ones(3, 3)), "size mismatch"),
     "a weight too many": (key("weights", "more", value=torch.ones(3)), "Unexpected key"),
-    "a weight of NaN": (key("weights", "embed.weight", value=torch.ones(16, 2) / 0), "weights.embed.weight holds NaN"),
 }
 
 
 @pytest.mark.slow
 def test_the_evaluation_refuses_them_in_one_line(tmp_path):
     source = untrained(tmp_path) / "tsp.pt"
-    bad = {
-        name: (forged(source, tmp_path / f"{i}.pt", FORGED[name][0]), FORGED[name][1]) for i, name in enumerate(FORGED)
-    }
-    for seed in range(3):
-        path = tmp_path / f"damaged{seed}.pt"
-        path.write_bytes(damaged(source.read_bytes(), seed))
-        bad[f"damaged {seed}"] = path, "is not a readable checkpoint"
-    for name, (path, rule) in bad.items():
-        result = typed(
-            evaluate, f"checkpoint={path}", "instances=kool/tsp20", "num_instances=2", "out_dir=out", cwd=tmp_path
-        )
+    for name, (change, rule) in FORGED.items():
+        path = forged(source, tmp_path / "forged.pt", change)
+        result = typed(evaluate, f"checkpoint={path}", "instances=kool/tsp20", "out_dir=out", cwd=tmp_path)
         assert result.returncode == 2 and len(result.stderr.splitlines()) == 1, (name, result.stderr)
         assert str(path) in result.stderr and rule in result.stderr, (name, result.stderr)
     assert not (tmp_path / "out").exists()

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -98,35 +97,6 @@ def test_a_chunk_that_kills_every_worker_ends_the_run(tmp_path):
     assert len(list(tmp_path.iterdir())) == 97
 
 
-HOLDING = """
-import sys, time, torch
-from problems.tsp import TSP
-from tests.helpers.workers import found_by
-
-class Holds(TSP):
-    def step(self, instance, state, action):
-        self.held = torch.ones(2 << 30, dtype=torch.uint8)
-        time.sleep(30)
-
-print("started", flush=True)
-found_by(Holds(7), workers=1)
-"""
-
-
-@pytest.mark.slow
-def test_workers_that_rays_memory_monitor_kills_end_the_run_after_three_tries():
-    memory = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    total, free = (int(memory[name].split()[0]) for name in ("MemTotal", "MemAvailable"))
-    threshold = 1 - free / total + 2**20 / total  # a gigabyte more than now
-    env = {**os.environ, "RAY_memory_usage_threshold": str(threshold), "RAY_memory_monitor_refresh_ms": "100"}
-    done = subprocess.run([sys.executable, "-c", HOLDING], cwd=ROOT, env=env, capture_output=True, text=True)
-    assert done.stdout.startswith("started") and done.returncode == 1
-    assert (
-        "WorkerError: 3 workers died of the same work; if they ran out of memory, lower search_batch_rows"
-        in done.stderr
-    )
-
-
 class Refuses(TSP):
     def __setstate__(self, state):
         raise ZeroDivisionError("no bed for me")
@@ -153,38 +123,6 @@ def test_weights_do_not_pile_up_in_the_object_store():
             store = "object_store_memory"
             used.append(ray.cluster_resources()[store] - ray.available_resources()[store])
     assert size < used[-1] and max(used) < 4 * size  # what actors start with, the last weights, and those before
-
-
-CALLER = """
-import sys, torch
-from pathlib import Path
-from gumbeldore import SearchPool, methods
-from tests.helpers.workers import Known, network
-problem = Known(Path(sys.argv[1]))
-with SearchPool(problem, network(), workers=2, search_batch_rows=4) as pool:
-    while True:
-        list(pool.map(problem.generate(16, torch.Generator()), torch.arange(16), methods.greedy()))
-"""
-
-
-@pytest.mark.slow
-def test_workers_end_with_the_process_that_started_them(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", CALLER, str(tmp_path)], cwd=ROOT) as caller:
-        while len(list(tmp_path.iterdir())) < 2:
-            time.sleep(0.1)
-            assert caller.poll() is None
-        caller.kill()
-    workers = [int(file.name) for file in tmp_path.iterdir()]
-    while any(alive(worker) for worker in workers):
-        time.sleep(0.1)
-
-
-def alive(process):
-    """Whether it runs; one that has ended but was not waited for does not."""
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
-    except FileNotFoundError:
-        return False
 
 
 @pytest.mark.slow
