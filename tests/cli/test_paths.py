@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import subprocess
-import sys
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -16,7 +14,7 @@ import train
 from gumbeldore.cli.overrides import check_overrides
 from gumbeldore.cli.paths import READ, WRITTEN, quoted_paths
 from problems.solvers import __main__ as experts
-from tests.helpers.commands import ROOT, typed
+from tests.helpers.commands import typed
 from tests.helpers.evaluations import DATA, untrained
 
 NAMES = [
@@ -128,22 +126,3 @@ def test_the_home_folder_in_every_command(tmp_path, monkeypatch):
     done(train, "resume=~/run", "train.epochs=2", cwd=tmp_path)
     assert {path.name for path in (tmp_path / "my [home]").iterdir()} >= {"results", "run"}
     assert not (tmp_path / "~").exists()
-
-
-@pytest.mark.slow
-def test_the_project_may_lie_in_a_folder_of_any_name(tmp_path):
-    project = tmp_path / "Test Läufe [1]"
-    for folder in ("gumbeldore", "models", "problems", "configs"):
-        shutil.copytree(ROOT / folder, project / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("train.py", "evaluate.py", "study.py"):
-        shutil.copy(ROOT / file, project)
-
-    def run(*words):
-        environment = {"PYTHONPATH": str(project), "OMP_NUM_THREADS": "1", "PATH": ""}
-        here = {"cwd": project, "env": environment, "capture_output": True, "text": True}
-        result = subprocess.run([sys.executable, *words], **here)
-        assert result.returncode == 0, result.stderr
-
-    run("train.py", *TINY, "run_dir=run [1]")
-    run("evaluate.py", "checkpoint=run [1]", "instances=kool/tsp20", "num_instances=2", "workers=0", "out_dir=results")
-    run("-m", "problems.solvers", "problem=jssp", "problem.sizes=[[3,3]]", "out=x.npz", "num_instances=1", "workers=0")

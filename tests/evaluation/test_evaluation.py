@@ -79,13 +79,6 @@ def test_a_folder_of_mixed_sizes(policies, tmp_path):
     assert found.methods["greedy"]["num_instances"] == len(names)
 
 
-@pytest.mark.slow
-def test_more_time_finds_more(policies, tmp_path):
-    words = ["instances=kool/tsp20", "num_instances=2", "method=wor", "search.beam_width=4", "search.num_rounds=1"]
-    found = evaluated(policies / "tsp.pt", tmp_path, *words, "search.time_limit=2")
-    assert found.methods["wor"]["solutions"] > 2 * 4
-
-
 @pytest.mark.parametrize("room", [1, 1000])
 def test_a_search_without_memory_for_its_time_says_so(room, policies, tmp_path, monkeypatch):
     """Its trie may grow from one round's to so many; small trees are exhausted before the thousandth."""

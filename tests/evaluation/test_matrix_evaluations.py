@@ -7,15 +7,12 @@ import itertools
 import json
 
 import numpy as np
-import pytest
 
-import evaluate
 import study
-from problems.formats.cvrplib import read_solution
 from problems.formats.tsplib import read_tour
 from tests.helpers.commands import typed
 from tests.helpers.evaluations import evaluated
-from tests.helpers.matrices import loads, random_matrix, write_matrix
+from tests.helpers.matrices import random_matrix, write_matrix
 
 MATRIX = random_matrix(7, diagonal=1e8)
 
@@ -44,15 +41,6 @@ def test_tours_with_directions_are_evaluated_and_the_map_is_remarked_on(policies
     assert "Christofides" not in found.output
 
 
-def test_routes_with_directions_are_evaluated(policies, tmp_path):
-    file = write_matrix(tmp_path / "mine.vrp", MATRIX, kind="ACVRP", more=loads([0, 4, 6, 5, 5, 1, 7]))
-    found = evaluated(policies / "cvrp.pt", tmp_path, f"instances={file}", "method=[greedy,heuristic]")
-    for row in found.rows:
-        routes, cost = read_solution(found.folder / "solutions" / row["method"].replace(": ", "_") / "mine.sol", 6)
-        assert cost == float(row["cost"]) == sum(length([0, *route]) for route in routes)
-    assert "distances of their own" in found.output
-
-
 def test_arrays_are_studied_with_the_remark(policies, tmp_path):
     np.savez(tmp_path / "mine.npz", distances=np.stack([MATRIX, MATRIX.T]) / 3)
     words = [f"instances={tmp_path / 'mine.npz'}", "search.num_rounds=[1,2]", "repetitions=2", "workers=0"]
@@ -68,10 +56,3 @@ def test_other_instances_have_no_remark(policies, tmp_path):
     found = evaluated(policies / "tsp.pt", tmp_path, "instances=kool/tsp20", "num_instances=2")
     assert json.loads((found.folder / "results.json").read_text())["remarks"] == []
     assert "of their own" not in found.output
-
-
-@pytest.mark.parametrize("words", [["problem.distances=exact"], ["problem.distances=rounded"]])
-def test_a_convention_of_rounding_is_refused_in_one_line(policies, tmp_path, words):
-    file = write_matrix(tmp_path / "mine.atsp", MATRIX, kind="ATSP")
-    result = typed(evaluate, f"checkpoint={policies / 'tsp.pt'}", f"instances={file}", *words, cwd=tmp_path)
-    assert result.returncode != 0 and f"{file}, line 4: {words[0]} is for coordinates" in result.stderr

@@ -277,17 +277,6 @@ def test_numbers_of_numpy_and_paths_with_a_home_are_taken(tmp_path, monkeypatch)
     assert torch.equal(found.actions, expected.actions)
 
 
-def test_solutions_in_a_folder_are_those_of_the_files_alone(tmp_path):
-    random = np.random.default_rng(0)
-    for name in "abc":
-        nodes = "".join(f"{i} {x} {y}\n" for i, (x, y) in enumerate(random.integers(0, 999, (40, 2)), start=1))
-        head = f"NAME: {name}\nTYPE: TSP\nDIMENSION: 40\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n"
-        (tmp_path / f"{name}.tsp").write_text(f"{head}{nodes}EOF\n")
-    together = gumbeldore.solve(POLICIES["tsp20"], tmp_path, **FAST)
-    alone = [gumbeldore.solve(POLICIES["tsp20"], tmp_path / f"{name}.tsp", **FAST) for name in "abc"]
-    assert [each.tour for each in together] == [each.tour for each in alone]
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_torchs_default_number_format_changes_nothing(name):
     def found():
@@ -356,11 +345,6 @@ def test_a_limit_that_suffices_for_the_greedy_solution_alone_is_a_warning(method
     assert re.search(f"warning: {method}: {rule}", done.stdout) and done.stdout.count("warning") == 1, done.stderr
 
 
-def test_more_time_finds_more():
-    found = gumbeldore.solve(POLICIES["cvrp20"], **routing(8), beam_width=2, num_rounds=1, time_limit=2.0)
-    assert found.num_solutions > 2
-
-
 @pytest.mark.parametrize(
     ("policy", "given", "message"),
     [
@@ -372,32 +356,17 @@ def test_more_time_finds_more():
         ("tsp20", {"instances": FILES["tsp20"], "beamwidth": 3}, "; got instances and beamwidth"),
         ("tsp20", {"instances": np.zeros((5, 2))}, "instances must be a path, or arrays by name, .* got ndarray"),
         ("tsp20", {"instances": [FILES["tsp20"], [[0, 0]]]}, r"^instances\[1\] must be a path, or arrays .* got list"),
-        ("tsp20", {"instances": ""}, "instances must be a path, .* got ''"),
         ("tsp20", {"coords": [[0, 0], [1], [2, 2]]}, "^instance: coords is no array: "),
-        ("tsp20", {"coords": torch.zeros(3, 2, dtype=torch.bfloat16)}, "^instance: coords is no array: "),
         ("tsp20", {"coords": np.ma.masked_less(np.eye(3, 2), 1)}, "^instance: coords has masked values"),
         ("tsp20", {"coords": np.zeros((1, 2, 3, 2))}, r"^instance \(n = 1\): coords must be .* \[1, 1, 2, 3, 2\]$"),
-        ("tsp20", {"coords": np.zeros((0, 3, 2))}, "instances is an empty list"),
         (
             "tsp20",
             {"coords": [np.eye(3, 2), np.eye(3, 2) * np.nan]},
             r"^instances\[1\] \(n = 1\): coordinates must lie",
         ),
         ("cvrp20", {**routing(5), "coords": np.zeros((2, 6, 2))}, "demands must be of 2 instances, as coords .* got 6"),
-        (
-            "cvrp20",
-            {**routing(5), "demands": [1] * 5},
-            r"demands must be numbers \[1, 6\], .*; the first is the depot's, 0",
-        ),
-        ("tsp20", {"instances": "nowhere.tsp"}, "unknown source 'nowhere.tsp'"),
         ("tsp20", {"instances": FILES["cvrp20"]}, r"line 3: TYPE must be .*\(the policy of .* is for tsp\)"),
-        (
-            "tsp20",
-            {"instances": routing(5)},
-            r"instance \(n = 1\) must hold coords or distances .*\(the policy of .* is for tsp\)",
-        ),
         ("cvrp20", {"coords": [[0, 0]] * 4}, r"instance \(n = 1\) must hold capacity, demands and coords"),
-        ("tsp20", {"coords": [[0, 0]] * 3, "cords": 1}, r"instance \(n = 1\) must hold coords or distances .* got"),
         ("cvrp20", {"instances": [routing(5), routing(5, capacity=3)]}, r"^instances\[1\] .*: demands must be at most"),
         ("tsp20", {"instances": [DATA]}, r"instances\[0\]: .* holds \d+ instances; give it alone"),
         (
@@ -405,25 +374,13 @@ def test_more_time_finds_more():
             {"instances": FILES["tsp20"], "method": "solvers"},
             "method must be one of greedy, sampling, .*, reconstruct, solver, heuristic or a SearchConfig",
         ),
-        ("tsp20", {"instances": FILES["tsp20"], "method": 5}, "method must be one of .* got 5"),
         ("jssp6x6", {"instances": FILES["jssp6x6"], "method": "heuristic", "time_limit": 1}, "has no time_limit"),
-        (
-            "jssp6x6",
-            {"instances": FILES["jssp6x6"], "method": "solver", "beam_width": 2},
-            "beam_width has no effect on",
-        ),
         (
             "jssp6x6",
             {"instances": FILES["jssp6x6"], "method": Heuristic(), "time_limit": 1},
             "time_limit must be part of the Heuristic, which is the whole method",
         ),
-        (
-            "jssp6x6",
-            {"instances": FILES["jssp6x6"], "method": "solver", "time_limit": -1},
-            "time_limit must be a number",
-        ),
         (None, {"instances": "nowhere.tsp"}, "instances=nowhere.tsp is neither a file or folder nor a standard set"),
-        (None, {"coords": [[0, 0]] * 2}, r"^instance \(n = 1\): coords must be numbers"),
         (
             None,
             {"x": [[0, 0]] * 2},
@@ -431,14 +388,11 @@ def test_more_time_finds_more():
         ),
         (None, {"instances": [FILES["tsp20"], FILES["cvrp20"]]}, "what is given is of no problem with a policy"),
         ("tsp20", {"instances": FILES["tsp20"], "method": "greedy", "time_limit": 1}, "has no time_limit"),
-        ("tsp20", {"instances": FILES["tsp20"], "time_limit": 0}, "time_limit must be positive"),
-        ("tsp20", {"instances": FILES["tsp20"], "beam_width": 0}, "beam_width must be an integer"),
         (
             "tsp20",
             {"instances": [FILES["tsp20"]], "num_instances": 1},
             "num_instances is of a source that holds several",
         ),
-        ("tsp20", {**routing(5), "num_instances": 1}, "num_instances is of a source"),
         *(
             ("tsp20", {"instances": "kool/tsp20", "num_instances": x}, "num_instances must be an integer, got")
             for x in (1.5, "2", True)
@@ -450,9 +404,7 @@ def test_more_time_finds_more():
             "temperature must be part of the SearchConfig",
         ),
         ("tsp20", {"instances": FILES["tsp20"], "device": "mps"}, "device=mps cannot be used"),
-        ("tsp20", {"instances": FILES["tsp20"], "device": 0}, "device=0 cannot be used: cpu and cuda can"),
         *(("tsp20", {"instances": FILES["tsp20"], "seed": x}, "seed must be an integer") for x in (-1, 1.5, True)),
-        ("tsp20", {"instances": FILES["tsp20"], "precision": "fp16"}, "precision must be one of"),
     ],
 )
 def test_wrong_input_is_refused_before_any_search(policy, given, message, monkeypatch):

@@ -31,12 +31,10 @@ class Browser:
     def __exit__(self, *_) -> None:
         self.driver.quit()
 
-    def open(self, path: Path, width: int, dark: bool = False) -> None:
+    def open(self, path: Path, width: int) -> None:
         """Show a file in a window of so many CSS pixels."""
         size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500}
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
         for log in ("performance", "browser"):
             self.driver.get_log(log)  # of the page before
         self.driver.get(path.as_uri())

@@ -71,31 +71,6 @@ def shortened(command: Command) -> list[str]:
     return [*kept, *(word for word in short if word.split("=")[0] not in given)]
 
 
-def test_shortened_commands_keep_what_they_say():
-    assert shortened(Command("evaluate.py", ["instances=tests/data/jssp", "num_instances=9", "method=wor"])) == [
-        *["instances=tests/data/jssp", "method=wor", "num_instances=2"]
-    ]
-    words = ["instances=tests/data/jssp/ft06.txt", "references=solver", "solver.time_limit=5"]
-    assert shortened(Command("evaluate.py", words)) == [*words[:2], "solver.time_limit=1", "solver.workers=0"]
-    words = ["problem=jssp", "train=supervised", "train.experts=x.npz", "train.batch_size=4"]
-    short = shortened(Command("train.py", words))
-    assert "model.blocks=1" in short and "train.batch_size=4" in short and "train.batch_size=8" not in short
-    assert not any(word.startswith("train.instances_per_epoch") for word in short)
-    assert not any("instances" in word for word in shortened(Command("train.py", ["train=active_search"])))
-    assert "model.layers=1" in shortened(Command("train.py", ["experiment=cvrp100"]))
-    assert "model.layers=1" not in shortened(Command("train.py", ["init=pretrained/tsp20"]))
-    words = ["instances=taillard/15x15", "method=gumbeldore"]
-    assert shortened(Command("evaluate.py", words)) == [*words, "num_instances=2", "search.beam_width=4"]
-    words = ["method=reconstruct", "search.iterations=[10,100]"]
-    assert shortened(Command("study.py", words)) == [words[0], *SHORT["study.py"], "search.iterations=[2,4]"]
-    words = ["instances=kool/tsp20", "out_dir=x", "resume=true"]
-    assert shortened(Command("evaluate.py", words)) == [*words, "num_instances=2"]
-    words = ["study=estimators", "reference_samples=200000", "repetitions=50"]
-    assert {"reference_samples=2000", "repetitions=50"} < set(shortened(Command("study.py", words)))
-    words = ["problem=jssp", "num_instances=5000", "out=experts.npz"]
-    assert shortened(Command("problems.solvers", words)) == [words[0], words[2], *SHORT["problems.solvers"]]
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_keys_and_options_of_the_commands_exist(page):
     commands = [step for step in steps_of(page) if isinstance(step, Command)]
