@@ -95,10 +95,6 @@ def test_a_training_and_a_continued_one_say_it_once_after_their_first_epoch(tmp_
     assert line.endswith(ending)
 
 
-def test_a_run_of_one_epoch_says_nothing(tmp_path):
-    assert lines(typed(train, "debug=fast", "train.epochs=1", "images_every=9", "run_dir=run", cwd=tmp_path)) == []
-
-
 @pytest.mark.parametrize(("run_dir", "logdir"), [("runs/tsp/first", "runs"), ("first", "first")])
 def test_the_dashboard_is_that_of_all_runs_where_they_share_a_folder(run_dir, logdir, tmp_path):
     done = typed(train, "debug=fast", "train.epochs=0", f"run_dir={run_dir}", cwd=tmp_path)

@@ -21,7 +21,7 @@ from gumbeldore.runtime.files import atomic_write, write_text
 from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.training.dataset import PseudoExperts
 from tests.helpers.commands import ROOT, typed
-from tests.helpers.runs import metrics_of, same_runs
+from tests.helpers.runs import metrics_of
 from tests.helpers.solutions import random_experts
 
 pytestmark = pytest.mark.slow
@@ -105,35 +105,6 @@ def mounted(folder, *options):
 
 def remount(folder, option):
     subprocess.run(["mount", "-o", f"remount,{option}", str(folder)], check=True)
-
-
-def test_a_disk_that_fills_up_ends_the_run_and_spoils_nothing(tmp_path):
-    """The disk is full some time in the third epoch; with more room the run ends like one on a large disk."""
-    assert typed(train, *WORDS, "run_dir=whole", cwd=tmp_path).returncode == 0
-    with mounted(tmp_path / "small", "size=64m"):
-        run = tmp_path / "small/run"
-        ballast = tmp_path / "small/ballast"
-
-        def fill():
-            free = os.statvfs(run)
-            ballast.write_bytes(bytes(free.f_bavail * free.f_frsize))
-
-        original, calls = RunDirectory.append_metrics, []
-
-        def append(self, values):
-            original(self, values)
-            calls.append(values)
-            if len(calls) == 2:
-                fill()
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(RunDirectory, "append_metrics", append)
-            result = typed(train, *WORDS, f"run_dir={run}", cwd=tmp_path)
-        one_line(result, "No space left on device: '", "last.pt is intact", f"resume={run} goes on from it")
-        assert checkpoint.load(run / "checkpoints/last.pt")["epoch"] == 1 and not list(run.rglob("*.gumbeldore-tmp"))
-        ballast.unlink()
-        assert typed(train, f"resume={run}", cwd=tmp_path).returncode == 0
-        same_runs(tmp_path / "whole", run, epochs=4)
 
 
 def test_read_only_directories_are_named(tmp_path):

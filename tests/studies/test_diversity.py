@@ -13,7 +13,6 @@ from gumbeldore.interfaces import without_references
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
-from gumbeldore.studies import tables
 from gumbeldore.studies.diversity import distinct_share, measure
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
@@ -107,18 +106,6 @@ def test_every_method_has_a_point_for_each_value_it_reads():
         ("beam", ""),
         *(("diverse_beam", f"diversity={x}") for x in (0.5, 2)),
     ]
-
-
-def test_a_study_goes_on_with_its_methods_in_another_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "draw", lambda *_: None)
-    few = [*WORDS[:3], "num_instances=1", "workers=0", "repetitions=2", "search.temperature=1", "out_dir=out"]
-    points = {}
-    for order, resume in (("[wor,beam]", "false"), ("[beam,wor]", "true")):
-        result = typed(study, *few, f"method={order}", f"resume={resume}", cwd=tmp_path)
-        assert result.returncode == 0, result.stderr
-        content = json.loads((tmp_path / "out/study.json").read_text())
-        points[order] = {x["curve"]: x for x in content["points"]}
-    assert points["[wor,beam]"] == points["[beam,wor]"] and list(points["[beam,wor]"]) == ["beam", "wor"]
 
 
 @pytest.mark.slow

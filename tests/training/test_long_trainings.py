@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
-import time
 
 import pytest
 import torch
@@ -24,7 +20,7 @@ from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.validation import validation_set
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from tests.helpers.commands import ROOT, typed
+from tests.helpers.commands import typed
 from tests.helpers.learners import SIZES, new_learner, trained
 from tests.helpers.runs import metrics_of
 
@@ -164,18 +160,6 @@ def test_a_run_whose_gpu_is_not_there_says_how_to_go_on(folder):
 def test_fewer_epochs_than_done_and_other_keys_are_refused(folder):
     assert "train.epochs=1 is less than the 2 epochs done" in refused(folder, "resume=first", "train.epochs=1")
     assert "not train.learning_rate=1" in refused(folder, "resume=first", "train.learning_rate=1")
-
-
-@pytest.mark.slow
-def test_what_was_changed_holds_after_a_kill(folder):
-    run(folder, *SMALL, "train.epochs=1", "run_dir=killed")
-    words = [sys.executable, str(ROOT / "train.py"), "resume=killed", "train.epochs=1000", "time_limit=60"]
-    process = subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    while process.poll() is None and len(metrics_of(folder / "killed")) < 2:
-        time.sleep(0.05)
-    process.kill()
-    assert process.wait() == -9
-    assert "/1000 " in run(folder, "resume=killed", "time_limit=1")
 
 
 @pytest.mark.parametrize("text", ["", "- a", "5", "a: [", "train: 3", "\0"])
