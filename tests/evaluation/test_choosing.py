@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -127,21 +126,6 @@ def test_what_no_policy_can_read_is_refused(source, message, tmp_path):
         source = str(tmp_path / source)
     with pytest.raises(ValueError, match=message):
         choose_policies(source, None, {})
-
-
-@pytest.mark.parametrize("name", ["prices.csv", "prices.json", "prices.tsv", "prices.csv.gz"])
-def test_a_suffix_of_no_format_is_said_in_one_reason(name, tmp_path):
-    (tmp_path / name).write_text('{"coords": [[0, 0]]}' if name.endswith("json") else "name,x,y\na,0,0\n")
-    rule = r"\.\w+ is no format of instances, \.atsp, .* and \.npz are: .* np\.savez\('prices\.npz', coords=coords\)"
-    for load in (lambda source: choose_policies(source, None, {}), TSP(20).load):
-        with pytest.raises(ValueError, match=rf"^\S+{re.escape(name)}: {rule}$"):
-            load(str(tmp_path / name))
-    whole = (DATA / "berlin52.tsp").read_bytes()
-    (tmp_path / name).write_bytes(whole)
-    assert TSP(20).load(str(tmp_path / name))[0].names == ["berlin52"]
-    (tmp_path / "my.dat").write_bytes(whole.replace(b"565.0", b"x"))
-    with pytest.raises(ValueError, match=r"my\.dat, line 7: .* got 'x'"):
-        TSP(20).load(str(tmp_path / "my.dat"))
 
 
 def test_a_reason_that_all_problems_give_is_given_once(tmp_path):

@@ -82,6 +82,3 @@ def trained(workers=0, search_batch_rows=12, **sizes):
 
 def same_weights(a, b):
     return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
-
-
-WITH_MUON = TrainSettings(**{**SIZES, "muon_learning_rate": 0.02})

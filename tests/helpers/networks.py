@@ -5,16 +5,6 @@ from __future__ import annotations
 import pytest
 from torch import nn
 
-from models.bq_cvrp import BQ as BQforCVRP
-from models.bq_tsp import BQ
-from models.job_shop import JobShop
-from models.lehd_cvrp import LEHD as LEHDforCVRP
-from models.lehd_tsp import LEHD
-from models.published import CVRPBQ
-from problems.cvrp import CVRP
-from problems.jssp import JSSP
-from problems.tsp import TSP
-
 WAYS = ("groups", "dense")  # of attention within jobs and within machines
 
 
@@ -29,16 +19,3 @@ def awake(network: nn.Module) -> nn.Module:
         if name.endswith("scale"):
             nn.init.constant_(parameter, 0.5)
     return network
-
-
-CASES = {
-    "tsp": (TSP(7), lambda: BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=1)),
-    "cvrp": (CVRP(6, [12, 14]), lambda: BQforCVRP(16, 1, 2, 32, canonical_coordinates=True, route_loss=1)),
-    "jssp": (
-        JSSP([[3, 4]], [[3, 4]], reversal=True),
-        lambda: JobShop(16, 1, 2, 32, lookahead=True, order_loss=3),
-    ),
-    "tsp, lehd": (TSP(7), lambda: LEHD(16, 1, 2, 32, successor_loss=1)),
-    "cvrp, lehd": (CVRP(6, [12, 14]), lambda: LEHDforCVRP(16, 1, 2, 32, route_loss=1)),
-    "cvrp, published": (CVRP(6, [12, 14]), lambda: CVRPBQ(16, 1, 2, 32)),
-}

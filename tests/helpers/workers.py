@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 
 from gumbeldore.parallel.pool import SearchPool
@@ -32,15 +30,3 @@ def of_all(pool):
     covered = [row for start in sorted(chunks) for row in range(chunks[start][0].start, chunks[start][0].stop)]
     assert covered == list(range(COUNT))
     return [torch.cat([getattr(chunks[start][1], field) for start in sorted(chunks)]) for field in ("actions", "costs")]
-
-
-class Known(TSP):
-    """Leaves the ids of the processes it works in."""
-
-    def __init__(self, folder):
-        super().__init__(7)
-        self.folder = folder
-
-    def step(self, instance, state, action):
-        (self.folder / str(os.getpid())).touch()
-        return super().step(instance, state, action)

@@ -7,42 +7,17 @@ import pickle
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from problems.formats.cvrplib import LARGEST_DEMAND, read_cvrplib, read_solution, solution_text
 from tests.helpers.instance_files import CVRPLIB
 
-DATA = Path(__file__).parents[1] / "data" / "cvrplib"
 VALID_SOLUTION = b"Route #1: 2 4\nRoute #2: 1\nRoute #3: 3\nCost 27.5\n"
 
 
 def raises_with(path: Path, line: int | None, rule: str):
     where = f"{path}: " if line is None else f"{path}, line {line}: "
     return pytest.raises(ValueError, match=f"^{re.escape(where)}.*{re.escape(rule)}")
-
-
-@pytest.mark.parametrize(
-    ("name", "customers", "capacity", "demand", "routes", "cost"),
-    [
-        ("A-n32-k5", 31, 100, 410, 5, 784),
-        ("A-n80-k10", 79, 100, 942, 10, 1763),
-        ("X-n101-k25", 100, 206, 5147, 26, 27591),
-        ("X-n106-k14", 105, 600, 7864, 14, 26362),
-    ],
-)
-def test_published_solutions_have_their_cost(name, customers, capacity, demand, routes, cost):
-    instance = read_cvrplib(DATA / f"{name}.vrp")
-    assert (instance.name, instance.capacity, instance.metric) == (name, capacity, "EUC_2D")
-    assert (instance.coords.shape, instance.coords.dtype) == ((customers + 1, 2), np.float64)
-    assert (instance.demands.shape, instance.demands.dtype) == ((customers + 1,), np.int64)
-    assert instance.demands.sum() == demand
-    found, stated = read_solution(DATA / f"{name}.sol", customers)
-    assert (len(found), stated) == (routes, cost)
-    assert sorted(customer for route in found for customer in route) == list(range(1, customers + 1))
-    assert all(instance.demands[route].sum() <= capacity for route in found)
-    edges = [np.diff(instance.coords[[0, *route, 0]], axis=0) for route in found]
-    assert sum(int(np.hypot(*edge) + 0.5) for route in edges for edge in route) == cost
 
 
 @pytest.mark.parametrize(

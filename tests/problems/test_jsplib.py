@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from problems.formats.jsplib import JsspInstance, read_jssp
@@ -37,23 +36,6 @@ MACHINES = [[0, 1], [1, 0], [1, 0]]
 def read_one(path: Path) -> JsspInstance:
     (instance,) = read_jssp(path)
     return instance
-
-
-@pytest.mark.parametrize(
-    ("name", "jobs", "machines", "total", "first_time", "first_machine"),
-    [
-        ("ft06", 6, 6, 197, 1, 2),
-        ("ft10", 10, 10, 5109, 29, 0),
-        ("la01", 10, 5, 2849, 21, 1),
-        ("ta01", 15, 15, 0, 94, 6),
-    ],
-)
-def test_published_instances(name, jobs, machines, total, first_time, first_machine):
-    found, times, orders, first, _ = read_one(DATA / f"{name}.txt")
-    assert (found, times.shape, orders.shape) == (name, (jobs, machines), (jobs, machines))
-    assert times.dtype == orders.dtype == np.int64 and first == (name == "ta01")
-    assert (times[0, 0], orders[0, 0]) == (first_time, first_machine)
-    assert total in (0, times.sum())
 
 
 @pytest.mark.parametrize("data", [JSPLIB, TAILLARD], ids=["standard", "taillard"])

@@ -214,21 +214,6 @@ def test_the_tables_know_the_formats_of_all_matrices():
             assert form in FORMATS if published.metric == "EXPLICIT" else form == ""
 
 
-def test_published_costs_of_routes_are_recognised_by_all_numbers(tmp_path, monkeypatch):
-    listed = np.array([SYMMETRIC[entry] for entry in ENTRIES["LOWER_ROW"](6)])
-    key = (fingerprint(listed, np.array(DEMANDS), 10), "LOWER_ROW")
-    known = {key: Published(99.0, "best known", "CVRPLIB", "EXPLICIT")}
-    monkeypatch.setattr(best_known, "_cvrplib", lambda: known)
-    for demands, kind in ((DEMANDS, "best known (CVRPLIB)"), ([0, 4, 6, 5, 5, 2], "")):
-        path = write_matrix(tmp_path / "x.vrp", SYMMETRIC, "LOWER_ROW", "CVRP", more=loads(demands))
-        assert load_cvrp(str(path))[0].kinds == [kind]
-        arrays = npz(tmp_path, distances=SYMMETRIC, demands=demands, capacity=10)
-        assert load_cvrp(str(arrays))[0].kinds == [kind]
-    for cost, reference in ((100.0, 100), (0.0, 99), (np.nan, 99)):  # 0: unknown
-        given = npz(tmp_path, distances=SYMMETRIC, demands=DEMANDS, capacity=10, cost=cost)
-        assert load_cvrp(str(given))[0].references.tolist() == [reference]
-
-
 def test_solutions_beside_files_are_references(tmp_path):
     write_matrix(tmp_path / "x.atsp", ASYMMETRIC, kind="ATSP")
     write_tour(tmp_path / "x.opt.tour", [2, 5, 0, 1, 4, 3])
@@ -246,12 +231,3 @@ def test_solutions_beside_files_are_references(tmp_path):
         assert benchmark.kinds == [kind]
     (warning,) = benchmark.warnings
     assert warning.endswith(f"under EXPLICIT, the file says {cost + 1:.0f}; this reference is left out")
-
-
-def test_unrounded_solutions_are_stated_with_few_digits(tmp_path):
-    matrix = ASYMMETRIC / 7
-    write_matrix(tmp_path / "y.vrp", matrix, kind="CVRP", more=loads(DEMANDS))
-    cost = length(matrix, [0, 1, 2]) + length(matrix, [0, 3, 4]) + length(matrix, [0, 5])
-    (tmp_path / "y.sol").write_text(f"Route #1: 1 2\nRoute #2: 3 4\nRoute #3: 5\nCost {cost:.2f}\n")
-    (benchmark,) = load_cvrp(str(tmp_path / "y.vrp"))
-    assert benchmark.kinds == ["solution file (.sol)"] and benchmark.references.item() == pytest.approx(cost)

@@ -194,15 +194,6 @@ def test_references_of_tsplib_files(tmp_path):
     assert load_tsp(str(alone), None)[0].kinds == [""]
 
 
-@pytest.mark.parametrize("name", ["att48", "berlin52", "eil51", "kroA100", "ulysses16"])
-def test_shipped_optima_are_the_lengths_of_optimal_tours(tmp_path, name):
-    shutil.copy(DATA / f"{name}.tsp", tmp_path)
-    (alone,), (solved,) = load_tsp(str(tmp_path), None), load_tsp(str(DATA / f"{name}.tsp"), None)
-    assert alone.references.tolist() == solved.references.tolist()
-    assert (alone.kinds, solved.kinds) == (["optimal (TSPLIB)"], ["optimal (.opt.tour)"])
-    assert solved.true_cost(torch.tensor([0]), solved.solutions[0][None]).tolist() == solved.references.tolist()
-
-
 def test_a_tour_longer_than_the_optimum_is_not_called_optimal(tmp_path):
     shutil.copy(DATA / "berlin52.tsp", tmp_path)
     write_tour(tmp_path / "berlin52.opt.tour", list(range(52)))

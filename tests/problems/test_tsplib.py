@@ -65,17 +65,6 @@ def test_roundings(metric, b, expected):
     assert length(metric, (0.0, 0.0), b) == expected
 
 
-@pytest.mark.parametrize("a", [(38.24, 20.42), (-36.45, 5.59), (51.30, -0.10)])
-@pytest.mark.parametrize("b", [(39.57, 26.15), (36.08, -5.21), (-12.02, -77.01)])
-def test_geographical_lengths_equal_the_formula_in_plain_python(a, b):
-    def radians(x: float) -> float:
-        return 3.141592 * (int(x) + 5.0 * (x - int(x)) / 3.0) / 180.0
-
-    (lat_a, lon_a), (lat_b, lon_b) = [(radians(x), radians(y)) for x, y in (a, b)]
-    q1, q2, q3 = math.cos(lon_a - lon_b), math.cos(lat_a - lat_b), math.cos(lat_a + lat_b)
-    assert length("GEO", a, b) == int(6378.388 * math.acos(0.5 * ((1 + q1) * q2 - (1 - q1) * q3)) + 1.0)
-
-
 def test_geographical_minutes_degrees_and_close_points():
     coords = torch.from_numpy(read_tsplib(DATA / "ulysses16.tsp").coords)
     published = [509, 501, 312, 1019, 736, 656, 60, 1039, 726, 2314, 479, 448, 479, 619, 150]

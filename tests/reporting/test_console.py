@@ -115,20 +115,6 @@ def test_the_line_about_progress(done, total, seconds, line):
     assert progress_line("wor", done, total, seconds) == line
 
 
-def test_a_file_gets_a_line_whenever_nothing_else_was_said_for_long(capsys, monkeypatch):
-    monkeypatch.setattr("gumbeldore.reporting.console.SECONDS_BETWEEN_LINES", 0.2)
-    with Terminal() as terminal:
-        terminal.progress("wor", 0, 40)
-        terminal.progress("wor", 10, 40)
-        for _ in range(8):
-            time.sleep(0.05)
-            terminal.say("news")
-        time.sleep(0.5)
-    said = capsys.readouterr().out.split()
-    assert "wor:" not in said[: said.index("news")] and said.count("news") == 8
-    assert re.search(r"(news ){8}(wor: 10 of 40, \S+/s, about \d seconds? left ?){1,3}$", " ".join(said))
-
-
 def test_what_an_earlier_evaluation_has_done_counts_from_the_start(capsys, monkeypatch):
     monkeypatch.setattr("gumbeldore.reporting.console.SECONDS_BETWEEN_LINES", 0.1)
     benchmark = without_references(TSP(5), TSP(5).generate(8, torch.Generator().manual_seed(0)), "random")

@@ -8,14 +8,19 @@ import hydra
 import pytest
 from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
 from tensorboard.plugins.custom_scalar import layout_pb2
+from tensorboard.plugins.hparams import plugin_data_pb2
 
 import train
 from gumbeldore.reporting.tensorboard import LAYOUT
-from tests.helpers.hparams import hparams_of
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 NAME = "tsp/2026-01-31_12-00-00"
 CHARTED = [tag for charts in LAYOUT.values() for _, tags in charts.values() for tag in tags]
+
+
+def hparams_of(found, part):
+    data = found.SummaryMetadata(f"_hparams_/{part}").plugin_data.content
+    return getattr(plugin_data_pb2.HParamsPluginData.FromString(data), part)
 
 
 @pytest.fixture(scope="module")

@@ -155,19 +155,6 @@ def test_costs_are_shown_where_references_are_missing():
     picture.savefig(io.BytesIO())
 
 
-def test_curves_of_one_method_share_a_colour_and_those_of_one_setting_a_style():
-    names = [f"{method}, beam_width={width}" for method in ("wor", "theory") for width in (16, 32, 64)]
-    looks = curves.styles(names)
-    assert [look["color"] for look in looks.values()] == ["C0"] * 3 + ["C1"] * 3
-    for key in ("marker", "linestyle"):
-        first, second = ([looks[name][key] for name in names[start : start + 3]] for start in (0, 3))
-        assert first == second and len(set(first)) == 3
-    assert len({tuple(look.items()) for look in looks.values()}) == 6
-    assert [look["color"] for look in curves.styles(names[:3]).values()] == ["C0", "C1", "C2"]
-    assert len({look["marker"] for look in curves.styles(["wor", "greedy"]).values()}) == 2
-    assert len(curves.styles([f"wor, step_size={x}" for x in range(20)])) == 20  # more than there are markers
-
-
 def test_a_wide_table_leaves_its_errors_out():
     found = [point(methods.wor(2, rounds), 2) for rounds in range(1, 6)]
     assert curves.rows(found, gaps=True)[1] == [["a curve", *(f"{x.quality:.2%}" for x in found)]]

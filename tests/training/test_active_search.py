@@ -29,7 +29,6 @@ from gumbeldore.training.settings import TrainSettings
 from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.helpers.commands import ROOT, typed
-from tests.helpers.hparams import hparams_of
 from tests.helpers.learners import SIZES, Reports, new_learner, same_weights
 from tests.helpers.policies import FixedJobPolicy
 
@@ -212,12 +211,6 @@ def test_every_chart_has_its_scalars(whole):
     charted = {tag for charts in OF_GIVEN.values() for _, tags in charts.values() for tag in tags}
     missing = {"usage/gpu_memory_gib", "training/out_of_view", "usage/seconds/validation"}
     assert charted - set(events.Tags()["scalars"]) == missing
-
-
-def test_runs_can_be_compared_by_the_best_solutions(whole):
-    events = EventAccumulator(str(whole[0])).Reload()
-    columns = {column.name.tag for column in hparams_of(events, "experiment").metric_infos}
-    assert {"quality/best_cost", "quality/best_gap"} <= columns <= set(events.Tags()["scalars"])
 
 
 def assert_same(run, other):

@@ -35,7 +35,6 @@ from tests.helpers.learners import SIZES
 from tests.helpers.solutions import random_experts
 from tests.helpers.trees import TablePolicy, TreeProblem
 
-CPU = torch.device("cpu")
 MATRICES = {"muon_learning_rate": 0.02}  # Muon, too
 
 
@@ -214,13 +213,6 @@ def test_an_evaluation_names_the_instance(what):
         solve_benchmark(pool, benchmark(damaged(what, 3)), methods.greedy(), seed=0)
     with pytest.raises(ValueError, match="^instance tree-3: "):
         validate(pool, [benchmark(damaged(what, 3))], lambda *_: None)
-
-
-@pytest.mark.slow
-def test_an_evaluation_with_workers_names_the_instance():
-    with SearchPool(PROBLEM, POLICY, workers=2, search_batch_rows=2) as pool:
-        with pytest.raises(ValueError, match="^instance tree-3: "):
-            solve_benchmark(pool, benchmark(damaged("nan cost", 3)), methods.greedy(), seed=0)
 
 
 def test_a_true_cost_that_is_no_number_names_the_instance():

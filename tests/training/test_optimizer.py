@@ -10,7 +10,10 @@ import torch
 from torch import nn
 
 from gumbeldore.training.optimizer import Muon, optimizer_of, orthogonalised, scale_rates
-from tests.helpers.learners import WITH_MUON
+from gumbeldore.training.settings import TrainSettings
+from tests.helpers.learners import SIZES
+
+SETTINGS = TrainSettings(**{**SIZES, "muon_learning_rate": 0.02})
 
 
 def network() -> nn.Module:
@@ -64,18 +67,18 @@ def test_a_stack_is_updated_like_its_matrices():
 
 def test_adam_takes_embeddings_heads_and_biases():
     policy = network()
-    adam, muon = optimizer_of(policy, WITH_MUON).param_groups
+    adam, muon = optimizer_of(policy, SETTINGS).param_groups
     assert [tuple(p.shape) for p in muon["params"]] == [(96, 32), (32, 96)]
     assert len(adam["params"]) + len(muon["params"]) == len(list(policy.parameters()))
-    everything = optimizer_of(policy, dataclasses.replace(WITH_MUON, muon_learning_rate=None)).param_groups
+    everything = optimizer_of(policy, dataclasses.replace(SETTINGS, muon_learning_rate=None)).param_groups
     assert len(everything) == 1 and len(everything[0]["params"]) == len(list(policy.parameters()))
 
 
 def test_settings_without_effect_are_errors():
     with pytest.raises(ValueError, match="muon_weight_decay has no effect"):
-        optimizer_of(network(), dataclasses.replace(WITH_MUON, muon_learning_rate=None, muon_weight_decay=0.1))
+        optimizer_of(network(), dataclasses.replace(SETTINGS, muon_learning_rate=None, muon_weight_decay=0.1))
     with pytest.raises(ValueError, match="muon_learning_rate has no effect"):
-        optimizer_of(nn.Linear(2, 15), WITH_MUON)
+        optimizer_of(nn.Linear(2, 15), SETTINGS)
 
 
 def test_rates_fall_together_and_state_continues_exactly():
@@ -89,11 +92,11 @@ def test_rates_fall_together_and_state_continues_exactly():
             optimizer.step()
 
     policy = network()
-    optimizer = optimizer_of(policy, WITH_MUON)
+    optimizer = optimizer_of(policy, SETTINGS)
     steps(policy, optimizer, [1.0, 0.5])
     assert [group["lr"] for group in optimizer.param_groups] == [0.5e-2, 0.5 * 0.02]
     other = copy.deepcopy(policy)
-    continued = optimizer_of(other, WITH_MUON)
+    continued = optimizer_of(other, SETTINGS)
     continued.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     steps(policy, optimizer, [0.25, 0.1])
     steps(other, continued, [0.25, 0.1])
