@@ -184,7 +184,6 @@ def test_costs_are_those_of_the_file_and_stay_with_their_method(tmp_path):
             "gumbeldore has no estimators; the methods that have: sampling, wor, beam",
         ),
         (["search.top_p_end=0.9"], "search.top_p_end must be 1.0, the estimators hold for no other, got 0.9"),
-        (["search.first_round_deterministic=true"], "search.first_round_deterministic must be false, "),
         # Elsewhere beams read neither num_rounds nor temperature: here a value is refused, and not the keys.
         (
             ["method=beam", "search.num_rounds=0"],
