@@ -70,44 +70,6 @@ def test_contract_with_the_nearest_customers():
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_nodes_may_be_in_any_order(name):
-    policy = network_of(name)
-    instance, state, _ = played(name, 6, 3)
-    shuffled = state._replace(**{KINDS[name].sees: getattr(state, KINDS[name].sees).flip(1)})
-    assert same(legal_logits(name, policy, instance, shuffled), legal_logits(name, policy, instance, state))
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_visited_nodes_matter_through_the_encoder_alone(name):
-    """The embeddings see the whole instance; the decoder does not look at those of visited nodes."""
-    policy, (instance, state, _) = network_of(name), played(name, 6, 4)
-    visited = torch.ones(instance.coords.shape[:2], dtype=torch.bool)
-    for nodes in (state.origin[:, None], getattr(state, KINDS[name].sees), torch.zeros(6, 1, dtype=torch.int64)):
-        visited.scatter_(1, nodes, False)
-    assert visited.sum() == 6 * 3
-    moved = instance._replace(coords=torch.where(visited[..., None], 0.123, instance.coords))
-    before = legal_logits(name, policy, instance, state)
-    assert not same(legal_logits(name, policy, moved, state), before)
-    context = policy.encode(instance)
-    blurred = context._replace(embeddings=context.embeddings.masked_fill(visited[..., None], 7.0))
-    assert torch.equal(policy(blurred, state), policy(context, state))
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_origin_and_end_are_told_apart(name):
-    policy, (instance, state, _) = network_of(name), played(name, 6, 3)
-    other = state._replace(origin=getattr(state, KINDS[name].sees)[:, 0])
-    assert not same(legal_logits(name, policy, instance, other), legal_logits(name, policy, instance, state))
-    if name == "tsp":
-        turned = state._replace(origin=state.destination, destination=state.origin)
-        assert not same(legal_logits(name, policy, instance, turned), legal_logits(name, policy, instance, state))
-    else:
-        fuller = state._replace(left=state.left + 3)
-        nodes = policy.encode(instance)
-        assert not same(policy(nodes, fuller)[:, state.near[0] - 1], policy(nodes, state)[:, state.near[0] - 1])
-
-
-@pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize(
     "method",
     [

@@ -1,4 +1,4 @@
-"""CVRPLIB files: published solutions, and what happens to malformed files."""
+"""CVRPLIB files: how they may be written, and what happens to malformed ones."""
 
 from __future__ import annotations
 

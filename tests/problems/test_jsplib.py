@@ -1,4 +1,4 @@
-"""JSSP files: both formats, known instances, and what happens to malformed files."""
+"""JSSP files: both formats, how they may be written, and what happens to malformed ones."""
 
 from __future__ import annotations
 

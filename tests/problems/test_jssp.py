@@ -1,16 +1,13 @@
-"""The JSSP: makespans, schedules, states and training examples against plain Python."""
+"""The JSSP: makespans, schedules and states against plain Python."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import gumbeldore
 from gumbeldore.batches import take
@@ -18,16 +15,12 @@ from gumbeldore.interfaces import Policy
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.testing import problem_contract
-from gumbeldore.training.dataset import PseudoExperts
 from models.job_shop import JobShop
-from problems.formats.jsplib import read_jssp
 from problems.jssp import JSSP, State
 from problems.jssp.instances import Instance, Original, check_schedule, schedule
 from tests.helpers.policies import FixedJobPolicy
 from tests.helpers.schedules import one_size, plain_makespan, plain_schedule, random_sequences
 from tests.helpers.tensors import same_tensors
-
-DATA = Path(__file__).parents[1] / "data" / "jssp"
 
 
 def job_shop(seed=0):
@@ -103,30 +96,6 @@ def test_the_refusal_names_the_row():
     actions[2] = torch.tensor([2, 2, 2, 1, 1, 0])
     with pytest.raises(ValueError, match=r"row 2 does not .*\[2, 2, 2, 1, 1, 0\]"):
         one_size(3, 2).cost(instance, actions)
-
-
-FT06_OPTIMAL = [1, 2, 0, 2, 0, 3, 1, 2, 4, 5, 3, 1, 5, 0, 2, 5, 4, 3]  # found by a solver that proved it
-FT06_OPTIMAL += [4, 3, 2, 1, 5, 0, 3, 4, 1, 5, 0, 2, 5, 3, 4, 1, 0, 4]
-FT06 = """2 1 0 3 1 6 3 7 5 3 4 6
-1 8 2 5 4 10 5 10 0 10 3 4
-2 5 3 4 5 8 0 9 1 1 4 7
-1 5 0 5 2 5 3 3 4 8 5 9
-2 9 1 3 4 5 5 4 0 3 3 1
-1 3 3 3 5 9 0 10 4 4 2 1"""  # Fisher and Thompson 1963: pairs of machine and time
-
-
-def test_an_optimal_schedule_of_ft06_ends_at_55():
-    pairs = torch.tensor([[int(word) for word in row.split()] for row in FT06.splitlines()])
-    instance = Instance(pairs[None, :, 1::2].float(), pairs[None, :, ::2])
-    (file,) = read_jssp(DATA / "ft06.txt")
-    assert file.times.tolist() == instance.times[0].tolist() and file.machines.tolist() == instance.machines[0].tolist()
-    actions = torch.tensor([FT06_OPTIMAL])
-    assert one_size(6, 6).cost(instance, actions).tolist() == [55]
-    assert plain_makespan(instance.times[0].tolist(), instance.machines[0].tolist(), FT06_OPTIMAL) == 55
-    check_schedule(*instance, schedule(*instance, actions))
-    in_turn = torch.tensor([[*range(6)] * 6])  # operation by operation, job after job
-    by_hand = plain_makespan(instance.times[0].tolist(), instance.machines[0].tolist(), in_turn[0].tolist())
-    assert one_size(6, 6).cost(instance, in_turn).tolist() == [by_hand] and by_hand > 55
 
 
 @pytest.mark.parametrize(
@@ -242,21 +211,6 @@ def test_states_say_what_has_happened(jobs, ops):
         state = problem.step(instance, state, actions[:, q]) if q < jobs * ops else state
 
 
-def test_training_shows_every_number_of_remaining_operations_from_two_up():
-    dataset = PseudoExperts()
-    for jobs, ops in ((2, 3), (4, 2)):
-        instance, actions = random_sequences(8, jobs, ops)
-        dataset.add(f"{jobs}x{ops}", instance, actions, torch.zeros(8))
-    draws, seen = torch.Generator().manual_seed(0), {(2, 3): set(), (4, 2): set()}
-    problem = JSSP([[2, 3], [4, 2]], [[2, 3]])
-    for _ in range(300):
-        example = dataset.batch(problem, 3, draws)
-        assert example.state.remaining.shape == example.remaining_actions.shape
-        assert problem.mask(example.instance, example.state).gather(1, example.remaining_actions[:, :1]).all()
-        seen[tuple(example.instance.times.shape[1:])].add(example.remaining_actions.shape[1])
-    assert seen == {(2, 3): {*range(2, 7)}, (4, 2): {*range(2, 9)}}
-
-
 class Witness(Policy):
     """Remembers every state that a search asks its policy about, and the answer."""
 
@@ -310,24 +264,6 @@ def test_exhaustive_sampling_finds_every_sequence_and_the_optimum(jobs, ops):
         assert len(leaves) == len(set(leaves)) and set(leaves) == every
         times, machines = instance.times[row].tolist(), instance.machines[row].tolist()
         assert found.best()[1][row].item() == min(plain_makespan(times, machines, actions) for actions in every)
-
-
-@settings(deadline=None, max_examples=25, derandomize=True)
-@given(jobs=st.integers(1, 6), ops=st.integers(1, 6), seed=st.integers(0, 2**32))
-def test_sampled_solutions_are_feasible_schedules(jobs, ops, seed):
-    if jobs * ops < 2:
-        return
-    problem, generator = one_size(jobs, ops), torch.Generator().manual_seed(seed)
-    instance = problem.generate(2, generator)
-    found = search(problem, FixedJobPolicy(), instance, methods.wor(4, 2), generator)
-    for row in range(2):
-        times, machines = instance.times[row].tolist(), instance.machines[row].tolist()
-        actions = found.actions[row][found.valid[row]]
-        start = schedule(*(field[row].expand(len(actions), -1, -1) for field in instance), actions)
-        for one, sequence, cost in zip(start, actions.tolist(), found.costs[row].tolist(), strict=False):
-            check_schedule(*take(instance, slice(row, row + 1)), one[None])
-            assert plain_is_feasible(times, machines, one.tolist())
-            assert cost == plain_makespan(times, machines, sequence)
 
 
 # ---- what users see

@@ -137,21 +137,6 @@ def test_training_examples_show_every_state_of_the_search():
     assert problem.last_choice(instance) == 6  # two nodes remain
 
 
-def test_bq_ignores_the_order_of_remaining_nodes():
-    policy, problem = bq(), TSP(10)
-    instance, actions = random_tours(6, 10)
-    state = problem.replay(instance, actions[:, :3])
-    shuffled = state._replace(near=state.near.flip(1))
-    legal = problem.mask(instance, state)
-    a, b = policy(instance, state), policy(instance, shuffled)
-    assert torch.equal(legal, problem.mask(instance, shuffled))
-    assert torch.allclose(a[legal], b[legal], atol=1e-5)
-    moved = state._replace(origin=state.remaining[:, 0])
-    assert not torch.allclose(a[legal], policy(instance, moved)[legal], atol=1e-3)  # but the origin matters
-    moved = state._replace(destination=state.remaining[:, 0])
-    assert not torch.allclose(a[legal], policy(instance, moved)[legal], atol=1e-3)  # and the destination
-
-
 def test_own_frame_makes_moved_instances_the_same():
     """Swapped, mirrored, rotated and shrunk squares get the same logits, but only with the option."""
     problem = TSP(10)
@@ -166,19 +151,6 @@ def test_own_frame_makes_moved_instances_the_same():
         assert not torch.allclose(other(instance, state)[legal], other(view, state)[legal], atol=1e-2)
     start = problem.reset(instance)  # origin and destination coincide: nothing to rotate by, and no NaN
     assert same(instance, start)[:, 1:].isfinite().all()
-
-
-def test_bq_sees_nothing_but_the_rest_of_the_problem():
-    """Visited nodes may lie anywhere, and node numbers carry no meaning."""
-    policy, problem = bq(), TSP(10)
-    instance, actions = random_tours(6, 10)
-    state = problem.replay(instance, actions[:, :4])
-    legal = problem.mask(instance, state)
-    before = policy(instance, state)
-    coords = instance.coords.clone()
-    visited = actions[:, :3]
-    coords.scatter_(1, visited[..., None].expand(-1, -1, 2), 0.123)
-    assert torch.equal(policy(Instance(coords), state)[legal], before[legal])
 
 
 @pytest.mark.parametrize("nearest", [None, 3])

@@ -1,4 +1,4 @@
-"""The race of a search's settings: what it chooses, what it looks at, and that it goes on where it was stopped."""
+"""The race of a search's settings: what it chooses, what it looks at, and that nothing is searched twice."""
 
 from __future__ import annotations
 
