@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.testing import policy_contract
@@ -99,14 +98,6 @@ def test_micro_batches_give_the_same_embeddings_and_logits(name, monkeypatch):
     monkeypatch.setattr("models.micro_batches.CPU_MAX_ACTIVATIONS", 1000)
     assert same(legal_logits(name, policy, instance, state), whole)
     assert max(sizes) < 10 and sum(sizes) == 100
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_bf16_stays_near_float32(name):
-    policy, (instance, state, _) = network_of(name), played(name, 6, 3)
-    mixed = InPrecision(policy, torch.device("cpu"), "bf16")
-    exact, rounded = legal_logits(name, policy, instance, state), legal_logits(name, mixed, instance, state)
-    assert rounded.dtype == torch.float32 and same(rounded, exact, 0.05) and not torch.equal(rounded, exact)
 
 
 @pytest.mark.parametrize("name", KINDS)

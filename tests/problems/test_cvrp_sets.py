@@ -26,7 +26,7 @@ from problems.cvrp.sets import NAMED_SETS, from_arrays, load_cvrp, validation
 from problems.formats.cvrplib import read_cvrplib, read_solution
 from tests.helpers.instance_files import write_vrp
 from tests.helpers.matrices import loads, random_matrix, write_matrix
-from tests.helpers.policies import FixedRoutePolicy
+from tests.helpers.policies import FixedPolicy
 
 DATA = Path(__file__).parents[1] / "data" / "cvrplib"
 FIRST = torch.tensor([0])
@@ -258,8 +258,8 @@ def test_the_last_customer_is_reached_via_the_depot_where_that_is_shorter(tmp_pa
         legal = [each for each in everything if is_legal(benchmark, each)]
         optimum = benchmark.costs(torch.stack(legal)[None]).min().item()
         config = methods.wor(16, 20)
-        found = search(problem, FixedRoutePolicy(), benchmark.instances, config, torch.Generator().manual_seed(0))
-        assert solve((problem, FixedRoutePolicy()), str(file), method=config).cost == optimum
+        found = search(problem, FixedPolicy(problem), benchmark.instances, config, torch.Generator().manual_seed(0))
+        assert solve((problem, FixedPolicy(problem)), str(file), method=config).cost == optimum
         improved += benchmark.costs(found.actions).min().item() > optimum
     assert improved >= 2
 

@@ -18,7 +18,7 @@ from gumbeldore.testing import problem_contract
 from models.job_shop import JobShop
 from problems.jssp import JSSP, State
 from problems.jssp.instances import Instance, Original, check_schedule, schedule
-from tests.helpers.policies import FixedJobPolicy
+from tests.helpers.policies import FixedPolicy
 from tests.helpers.schedules import one_size, plain_makespan, plain_schedule, random_sequences
 from tests.helpers.tensors import same_tensors
 
@@ -256,7 +256,7 @@ def test_training_states_are_those_of_the_search(jobs, ops):
 def test_exhaustive_sampling_finds_every_sequence_and_the_optimum(jobs, ops):
     problem = one_size(jobs, ops)
     instance, _ = random_sequences(3, jobs, ops, seed=1)
-    found = search(problem, FixedJobPolicy(), instance, methods.wor(8, 16), torch.Generator().manual_seed(0))
+    found = search(problem, FixedPolicy(problem), instance, methods.wor(8, 16), torch.Generator().manual_seed(0))
     every = set(itertools.permutations([job for job in range(jobs) for _ in range(ops)]))
     assert found.stats.rounds <= 16
     for row in range(3):

@@ -7,13 +7,13 @@ import math
 import pytest
 import torch
 
-from gumbeldore.interfaces import Policy
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.testing import problem_contract
 from gumbeldore.training.imitation import OUT_OF_VIEW, imitate
 from problems.cvrp import CVRP
 from problems.tsp import TSP
+from tests.helpers.policies import FixedPolicy
 from tests.helpers.solutions import random_solutions
 
 PROBLEMS = {
@@ -21,17 +21,6 @@ PROBLEMS = {
     "cvrp": lambda nearest: CVRP(10, [15, 30], nearest=nearest),
 }
 both = pytest.mark.parametrize("make", PROBLEMS.values(), ids=PROBLEMS)
-
-
-class FixedPolicy(Policy):
-    """The same logits in every state."""
-
-    def __init__(self, problem):
-        super().__init__()
-        self.actions = problem.num_actions
-
-    def forward(self, context, state):
-        return torch.sin(torch.arange(self.actions(context), dtype=torch.float64) * 2.3).expand(len(state.origin), -1)
 
 
 def nodes_of(problem, instance, actions):

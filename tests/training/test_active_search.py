@@ -30,7 +30,7 @@ from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.helpers.commands import ROOT, typed
 from tests.helpers.learners import SIZES, Reports, new_learner, same_weights
-from tests.helpers.policies import FixedJobPolicy
+from tests.helpers.policies import FixedPolicy
 
 SMALL = ["debug=fast", "train=active_search", "model.layers=1", "model.width=16", "model.feedforward=32"]
 SMALL += ["precision=float32", "images_every=100", "train.epochs=4", "train.batches_per_epoch=20"]
@@ -75,11 +75,11 @@ def test_the_best_solutions_ever_are_kept_and_imitated():
 
 def test_of_equal_solutions_the_choice_does_not_depend_on_who_was_faster():
     """Makespans are whole numbers, so many schedules are equally long."""
-    problem, policy = JSSP(sizes=[[2, 3]], validation_sizes=[[2, 3]]), FixedJobPolicy()
+    problem = JSSP(sizes=[[2, 3]], validation_sizes=[[2, 3]])
     instances = problem.generate(40, torch.Generator().manual_seed(0))
     found = []
     for backwards in (False, True):
-        with SearchPool(problem, policy, search_batch_rows=8) as pool:
+        with SearchPool(problem, FixedPolicy(problem), search_batch_rows=8) as pool:
             if backwards:
                 pool.map_all = lambda *given, ordered=pool.map_all, **more: reversed(list(ordered(*given, **more)))
             incumbents = Incumbents.of(problem, [without_references(problem, instances, "x")], [])
