@@ -34,7 +34,7 @@ from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.reporting.evaluation_report import EvaluationReport
 from gumbeldore.runtime.stopping import interruptible
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import Method
 
 
 def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
@@ -101,7 +101,7 @@ def add_references(
 
 
 def run_method(
-    method: SearchConfig | Baseline,
+    method: Method | Baseline,
     problem: Problem,
     pool: SearchPool,
     benchmarks: list[Benchmark],
@@ -111,7 +111,7 @@ def run_method(
 ) -> None:
     """Add to the `parts` of each benchmark the solutions of a method for the instances that have none there."""
     for benchmark, found in zip(benchmarks, parts, strict=True):
-        if isinstance(method, SearchConfig):
+        if isinstance(method, Method):
             solve_benchmark(pool, benchmark, method, seed, advance, found)
         else:
             solve_baseline(method, problem, benchmark, advance, found)

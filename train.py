@@ -11,7 +11,7 @@ from gumbeldore.benchmark import Benchmark
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.stopping import Stopped
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import generator
 from gumbeldore.training.active_search import active_search
 from gumbeldore.training.execution import Execution
@@ -28,7 +28,7 @@ def self_improvement(
     problem: Problem,
     state: TrainState,
     settings: TrainSettings,
-    search: SearchConfig,
+    search: Method,
     pool: SearchPool,
     validation: list[Benchmark],
     recorder: Recorder,

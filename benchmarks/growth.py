@@ -43,7 +43,7 @@ def greedy_solution(problem: str, size: int, nearest: int | None, threads: int) 
     built, policy = parts.build_part(cfg, "problem", Problem), parts.build_part(cfg, "model", Policy)
     instance = built.generate(1, torch.Generator().manual_seed(1))
     before, start = peak_memory(), time.process_time()
-    search(built, policy, instance, methods.greedy())
+    search(built, policy, instance, methods.Greedy())
     return time.process_time() - start, peak_memory() - before
 
 

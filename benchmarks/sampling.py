@@ -43,10 +43,8 @@ from gumbeldore.runtime.checked import check_counts
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import InPrecision, resolve_precision
 from gumbeldore.sampler import beam, trie
-from gumbeldore.sampler.config import SearchConfig
-from gumbeldore.sampler.methods import gumbeldore
-from gumbeldore.sampler.rounds import trie_memory
-from gumbeldore.sampler.search import search
+from gumbeldore.sampler.methods import Gumbeldore, WithoutReplacement
+from gumbeldore.sampler.search import search, unsearched
 from gumbeldore.sampler.solutions import SearchStats
 
 DEFAULTS = {
@@ -112,7 +110,7 @@ class Prepared(NamedTuple):
 
     case: Case
     batches: list[Any]
-    config: SearchConfig
+    config: WithoutReplacement
     operations: float  # of the network, per evaluation
 
 
@@ -145,7 +143,7 @@ class Measured(NamedTuple):
     stats: SearchStats
 
 
-def measure(case: Case, instances: Any, config: SearchConfig, precision: str) -> Measured:
+def measure(case: Case, instances: Any, config: WithoutReplacement, precision: str) -> Measured:
     """One search, with clocks around the parts."""
     device = instances[0].device
     clock = Clock(device)
@@ -157,7 +155,8 @@ def measure(case: Case, instances: Any, config: SearchConfig, precision: str) ->
     originals[beam, "first_in_same_state"] = beam.first_in_same_state
     for (module, name), function in originals.items():
         setattr(module, name, clock.timed("trie", function))
-    config = replace(config, update=clock.timed("trie", config.update))
+    config = replace(config)
+    object.__setattr__(config, "update", clock.timed("trie", config.update))
     try:
         start = seconds_at(device)
         found = search(problem, policy, instances, config, keys=torch.arange(len(instances[0])))
@@ -170,7 +169,7 @@ def measure(case: Case, instances: Any, config: SearchConfig, precision: str) ->
     return Measured(int(found.valid.sum()), seconds, clock.seconds, found.stats)
 
 
-def operations(case: Case, instances: Any, config: SearchConfig, precision: str) -> float:
+def operations(case: Case, instances: Any, config: WithoutReplacement, precision: str) -> float:
     """Operations of the network per evaluation, counted in a search."""
     policy = InPrecision(case.policy, instances[0].device, precision)
     with flop_counter() as counter:
@@ -211,8 +210,8 @@ def summary(prepared: Prepared, runs: list[Measured], peak: float) -> dict[str, 
         "beam": 1 - sum(shares.values()),
         "gflops": gflops,
         "of_peak": gflops / peak,
-        "bytes_per_instance": trie_memory(
-            prepared.case.problem, prepared.case.policy, prepared.batches[0], prepared.config
+        "bytes_per_instance": prepared.config.trie_memory(
+            unsearched(prepared.case.problem, prepared.case.policy, prepared.batches[0])
         ),
         "evaluations_per_solution": sum(run.stats.evaluations for run in runs) / solutions,
         **savings([run.stats for run in runs], solutions * horizon),
@@ -238,7 +237,7 @@ def cases_of(names: str, models: str, checkpoints: str, untrained: bool, sharpne
 
 
 def prepare(
-    case: Case, width: int, repeats: int, config: SearchConfig, device: torch.device, precision: str
+    case: Case, width: int, repeats: int, config: WithoutReplacement, device: torch.device, precision: str
 ) -> Prepared:
     """The case on the device, with `width` instances for each of `repeats` turns; it has been searched once."""
     generator = torch.Generator().manual_seed(0)
@@ -281,7 +280,7 @@ def main(
     print(f"{hardware(device)}, {threads} threads, {precision}, one process, {beam} x {rounds}", flush=True)
     width = max(1, rows // beam)  # instances together
     searches = [
-        prepare(case, width, repeats, gumbeldore(beam, rounds, case.step_size), device, precision) for case in found
+        prepare(case, width, repeats, Gumbeldore(beam, rounds, case.step_size), device, precision) for case in found
     ]
     peaks: dict[str, list[float]] = {kind: [] for kind in precisions(precision, device)}
     runs: list[list[Measured]] = [[] for _ in searches]

@@ -60,7 +60,7 @@ def learner_of(problem: str, batches: int, device: torch.device, precision: str,
         compile_layers(policy)
     train_state = TrainState(policy, policy, optimizer_of(policy, settings, dtype_of(precision)), PseudoExperts())
     instances = made.generate(256, torch.Generator().manual_seed(0))
-    found = search(made, UniformPolicy(made.mask), instances, methods.sampling(1), torch.Generator().manual_seed(1))
+    found = search(made, UniformPolicy(made.mask), instances, methods.Sampling(1, 1), torch.Generator().manual_seed(1))
     train_state.dataset.add("random", instances, *found.best())
     return made, settings, train_state
 

@@ -14,7 +14,7 @@ from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reports import Reports
 from gumbeldore.runtime import program
 from gumbeldore.sampler import estimators, methods
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import Method
 from gumbeldore.sampler.search import search
 from gumbeldore.sampler.solutions import Solutions
 from gumbeldore.testing import policy_contract, problem_contract
@@ -27,7 +27,7 @@ __all__ = [
     "Problem",
     "Reports",
     "Result",
-    "SearchConfig",
+    "Method",
     "SearchPool",
     "Solutions",
     "estimators",

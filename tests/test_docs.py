@@ -84,7 +84,9 @@ def test_the_problem_that_maximises_works_as_written(tmp_path, monkeypatch):
         def forward(self, context, state):
             return torch.zeros(len(context.values), 7)
 
-    found = gumbeldore.solve((problem, Uniform()), tmp_path / "things.npz", method=gumbeldore.methods.wor(256))
+    found = gumbeldore.solve(
+        (problem, Uniform()), tmp_path / "things.npz", method=gumbeldore.methods.WithoutReplacement(256, 1)
+    )
     assert [x.cost for x in found] == [x.reference for x in found] == (-best).tolist()
     assert found[0].gap == 0 and found[0]._repr_png_() is None
     np.savez(tmp_path / "wrong.npz", **arrays, cost=np.array([-np.inf, -1.0]))
@@ -188,7 +190,7 @@ def test_the_public_names_are_those_of_the_page(tmp_path, monkeypatch):
     by_hand = names[2]
     actions = by_hand["actions"]
     alone = gumbeldore.search(
-        by_hand["problem"], by_hand["policy"], by_hand["mine"].instances, gumbeldore.methods.greedy()
+        by_hand["problem"], by_hand["policy"], by_hand["mine"].instances, gumbeldore.methods.Greedy()
     )
     assert torch.equal(actions, alone.best()[0])
     assert (tmp_path / "berlin52.tour").exists() and (tmp_path / "berlin52.png").exists()

@@ -113,7 +113,7 @@ def run(case: str, device: str, config, precision: str = "float64", compiled: bo
 def test_one_host_sync_per_step(device, case, precision):
     """Packing the rows that need the network; and per search and round the stops, the sums and the deadline."""
     rounds = 3
-    horizon, searched = run(case, device, methods.gumbeldore(8, rounds, step_size=0.3), precision)
+    horizon, searched = run(case, device, methods.Gumbeldore(8, rounds, 0.3), precision)
     searched()  # first uses may synchronise
     torch.cuda.set_sync_debug_mode("warn")
     try:
@@ -129,7 +129,7 @@ def test_one_host_sync_per_step(device, case, precision):
 @pytest.mark.parametrize("case", CASES)
 @on_a_gpu
 def test_same_solutions_as_on_the_cpu(device, case):
-    config = methods.gumbeldore(8, 3, step_size=0.3)
+    config = methods.Gumbeldore(8, 3, 0.3)
     there, here = run(case, device, config)[1](), run(case, "cpu", config)[1]()
     assert torch.equal(there.valid.cpu(), here.valid)
     assert torch.equal(there.actions.cpu()[here.valid], here.actions[here.valid])
@@ -140,7 +140,7 @@ def test_same_solutions_as_on_the_cpu(device, case):
 @on_both
 def test_a_search_in_bf16_knows_what_its_solutions_cost_and_how_likely_they_are(device, case):
     problem, network = CASES[case]
-    found = run(case, device, methods.gumbeldore(8, 2, step_size=0.3), "bf16")[1]()
+    found = run(case, device, methods.Gumbeldore(8, 2, 0.3), "bf16")[1]()
     torch.manual_seed(1)
     exact = awake(network()).double().eval()
     instances = problem.generate(len(KEYS), torch.Generator().manual_seed(2))
@@ -171,7 +171,7 @@ def log_probability(problem, policy: nn.Module, instances, actions: Tensor) -> T
 @pytest.mark.parametrize("case", CASES)
 @on_a_gpu
 def test_compiled_layers_find_the_same_solutions(device, case):
-    config = methods.gumbeldore(8, 3, step_size=0.3)
+    config = methods.Gumbeldore(8, 3, 0.3)
     plain, compiled = (run(case, device, config, compiled=compiled)[1]() for compiled in (False, True))
     assert torch.equal(plain.valid, compiled.valid)
     assert torch.equal(plain.actions[plain.valid], compiled.actions[plain.valid])
@@ -298,7 +298,7 @@ def qkv_and_bias(rows: int, tokens: int, size: int, biased: int, dtype: torch.dt
 def test_same_examples_as_on_the_cpu(device, case):
     problem, network = CASES[case]
     instances = problem.generate(6, torch.Generator().manual_seed(2))
-    found = search(problem, network(), instances, methods.sampling(1), torch.Generator().manual_seed(3))
+    found = search(problem, network(), instances, methods.Sampling(1, 1), torch.Generator().manual_seed(3))
     dataset = PseudoExperts()
     dataset.add("random", instances, *found.best())
     here, there = (
@@ -325,7 +325,9 @@ class Learner:
         instances = self.problem.generate(SETTINGS.instances_per_epoch, torch.Generator().manual_seed(0))
         torch.manual_seed(0)
         policy = copy.deepcopy(self.state.policy).cpu()
-        found = search(self.problem, policy, instances, methods.wor(16), keys=torch.arange(len(instances[0])))
+        found = search(
+            self.problem, policy, instances, methods.WithoutReplacement(16, 1), keys=torch.arange(len(instances[0]))
+        )
         self.state.dataset.add("epoch_1", instances, *found.best())
         return self
 

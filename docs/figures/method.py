@@ -36,7 +36,7 @@ STEPS = {
 
 def sampled() -> Solutions:
     """Different tours of one instance, with their lengths."""
-    return search(TSP(5), Nearest(), INSTANCE, methods.wor(WIDTH), torch.Generator().manual_seed(4))
+    return search(TSP(5), Nearest(), INSTANCE, methods.WithoutReplacement(WIDTH, 1), torch.Generator().manual_seed(4))
 
 
 def draw_tour(axes: Axes, left: float, bottom: float, size: float, tour: list[int], colour: str, decided: int) -> None:

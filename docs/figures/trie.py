@@ -19,10 +19,10 @@ from torch import Tensor
 from gumbeldore.interfaces import Policy
 from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.beam import Leaves
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import WithoutReplacement
 from gumbeldore.sampler.search import search
 from gumbeldore.sampler.trie import Trie
-from gumbeldore.sampler.updates import Gumbeldore
+from gumbeldore.sampler.updates import gumbeldore
 from problems.tsp import TSP, State
 from problems.tsp.instances import Instance
 
@@ -59,7 +59,7 @@ class Picture:
         if self.before:
             return
         self.before = nodes_of(trie, leaves)
-        Gumbeldore(STEP_SIZE)(trie, leaves, objective)
+        gumbeldore(trie, leaves, objective, STEP_SIZE)
         self.after = nodes_of(trie, leaves)
         self.lengths = (-objective[0]).tolist()
 
@@ -133,8 +133,12 @@ LABEL = {"boxstyle": "square,pad=0.1", "color": "white"}
 
 def picture_of_a_search() -> Picture:
     picture = Picture()
-    config = SearchConfig(WIDTH, num_rounds=2, update=picture)
-    search(TSP(5), Nearest(), INSTANCE, config, torch.Generator().manual_seed(4))
+
+    class Watched(WithoutReplacement):
+        def update(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
+            picture(trie, leaves, objective)
+
+    search(TSP(5), Nearest(), INSTANCE, Watched(WIDTH, 2), torch.Generator().manual_seed(4))
     return picture
 
 

@@ -19,7 +19,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from gumbeldore.cli.overrides import FOLDER, check_overrides, check_sweep
-from gumbeldore.cli.parts import plain
+from gumbeldore.cli.parts import plain, with_defaults
 from gumbeldore.cli.paths import expand_home, quoted_paths
 from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.old_versions import OPTIONS
@@ -72,6 +72,7 @@ def _user_errors(task: Callable[[DictConfig], Any], words: list[str]) -> Callabl
         sys.argv = words
         try:
             expand_home(cfg)
+            cfg.search = with_defaults(cfg.search)
             return task(cfg)
         except (ValueError, WorkerError, OSError, OmegaConfBaseException) as error:
             _fail(error)

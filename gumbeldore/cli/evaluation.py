@@ -30,7 +30,7 @@ from gumbeldore.parallel.pool import SearchPool, at_once
 from gumbeldore.reporting.console import Terminal, hardware
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import resolve_precision
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import Method
 
 MOST_NOTICES = 10  # lines on the terminal
 # Keys that change no solution, or whose content is compared instead (see `decisive`).
@@ -107,7 +107,7 @@ class Task(NamedTuple):
 
     loaded: LoadedPolicy
     places: slice  # of its benchmarks among all
-    methods: dict[str, SearchConfig | Baseline]
+    methods: dict[str, Method | Baseline]
 
 
 def tasks_of(cfg: DictConfig, choices: list[Choice]) -> list[Task]:
@@ -130,7 +130,7 @@ def without_idle_workers(machine: Machine, tasks: list[Task], benchmarks: list[B
         full_chunks(task.loaded.problem, task.loaded.policy, benchmarks[task.places], method, rows, budget)
         for task in tasks
         for method in task.methods.values()
-        if isinstance(method, SearchConfig)
+        if isinstance(method, Method)
     ]
     return machine if max(chunks, default=0) > 1 else machine._replace(workers=0)
 
@@ -139,7 +139,7 @@ def full_chunks(
     problem: Problem,
     policy: Policy,
     benchmarks: list[Benchmark],
-    search: SearchConfig,
+    search: Method,
     search_batch_rows: int,
     budget: int,
 ) -> float:

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import yaml
+from omegaconf import OmegaConf
 
 from gumbeldore.cli.overrides import FOLDER
 from gumbeldore.cli.parts import search_keys
+from gumbeldore.sampler.methods import DEFAULTS, METHODS
 
 PAGE = FOLDER.parent / "docs" / "config.md"
 COMMANDS = {
@@ -89,7 +92,11 @@ def page() -> str:
 
 
 def settings_of_search() -> list[Key]:
-    return read(FOLDER / "search.yaml")
+    """Those of search.yaml, with the defaults of the methods' classes."""
+    keys = read(FOLDER / "search.yaml")
+    defaults = {f"search.{name}": OmegaConf.create([value]) for name, value in DEFAULTS.items()}
+    shown = {key: OmegaConf.to_yaml(value).strip().removeprefix("- ") for key, value in defaults.items()}
+    return [key._replace(value=shown.get(key.name, key.value) if key.value == "null" else key.value) for key in keys]
 
 
 def options(group: str) -> list[Path]:
@@ -122,12 +129,18 @@ def section(heading: str, about: str, columns: dict[str, list[Key]]) -> str:
 
 def methods() -> str:
     """Which values each search method reads."""
-    names = [key.name.removeprefix("search.") for key in settings_of_search()]
-    reads = {path.stem: search_keys(yaml.safe_load(path.read_text()), names) for path in options("method")}
+    names = dict.fromkeys(key.name.removeprefix("search.") for key in settings_of_search())
+    reads = {path.stem: read_by(yaml.safe_load(path.read_text()), names) for path in options("method")}
     rows = [[f"`search.{name}`", *("x" if name in read else "" for read in reads.values())] for name in names]
     about = "`method=...`: one in training, a list in evaluation and study; heuristic and solver not in training."
     about += " What each reads; solver has the keys `solver.time_limit` and `solver.workers`:"
     return "\n".join(["## Search methods", "", about, "", *table(["key", *reads], rows)])
+
+
+def read_by(method: dict, names: Iterable[str]) -> set[str]:
+    """The settings that a method reads, with any start."""
+    starts = [start for start in METHODS if start != "reconstruct"]
+    return {key for start in starts for key in search_keys(method, dict.fromkeys(names) | {"start": start})}
 
 
 def table(header: list[str], rows: list[list[str]]) -> list[str]:

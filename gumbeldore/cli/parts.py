@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -17,7 +17,7 @@ from gumbeldore.evaluation.loading import LoadedPolicy
 from gumbeldore.parallel import ray_cluster
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, imported
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import DEFAULTS, Method, made, settings_of
 from gumbeldore.sampler.search import check_offered
 
 
@@ -57,59 +57,81 @@ def methods_of(cfg: DictConfig) -> dict[str, DictConfig]:
     return {str(name): method for name, method in cfg.methods.items()}
 
 
-def search_keys(method: Mapping[str, Any], search: Iterable[str]) -> list[str]:
-    """The keys of `search` that a method is given: parameters of its callable that its own file does not set."""
-    target = method["_target_"] if "_target_" in method else None
-    function = imported(target, "method")
-    if not callable(function):
-        raise ValueError(f"method._target_={target} is neither a function nor a class")
-    parameters = inspect.signature(function).parameters
-    return [key for key in search if key in parameters and key not in method.keys()]
+def search_keys(method: Mapping[str, Any], search: Mapping[str, Any]) -> list[str]:
+    """The keys of `search` that a method is given: its settings that its own file does not set."""
+    target, starts = _target_of(method), search["start"]
+    starts = starts if OmegaConf.is_list(starts) else [starts]
+    each = [inspect.signature(target).parameters if _is_baseline(target) else settings_of(target, x) for x in starts]
+    read = set().union(*each)
+    return [key for key in search if key in read and key not in method.keys()]
 
 
-def build_method(name: str, method: DictConfig, search: Mapping[str, Any]) -> SearchConfig | Baseline:
-    """What the callable of a method returns: a search with the policy, or a baseline without it.
+def _target_of(method: Mapping[str, Any]) -> Callable[..., Any]:
+    """What makes the method. Raises ValueError if it cannot be called."""
+    path = method["_target_"] if "_target_" in method else None
+    target = imported(path, "method")
+    if not callable(target):
+        raise ValueError(f"method._target_={path} is neither a function nor a class")
+    return target
+
+
+def _is_baseline(target: Callable[..., Any]) -> bool:
+    return isinstance(target, type) and issubclass(target, Baseline)
+
+
+def with_defaults(search: DictConfig) -> DictConfig:
+    """The settings of the searches; those that are null have the methods' own defaults, but for the step size."""
+    missing = [key for key in search if key in DEFAULTS and key != "step_size" and search[key] is None]
+    filled = OmegaConf.merge(search, {key: DEFAULTS[key] for key in missing})
+    assert isinstance(filled, DictConfig)
+    return filled
+
+
+def build_method(name: str, method: DictConfig, search: Mapping[str, Any]) -> Method | Baseline:
+    """A search with the policy, or a baseline without it.
 
     Arguments:
         name: what `method=` calls it
         method: `_target_`, and arguments that are the method's own
-        search: its settings, of which the callable is given those that are its parameters
+        search: settings, of which the method is given those that it reads
 
     Raises ValueError naming the method and what is wrong.
     """
     try:
-        built = instantiate(method, **{key: search[key] for key in search_keys(method, search)})
+        read = {key: search[key] for key in search_keys(method, search)}
+        if "step_size" in read and read["step_size"] is None:
+            raise ValueError("search.step_size must be given: the policy has none of a training")
+        maker = instantiate(method, _partial_=True)
+        built = maker(**read) if _is_baseline(_target_of(method)) else made(maker, read)
     except InterpolationKeyError as error:
         raise ValueError(f"method={name} does not belong to this command: {str(error).splitlines()[0]}") from None
     except Exception as error:  # of the user's own callable, too
         raise ValueError(f"method={name}: {' '.join(str(error.__cause__ or error).split())}") from None
-    if not isinstance(built, (SearchConfig, Baseline)):
-        raise ValueError(f"method={name} must return a SearchConfig or a Baseline, got {type(built).__name__}")
+    if not isinstance(built, (Method, Baseline)):
+        raise ValueError(f"method={name} must be a Method or a Baseline, got {type(built).__name__}")
     return built
 
 
-def build_methods(cfg: DictConfig, loaded: LoadedPolicy) -> dict[str, SearchConfig | Baseline]:
+def build_methods(cfg: DictConfig, loaded: LoadedPolicy) -> dict[str, Method | Baseline]:
     """All methods of the configuration by name, with the policy's step size. Raises ValueError as `build_method`."""
     search = cfg.search.copy()
     set_step_size(search, loaded)
     return {name: build_method(name, node, search) for name, node in methods_of(cfg).items()}
 
 
-def build_search(name: str, method: DictConfig, search: Mapping[str, Any]) -> SearchConfig:
+def build_search(name: str, method: DictConfig, search: Mapping[str, Any]) -> Method:
     """A method that must be a search of a given number of samples. Raises ValueError if it is none."""
     built = build_method(name, method, search)
-    if not isinstance(built, SearchConfig):
+    if not isinstance(built, Method):
         raise ValueError(f"method={name} is no search with the policy, but a baseline")
     if built.time_limit is not None:
         raise ValueError("search.time_limit would make the result depend on the machine's speed; set search.num_rounds")
     return built
 
 
-def check_method(
-    name: str, method: SearchConfig | Baseline, loaded: LoadedPolicy, benchmarks: Iterable[Benchmark]
-) -> None:
+def check_method(name: str, method: Method | Baseline, loaded: LoadedPolicy, benchmarks: Iterable[Benchmark]) -> None:
     """Raises ValueError if a method is not for the problem, or the problem does not offer what these instances need."""
-    if not isinstance(method, SearchConfig):
+    if not isinstance(method, Method):
         method.check(loaded.problem.name)
         return
     for benchmark in benchmarks:
@@ -119,7 +141,7 @@ def check_method(
             raise ValueError(f"method={name}: {error}") from None
 
 
-def training_search(cfg: DictConfig) -> SearchConfig:
+def training_search(cfg: DictConfig) -> Method:
     """The search that samples the experts. Raises ValueError unless the configuration has exactly one method."""
     methods = methods_of(cfg)
     if len(methods) != 1:

@@ -26,7 +26,7 @@ from gumbeldore.parallel.devices import (
 from gumbeldore.runtime.building import check_keys
 from gumbeldore.runtime.compiling import check_compiler, compile_layers
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import Method
 from gumbeldore.sampler.search import check_offered
 from gumbeldore.seeding import fold, generator
 from gumbeldore.training.dataset import Shard, read_experts
@@ -43,7 +43,7 @@ class Setup(NamedTuple):
     settings: TrainSettings
     problem: Problem
     policy: Policy
-    search: SearchConfig
+    search: Method
     validation: list[Benchmark]  # of active search, the given instances
     device: torch.device
     precision: str

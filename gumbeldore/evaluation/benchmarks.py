@@ -16,7 +16,7 @@ from gumbeldore.benchmark import Benchmark, gaps_to
 from gumbeldore.evaluation.parts import SEARCH, BenchmarkResult, Parts, in_all
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import fold
 from gumbeldore.training.true_costs import SampledSolutions, best_solutions
 
@@ -40,7 +40,7 @@ class MethodSummary(NamedTuple):
 def solve_benchmark(
     pool: SearchPool,
     benchmark: Benchmark,
-    config: SearchConfig,
+    config: Method,
     seed: int,
     progress: Callable[[int], None] = lambda done: None,
     parts: Parts | None = None,

@@ -32,15 +32,13 @@ from gumbeldore.runtime.checked import LARGEST, is_integer
 from gumbeldore.runtime.checkpoint import checkpoint_errors
 from gumbeldore.runtime.precision import resolve_precision
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import Method
 from gumbeldore.sampler.search import check_offered
 
 # Methods without the policy; their modules know problems, which the core does not import.
 BASELINES = {"solver": "problems.solvers.SolverBaseline", "heuristic": "problems.heuristics.Heuristic"}
-METHODS = (*methods.SEARCHES, "reconstruct", *BASELINES)
-# Of a method that is given by its name, where it has such a parameter.
-DEFAULTS = {"beam_width": 32, "num_rounds": 4, "top_p_start": 0.8, "temperature": 1.0, "equivalents": 1}
-SOLVER_SECONDS = 5.0  # as in configs/evaluate.yaml
+METHODS = (*methods.METHODS, *BASELINES)
+COMMAND = Path(__file__).parents[2] / "configs/evaluate.yaml"  # chooses some settings for the methods
 LEAST = 1e-9  # seconds for a search whose time is up already: it still decodes greedily
 
 
@@ -49,7 +47,7 @@ def solve(
     instances: Source | Sequence[Source] | None = None,
     *,
     num_instances: int | None = None,
-    method: str | SearchConfig | Baseline = "gumbeldore",
+    method: str | Method | Baseline = "gumbeldore",
     beam_width: int | None = None,
     num_rounds: int | None = None,
     top_p_start: float | None = None,
@@ -65,16 +63,16 @@ def solve(
 
     Arguments:
         policy: of `load_policy`, or what that takes: a checkpoint, a run directory, the name of a shipped policy; or a
-            problem and a policy for it, with a method that needs no step size, or as a SearchConfig; None: for each
+            problem and a policy for it, with a method that needs no step size, or as a Method; None: for each
             instance the shipped policy for such sizes, as evaluate.py does
         instances: the path of a file or a folder, or the name of a standard set; or arrays by name; or a list of such,
             each of which stands for one instance
         num_instances: of a source that holds several, the first so many; None: all
         method: "gumbeldore", "greedy", "beam", "sampling", "wor", "theory", "tasar", "reconstruct", "rejection" or
-            "diverse_beam"; or a SearchConfig, such as `methods.tasar(32, replan_steps=5)`. Without the policy:
+            "diverse_beam"; or a Method, such as `methods.tasar(32, replan_steps=5)`. Without the policy:
             "solver", "heuristic" (the best on average), or a Baseline
         beam_width, num_rounds, top_p_start, temperature, equivalents: of a method that is given by its name, see
-            `SearchConfig`; None: 32, 4, 0.8, 1.0 and 1. Its other settings are those of configs/search.yaml
+            `Method`; None: 32, 4, 0.8, 1.0 and 1. Its other settings are those of configs/search.yaml
         time_limit: seconds per instance, everything but loading included; rounds go on until it has passed. The greedy
             solution comes first, however long it takes, and counts, too. None: `num_rounds` rounds; of the solver 5 s
         seed: of the samples, at least 0
@@ -128,13 +126,13 @@ def _choices(
 
 
 def _tasks(
-    choices: list[Choice], asked: Callable[[LoadedPolicy], SearchConfig | Baseline]
-) -> list[tuple[Choice, SearchConfig | Baseline]]:
+    choices: list[Choice], asked: Callable[[LoadedPolicy], Method | Baseline]
+) -> list[tuple[Choice, Method | Baseline]]:
     """The instances of each policy with the method; without the policy, all instances at once.
 
     Raises ValueError for a method that the problem does not offer for these instances.
     """
-    tasks: list[tuple[Choice, SearchConfig | Baseline]] = []
+    tasks: list[tuple[Choice, Method | Baseline]] = []
     for choice in choices:
         method = asked(choice.loaded)
         if isinstance(method, Baseline):
@@ -159,43 +157,48 @@ def _loaded(policy: LoadedPolicy | tuple[Problem, Policy] | str | Path) -> Loade
 
 def _method(
     loaded: LoadedPolicy,
-    method: str | SearchConfig | Baseline,
+    method: str | Method | Baseline,
     time_limit: float | None,
     seed: int,
     settings: dict[str, Any],
-) -> SearchConfig | Baseline:
+) -> Method | Baseline:
     """The method that is asked for: one of this name is given those settings that are its parameters.
 
     Raises ValueError for a setting that is none of them, and for settings beside a method that is whole.
     """
-    if isinstance(method, SearchConfig) and time_limit is not None:
-        method, time_limit = replace(method, time_limit=time_limit), None
-    if isinstance(method, (SearchConfig, Baseline)):
+    if isinstance(method, methods.Improving) and time_limit is not None:
+        method, time_limit = methods.Anytime(method, time_limit), None
+    if isinstance(method, (Method, Baseline)):
         if given := [*settings, *(["time_limit"] if time_limit is not None else [])]:
             kind = type(method).__name__
             raise ValueError(f"{', '.join(given)} must be part of the {kind}, which is the whole method")
         return method
     if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)} or a SearchConfig, got {method!r}")
-    function = imported(BASELINES[method], "method") if method in BASELINES else getattr(methods, method)
-    parameters = inspect.signature(function).parameters
-    if time_limit is not None and "time_limit" not in parameters:
+        raise ValueError(f"method must be one of {', '.join(METHODS)} or a Method, got {method!r}")
+    function = imported(BASELINES[method], "method") if method in BASELINES else methods.named(method)
+    read = set(inspect.signature(function).parameters) if method in BASELINES else methods.settings_of(function)
+    if time_limit is not None and "time_limit" not in read:
         raise ValueError(f"method={method} has no time_limit: it ends when it has found its solutions")
-    if unused := [name for name in settings if name not in parameters]:
+    if unused := [name for name in settings if name not in read]:
         raise ValueError(f"{', '.join(unused)} has no effect on method={method}")
-    settings = {**DEFAULTS, **settings, "time_limit": time_limit}
+    import yaml  # by this function alone
+
+    command = yaml.safe_load(COMMAND.read_text())
     if method in BASELINES:
-        settings |= {"time_limit": SOLVER_SECONDS if time_limit is None else time_limit, "workers": 0, "seed": seed}
+        limit = command["solver"]["time_limit"] if time_limit is None else time_limit
+        own = {"time_limit": limit, "workers": 0, "seed": seed}
+        return function(**{name: value for name, value in own.items() if name in read})
+    settings = {**command["search"], **settings, "time_limit": time_limit, "step_size": None}
     if loaded.config:
         with checkpoint_errors(loaded.path):
             settings["step_size"] = loaded.config["search"]["step_size"]
-    needed = "step_size" in parameters and parameters["step_size"].default is inspect.Parameter.empty
-    if needed and settings.get("step_size") is None:
-        raise ValueError(f"the policy has no step size of a training: method must be methods.{method}(...) with one")
-    return function(**{name: value for name, value in settings.items() if name in parameters})
+    if "step_size" in read and settings["step_size"] is None:
+        rule = f"method must be methods.{function.__name__}(...) with one"
+        raise ValueError(f"the policy has no step size of a training: {rule}")
+    return methods.made(function, settings)
 
 
-def _results(choice: Choice, machine: dict[str, Any], method: SearchConfig | Baseline, seed: int) -> dict[int, Result]:
+def _results(choice: Choice, machine: dict[str, Any], method: Method | Baseline, seed: int) -> dict[int, Result]:
     """The results of all instances of a policy, by their places."""
     found = _by_baseline(choice, method) if isinstance(method, Baseline) else _by_search(choice, machine, method, seed)
     results: dict[int, Result] = {}
@@ -211,10 +214,10 @@ def _results(choice: Choice, machine: dict[str, Any], method: SearchConfig | Bas
     return results
 
 
-def _by_search(choice: Choice, machine: dict[str, Any], config: SearchConfig, seed: int) -> list[BenchmarkResult]:
+def _by_search(choice: Choice, machine: dict[str, Any], config: Method, seed: int) -> list[BenchmarkResult]:
     begin = time.monotonic()
     with SearchPool(choice.loaded.problem, choice.loaded.policy, **machine) as pool:
-        if config.time_limit is not None:
+        if isinstance(config, methods.Anytime):
             spent = (time.monotonic() - begin) / count_of(choice.benchmarks)
             config = replace(config, time_limit=max(LEAST, config.time_limit - spent))
         return [solve_benchmark(pool, benchmark, config, seed) for benchmark in choice.benchmarks]

@@ -25,9 +25,8 @@ from gumbeldore.runtime.gpu import use_device
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.runtime.stopping import Stop, Stopped, never
-from gumbeldore.sampler.config import SearchConfig
-from gumbeldore.sampler.rounds import trie_memory
-from gumbeldore.sampler.search import search
+from gumbeldore.sampler.methods import Method, Reconstruct
+from gumbeldore.sampler.search import search, unsearched
 from gumbeldore.sampler.solutions import Solutions
 
 SMALLEST_CHUNK = 1 / 8  # of search_batch_rows: few instances make two chunks, for two workers, if each is that large
@@ -75,16 +74,14 @@ class Worker:
     def load(self, weights: dict[str, Tensor]) -> None:
         self.policy.load_state_dict(weights)
 
-    def search(
-        self, instances: Any, keys: Tensor, config: SearchConfig, read: Read, start: Tensor | None = None
-    ) -> Any:
+    def search(self, instances: Any, keys: Tensor, method: Method, read: Read, start: Tensor | None = None) -> Any:
         """Raises WorkerError if memory does not suffice."""
         remedy = "search_batch_rows" if len(keys) > 1 else "search.beam_width"  # of one instance
         with cpu_threads(self.threads), advice_on_memory(f"a search ran out of memory; lower {remedy}"):
             instances = to(instances, self.device)
             start = None if start is None else start.to(self.device)
             policy, memory = self.policy_in_precision, self.memory
-            found = search(self.problem, policy, instances, config, keys=keys, memory=memory, start=start)
+            found = search(self.problem, policy, instances, method, keys=keys, memory=memory, start=start)
             wanted = read(found)
         tensors = (field.cpu() if isinstance(field, Tensor) else field for field in wanted)
         return type(wanted)(*tensors)
@@ -163,20 +160,20 @@ class SearchPool:
             self.actors.prepare()
 
     def map(
-        self, instances: Any, keys: Tensor, config: SearchConfig, stop: Stop = never
+        self, instances: Any, keys: Tensor, method: Method, stop: Stop = never
     ) -> Iterator[tuple[slice, Solutions]]:
         """Search all instances; yields (their indices, their solutions) chunk by chunk, in the order they finish.
 
         Raises WorkerError, with the worker's own error text if it has one, and Stopped when `stop()` holds between two
         chunks or, with actors, while waiting for one.
         """
-        return ((chunk, solutions) for _, chunk, solutions in self.map_all(instances, keys, [config], stop))
+        return ((chunk, solutions) for _, chunk, solutions in self.map_all(instances, keys, [method], stop))
 
     def map_all(
         self,
         instances: Any,
         keys: Tensor,
-        configs: Sequence[SearchConfig],
+        methods: Sequence[Method],
         stop: Stop = never,
         read: Read = all_of,
         chunks: Sequence[slice] | None = None,
@@ -187,14 +184,15 @@ class SearchPool:
         Arguments:
             read: called where a chunk was searched, on its device; only what it returns is sent back
             chunks: which instances are searched, and which of them together, instead of what `self.chunks` says
-            start: solutions [n, T] from which those of the searches begin that have a reconstruction
+            start: solutions [n, T] from which those of the searches begin that are a reconstruction
         """
-        division = [self.chunks(instances, config) if chunks is None else chunks for config in configs]
+        division = [self.chunks(instances, method) if chunks is None else chunks for method in methods]
         jobs = [(which, chunk) for which, each in enumerate(division) for chunk in each]
 
         def rest(which: int, chunk: slice) -> tuple:  # cloned, or the whole batch's storage would travel with each
-            own = None if start is None or configs[which].reconstruction is None else start[chunk].clone()
-            return keys[chunk].clone(), configs[which], read, own
+            improves = isinstance(methods[which], Reconstruct)
+            own = start[chunk].clone() if start is not None and improves else None
+            return keys[chunk].clone(), methods[which], read, own
 
         if self.local:
             for which, chunk in jobs:
@@ -213,15 +211,15 @@ class SearchPool:
         for number, found in self.actors.map(len(jobs), job, stop):
             yield *jobs[number], found
 
-    def chunks(self, instances: Any, config: SearchConfig) -> list[slice]:
+    def chunks(self, instances: Any, method: Method) -> list[slice]:
         """Which instances are searched together: chunks of nearly equal size, so that no worker waits for another.
 
         On CPUs the chunks, and so all results, do not depend on the number of workers. Each worker on a GPU has a chunk
         at least.
         """
         count = batch_size(instances)
-        size = at_once(self.problem, self.policy, instances, config, self.search_batch_rows, self.trie_budget)
-        rows = count * config.rows
+        size = at_once(self.problem, self.policy, instances, method, self.search_batch_rows, self.trie_budget)
+        rows = count * method.rows
         least = self.gpu_workers or min(2, int(rows / self.search_batch_rows / SMALLEST_CHUNK))
         parts = max(min(count, least), -(-count // size))
         return [slice(count * i // parts, count * (i + 1) // parts) for i in range(parts)]
@@ -239,13 +237,13 @@ class SearchPool:
 
 
 def at_once(
-    problem: Problem, policy: Policy, instances: Any, config: SearchConfig, search_batch_rows: int, budget: int
+    problem: Problem, policy: Policy, instances: Any, method: Method, search_batch_rows: int, budget: int
 ) -> int:
     """The most instances that are searched together: with that many rows, and tries that take `budget` bytes."""
-    room = budget // trie_memory(problem, policy, instances, config)
-    if config.time_limit is not None:
+    room = budget // method.trie_memory(unsearched(problem, policy, instances))
+    if method.time_limit is not None:
         room //= TRIE_GROWTH
-    return max(1, min(search_batch_rows // config.rows, room))
+    return max(1, min(search_batch_rows // method.rows, room))
 
 
 def _start_actors(workers: int, per_gpu: int, arguments: tuple) -> Actors:

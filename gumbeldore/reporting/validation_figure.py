@@ -12,7 +12,7 @@ from gumbeldore.benchmark import Benchmark
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import fold
 
 COUNT = 4  # instances shown
@@ -23,7 +23,7 @@ def solutions_of(
     pool: SearchPool,
     validation: Benchmark,
     policies: dict[str, dict[str, Tensor]],
-    search: SearchConfig,
+    search: Method,
     seed: int,
 ) -> Any:
     """A figure of some validation instances: each policy's greedy solution, and the best the last one samples.
@@ -40,7 +40,7 @@ def solutions_of(
     actions: list[Tensor] = []
     titles: list[str] = []
 
-    def solve(name: str, config: SearchConfig) -> None:
+    def solve(name: str, config: Method) -> None:
         found = torch.cat([solutions.best()[0] for _, solutions in sorted_chunks(pool, instances, keys, config)])
         costs = validation.true_cost(index, found)
         actions.append(found)
@@ -48,12 +48,12 @@ def solutions_of(
 
     for name, weights in policies.items():
         pool.load(weights)
-        solve(name, methods.greedy())
+        solve(name, methods.Greedy())
     solve("best sampled", search)
     everything = type(instances)(*(field.repeat(len(actions), *[1] * (field.dim() - 1)) for field in instances))
     return problem.reports.render(everything, torch.cat(actions), titles)
 
 
-def sorted_chunks(pool: SearchPool, instances: Any, keys: Tensor, config: SearchConfig) -> list:
+def sorted_chunks(pool: SearchPool, instances: Any, keys: Tensor, config: Method) -> list:
     """All chunks of a search, in the order of the instances."""
     return sorted(pool.map(instances, keys, config), key=lambda part: part[0].start)

@@ -42,12 +42,10 @@ class SearchContext(NamedTuple):
     encoded: Any  # [B, ...] the policy's view of each instance (`Policy.encode`)
     root: Tensor  # [B] trie slot of the node in which the beams start
     state: Any  # [B*K, ...] in the root
-    complete: Callable[[Tensor], Tensor]  # decisions below the root [B*K, T] -> all decisions of the solutions
-    keys: Tensor  # [b] the random keys these instances came with
+    keys: Tensor  # [b] the random keys of the instances of the search, for messages
     batch: int
     width: int
     horizon: int  # T, decisions below the root
-    actions: int
     temperature: float = 1.0
     select: Select = most_likely
     deadline: float = math.inf  # on the clock `time.monotonic`; a round that lasts longer is abandoned
@@ -56,9 +54,9 @@ class SearchContext(NamedTuple):
 class OutOfTime(Exception):
     """A round has been abandoned at the deadline. Its states so far count all the same."""
 
-    def __init__(self, count: Count):
+    def __init__(self, states: Count):
         super().__init__()
-        self.count = count
+        self.states = states
 
 
 class Leaves(NamedTuple):

@@ -22,6 +22,8 @@ class Round(NamedTuple):
     phi: Tensor  # [B, K]
     gumbel: Tensor  # [B, K]
     valid: Tensor  # [B, K]
+    states: Count  # how they got their action probabilities
+    rejected: int | Tensor = 0  # samples that were dropped
 
 
 class SearchStats(NamedTuple):
@@ -34,6 +36,11 @@ class SearchStats(NamedTuple):
     rejected: int  # samples that were dropped: repeated ones, and in the last round those beyond the number wanted
     rounds: int  # 0: the time limit has left no time for more than the greedy solution
     full: bool  # whether a search with a time limit ended before it, as the trie would have outgrown the memory
+
+    @property
+    def states(self) -> Count:
+        """How all states got their action probabilities."""
+        return Count(self.evaluations, self.forced, self.reused, self.repeated)
 
     def plus(self, count: Count) -> SearchStats:
         """With the states of a further part of the search."""
@@ -63,6 +70,41 @@ class Solutions(NamedTuple):
     valid: Tensor  # [B, L] False: the instance had no further solution (the entry means nothing)
     round: Tensor  # [B, L] int64 round of each solution, from 0
     stats: SearchStats
+
+    @classmethod
+    def of(cls, rounds: list[Round], batch: int, states: Count, full: bool = False) -> Solutions:
+        """Rounds side by side; the beams of each of the instances (samples, groups, equivalents) become one row.
+
+        Arguments:
+            batch: the number of instances
+            states: of a round that was abandoned
+            full: whether the trie would have outgrown the memory
+        """
+
+        def join(tensors: list[Tensor]) -> Tensor:
+            return torch.cat([t.reshape(batch, -1, *t.shape[2:]) for t in tensors], dim=1)
+
+        for each in rounds:
+            states = states.plus(each.states)
+        stats = SearchStats(
+            evaluations=states.evaluated,
+            forced=int(states.forced),
+            reused=int(states.reused),
+            repeated=int(states.repeated),
+            rejected=int(sum(each.rejected for each in rounds)),
+            rounds=len(rounds),
+            full=full,
+        )
+        return cls(
+            actions=join([each.actions for each in rounds]),
+            costs=join([each.cost for each in rounds]),
+            log_probs=join([each.log_prob for each in rounds]),
+            round_log_probs=join([each.phi for each in rounds]),
+            gumbels=join([each.gumbel for each in rounds]),
+            valid=join([each.valid for each in rounds]),
+            round=join([torch.full_like(each.valid, r, dtype=torch.int64) for r, each in enumerate(rounds)]),
+            stats=stats,
+        )
 
     def best(self) -> tuple[Tensor, Tensor]:
         """The first of the cheapest solutions of each instance: actions [B, T] and cost [B]."""
@@ -95,6 +137,11 @@ class Solutions(NamedTuple):
         }
         joined: dict[str, Any] = {name: torch.cat([getattr(self, name), x[:, None]], dim=1) for name, x in more.items()}
         return self._replace(**joined)
+
+    def after(self, states: Count, iterations: int) -> Solutions:
+        """The same after a reconstruction, which asked for these states; an iteration counts as a round in time."""
+        stats = self.stats.plus(states)
+        return self._replace(stats=stats._replace(rounds=max(stats.rounds, min(1, iterations))))
 
 
 def known(actions: Tensor, costs: Tensor) -> Solutions:

@@ -31,6 +31,11 @@ class Trie(NamedTuple):
     # a table lists its nodes round by round.
     state_hash: Tensor
 
+    @property
+    def slots(self) -> int:
+        """W, nodes for which each depth has room."""
+        return self.parent.shape[2]
+
 
 class Children(NamedTuple):
     log_mass: Tensor  # [B, K, A]  unsampled mass of each child under the original policy

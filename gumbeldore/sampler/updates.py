@@ -1,28 +1,25 @@
 """What a round teaches the next one: changes of the trie between rounds [GD, section 4].
 
-An update is a callable (trie, leaves, objective [B, K]) -> None that writes into the trie. Objectives are to be
-maximised (negative costs); everything is float64.
+Objectives [B, K] are to be maximised (negative costs); everything is float64.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from gumbeldore.runtime.checked import is_number
 from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.beam import Leaves
 from gumbeldore.sampler.estimators import estimate_expectation, importance_log_weights
 from gumbeldore.sampler.trie import Trie
 
-Update = Callable[[Trie, Leaves, Tensor], None]
+Update = Callable[[Trie, Leaves, Tensor], None]  # writes into the trie what a round with these objectives teaches
 
 
-def without_replacement(trie: Trie, leaves: Leaves, objective: Tensor) -> None:
+def without_replacement(trie: Trie, leaves: Leaves) -> None:
     """Take the sampled leaves out of the tree.
 
     The masses of their ancestors are recomputed bottom-up from their children's, not subtracted: nothing cancels,
@@ -38,14 +35,8 @@ def without_replacement(trie: Trie, leaves: Leaves, objective: Tensor) -> None:
         trie.log_mass[depth].scatter_(1, node, mass)
 
 
-def _check_step_size(step_size: float) -> None:
-    if not (is_number(step_size) and step_size >= 0):
-        raise ValueError(f"step_size must be finite and at least 0, got {step_size!r}")
-
-
-@dataclass(frozen=True)
-class Gumbeldore:
-    """Sampling without replacement that shifts the policy toward better leaves [GD, eq. 6, algorithm 2].
+def gumbeldore(trie: Trie, leaves: Leaves, objective: Tensor, step_size: float, baseline: str = "estimate") -> None:
+    """Shift the policy toward better leaves [GD, eq. 6, algorithm 2].
 
     step_size * (objective - baseline) of every leaf is added to every edge of its path.
 
@@ -53,26 +44,15 @@ class Gumbeldore:
         step_size: sigma >= 0, in units of 1 / objective
         baseline: "estimate" (of the round's expectation from its weights) or "none" (the raw outcome; for games)
     """
-
-    step_size: float
-    baseline: str = "estimate"
-
-    def __post_init__(self) -> None:
-        _check_step_size(self.step_size)
-        if self.baseline not in BASELINES:
-            raise ValueError(f"baseline must be one of {sorted(BASELINES)}, got {self.baseline!r}")
-
-    def __call__(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
-        without_replacement(trie, leaves, objective)
-        advantage = objective - BASELINES[self.baseline](objective, leaves)[:, None]
-        advantage = advantage.masked_fill(~leaves.valid, 0.0)
-        node = leaves.node[1:]  # [T, B, K]; no edge leads into the root
-        added = _per_beam_node(leaves, self.step_size * advantage)[1:]
-        trie.advantage[1:].scatter_(2, node, trie.advantage[1:].gather(2, node) + added)
+    without_replacement(trie, leaves)
+    advantage = objective - BASELINES[baseline](objective, leaves)[:, None]
+    advantage = advantage.masked_fill(~leaves.valid, 0.0)
+    node = leaves.node[1:]  # [T, B, K]; no edge leads into the root
+    added = _per_beam_node(leaves, step_size * advantage)[1:]
+    trie.advantage[1:].scatter_(2, node, trie.advantage[1:].gather(2, node) + added)
 
 
-@dataclass(frozen=True)
-class Theory:
+def theory(trie: Trie, leaves: Leaves, objective: Tensor, step_size: float, threshold: str = "node") -> None:
     """The update with a guarantee: each edge gets step_size * (E[f | child] - E[f | parent]) [GD, eq. 1 and 5].
 
     Both expectations are estimated from the round's leaves through the node; parents with a single leaf are left
@@ -84,30 +64,15 @@ class Theory:
             leaves, as equation 5 is printed. "round": that of the round, which leaves out one leaf in all, not one of
             each node, and is the better estimate (docs/decisions.md)
     """
-
-    step_size: float
-    threshold: str = "node"
-
-    def __post_init__(self) -> None:
-        _check_step_size(self.step_size)
-        if self.threshold not in ("node", "round"):
-            raise ValueError(f"threshold must be node or round, got {self.threshold!r}")
-
-    def __call__(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
-        without_replacement(trie, leaves, objective)
-        kappa = _smallest_per_beam_node(leaves) if self.threshold == "node" else None
-        log_weights = importance_log_weights(leaves.phi, leaves.gumbel, leaves.valid, kappa)
-        expected = _expectation_per_beam_node(leaves, log_weights, objective)
-        passed = _per_beam_node(leaves, leaves.valid.long())
-        parent = leaves.parent[1:]  # [T, B, K]
-        gain = expected[1:] - expected[:-1].gather(2, parent)
-        gain = gain.where((passed[1:] > 0) & (passed[:-1].gather(2, parent) >= 2), 0.0)
-        trie.advantage[1:].scatter_add_(2, leaves.node[1:], self.step_size * gain)
-
-
-def needs_sample(update: Update | None) -> bool:
-    """Whether the update estimates expectations, which the leaves of a plain beam search do not allow."""
-    return isinstance(update, Theory) or (isinstance(update, Gumbeldore) and update.baseline == "estimate")
+    without_replacement(trie, leaves)
+    kappa = _smallest_per_beam_node(leaves) if threshold == "node" else None
+    log_weights = importance_log_weights(leaves.phi, leaves.gumbel, leaves.valid, kappa)
+    expected = _expectation_per_beam_node(leaves, log_weights, objective)
+    passed = _per_beam_node(leaves, leaves.valid.long())
+    parent = leaves.parent[1:]  # [T, B, K]
+    gain = expected[1:] - expected[:-1].gather(2, parent)
+    gain = gain.where((passed[1:] > 0) & (passed[:-1].gather(2, parent) >= 2), 0.0)
+    trie.advantage[1:].scatter_add_(2, leaves.node[1:], step_size * gain)
 
 
 def _estimated(objective: Tensor, leaves: Leaves) -> Tensor:

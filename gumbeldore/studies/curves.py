@@ -14,7 +14,7 @@ from gumbeldore.evaluation.benchmarks import results_of, solve_benchmark, summar
 from gumbeldore.evaluation.parts import BenchmarkResult, Parts
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import fold
 from gumbeldore.studies import tables
 
@@ -40,7 +40,7 @@ class CurvePoint(NamedTuple):
 
 def measure(
     curve: str,
-    method: SearchConfig | Baseline,
+    method: Method | Baseline,
     pool: SearchPool,
     benchmarks: list[Benchmark],
     repetitions: int,
@@ -74,23 +74,23 @@ def measure(
 
 
 def _solved(
-    method: SearchConfig | Baseline,
+    method: Method | Baseline,
     pool: SearchPool,
     benchmark: Benchmark,
     seed: int,
     progress: Callable[[int], None],
     parts: Parts,
 ) -> BenchmarkResult:
-    if isinstance(method, SearchConfig):
+    if isinstance(method, Method):
         return solve_benchmark(pool, benchmark, method, seed, progress, parts)
     solve_baseline(method, pool.problem, benchmark, progress, parts)
     (found,) = results_of("", [parts], [benchmark]).values()
     return found[0]
 
 
-def _samples(method: SearchConfig | Baseline, problem: Problem, benchmarks: list[Benchmark]) -> int | None:
+def _samples(method: Method | Baseline, problem: Problem, benchmarks: list[Benchmark]) -> int | None:
     """The most solutions per instance, a mean over all sizes; None where only a time limit bounds them."""
-    if not isinstance(method, SearchConfig) or method.time_limit is not None:
+    if not isinstance(method, Method) or method.time_limit is not None:
         return None
     each = [method.most_solutions(problem.horizon(benchmark.instances)) for benchmark in benchmarks]
     counts = [len(benchmark.names) for benchmark in benchmarks]

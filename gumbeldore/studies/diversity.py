@@ -15,7 +15,7 @@ from gumbeldore.benchmark import Benchmark, gaps_to
 from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import fold
 from gumbeldore.studies import tables
 from gumbeldore.training.true_costs import SampledSolutions, true_costs
@@ -39,7 +39,7 @@ class Point(NamedTuple):
 def measure(
     curve: str,
     setting: str,
-    config: SearchConfig,
+    config: Method,
     pool: SearchPool,
     benchmarks: list[Benchmark],
     repetitions: int,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,9 +15,10 @@ from gumbeldore.benchmark import Benchmark, count_of
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.estimators import estimate_by_beam, estimate_over_rounds, monte_carlo
+from gumbeldore.sampler.methods import Beam, Sampling, WithoutReplacement
 from gumbeldore.sampler.solutions import Solutions
+from gumbeldore.sampler.trie_search import Beams
 from gumbeldore.seeding import fold
 from gumbeldore.studies import tables
 from gumbeldore.training.true_costs import SampledSolutions, true_costs
@@ -50,6 +52,20 @@ class Reference(NamedTuple):
     samples: int  # independent ones of each instance, whose mean it is; 0: it is exact, all solutions are known
     cost_error: float = 0.0  # standard error of the mean
     entropy_error: float = 0.0
+
+
+@dataclass(frozen=True)
+class TemperedBeam(Beam):
+    """Beam search with the policy whose logits are divided by a temperature."""
+
+    temperature: float = 1.0
+
+    @property
+    def beams(self) -> Beams:
+        return super().beams._replace(temperature=self.temperature)
+
+
+Plain = Sampling | WithoutReplacement | TemperedBeam  # the searches that have estimators
 
 
 class Point(NamedTuple):
@@ -87,7 +103,7 @@ def estimates(solutions: Solutions, method: str, num_rounds: int) -> Estimates:
 
 def measure(
     method: str,
-    config: SearchConfig,
+    config: Plain,
     pool: SearchPool,
     benchmarks: list[Benchmark],
     repetitions: int,
@@ -114,9 +130,7 @@ def measure(
     return dict(zip(QUANTITIES, mean.tolist(), strict=True))
 
 
-def _searched(
-    pool: SearchPool, benchmark: Benchmark, keys: Tensor, config: SearchConfig
-) -> Iterator[tuple[slice, Solutions]]:
+def _searched(pool: SearchPool, benchmark: Benchmark, keys: Tensor, config: Plain) -> Iterator[tuple[slice, Solutions]]:
     """The solutions of each chunk of a benchmark, with their true costs; a ValueError names an instance with none."""
     with instance_errors(benchmark, keys):
         for _, chunk, solutions in pool.map_all(benchmark.instances, keys, [config]):
@@ -147,7 +161,7 @@ def reference(pool: SearchPool, benchmarks: list[Benchmark], temperature: float,
     if exact := _exact(pool, benchmarks, temperature):
         return exact
     times = max(2, math.ceil(samples / SAMPLES_AT_ONCE))
-    config = methods.sampling(SAMPLES_AT_ONCE, temperature=temperature)
+    config = methods.Sampling(SAMPLES_AT_ONCE, num_rounds=1, temperature=temperature)
     found = measure("sampling", config, pool, benchmarks, times, int(fold(seed, "reference")))
     means = torch.tensor([found[quantity][0] for quantity in QUANTITIES], dtype=torch.float64)  # [quantities, times]
     (cost, entropy), errors = means.mean(dim=1).tolist(), means.std(dim=1) / math.sqrt(times)
@@ -156,7 +170,7 @@ def reference(pool: SearchPool, benchmarks: list[Benchmark], temperature: float,
 
 def _exact(pool: SearchPool, benchmarks: list[Benchmark], temperature: float) -> Reference | None:
     """The expectations over all solutions; None as soon as an instance has more than a search can write down."""
-    config = methods.wor(MOST_SOLUTIONS, temperature=temperature)
+    config = methods.WithoutReplacement(MOST_SOLUTIONS, num_rounds=1, temperature=temperature)
     cost = entropy = 0.0
     for benchmark in benchmarks:
         keys = torch.arange(len(benchmark.names))
@@ -169,7 +183,7 @@ def _exact(pool: SearchPool, benchmarks: list[Benchmark], temperature: float) ->
     return Reference(cost / count, entropy / count, 0)
 
 
-def points(method: str, config: SearchConfig, found: dict[str, list[list[float]]], compared: Reference) -> list[Point]:
+def points(method: str, config: Plain, found: dict[str, list[list[float]]], compared: Reference) -> list[Point]:
     """The summary of what `measure` found, for each estimator and quantity."""
     made = []
     for quantity in QUANTITIES:

@@ -17,7 +17,7 @@ from gumbeldore.races.bounds import Normal
 from gumbeldore.races.outcome import Outcome
 from gumbeldore.races.racing import race
 from gumbeldore.races.settings import RaceSettings
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import generator
 from gumbeldore.studies import tables
 
@@ -26,7 +26,7 @@ class Arm(NamedTuple):
     """A search with the values that are compared."""
 
     values: dict[str, Any]  # by key of `search`
-    search: SearchConfig
+    search: Method
 
     @property
     def words(self) -> str:

@@ -11,7 +11,7 @@ import math
 from gumbeldore.benchmark import Benchmark
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import generator
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
@@ -25,7 +25,7 @@ def active_search(
     problem: Problem,
     state: TrainState,
     settings: TrainSettings,
-    search: SearchConfig,
+    search: Method,
     pool: SearchPool,
     validation: list[Benchmark],
     recorder: Recorder,

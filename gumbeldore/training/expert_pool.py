@@ -12,7 +12,7 @@ from gumbeldore.batches import batch_size, take
 from gumbeldore.interfaces import Problem, without_references
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.stopping import Stopped
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import Method
 from gumbeldore.training.dataset import Shard
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.experts import of_epoch, training_instances
@@ -25,7 +25,7 @@ def search_pool(
     problem: Problem,
     state: TrainState,
     settings: TrainSettings,
-    search: SearchConfig,
+    search: Method,
     pool: SearchPool,
     seed: int,
     execution: Execution = Execution(),

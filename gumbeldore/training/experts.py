@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +14,7 @@ from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import advice_on_memory
 from gumbeldore.runtime.stopping import Progress, Stop, never, silent
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import Method
 from gumbeldore.sampler.solutions import Solutions, first_occurrences, solution_hash
 from gumbeldore.seeding import fold, generator
 from gumbeldore.training.dataset import Shard
@@ -45,7 +44,7 @@ def sample_epoch(
     problem: Problem,
     state: TrainState,
     settings: TrainSettings,
-    search: SearchConfig,
+    search: Method,
     pool: SearchPool,
     seed: int,
     execution: Execution = Execution(),
@@ -64,11 +63,11 @@ def sample_epoch(
     return shard, experts.metrics
 
 
-def of_epoch(search: SearchConfig, state: TrainState, settings: TrainSettings, pool: SearchPool) -> SearchConfig:
+def of_epoch(search: Method, state: TrainState, settings: TrainSettings, pool: SearchPool) -> Method:
     """The search of the next epoch, which the pool then does with the policy that samples."""
     policy = state.best if settings.sample_with_best else state.policy
     pool.load(policy.state_dict())
-    return replace(search, top_p_start=1.0, top_p_end=1.0) if state.epoch < settings.nucleus_after else search
+    return search.without_nucleus() if state.epoch < settings.nucleus_after else search
 
 
 @advice_on_memory("memory does not suffice for the instances of an epoch; lower train.instances_per_epoch", ValueError)
@@ -86,7 +85,7 @@ def sample_experts(
     pool: SearchPool,
     instances: Any,
     keys: Tensor,
-    search: SearchConfig,
+    search: Method,
     progress: Progress = silent,
     stop: Stop = never,
 ) -> Experts:
@@ -96,7 +95,7 @@ def sample_experts(
     parts: tuple[dict[int, BestSolutions], ...] = ({}, {})  # of the search, and greedy ones
     done = 0
     progress("sampling", 0, count)
-    for which, chunk, found in pool.map_all(instances, keys, (search, methods.greedy()), stop, best_of):
+    for which, chunk, found in pool.map_all(instances, keys, (search, methods.Greedy()), stop, best_of):
         parts[which][chunk.start] = found
         if which == 0:
             done += len(found.costs)

@@ -17,7 +17,7 @@ from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
 from gumbeldore.runtime.stopping import Stopped
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import fold
 from gumbeldore.training.dataset import Shard
 from gumbeldore.training.execution import Execution
@@ -82,13 +82,13 @@ class Sampling(NamedTuple):
 
 
 def improve(
-    incumbents: Incumbents, search: SearchConfig, pool: SearchPool, seed: int, epoch: int, execution: Execution
+    incumbents: Incumbents, search: Method, pool: SearchPool, seed: int, epoch: int, execution: Execution
 ) -> Sampling:
     """Offer the incumbents what the policy finds greedily and by the search, until the training is to end.
 
     A search with a reconstruction begins from the solutions, once all instances of a benchmark have one.
     """
-    clock, before, configs = time.perf_counter(), torch.cat(incumbents.costs), (methods.greedy(), search)
+    clock, before, configs = time.perf_counter(), torch.cat(incumbents.costs), (methods.Greedy(), search)
     count = count_of(incumbents.benchmarks)
     costs = torch.full((2, count), math.nan, dtype=torch.float64)  # of this epoch: greedy, and the best of the search
     first = done = solutions = evaluations = 0

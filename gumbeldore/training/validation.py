@@ -38,7 +38,7 @@ def validate(pool: SearchPool, validation: list[Benchmark], progress: Progress) 
         keys = torch.arange(len(benchmark.names))  # a greedy search draws nothing: they only tell instances apart
         costs = torch.empty(len(benchmark.names), dtype=torch.float64)
         with instance_errors(benchmark, keys):
-            for chunk, solutions in pool.map(benchmark.instances, keys, methods.greedy()):
+            for chunk, solutions in pool.map(benchmark.instances, keys, methods.Greedy()):
                 index = torch.arange(chunk.start, chunk.stop)
                 costs[chunk] = benchmark.true_cost(index, solutions.actions[:, 0])
                 check_costs(benchmark, chunk.start, costs[chunk, None], solutions.valid)

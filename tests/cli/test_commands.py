@@ -289,11 +289,13 @@ def test_help_reads_well(program, tmp_path):
     assert "hydra:" not in result.stdout and list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [["tasar", "search.replan_steps=2"], ["reconstruct", "search.iterations=2"]])
-def test_other_methods_sample_experts(words, tmp_path):
-    method, setting = words
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [("tasar", ["search.replan_steps=2", "search.beam_width=2"]), ("reconstruct", ["search.iterations=2"])],
+)
+def test_other_methods_sample_experts(method, settings, tmp_path):
     small = ["problem.num_nodes=6", "problem.grow=null", "images_every=9", "workers=0", "run_dir=run"]
-    result = typed(train, f"method={method}", setting, "search.beam_width=2", "debug=fast", *small, cwd=tmp_path)
+    result = typed(train, f"method={method}", *settings, "debug=fast", *small, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     metrics = json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[-1])
     if method == "reconstruct":  # it begins with the greedy solution

@@ -10,7 +10,6 @@ import train
 from gumbeldore.cli.studies import curves
 from gumbeldore.interfaces import Policy
 from gumbeldore.runtime.building import build
-from gumbeldore.sampler.config import SearchConfig
 from tests.helpers.commands import compose, typed
 
 EXPERIMENTS = {  # what the file adds, and the beginning of the error
@@ -31,7 +30,7 @@ def test_keys_of_an_experiment_are_checked(case, tmp_path):
 
 
 METHODS = {
-    "no package": ("_target_: gumbeldore.methods.greedy", "begins with the line `# @package methods.<its name>`"),
+    "no package": ("_target_: gumbeldore.methods.Greedy", "begins with the line `# @package methods.<its name>`"),
     "no target": ("# @package methods.mine\nshare: 3", "method._target_=None cannot be imported"),
 }
 
@@ -86,5 +85,3 @@ def test_classes_that_cannot_work_are_refused():
         build({"_target_": f"{__name__}.NoForward"}, "model", Policy)
     with pytest.raises(ValueError, match="^model: cannot assign module before Module.__init__"):
         build({"_target_": f"{__name__}.NoInit"}, "model", Policy)
-    with pytest.raises(ValueError, match="update must be a function"):
-        SearchConfig(4, update="hello")

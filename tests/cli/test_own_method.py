@@ -25,47 +25,62 @@ SMALL = ["search.beam_width=2", "workers=0"]
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The page's files, and its function importable."""
+    """The page's files, and its classes importable."""
     write(files_of(page("add-a-search-method")), tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
     yield tmp_path
-    sys.modules.pop("cautious", None)
+    sys.modules.pop("narrowing", None)
     sys.modules.pop("elite", None)
 
 
 def own(folder, *words):
     path = f"hydra.searchpath=['file://{folder}']"
-    return compose("train", path, "method=cautious", "search.beam_width=4", "search.num_rounds=3", *words)
+    return compose("train", path, "method=narrowing", "search.beam_width=4", "search.num_rounds=3", *words)
 
 
-def test_the_function_is_given_its_parameters_of_search_and_its_own(folder):
-    assert parts.training_search(own(folder, "search.step_size=2")) == methods.gumbeldore(4, 3, 1.0)
-    assert parts.training_search(own(folder, "methods.cautious.share=2")) == methods.gumbeldore(4, 3, 0.6)
+def found(config):
+    trees = TreeProblem().generate(200, torch.Generator().manual_seed(3))
+    return search(TreeProblem(), TablePolicy(), trees, config, keys=torch.arange(200))
+
+
+def test_the_class_is_given_its_fields_of_search_and_its_own(folder):
+    narrowing = importlib.import_module("narrowing").Narrowing
     cfg = own(folder)
-    assert parts.search_keys(cfg.methods.cautious, cfg.search) == ["beam_width", "num_rounds", "step_size"]
+    assert parts.training_search(cfg) == narrowing(4, 3, 0.9)
+    assert parts.training_search(own(folder, "methods.narrowing.factor=0.5")) == narrowing(4, 3, 0.5)
+    wrapped = methods.Equivalents(narrowing(4, 3, 0.9), 2)
+    assert parts.training_search(own(folder, "search.equivalents=2")) == wrapped
+    keys = ["beam_width", "num_rounds", "time_limit", "equivalents"]
+    assert parts.search_keys(cfg.methods.narrowing, cfg.search) == keys
 
 
 def test_its_own_file_wins_over_search(folder):
     cfg = own(folder)
-    OmegaConf.update(cfg, "methods.cautious.step_size", 8.0, force_add=True)
-    assert parts.training_search(cfg) == methods.gumbeldore(4, 3, 4.0)
-    assert "step_size" not in parts.search_keys(cfg.methods.cautious, cfg.search)
+    OmegaConf.update(cfg, "methods.narrowing.num_rounds", 8, force_add=True)
+    assert parts.training_search(cfg).num_rounds == 8
+    assert "num_rounds" not in parts.search_keys(cfg.methods.narrowing, cfg.search)
+
+
+def test_its_rounds_come_from_smaller_nuclei(folder):
+    narrowing = importlib.import_module("narrowing").Narrowing
+    plain, first, small = found(methods.Sampling(8, 2)), found(narrowing(8, 2, 1.0)), found(narrowing(8, 2, 0.6))
+    assert torch.equal(plain.actions, first.actions)
+    early, late = small.log_probs[:, :8].mean(), small.log_probs[:, 8:].mean()  # of two rounds
+    assert late > early + 0.02 and early > plain.log_probs.mean() + 0.3
+    limited = found(methods.Anytime(narrowing(8, 2), 0.001))
+    assert limited.best()[1].mean() <= found(methods.Greedy()).best()[1].mean()
 
 
 def test_its_own_update_prefers_the_edges_of_the_best_solution(folder):
-    elite = importlib.import_module("elite").elite
-    trees = TreeProblem().generate(200, torch.Generator().manual_seed(3))
-
-    def found(config):
-        return search(TreeProblem(), TablePolicy(), trees, config, keys=torch.arange(200))
+    elite = importlib.import_module("elite").Elite
 
     def likeness(result):
         """How many of the first decisions of the second round are those of the first round's best solution."""
         best = result.actions.gather(1, result.costs[:, :2].argmin(dim=1)[:, None, None].expand(-1, 1, 3))
         return (result.actions[:, 2:, 0] == best[..., 0])[result.valid[:, 2:]].double().mean().item()
 
-    without, none, much = found(methods.wor(2, 2)), found(elite(2, 2, 0.0)), found(elite(2, 2, 3.0))
+    without, none, much = found(methods.WithoutReplacement(2, 2)), found(elite(2, 2, 0.0)), found(elite(2, 2, 3.0))
     assert torch.equal(without.actions, none.actions)
     assert likeness(much) > likeness(none) + 0.1
 
@@ -77,31 +92,31 @@ def test_it_trains_evaluates_and_studies(folder):
         assert result.returncode == 0, result.stderr
 
     words = ["debug=fast", "problem.num_nodes=6", "problem.grow=null", "images_every=9", "run_dir=run"]
-    done(train, "method=cautious", "methods.cautious.share=0.3", *words)
-    assert OmegaConf.load(folder / "run/config.yaml").methods.cautious.share == 0.3
+    done(train, "method=narrowing", "methods.narrowing.factor=0.7", *words)
+    assert OmegaConf.load(folder / "run/config.yaml").methods.narrowing.factor == 0.7
     asked = ["checkpoint=run", "instances=kool/tsp20", "num_instances=2"]
-    done(evaluate, "method=[greedy,cautious,gumbeldore]", *asked, "search.top_p_start=1", "out_dir=evaluated")
+    done(evaluate, "method=[greedy,narrowing,gumbeldore]", *asked, "search.top_p_start=1", "out_dir=evaluated")
     found = json.loads((folder / "evaluated/results.json").read_text())["methods"]
-    assert list(found) == ["greedy", "cautious", "gumbeldore"]
+    assert list(found) == ["greedy", "narrowing", "gumbeldore"]
     lists = ["search.num_rounds=[1,2]", "search.step_size=[0.1,9]"]
-    done(study, "method=cautious", *asked, *lists, "repetitions=2", "out_dir=studied")
+    done(study, "method=narrowing", *asked, *lists, "repetitions=2", "out_dir=studied")
     points = json.loads((folder / "studied/study.json").read_text())["points"]
-    curves = ["cautious, step_size=0.1", "cautious, step_size=9"]
+    curves = ["narrowing, step_size=0.1", "narrowing, step_size=9"]
     assert [(x["curve"], x["samples"]) for x in points] == [(curve, n) for curve in curves for n in (2, 4)]
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["method=cautious", "search.top_p_start=0.9"], "search.top_p_start has no effect on cautious"),
-        (["method=cautious", "methods.cautious.shar=1"], "methods.cautious has share"),
+        (["method=narrowing", "search.top_p_start=0.9"], "search.top_p_start has no effect on narrowing"),
+        (["method=narrowing", "methods.narrowing.facto=1"], "methods.narrowing has factor"),
         (["method=absent"], "method._target_=nowhere.absent cannot be imported: No module named 'nowhere'"),
-        (["method=neither"], "method=neither must return a SearchConfig or a Baseline, got Fraction"),
-        (["method=broken"], "method=broken: cautious() missing 1 required positional argument: 'share'"),
+        (["method=neither"], "method=neither must be a Method or a Baseline, got Fraction"),
+        (["method=broken"], "method=broken: factor must be a probability in (0, 1], got 2"),
     ],
 )
 def test_mistakes_end_in_one_line(words, message, folder):
-    targets = {"absent": "nowhere.absent", "neither": "fractions.Fraction", "broken": "cautious.cautious"}
+    targets = {"absent": "nowhere.absent", "neither": "fractions.Fraction", "broken": "narrowing.Narrowing\nfactor: 2"}
     files = {f"method/{name}.yaml": f"# @package methods.{name}\n_target_: {x}\n" for name, x in targets.items()}
     write(files, folder)
     before = set(folder.rglob("*"))

@@ -33,7 +33,7 @@ def test_the_recipe_of_the_paper_adds_nothing(choice):
     assert {key: cfg["train"][key] for key in ALGORITHM} == {key: defaults[key] for key in ALGORITHM}
     off = additions("paper").get(cfg["problem"]["_target_"].split(".")[1], {})
     assert not any(off.values()) and off.items() <= (cfg["problem"] | cfg["model"]).items()
-    assert (cfg["search"]["top_p_start"], cfg["search"]["top_p_end"]) == (0.95, 1.0)
+    assert (cfg["search"]["top_p_start"], cfg["search"]["top_p_end"]) == (0.95, None)  # null: 1
 
 
 @pytest.mark.parametrize("choice", CHOICES)
@@ -55,9 +55,9 @@ def test_recipes_differ_in_the_algorithm_alone(choice):
 @pytest.mark.parametrize(
     ("recipe", "expected"),
     [
-        ("wor", methods.wor(16, 2, 0.95)),
-        ("self_labeling", methods.sampling(256)),
-        ("tasar", methods.tasar(16, 1, 10)),
+        ("wor", methods.WithoutReplacement(16, 2, top_p_start=0.95)),
+        ("self_labeling", methods.Sampling(256, 1)),
+        ("tasar", methods.Tasar(16, 1, 10)),
     ],
 )
 def test_recipes_of_the_literature_differ_from_ours_in_how_experts_are_found_alone(recipe, expected):
@@ -74,14 +74,14 @@ def test_recipes_of_the_literature_differ_from_ours_in_how_experts_are_found_alo
 @pytest.mark.parametrize("choice", ["problem=tsp", "experiment=tsp100"])
 def test_what_is_typed_wins_over_the_search_of_a_recipe(choice):
     words = [choice, "recipe=self_labeling", "search={beam_width: 64}"]
-    assert training_search(OmegaConf.create(composed(*words))) == methods.sampling(64)
+    assert training_search(OmegaConf.create(composed(*words))) == methods.Sampling(64, 1)
     words = [choice, "recipe=tasar", "search.num_rounds=3", "search.beam_width=5"]
-    assert training_search(OmegaConf.create(composed(*words))) == methods.tasar(5, 3, 10)
+    assert training_search(OmegaConf.create(composed(*words))) == methods.Tasar(5, 3, 10)
 
 
 def test_a_recipe_leaves_the_short_searches_of_debug_alone():
     words = ["debug=fast", "recipe=self_labeling"]
-    assert training_search(OmegaConf.create(composed(*words))) == methods.sampling(4, 2)
+    assert training_search(OmegaConf.create(composed(*words))) == methods.Sampling(4, 2)
 
 
 @pytest.mark.parametrize("recipe", ["wor", "self_labeling", "tasar"])
@@ -152,7 +152,7 @@ def test_paper_recipe_of_the_tsp():
     setup = set_up(compose("train", "experiment=tsp100", "recipe=paper"))
     assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 128, 8)
     assert setup.policy.layers[0].up_projection.out_features == 512
-    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 0.3)
+    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.step_size) == (32, 4, 0.3)
     assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 500
     assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (1000, 1000)
     assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
@@ -164,7 +164,7 @@ def test_paper_recipe_of_the_cvrp():
     setup = set_up(compose("train", "experiment=cvrp100", "recipe=paper"))
     assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 192, 12)
     assert setup.policy.layers[0].up_projection.out_features == 512
-    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 3.0)
+    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.step_size) == (32, 4, 3.0)
     assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 500
     assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (1000, 1000)
     assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
@@ -182,7 +182,7 @@ def test_paper_recipe_of_the_jssp():
     assert (policy.between_jobs.heads, policy.between_jobs.up_projection.out_features) == (8, 256)
     assert policy.embed.in_features == 2 and policy.order_loss is None
     assert not setup.problem.reversal and not setup.problem.chronological
-    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.update.step_size) == (32, 4, 0.05)
+    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.step_size) == (32, 4, 0.05)
     assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 50
     assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (512, 1000)
     assert (setup.settings.batch_size, setup.settings.validation_instances, setup.settings.epochs) == (512, 100, 100)

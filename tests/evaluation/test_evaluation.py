@@ -14,7 +14,7 @@ from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.evaluation.references import with_table
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.rounds import trie_memory
+from gumbeldore.sampler.search import unsearched
 from problems.cvrp import CVRP
 from problems.tsp import TSP
 from tests.helpers.evaluations import DATA, evaluated
@@ -81,7 +81,8 @@ def test_a_search_without_memory_for_its_time_says_so(room, policies, tmp_path, 
     """Its trie may grow from one round's to so many; small trees are exhausted before the thousandth."""
     monkeypatch.setattr("gumbeldore.parallel.pool.trie_budget", lambda device: room * tries[0])
     instance = TSP(5).generate(1, torch.Generator().manual_seed(0))
-    tries = [trie_memory(TSP(5), load_policy(policies / "tsp.pt").policy, instance, methods.wor(4, 1, time_limit=60.0))]
+    limited = methods.Anytime(methods.WithoutReplacement(4, 1), 60.0)
+    tries = [limited.trie_memory(unsearched(TSP(5), load_policy(policies / "tsp.pt").policy, instance))]
     np.savez(tmp_path / "five.npz", coords=instance.coords.numpy())
     words = [f"instances={tmp_path / 'five.npz'}", "method=wor", "search.beam_width=4", "search.num_rounds=1"]
     found = evaluated(policies / "tsp.pt", tmp_path, *words, "search.time_limit=60", "search.top_p_start=1")
@@ -146,7 +147,7 @@ def test_solving_a_file_from_python(policies):
     problem, policy, *_ = load_policy(policies / "cvrp.pt")
     (benchmark,) = problem.load(str(DATA / "cvrplib" / "A-n32-k5.vrp"))
     with SearchPool(problem, policy) as pool:
-        found = evaluation.solve_benchmark(pool, benchmark, methods.gumbeldore(4, 2, step_size=0.3), seed=0)
+        found = evaluation.solve_benchmark(pool, benchmark, methods.Gumbeldore(4, 2, 0.3), seed=0)
     walk = problem.reports.solution(found.actions[0])
     assert sorted(node for node in walk if node) == list(range(1, 32)) and found.costs[0] > 784
     assert torch.equal(benchmark.true_cost(torch.tensor([0]), found.actions), found.costs)

@@ -10,7 +10,7 @@ import evaluate
 from gumbeldore.cli.evaluation import Machine, Task, full_chunks, without_idle_workers
 from gumbeldore.evaluation.loading import LoadedPolicy
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.rounds import trie_memory
+from gumbeldore.sampler.search import unsearched
 from models.bq_tsp import BQ
 from problems.tsp import TSP
 from tests.helpers.commands import compose
@@ -19,8 +19,8 @@ from tests.helpers.evaluations import evaluated
 
 def test_workers_are_for_more_than_is_searched_together():
     problem, policy = TSP(7), BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=0)
-    (benchmark,), search = problem.validation(40, seed=0), methods.wor(4, 2)
-    one = trie_memory(problem, policy, benchmark.instances, search)
+    (benchmark,), search = problem.validation(40, seed=0), methods.WithoutReplacement(4, 2)
+    one = search.trie_memory(unsearched(problem, policy, benchmark.instances))
     for rows, budget, chunks in ((160, 40 * one, 1), (80, 40 * one, 2), (160, 10 * one, 4), (160, 80 * one, 1)):
         assert full_chunks(problem, policy, [benchmark], search, rows, budget) == chunks
     task = Task(LoadedPolicy(problem, policy, {}, Path("policy.pt")), slice(0, 1), {"wor": search})

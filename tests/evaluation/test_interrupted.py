@@ -99,7 +99,7 @@ def test_a_damaged_part_is_searched_again(whole, whole_folder, tmp_path):
         ([], "out_dir=out holds results already; choose another, or go on with them by resume=true"),
         (["resume=true", "seed=1"], "out_dir=out cannot be gone on with: seed was 0 and is 1 now; choose another"),
         (["resume=true", "search.beam_width=4"], "search.beam_width was 2 and is 4 now"),
-        (["resume=true", "method=wor"], "methods.greedy._target_ was gumbeldore.methods.greedy and is nothing now"),
+        (["resume=true", "method=wor"], "methods.greedy._target_ was gumbeldore.methods.Greedy and is nothing now"),
         (["resume=true", "num_instances=5"], "instances (sha256) was "),
         (["resume=true", f"checkpoint={ROOT}/pretrained/tsp50"], "checkpoint (sha256) was "),
         (["resume=yes"], "resume must be true or false, got 'yes'"),

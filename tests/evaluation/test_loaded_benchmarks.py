@@ -85,8 +85,8 @@ def test_a_pair_of_problem_and_policy_solves():
     problem, policy = Forests([GOOD]), TablePolicy()
     found = solve((problem, policy), "anything", method="wor", beam_width=4, num_rounds=2)
     assert [each.name for each in found] == GOOD.names and [each.gap for each in found] == [None] * 5
-    solve((problem, policy), "anything", method=methods.gumbeldore(4, 2, step_size=0.5))
-    with pytest.raises(ValueError, match=r"no step size of a training: method must be methods.gumbeldore\(...\)"):
+    solve((problem, policy), "anything", method=methods.Gumbeldore(4, 2, 0.5))
+    with pytest.raises(ValueError, match=r"no step size of a training: method must be methods.Gumbeldore\(...\)"):
         solve((problem, policy), "anything")
     with pytest.raises(ValueError, match=r"a pair must be of a Problem and a Policy, got \['TablePolicy', 'Forests'\]"):
         solve((policy, problem), "anything")

@@ -45,8 +45,8 @@ def test_shipped_policies_are_as_good_as_their_card_says(name):
     problem, policy, *_ = load_policy(FOLDER / name)
     (benchmark,) = problem.load(source, 50)
     with SearchPool(problem, policy) as pool:
-        greedy = solve_benchmark(pool, benchmark, methods.greedy(), seed=0)
-        sampled = solve_benchmark(pool, benchmark, methods.gumbeldore(8, 2, step_size=0.3), seed=0)
+        greedy = solve_benchmark(pool, benchmark, methods.Greedy(), seed=0)
+        sampled = solve_benchmark(pool, benchmark, methods.Gumbeldore(8, 2, 0.3), seed=0)
     gap, sampled_gap = (summarise([found], [benchmark]).mean_gap for found in (greedy, sampled))
     assert sampled_gap < gap < most
 

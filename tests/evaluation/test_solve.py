@@ -202,7 +202,9 @@ def test_without_a_policy_the_nearest_is_taken_for_each_instance():
 def test_samples_of_own_instances_have_costs_in_their_units():
     problem, policy, *_ = POLICIES["cvrp20"]
     (mine,) = gumbeldore.load_instances(problem, FILES["cvrp20"])
-    found = gumbeldore.search(problem, policy, mine.instances, methods.wor(8), torch.Generator().manual_seed(0))
+    found = gumbeldore.search(
+        problem, policy, mine.instances, methods.WithoutReplacement(8, 1), torch.Generator().manual_seed(0)
+    )
     costs = mine.costs(found.actions)
     assert costs.shape == (1, 8) and costs.min() > 784 and (costs == costs.round()).all() and len(costs.unique()) > 1
     for actions, cost in zip(found.actions[0], costs[0].tolist(), strict=True):
@@ -308,7 +310,7 @@ def test_seed_and_settings_matter():
     assert not torch.equal(solved().actions, solved(seed=1).actions)
     assert solved(beam_width=8, num_rounds=3).num_solutions == 24
     assert not torch.equal(solved(top_p_start=0.1).actions, solved().actions)
-    own = methods.gumbeldore(4, 2, POLICIES["cvrp20"].config["search"]["step_size"], top_p_start=0.8)
+    own = methods.Gumbeldore(4, 2, POLICIES["cvrp20"].config["search"]["step_size"], top_p_start=0.8)
     assert torch.equal(solved(method=own, beam_width=None, num_rounds=None).actions, solved().actions)
 
 
@@ -330,7 +332,7 @@ def test_the_time_limit_includes_the_pool(monkeypatch):
     pair = [routing(5, 0), routing(5, 1)]
     gumbeldore.solve(POLICIES["cvrp20"], pair, time_limit=1.0)
     with pytest.warns(UserWarning, match="sufficed for the greedy solution alone of 2 instances"):
-        found = gumbeldore.solve(POLICIES["cvrp20"], pair, method=methods.wor(4), time_limit=0.1)
+        found = gumbeldore.solve(POLICIES["cvrp20"], pair, method=methods.WithoutReplacement(4, 1), time_limit=0.1)
     assert limits[0] <= 1.0 - 0.3 / 2 and limits[1] == module.LEAST
     assert [result.num_solutions for result in found] == [1, 1]  # greedy ones
 
@@ -372,7 +374,7 @@ def test_a_limit_that_suffices_for_the_greedy_solution_alone_is_a_warning(method
         (
             "tsp20",
             {"instances": FILES["tsp20"], "method": "solvers"},
-            "method must be one of greedy, sampling, .*, reconstruct, solver, heuristic or a SearchConfig",
+            "method must be one of greedy, sampling, .*, reconstruct, solver, heuristic or a Method",
         ),
         ("jssp6x6", {"instances": FILES["jssp6x6"], "method": "heuristic", "time_limit": 1}, "has no time_limit"),
         (
@@ -400,8 +402,8 @@ def test_a_limit_that_suffices_for_the_greedy_solution_alone_is_a_warning(method
         ("tsp20", {"instances": FILES["tsp20"], "method": "greedy", "beam_width": 2}, "beam_width has no effect on"),
         (
             "tsp20",
-            {"instances": FILES["tsp20"], "method": methods.sampling(2), "temperature": 3.0},
-            "temperature must be part of the SearchConfig",
+            {"instances": FILES["tsp20"], "method": methods.Sampling(2, 1), "temperature": 3.0},
+            "temperature must be part of the Sampling",
         ),
         ("tsp20", {"instances": FILES["tsp20"], "device": "mps"}, "device=mps cannot be used"),
         *(("tsp20", {"instances": FILES["tsp20"], "seed": x}, "seed must be an integer") for x in (-1, 1.5, True)),

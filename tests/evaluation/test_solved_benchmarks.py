@@ -18,7 +18,7 @@ def test_samples_are_all_costs_in_the_order_they_were_found():
     """Five nodes have 24 tours, so eight rounds of four find them all; chunks of two instances."""
     problem, policy = TSP(5), BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=0)
     (benchmark,) = problem.validation(5, seed=0)
-    config = methods.wor(4, 8)
+    config = methods.WithoutReplacement(4, 8)
     pool = SearchPool(problem, policy, search_batch_rows=8)
     found = evaluation.solve_benchmark(pool, benchmark, config, seed=3)
     keys = evaluation.instance_keys(benchmark, 3)
@@ -64,7 +64,7 @@ def test_the_time_of_a_search_does_not_contain_the_start_of_the_workers(monkeypa
     called = []
     monkeypatch.setattr(pool, "prepare", lambda: called.append("prepare"))
     monkeypatch.setattr("time.perf_counter", lambda: float(called.append("clock") or 0))
-    evaluation.solve_benchmark(pool, benchmark, methods.greedy(), seed=0)
+    evaluation.solve_benchmark(pool, benchmark, methods.Greedy(), seed=0)
     assert called[:2] == ["prepare", "clock"]
 
 

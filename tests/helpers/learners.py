@@ -40,7 +40,7 @@ SIZES = {
     "nucleus_after": 0,
     "validation_instances": 40,
 }
-SEARCH = methods.gumbeldore(4, 2, 0.3)
+SEARCH = methods.Gumbeldore(4, 2, 0.3)
 
 
 def new_learner(folder=None, **sizes):

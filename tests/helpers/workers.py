@@ -9,7 +9,7 @@ from gumbeldore.sampler import methods
 from models.bq_tsp import BQ
 from problems.tsp import TSP
 
-SEARCH = methods.gumbeldore(4, 2, 0.3)
+SEARCH = methods.Gumbeldore(4, 2, 0.3)
 COUNT = 40
 
 

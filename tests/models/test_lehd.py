@@ -72,10 +72,10 @@ def test_contract_with_the_nearest_customers():
 @pytest.mark.parametrize(
     "method",
     [
-        methods.gumbeldore(4, 3, 0.3),
-        methods.gumbeldore(4, 3, 0.3, time_limit=0.05),
-        methods.sampling(4, 2),
-        methods.reconstruct("greedy", 2),
+        methods.Gumbeldore(4, 3, 0.3),
+        methods.Anytime(methods.Gumbeldore(4, 3, 0.3), 0.05),
+        methods.Sampling(4, 2),
+        methods.Reconstruct(methods.Greedy(), 2),
     ],
     ids=["rounds", "time_limit", "with_replacement", "reconstruct"],
 )

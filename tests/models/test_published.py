@@ -59,7 +59,7 @@ def test_contract(name):
 @pytest.mark.parametrize("name", STAND_INS)
 def test_the_transposition_table_changes_no_search(name, monkeypatch):
     problem = SMALL[STAND_INS[name].problem]
-    check_sharing(problem, lambda: policy_of(name), methods.gumbeldore(8, 3, step_size=0.3), monkeypatch)
+    check_sharing(problem, lambda: policy_of(name), methods.Gumbeldore(8, 3, 0.3), monkeypatch)
 
 
 @pytest.mark.parametrize("name", ["cvrp_bq", "cvrp_lehd"])
@@ -98,5 +98,5 @@ def test_any_number_of_layers_from_two_on():
         policy = awake(JSSPTransformer(16, layers, 2, 32))
         assert len([name for name, _ in policy.named_parameters() if name.endswith("scale")]) == layers + 1
         policy_contract(policy, SMALL["jssp"])
-    with pytest.raises(ValueError, match="blocks must be at least 1"):
+    with pytest.raises(ValueError, match="blocks must be an integer of at least 1"):
         JSSPTransformer(16, 1, 2, 32)

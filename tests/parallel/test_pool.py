@@ -26,7 +26,7 @@ def test_the_chunk_size_changes_nothing_for_an_exact_policy(search_batch_rows):
     trees, keys = problem.generate(50, torch.Generator().manual_seed(0)), torch.arange(50)
     found = {}
     for rows in (1, search_batch_rows):
-        for chunk, solutions in SearchPool(problem, policy, 0, rows).map(trees, keys, methods.gumbeldore(3, 3, 1.0)):
+        for chunk, solutions in SearchPool(problem, policy, 0, rows).map(trees, keys, methods.Gumbeldore(3, 3, 1.0)):
             for row in range(chunk.start, chunk.stop):
                 valid = solutions.valid[row - chunk.start]
                 values = [
@@ -45,8 +45,8 @@ def test_the_chunk_size_changes_nothing_for_an_exact_policy(search_batch_rows):
         (6, 12, SEARCH, [3, 3]),
         (3, 100, SEARCH, [3]),
         (7, 100, SEARCH, [3, 4]),  # one chunk would do, but two workers can share these
-        (24, 100, methods.greedy(), [24]),
-        (25, 100, methods.greedy(), [12, 13]),
+        (24, 100, methods.Greedy(), [24]),
+        (25, 100, methods.Greedy(), [12, 13]),
         (1, 8, SEARCH, [1]),
     ],
 )
@@ -65,7 +65,7 @@ def test_chunks_are_as_equal_as_can_be(count, search_batch_rows, config, sizes):
 def test_several_searches_at_once_are_those_one_after_another(workers):
     problem, policy = TSP(7), new_learner().policy
     instances, keys = problem.generate(10, torch.Generator().manual_seed(0)), torch.arange(10)
-    configs = (SEARCH, methods.greedy())
+    configs = (SEARCH, methods.Greedy())
     with SearchPool(problem, policy, workers, search_batch_rows=12) as pool:
         found = {(which, chunk.start): x.actions for which, chunk, x in pool.map_all(instances, keys, configs)}
         apart = {(i, chunk.start): x.actions for i in (0, 1) for chunk, x in pool.map(instances, keys, configs[i])}
@@ -87,12 +87,12 @@ def test_solutions_are_read_where_they_were_searched(workers):
     problem, policy = TSP(7), new_learner().policy
     instances, keys = problem.generate(10, torch.Generator().manual_seed(0)), torch.arange(10)
     with SearchPool(problem, policy, workers) as pool:
-        found = [x for *_, x in pool.map_all(instances, keys, [methods.wor(4)], read=process)]
+        found = [x for *_, x in pool.map_all(instances, keys, [methods.WithoutReplacement(4, 1)], read=process)]
     assert sum(x.solutions for x in found) == 40
     assert all((x.number == os.getpid()) == (workers == 0) for x in found)
 
 
-@pytest.mark.parametrize("config", [methods.gumbeldore(3, 3, 1.0), methods.sampling(4), methods.greedy()])
+@pytest.mark.parametrize("config", [methods.Gumbeldore(3, 3, 1.0), methods.Sampling(4, 1), methods.Greedy()])
 def test_chunks_shrink_to_the_memory_of_their_tries(config, monkeypatch):
     problem, policy = TreeProblem(), TablePolicy()
     trees, keys = problem.generate(50, torch.Generator().manual_seed(0)), torch.arange(50)

@@ -238,7 +238,9 @@ def test_malformed_instances_are_refused(changes, rule):
 def test_exhaustive_sampling_finds_the_optimum_and_every_solution_that_ends_directly(num_customers, capacity):
     problem = CVRP(num_customers, [capacity, capacity])
     instance = problem.generate(3, torch.Generator().manual_seed(5))
-    found = search(problem, FixedPolicy(problem), instance, methods.wor(16, 20), torch.Generator().manual_seed(0))
+    found = search(
+        problem, FixedPolicy(problem), instance, methods.WithoutReplacement(16, 20), torch.Generator().manual_seed(0)
+    )
     assert found.stats.rounds < 20 and not found.stats.full
     for row in range(3):
         demands, coords = instance.demands[row].tolist(), instance.coords[row].double().tolist()

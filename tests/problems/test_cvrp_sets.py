@@ -257,7 +257,7 @@ def test_the_last_customer_is_reached_via_the_depot_where_that_is_shorter(tmp_pa
         everything = torch.tensor(list(itertools.product(range(2 * count), repeat=count)))
         legal = [each for each in everything if is_legal(benchmark, each)]
         optimum = benchmark.costs(torch.stack(legal)[None]).min().item()
-        config = methods.wor(16, 20)
+        config = methods.WithoutReplacement(16, 20)
         found = search(problem, FixedPolicy(problem), benchmark.instances, config, torch.Generator().manual_seed(0))
         assert solve((problem, FixedPolicy(problem)), str(file), method=config).cost == optimum
         improved += benchmark.costs(found.actions).min().item() > optimum

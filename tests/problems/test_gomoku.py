@@ -171,7 +171,7 @@ def test_all_starts_are_drawn_alike():
 def test_training_learns_the_moves_before_the_end_of_each_game_equally_often():
     problem, draws = Gomoku(5, 4), torch.Generator().manual_seed(0)
     instances = problem.generate(50, draws)
-    games = search(problem, GomokuNet(8, 1), instances, methods.sampling(1), draws).best()
+    games = search(problem, GomokuNet(8, 1), instances, methods.Sampling(1, 1), draws).best()
     lengths = problem.num_choices(instances, games[0])
     assert lengths.unique().numel() > 3
     dataset = PseudoExperts()
@@ -188,7 +188,7 @@ def test_training_learns_the_moves_before_the_end_of_each_game_equally_often():
 def test_games_of_different_lengths_are_searched_without_repetition():
     problem, policy = Gomoku(3, 3), GomokuNet(8, 1)
     instances = problem.generate(9, torch.Generator().manual_seed(0))
-    found = search(problem, policy, instances, methods.wor(300), torch.Generator().manual_seed(0))
+    found = search(problem, policy, instances, methods.WithoutReplacement(300, 1), torch.Generator().manual_seed(0))
     for actions, valid, costs in zip(found.actions, found.valid, found.costs, strict=True):
         games = actions[valid].tolist()
         assert len(games) < 300 and len(set(map(tuple, games))) == len(games)  # all of them, each once
@@ -205,7 +205,7 @@ WORDS += ["train.batches_per_epoch=150", "images_every=5", "workers=0", "run_dir
 def test_games_do_not_depend_on_torchs_default_number_format():
     def found(policy):
         rows_of.cache_clear()
-        return search(problem, policy, instances, methods.wor(4), keys=torch.arange(8)).actions
+        return search(problem, policy, instances, methods.WithoutReplacement(4, 1), keys=torch.arange(8)).actions
 
     torch.manual_seed(0)
     problem, policy = Gomoku(5, 4), awake(GomokuNet(8, 2))

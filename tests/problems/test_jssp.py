@@ -234,7 +234,7 @@ def test_training_states_are_those_of_the_search(jobs, ops):
     """All prefixes replayed for training meet the search's states one to one, late ones included, with equal logits."""
     problem, policy = one_size(jobs, ops), Witness(job_shop())
     instance, _ = random_sequences(1, jobs, ops, seed=3)
-    search(problem, policy, instance, methods.wor(8, 16), torch.Generator().manual_seed(0))
+    search(problem, policy, instance, methods.WithoutReplacement(8, 16), torch.Generator().manual_seed(0))
     every_job = [job for job in range(jobs) for _ in range(ops)]
     replayed, with_finished = set(), 0
     for sequence in set(itertools.permutations(every_job)):
@@ -256,7 +256,9 @@ def test_training_states_are_those_of_the_search(jobs, ops):
 def test_exhaustive_sampling_finds_every_sequence_and_the_optimum(jobs, ops):
     problem = one_size(jobs, ops)
     instance, _ = random_sequences(3, jobs, ops, seed=1)
-    found = search(problem, FixedPolicy(problem), instance, methods.wor(8, 16), torch.Generator().manual_seed(0))
+    found = search(
+        problem, FixedPolicy(problem), instance, methods.WithoutReplacement(8, 16), torch.Generator().manual_seed(0)
+    )
     every = set(itertools.permutations([job for job in range(jobs) for _ in range(ops)]))
     assert found.stats.rounds <= 16
     for row in range(3):

@@ -58,7 +58,7 @@ def test_a_view_of_all_nodes_is_no_restriction(make, nearest):
     for q in range(free.horizon(instance)):
         for mine, theirs in zip(*(p.replay(instance, actions[:, :q]) for p in (free, wide)), strict=True):
             assert torch.equal(mine, theirs)
-    config = methods.wor(4, 2)
+    config = methods.WithoutReplacement(4, 2)
     a, b = (search(p, FixedPolicy(p), instance, config, torch.Generator().manual_seed(0)) for p in (free, wide))
     assert torch.equal(a.actions, b.actions) and torch.equal(a.costs, b.costs)
 
@@ -75,9 +75,9 @@ def test_pieces_are_decoded_in_view(make):
     ):
         away = (instance.coords[row] - instance.coords[row, origin]).norm(dim=-1)
         assert sorted(away[near].tolist()) == sorted(away[remaining].tolist())[:2]
-    config = methods.reconstruct("greedy", iterations=5)
+    config = methods.Reconstruct(methods.Greedy(), 5)
     found = search(problem, FixedPolicy(problem), instance, config, torch.Generator().manual_seed(0))
-    greedy = search(problem, FixedPolicy(problem), instance, methods.greedy())
+    greedy = search(problem, FixedPolicy(problem), instance, methods.Greedy())
     assert torch.allclose(problem.cost(instance, found.best()[0]).double(), found.best()[1])
     assert (found.best()[1] < greedy.best()[1]).any()
 

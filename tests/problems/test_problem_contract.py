@@ -153,7 +153,7 @@ def test_a_problem_with_defaults_alone_is_searched():
     problem = TreeProblem()
     problem_contract(problem)
     trees = problem.generate(4, torch.Generator().manual_seed(0))
-    found = search(problem, TablePolicy(), trees, methods.greedy(), keys=torch.arange(4))
+    found = search(problem, TablePolicy(), trees, methods.Greedy(), keys=torch.arange(4))
     assert torch.equal(found.costs[:, 0], problem.cost(trees, found.actions[:, 0]))
 
 

@@ -74,7 +74,7 @@ def test_known_square():
 
 def test_exhaustive_sampling_finds_the_optimum_of_seven_nodes():
     instance, _ = random_tours(4, 7, seed=1)
-    found = search(TSP(7), bq(), instance, methods.wor(48, 16), torch.Generator().manual_seed(0))
+    found = search(TSP(7), bq(), instance, methods.WithoutReplacement(48, 16), torch.Generator().manual_seed(0))
     assert found.valid.sum(dim=1).tolist() == [720] * 4  # 6! tours, each once
     assert all(len({tuple(a) for a in row.tolist()}) == 720 for row in found.actions[:, :720])
     for row in range(4):

@@ -15,7 +15,7 @@ import train
 from gumbeldore.cli.evaluation import Machine
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.compiling import compile_layers
-from gumbeldore.sampler.methods import gumbeldore
+from gumbeldore.sampler.methods import Gumbeldore
 from models.bq_tsp import BQ
 from models.job_shop import JobShop
 from problems.tsp import TSP
@@ -80,7 +80,7 @@ def test_same_solutions():
     found = []
     for wanted in (False, True):
         with SearchPool(problem, network, search_batch_rows=12, compiled=wanted) as pool:
-            found += [[s for _, s in pool.map(instances, torch.arange(6), gumbeldore(4, 2, 0.3))]]
+            found += [[s for _, s in pool.map(instances, torch.arange(6), Gumbeldore(4, 2, 0.3))]]
     for plain, fast in zip(*found, strict=True):
         assert torch.equal(plain.actions, fast.actions)
         torch.testing.assert_close(plain.log_probs, fast.log_probs)

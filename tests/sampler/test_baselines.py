@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.search import search
 from tests.helpers.statistics import assert_frequencies
 from tests.helpers.trees import ACTIONS, DEPTH, TablePolicy, TreeProblem, copies, enumerate_leaves, small_tree
@@ -27,12 +26,12 @@ def find(config, trees=TREES, keys=KEYS):
 @pytest.mark.parametrize(
     "method",
     [
-        lambda t: methods.sampling(3, 2, temperature=t),
-        lambda t: methods.rejection(3, 2, temperature=t),
-        lambda t: methods.wor(3, 3, temperature=t),
-        lambda t: methods.gumbeldore(3, 3, 0.8, 0.7, 1.0, temperature=t),
-        lambda t: methods.theory(3, 3, 0.8, temperature=t),
-        lambda t: methods.tasar(3, 2, 1, temperature=t),
+        lambda t: methods.Sampling(3, 2, temperature=t),
+        lambda t: methods.Rejection(3, 2, temperature=t),
+        lambda t: methods.WithoutReplacement(3, 3, temperature=t),
+        lambda t: methods.Gumbeldore(3, 3, 0.8, top_p_start=0.7, top_p_end=1.0, temperature=t),
+        lambda t: methods.Theory(3, 3, 0.8, temperature=t),
+        lambda t: methods.Tasar(3, 2, 1, temperature=t),
     ],
     ids=["sampling", "rejection", "wor", "gumbeldore", "theory", "tasar"],
 )
@@ -46,15 +45,15 @@ def test_a_temperature_is_another_policy(method, temperature):
 
 
 def test_near_zero_samples_are_greedy():
-    greedy = find(methods.greedy()).actions[:, 0]
-    assert torch.equal(find(methods.sampling(1, temperature=1e-300)).actions[:, 0], greedy)
-    assert torch.equal(find(methods.wor(1, temperature=1e-300)).actions[:, 0], greedy)
+    greedy = find(methods.Greedy()).actions[:, 0]
+    assert torch.equal(find(methods.Sampling(1, 1, temperature=1e-300)).actions[:, 0], greedy)
+    assert torch.equal(find(methods.WithoutReplacement(1, 1, temperature=1e-300)).actions[:, 0], greedy)
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, math.inf, math.nan, "1"])
 def test_temperatures_are_above_zero(bad):
     with pytest.raises(ValueError, match="temperature must be finite and above 0"):
-        methods.sampling(2, temperature=bad)
+        methods.Sampling(2, 1, temperature=bad)
 
 
 def slow_diverse_beam(row, groups, width, diversity):
@@ -78,42 +77,39 @@ def slow_diverse_beam(row, groups, width, diversity):
 
 @pytest.mark.parametrize(("groups", "width", "diversity"), [(2, 2, 0.0), (2, 2, 0.7), (3, 1, 1.5), (4, 2, 0.4)])
 def test_diverse_beam_search_is_that_of_the_paper(groups, width, diversity):
-    found = find(methods.diverse_beam(groups * width, groups, diversity))
+    found = find(methods.DiverseBeam(groups * width, groups, diversity))
     for row in range(len(KEYS)):
         theirs = slow_diverse_beam(row, groups, width, diversity)
         assert [tuple(a) for a in found.actions[row][found.valid[row]].tolist()] == theirs
 
 
 def test_one_group_is_beam_search_and_groups_become_different():
-    one, beam = find(methods.diverse_beam(4, 1, 0.5)), find(methods.beam(4))
+    one, beam = find(methods.DiverseBeam(4, 1, 0.5)), find(methods.Beam(4))
     assert torch.equal(one.actions, beam.actions) and torch.equal(one.valid, beam.valid)
 
     def different(diversity):
-        found = find(methods.diverse_beam(4, 4, diversity))
+        found = find(methods.DiverseBeam(4, 4, diversity))
         return sum(len({tuple(a) for a in row.tolist()}) for row in found.actions)
 
     assert different(0.0) == len(KEYS) < different(1.0) < different(10.0)
 
 
 def test_groups_share_what_the_network_says():
-    found, alone = find(methods.diverse_beam(4, 4, 0.0)), find(methods.greedy())
+    found, alone = find(methods.DiverseBeam(4, 4, 0.0)), find(methods.Greedy())
     assert found.stats.evaluations == alone.stats.evaluations
 
 
 @pytest.mark.parametrize(
     ("arguments", "rule"),
     [
-        ({"groups": 3, "stochastic": False}, "groups must divide beam_width=4, got 3"),
-        ({"groups": 2}, "groups are for one round of a beam search that is not stochastic"),
-        ({"groups": 2, "stochastic": False, "time_limit": 1.0}, "without a time_limit"),
+        ({"groups": 3}, "groups must divide beam_width=4, got 3"),
         ({"groups": 0}, "groups must be an integer of at least 1"),
-        ({"groups": 2, "stochastic": False, "diversity": -1}, "diversity must be finite and at least 0"),
-        ({"distinct": 3}, "distinct is for samples with replacement"),
+        ({"groups": 2, "diversity": -1}, "diversity must be finite and at least 0"),
     ],
 )
 def test_wrong_settings_are_refused(arguments, rule):
     with pytest.raises(ValueError, match=rule):
-        SearchConfig(4, **arguments)
+        methods.DiverseBeam(4, **arguments)
 
 
 def test_rejection_samples_without_replacement():
@@ -124,7 +120,7 @@ def test_rejection_samples_without_replacement():
         PROBLEM,
         POLICY,
         copies(trees, 10_000),
-        methods.rejection(2, 1, max_rounds=200),
+        methods.Rejection(2, 1, max_rounds=200),
         torch.Generator().manual_seed(0),
     )
     assert (solutions.valid.sum(dim=1) == 2).all()
@@ -134,7 +130,7 @@ def test_rejection_samples_without_replacement():
 
 
 def test_rejection_keeps_different_ones_until_there_are_enough():
-    found, drawn = find(methods.rejection(3, 2, max_rounds=50)), find(methods.sampling(3, 50))
+    found, drawn = find(methods.Rejection(3, 2, max_rounds=50)), find(methods.Sampling(3, 50))
     for row in range(len(KEYS)):
         expected = []
         for actions in map(tuple, drawn.actions[row].tolist()):
@@ -142,4 +138,4 @@ def test_rejection_keeps_different_ones_until_there_are_enough():
                 expected.append(actions)
         assert [tuple(a) for a in found.actions[row][found.valid[row]].tolist()] == expected
     assert 0 < found.stats.rejected < drawn.valid.sum() - found.valid.sum()  # those that have enough draw no more
-    assert find(methods.rejection(3, 2, max_rounds=2)).stats.rounds == 2
+    assert find(methods.Rejection(3, 2, max_rounds=2)).stats.rounds == 2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -37,14 +35,14 @@ def case(name):
 
 
 @pytest.mark.parametrize(
-    "method", [methods.greedy(), methods.wor(3, 2), methods.sampling(2, 2), methods.tasar(2, 1, 3)]
+    "method", [methods.Greedy(), methods.WithoutReplacement(3, 2), methods.Sampling(2, 2), methods.Tasar(2, 1, 3)]
 )
 @pytest.mark.parametrize("name", CASES)
 def test_the_best_of_all_is_never_worse_and_sometimes_better(name, method):
     problem, policy, instances, most = case(name)
     count = min(most, 11)
     one = search(problem, policy, instances, method, keys=KEYS)
-    all_of = search(problem, policy, instances, replace(method, equivalents=count), keys=KEYS)
+    all_of = search(problem, policy, instances, methods.Equivalents(method, count), keys=KEYS)
     assert all_of.actions.shape[1] == count * one.actions.shape[1]
     flat = all_of.actions.flatten(0, 1)
     rows = torch.arange(len(KEYS)).repeat_interleave(all_of.actions.shape[1])
@@ -75,12 +73,12 @@ def test_further_equivalents_of_a_tour_begin_elsewhere():
 def test_more_than_there_are_is_refused(name):
     problem, policy, instances, most = case(name)
     with pytest.raises(ValueError, match=f"equivalents must be at most {most} for {problem.name} instances"):
-        search(problem, policy, instances, methods.greedy(most + 1), keys=KEYS)
+        search(problem, policy, instances, methods.Equivalents(methods.Greedy(), most + 1), keys=KEYS)
 
 
 def test_results_depend_neither_on_neighbours_nor_on_chunks():
     problem, policy, instances, _ = case("tsp")
-    config = methods.wor(2, 2, equivalents=10)
+    config = methods.Equivalents(methods.WithoutReplacement(2, 2), 10)
     together = search(problem, policy, instances, config, keys=KEYS)
     with SearchPool(problem, policy, search_batch_rows=40) as pool:
         assert [chunk.stop - chunk.start for chunk in pool.chunks(instances, config)] == [2] * 6

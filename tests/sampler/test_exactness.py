@@ -14,7 +14,6 @@ import torch
 
 from gumbeldore.interfaces import Problem
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.config import SearchConfig
 from gumbeldore.sampler.estimators import (
     estimate_by_beam,
     estimate_entropy,
@@ -60,14 +59,16 @@ def without_replacement_probabilities(leaves, size) -> dict:
 def test_ordered_samples_follow_the_product_formula(width, rounds):
     trees = small_tree(leaves=5)
     leaves = enumerate_leaves(trees, 0)
-    solutions = run(trees, methods.wor(width, rounds))
+    solutions = run(trees, methods.WithoutReplacement(width, rounds))
     expected = min(width * rounds, len(leaves))
     assert (solutions.valid.sum(dim=1) == expected).all()  # all until exhaustion, then nothing more
     probabilities = without_replacement_probabilities(leaves, expected)
     assert_frequencies(ordered_samples(solutions), probabilities, TRIALS)
 
 
-@pytest.mark.parametrize("method", [methods.wor(3, 4), methods.gumbeldore(3, 4, 0.7), methods.theory(3, 4, 0.7)])
+@pytest.mark.parametrize(
+    "method", [methods.WithoutReplacement(3, 4), methods.Gumbeldore(3, 4, 0.7), methods.Theory(3, 4, 0.7)]
+)
 def test_exhaustion_returns_every_leaf_once(method):
     trees = PROBLEM.generate(200, torch.Generator().manual_seed(3))
     solutions = search(PROBLEM, POLICY, trees, method, torch.Generator().manual_seed(4))
@@ -88,7 +89,7 @@ def test_exhaustion_returns_every_leaf_once(method):
 
 def test_sampling_with_replacement_matches_the_policy():
     trees = small_tree(leaves=5)
-    solutions = run(trees, methods.sampling(2, 3), trials=10_000)
+    solutions = run(trees, methods.Sampling(2, 3), trials=10_000)
     leaves = {(leaf.actions,): leaf.probability for leaf in enumerate_leaves(trees, 0)}
     assert solutions.actions.shape[1] == 6 and solutions.valid.all()
     single = collections.Counter((tuple(a),) for a in solutions.actions.flatten(0, 1).tolist())
@@ -102,7 +103,7 @@ def test_sampling_with_replacement_matches_the_policy():
 def test_nucleus_samples_the_renormalised_policy():
     trees = small_tree(leaves=5)
     top_p = 0.75
-    seen = ordered_samples(run(trees, methods.wor(1, 1, top_p_start=1.0, top_p_end=top_p)))
+    seen = ordered_samples(run(trees, methods.WithoutReplacement(1, 1, top_p_start=1.0, top_p_end=top_p)))
     probabilities = {}
     for leaf in enumerate_leaves(trees, 0):
         node, value = 0, 1.0
@@ -129,7 +130,7 @@ def test_unbiased_estimates_with_a_sampled_root(width):
     leaves = enumerate_leaves(trees, 0)
     exact = sum(leaf.probability * leaf.outcome for leaf in leaves)
     entropy = -sum(leaf.probability * math.log(leaf.probability) for leaf in leaves)
-    found = run(trees, methods.wor(width), seed=1)
+    found = run(trees, methods.WithoutReplacement(width, 1), seed=1)
     estimates = estimate_expectation(-found.costs, found.round_log_probs, found.gumbels, found.valid, normalised=False)
     mean, error = mean_and_error(estimates)
     assert abs(mean - exact) < 4.7 * error
@@ -144,7 +145,7 @@ def over_rounds(found, rounds, values, normalised):
 
 
 def test_leaves_of_other_rounds_are_refused():
-    found = run(small_tree(leaves=5), methods.wor(2, 2), trials=3)
+    found = run(small_tree(leaves=5), methods.WithoutReplacement(2, 2), trials=3)
     with pytest.raises(ValueError, match="4 leaves are not those of 3 rounds"):
         estimate_over_rounds(found.costs, found.log_probs, found.round_log_probs, found.gumbels, 3, found.valid)
 
@@ -154,7 +155,7 @@ def test_estimates_over_rounds_are_unbiased(width, rounds):
     leaves = enumerate_leaves(trees := small_tree(leaves=5), 0)
     exact = sum(leaf.probability * leaf.outcome for leaf in leaves)
     entropy = -sum(leaf.probability * math.log(leaf.probability) for leaf in leaves)
-    found = run(trees, methods.wor(width, rounds), seed=1)
+    found = run(trees, methods.WithoutReplacement(width, rounds), seed=1)
     for values, expected in ((-found.costs, exact), (-found.log_probs, entropy)):
         mean, error = mean_and_error(over_rounds(found, rounds, values, normalised=False))
         assert 0 < error and abs(mean - expected) < 4.7 * error
@@ -166,7 +167,7 @@ def test_more_rounds_estimate_better_and_all_leaves_exactly(normalised):
     exact = sum(leaf.probability * leaf.outcome for leaf in enumerate_leaves(trees, 0))
     errors = []
     for rounds in (1, 2, 3):
-        found = run(trees, methods.wor(2, rounds), trials=10_000)
+        found = run(trees, methods.WithoutReplacement(2, rounds), trials=10_000)
         estimates = over_rounds(found, rounds, -found.costs, normalised)
         errors.append((estimates - exact).square().mean().sqrt().item())
     assert errors[0] > 1.5 * errors[1] > 0 and errors[2] < 1e-12
@@ -178,20 +179,20 @@ def test_a_search_that_ends_early_knows_the_expectation(width, rounds, normalise
     """Its last round may be a whole one, after which nothing is left."""
     trees = small_tree(leaves=5)
     exact = sum(leaf.probability * leaf.outcome for leaf in enumerate_leaves(trees, 0))
-    found = run(trees, methods.wor(width, rounds), trials=20)
+    found = run(trees, methods.WithoutReplacement(width, rounds), trials=20)
     assert found.stats.rounds < rounds
     torch.testing.assert_close(over_rounds(found, rounds, -found.costs, normalised), torch.full((20,), exact).double())
 
 
 def test_one_round_is_estimated_as_ever():
-    found = run(small_tree(leaves=5), methods.wor(3), trials=50)
+    found = run(small_tree(leaves=5), methods.WithoutReplacement(3, 1), trials=50)
     one = estimate_expectation(found.costs, found.round_log_probs, found.gumbels, found.valid)
     torch.testing.assert_close(over_rounds(found, 1, found.costs, normalised=True), one)
 
 
 def test_independent_samples_are_averaged():
     leaves = enumerate_leaves(trees := small_tree(leaves=5), 0)
-    found = run(trees, methods.sampling(3), seed=1)
+    found = run(trees, methods.Sampling(3, 1), seed=1)
     mean, error = mean_and_error(monte_carlo(-found.costs, found.valid))
     assert abs(mean - sum(leaf.probability * leaf.outcome for leaf in leaves)) < 4.7 * error
     assert monte_carlo(torch.tensor([[1.0, 4.0, 9.0]]), torch.tensor([[True, True, False]])).item() == 2.5
@@ -202,7 +203,7 @@ def test_a_beam_bounds_the_expectation_from_below():
     entropy = -sum(leaf.probability * math.log(leaf.probability) for leaf in leaves)
     bounds = []
     for width in (1, 2, 3, 5, 8):
-        found = run(trees, methods.beam(width), trials=1)
+        found = run(trees, methods.Beam(width), trials=1)
         p, valid = found.log_probs.exp(), found.valid
         bounds.append(estimate_by_beam(-found.log_probs, found.log_probs, valid, normalised=False).item())
         normalised = estimate_by_beam(-found.log_probs, found.log_probs, valid).item()
@@ -213,7 +214,10 @@ def test_a_beam_bounds_the_expectation_from_below():
 def test_the_root_does_not_change_the_sample():
     """It shifts all Gumbels of an instance alike; only the unnormalised estimate minds (`test_known_value`)."""
     trees = small_tree(leaves=5)
-    fixed, sampled = run(trees, SearchConfig(beam_width=3, sampled_root=False)), run(trees, methods.wor(3))
+    fixed, sampled = (
+        run(trees, methods.WithoutReplacement(3, 1, sampled_root=False)),
+        run(trees, methods.WithoutReplacement(3, 1)),
+    )
     assert torch.equal(fixed.actions, sampled.actions)
     assert (fixed.gumbels[:, 0] == 0).all() and sampled.gumbels[:, 0].std() > 1
 
@@ -224,7 +228,7 @@ def test_normalised_estimates_converge():
     exact = sum(leaf.probability * leaf.outcome for leaf in enumerate_leaves(trees, 0))
     errors = []
     for width in (2, 3, 5, 6):
-        found = run(trees, methods.wor(width), trials=10_000)
+        found = run(trees, methods.WithoutReplacement(width, 1), trials=10_000)
         estimates = estimate_expectation(-found.costs, found.round_log_probs, found.gumbels, found.valid)
         errors.append((estimates - exact).square().mean().sqrt().item())
     assert errors[0] > errors[1] > errors[2] > errors[3]
@@ -237,7 +241,7 @@ def test_known_value_of_the_estimators():
     instance = Flat(torch.tensor([[0.5, 0.2, 0.15, 0.1, 0.05]]).double().expand(200_000, -1))
     means = []
     for sampled_root in (True, False):
-        config = SearchConfig(beam_width=3, sampled_root=sampled_root)
+        config = methods.WithoutReplacement(3, 1, sampled_root=sampled_root)
         found = search(problem, policy, instance, config, torch.Generator().manual_seed(0))
         raw = estimate_expectation(-found.costs, found.round_log_probs, found.gumbels, normalised=False)
         normalised = estimate_expectation(-found.costs, found.round_log_probs, found.gumbels)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import pytest
 import torch
 
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.config import SearchConfig
-from gumbeldore.sampler.rounds import root_context, run_rounds, trie_memory
-from gumbeldore.sampler.search import search
-from gumbeldore.sampler.updates import without_replacement
+from gumbeldore.sampler.search import search, unsearched
+from gumbeldore.sampler.task import SearchTask
 from tests.helpers.trees import TablePolicy, TreeProblem, enumerate_leaves
 
 PROBLEM, POLICY = TreeProblem(), TablePolicy()
@@ -26,7 +23,8 @@ def find(config, trees=TREES, keys=KEYS):
 
 def test_time_limit_adds_rounds():
     trees = PROBLEM.generate(2, torch.Generator().manual_seed(8), branching=1.0)
-    found = find(methods.wor(1, 2, time_limit=30.0), trees, KEYS[:2])  # ends when both are exhausted
+    method = methods.Anytime(methods.WithoutReplacement(1, 2), 30.0)
+    found = find(method, trees, KEYS[:2])  # ends when both are exhausted
     counts = [len(enumerate_leaves(trees, row)) for row in range(2)]
     assert found.valid.sum(dim=1).tolist() == counts and found.stats.rounds == max(counts)
 
@@ -47,21 +45,21 @@ def test_a_round_that_lasts_beyond_the_time_limit_is_abandoned(monkeypatch):
     def timed(config, limit=None):
         clock = Clock()
         monkeypatch.setattr(time, "monotonic", lambda: clock.seconds)
-        config = replace(config, time_limit=None if limit is None else limit / len(KEYS))
+        config = config if limit is None else methods.Anytime(config, limit / len(KEYS))
         found = search(PROBLEM, clock, TREES, config, keys=KEYS)
         assert found.stats.evaluations == clock.asked  # those of an abandoned round, too
         return found, clock.seconds
 
-    greedy, until_greedy = timed(methods.greedy())
-    one, a_round = timed(methods.wor(4, 1))
-    found, seconds = timed(methods.wor(4, 1), limit=until_greedy + a_round)
+    greedy, until_greedy = timed(methods.Greedy())
+    one, a_round = timed(methods.WithoutReplacement(4, 1))
+    found, seconds = timed(methods.WithoutReplacement(4, 1), limit=until_greedy + a_round)
     assert torch.equal(found.actions[:, :4], one.actions) and seconds == until_greedy + a_round
-    found, seconds = timed(methods.wor(4, 1), limit=until_greedy + 1)
+    found, seconds = timed(methods.WithoutReplacement(4, 1), limit=until_greedy + 1)
     assert torch.equal(found.actions, greedy.actions) and seconds == until_greedy + 1
     assert found.stats.rounds == 0 and one.stats.rounds == 1
 
-    one, a_round = timed(methods.wor(1, 1))
-    found, _ = timed(methods.wor(1, 1), limit=until_greedy + a_round)
+    one, a_round = timed(methods.WithoutReplacement(1, 1))
+    found, _ = timed(methods.WithoutReplacement(1, 1), limit=until_greedy + a_round)
     assert torch.equal(found.actions, torch.cat([one.actions, greedy.actions], dim=1))
     better = greedy.costs < one.costs
     assert better.any() and not better.all()
@@ -72,23 +70,24 @@ def test_a_round_that_lasts_beyond_the_time_limit_is_abandoned(monkeypatch):
         assert torch.equal(field, alone)
 
 
-@pytest.mark.parametrize("replan_steps", [None, 1])
-def test_the_time_may_end_between_two_rounds(monkeypatch, replan_steps):
+@pytest.mark.parametrize("method", [methods.WithoutReplacement, methods.Tasar])
+def test_the_time_may_end_between_two_rounds(monkeypatch, method):
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
 
-    def update(trie, leaves, objective):
-        without_replacement(trie, leaves, objective)
-        clock[0] += 7.0
+    class Slow(method):
+        def update(self, trie, leaves, objective):
+            super().update(trie, leaves, objective)
+            clock[0] += 7.0
 
-    config = SearchConfig(1, update=update, time_limit=20.0 / len(KEYS), replan_steps=replan_steps)
-    found = find(config)
+    slow = Slow(1, 1, 1) if method is methods.Tasar else Slow(1, 1)
+    found = find(methods.Anytime(slow, 20.0 / len(KEYS)))
     assert found.stats.rounds == 3 and clock[0] == 21.0
 
 
 def test_a_search_for_a_time_ends_where_its_memory_does():
-    config = replace(methods.sampling(2, 3), time_limit=1000.0)
-    room = trie_memory(PROBLEM, POLICY, TREES, config) * len(KEYS)
+    config = methods.Anytime(methods.Sampling(2, 3), 1000.0)
+    room = config.trie_memory(unsearched(PROBLEM, POLICY, TREES)) * len(KEYS)
     for memory, rounds in ((room, 3), (2.5 * room, 6), (4 * room, 12)):
         found = search(PROBLEM, POLICY, TREES, config, keys=KEYS, memory=int(memory))
         assert found.stats.rounds == rounds and found.valid[:, :-1].all()  # the last is the greedy one
@@ -96,8 +95,20 @@ def test_a_search_for_a_time_ends_where_its_memory_does():
 
 def test_of_finished_rounds_the_solutions_are_kept_alone():
     """Decisions and five numbers a solution; not the beams that led to them."""
-    config = methods.wor(3, 3)
-    context = root_context(PROBLEM, POLICY, TREES, POLICY.encode(TREES), config, KEYS)
-    held = [field.untyped_storage() for round_ in run_rounds(context, config, KEYS).rounds for field in round_]
+    task = SearchTask(PROBLEM, POLICY, TREES, POLICY.encode(TREES), KEYS, KEYS)
+    found = methods.WithoutReplacement(3, 3).found(task).rounds
+    held = [field.untyped_storage() for each in found for field in each if isinstance(field, torch.Tensor)]
     sizes = {storage.data_ptr(): storage.nbytes() for storage in held}
-    assert sum(sizes.values()) <= 3 * len(KEYS) * 3 * (context.horizon + 5) * 8
+    assert sum(sizes.values()) <= 3 * len(KEYS) * 3 * (task.horizon + 5) * 8
+
+
+@pytest.mark.parametrize("method", [methods.Greedy(), methods.Beam(4), methods.Equivalents(methods.DiverseBeam(4), 2)])
+def test_a_time_limit_is_for_methods_that_find_more_in_more_time(method):
+    with pytest.raises(ValueError, match=f"a time_limit is for .*, {type(method).__name__} ends by itself"):
+        methods.Anytime(method, 1.0)
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan"), "1"])
+def test_a_time_limit_is_above_zero(limit):
+    with pytest.raises(ValueError, match="time_limit must be positive seconds per instance"):
+        methods.Anytime(methods.Sampling(2), limit)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import pytest
 import torch
 
 from gumbeldore.batches import take
 from gumbeldore.interfaces import Policy
-from gumbeldore.sampler import methods, reconstruct
-from gumbeldore.sampler.config import GREEDY, Reconstruction, SearchConfig
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.methods import reconstruct
 from gumbeldore.sampler.search import search
 from problems.cvrp import CVRP
 from problems.cvrp.instances import decode
@@ -44,11 +43,14 @@ def start_of(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("start", [methods.greedy(), methods.sampling(4), methods.tasar(2, 1, 4), methods.greedy(8)])
+@pytest.mark.parametrize(
+    "start",
+    [methods.Greedy(), methods.Sampling(4, 1), methods.Tasar(2, 1, 4), methods.Equivalents(methods.Greedy(), 8)],
+)
 def test_never_worse_and_better(name, start):
     problem, instances = start_of(name)
     before = search(problem, Nearest(), instances, start, keys=KEYS)
-    found = search(problem, Nearest(), instances, methods.reconstruct(start, 30), keys=KEYS)
+    found = search(problem, Nearest(), instances, methods.Reconstruct(start, 30), keys=KEYS)
     length = before.actions.shape[1]
     assert torch.equal(found.actions[:, :length], before.actions) and found.actions.shape[1] == length + 1
     actions, cost = found.best()
@@ -56,16 +58,16 @@ def test_never_worse_and_better(name, start):
     assert (cost <= before.best()[1]).all() and (cost < before.best()[1]).sum() >= 6
     assert torch.equal(found.valid[:, -1], cost < before.best()[1])
     assert found.stats.evaluations > before.stats.evaluations
-    more = search(problem, Nearest(), instances, methods.reconstruct(start, 60), keys=KEYS)
+    more = search(problem, Nearest(), instances, methods.Reconstruct(start, 60), keys=KEYS)
     assert (more.best()[1] <= cost).all()
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_given_start_takes_the_place_of_the_rounds(name):
     problem, instances = start_of(name)
-    config = methods.reconstruct(methods.sampling(4), 5)
+    config = methods.Reconstruct(methods.Sampling(4, 1), 5)
     whole = search(problem, Nearest(), instances, config, keys=KEYS)
-    rounds = search(problem, Nearest(), instances, methods.sampling(4), keys=KEYS)
+    rounds = search(problem, Nearest(), instances, methods.Sampling(4, 1), keys=KEYS)
     found = search(problem, Nearest(), instances, config, keys=KEYS, start=rounds.best()[0])
     assert all(torch.equal(a, b) for a, b in zip(found.best(), whole.best(), strict=True))
     assert found.stats.evaluations == whole.stats.evaluations - rounds.stats.evaluations
@@ -74,28 +76,26 @@ def test_a_given_start_takes_the_place_of_the_rounds(name):
     )
     again = search(problem, Nearest(), instances, config, keys=KEYS + 1, start=found.best()[0])
     assert (again.best()[1] <= found.best()[1]).all() and (again.best()[1] < found.best()[1]).any()
-    assert (again.actions[:, 0] != search(problem, Nearest(), instances, GREEDY, keys=KEYS).actions[:, 0]).any()
+    assert (
+        again.actions[:, 0] != search(problem, Nearest(), instances, methods.Greedy(), keys=KEYS).actions[:, 0]
+    ).any()
 
 
 def test_a_start_is_checked():
     problem, instances = start_of("tsp")
     start = torch.arange(1, 12).repeat(len(KEYS), 1)
-    cases = (methods.greedy(), start, "a start is for a search with a reconstruction")
+    cases = (methods.Greedy(), start, "a start is for Reconstruct, which improves it, not for Greedy")
     others = [(start[1:], "shape"), (start.int(), "int32"), (start[:, 1:], "shape"), (start * 0 + 1, "does not visit")]
-    for config, wrong, rule in [cases, *((methods.reconstruct(), wrong, rule) for wrong, rule in others)]:
+    for config, wrong, rule in [cases, *((methods.Reconstruct(), wrong, rule) for wrong, rule in others)]:
         with pytest.raises(ValueError, match=rule):
             search(problem, Nearest(), instances, config, keys=KEYS, start=wrong)
-    limited = replace(methods.reconstruct(), time_limit=1e-9)
-    found = search(problem, Nearest(), instances, limited, keys=KEYS, start=start)
-    assert torch.equal(found.best()[0], start) and found.stats.evaluations == 0
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_all_orders_of_two_decisions_lead_to_where_no_two_are_better_in_another_order(name):
     """A piece of two decisions has at most 8 solutions, all of which a wide beam finds."""
     problem, instances = start_of(name)
-    how = Reconstruction(300, shortest=2, longest=2, search=SearchConfig(8, stochastic=False))
-    config = replace(methods.sampling(1), reconstruction=how)
+    config = methods.Reconstruct(methods.Sampling(1, 1), 300, longest_piece=2, shortest_piece=2, piece_width=8)
     actions, cost = search(problem, Nearest(), instances, config, keys=KEYS).best()
     if name == "tsp":
         whole = torch.cat([torch.zeros_like(actions[:, :1]), actions], dim=1)
@@ -114,7 +114,7 @@ def test_all_orders_of_two_decisions_lead_to_where_no_two_are_better_in_another_
             rows = last.nonzero().flatten()
             swapped = problem.cost(take(instances, rows), (other - 1 + 12 * via)[rows])
             assert (swapped >= cost[rows] - 1e-9).all()
-    assert (cost < search(problem, Nearest(), instances, methods.sampling(1), keys=KEYS).best()[1] - 0.1).any()
+    assert (cost < search(problem, Nearest(), instances, methods.Sampling(1, 1), keys=KEYS).best()[1] - 0.1).any()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -122,7 +122,7 @@ def test_short_instances_and_long_pieces(name):
     problem = {"tsp": TSP(3), "cvrp": CVRP(2, [9, 9])}[name]
     instances = problem.generate(4, torch.Generator().manual_seed(0))
     for longest in (4, 50, None):
-        config = replace(methods.greedy(), reconstruction=Reconstruction(5, shortest=4, longest=longest))
+        config = methods.Reconstruct(methods.Greedy(), 5, longest)
         found = search(problem, Nearest(), instances, config, keys=KEYS[:4])
         assert torch.equal(problem.cost(instances, found.best()[0]).double(), found.best()[1])
 
@@ -130,7 +130,7 @@ def test_short_instances_and_long_pieces(name):
 @pytest.mark.parametrize("name", CASES)
 def test_an_instance_does_not_depend_on_its_neighbours(name):
     problem, instances = start_of(name)
-    config = methods.reconstruct(methods.sampling(2), 10)
+    config = methods.Reconstruct(methods.Sampling(2, 1), 10)
     together = search(problem, Nearest(), instances, config, keys=KEYS)
     for row in (0, 5):
         alone = search(problem, Nearest(), take(instances, slice(row, row + 1)), config, keys=KEYS[row : row + 1])
@@ -140,7 +140,7 @@ def test_an_instance_does_not_depend_on_its_neighbours(name):
 @pytest.mark.parametrize("name", CASES)
 def test_many_pieces_are_decoded_in_several_batches(name, monkeypatch):
     problem, instances = start_of(name)
-    config = methods.reconstruct("greedy", 10)
+    config = methods.Reconstruct(methods.Greedy(), 10)
     together = search(problem, Nearest(), instances, config, keys=KEYS)
     rows = []
 
@@ -162,12 +162,12 @@ def test_the_time_limit_is_for_everything(monkeypatch):
     def costs(limit):
         clock = Nearest()
         monkeypatch.setattr(time, "monotonic", lambda: clock.seconds)
-        config = methods.reconstruct("greedy", iterations=1, time_limit=limit)
+        config = methods.Anytime(methods.Reconstruct(methods.Greedy(), 1), limit)
         found = search(problem, clock, instances, config, keys=KEYS[:1])
         assert limit <= clock.seconds <= limit + 1
         return found.best()[1].item()
 
-    ten = search(problem, Nearest(), instances, methods.greedy(), keys=KEYS[:1]).best()[1].item()
+    ten = search(problem, Nearest(), instances, methods.Greedy(), keys=KEYS[:1]).best()[1].item()
     assert ten == costs(10.0) >= costs(40.0) >= costs(400.0) < ten  # the greedy solution alone takes ten questions
 
 
@@ -175,39 +175,36 @@ def test_pieces_and_their_length_change_the_result():
     problem, instances = start_of("tsp")
 
     def found(longest, iterations=4):
-        config = methods.reconstruct("greedy", iterations, longest)
+        config = methods.Reconstruct(methods.Greedy(), iterations, longest)
         return search(problem, Nearest(), instances, config, keys=KEYS).costs
 
     assert not torch.equal(found(4), found(11)) and not torch.equal(found(11), found(11, 30))
 
 
-def test_a_method_by_its_name_is_given_its_settings():
-    config = methods.reconstruct("gumbeldore", 7, 5, 2.0, beam_width=3, num_rounds=2, step_size=0.5, equivalents=2)
-    plain = methods.gumbeldore(3, 2, 0.5, equivalents=2)
-    assert config == replace(plain, time_limit=2.0, reconstruction=Reconstruction(7, longest=5))
-    with pytest.raises(ValueError, match="start must be one of greedy, sampling"):
-        methods.reconstruct("reconstruct")
-    with pytest.raises(ValueError, match="start must be one of greedy, sampling"):
-        methods.reconstruct(["greedy"])
+def test_a_start_by_its_name_is_given_its_settings():
+    settings = {"iterations": 7, "longest_piece": 5, "beam_width": 3, "num_rounds": 2, "step_size": 0.5}
+    made = methods.made(methods.Reconstruct, {"start": "gumbeldore", "equivalents": 2, "time_limit": 2.0, **settings})
+    start = methods.Equivalents(methods.Gumbeldore(3, 2, 0.5), 2)
+    assert made == methods.Anytime(methods.Reconstruct(start, 7, 5), 2.0)
+    for wrong in ("solver", ["greedy"]):
+        with pytest.raises(ValueError, match="the search method must be one of greedy, sampling"):
+            methods.made(methods.Reconstruct, {"start": wrong})
 
 
 def test_what_cannot_be_reconstructed_is_refused():
     for problem, policy in ((TreeProblem(), TablePolicy()), (JSSP([[3, 3]], [[3, 3]]), TablePolicy())):
         instances = problem.generate(2, torch.Generator().manual_seed(0))
         with pytest.raises(ValueError, match=f"no random reconstruction for {problem.name}"):
-            search(problem, policy, instances, methods.reconstruct(), keys=KEYS[:2])
+            search(problem, policy, instances, methods.Reconstruct(), keys=KEYS[:2])
     for changes, rule in (
         ({"iterations": 0}, "iterations must be an integer of at least 1"),
-        ({"longest": 0}, "longest must be an integer of at least 1"),
-        ({"search": methods.sampling(2)}, "a piece is decoded by one beam"),
-        ({"search": SearchConfig(1, stochastic=False, time_limit=1.0)}, "without a time_limit"),
-        ({"search": methods.tasar(2)}, "without replan_steps"),
+        ({"longest_piece": 0}, "longest_piece must be an integer of at least 1"),
+        ({"piece_width": 0}, "piece_width must be an integer of at least 1"),
+        (
+            {"start": methods.Anytime(methods.Sampling(2), 5.0)},
+            "start must be a method of rounds, without a time limit",
+        ),
+        ({"start": methods.Reconstruct()}, "start must be a method of rounds"),
     ):
         with pytest.raises(ValueError, match=rule):
-            Reconstruction(**{"iterations": 3, **changes})
-
-
-def test_a_start_has_neither_a_limit_nor_a_reconstruction():
-    for start in (methods.wor(2, time_limit=5.0), methods.reconstruct()):
-        with pytest.raises(ValueError, match="start must have neither a time_limit"):
-            methods.reconstruct(start)
+            methods.Reconstruct(**changes)

@@ -16,10 +16,10 @@ from gumbeldore.sampler.transpositions import state_hash
 from tests.helpers.repeated_states import CASES, KEYS, check_sharing
 
 METHODS = {
-    "gumbeldore": methods.gumbeldore(8, 3, step_size=0.3),
-    "wor, one round": methods.wor(32),
-    "sampling": methods.sampling(8, 2),
-    "beam": methods.beam(8),
+    "gumbeldore": methods.Gumbeldore(8, 3, 0.3),
+    "wor, one round": methods.WithoutReplacement(32, 1),
+    "sampling": methods.Sampling(8, 2),
+    "beam": methods.Beam(8),
 }
 
 

@@ -13,10 +13,11 @@ from gumbeldore.batches import take
 from gumbeldore.runtime.errors import InstanceError
 from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.sampler import methods
-from gumbeldore.sampler.config import SearchConfig, nucleus_of
+from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.gumbel import gumbel_with_maximum, log1mexp, log_survival
 from gumbeldore.sampler.search import search
-from gumbeldore.sampler.updates import Gumbeldore, Theory, without_replacement
+from gumbeldore.sampler.task import SearchTask
+from gumbeldore.sampler.trie_search import TrieSearch, no_noise
 from tests.helpers.reference import Reference, assert_same_round
 from tests.helpers.trees import TablePolicy, TreeProblem, enumerate_leaves
 
@@ -33,7 +34,7 @@ def reference_rounds(row, config, learn):
     slow = Reference(TREES, row, KEYS[row].item(), config.beam_width)
     rounds = []
     for round_ in range(config.num_rounds):
-        slow.top_p = nucleus_of(config, round_)
+        slow.top_p = config.nucleus(round_)
         found = slow.round(round_)
         rounds.append(found)
         if found:
@@ -44,12 +45,13 @@ def reference_rounds(row, config, learn):
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_an_update_that_breaks_the_trie_is_refused(wrong):
-    def broken(trie, leaves, objective):
-        without_replacement(trie, leaves, objective)
-        trie.advantage[1, 3, 0] = wrong
+    class Broken(methods.WithoutReplacement):
+        def update(self, trie, leaves, objective):
+            super().update(trie, leaves, objective)
+            trie.advantage[1, 3, 0] = wrong
 
     with pytest.raises(InstanceError, match="the update made log-probabilities of the trie NaN or infinite"):
-        find(SearchConfig(4, 2, update=broken))
+        find(Broken(4, 2))
 
 
 def learn_nothing(slow, found):
@@ -74,12 +76,12 @@ def learn_theory_of_rounds(slow, found):
 @pytest.mark.parametrize(
     ("method", "learn"),
     [
-        (lambda k: methods.wor(k, 4), learn_nothing),
-        (lambda k: methods.wor(k, 4, top_p_start=0.6, top_p_end=1.0), learn_nothing),
-        (lambda k: methods.gumbeldore(k, 4, 0.8), learn_gumbeldore),
-        (lambda k: methods.gumbeldore(k, 4, 0.8, top_p_start=0.5, top_p_end=0.9), learn_gumbeldore),
-        (lambda k: methods.theory(k, 4, 0.8), learn_theory),
-        (lambda k: SearchConfig(k, 4, update=Theory(0.8, threshold="round")), learn_theory_of_rounds),
+        (lambda k: methods.WithoutReplacement(k, 4), learn_nothing),
+        (lambda k: methods.WithoutReplacement(k, 4, top_p_start=0.6, top_p_end=1.0), learn_nothing),
+        (lambda k: methods.Gumbeldore(k, 4, 0.8), learn_gumbeldore),
+        (lambda k: methods.Gumbeldore(k, 4, 0.8, top_p_start=0.5, top_p_end=0.9), learn_gumbeldore),
+        (lambda k: methods.Theory(k, 4, 0.8), learn_theory),
+        (lambda k: methods.Theory(k, 4, 0.8, threshold="round"), learn_theory_of_rounds),
     ],
 )
 def test_fast_and_slow_agree_on_the_same_noise(method, learn, width):
@@ -93,8 +95,13 @@ def test_fast_and_slow_agree_on_the_same_noise(method, learn, width):
 @pytest.mark.parametrize(
     "config",
     [
-        *[methods.greedy(), methods.beam(4), methods.sampling(4, 3), methods.wor(2, 4, top_p_start=0.5, top_p_end=0.9)],
-        *[methods.gumbeldore(3, 4, 0.8), methods.theory(3, 4, 0.8)],
+        *[
+            methods.Greedy(),
+            methods.Beam(4),
+            methods.Sampling(4, 3),
+            methods.WithoutReplacement(2, 4, top_p_start=0.5, top_p_end=0.9),
+        ],
+        *[methods.Gumbeldore(3, 4, 0.8), methods.Theory(3, 4, 0.8)],
     ],
     ids=["greedy", "beam", "sampling", "nucleus", "gumbeldore", "theory"],
 )
@@ -117,9 +124,16 @@ def test_two_rounds_by_hand():
     Masses left: .05 | .09 + .03 = .12 | .20, so the root's weights are .05 e^3, .12 e^4, .20.
     The leaf edges that are left carry no advantage: below 1 the leaves weigh .09/.12, .03/.12.
     """
+
+    class Unperturbed(methods.Gumbeldore):
+        random = False
+
+        @property
+        def beams(self):
+            return super().beams._replace(noise=no_noise)
+
     instance = complete_tree([0.5, 0.3, 0.2], [0.6, 0.3, 0.1])
-    config = SearchConfig(3, 2, update=Gumbeldore(1.0, baseline="none"), stochastic=False)
-    found = search(COMPLETE, POLICY, instance, config)
+    found = search(COMPLETE, POLICY, instance, Unperturbed(3, 2, 1.0, baseline="none"))
     assert (-found.costs[0]).tolist() == [1, 4, 2, 5, 6, 3]
     root = [0.05 * math.exp(3), 0.12 * math.exp(4), 0.20]
     by_hand = [root[1] / sum(root) * 0.75, root[1] / sum(root) * 0.25, root[0] / sum(root)]
@@ -146,20 +160,16 @@ COMPLETE = CompleteTree()
 
 def improved_policy_value(trees, row, config):
     """E[outcome] before and after one update from all leaves: the exact policies, by enumeration."""
-    from gumbeldore.sampler import rounds as module
-    from gumbeldore.sampler import trie as trie_ops
-    from gumbeldore.sampler.beam import sample_round
-
     one = take(trees, slice(row, row + 1))
-    roots = module.root_context(PROBLEM, POLICY, one, POLICY.encode(one), config, KEYS[:1])
-    trie = trie_ops.create(1, roots.horizon, config.beam_width, roots.actions, torch.float64, "cpu")
-    leaves, _ = sample_round(roots, trie, 0, lambda phi, parent, depth: phi, torch.zeros(1, dtype=torch.float64), 1.0)
-    objective = -PROBLEM.cost(roots.instance, leaves.actions.flatten(0, 1)).view(1, -1)
-    config.update(trie, leaves, objective)
+    task = SearchTask(PROBLEM, POLICY, one, POLICY.encode(one), KEYS[:1], KEYS[:1])
+    every = TrieSearch(task, config.beams._replace(noise=no_noise), config.size(task))
+    leaves, found = every.sample()
+    objective, trie = -found.cost, every.trie
+    every.learn(config.update, leaves, found)
     before = after = 0.0
     for k in leaves.valid[0].nonzero().flatten().tolist():
         value = 1.0
-        for depth in range(roots.horizon):
+        for depth in range(task.horizon):
             node = leaves.node[depth, :, leaves.path[depth, 0, k]][:, None]
             child = trie_ops.read_children(trie, depth, node, leaves.filled)
             log_probs = trie.log_probs[depth][0, node[0, 0]]  # the policy's own: nothing taken out
@@ -189,7 +199,7 @@ def test_theory_update_improves_the_expected_value(step_size):
     """With exact expectations (all leaves sampled) E_pi'[f] >= E_pi[f] [GD, appendix B]."""
     gains = []
     for row in range(30):
-        config = SearchConfig(27, 2, update=Theory(step_size))
+        config = methods.Theory(27, 2, step_size)
         before, after = improved_policy_value(TREES, row, config)
         exact = sum(leaf.probability * leaf.outcome for leaf in enumerate_leaves(TREES, row))
         assert before == pytest.approx(exact, abs=1e-9)
@@ -199,9 +209,9 @@ def test_theory_update_improves_the_expected_value(step_size):
 
 
 def test_greedy_is_a_beam_of_one_and_beam_search_matches_the_reference():
-    greedy, one = find(methods.greedy()), find(methods.beam(1))
+    greedy, one = find(methods.Greedy()), find(methods.Beam(1))
     assert torch.equal(greedy.actions, one.actions) and torch.equal(greedy.costs, one.costs)
-    wide = find(methods.beam(4))
+    wide = find(methods.Beam(4))
     for row in range(len(KEYS)):
         beam = [((), 0.0, 0)]
         for _ in range(3):
@@ -226,25 +236,25 @@ def find_greedy(row):
         node = 3 * node + action + 1
 
 
-BASE = methods.gumbeldore(2, 3, 1.0)
+BASE = methods.Gumbeldore(2, 3, 1.0)
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        methods.gumbeldore(3, 3, 1.0),
-        methods.gumbeldore(2, 2, 1.0),
-        methods.gumbeldore(2, 3, 3.0),
-        methods.gumbeldore(2, 3, 0.0),
-        methods.gumbeldore(2, 3, 1.0, top_p_start=0.5, top_p_end=1.0),
-        methods.gumbeldore(2, 3, 1.0, top_p_start=1.0, top_p_end=0.5),
-        methods.gumbeldore(2, 3, 1.0, baseline="none"),
-        methods.gumbeldore(2, 3, 1.0, sampled_root=False),
-        methods.theory(2, 3, 1.0),
-        methods.wor(2, 3),
-        methods.beam(2),
-        methods.sampling(2, 3),
-        methods.greedy(),
+        methods.Gumbeldore(3, 3, 1.0),
+        methods.Gumbeldore(2, 2, 1.0),
+        methods.Gumbeldore(2, 3, 3.0),
+        methods.Gumbeldore(2, 3, 0.0),
+        methods.Gumbeldore(2, 3, 1.0, top_p_start=0.5, top_p_end=1.0),
+        methods.Gumbeldore(2, 3, 1.0, top_p_start=1.0, top_p_end=0.5),
+        methods.Gumbeldore(2, 3, 1.0, baseline="none"),
+        methods.Gumbeldore(2, 3, 1.0, sampled_root=False),
+        methods.Theory(2, 3, 1.0),
+        methods.WithoutReplacement(2, 3),
+        methods.Beam(2),
+        methods.Sampling(2, 3),
+        methods.Greedy(),
     ],
 )
 def test_every_option_changes_the_result(other):
@@ -258,7 +268,7 @@ def test_every_option_changes_the_result(other):
 
 
 def test_sigma_zero_is_sampling_without_replacement():
-    assert torch.equal(find(methods.gumbeldore(2, 3, 0.0)).actions, find(methods.wor(2, 3)).actions)
+    assert torch.equal(find(methods.Gumbeldore(2, 3, 0.0)).actions, find(methods.WithoutReplacement(2, 3)).actions)
 
 
 def test_gumbeldore_samples_get_better_from_round_to_round():
@@ -268,9 +278,9 @@ def test_gumbeldore_samples_get_better_from_round_to_round():
     costs = {
         name: find(method, trees, keys).costs.view(4000, 4, 2).mean(dim=(0, 2))
         for name, method in (
-            ("wor", methods.wor(2, 4)),
-            ("gd", methods.gumbeldore(2, 4, 1.0)),
-            ("th", methods.theory(2, 4, 1.0)),
+            ("wor", methods.WithoutReplacement(2, 4)),
+            ("gd", methods.Gumbeldore(2, 4, 1.0)),
+            ("th", methods.Theory(2, 4, 1.0)),
         )
     }
     assert costs["gd"][1] < costs["wor"][1] - 0.1
@@ -278,7 +288,7 @@ def test_gumbeldore_samples_get_better_from_round_to_round():
 
 
 def test_an_instance_does_not_depend_on_its_neighbours():
-    for config in (methods.gumbeldore(3, 3, 1.0), methods.sampling(2, 2), methods.theory(2, 3, 1.0)):
+    for config in (methods.Gumbeldore(3, 3, 1.0), methods.Sampling(2, 2), methods.Theory(2, 3, 1.0)):
         together = find(config)
         for row in (0, 17, 59):
             alone = find(config, take(TREES, slice(row, row + 1)), KEYS[row : row + 1])
@@ -302,7 +312,7 @@ def test_states_are_evaluated_once_and_forced_ones_never():
             asked.extend(zip(rows, state.node.tolist(), strict=True))
             return super().forward(context, state)
 
-    found = search(PROBLEM, Recorder(), TREES, methods.gumbeldore(4, 5, 1.0), keys=KEYS)
+    found = search(PROBLEM, Recorder(), TREES, methods.Gumbeldore(4, 5, 1.0), keys=KEYS)
     assert len(asked) == len(set(asked)) == found.stats.evaluations
     assert found.stats.forced > 0 and found.stats.reused > 0
 
@@ -310,11 +320,11 @@ def test_states_are_evaluated_once_and_forced_ones_never():
 @pytest.mark.parametrize("keys", [KEYS[:1], KEYS[:, None], KEYS.double(), KEYS.int(), torch.cat([KEYS, KEYS])])
 def test_keys_that_instances_would_share_are_refused(keys):
     with pytest.raises(ValueError, match=f"one torch.int64 of each of the {len(KEYS)} instances, got torch"):
-        search(PROBLEM, POLICY, TREES, methods.wor(2), keys=keys)
+        search(PROBLEM, POLICY, TREES, methods.WithoutReplacement(2, 1), keys=keys)
 
 
 def test_best_is_the_cheapest_valid_solution():
-    found = find(methods.wor(4, 8))
+    found = find(methods.WithoutReplacement(4, 8))
     actions, costs = found.best()
     for row in range(len(KEYS)):
         best = max(leaf.outcome for leaf in enumerate_leaves(TREES, row))
@@ -332,20 +342,17 @@ def test_best_is_the_cheapest_valid_solution():
             "beam_width must be an integer of at least 1 and at most 2147483647, got 9223372036854",
         ),
         ({"num_rounds": 10**12}, "num_rounds must be an integer of at least 1 and at most 2147483647"),
-        ({"num_rounds": 2**30}, r"beam_width \* num_rounds \* equivalents must be .*, got 2147483648"),
-        ({"replan_steps": 10**12}, "replan_steps must be an integer"),
+        ({"num_rounds": 2**30}, r"beam_width \* num_rounds must be .*, got 2147483648"),
         ({"num_rounds": 2.5}, "num_rounds must be an integer"),
         ({"top_p_start": 0.0}, "top_p_start must be a probability"),
-        ({"time_limit": -1}, "time_limit must be positive"),
-        ({"replacement": True, "update": Theory(1.0)}, "with replacement"),
-        ({"stochastic": False, "update": Theory(1.0)}, "estimates from a sample, which a beam that is not stochastic"),
-        ({"stochastic": False, "update": Gumbeldore(1.0)}, "Gumbeldore.* estimates from a sample"),
-        ({"stochastic": False, "time_limit": 1.0}, "needs an update to find anything new in a time_limit"),
+        ({"temperature": 0}, "temperature must be finite and above 0"),
+        ({"step_size": -0.1}, "step_size must be finite and at least 0"),
+        ({"baseline": "mean"}, "baseline must be one of estimate, none, got 'mean'"),
     ],
 )
 def test_wrong_settings_are_refused(changes, rule):
     with pytest.raises(ValueError, match=rule):
-        SearchConfig(**{"beam_width": 2, **changes})
+        methods.Gumbeldore(**{"beam_width": 2, **changes})
 
 
 class Answers(TablePolicy):
@@ -376,7 +383,7 @@ def test_what_is_no_logits_is_named(change, found, precision):
     policy = InPrecision(Answers(change), torch.device("cpu"), precision)
     rule = r"a policy must be a Tensor of floating-point numbers \[rows, actions\] = \[60, 3\], got "
     with pytest.raises(ValueError, match=f"{rule}{found}$"):
-        search(PROBLEM, policy, TREES, methods.greedy())
+        search(PROBLEM, policy, TREES, methods.Greedy())
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -389,17 +396,17 @@ def test_a_search_evaluates_the_policy_and_leaves_it_in_the_mode_it_was_in(train
             return super().forward(context, state)
 
     policy = Watched().train(training)
-    search(PROBLEM, policy, TREES, methods.wor(2), keys=KEYS)
+    search(PROBLEM, policy, TREES, methods.WithoutReplacement(2, 1), keys=KEYS)
     assert set(modes) == {False} and policy.training == training
 
 
 def test_randomness_must_be_given_once():
     with pytest.raises(ValueError, match="generator or keys"):
-        search(PROBLEM, POLICY, TREES, methods.wor(2))
+        search(PROBLEM, POLICY, TREES, methods.WithoutReplacement(2, 1))
     with pytest.raises(ValueError, match="not both"):
-        search(PROBLEM, POLICY, TREES, methods.wor(2), torch.Generator(), keys=KEYS)
+        search(PROBLEM, POLICY, TREES, methods.WithoutReplacement(2, 1), torch.Generator(), keys=KEYS)
     with pytest.raises(ValueError, match="at least one instance"):
-        search(PROBLEM, POLICY, take(TREES, slice(0, 0)), methods.greedy())
+        search(PROBLEM, POLICY, take(TREES, slice(0, 0)), methods.Greedy())
 
 
 def test_gumbel_numerics():
@@ -420,6 +427,6 @@ def test_gumbel_numerics():
 def test_confident_policies_keep_their_small_masses():
     """Probabilities down to e^-300 are exhausted in order; float32 masses would lose them."""
     instance = complete_tree([1.0, 1e-130, 1e-131], [1.0, 1e-5, 1e-6])
-    found = search(COMPLETE, POLICY, instance, methods.wor(2, 5), torch.Generator().manual_seed(0))
+    found = search(COMPLETE, POLICY, instance, methods.WithoutReplacement(2, 5), torch.Generator().manual_seed(0))
     assert found.valid[0].sum() == 9
     assert len({tuple(a) for a in found.actions[0][found.valid[0]].tolist()}) == 9

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import pytest
 import torch
 
 from gumbeldore.batches import take
-from gumbeldore.sampler import methods, rounds
+from gumbeldore.sampler import methods, trie_search
 from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.beam import sample_round
-from gumbeldore.sampler.config import SearchConfig
-from gumbeldore.sampler.search import search
-from gumbeldore.sampler.updates import Gumbeldore
+from gumbeldore.sampler.search import search, unsearched
+from gumbeldore.sampler.updates import gumbeldore
 from tests.helpers.reference import Reference, assert_same_round
 from tests.helpers.trees import DEPTH, TablePolicy, TreeProblem, enumerate_leaves
 
@@ -27,9 +25,13 @@ def find(config, trees=TREES, keys=KEYS, policy=POLICY):
     return search(PROBLEM, policy, trees, config, keys=keys)
 
 
-def shifted(beam_width, num_rounds, replan_steps) -> SearchConfig:
+class Shifted(methods.Tasar):
     """With Gumbeldore's update instead of none."""
-    return replace(methods.tasar(beam_width, num_rounds, replan_steps), update=Gumbeldore(0.8))
+
+    step_size = 0.8
+
+    def update(self, trie, leaves, objective):
+        gumbeldore(trie, leaves, objective, self.step_size)
 
 
 def reference_rounds(row, config):
@@ -41,10 +43,10 @@ def reference_rounds(row, config):
             rounds.append(found)
             if found:
                 slow.remove(found)
-                if isinstance(config.update, Gumbeldore):
+                if isinstance(config, Shifted):
                     mu = slow.expectation(found)
                     for leaf in found:
-                        slow.add(leaf, config.update.step_size * (leaf.outcome - mu))
+                        slow.add(leaf, config.step_size * (leaf.outcome - mu))
             best = max([*found, *([best] if best else [])], key=lambda leaf: leaf.outcome)
         prefix = best.actions[: len(prefix) + config.replan_steps]
     return rounds
@@ -53,7 +55,7 @@ def reference_rounds(row, config):
 @pytest.mark.parametrize("replan_steps", [1, 2])
 @pytest.mark.parametrize(
     ("method", "width", "rounds"),
-    [(methods.tasar, 1, 1), (methods.tasar, 2, 1), (methods.tasar, 2, 2), (methods.tasar, 4, 1), (shifted, 2, 2)],
+    [*((methods.Tasar, *each) for each in [(1, 1), (2, 1), (2, 2), (4, 1)]), (Shifted, 2, 2)],
 )
 def test_fast_and_slow_agree_on_the_same_noise(method, width, rounds, replan_steps):
     config = method(width, rounds, replan_steps)
@@ -65,7 +67,7 @@ def test_fast_and_slow_agree_on_the_same_noise(method, width, rounds, replan_ste
 
 
 def test_no_leaf_is_sampled_twice_and_all_follow_the_best_before_them():
-    found = find(methods.tasar(2, 1, 1))
+    found = find(methods.Tasar(2, 1, 1))
     for row in range(len(KEYS)):
         probability = {leaf.actions: leaf.probability for leaf in enumerate_leaves(TREES, row)}
         best, seen = None, []
@@ -82,19 +84,19 @@ def test_no_leaf_is_sampled_twice_and_all_follow_the_best_before_them():
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_replanning_after_the_whole_horizon_is_one_search(rounds):
     for steps in (DEPTH, DEPTH + 5):
-        one, other = find(methods.wor(2, rounds)), find(methods.tasar(2, rounds, steps))
+        one, other = find(methods.WithoutReplacement(2, rounds)), find(methods.Tasar(2, rounds, steps))
         assert torch.equal(one.valid, other.valid)
         for name in ("actions", "costs", "log_probs", "round_log_probs", "gumbels", "round"):
             assert torch.equal(getattr(one, name)[one.valid], getattr(other, name)[one.valid])
 
 
 def test_the_result_is_never_worse_than_its_first_round():
-    first, found = find(methods.wor(2)).best()[1], find(methods.tasar(2, 1, 1)).best()[1]
+    first, found = find(methods.WithoutReplacement(2, 1)).best()[1], find(methods.Tasar(2, 1, 1)).best()[1]
     assert (found <= first).all() and (found < first).any()
 
 
 def test_an_exhausted_subtree_ends_the_search_with_the_best_solution():
-    found = find(methods.tasar(27, 1, 1))
+    found = find(methods.Tasar(27, 1, 1))
     assert found.stats.rounds == 1
     for row in range(len(KEYS)):
         leaves = enumerate_leaves(TREES, row)
@@ -103,7 +105,7 @@ def test_an_exhausted_subtree_ends_the_search_with_the_best_solution():
 
 
 def test_an_instance_does_not_depend_on_its_neighbours():
-    for config in (methods.tasar(2, 2, 1), shifted(3, 1, 2)):
+    for config in (methods.Tasar(2, 2, 1), Shifted(3, 1, 2)):
         together = find(config)
         for row in (0, 17, 59):
             alone = find(config, take(TREES, slice(row, row + 1)), KEYS[row : row + 1])
@@ -130,7 +132,7 @@ def test_the_time_is_shared_out_among_the_roots(monkeypatch):
         clock = Clock()
         monkeypatch.setattr(time, "monotonic", lambda clock=clock: clock.seconds)
         trees = PROBLEM.generate(1, torch.Generator().manual_seed(seed), branching=1.0)
-        config = replace(methods.tasar(1, 1, 1), time_limit=10)
+        config = methods.Anytime(methods.Tasar(1, 1, 1), 10)
         found = search(clock, POLICY, trees, config, keys=KEYS[:1])
         rounds.append(found.stats.rounds)  # fewer than nine where nothing is left below a root
         actions = found.actions[0, :-1]  # the last is the greedy one
@@ -144,26 +146,25 @@ def test_the_time_is_shared_out_among_the_roots(monkeypatch):
 @pytest.mark.parametrize("replan_steps", [1, 2])
 def test_the_trie_holds_the_depths_below_the_root_and_the_rounds_so_far(replan_steps, monkeypatch):
     """Its largest size is what the memory of a search is reckoned with."""
-    config, horizon, sizes = methods.tasar(2, 2, replan_steps), PROBLEM.horizon(TREES), []
+    config, horizon, sizes = methods.Tasar(2, 2, replan_steps), PROBLEM.horizon(TREES), []
 
     def watched(context, trie, *rest):
         sizes.append(trie_ops.memory(trie))
         assert len(trie.log_probs) == context.horizon and len(trie.parent) == context.horizon + 1
         return sample_round(context, trie, *rest)
 
-    monkeypatch.setattr(rounds, "sample_round", watched)
+    monkeypatch.setattr(trie_search, "sample_round", watched)
     find(config)
-    assert max(sizes) == len(KEYS) * rounds.trie_memory(PROBLEM, POLICY, TREES, config)
-    whole = methods.wor(2, config.rounds(horizon))
-    assert max(sizes) < len(KEYS) * rounds.trie_memory(PROBLEM, POLICY, TREES, whole)
+    task = unsearched(PROBLEM, POLICY, TREES)
+    assert max(sizes) == len(KEYS) * config.trie_memory(task)
+    whole = methods.WithoutReplacement(2, config.count(horizon))
+    assert max(sizes) < len(KEYS) * whole.trie_memory(task)
 
 
-def test_replanning_needs_a_common_root():
-    with pytest.raises(ValueError, match="replan_steps"):
-        SearchConfig(2, replacement=True, replan_steps=1)
+def test_there_is_a_step_at_least():
     with pytest.raises(ValueError, match="replan_steps must be an integer of at least 1 and at most .*, got 0"):
-        methods.tasar(2, replan_steps=0)
+        methods.Tasar(2, 1, 0)
 
 
 def test_steps_change_the_result():
-    assert not torch.equal(find(methods.tasar(2, 1, 1)).actions[:, :4], find(methods.tasar(2, 1, 2)).actions[:, :4])
+    assert not torch.equal(find(methods.Tasar(2, 1, 1)).actions[:, :4], find(methods.Tasar(2, 1, 2)).actions[:, :4])

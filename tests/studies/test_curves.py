@@ -37,11 +37,11 @@ def point(config, repetitions=4):
 
 
 def test_a_point_is_the_mean_of_repetitions_with_their_standard_error():
-    found = point(methods.wor(2, 2))
+    found = point(methods.WithoutReplacement(2, 2))
     means = []
     for repetition in range(4):
         keys = instance_keys(BENCHMARK, int(fold(3, "repetition", repetition)))
-        _, costs = search(PROBLEM, POLICY, BENCHMARK.instances, methods.wor(2, 2), keys=keys).best()
+        _, costs = search(PROBLEM, POLICY, BENCHMARK.instances, methods.WithoutReplacement(2, 2), keys=keys).best()
         means.append(costs.mean().item())
     assert len(set(means)) == 4
     mean = sum(means) / 4
@@ -52,13 +52,13 @@ def test_a_point_is_the_mean_of_repetitions_with_their_standard_error():
 
 def test_everything_sampled_leaves_nothing_to_chance():
     optimum = [-max(leaf.outcome for leaf in enumerate_leaves(BENCHMARK.instances, i)) for i in range(20)]
-    found = point(methods.wor(9, 3), repetitions=2)
+    found = point(methods.WithoutReplacement(9, 3), repetitions=2)
     assert found.quality == pytest.approx(sum(optimum) / 20) and found.error == 0
     assert found.solutions < found.samples == 27
 
 
 def test_one_repetition_has_no_error():
-    found = point(methods.greedy(), repetitions=1)
+    found = point(methods.Greedy(), repetitions=1)
     assert (found.samples, found.solutions, found.error) == (1, 1, None)
     assert curves.rows([found], gaps=True)[1] == [["a curve", f"{found.quality:.3%}"]]
 
@@ -72,16 +72,16 @@ def test_a_method_has_a_curve_for_each_value_it_reads():
         *(f"wor, top_p_start={p}" for p in (1.0, 0.8)),
         *(f"gumbeldore, step_size={x}, top_p_start={p}" for x in (0.1, 0.3) for p in (1.0, 0.8)),
     ]
-    assert found["greedy"] == [methods.greedy()]
-    assert found["sampling"] == [methods.sampling(8, rounds) for rounds in (1, 4)]
+    assert found["greedy"] == [methods.Greedy()]
+    assert found["sampling"] == [methods.Sampling(8, rounds) for rounds in (1, 4)]
     last = found["gumbeldore, step_size=0.3, top_p_start=0.8"]
-    assert last == [methods.gumbeldore(8, rounds, 0.3, 0.8) for rounds in (1, 4)]
+    assert last == [methods.Gumbeldore(8, rounds, 0.3, top_p_start=0.8) for rounds in (1, 4)]
 
 
 def test_a_single_number_of_rounds_is_one_point():
     found = searches_of(compose("study", *WORDS, "method=[greedy,wor]", "search.num_rounds=3"))
-    assert found["greedy"] == [methods.greedy()]
-    assert found["wor, top_p_start=1.0"] == [methods.wor(32, 3)]
+    assert found["greedy"] == [methods.Greedy()]
+    assert found["wor, top_p_start=1.0"] == [methods.WithoutReplacement(32, 3)]
 
 
 def test_the_usual_study_has_the_curves_of_the_paper():
@@ -145,7 +145,7 @@ def test_the_default_number_of_instances_is_the_most_and_a_typed_one_is_meant(po
 
 
 def test_costs_are_shown_where_references_are_missing():
-    found = [point(methods.wor(2, rounds), 2) for rounds in (1, 2)]
+    found = [point(methods.WithoutReplacement(2, rounds), 2) for rounds in (1, 2)]
     header, rows = curves.rows(found, gaps=False)
     assert header == ["samples", "2", "4"] and not have_gaps([BENCHMARK])
     assert rows == [["a curve", *(f"{x.quality:.4f} ± {x.error:.4f}" for x in found)]]
@@ -156,7 +156,7 @@ def test_costs_are_shown_where_references_are_missing():
 
 
 def test_a_wide_table_leaves_its_errors_out():
-    found = [point(methods.wor(2, rounds), 2) for rounds in range(1, 6)]
+    found = [point(methods.WithoutReplacement(2, rounds), 2) for rounds in range(1, 6)]
     assert curves.rows(found, gaps=True)[1] == [["a curve", *(f"{x.quality:.2%}" for x in found)]]
     assert not curves.shows_errors(found, "samples") and curves.shows_errors(found, "seconds")
 
@@ -174,7 +174,10 @@ def test_a_wide_table_leaves_its_errors_out():
             "solver.time_limit has no effect without references=solver: a study's",
         ),
         (["method=[wor,solver]"], "method=solver needs axis=seconds and search.time_limit"),
-        (["method=reconstruct"], "search.iterations lists no numbers of samples; choose axis=evaluations"),
+        (
+            ["method=reconstruct", "search.start=wor"],
+            "search.iterations lists no numbers of samples; choose axis=",
+        ),
         (["method=sampling", "search.equivalents=[1,161]"], "equivalents must be at most 160"),  # before any search
         (["race={delta: 0.1, first_batch: 2}"], "race has no effect on study=curves, only on study=step_size"),
         (["race.delta=0.1"], "there is no key race.delta; race is set by study=step_size"),
@@ -202,8 +205,8 @@ def test_a_curve_goes_over_time_or_iterations_where_these_are_lists():
     words = ["method=[wor,tasar,reconstruct,solver]", "axis=seconds", "search.top_p_start=1.0"]
     words += ["search.num_rounds=[1,3]", "search.time_limit=[2,1]", "solver.workers=0"]
     found = searches_of(compose("study", *WORDS, *words))
-    assert found["wor"] == [methods.wor(32, 3, time_limit=limit) for limit in (1, 2)]
-    assert found["tasar"] == [methods.tasar(32, 3, 10, time_limit=limit) for limit in (1, 2)]
+    assert found["wor"] == [methods.Anytime(methods.WithoutReplacement(32, 3), limit) for limit in (1, 2)]
+    assert found["tasar"] == [methods.Anytime(methods.Tasar(32, 3, 10), limit) for limit in (1, 2)]
     assert [config.time_limit for config in found["reconstruct"]] == [1, 2]
     assert [each.solver.options.time_limit for each in found["solver"]] == [1, 2]
 
@@ -213,20 +216,21 @@ def test_a_curve_goes_over_time_or_iterations_where_these_are_lists():
 
     words = ["method=reconstruct", "search.iterations=[5,2]", "axis=evaluations"]
     found = searches_of(compose("study", *WORDS, *words))
-    assert [config.reconstruction.iterations for config in found["reconstruct, top_p_start=1.0"]] == [2, 5]
+    assert [config.iterations for config in found["reconstruct"]] == [2, 5]
 
 
 def test_samples_are_those_of_all_roots_and_equivalents():
-    assert point(methods.tasar(2, 2, 1), 2).samples == 2 * 2 * 3
-    assert point(methods.rejection(2, 2, max_rounds=9), 2).samples == 4
-    assert methods.rejection(4, 8, max_rounds=3).most_solutions(5) == 12
-    assert methods.reconstruct(methods.wor(4, 2)).most_solutions(5) == 9
-    assert methods.wor(4, 2, equivalents=8).most_solutions(5) == 64
+    assert point(methods.Tasar(2, 2, 1), 2).samples == 2 * 2 * 3
+    assert point(methods.Rejection(2, 2, max_rounds=9), 2).samples == 4
+    assert methods.Rejection(4, 8, max_rounds=3).most_solutions(5) == 12
+    assert methods.Reconstruct(methods.WithoutReplacement(4, 2)).most_solutions(5) == 9
+    assert methods.Equivalents(methods.WithoutReplacement(4, 2), 8).most_solutions(5) == 64
 
 
 def test_a_study_over_time(policy, tmp_path, monkeypatch):
     pytest.importorskip("pyvrp")
-    words = ["method=[reconstruct,solver]", "axis=seconds", "search.time_limit=[0.1,0.3]", "search.top_p_start=1.0"]
+    words = ["method=[reconstruct,solver]", "axis=seconds", "search.time_limit=[0.1,0.3]"]
+    words += ["search.start=wor", "search.num_rounds=2", "search.top_p_start=1.0"]
     measured, repetitions = curves.measure, []
     monkeypatch.setattr(curves, "measure", lambda *given: repetitions.append(given[4]) or measured(*given))
     result = studied(policy, tmp_path / "out", *words, "num_instances=2")

@@ -56,7 +56,7 @@ def test_the_share_of_different_edges():
     assert distinct_share(edges, valid).tolist() == [4 / 6, 4 / 8]
 
 
-@pytest.mark.parametrize("config", [methods.beam(6), methods.wor(6), methods.sampling(6)])
+@pytest.mark.parametrize("config", [methods.Beam(6), methods.WithoutReplacement(6, 1), methods.Sampling(6, 1)])
 def test_a_point_is_the_mean_of_what_the_searches_find(config):
     """Beside a loop over the solutions."""
     problem, policy = TreeProblem(), TablePolicy()
@@ -67,7 +67,7 @@ def test_a_point_is_the_mean_of_what_the_searches_find(config):
         other = measure("x", "y", config, pool, [benchmark], 3, seed=1)
     assert found == again and (found == other) is not config.random
     assert found.lowest <= found.mean <= found.highest and 0 < found.diversity <= 1
-    if config == methods.beam(6):
+    if config == methods.Beam(6):
         each = []
         for index in range(5):
             one = search(problem, policy, benchmark.part(torch.tensor([index])).instances, config)
@@ -89,7 +89,7 @@ def test_an_instance_without_solutions_is_named():
         SearchPool(problem, TablePolicy()) as pool,
         pytest.raises(ValueError, match="^instance trees/1: "),
     ):
-        measure("x", "y", methods.wor(2), pool, [benchmark], 2, seed=0)
+        measure("x", "y", methods.WithoutReplacement(2, 1), pool, [benchmark], 2, seed=0)
 
 
 # ---- the command

@@ -18,7 +18,7 @@ from gumbeldore.studies.expectations import ESTIMATORS, Point, Reference, measur
 from tests.helpers.commands import compose, typed
 from tests.helpers.trees import TablePolicy, TreeProblem, enumerate_leaves
 
-SEARCHES = {"sampling": methods.sampling(3), "wor": methods.wor(3), "beam": methods.beam(3)}
+SEARCHES = {"sampling": methods.Sampling(3, 1), "wor": methods.WithoutReplacement(3, 1), "beam": methods.Beam(3)}
 
 
 def tree_benchmark(count):
@@ -59,7 +59,7 @@ def test_the_reference_is_exact_where_all_solutions_can_be_written_down(pool, mo
 def test_a_search_without_replacement_may_end_early(width, rounds, pool):
     """However many rounds were asked for, and whichever instances are searched together."""
     benchmark = tree_benchmark(4)
-    found = measure("wor", methods.wor(width, rounds), pool, [benchmark], 3, seed=1)
+    found = measure("wor", methods.WithoutReplacement(width, rounds), pool, [benchmark], 3, seed=1)
     for quantity, exact in zip(("cost", "entropy"), exact_values(benchmark), strict=True):
         for values in found[quantity]:
             assert values == pytest.approx([exact] * 3)
@@ -88,14 +88,14 @@ def test_an_instance_without_solutions_is_named(pool):
     benchmark = tree_benchmark(3)
     benchmark.instances.logits[1] = torch.nan
     with pytest.raises(ValueError, match="^instance trees/1: "):
-        measure("wor", methods.wor(2), pool, [benchmark], 2, seed=0)
+        measure("wor", methods.WithoutReplacement(2, 1), pool, [benchmark], 2, seed=0)
     with pytest.raises(ValueError, match="^instance trees/1: "):
         reference(pool, [benchmark], 1.0, 1, seed=0)
 
 
 def test_a_point_sums_up_the_repetitions():
     found = {"cost": [[1.0, 2.0, 3.0, 6.0]], "entropy": [[0.0, 0.0, 1.0, 1.0]]}
-    cost, entropy = points("sampling", methods.sampling(4, 2, temperature=0.5), found, Reference(2.0, 0.5, 10))
+    cost, entropy = points("sampling", methods.Sampling(4, 2, temperature=0.5), found, Reference(2.0, 0.5, 10))
     assert (cost.estimator, cost.samples, cost.rounds, cost.temperature) == ("Monte Carlo", 8, 2, 0.5)
     assert (cost.mean, cost.error, cost.reference) == (3.0, math.sqrt((1 + 0 + 1 + 16) / 4), 2.0)
     assert cost.low == pytest.approx(1.15) and cost.high == pytest.approx(5.55)

@@ -28,7 +28,7 @@ from tests.helpers.trees import TablePolicy, TreeProblem
 PROBLEM, POLICY = TreeProblem(), TablePolicy()
 SIZES = [*validation_set(PROBLEM, 30, seed=0), *validation_set(PROBLEM, 50, seed=1)]  # without references
 # One sample, and far more of them: nothing is as clear.
-ARMS = [Arm({"width": width}, methods.wor(width)) for width in (1, 2, 8, 1)]
+ARMS = [Arm({"width": width}, methods.WithoutReplacement(width, 1)) for width in (1, 2, 8, 1)]
 SETTINGS = RaceSettings(delta=0.05, first_batch=10)
 
 
@@ -113,13 +113,15 @@ def test_every_combination_is_an_arm():
     words = ["checkpoint=x", "instances=y", "study=step_size", "search.step_size=[0.1,0.3]"]
     _, arms = step_size.searches_of(compose("study", *words, "search.top_p_start=[1.0,0.8]", "search.beam_width=8"))
     assert [arm.values for arm in arms] == [{"step_size": x, "top_p_start": p} for x in (0.1, 0.3) for p in (1.0, 0.8)]
-    assert arms[3].search == methods.gumbeldore(8, 4, 0.3, 0.8)
+    assert arms[3].search == methods.Gumbeldore(8, 4, 0.3, top_p_start=0.8)
     assert arms[3].words == "search.step_size=0.3 search.top_p_start=0.8"
     _, arms = step_size.searches_of(compose("study", *words[:3], "method=wor", "search.temperature=[1,2,1]"))
-    assert [arm.search for arm in arms] == [methods.wor(32, 4, temperature=t) for t in (1, 2)]  # each once
+    assert [arm.search for arm in arms] == [
+        methods.WithoutReplacement(32, 4, temperature=t) for t in (1, 2)
+    ]  # each once
     words = [*words[:3], "method=tasar", "search.replan_steps=2", "search.temperature=[1,2]"]
     _, arms = step_size.searches_of(compose("study", *words))
-    assert [arm.search for arm in arms] == [methods.tasar(32, 4, 2, temperature=t) for t in (1, 2)]
+    assert [arm.search for arm in arms] == [methods.Tasar(32, 4, 2, temperature=t) for t in (1, 2)]
 
 
 @pytest.mark.parametrize("words", ["tasar search.replan_steps=[2,5]", "rejection search.max_rounds=[1,9]"])

@@ -62,7 +62,7 @@ instances, keys = problem.generate(200, torch.Generator().manual_seed(0)), torch
 def found_by(workers, told=lambda: None):
     with SearchPool(problem, policy, workers, search_batch_rows=8) as pool:
         parts = []
-        for part in pool.map(instances, keys, methods.gumbeldore(4, 2, 0.3)):
+        for part in pool.map(instances, keys, methods.Gumbeldore(4, 2, 0.3)):
             parts.append(part)
             told()
     parts.sort(key=lambda part: part[0].start)

@@ -131,7 +131,7 @@ def test_weights_do_not_pile_up_in_the_object_store():
         instances = TSP(5).generate(2, torch.Generator())
         for _ in range(50):
             pool.load(policy.state_dict())
-            list(pool.map(instances, torch.arange(2), methods.greedy()))
+            list(pool.map(instances, torch.arange(2), methods.Greedy()))
             store = "object_store_memory"
             used.append(ray.cluster_resources()[store] - ray.available_resources()[store])
     assert size < used[-1] and max(used) < 4 * size  # what actors start with, the last weights, and those before

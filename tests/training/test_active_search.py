@@ -34,7 +34,7 @@ from tests.helpers.policies import FixedPolicy
 
 SMALL = ["debug=fast", "train=active_search", "model.layers=1", "model.width=16", "model.feedforward=32"]
 SMALL += ["precision=float32", "images_every=100", "train.epochs=4", "train.batches_per_epoch=20"]
-SAMPLED = methods.gumbeldore(4, 2, 0.3)
+SAMPLED = methods.Gumbeldore(4, 2, 0.3)
 
 
 def given(*sizes):
@@ -83,7 +83,7 @@ def test_of_equal_solutions_the_choice_does_not_depend_on_who_was_faster():
             if backwards:
                 pool.map_all = lambda *given, ordered=pool.map_all, **more: reversed(list(ordered(*given, **more)))
             incumbents = Incumbents.of(problem, [without_references(problem, instances, "x")], [])
-            improve(incumbents, methods.wor(20, 1), pool, 0, 0, Execution())
+            improve(incumbents, methods.WithoutReplacement(20, 1), pool, 0, 0, Execution())
         found.append(incumbents)
     assert torch.equal(found[0].costs[0], found[1].costs[0])
     assert torch.equal(found[0].actions[0], found[1].actions[0])
@@ -101,7 +101,7 @@ def test_an_epoch_samples_with_the_policy_that_is_being_trained():
     best = torch.full((3,), torch.inf, dtype=torch.float64)
     for epoch, policy in enumerate(policies):
         keys = fold(5, "sampling", epoch, torch.arange(3))
-        for how in (SAMPLED, methods.greedy()):
+        for how in (SAMPLED, methods.Greedy()):
             best = best.minimum(search(TSP(8), policy, benchmark.instances, how, keys=keys).best()[1].double())
     assert torch.allclose(found.costs[0], best)
 

@@ -51,7 +51,7 @@ def trained(case, batches, ddp, folder, rate):
     policy = awake(network())
     train_state = TrainState(policy, policy, optimizer_of(policy, settings), PseudoExperts(folder))
     instances = problem.generate(20, torch.Generator().manual_seed(0))
-    found = search(problem, policy, instances, methods.sampling(1), torch.Generator().manual_seed(1))
+    found = search(problem, policy, instances, methods.Sampling(1, 1), torch.Generator().manual_seed(1))
     train_state.dataset.add("epoch_1", instances, *found.best())
     arguments = (problem, train_state, settings, generator(5, "batches", 0))
     if ddp == 1:

@@ -28,7 +28,7 @@ from tests.helpers.interruptions import Killed, dies_after
 from tests.helpers.learners import SIZES, new_learner, reports_of
 from tests.helpers.runs import check_same, metrics_of
 
-SAMPLED, RECONSTRUCTED = methods.wor(4), methods.reconstruct("greedy", 2)
+SAMPLED, RECONSTRUCTED = methods.WithoutReplacement(4, 1), methods.Reconstruct(methods.Greedy(), 2)
 
 
 def shards_after(epochs, state=None, how=SAMPLED, problem=None, stop=lambda: False, **sizes):
@@ -72,7 +72,7 @@ def test_a_solution_is_replaced_by_a_better_one_alone(how):
 
 
 def test_reconstruction_goes_on_from_the_solution_that_an_instance_has():
-    state, problem, how = new_learner(), TSP(20), methods.reconstruct("greedy", 6)
+    state, problem, how = new_learner(), TSP(20), methods.Reconstruct(methods.Greedy(), 6)
     filled = shards_after(4, state, how, problem)
     old, new = filled[2][0], filled[3][-1]
     keys = fold(5, "sampling", 3, torch.arange(2))
@@ -145,7 +145,9 @@ def trained(workers=0, **sizes):
     """A training, and how large its dataset was in each epoch."""
     state, sizes = new_learner(), {"epochs": 5, "pool": 20, "batches_per_epoch": 60, "learning_rate": 5e-3, **sizes}
     with SearchPool(TSP(7), state.policy, workers, 12) as pool:
-        reports = reports_of(state, pool, methods.reconstruct("wor", 2, beam_width=4), **sizes)
+        reports = reports_of(
+            state, pool, methods.made(methods.Reconstruct, {"start": "wor", "iterations": 2, "beam_width": 4}), **sizes
+        )
     return state, [report.metrics for report in reports]
 
 

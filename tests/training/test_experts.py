@@ -39,7 +39,9 @@ def test_the_best_of_some_solutions_by_hand():
     assert (found.samples.tolist(), found.distinct.tolist(), found.evaluations) == ([3], [2], 7)
 
 
-@pytest.mark.parametrize("config", [methods.sampling(8), methods.wor(4, 3)], ids=["repeated", "exhausted"])
+@pytest.mark.parametrize(
+    "config", [methods.Sampling(8, 1), methods.WithoutReplacement(4, 3)], ids=["repeated", "exhausted"]
+)
 @pytest.mark.parametrize("lowest", [10.0, -10.0, 1.0], ids=["costs above 0", "below 0", "of any sign"])
 def test_experts_and_their_metrics_are_those_of_the_solutions(config, lowest):
     """In chunks; by plain loops over the solutions of one search for all instances."""
@@ -47,7 +49,7 @@ def test_experts_and_their_metrics_are_those_of_the_solutions(config, lowest):
     trees = problem.generate(6, torch.Generator().manual_seed(0))
     trees = trees._replace(outcome=trees.outcome - lowest)
     found = sample_experts(SearchPool(problem, policy, search_batch_rows=16), trees, keys, config)
-    sampled, greedy = (search(problem, policy, trees, how, keys=keys) for how in (config, methods.greedy()))
+    sampled, greedy = (search(problem, policy, trees, how, keys=keys) for how in (config, methods.Greedy()))
     actions, costs = [], []
     for row in range(6):
         actions.append([tuple(x) for x in sampled.actions[row][sampled.valid[row]].tolist()])
@@ -80,7 +82,7 @@ def test_the_nucleus_comes_after_some_epochs(monkeypatch):
         return sample(pool, instances, keys, search, *rest)
 
     monkeypatch.setattr(experts, "sample_experts", sample_and_tell)
-    state, nucleus = new_learner(), methods.gumbeldore(4, 2, 0.3, top_p_start=0.5, top_p_end=0.75)
+    state, nucleus = new_learner(), methods.Gumbeldore(4, 2, 0.3, top_p_start=0.5, top_p_end=0.75)
     reports_of(state, SearchPool(TSP(7), state.policy), nucleus, nucleus_after=2, epochs=4, batches_per_epoch=1)
     assert seen == [(1.0, 1.0)] * 2 + [(0.5, 0.75)] * 2
 

@@ -165,7 +165,7 @@ def test_what_takes_too_much_memory_is_named(key, tmp_path):
 
 
 PROBLEM, POLICY = TreeProblem(), TablePolicy()
-EVERY = [methods.greedy(), methods.sampling(3), methods.wor(2, 2), methods.gumbeldore(2, 2, 1.0)]
+EVERY = [methods.Greedy(), methods.Sampling(3, 1), methods.WithoutReplacement(2, 2), methods.Gumbeldore(2, 2, 1.0)]
 
 
 def trees(n=5):
@@ -210,7 +210,7 @@ def test_an_evaluation_names_the_instance(what):
     """In whatever chunk it comes."""
     pool = SearchPool(PROBLEM, POLICY, search_batch_rows=2)
     with pytest.raises(ValueError, match="^instance tree-3: "):
-        solve_benchmark(pool, benchmark(damaged(what, 3)), methods.greedy(), seed=0)
+        solve_benchmark(pool, benchmark(damaged(what, 3)), methods.Greedy(), seed=0)
     with pytest.raises(ValueError, match="^instance tree-3: "):
         validate(pool, [benchmark(damaged(what, 3))], lambda *_: None)
 
@@ -220,7 +220,7 @@ def test_a_true_cost_that_is_no_number_names_the_instance():
     spoilt = whole._replace(true_cost=lambda i, a: whole.true_cost(i, a).masked_fill(i == 2, math.nan))
     pool = SearchPool(PROBLEM, POLICY, search_batch_rows=2)
     with pytest.raises(ValueError, match="^instance tree-2: a solution costs nan"):
-        solve_benchmark(pool, spoilt, methods.wor(2), seed=0)
+        solve_benchmark(pool, spoilt, methods.WithoutReplacement(2, 1), seed=0)
     with pytest.raises(ValueError, match="^instance tree-2: a solution costs nan"):
         validate(pool, [spoilt], lambda *_: None)
 

@@ -17,7 +17,7 @@ from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.runtime.checked import is_number
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import Method
 from gumbeldore.studies import curves, tables
 from gumbeldore.studies.curves import CurvePoint
 
@@ -25,14 +25,14 @@ READS = ("axis", "repetitions")
 POINTS = ("time_limit", "iterations", "num_rounds")  # the first that is a list, or a time limit, makes a curve's points
 
 
-def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig | Baseline]]:
+def searches_of(cfg: DictConfig) -> dict[str, list[Method | Baseline]]:
     """The points of each curve, by growing number of rounds (or iterations, or seconds).
 
     A method has a curve for each combination of the values that `search` lists for its parameters.
 
     Raises ValueError for a baseline or a search with a time limit, unless axis=seconds.
     """
-    found: dict[str, list[SearchConfig | Baseline]] = {}
+    found: dict[str, list[Method | Baseline]] = {}
     search = cfg.search.copy()
     if search.time_limit is not None and not OmegaConf.is_list(search.time_limit):
         search.time_limit = [search.time_limit]  # of one point, as other limits would be
@@ -56,7 +56,7 @@ def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig | Baseline]]:
             raise ValueError(f"method={name}: {rule}; choose axis=evaluations or axis=seconds")
         points = [{along: value} for value in sorted(listed.pop(along))] if along else [{}]
         largest = {key: max(listed.pop(key)) for key in POINTS if key in listed}
-        own: dict[str, list[SearchConfig | Baseline]] = {}
+        own: dict[str, list[Method | Baseline]] = {}
         for values in itertools.product(*listed.values()):
             chosen = dict(zip(listed, values, strict=True))
             curve = ", ".join([name, *(f"{key}={value}" for key, value in chosen.items())])
@@ -68,12 +68,12 @@ def searches_of(cfg: DictConfig) -> dict[str, list[SearchConfig | Baseline]]:
     return found
 
 
-def by_method(searches: dict[str, list[SearchConfig | Baseline]]) -> list[tuple[str, SearchConfig | Baseline]]:
+def by_method(searches: dict[str, list[Method | Baseline]]) -> list[tuple[str, Method | Baseline]]:
     """Every search, with the name to call it in messages."""
     return [(name, search) for name, each in searches.items() for search in each]
 
 
-def measure(opened: Study, searches: dict[str, list[SearchConfig | Baseline]]) -> list[CurvePoint]:
+def measure(opened: Study, searches: dict[str, list[Method | Baseline]]) -> list[CurvePoint]:
     """A point for every search of every curve; writes study.json, study.csv and study.png."""
     run, benchmarks, terminal, out_dir = opened.run, opened.benchmarks, opened.terminal, opened.out_dir
     about = opened.about | {"repetitions": run.repetitions, "axis": run.axis}

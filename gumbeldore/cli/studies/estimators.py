@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -11,9 +10,9 @@ from gumbeldore.cli import parts
 from gumbeldore.cli.evaluation import advancing, goes_on
 from gumbeldore.cli.studies.opened import Asked, Study, check_lists, repeated, repetitions_of, written
 from gumbeldore.cli.studies.opened import by_method as by_method
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import DEFAULTS, Beam
 from gumbeldore.studies import expectations
-from gumbeldore.studies.expectations import ESTIMATORS, QUANTITIES, Point, Reference
+from gumbeldore.studies.expectations import ESTIMATORS, QUANTITIES, Plain, Point, Reference, TemperedBeam
 
 LISTS = ("temperature", "num_rounds", "beam_width")
 READS = ("repetitions", "reference_samples", *(f"search.{key}" for key in LISTS))
@@ -31,27 +30,29 @@ def searches_of(cfg: DictConfig) -> list[Asked]:
             f"study=estimators: {unknown[0]} has no estimators; the methods that have: {', '.join(ESTIMATORS)}"
         )
     check_lists(cfg.search)
-    lists = [list(cfg.search[key]) if OmegaConf.is_list(cfg.search[key]) else [cfg.search[key]] for key in LISTS]
+    search = parts.with_defaults(cfg.search)
+    _check_plain(search)
+    lists = [list(search[key]) if OmegaConf.is_list(search[key]) else [search[key]] for key in LISTS]
     found: list[Asked] = []
     for (name, method), temperature, rounds, width in itertools.product(methods.items(), *lists):
         samples = {"num_rounds": rounds, "beam_width": width * rounds if name == "beam" else width}
-        built = parts.build_search(name, method, {**cfg.search, **samples, "temperature": temperature})
+        built = parts.build_search(name, method, {**parts.plain(search), **samples, "temperature": temperature})
+        if isinstance(built, Beam):
+            built = TemperedBeam(built.beam_width, temperature)
+        assert isinstance(built, Plain)
         setting = f"{built.beam_width * built.num_rounds} samples, temperature {temperature:g}"
-        asked = Asked(name, setting, replace(built, temperature=temperature))
-        _check_plain(asked.search)
+        asked = Asked(name, setting, built)
         if asked not in found:
             found.append(asked)
     return found
 
 
-def _check_plain(search: SearchConfig) -> None:
-    """Raises ValueError unless the search samples from the policy as the estimators take for granted."""
-    plain = SearchConfig(search.beam_width)
+def _check_plain(search: DictConfig) -> None:
+    """Raises ValueError unless the searches sample from the policy as the estimators take for granted."""
     for name in PLAIN:
-        value, needed = getattr(search, name), getattr(plain, name)
-        if value != needed:
-            rule = f"search.{name} must be {str(needed).lower()}"
-            raise ValueError(f"study=estimators: {rule}, the estimators hold for no other, got {value}")
+        if search[name] != DEFAULTS[name]:
+            rule = f"search.{name} must be {str(DEFAULTS[name]).lower()}"
+            raise ValueError(f"study=estimators: {rule}, the estimators hold for no other, got {search[name]}")
 
 
 def measure(opened: Study, searches: list[Asked]) -> list[Point]:
@@ -64,6 +65,7 @@ def measure(opened: Study, searches: list[Asked]) -> list[Point]:
     done = 0
     try:
         for method, setting, search in searches:
+            assert isinstance(search, Plain)
             tau = search.temperature
             of = method, tau, search.beam_width, search.num_rounds  # in whatever order the methods are asked for
             if tau not in compared:

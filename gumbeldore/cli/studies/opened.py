@@ -16,7 +16,7 @@ from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.kept import Kept
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting.console import Terminal
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import Method
 
 NO_GAPS = "mean cost, as not all instances have a reference"
 
@@ -38,10 +38,10 @@ class Asked(NamedTuple):
 
     method: str
     setting: str  # its values of what is varied, for tables
-    search: SearchConfig
+    search: Method
 
 
-def by_method(searches: list[Asked]) -> list[tuple[str, SearchConfig]]:
+def by_method(searches: list[Asked]) -> list[tuple[str, Method]]:
     """Every search, with the name to call it in messages."""
     return [(asked.method, asked.search) for asked in searches]
 
@@ -57,18 +57,18 @@ def check_lists(search: Mapping[str, Any]) -> None:
         raise ValueError(f"search.{empty[0]}=[]: there must be one value at least")
 
 
-def repetitions_of(method: SearchConfig | Baseline, count: int) -> int:
+def repetitions_of(method: Method | Baseline, count: int) -> int:
     """How often a method solves all instances: once if its answer is always the same."""
-    return count if isinstance(method, SearchConfig) and method.random else 1
+    return count if isinstance(method, Method) and method.random else 1
 
 
-def repeated(count: int, methods: Iterable[tuple[str, SearchConfig | Baseline]]) -> str:
+def repeated(count: int, methods: Iterable[tuple[str, Method | Baseline]]) -> str:
     """How often the methods of a study solved all instances, in words."""
     once = list(dict.fromkeys(name for name, method in methods if repetitions_of(method, count) == 1))
     return f"{count} repetitions" + (f" ({', '.join(once)}: once, without random numbers)" if once else "")
 
 
-def combinations(name: str, method: DictConfig, search: Mapping[str, Any]) -> list[tuple[dict[str, Any], SearchConfig]]:
+def combinations(name: str, method: DictConfig, search: Mapping[str, Any]) -> list[tuple[dict[str, Any], Method]]:
     """A search for each combination of the values that `search` lists for the parameters of a method; equal ones once.
 
     Returns the values, by key of `search`, and the search.
@@ -77,7 +77,7 @@ def combinations(name: str, method: DictConfig, search: Mapping[str, Any]) -> li
     """
     check_lists(search)
     listed = {key: list(search[key]) for key in parts.search_keys(method, search) if OmegaConf.is_list(search[key])}
-    found: list[tuple[dict[str, Any], SearchConfig]] = []
+    found: list[tuple[dict[str, Any], Method]] = []
     for values in itertools.product(*listed.values()):
         mine = dict(zip(listed, values, strict=True))
         built = parts.build_search(name, method, {**search, **mine})

@@ -11,7 +11,7 @@ from gumbeldore.cli.evaluation import advancing, goes_on
 from gumbeldore.cli.studies.opened import NO_GAPS, Study, combinations, written
 from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.races.outcome import Outcome
-from gumbeldore.sampler.config import SearchConfig
+from gumbeldore.sampler.methods import Method
 from gumbeldore.studies import step_size, tables
 from gumbeldore.studies.step_size import Arm
 
@@ -49,7 +49,7 @@ def searches_of(cfg: DictConfig) -> Arms:
     return Arms(name, found)
 
 
-def by_method(searches: Arms) -> list[tuple[str, SearchConfig]]:
+def by_method(searches: Arms) -> list[tuple[str, Method]]:
     """Every search, with the name to call it in messages."""
     return [(searches.method, arm.search) for arm in searches.arms]
 

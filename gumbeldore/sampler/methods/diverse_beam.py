@@ -2,10 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from gumbeldore.sampler.beam import Select
+from gumbeldore.sampler.methods.beam import OneRound
+from gumbeldore.sampler.methods.method import check_counts, check_not_negative
+from gumbeldore.sampler.trie_search import Beams, no_noise
+
+
+@dataclass(frozen=True)
+class DiverseBeam(OneRound):
+    """Beam search in groups, which are filled one after the other at each step.
+
+    Arguments:
+        beam_width: of all groups together
+        groups: how many there are
+        diversity: lambda, by how much a log-probability is lower for each time that earlier groups have chosen the
+            same action at this step
+    """
+
+    beam_width: int = 32
+    groups: int = 4
+    diversity: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_counts(self, "beam_width")
+        check_counts(self, "groups")
+        if self.beam_width % self.groups:
+            raise ValueError(f"groups must divide beam_width={self.beam_width}, got {self.groups}")
+        check_not_negative("diversity", self.diversity)
+
+    @property
+    def beams(self) -> Beams:
+        select = diverse(self.groups, self.diversity)
+        return Beams(self.beam_width // self.groups, copies=self.groups, noise=no_noise, select=select)
 
 
 def diverse(groups: int, diversity: float) -> Select:

@@ -1,0 +1,63 @@
+"""Searching until a time limit."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gumbeldore.runtime.checked import is_number
+from gumbeldore.sampler.methods.beam import Greedy
+from gumbeldore.sampler.methods.method import Improving, Method
+from gumbeldore.sampler.solutions import Solutions
+from gumbeldore.sampler.task import SearchTask
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True)
+class Anytime(Method):
+    """The greedy solution, then as many rounds, or reconstructions, of a method as there is time for.
+
+    The greedy solution counts where it is better than all others, and is the only one if no round ends in time. A round
+    that lasts longer is abandoned before its next step.
+
+    Arguments:
+        method: with rounds, or a reconstruction
+        time_limit: seconds per instance
+    """
+
+    method: Improving
+    time_limit: float
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.time_limit) and self.time_limit > 0):
+            raise ValueError(f"time_limit must be positive seconds per instance, got {self.time_limit!r}")
+        if not self.method.endless:
+            kind = type(self.method).__name__
+            raise ValueError(f"a time_limit is for a method with rounds or a reconstruction, {kind} ends by itself")
+
+    def __call__(self, task: SearchTask) -> Solutions:
+        limited = task._replace(deadline=time.monotonic() + task.batch * self.time_limit)
+        return self.method.until(limited, greedy=Greedy()(task))
+
+    @property
+    def random(self) -> bool:  # type: ignore[override]
+        return self.method.random
+
+    @property
+    def rows(self) -> int:
+        return self.method.rows
+
+    def most_solutions(self, horizon: int) -> int:
+        return self.method.most_solutions(horizon)
+
+    def trie_memory(self, task: SearchTask) -> int:
+        return self.method.trie_memory(task)
+
+    def check(self, task: SearchTask) -> None:
+        self.method.check(task)
+
+    def without_nucleus(self) -> Self:
+        return replace(self, method=self.method.without_nucleus())

@@ -1,0 +1,50 @@
+"""Beam search, and the greedy solution, which is a beam search of width 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gumbeldore.sampler.methods.method import BeamRounds, check_counts
+from gumbeldore.sampler.solutions import Round
+from gumbeldore.sampler.task import SearchTask
+from gumbeldore.sampler.trie_search import Beams, no_noise
+
+
+class OneRound(BeamRounds):
+    """One round of beams without noise: the most likely prefixes."""
+
+    random: ClassVar[bool] = False
+    endless: ClassVar[bool] = False
+    num_rounds: ClassVar[int] = 1  # type: ignore[misc]
+
+    @property
+    def beams(self) -> Beams:
+        return Beams(self.beam_width, noise=no_noise)
+
+    def rounds(self, task: SearchTask) -> Iterator[Round]:
+        yield self.search(task).sample()[1]
+
+
+@dataclass(frozen=True)
+class Greedy(OneRound):
+    """The most likely action at each step."""
+
+    beam_width: ClassVar[int] = 1  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class Beam(OneRound):
+    """Beam search: the most likely prefixes.
+
+    Arguments:
+        beam_width: K, solutions per instance
+
+    Raises ValueError for values out of range, as all methods do.
+    """
+
+    beam_width: int = 32
+
+    def __post_init__(self) -> None:
+        check_counts(self, "beam_width")

@@ -1,0 +1,199 @@
+"""What all search methods have in common."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from gumbeldore.runtime.checked import is_integer, is_number
+from gumbeldore.sampler.beam import Count, OutOfTime
+from gumbeldore.sampler.solutions import Round, Solutions
+from gumbeldore.sampler.task import SearchTask
+from gumbeldore.sampler.trie_search import Beams, Size, TrieFull, TrieSearch, memory
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+MOST = 2**31 - 1  # solutions of an instance; more fit into no memory, and places in a trie are products of such numbers
+
+
+class Method(ABC):
+    """How to search: a frozen dataclass of settings, called with what is to be searched."""
+
+    random: ClassVar[bool] = True  # whether the result depends on random numbers
+    time_limit: float | None = None  # seconds per instance, after which a search ends; None: it ends by itself
+
+    @abstractmethod
+    def __call__(self, task: SearchTask) -> Solutions:
+        """The solutions of all instances, without gradients, by a policy in evaluation mode."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """Beam positions that are searched together for an instance."""
+
+    @abstractmethod
+    def most_solutions(self, horizon: int) -> int:
+        """How many solutions of so many decisions there are at most, per instance; without a time limit."""
+
+    @abstractmethod
+    def trie_memory(self, task: SearchTask) -> int:
+        """Bytes that the tries of each of the task's instances take at most; without a time limit."""
+
+    def check(self, task: SearchTask) -> None:  # noqa: B027  (most methods need nothing)
+        """Raises ValueError if the problem does not offer what the method needs for instances of this size."""
+
+    def without_nucleus(self) -> Self:
+        """The same method with a nucleus of 1, that is, with all actions."""
+        return self
+
+
+class Improving(Method):
+    """A method that can go on until a deadline."""
+
+    endless: ClassVar[bool] = True  # whether more time finds more
+
+    @abstractmethod
+    def until(self, task: SearchTask, greedy: Solutions) -> Solutions:
+        """Search until the task's deadline, beside greedy solutions, which count where they are better."""
+
+
+class Rounds(Improving):
+    """A method that searches in rounds."""
+
+    @abstractmethod
+    def rounds(self, task: SearchTask) -> Iterator[Round]:
+        """Round after round, until there is nothing more to find.
+
+        Raises OutOfTime at the task's deadline, and TrieFull where the trie would outgrow the task's memory.
+        """
+
+    @abstractmethod
+    def count(self, horizon: int) -> int:
+        """The number of rounds that make a search, for solutions of so many decisions; without a time limit."""
+
+    def __call__(self, task: SearchTask) -> Solutions:
+        return self.found(task).solutions(task.batch)
+
+    def found(self, task: SearchTask) -> Found:
+        """The rounds that make a search; fewer where the task's deadline cuts them off."""
+        return collected(itertools.islice(self.rounds(task), self.count(task.horizon)))
+
+    def until(self, task: SearchTask, greedy: Solutions) -> Solutions:
+        return beside(greedy, collected(self.rounds(task)))
+
+
+class BeamRounds(Rounds):
+    """A method whose rounds are beams over one trie."""
+
+    beam_width: int
+    num_rounds: int
+
+    @property
+    @abstractmethod
+    def beams(self) -> Beams:
+        """The beams of an instance in each round."""
+
+    def search(self, task: SearchTask) -> TrieSearch:
+        """The beams and the trie of all rounds."""
+        return TrieSearch(task, self.beams, self.size(task))
+
+    def size(self, task: SearchTask) -> Size:
+        """How large the trie is, without a time limit."""
+        return Size(task.horizon, self.count(task.horizon), self._once(task))
+
+    def _once(self, task: SearchTask) -> bool:
+        """Whether there is one round alone."""
+        return self.count(task.horizon) == 1 and not (self.endless and task.deadline < math.inf)
+
+    @property
+    def rows(self) -> int:
+        return self.beam_width
+
+    def count(self, horizon: int) -> int:
+        return self.num_rounds
+
+    def most_solutions(self, horizon: int) -> int:
+        return self.beam_width * self.count(horizon)
+
+    def trie_memory(self, task: SearchTask) -> int:
+        return memory(task, self.beams, self.size(task))
+
+
+class Found(NamedTuple):
+    """What rounds found."""
+
+    rounds: list[Round]
+    states: Count  # of a round that was abandoned at the deadline
+    full: bool  # they ended where the trie would have outgrown the memory
+
+    def solutions(self, batch: int) -> Solutions:
+        """The solutions of so many instances. There must be a round."""
+        return Solutions.of(self.rounds, batch, self.states, self.full)
+
+
+NOTHING = Found([], Count(), full=False)
+
+
+def collected(rounds: Iterable[Round]) -> Found:
+    """All rounds, up to the deadline and the end of the memory."""
+    found: list[Round] = []
+    try:
+        for each in rounds:
+            found.append(each)
+    except OutOfTime as late:
+        return Found(found, late.states, full=False)
+    except TrieFull:
+        return Found(found, Count(), full=True)
+    return Found(found, Count(), full=False)
+
+
+def beside(greedy: Solutions, found: Found) -> Solutions:
+    """The solutions of rounds, and the greedy ones where they are better; these alone if no round ended in time."""
+    if not found.rounds:
+        return greedy._replace(stats=greedy.stats.plus(found.states)._replace(rounds=0, full=found.full))
+    both = found.solutions(len(greedy.costs)).with_better(*greedy.best())
+    return both._replace(stats=both.stats.plus(greedy.stats.states))
+
+
+def check_count(name: str, count: Any) -> None:
+    """Raises ValueError unless it is a number of solutions, or of what makes solutions."""
+    if not (is_integer(count) and 1 <= count <= MOST):
+        raise ValueError(f"{name} must be an integer of at least 1 and at most {MOST}, got {count!r}")
+
+
+def check_counts(method: Any, *names: str) -> None:
+    """Raises ValueError unless the fields are numbers of solutions, and so is their product."""
+    for name in names:
+        check_count(name, getattr(method, name))
+    # As Python's integers, which cannot overflow as NumPy's can.
+    check_count(" * ".join(names), math.prod(int(getattr(method, name)) for name in names))
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Raises ValueError unless it is a finite number above 0."""
+    if not (is_number(value) and value > 0):
+        raise ValueError(f"{name} must be finite and above 0, got {value!r}")
+
+
+def check_not_negative(name: str, value: Any) -> None:
+    """Raises ValueError unless it is a finite number of at least 0."""
+    if not (is_number(value) and value >= 0):
+        raise ValueError(f"{name} must be finite and at least 0, got {value!r}")
+
+
+def check_one_of(name: str, value: Any, allowed: Iterable[str]) -> None:
+    """Raises ValueError unless it is one of the allowed words."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+
+
+def check_nucleus(method: Any, *names: str) -> None:
+    """Raises ValueError unless the fields are probabilities above 0."""
+    for name in names:
+        top_p = getattr(method, name)
+        if not (is_number(top_p) and 0 < top_p <= 1):
+            raise ValueError(f"{name} must be a probability in (0, 1], got {top_p!r}")

@@ -1,0 +1,164 @@
+"""Random reconstruction [RRC], many pieces at once: the best solution is cut into pieces, which are decoded anew.
+
+A piece that is better replaces the old one. [RRC] decodes one random piece at a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gumbeldore.batches import take
+from gumbeldore.interfaces import Pieces, Problem
+from gumbeldore.sampler.beam import Count, OutOfTime
+from gumbeldore.sampler.methods.beam import Greedy
+from gumbeldore.sampler.methods.method import NOTHING, Improving, Rounds, beside, check_count
+from gumbeldore.sampler.solutions import Round, Solutions
+from gumbeldore.sampler.task import SearchTask
+from gumbeldore.sampler.trie_search import Beams, Root, Size, TrieSearch, no_noise
+from gumbeldore.seeding import fold, uniform_noise
+
+SCORES = 2**23  # of actions in all pieces that are decoded together: about 1.3 GB
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True)
+class Reconstruct(Improving):
+    """Random reconstruction of the best solution that another method finds [RRC].
+
+    Arguments:
+        start: the other method
+        iterations: of cutting all instances' solutions into pieces and decoding these; with a time limit they go on
+            until it has passed
+        longest_piece: decisions in a piece, at most; None: all. Each iteration draws a length, uniformly
+        shortest_piece: decisions in a piece, at least (or the longest, if that is less)
+        piece_width: of the beam search that decodes a piece; 1: greedily
+    """
+
+    start: Rounds = field(default_factory=Greedy)
+    iterations: int = 100
+    longest_piece: int | None = None
+    shortest_piece: int = 4
+    piece_width: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("iterations", "shortest_piece", "piece_width"):
+            check_count(name, getattr(self, name))
+        if self.longest_piece is not None:
+            check_count("longest_piece", self.longest_piece)
+        if not isinstance(self.start, Rounds):
+            raise ValueError(f"start must be a method of rounds, without a time limit of its own, got {self.start!r}")
+
+    @property
+    def rows(self) -> int:
+        return self.start.rows
+
+    def most_solutions(self, horizon: int) -> int:
+        return self.start.most_solutions(horizon) + 1
+
+    def trie_memory(self, task: SearchTask) -> int:
+        return self.start.trie_memory(task)
+
+    def check(self, task: SearchTask) -> None:
+        self.start.check(task)
+        if type(task.problem).pieces is Problem.pieces:
+            raise ValueError(f"there is no random reconstruction for {task.problem.name}: it does not define pieces")
+
+    def without_nucleus(self) -> Self:
+        return replace(self, start=self.start.without_nucleus())
+
+    def __call__(self, task: SearchTask) -> Solutions:
+        return self.improved(task, self.start(task))
+
+    def until(self, task: SearchTask, greedy: Solutions) -> Solutions:
+        """Reconstructions until the task's deadline, of the best of the greedy solutions and those of `start`."""
+        known = isinstance(self.start, Greedy)
+        return self.improved(task, beside(greedy, NOTHING if known else self.start.found(task)))
+
+    def improved(self, task: SearchTask, solutions: Solutions) -> Solutions:
+        """Given solutions, and one more where the reconstruction of the best is better.
+
+        Cut the solutions into pieces, decode all of these in few batches, keep those that are better; many times. The
+        pieces of a solution have no decision in common, so that all that are better can be kept.
+        """
+        actions, cost = solutions.best()
+        states, done = Count(), 0
+        try:
+            for iteration in itertools.count() if task.deadline < math.inf else range(self.iterations):
+                actions, cost, asked = self._once(task, iteration, actions, cost)
+                states, done = states.plus(asked), iteration + 1
+        except OutOfTime as late:
+            states = states.plus(late.states)
+        return solutions.with_better(actions, cost).after(states, done)
+
+    def _once(self, task: SearchTask, iteration: int, actions: Tensor, cost: Tensor) -> tuple[Tensor, Tensor, Count]:
+        """The solutions after an iteration, and how they got their action probabilities.
+
+        All pieces have one length, so that they fit one batch. It is a function of the iteration alone: a result does
+        not depend on the instances beside it.
+        """
+        keys = fold(task.keys, "reconstruction", iteration)
+        length = self._length(iteration, task.horizon)
+        pieces = task.problem.pieces(task.instances, actions, length, _draws(keys))
+        found, states = [], Count()
+        for part in self._portions(task, pieces):
+            found.append(self._decoded(task, part, keys, length, states))
+            states = states.plus(found[-1].states)
+        piece, lowest = map(torch.cat, zip(*map(_best_pieces, found), strict=True))
+        candidate = pieces.with_all(piece, lowest < cost[pieces.row])
+        candidate_cost = task.problem.cost(task.instances, candidate).double()
+        better = candidate_cost < cost  # a gain may have been a rounding error: the cost of the whole solution decides
+        return candidate.where(better[:, None], actions), candidate_cost.where(better, cost), states
+
+    def _length(self, iteration: int, horizon: int) -> int:
+        """The number of decisions in each piece of an iteration, uniform."""
+        longest = min(self.longest_piece or horizon, horizon)
+        shortest = min(self.shortest_piece, longest)
+        uniform = uniform_noise(torch.zeros(1, dtype=torch.int64), iteration, ()).item()
+        return shortest + int(uniform * (longest - shortest + 1))
+
+    def _portions(self, task: SearchTask, pieces: Pieces) -> list[Pieces]:
+        """So many pieces at most: those of many large instances would not fit into memory together."""
+        most = max(1, SCORES // (task.problem.num_actions(task.instances) * self.piece_width))
+        slices = [slice(first, first + most) for first in range(0, len(pieces.row), most)]
+        return [
+            pieces._replace(row=pieces.row[part], state=take(pieces.state, part), first=pieces.first[part])
+            for part in slices
+        ]
+
+    def _decoded(self, task: SearchTask, pieces: Pieces, keys: Tensor, length: int, before: Count) -> Round:
+        """Each piece anew. Raises OutOfTime at the deadline, also of the states `before`."""
+        own = task._replace(
+            instances=take(task.instances, pieces.row),
+            encoded=take(task.encoded, pieces.row),
+            keys=fold(keys[pieces.row], pieces.first),
+            origin=task.origin[pieces.row],
+        )
+        rows = torch.arange(len(pieces.row), device=pieces.row.device).repeat_interleave(self.piece_width)
+        root = Root(torch.zeros_like(pieces.row), take(pieces.state, rows), length, partial(pieces.with_one, rows))
+        beams = Beams(self.piece_width, noise=no_noise)
+        try:
+            return TrieSearch(own, beams, Size(length, rounds=1, once=True), root).sample()[1]
+        except OutOfTime as late:
+            raise OutOfTime(before.plus(late.states)) from None
+
+
+def _draws(keys: Tensor) -> Callable[[int], Tensor]:
+    """Uniform numbers: each call gives others."""
+    place = itertools.count()
+    return lambda count: uniform_noise(keys, next(place), (count,))
+
+
+def _best_pieces(found: Round) -> tuple[Tensor, Tensor]:
+    """Of each piece the best decisions [P, m] and the cost [P] of the solution with them."""
+    lowest, place = found.cost.masked_fill(~found.valid, math.inf).min(dim=1)
+    return found.decisions[torch.arange(len(place), device=place.device), place], lowest

@@ -1,0 +1,129 @@
+"""Sampling without replacement in rounds of stochastic beam search, between which the trie learns [SBS; GD]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from gumbeldore.runtime.checked import check_switches
+from gumbeldore.sampler import updates
+from gumbeldore.sampler.beam import Leaves
+from gumbeldore.sampler.methods.method import (
+    BeamRounds,
+    check_counts,
+    check_not_negative,
+    check_nucleus,
+    check_one_of,
+    check_positive,
+)
+from gumbeldore.sampler.rounds import rounds
+from gumbeldore.sampler.solutions import Round
+from gumbeldore.sampler.task import SearchTask
+from gumbeldore.sampler.trie import Trie
+from gumbeldore.sampler.trie_search import Beams, gumbel, gumbel_below_zero
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True)
+class WithoutReplacement(BeamRounds):
+    """At most beam_width * num_rounds different solutions [SBS].
+
+    A method that learns more from a round is a subclass with another `update`.
+
+    Arguments:
+        beam_width: K, solutions per round
+        num_rounds: n
+        top_p_start, top_p_end: nucleus of the first and of the last round, linear in between [GD, section 4.2.2]: each
+            node keeps its smallest set of most likely actions of that probability; one round alone uses the end
+        temperature: tau, by which the policy's logits are divided [SBS, eq. 5]: masses, estimates and reported
+            log-probabilities are those of this distribution. Towards 0 the samples become greedy.
+        sampled_root: draw the root's Gumbel, which makes the unnormalised estimator unbiased; False fixes it to 0
+    """
+
+    beam_width: int = 32
+    num_rounds: int = 4
+    _: KW_ONLY
+    top_p_start: float = 1.0
+    top_p_end: float = 1.0
+    temperature: float = 1.0
+    sampled_root: bool = True
+
+    def __post_init__(self) -> None:
+        check_counts(self, "beam_width", "num_rounds")
+        check_switches(self, "sampled_root")
+        check_nucleus(self, "top_p_start", "top_p_end")
+        check_positive("temperature", self.temperature)
+
+    @property
+    def beams(self) -> Beams:
+        """One stochastic beam."""
+        noise = gumbel if self.sampled_root else gumbel_below_zero
+        return Beams(self.beam_width, noise=noise, temperature=self.temperature)
+
+    def nucleus(self, number: int) -> float:
+        """The nucleus of a round [GD, section 4.2.2]. Rounds beyond num_rounds, until a deadline, stay at its end.
+
+        Arguments:
+            number: of the round, from 0 on
+        """
+        if number >= self.num_rounds - 1:
+            return self.top_p_end
+        return self.top_p_start + (self.top_p_end - self.top_p_start) * number / (self.num_rounds - 1)
+
+    def rounds(self, task: SearchTask) -> Iterator[Round]:
+        return rounds(self.search(task), self.nucleus, self.update)
+
+    def update(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
+        """What the trie learns from a round: here, that its leaves are taken. See `gumbeldore.sampler.updates`."""
+        updates.without_replacement(trie, leaves)
+
+    def without_nucleus(self) -> Self:
+        return replace(self, top_p_start=1.0, top_p_end=1.0)
+
+
+@dataclass(frozen=True)
+class Gumbeldore(WithoutReplacement):
+    """Rounds without replacement, each shifted toward what was better than expected [GD, algorithm 2].
+
+    Arguments:
+        step_size: sigma >= 0, in units of 1 / cost; the paper's for the TSP
+        baseline: of an advantage: "estimate" (of the round's expectation from its weights) or "none" (the raw outcome;
+            for games)
+    """
+
+    step_size: float = 0.3
+    baseline: str = "estimate"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_not_negative("step_size", self.step_size)
+        check_one_of("baseline", self.baseline, updates.BASELINES)
+
+    def update(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
+        updates.gumbeldore(trie, leaves, objective, self.step_size, self.baseline)
+
+
+@dataclass(frozen=True)
+class Theory(WithoutReplacement):
+    """Rounds without replacement with the policy update that provably improves [GD, eq. 1 and 5].
+
+    Arguments:
+        step_size: sigma >= 0, in units of 1 / cost
+        threshold: kappa of a node's importance weights: "node" or "round", see `updates.theory`
+    """
+
+    step_size: float = 0.3
+    threshold: str = "node"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_not_negative("step_size", self.step_size)
+        check_one_of("threshold", self.threshold, ("node", "round"))
+
+    def update(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
+        updates.theory(trie, leaves, objective, self.step_size, self.threshold)

@@ -1,0 +1,198 @@
+"""The beams of a search, the trie that they grow, and the root from which they start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gumbeldore.batches import repeated
+from gumbeldore.interfaces import Policy
+from gumbeldore.sampler import trie as trie_ops
+from gumbeldore.sampler.beam import (
+    Count,
+    Leaves,
+    Perturb,
+    SearchContext,
+    Select,
+    check_instances,
+    most_likely,
+    sample_round,
+)
+from gumbeldore.sampler.gumbel import gumbel_with_maximum
+from gumbeldore.sampler.solutions import Round
+from gumbeldore.sampler.task import SearchTask
+from gumbeldore.sampler.updates import Update
+from gumbeldore.seeding import gumbel_noise
+
+# (keys [B], place of the round's first draws) -> how children are perturbed, and the root's perturbed log-probability
+Noise = Callable[[Tensor, int], tuple[Perturb, Tensor]]
+
+
+class TrieFull(Exception):
+    """The next round would not fit into the memory that the trie may take."""
+
+
+def gumbel(keys: Tensor, place: int) -> tuple[Perturb, Tensor]:
+    """Gumbel noise: the beam becomes a sample without replacement [SBS, algorithm 1]."""
+
+    def perturb(phi: Tensor, parent: Tensor, depth: int) -> Tensor:
+        return gumbel_with_maximum(phi, parent, gumbel_noise(keys, place + 1 + depth, phi.shape[1:]))
+
+    return perturb, gumbel_noise(keys, place, ()).flatten()
+
+
+def gumbel_below_zero(keys: Tensor, place: int) -> tuple[Perturb, Tensor]:
+    """Gumbel noise, but for the root, whose perturbed log-probability is 0 as in the text of [GD]."""
+    perturb, root = gumbel(keys, place)
+    return perturb, torch.zeros_like(root)
+
+
+def no_noise(keys: Tensor, place: int) -> tuple[Perturb, Tensor]:
+    """A plain beam search."""
+    return lambda phi, parent, depth: phi, torch.zeros(len(keys), dtype=torch.float64, device=keys.device)
+
+
+class Beams(NamedTuple):
+    """The beams of an instance in one round; by default one stochastic beam [SBS]."""
+
+    width: int  # K, of each beam
+    copies: int = 1  # how many beams an instance has
+    noise: Noise = gumbel
+    temperature: float = 1.0  # tau, by which the policy's logits are divided [SBS, eq. 5]
+    select: Select = most_likely
+
+
+class Root(NamedTuple):
+    """Where the rounds start in the search tree."""
+
+    slot: Tensor  # [B] of its node in the first level of the trie
+    state: Any  # [B*K, ...]
+    horizon: int  # T, decisions below it
+    complete: Callable[[Tensor], Tensor]  # decisions below it [B*K, T] -> all decisions of the solutions
+
+
+def beginning(task: SearchTask, width: int) -> Root:
+    """The root of solutions without a decision."""
+    slot = torch.zeros(task.batch, dtype=torch.int64, device=task.keys.device)
+    state = task.problem.reset(repeated(task.instances, width))
+    return Root(slot, state, task.horizon, lambda decisions: decisions)
+
+
+class Size(NamedTuple):
+    """How large a trie is at first."""
+
+    horizon: int  # decisions below the root
+    rounds: int  # for which it has room
+    once: bool  # one round alone is searched: the trie need not remember its probabilities
+
+
+class TrieSearch:
+    """Searches round by round.
+
+    Arguments:
+        root: where the rounds start; None: at the beginning of a solution
+    """
+
+    def __init__(self, task: SearchTask, beams: Beams, size: Size, root: Root | None = None):
+        self.task, self.beams = task.repeated(beams.copies), beams
+        self.instance = repeated(self.task.instances, beams.width)  # [B*K, ...]
+        self.root = root or beginning(self.task, beams.width)
+        self.trie = _empty_trie(self.task, beams, size, self.task.batch, task.keys.device)
+        self.draws = 1 + size.horizon  # of a round: for the root and each depth, whichever are left
+        self.number = 0  # of the next round
+
+    def sample(self, top_p: float = 1.0) -> tuple[Leaves, Round]:
+        """The next round, with a nucleus.
+
+        Raises OutOfTime at the deadline, TrieFull, and InstanceError if the policy gives no usable probabilities or the
+        problem no finite cost.
+        """
+        first = self.number * self.beams.width  # slot of the round's nodes
+        if first + self.beams.width > self.trie.slots:
+            self._double()
+        perturb, root_gumbel = self.beams.noise(self.task.keys, self.number * self.draws)
+        leaves, states = sample_round(self._context(), self.trie, first, perturb, root_gumbel, top_p)
+        self.number += 1
+        return leaves, self._round(leaves, states)
+
+    def learn(self, update: Update, leaves: Leaves, found: Round) -> None:
+        """What a round teaches the next ones: the one place where costs become objectives.
+
+        Raises InstanceError where the update breaks the trie.
+        """
+        update(self.trie, leaves, -found.cost)
+        broken = (~self.trie.advantage.isfinite() | self.trie.log_mass.isnan()).any(dim=2).any(dim=0)
+        check_instances(self._context(), broken, "the update made log-probabilities of the trie NaN or infinite")
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all solutions below all roots have been sampled."""
+        return not trie_ops.unsampled(self.trie, self.root.slot).any()
+
+    def move(self, root: Root, depth: int, rounds: int) -> None:
+        """Start from a node that lies so many decisions below the present root, for so many rounds."""
+        self.root = root
+        self.trie = trie_ops.below(self.trie, depth)
+        if (slots := (self.number + rounds) * self.beams.width) > self.trie.slots:
+            self.trie = trie_ops.grow(self.trie, slots)
+
+    def _double(self) -> None:
+        memory = self.task.memory
+        if memory is not None and 2 * trie_ops.memory(self.trie) > memory:
+            raise TrieFull
+        self.trie = trie_ops.grow(self.trie, 2 * self.trie.slots)
+
+    def _context(self) -> SearchContext:
+        task, beams, root = self.task, self.beams, self.root
+        return SearchContext(
+            problem=task.problem,
+            policy=task.policy,
+            instance=self.instance,
+            encoded=task.encoded,
+            root=root.slot,
+            state=root.state,
+            keys=task.origin,
+            batch=task.batch,
+            width=beams.width,
+            horizon=root.horizon,
+            temperature=beams.temperature,
+            select=beams.select,
+            deadline=task.deadline,
+        )
+
+    def _round(self, leaves: Leaves, states: Count) -> Round:
+        """The solutions of the leaves, with their costs."""
+        actions = self.root.complete(leaves.actions.flatten(0, 1))
+        cost = self.task.problem.cost(self.instance, actions).double().view(leaves.valid.shape)
+        wrong = (leaves.valid & ~cost.isfinite()).any(dim=1)
+        check_instances(self._context(), wrong, "the cost of a solution is NaN or infinite")
+        actions = actions.view(*leaves.valid.shape, -1)
+        return Round(leaves.actions, actions, cost, leaves.log_prob, leaves.phi, leaves.gumbel, leaves.valid, states)
+
+
+def memory(task: SearchTask, beams: Beams, size: Size) -> int:
+    """Bytes that the tries of each of the task's instances take."""
+    return trie_ops.memory(_empty_trie(task, beams, size, beams.copies, "meta"))
+
+
+def _empty_trie(task: SearchTask, beams: Beams, size: Size, batch: int, device: Any) -> trie_ops.Trie:
+    """The trie of so many beams."""
+    return trie_ops.create(
+        batch=batch,
+        horizon=size.horizon,
+        slots=size.rounds * beams.width,
+        actions=task.problem.num_actions(task.instances),
+        dtype=_log_prob_dtype(task.policy),
+        device=device,
+        keep=not size.once,
+        copies=beams.copies,
+    )
+
+
+def _log_prob_dtype(policy: Policy) -> torch.dtype:
+    """Stored log-probabilities are as precise as the policy's weights; float64 for a policy without any."""
+    dtypes = [parameter.dtype for parameter in policy.parameters() if parameter.is_floating_point()]
+    return torch.float64 if not dtypes or torch.float64 in dtypes else torch.float32
