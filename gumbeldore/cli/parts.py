@@ -17,7 +17,7 @@ from gumbeldore.evaluation.loading import LoadedPolicy
 from gumbeldore.parallel import ray_cluster
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, imported
-from gumbeldore.sampler.methods import DEFAULTS, Method, made, settings_of
+from gumbeldore.sampler.methods import DEFAULTS, Anytime, Method, made, settings_of
 from gumbeldore.sampler.search import check_offered
 
 
@@ -124,7 +124,7 @@ def build_search(name: str, method: DictConfig, search: Mapping[str, Any]) -> Me
     built = build_method(name, method, search)
     if not isinstance(built, Method):
         raise ValueError(f"method={name} is no search with the policy, but a baseline")
-    if built.time_limit is not None:
+    if isinstance(built, Anytime):
         raise ValueError("search.time_limit would make the result depend on the machine's speed; set search.num_rounds")
     return built
 

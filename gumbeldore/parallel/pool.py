@@ -25,7 +25,7 @@ from gumbeldore.runtime.gpu import use_device
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.runtime.stopping import Stop, Stopped, never
-from gumbeldore.sampler.methods import Method, Reconstruct
+from gumbeldore.sampler.methods import Anytime, Method, Reconstruct
 from gumbeldore.sampler.search import search, unsearched
 from gumbeldore.sampler.solutions import Solutions
 
@@ -241,7 +241,7 @@ def at_once(
 ) -> int:
     """The most instances that are searched together: with that many rows, and tries that take `budget` bytes."""
     room = budget // method.trie_memory(unsearched(problem, policy, instances))
-    if method.time_limit is not None:
+    if isinstance(method, Anytime):
         room //= TRIE_GROWTH
     return max(1, min(search_batch_rows // method.rows, room))
 

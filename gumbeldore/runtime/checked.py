@@ -5,21 +5,26 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from numbers import Integral, Real
 from typing import Any, ClassVar, TypeVar
 
 LARGEST = 2**63 - 1  # integer of a tensor
 
 
-def at_least(lowest: float, optional: bool = False) -> Any:
-    """A dataclass field for a finite number of at least `lowest`; its annotation decides between int and float."""
-    return field(metadata={"lowest": lowest, "optional": optional})
+def at_least(lowest: float, default: Any = MISSING, highest: float | None = None, optional: bool = False) -> Any:
+    """A dataclass field for a finite number in this range; its annotation decides between int and float."""
+    return field(default=default, metadata={"lowest": lowest, "highest": highest, "optional": optional})
 
 
-def positive(optional: bool = False) -> Any:
+def positive(default: Any = MISSING, highest: float | None = None, optional: bool = False) -> Any:
     """A dataclass field for a finite number above 0."""
-    return field(metadata={"above": 0, "optional": optional})
+    return field(default=default, metadata={"above": 0, "highest": highest, "optional": optional})
+
+
+def one_of(*words: str) -> Any:
+    """A dataclass field for one of these words, of which the first is the default."""
+    return field(default=words[0], metadata={"words": words})
 
 
 Settings = TypeVar("Settings", bound="Checked")
@@ -27,7 +32,7 @@ Settings = TypeVar("Settings", bound="Checked")
 
 @dataclass(frozen=True)
 class Checked:
-    """Base of settings dataclasses whose fields carry their range (no defaults: these live in configs/)."""
+    """Base of settings dataclasses whose fields carry their range."""
 
     prefix: ClassVar[str] = ""  # of the keys in messages
 
@@ -39,8 +44,13 @@ class Checked:
     def __post_init__(self) -> None:
         for spec in dataclasses.fields(self):
             key, value = f"{self.prefix}{spec.name}", vars(self)[spec.name]
-            if spec.metadata:
+            if "words" in spec.metadata:
+                if value not in spec.metadata["words"]:
+                    raise ValueError(f"{key} must be one of {', '.join(spec.metadata['words'])}, got {value!r}")
+            elif spec.metadata:
                 _check(key, value, spec)
+            elif spec.type == "bool":
+                check_switches(self, spec.name)
             elif spec.type == "str | None" and value is None:
                 continue
             elif spec.type in ("str", "str | None") and not isinstance(value, str):
@@ -53,14 +63,16 @@ def _check(key: str, value: Any, spec: dataclasses.Field) -> None:
     if value is None and spec.metadata["optional"]:
         return
     otherwise = " or null" if spec.metadata["optional"] else ""
-    if spec.type.startswith("int"):
-        check_integer(key, value, spec.metadata["lowest"], otherwise=otherwise)
+    lowest, highest, above = (spec.metadata.get(name) for name in ("lowest", "highest", "above"))
+    if str(getattr(spec.type, "__name__", spec.type)).startswith("int"):  # text where annotations are postponed
+        check_integer(key, value, spec.metadata["lowest"], highest, otherwise)
         if value > LARGEST:
             raise ValueError(f"{key} must be at most {LARGEST}, got {value}")
         return
-    lowest, above = spec.metadata.get("lowest"), spec.metadata.get("above")
     limit = f"of at least {lowest}" if lowest is not None else f"above {above}"
-    if not is_number(value) or (value < lowest if lowest is not None else value <= above):
+    limit += "" if highest is None else f" and at most {highest}"
+    low = not is_number(value) or (value < lowest if lowest is not None else value <= above)
+    if low or (highest is not None and value > highest):
         raise ValueError(f"{key} must be a number {limit}{otherwise}, got {value!r}")
 
 

@@ -14,7 +14,7 @@ from gumbeldore.evaluation.benchmarks import results_of, solve_benchmark, summar
 from gumbeldore.evaluation.parts import BenchmarkResult, Parts
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.sampler.methods import Method
+from gumbeldore.sampler.methods import Anytime, Method
 from gumbeldore.seeding import fold
 from gumbeldore.studies import tables
 
@@ -90,7 +90,7 @@ def _solved(
 
 def _samples(method: Method | Baseline, problem: Problem, benchmarks: list[Benchmark]) -> int | None:
     """The most solutions per instance, a mean over all sizes; None where only a time limit bounds them."""
-    if not isinstance(method, Method) or method.time_limit is not None:
+    if not isinstance(method, Method) or isinstance(method, Anytime):
         return None
     each = [method.most_solutions(problem.horizon(benchmark.instances)) for benchmark in benchmarks]
     counts = [len(benchmark.names) for benchmark in benchmarks]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -67,7 +68,14 @@ def of_epoch(search: Method, state: TrainState, settings: TrainSettings, pool: S
     """The search of the next epoch, which the pool then does with the policy that samples."""
     policy = state.best if settings.sample_with_best else state.policy
     pool.load(policy.state_dict())
-    return search.without_nucleus() if state.epoch < settings.nucleus_after else search
+    return without_nucleus(search) if state.epoch < settings.nucleus_after else search
+
+
+def without_nucleus(method: Method) -> Method:
+    """The same method, and what it is about, with all actions: a nucleus of 1."""
+    values = {spec.name: getattr(method, spec.name) for spec in fields(method)}
+    inner = {name: without_nucleus(value) for name, value in values.items() if isinstance(value, Method)}
+    return replace(method, **inner, **{name: 1.0 for name in values if name.startswith("top_p_")})
 
 
 @advice_on_memory("memory does not suffice for the instances of an epoch; lower train.instances_per_epoch", ValueError)

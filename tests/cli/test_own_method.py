@@ -112,7 +112,7 @@ def test_it_trains_evaluates_and_studies(folder):
         (["method=narrowing", "methods.narrowing.facto=1"], "methods.narrowing has factor"),
         (["method=absent"], "method._target_=nowhere.absent cannot be imported: No module named 'nowhere'"),
         (["method=neither"], "method=neither must be a Method or a Baseline, got Fraction"),
-        (["method=broken"], "method=broken: factor must be a probability in (0, 1], got 2"),
+        (["method=broken"], "method=broken: factor must be a number above 0 and at most 1, got 2"),
     ],
 )
 def test_mistakes_end_in_one_line(words, message, folder):

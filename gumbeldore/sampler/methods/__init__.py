@@ -63,7 +63,7 @@ METHODS: dict[str, type[Improving]] = {
 DEFAULTS: dict[str, Any] = {
     field.name: field.default
     for method in METHODS.values()
-    for field in dataclasses.fields(method)  # type: ignore[arg-type]
+    for field in dataclasses.fields(method)
     if field.default is not dataclasses.MISSING
 } | {"start": "greedy", "equivalents": 1}
 

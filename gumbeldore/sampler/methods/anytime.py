@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from gumbeldore.runtime.checked import is_number
+from gumbeldore.runtime.checked import positive
 from gumbeldore.sampler.methods.beam import Greedy
 from gumbeldore.sampler.methods.method import Improving, Method
 from gumbeldore.sampler.solutions import Solutions
 from gumbeldore.sampler.task import SearchTask
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -29,11 +25,10 @@ class Anytime(Method):
     """
 
     method: Improving
-    time_limit: float
+    time_limit: float = positive()
 
     def __post_init__(self) -> None:
-        if not (is_number(self.time_limit) and self.time_limit > 0):
-            raise ValueError(f"time_limit must be positive seconds per instance, got {self.time_limit!r}")
+        super().__post_init__()
         if not self.method.endless:
             kind = type(self.method).__name__
             raise ValueError(f"a time_limit is for a method with rounds or a reconstruction, {kind} ends by itself")
@@ -58,6 +53,3 @@ class Anytime(Method):
 
     def check(self, task: SearchTask) -> None:
         self.method.check(task)
-
-    def without_nucleus(self) -> Self:
-        return replace(self, method=self.method.without_nucleus())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gumbeldore.sampler.methods.method import BeamRounds, check_counts
+from gumbeldore.sampler.methods.method import BeamRounds, some
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.trie_search import Beams, no_noise
@@ -40,11 +40,6 @@ class Beam(OneRound):
 
     Arguments:
         beam_width: K, solutions per instance
-
-    Raises ValueError for values out of range, as all methods do.
     """
 
-    beam_width: int = 32
-
-    def __post_init__(self) -> None:
-        check_counts(self, "beam_width")
+    beam_width: int = some(32)

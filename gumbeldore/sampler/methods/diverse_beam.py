@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gumbeldore.runtime.checked import at_least
 from gumbeldore.sampler.beam import Select
 from gumbeldore.sampler.methods.beam import OneRound
-from gumbeldore.sampler.methods.method import check_counts, check_not_negative
+from gumbeldore.sampler.methods.method import some
 from gumbeldore.sampler.trie_search import Beams, no_noise
 
 
@@ -24,16 +25,14 @@ class DiverseBeam(OneRound):
             same action at this step
     """
 
-    beam_width: int = 32
-    groups: int = 4
-    diversity: float = 0.5
+    beam_width: int = some(32)
+    groups: int = some(4)
+    diversity: float = at_least(0, 0.5)
 
     def __post_init__(self) -> None:
-        check_counts(self, "beam_width")
-        check_counts(self, "groups")
+        super().__post_init__()
         if self.beam_width % self.groups:
             raise ValueError(f"groups must divide beam_width={self.beam_width}, got {self.groups}")
-        check_not_negative("diversity", self.diversity)
 
     @property
     def beams(self) -> Beams:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import torch
 
 from gumbeldore.batches import repeated
-from gumbeldore.sampler.methods.method import Rounds, check_count
+from gumbeldore.runtime.checked import check_integer
+from gumbeldore.sampler.methods.method import MOST, Rounds, some
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.seeding import fold
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -24,15 +21,15 @@ class Equivalents(Rounds):
 
     Arguments:
         method: any method of rounds
-        number: of equivalent instances, the instance itself included
+        equivalents: how many of them are searched, the instance itself included
     """
 
     method: Rounds
-    number: int
+    equivalents: int = some(1)
 
     def __post_init__(self) -> None:
-        check_count("equivalents", self.number)
-        check_count("rows of all equivalents", int(self.number) * int(self.method.rows))
+        super().__post_init__()
+        check_integer("equivalents * beam_width", int(self.equivalents) * int(self.method.rows), 1, MOST)
 
     @property
     def random(self) -> bool:  # type: ignore[override]
@@ -44,12 +41,12 @@ class Equivalents(Rounds):
 
     @property
     def rows(self) -> int:
-        return self.number * self.method.rows
+        return self.equivalents * self.method.rows
 
     def rounds(self, task: SearchTask) -> Iterator[Round]:
-        others = fold(task.keys[:, None], "equivalents", torch.arange(1, self.number))
+        others = fold(task.keys[:, None], "equivalents", torch.arange(1, self.equivalents))
         keys = torch.cat([task.keys[:, None], others], dim=1).flatten()
-        instances, restored = task.problem.equivalents(task.instances, self.number)
+        instances, restored = task.problem.equivalents(task.instances, self.equivalents)
         each = task._replace(instances=instances, encoded=task.policy.encode(instances), keys=keys)
         of_solution = repeated(task.instances, self.rows)
         for found in self.method.rounds(each):
@@ -61,17 +58,14 @@ class Equivalents(Rounds):
         return self.method.count(horizon)
 
     def most_solutions(self, horizon: int) -> int:
-        return self.number * self.method.most_solutions(horizon)
+        return self.equivalents * self.method.most_solutions(horizon)
 
     def trie_memory(self, task: SearchTask) -> int:
-        return self.number * self.method.trie_memory(task)
+        return self.equivalents * self.method.trie_memory(task)
 
     def check(self, task: SearchTask) -> None:
         most = task.problem.num_equivalents(task.instances)
-        if self.number > most:
+        if self.equivalents > most:
             rule = f"equivalents must be at most {most} for {task.problem.name} instances of this size"
-            raise ValueError(f"{rule}, got {self.number}")
+            raise ValueError(f"{rule}, got {self.equivalents}")
         self.method.check(task)
-
-    def without_nucleus(self) -> Self:
-        return replace(self, method=self.method.without_nucleus())

@@ -6,25 +6,31 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
-from gumbeldore.runtime.checked import is_integer, is_number
+from gumbeldore.runtime.checked import Checked, at_least, check_integer
 from gumbeldore.sampler.beam import Count, OutOfTime
 from gumbeldore.sampler.solutions import Round, Solutions
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.trie_search import Beams, Size, TrieFull, TrieSearch, memory
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 MOST = 2**31 - 1  # solutions of an instance; more fit into no memory, and places in a trie are products of such numbers
 
 
-class Method(ABC):
-    """How to search: a frozen dataclass of settings, called with what is to be searched."""
+def some(default: Any) -> Any:
+    """A field for a number of solutions, or of what makes solutions."""
+    return at_least(1, default, MOST)
+
+
+@dataclass(frozen=True)
+class Method(Checked, ABC):
+    """How to search: a frozen dataclass of settings, called with what is to be searched.
+
+    Raises ValueError for settings out of range.
+    """
 
     random: ClassVar[bool] = True  # whether the result depends on random numbers
-    time_limit: float | None = None  # seconds per instance, after which a search ends; None: it ends by itself
 
     @abstractmethod
     def __call__(self, task: SearchTask) -> Solutions:
@@ -45,10 +51,6 @@ class Method(ABC):
 
     def check(self, task: SearchTask) -> None:  # noqa: B027  (most methods need nothing)
         """Raises ValueError if the problem does not offer what the method needs for instances of this size."""
-
-    def without_nucleus(self) -> Self:
-        """The same method with a nucleus of 1, that is, with all actions."""
-        return self
 
 
 class Improving(Method):
@@ -91,6 +93,11 @@ class BeamRounds(Rounds):
 
     beam_width: int
     num_rounds: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # As Python's integers, which cannot overflow as NumPy's can.
+        check_integer("beam_width * num_rounds", int(self.beam_width) * int(self.num_rounds), 1, MOST)
 
     @property
     @abstractmethod
@@ -157,43 +164,3 @@ def beside(greedy: Solutions, found: Found) -> Solutions:
         return greedy._replace(stats=greedy.stats.plus(found.states)._replace(rounds=0, full=found.full))
     both = found.solutions(len(greedy.costs)).with_better(*greedy.best())
     return both._replace(stats=both.stats.plus(greedy.stats.states))
-
-
-def check_count(name: str, count: Any) -> None:
-    """Raises ValueError unless it is a number of solutions, or of what makes solutions."""
-    if not (is_integer(count) and 1 <= count <= MOST):
-        raise ValueError(f"{name} must be an integer of at least 1 and at most {MOST}, got {count!r}")
-
-
-def check_counts(method: Any, *names: str) -> None:
-    """Raises ValueError unless the fields are numbers of solutions, and so is their product."""
-    for name in names:
-        check_count(name, getattr(method, name))
-    # As Python's integers, which cannot overflow as NumPy's can.
-    check_count(" * ".join(names), math.prod(int(getattr(method, name)) for name in names))
-
-
-def check_positive(name: str, value: Any) -> None:
-    """Raises ValueError unless it is a finite number above 0."""
-    if not (is_number(value) and value > 0):
-        raise ValueError(f"{name} must be finite and above 0, got {value!r}")
-
-
-def check_not_negative(name: str, value: Any) -> None:
-    """Raises ValueError unless it is a finite number of at least 0."""
-    if not (is_number(value) and value >= 0):
-        raise ValueError(f"{name} must be finite and at least 0, got {value!r}")
-
-
-def check_one_of(name: str, value: Any, allowed: Iterable[str]) -> None:
-    """Raises ValueError unless it is one of the allowed words."""
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-
-
-def check_nucleus(method: Any, *names: str) -> None:
-    """Raises ValueError unless the fields are probabilities above 0."""
-    for name in names:
-        top_p = getattr(method, name)
-        if not (is_number(top_p) and 0 < top_p <= 1):
-            raise ValueError(f"{name} must be a probability in (0, 1], got {top_p!r}")

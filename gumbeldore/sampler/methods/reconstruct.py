@@ -8,27 +8,24 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from gumbeldore.batches import take
 from gumbeldore.interfaces import Pieces, Problem
+from gumbeldore.runtime.checked import at_least
 from gumbeldore.sampler.beam import Count, OutOfTime
 from gumbeldore.sampler.methods.beam import Greedy
-from gumbeldore.sampler.methods.method import NOTHING, Improving, Rounds, beside, check_count
+from gumbeldore.sampler.methods.method import MOST, NOTHING, Improving, Rounds, beside, some
 from gumbeldore.sampler.solutions import Round, Solutions
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.trie_search import Beams, Root, Size, TrieSearch, no_noise
 from gumbeldore.seeding import fold, uniform_noise
 
 SCORES = 2**23  # of actions in all pieces that are decoded together: about 1.3 GB
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -45,16 +42,13 @@ class Reconstruct(Improving):
     """
 
     start: Rounds = field(default_factory=Greedy)
-    iterations: int = 100
-    longest_piece: int | None = None
-    shortest_piece: int = 4
-    piece_width: int = 1
+    iterations: int = some(100)
+    longest_piece: int | None = at_least(1, None, MOST, optional=True)
+    shortest_piece: int = some(4)
+    piece_width: int = some(1)
 
     def __post_init__(self) -> None:
-        for name in ("iterations", "shortest_piece", "piece_width"):
-            check_count(name, getattr(self, name))
-        if self.longest_piece is not None:
-            check_count("longest_piece", self.longest_piece)
+        super().__post_init__()
         if not isinstance(self.start, Rounds):
             raise ValueError(f"start must be a method of rounds, without a time limit of its own, got {self.start!r}")
 
@@ -72,9 +66,6 @@ class Reconstruct(Improving):
         self.start.check(task)
         if type(task.problem).pieces is Problem.pieces:
             raise ValueError(f"there is no random reconstruction for {task.problem.name}: it does not define pieces")
-
-    def without_nucleus(self) -> Self:
-        return replace(self, start=self.start.without_nucleus())
 
     def __call__(self, task: SearchTask) -> Solutions:
         return self.improved(task, self.start(task))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 
-from gumbeldore.sampler.methods.method import BeamRounds, check_counts, check_positive
+from gumbeldore.runtime.checked import positive
+from gumbeldore.sampler.methods.method import BeamRounds, some
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.trie_search import Beams
@@ -21,14 +22,10 @@ class Sampling(BeamRounds):
             log-probabilities are those of this distribution. Towards 0 the samples become greedy.
     """
 
-    beam_width: int = 32
-    num_rounds: int = 4
+    beam_width: int = some(32)
+    num_rounds: int = some(4)
     _: KW_ONLY
-    temperature: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_counts(self, "beam_width", "num_rounds")
-        check_positive("temperature", self.temperature)
+    temperature: float = positive(1.0)
 
     @property
     def beams(self) -> Beams:

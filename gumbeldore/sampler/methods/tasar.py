@@ -6,23 +6,21 @@ import itertools
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import KW_ONLY, dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from gumbeldore.batches import repeated
+from gumbeldore.runtime.checked import positive
 from gumbeldore.sampler.beam import Leaves
-from gumbeldore.sampler.methods.method import BeamRounds, check_counts, check_nucleus, check_positive
+from gumbeldore.sampler.methods.method import BeamRounds, some
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.trie import Trie
 from gumbeldore.sampler.trie_search import Beams, Root, TrieSearch, memory
 from gumbeldore.sampler.updates import without_replacement
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -39,18 +37,12 @@ class Tasar(BeamRounds):
         temperature: tau, by which the policy's logits are divided [SBS, eq. 5]
     """
 
-    beam_width: int = 32
-    num_rounds: int = 4
-    replan_steps: int = 10
+    beam_width: int = some(32)
+    num_rounds: int = some(4)
+    replan_steps: int = some(10)
     _: KW_ONLY
-    top_p_end: float = 1.0
-    temperature: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_counts(self, "beam_width", "num_rounds")
-        check_counts(self, "replan_steps")
-        check_nucleus(self, "top_p_end")
-        check_positive("temperature", self.temperature)
+    top_p_end: float = positive(1.0, highest=1)
+    temperature: float = positive(1.0)
 
     @property
     def beams(self) -> Beams:
@@ -99,9 +91,6 @@ class Tasar(BeamRounds):
     def update(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
         """What the trie learns from a round: that its leaves are taken."""
         without_replacement(trie, leaves)
-
-    def without_nucleus(self) -> Self:
-        return replace(self, top_p_end=1.0)
 
 
 class Incumbent(NamedTuple):

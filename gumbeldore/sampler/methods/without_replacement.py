@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import KW_ONLY, dataclass
 
 from torch import Tensor
 
-from gumbeldore.runtime.checked import check_switches
+from gumbeldore.runtime.checked import at_least, one_of, positive
 from gumbeldore.sampler import updates
 from gumbeldore.sampler.beam import Leaves
-from gumbeldore.sampler.methods.method import (
-    BeamRounds,
-    check_counts,
-    check_not_negative,
-    check_nucleus,
-    check_one_of,
-    check_positive,
-)
+from gumbeldore.sampler.methods.method import BeamRounds, some
 from gumbeldore.sampler.rounds import rounds
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.trie import Trie
 from gumbeldore.sampler.trie_search import Beams, gumbel, gumbel_below_zero
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -45,19 +34,13 @@ class WithoutReplacement(BeamRounds):
         sampled_root: draw the root's Gumbel, which makes the unnormalised estimator unbiased; False fixes it to 0
     """
 
-    beam_width: int = 32
-    num_rounds: int = 4
+    beam_width: int = some(32)
+    num_rounds: int = some(4)
     _: KW_ONLY
-    top_p_start: float = 1.0
-    top_p_end: float = 1.0
-    temperature: float = 1.0
+    top_p_start: float = positive(1.0, highest=1)
+    top_p_end: float = positive(1.0, highest=1)
+    temperature: float = positive(1.0)
     sampled_root: bool = True
-
-    def __post_init__(self) -> None:
-        check_counts(self, "beam_width", "num_rounds")
-        check_switches(self, "sampled_root")
-        check_nucleus(self, "top_p_start", "top_p_end")
-        check_positive("temperature", self.temperature)
 
     @property
     def beams(self) -> Beams:
@@ -82,9 +65,6 @@ class WithoutReplacement(BeamRounds):
         """What the trie learns from a round: here, that its leaves are taken. See `gumbeldore.sampler.updates`."""
         updates.without_replacement(trie, leaves)
 
-    def without_nucleus(self) -> Self:
-        return replace(self, top_p_start=1.0, top_p_end=1.0)
-
 
 @dataclass(frozen=True)
 class Gumbeldore(WithoutReplacement):
@@ -96,13 +76,8 @@ class Gumbeldore(WithoutReplacement):
             for games)
     """
 
-    step_size: float = 0.3
-    baseline: str = "estimate"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_not_negative("step_size", self.step_size)
-        check_one_of("baseline", self.baseline, updates.BASELINES)
+    step_size: float = at_least(0, 0.3)
+    baseline: str = one_of(*updates.BASELINES)
 
     def update(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
         updates.gumbeldore(trie, leaves, objective, self.step_size, self.baseline)
@@ -117,13 +92,8 @@ class Theory(WithoutReplacement):
         threshold: kappa of a node's importance weights: "node" or "round", see `updates.theory`
     """
 
-    step_size: float = 0.3
-    threshold: str = "node"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_not_negative("step_size", self.step_size)
-        check_one_of("threshold", self.threshold, ("node", "round"))
+    step_size: float = at_least(0, 0.3)
+    threshold: str = one_of("node", "round")
 
     def update(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
         updates.theory(trie, leaves, objective, self.step_size, self.threshold)
