@@ -22,6 +22,8 @@ AS_INTEGERS = {
 def first_in_same_state(trie: Trie, depth: int, first: int, hashes: Tensor) -> Tensor:
     """Enter the states of new nodes into the table; returns the first node in each of these states.
 
+    The table stays sorted: a step moves its entries, and sorts the new ones alone.
+
     Arguments:
         first: the new nodes are in the slots first .. first + K - 1
         hashes: [B, K] of their states (`state_hash`), or NO_HASH
@@ -30,15 +32,21 @@ def first_in_same_state(trie: Trie, depth: int, first: int, hashes: Tensor) -> T
     slot and then by beam. It may be the new node itself.
     """
     batch, width = hashes.shape
-    copies, slots = trie.state_hash.shape[3], trie.parent.shape[2]
-    table = trie.state_hash[depth % len(trie.state_hash)][:, : first + width]  # [b, first + K, C]
-    asked = hashes.view(-1, copies, width).mT  # [b, K, C]
-    table[:, first:] = asked
-    entries, order = table.flatten(1).sort(dim=1, stable=True)  # among equal hashes the earliest comes first
-    entry = order.gather(1, torch.searchsorted(entries, asked.flatten(1)))  # [b, K * C] slot * C + copy
+    copies = trie.state_hash.shape[-1] // trie.slots
+    table, entries = (field[depth % len(field)] for field in (trie.state_hash, trie.state_entry))  # [b, W * C]
+    known, more = first * copies, width * copies
+    asked = hashes.view(-1, copies, width).mT.flatten(1)  # [b, K * C]
+    new, order = asked.sort(dim=1, stable=True)  # among equal hashes the earliest comes first
+    old, old_entries = table[:, :known].clone(), entries[:, :known].clone()
+    count = torch.arange(known + more, device=hashes.device)
+    for values, places, others, right in ((old, old_entries, new, False), (new, known + order, old, True)):
+        at = torch.searchsorted(others, values, right=right) + count[: values.shape[1]]  # in both together
+        table.scatter_(1, at, values)
+        entries.scatter_(1, at, places)
+    entry = entries.gather(1, torch.searchsorted(table[:, : known + more].contiguous(), asked))
     slot, copy = entry // copies, entry % copies
     instance = torch.arange(len(table), device=hashes.device)[:, None]
-    place = (instance * copies + copy) * slots + slot
+    place = (instance * copies + copy) * trie.slots + slot
     return place.view(-1, width, copies).mT.reshape(batch, width)
 
 

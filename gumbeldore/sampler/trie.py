@@ -26,10 +26,10 @@ class Trie(NamedTuple):
     advantage: Tensor  # [T+1, B, W]  float64  what the updates added to the edge into the node
     parent: Tensor  # [T+1, B, W]  int64  slot of the parent one level up, or NO_NODE
     action: Tensor  # [T+1, B, W]  int64  action on the edge into the node
-    # [T or 1, b, W, C]  int64  the transposition table: hash of the state the network evaluated there, or NO_HASH.
-    # The C beams that are copies of one of the b = B/C instances share a table. They are the last dimension: flattened,
-    # a table lists its nodes round by round.
-    state_hash: Tensor
+    # The transposition table: ascending hashes of the states that the network evaluated (NO_HASH where it was not),
+    # and the entry slot * C + copy of each. The C beams that are copies of one of the b = B/C instances share a table.
+    state_hash: Tensor  # [T or 1, b, W*C]  int64
+    state_entry: Tensor  # [T or 1, b, W*C]  int64
 
     @property
     def slots(self) -> int:
@@ -65,6 +65,7 @@ def create(
     def scalars(fill, dtype):
         return torch.full((horizon + 1, batch, slots), fill, dtype=dtype, device=device)
 
+    table = torch.empty(horizon if keep else 1, batch // copies, slots * copies, dtype=torch.int64, device=device)
     return Trie(
         # Not initialised: memory that is never visited is never touched.
         log_probs=[
@@ -75,9 +76,8 @@ def create(
         advantage=scalars(0.0, torch.float64),
         parent=scalars(NO_NODE, torch.int64),
         action=scalars(0, torch.int64),
-        state_hash=torch.full(
-            (horizon if keep else 1, batch // copies, slots, copies), NO_HASH, dtype=torch.int64, device=device
-        ),
+        state_hash=table,
+        state_entry=torch.empty_like(table),
     )
 
 
@@ -89,8 +89,9 @@ def grow(trie: Trie, slots: int) -> Trie:
     more = slots - trie.parent.shape[2]
     for depth, log_probs in enumerate(trie.log_probs):
         trie.log_probs[depth] = pad(log_probs, (0, 0, 0, more))
-    scalars = (pad(field, (0, more), value=NO_NODE if field is trie.parent else 0) for field in trie[1:-1])
-    return Trie._make([trie.log_probs, *scalars, pad(trie.state_hash, (0, 0, 0, more), value=NO_HASH)])
+    scalars = (pad(field, (0, more), value=NO_NODE if field is trie.parent else 0) for field in trie[1:-2])
+    copies = trie.state_hash.shape[-1] // trie.slots
+    return Trie._make([trie.log_probs, *scalars, *(pad(field, (0, more * copies)) for field in trie[-2:])])
 
 
 def below(trie: Trie, depth: int) -> Trie:
