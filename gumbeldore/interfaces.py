@@ -257,7 +257,7 @@ class Policy(nn.Module, ABC):
     def canonical_state(self, instance: Any, state: Any) -> Any:
         """The state without whatever makes no difference to the logits, by default the state itself.
 
-        A search evaluates states of one instance with equal canonical states once.
+        A search evaluates states of one instance with equal canonical states once, and asks about the canonical ones.
         """
         return state
 

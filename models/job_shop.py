@@ -21,6 +21,10 @@ TIME_UNIT = 100.0  # times are divided by it [GD, eq. 33]
 MAX_DENSE_RATIO = 2
 
 
+class CanonicalState(State):
+    """A state that `canonical_state` has made, which is its own canonical state: a search makes it once a step."""
+
+
 class JobShop(TokenPolicy):
     """Logits of the next job from all operations that are not scheduled yet.
 
@@ -80,6 +84,8 @@ class JobShop(TokenPolicy):
         A job is free when its next operation can start. A machine is free at once if no operation is left for it, and
         without lookahead, where the features do not tell how long a machine stays busy.
         """
+        if isinstance(state, CanonicalState):
+            return state
         finished = state.next_op == instance.times.shape[2]
         start = earliest_starts(instance, state)
         now = start.masked_fill(finished, torch.inf).amin(dim=1, keepdim=True)
@@ -88,7 +94,8 @@ class JobShop(TokenPolicy):
             needed = F.pad(torch.zeros_like(busy, dtype=torch.bool), (0, state.remaining.shape[1]))
             needed = needed.scatter_(1, machine_of(instance, state.remaining), True)[:, : busy.shape[1]]
             busy = (state.machine_free - now).clamp(min=0.0).masked_fill(~needed, 0.0)
-        return state._replace(job_free=(start - now).masked_fill(finished, 0.0), machine_free=busy)
+        free = (start - now).masked_fill(finished, 0.0)
+        return CanonicalState(*state._replace(job_free=free, machine_free=busy))
 
     def _features(self, instance: Instance, state: State) -> Tensor:
         """[R, n, 2]: processing times, and the earliest start of the job's next operation [GD, eq. 33].

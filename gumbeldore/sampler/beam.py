@@ -206,7 +206,7 @@ def evaluate(
     dtype = trie.log_probs[0].dtype
     if len(rows):
         with torch.profiler.record_function("policy"):
-            logits = context.policy(take(context.encoded, rows // width), take(state, rows))
+            logits = context.policy(take(context.encoded, rows // width), take(canonical, rows))
         check_logits(logits, len(rows), legal.shape[1])
         logits = logits.double().masked_fill(~legal.index_select(0, rows), -math.inf)
         logits = _tempered(logits, context.temperature)

@@ -9,6 +9,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import models.job_shop
+from gumbeldore.sampler.methods import Greedy
+from gumbeldore.sampler.search import search
 from gumbeldore.testing import policy_contract
 from models.attention import MASKED_SCORE
 from models.job_shop import JobShop
@@ -216,6 +219,15 @@ def test_the_network_sees_less_than_the_state():
     )
     seen = policy.canonical_state(instance, last)  # job 0 has ended, and only machine 0 is needed
     assert seen.job_free.tolist() == [[0.0, 0.0]] and seen.machine_free.tolist() == [[0.0, 0.0, 0.0]]
+
+
+def test_a_search_makes_it_once_a_step(monkeypatch):
+    made = []
+    counted = models.job_shop.earliest_starts
+    monkeypatch.setattr(models.job_shop, "earliest_starts", lambda *given: made.append(1) or counted(*given))
+    instances = jssp(4, 3).generate(3, torch.Generator().manual_seed(0))
+    search(jssp(4, 3), job_shop(lookahead=True), instances, Greedy())
+    assert len(made) == 12
 
 
 # ---- the network against loops
