@@ -17,7 +17,7 @@ import torch
 
 import gumbeldore
 import train
-from docs.figures import method, races, trie
+from docs.figures import method, overlay, races, trie
 from gumbeldore.cli import key_reference as reference
 from gumbeldore.cli.overrides import check_overrides
 from tests.helpers.commands import ROOT, typed
@@ -216,6 +216,15 @@ def test_the_picture_shows_probabilities_of_a_real_search():
     coords = trie.INSTANCE.coords[0][[0, *leaf.prefix, 0]]
     assert picture.lengths[2] == pytest.approx((coords[1:] - coords[:-1]).norm(dim=1).sum().item())
     assert f"{picture.lengths[1]:.2f}" in page("how-it-works")
+
+
+def test_the_picture_of_the_arrays_is_that_of_a_real_search():
+    found, leaves = overlay.after_a_round()
+    rows, slots = overlay.rows_of_slots(found, overlay.DEPTH + 1)
+    ways = [overlay.prefix_of(found, overlay.DEPTH + 1, slot) for slot in slots]
+    assert {tuple(way[: len(ways[0])]) for way in leaves.actions[0].tolist()} == set(ways)
+    assert set(ways[-2][:2]) == set(ways[-1][:2]) and ways[-2][2] == ways[-1][2]  # one state
+    assert all(cell in (ROOT / "docs/figures/overlay.svg").read_text() for row in rows for cell in row)
 
 
 def test_the_picture_of_the_method_has_no_page_behind_it(tmp_path):
