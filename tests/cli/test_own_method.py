@@ -98,11 +98,11 @@ def test_it_trains_evaluates_and_studies(folder):
     done(evaluate, "method=[greedy,narrowing,gumbeldore]", *asked, "search.top_p_start=1", "out_dir=evaluated")
     found = json.loads((folder / "evaluated/results.json").read_text())["methods"]
     assert list(found) == ["greedy", "narrowing", "gumbeldore"]
-    lists = ["search.num_rounds=[1,2]", "search.step_size=[0.1,9]"]
+    lists = ["search.num_rounds=[1,2]", "search.equivalents=[1,2]"]
     done(study, "method=narrowing", *asked, *lists, "repetitions=2", "out_dir=studied")
     points = json.loads((folder / "studied/study.json").read_text())["points"]
-    curves = ["narrowing, step_size=0.1", "narrowing, step_size=9"]
-    assert [(x["curve"], x["samples"]) for x in points] == [(curve, n) for curve in curves for n in (2, 4)]
+    once, twice = (f"narrowing, equivalents={count}" for count in (1, 2))
+    assert [(x["curve"], x["samples"]) for x in points] == [(once, 2), (once, 4), (twice, 4), (twice, 8)]
 
 
 @pytest.mark.parametrize(
