@@ -22,7 +22,6 @@ from gumbeldore.cli.overrides import FOLDER, check_overrides, check_sweep
 from gumbeldore.cli.parts import plain, with_defaults
 from gumbeldore.cli.paths import expand_home, quoted_paths
 from gumbeldore.runtime.errors import WorkerError
-from gumbeldore.runtime.old_versions import OPTIONS
 from gumbeldore.runtime.program import VERSION, as_called
 
 INTERRUPTED = 128 + signal.SIGINT  # the status of a command that was asked to end
@@ -109,8 +108,6 @@ def _fail(error: Exception, own_configs: str | None = None) -> None:
 def _no_such_option(file: str, own_configs: str | None) -> str:
     """What to say of the file of an option, `group/option`, that is not there."""
     group, _, option = file.partition("/")
-    if replacement := OPTIONS.get(f"{group}={option}"):
-        return f"{group}={option} has been removed; {replacement} takes its place"
     folders = [FOLDER, *([Path(own_configs)] if own_configs else [])]
     known = sorted({path.stem for folder in folders for path in Path(folder, group).glob("*.yaml")})
     return f"{group}={option}: there is no such option; there are {', '.join(known)}"

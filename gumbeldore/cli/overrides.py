@@ -19,7 +19,6 @@ from omegaconf import DictConfig, OmegaConf
 from gumbeldore.cli.parts import methods_of, search_keys
 from gumbeldore.runtime.building import check_keys
 from gumbeldore.runtime.checkpoint import shipped
-from gumbeldore.runtime.old_versions import refuse_old, refuse_old_option
 
 FOLDER = Path(__file__).parents[2] / "configs"
 GROUPS = ("problem", "model", "train", "search", "solver")  # of keys
@@ -82,12 +81,11 @@ def _refuse_values_without_key(words: list[str], config_name: str) -> None:
 
 
 def _refuse_other_than_changes(override: Override) -> None:
-    """Raises ValueError for a key of an earlier version, and for one that is added or deleted."""
-    refuse_old(override.key_or_group)
-    if not override.is_delete() and not isinstance(override.value(), dict):  # search={beam_width: 3} gives settings
-        refuse_old_option(override.key_or_group, str(override.input_line).lstrip("+"))
+    """Raises ValueError for a key that is added or deleted, and for a word in place of all settings of the search."""
     if override.is_add() or override.is_delete():
         raise ValueError(f"{override.input_line}: keys can be changed, not added or removed")
+    if override.key_or_group == "search" and not isinstance(override.value(), dict):  # {beam_width: 3} gives settings
+        raise ValueError(f"{override.input_line}: a search method is chosen with method=")
 
 
 def _check_choices(groups: list[Override], config_name: str, path: list[str]) -> None:
@@ -171,7 +169,6 @@ def check_groups(cfg: DictConfig, own: Iterable[str]) -> None:
     known = [*own, "problem", "model", "train", "search", "methods", "ray"]
     for key in map(str, cfg):
         if key not in (*known, "additions"):  # which are the recipe's
-            refuse_old(key)
             raise ValueError(f"there is no key {key}; the keys are {', '.join(sorted(known))}")
     check_keys(cfg.search, yaml.safe_load((FOLDER / "search.yaml").read_text())["search"], "search")
 

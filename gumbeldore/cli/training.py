@@ -128,7 +128,7 @@ def initial_state(setup: Setup, directory: RunDirectory) -> tuple[TrainState, di
     for shard in setup.experts:  # kept in the run directory: a continued run does not need the file again
         state.dataset.add(*shard)
     if setup.run.resume:
-        saved = checkpoint.load(directory.last, (checkpoint.FORMAT,))
+        saved = checkpoint.load(directory.last)
         with checkpoint.checkpoint_errors(directory.last):
             state.load_state_dict(saved["train_state"], saved["weights"], type(setup.validation[0].instances))
         if setup.settings.epochs < state.epoch:

@@ -18,7 +18,6 @@ from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, described, takes
 from gumbeldore.runtime.files import in_home
-from gumbeldore.runtime.old_versions import of_this_version, weights_of_this_version
 
 # A network may make more numbers than are saved: it may replace parameters, share one among layers, or have masks.
 MOST_PARAMETERS, ROOM = 10, 2**28
@@ -46,10 +45,10 @@ def load_policy(path: str | Path, /, **problem_values: Any) -> LoadedPolicy:
     path = checkpoint.find(in_home(path))
     saved = checkpoint.load(path)
     with checkpoint.checkpoint_errors(path):
-        config = of_this_version(saved)
+        config = saved["config"]
         problem = build(config["problem"], "problem", Problem)
         policy = _network(config["model"], saved["weights"]).eval()
-        policy.load_state_dict(weights_of_this_version(saved, policy.state_dict()))
+        policy.load_state_dict(saved["weights"])
     return with_values(LoadedPolicy(problem, policy, config, path), problem_values)
 
 
@@ -157,11 +156,10 @@ def start_from(policy: Policy, problem: Problem, path: str | Path, model: Mappin
         raise ValueError(f"init={path}: {error}") from None
     saved = checkpoint.load(path)
     with checkpoint.checkpoint_errors(path, "cannot be where training starts"):
-        their_model = of_this_version(saved)["model"]
+        their_model = saved["config"]["model"]
         if saved["problem"] != problem.name:
             raise ValueError(f"it is a policy for {saved['problem']}, not for {problem.name}")
-        ours = policy.state_dict()
-        theirs = weights_of_this_version(saved, ours)
+        ours, theirs = policy.state_dict(), saved["weights"]
         for name in [*theirs, *ours]:
             if name not in theirs or name not in ours or theirs[name].shape != ours[name].shape:
                 has, wanted = (str(list(x[name].shape)) if name in x else "not there" for x in (theirs, ours))

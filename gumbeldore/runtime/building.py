@@ -12,8 +12,6 @@ from pkgutil import resolve_name
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
-from gumbeldore.runtime.old_versions import refuse_old
-
 KINDS: dict[Any, tuple[Any, str, str]] = {
     int: (int, "an integer", "integers"),
     float: ((int, float), "a number", "numbers"),
@@ -151,5 +149,4 @@ def check_keys(given: Collection[str], known: Collection[str], group: str) -> No
     """Refuse a key that a file gives and the group (`train`, `model`, ...) does not have: ValueError."""
     for name in given:
         if name not in known:
-            refuse_old(f"{group}.{name}")
             raise ValueError(f"there is no key {group}.{name}; {group} has {', '.join(sorted(known))}")

@@ -22,7 +22,6 @@ from gumbeldore.runtime.arrays import regular
 from gumbeldore.runtime.files import atomic_write
 
 FORMAT = 5
-READABLE = (3, 4, FORMAT)  # policies of all of them; a run goes on from its own format alone
 MARK = b"sha256:"  # between the content and its digest
 TAIL = len(MARK) + hashlib.sha256().digest_size
 CAUSES = (  # what damage, or the content of another program, can raise in zipfile, pickle and torch
@@ -45,7 +44,7 @@ def save(path: Path, content: dict[str, Any]) -> None:
         file.write(MARK + hashlib.sha256(buffer.getbuffer()).digest())
 
 
-def load(path: Path, formats: tuple[int, ...] = READABLE) -> dict[str, Any]:
+def load(path: Path) -> dict[str, Any]:
     """Read a checkpoint onto the CPU; nothing in it is executed.
 
     Raises ValueError naming the file if it is missing, damaged or of another format version, if it lacks weights or the
@@ -63,9 +62,8 @@ def load(path: Path, formats: tuple[int, ...] = READABLE) -> dict[str, Any]:
     found = content.get("format") if isinstance(content, dict) else None
     if type(found) is not int:
         raise ValueError(f"{path} is not a checkpoint of gumbeldore, but a file of another program")
-    if found not in formats:
-        known = " and ".join(map(str, formats))
-        raise ValueError(f"{path} has checkpoint format {str(found):.20}, this version reads format {known}")
+    if found != FORMAT:
+        raise ValueError(f"{path} has checkpoint format {str(found):.20}, this version reads format {FORMAT}")
     if not marked:
         raise ValueError(f"{path} is not a readable checkpoint: it is damaged, its checksum is missing")
     with checkpoint_errors(path, "is not a usable checkpoint"):

@@ -7,15 +7,18 @@ from torch import nn
 
 import evaluate
 import train
+from gumbeldore.cli.overrides import check_overrides
 from gumbeldore.cli.studies import curves
 from gumbeldore.interfaces import Policy
 from gumbeldore.runtime.building import build
 from tests.helpers.commands import compose, typed
 
 EXPERIMENTS = {  # what the file adds, and the beginning of the error
-    "renamed": ("trainers: 1", "error: trainers is called train_processes now"),
     "unknown": ("nonsense: 1", "error: there is no key nonsense; the keys are checkpoint_every, compile, device, "),
     "search": ("search: {nonsense: 3}", "error: there is no key search.nonsense; search has baseline, beam_width, "),
+    "train": ("train: {epoch: 3}", "error: there is no key train.epoch; train has batch_size, batches_per_epoch, "),
+    "model": ("model: {widht: 3}", "error: there is no key model.widht; model has canonical"),
+    "problem": ("problem: {size: 3}", "error: there is no key problem.size; problem has distances, distribution, grow"),
 }
 
 
@@ -53,12 +56,26 @@ CHECKPOINT = ["checkpoint=x", "instances=kool/tsp20"]
         (train, ["methods=3"], "methods=3: a search method is chosen with method="),
         (evaluate, [*CHECKPOINT, "methods.wor=3"], "methods.wor=3: a search method is chosen with method="),
         (train, ["method=greedy", "search={beam_width: 3}"], "search.beam_width has no effect on greedy"),
-        (train, ["search=rules"], "search=rules is called method=heuristic now"),
+        (train, ["-m", "search=wor,gumbeldore"], "search=wor,gumbeldore: a search method is chosen with method="),
     ],
 )
 def test_words(program, words, message, tmp_path):
     result = typed(program, *words, cwd=tmp_path)
     assert result.returncode == 2 and result.stderr == f"error: {message}\n"
+
+
+def test_the_settings_of_search_can_be_given_together():
+    check_overrides(["search={beam_width: 4}"], "train")
+    assert compose("train", "search={beam_width: 4}").search.beam_width == 4
+
+
+class Anything:
+    def __init__(self, **values):
+        self.values = values
+
+
+def test_a_class_that_takes_any_value_is_given_it():
+    assert build({"_target_": f"{__name__}.Anything", "share": 3}, "model").values == {"share": 3}
 
 
 def test_a_study_of_no_values_is_refused():

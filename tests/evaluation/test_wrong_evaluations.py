@@ -41,7 +41,11 @@ from tests.helpers.evaluations import DATA
         ("tsp", [f"instances={DATA}/cvrplib/A-n32-k5.vrp"], "got 'CVRP' (the policy of "),
         ("cvrp", [f"instances={DATA}/jssp"], "*.vrp (the policy of "),
         ("tsp", [f"instances={DATA}/README.md"], "README.md: .md is no format of instances, "),
-        ("cvrp", [f"instances={DATA}/cvrplib", "nearest=5"], "error: nearest is called problem.nearest now"),
+        (
+            "cvrp",
+            [f"instances={DATA}/cvrplib", "nearest=5"],
+            "error: there is no key nearest; did you mean problem.nearest?",
+        ),
         ("cvrp", ["instances=kool/tsp20"], "cvrp.pt is for cvrp)"),
         ("jssp", [f"instances={DATA}/berlin52.tsp"], "jssp.pt is for jssp)"),
         ("tsp", ["instances=kool/tsp20", "method=[]"], "method=[]: there must be one method at least"),
@@ -56,14 +60,6 @@ def test_wrong_evaluations_are_refused(policies, tmp_path, problem, words, messa
     result = typed(evaluate, f"checkpoint={policies / problem}.pt", *words, cwd=tmp_path)
     assert result.returncode != 0 and message in result.stderr and "Traceback" not in result.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("search", ["rules", "savings", "[greedy,rules]", "[savings,greedy]"])
-def test_removed_methods_name_the_one_in_their_place(policies, tmp_path, search):
-    removed = "rules" if "rules" in search else "savings"
-    result = typed(evaluate, f"checkpoint={policies}/tsp.pt", "instances=kool/tsp20", f"method={search}", cwd=tmp_path)
-    assert result.returncode == 2
-    assert result.stderr == f"error: method={removed} has been removed; method=heuristic takes its place\n"
 
 
 def test_heuristics_without_ortools_are_refused_before_anything_is_solved(policies, tmp_path, monkeypatch):

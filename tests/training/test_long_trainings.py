@@ -13,7 +13,6 @@ import train
 from gumbeldore.parallel.devices import CPU_BATCH_ROWS
 from gumbeldore.reporting import validation_figure
 from gumbeldore.runtime import checkpoint
-from gumbeldore.runtime.old_versions import of_this_version
 from gumbeldore.runtime.run_directory import MOST_SNAPSHOTS, RunDirectory
 from gumbeldore.training.imitation import learning_rate_factor
 from gumbeldore.training.settings import TrainSettings
@@ -294,39 +293,3 @@ def test_a_problem_with_one_validation_set_of_no_list_is_told_so():
 
     with pytest.raises(ValueError, match="Mine.validation must return a list with a Benchmark for each size"):
         validation_set(Mine(7), 4, seed=0)
-
-
-# ---- checkpoints of format 3
-
-
-def test_policies_of_format_3_are_read_and_runs_are_not(folder, tmp_path):
-    content = saved(folder, "first", "best.pt")
-    path = tmp_path / "old.pt"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint, "FORMAT", 3)
-        checkpoint.save(path, {key: value for key, value in content.items() if key != "format"})
-    assert checkpoint.load(path)["format"] == 3
-    words = [f"checkpoint={path}", "instances=kool/tsp20", "num_instances=2", "workers=0"]
-    run(tmp_path, *words, program=evaluate)
-    with pytest.raises(ValueError, match=f"has checkpoint format 3, this version reads format {checkpoint.FORMAT}"):
-        checkpoint.load(path, (checkpoint.FORMAT,))
-
-
-def test_old_keys_are_renamed_and_networks_that_left_are_refused():
-    config = {
-        "problem": {"_target_": "problems.jssp.JSSP", "validation_size": [6, 6]},
-        "model": {"_target_": "models.bq.BQ", "savings": 0, "own_frame": True},
-        "seed": 1,
-    }
-    expected = {
-        "problem": {"_target_": "problems.jssp.JSSP", "validation_sizes": [[6, 6]]},
-        "model": {"_target_": "models.bq_tsp.BQ", "canonical_coordinates": True},
-        "seed": 1,
-    }
-    assert of_this_version({"format": 3, "config": config}) == expected
-    own = {"problem": {"_target_": "mine.P"}, "model": {"_target_": "mine.Net", "own_frame": 1, "savings": 2}}
-    for format, content in ((4, expected), (checkpoint.FORMAT, expected), (4, own)):
-        assert of_this_version({"format": format, "config": content}) == content
-    for plans in (32, [1.0]):
-        with pytest.raises(ValueError, match="routes of the savings heuristic, .* train it anew"):
-            of_this_version({"format": 3, "config": {"problem": {}, "model": {"savings": plans}}})
