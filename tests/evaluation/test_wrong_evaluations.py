@@ -44,7 +44,7 @@ from tests.helpers.evaluations import DATA
         (
             "cvrp",
             [f"instances={DATA}/cvrplib", "nearest=5"],
-            "error: there is no key nearest; did you mean problem.nearest?",
+            "there is no key nearest; did you mean problem.nearest?",
         ),
         ("cvrp", ["instances=kool/tsp20"], "cvrp.pt is for cvrp)"),
         ("jssp", [f"instances={DATA}/berlin52.tsp"], "jssp.pt is for jssp)"),
