@@ -40,8 +40,12 @@ class Benchmark(NamedTuple):
     left_out: dict[str, str] = {}  # by file, why its instances are in no Benchmark
 
     def costs(self, actions: Tensor, first: int = 0) -> Tensor:
-        """The true costs [m, L] float64 of L solutions of each of m instances, `actions` [m, L, T], from `first` on."""
-        return self.true_cost(*_side_by_side(actions, first)).view(actions.shape[:2])
+        """The true costs [m, L] float64 of L solutions of each of m instances, `actions` [m, L, T], from `first` on.
+
+        Those [m] of one solution each, `actions` [m, T].
+        """
+        each = actions[:, None] if actions.dim() == 2 else actions
+        return self.true_cost(*_side_by_side(each, first)).view(actions.shape[:-1])
 
     def improve(self, actions: Tensor, first: int = 0) -> Tensor:
         """The solutions, as `costs` takes them, each as `improved` makes it."""

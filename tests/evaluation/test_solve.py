@@ -217,6 +217,7 @@ def test_samples_of_own_instances_have_costs_in_their_units():
     both = first.costs(torch.arange(1, 20).expand(2, 3, 19))
     assert torch.equal(both[1:], first.costs(torch.arange(1, 20).expand(1, 3, 19), first=1))
     assert both.shape == (2, 3) and both[0, 0] != both[1, 0]
+    assert torch.equal(first.costs(torch.arange(1, 20).expand(2, 19)), both[:, 0])
     with pytest.raises(ValueError, match="give instances, or their arrays by name"):
         gumbeldore.load_instances(problem)
     with pytest.raises(ValueError, match="load_instances takes a problem, such as .* got 'cvrp20'"):
