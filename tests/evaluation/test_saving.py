@@ -126,6 +126,11 @@ def test_what_could_not_be_loaded_is_not_saved(policy, message, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_problem_and_policy_come_in_this_order(tmp_path):
+    with pytest.raises(ValueError, match="a path, a Problem and a Policy, in this order; got BQ and TSP"):
+        gumbeldore.save_policy(tmp_path / "my.pt", bq(), TSP(8))
+
+
 def test_a_network_that_has_changed_since_it_was_made_is_not_saved(tmp_path):
     policy = Scorer(4)
     policy.layer = nn.Linear(2, 5)
