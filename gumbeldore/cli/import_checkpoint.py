@@ -25,6 +25,7 @@ from gumbeldore.interfaces import Policy
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, check_keys
 from gumbeldore.runtime.files import in_home
+from gumbeldore.runtime.program import VERSION
 
 WORDS = ("problem", "model", "heads", "out")
 
@@ -111,6 +112,7 @@ def trained_by(network: PublishedNetwork) -> dict[str, Any]:
 def main(words: list[str] | None = None) -> None:
     forgiving_output()
     parser = argparse.ArgumentParser(prog="python -m gumbeldore.cli.import_checkpoint", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"gumbeldore {VERSION}")
     parser.add_argument("file", type=Path, help="the checkpoint of grimmlab/gumbeldore")
     parser.add_argument("words", nargs="*", metavar="key=value", help=f"all of {', '.join(WORDS)}")
     typed = parser.parse_args(words)

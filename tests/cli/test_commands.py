@@ -19,6 +19,7 @@ import evaluate
 import gumbeldore
 import study
 import train
+from gumbeldore.cli import import_checkpoint
 from gumbeldore.cli.overrides import SAMPLING, check_overrides
 from gumbeldore.cli.parts import search_keys
 from gumbeldore.cli.settings import EvaluationSettings, RunSettings
@@ -30,7 +31,7 @@ from tests.helpers.commands import CONFIGS, ROOT, compose, defaults_of, options,
 
 
 def test_the_version_is_the_same_everywhere(tmp_path):
-    for command in (train, evaluate, study):
+    for command in (train, evaluate, study, import_checkpoint):
         assert typed(command, "--version", cwd=tmp_path).stdout == f"gumbeldore {gumbeldore.__version__}\n"
     assert f"\nversion: {gumbeldore.__version__}\n" in (ROOT / "CITATION.cff").read_text()
     setuptools = pytest.importorskip("setuptools.config.pyprojecttoml")
