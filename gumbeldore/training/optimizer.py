@@ -125,9 +125,8 @@ def optimizer_of(policy: nn.Module, settings: TrainSettings, dtype: torch.dtype 
             raise ValueError("train.muon_weight_decay has no effect without train.muon_learning_rate")
         return Optimizers(torch.optim.Adam(parameters, lr=settings.learning_rate, fused=True))
     if not matrices:
-        raise ValueError(
-            f"train.muon_learning_rate has no effect: no matrix of the model has {SMALLEST} rows and columns"
-        )
+        rule = f"train.muon_learning_rate has no effect: no matrix of the model has {SMALLEST} rows and columns"
+        raise ValueError(f"{rule}; train.muon_learning_rate=null train.muon_weight_decay=0 is Adam for all")
     muons = {id(p) for p in matrices}
     rest = [p for p in parameters if id(p) not in muons]
     return Optimizers(
