@@ -69,10 +69,11 @@ def solve(
             each of which stands for one instance
         num_instances: of a source that holds several, the first so many; None: all
         method: "gumbeldore", "greedy", "beam", "sampling", "wor", "theory", "tasar", "reconstruct", "rejection" or
-            "diverse_beam"; or a Method, such as `methods.tasar(32, replan_steps=5)`. Without the policy:
+            "diverse_beam"; or a Method, such as `methods.Tasar(32, replan_steps=5)`. Without the policy:
             "solver", "heuristic" (the best on average), or a Baseline
-        beam_width, num_rounds, top_p_start, temperature, equivalents: of a method that is given by its name, see
-            `Method`; None: 32, 4, 0.8, 1.0 and 1. Its other settings are those of configs/search.yaml
+        beam_width, num_rounds, top_p_start, temperature, equivalents: of a method that is given by its name; None: 32,
+            4, 0.8, 1.0 and 1. sigma is that of the policy's training; other settings have the defaults of the
+            method's class
         time_limit: seconds per instance, everything but loading included; rounds go on until it has passed. The greedy
             solution comes first, however long it takes, and counts, too. None: `num_rounds` rounds; of the solver 5 s
         seed: of the samples, at least 0
