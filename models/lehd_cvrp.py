@@ -1,4 +1,4 @@
-"""LEHD for the CVRP: a light encoder of all nodes, a heavy decoder of what is left [Luo et al. 2023; GD, appendix C.2].
+"""LEHD for the CVRP: a light encoder of all nodes, a heavy decoder of what is left [Luo et al. 2023].
 
 The encoder sees the whole instance, once per search. The decoder sees, at every step, the embeddings of the remaining
 customers, of the origin and of the depot, and the capacity left in the vehicle.
