@@ -86,7 +86,7 @@ def page() -> str:
     for group, (heading, prefix, about) in GROUPS.items():
         columns = {path.stem: choices(path) + read(path, prefix) for path in options(group)}
         parts.append(section(heading, about, columns))
-    about = "[search.yaml](../configs/search.yaml), with the classes' defaults; commands, presets and recipes change some."
+    about = "[search.yaml](../configs/search.yaml), with the classes' defaults; commands and presets change some."
     parts.append(section("Settings of the search methods", about, {"default": settings_of_search()}))
     return "\n".join([*parts, methods()])
 
