@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from gumbeldore.cli.overrides import FOLDER
 from gumbeldore.cli.parts import search_keys
-from gumbeldore.sampler.methods import DEFAULTS, METHODS
+from gumbeldore.sampler.methods import DEFAULTS, STARTS
 
 PAGE = FOLDER.parent / "docs" / "config.md"
 COMMANDS = {
@@ -139,8 +139,7 @@ def methods() -> str:
 
 def read_by(method: dict, names: Iterable[str]) -> set[str]:
     """The settings that a method reads, with any start."""
-    starts = [start for start in METHODS if start != "reconstruct"]
-    return {key for start in starts for key in search_keys(method, dict.fromkeys(names) | {"start": start})}
+    return {key for start in STARTS for key in search_keys(method, dict.fromkeys(names) | {"start": start})}
 
 
 def table(header: list[str], rows: list[list[str]]) -> list[str]:

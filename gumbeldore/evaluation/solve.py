@@ -176,7 +176,7 @@ def _method(
         return method
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)} or a Method, got {method!r}")
-    function = imported(BASELINES[method], "method") if method in BASELINES else methods.named(method)
+    function = imported(BASELINES[method], "method") if method in BASELINES else methods.METHODS[method]
     read = set(inspect.signature(function).parameters) if method in BASELINES else methods.settings_of(function)
     if time_limit is not None and "time_limit" not in read:
         raise ValueError(f"method={method} has no time_limit: it ends when it has found its solutions")

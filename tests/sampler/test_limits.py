@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -104,8 +105,15 @@ def test_of_finished_rounds_the_solutions_are_kept_alone():
 
 @pytest.mark.parametrize("method", [methods.Greedy(), methods.Beam(4), methods.Equivalents(methods.DiverseBeam(4), 2)])
 def test_a_time_limit_is_for_methods_that_find_more_in_more_time(method):
-    with pytest.raises(ValueError, match=f"a time_limit is for .*, {type(method).__name__} ends by itself"):
+    with pytest.raises(ValueError, match=f"a time_limit is for .*, got {type(method).__name__}"):
         methods.Anytime(method, 1.0)
+
+
+@pytest.mark.parametrize("wrong", ["greedy", methods.Greedy, None, methods.Anytime(methods.Sampling(), 1.0)])
+def test_what_is_no_method_of_rounds_is_not_wrapped(wrong):
+    for wrap in (methods.Equivalents, methods.Anytime):
+        with pytest.raises(ValueError, match=f"(is|are) for a method .*, got {re.escape(repr(wrong))}"):
+            wrap(wrong, 2)
 
 
 @pytest.mark.parametrize("limit", [0, -1, float("nan"), "1"])

@@ -186,8 +186,8 @@ def test_a_start_by_its_name_is_given_its_settings():
     made = methods.made(methods.Reconstruct, {"start": "gumbeldore", "equivalents": 2, "time_limit": 2.0, **settings})
     start = methods.Equivalents(methods.Gumbeldore(3, 2, 0.5), 2)
     assert made == methods.Anytime(methods.Reconstruct(start, 7, 5), 2.0)
-    for wrong in ("solver", ["greedy"]):
-        with pytest.raises(ValueError, match="the search method must be one of greedy, sampling"):
+    for wrong in ("solver", "reconstruct", ["greedy"]):
+        with pytest.raises(ValueError, match="start must be one of greedy, sampling"):
             methods.made(methods.Reconstruct, {"start": wrong})
 
 

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gumbeldore.runtime.checked import is_integer
 from gumbeldore.sampler.methods.anytime import Anytime
 from gumbeldore.sampler.methods.beam import Beam, Greedy
 from gumbeldore.sampler.methods.diverse_beam import DiverseBeam
@@ -40,8 +41,8 @@ __all__ = [
     "WithoutReplacement",
     "DEFAULTS",
     "METHODS",
+    "STARTS",
     "made",
-    "named",
     "settings_of",
 ]
 
@@ -57,8 +58,7 @@ METHODS: dict[str, type[Improving]] = {
     "theory": Theory,
     "reconstruct": Reconstruct,
 }
-
-
+STARTS = {name: method for name, method in METHODS.items() if issubclass(method, Rounds)}  # of a reconstruction
 # Of every setting of a method; one that several methods have has one default.
 DEFAULTS: dict[str, Any] = {
     field.name: field.default
@@ -76,15 +76,15 @@ def settings_of(method: Callable[..., Method], start: str | None = None) -> set[
     """
     own = set(inspect.signature(method).parameters)
     if "start" in own:
-        own |= set(inspect.signature(named(start or DEFAULTS["start"])).parameters)
+        own |= set(inspect.signature(_start(DEFAULTS["start"] if start is None else start)).parameters)
     return own | {"equivalents"} | ({"time_limit"} if getattr(method, "endless", True) else set())
 
 
-def named(name: Any) -> type[Improving]:
-    """The method of this name. Raises ValueError that lists all of them if there is none."""
-    if not isinstance(name, str) or name not in METHODS:
-        raise ValueError(f"the search method must be one of {', '.join(METHODS)}, got {name!r}")
-    return METHODS[name]
+def _start(name: Any) -> type[Rounds]:
+    """The start of this name. Raises ValueError that lists all of them if there is none."""
+    if not isinstance(name, str) or name not in STARTS:
+        raise ValueError(f"start must be one of {', '.join(STARTS)}, got {name!r}")
+    return STARTS[name]
 
 
 def made(method: Callable[..., Method], settings: Mapping[str, Any]) -> Method:
@@ -95,17 +95,11 @@ def made(method: Callable[..., Method], settings: Mapping[str, Any]) -> Method:
     settings = {name: value for name, value in settings.items() if value is not None}
     read = inspect.signature(method).parameters
     own = {name: value for name, value in settings.items() if name in read}
-    equivalents, limit = settings.get("equivalents", 1), settings.get("time_limit")
-    if "start" in read and "start" in own:  # its equivalents are searched, and not its pieces
-        own["start"] = made(named(own["start"]), {**settings, "time_limit": None})
-        equivalents = 1
-    built = method(**own)
-    if equivalents != 1:
-        if not isinstance(built, Rounds):
-            raise ValueError(f"equivalents are for a method of rounds, got {type(built).__name__}")
-        built = Equivalents(built, equivalents)
-    if limit is None:
-        return built
-    if not isinstance(built, Improving):
-        raise ValueError(f"a time_limit is for a method that can go on, got {type(built).__name__}")
-    return Anytime(built, limit)
+    others = {name: value for name, value in settings.items() if name not in read}
+    if "start" in own:  # its equivalents are searched, and not its pieces
+        own["start"] = made(_start(own["start"]), {**settings, "time_limit": None})
+        others.pop("equivalents", None)
+    built: Any = method(**own)
+    if "equivalents" in others and not (is_integer(others["equivalents"]) and others["equivalents"] == 1):
+        built = Equivalents(built, others["equivalents"])
+    return Anytime(built, others["time_limit"]) if "time_limit" in others else built

@@ -29,9 +29,9 @@ class Anytime(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.method.endless:
-            kind = type(self.method).__name__
-            raise ValueError(f"a time_limit is for a method with rounds or a reconstruction, {kind} ends by itself")
+        if not (isinstance(self.method, Improving) and self.method.endless):
+            rule = "a time_limit is for a method with rounds or a reconstruction, which finds more in more time"
+            raise ValueError(f"{rule}, got {self.method!r}")
 
     def __call__(self, task: SearchTask) -> Solutions:
         limited = task._replace(deadline=time.monotonic() + task.batch * self.time_limit)

@@ -29,6 +29,8 @@ class Equivalents(Rounds):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not isinstance(self.method, Rounds):
+            raise ValueError(f"equivalents are for a method of rounds, without a time limit, got {self.method!r}")
         check_integer("equivalents * beam_width", int(self.equivalents) * int(self.method.rows), 1, MOST)
 
     @property
