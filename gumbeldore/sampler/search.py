@@ -39,12 +39,15 @@ def search(
         start: solutions [B, T] that `Reconstruct` improves, instead of those of its own start, which is left out; they
             are the first solutions found
 
-    Raises ValueError without instances, for a method that the problem does not offer, for keys or a start of another
-    shape or type, for a start of a method without reconstruction, or if not exactly one of generator and keys is given
-    to a stochastic search; and InstanceError if the policy gives no usable probabilities or the problem no finite cost.
+    Raises ValueError without instances, for what is no Method, for a method that the problem does not offer, for keys
+    or a start of another shape or type, for a start of a method without reconstruction, or if not exactly one of
+    generator and keys is given to a stochastic search; and InstanceError if the policy gives no usable probabilities or
+    the problem no finite cost.
     """
     if batch_size(instances) == 0:
         raise ValueError("search needs at least one instance")
+    if not isinstance(method, Method):
+        raise ValueError(f"method must be a Method, such as methods.Greedy(), got {method!r}")
     check_offered(problem, policy, instances, method)
     keys = _checked_keys(keys, generator, batch_size(instances), method).to(instances[0].device)
     was_training = policy.training

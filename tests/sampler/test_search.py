@@ -400,6 +400,12 @@ def test_a_search_evaluates_the_policy_and_leaves_it_in_the_mode_it_was_in(train
     assert set(modes) == {False} and policy.training == training
 
 
+@pytest.mark.parametrize("wrong", ["greedy", None, methods.Greedy])
+def test_what_is_no_method_is_refused(wrong):
+    with pytest.raises(ValueError, match="method must be a Method, such as methods.Greedy"):
+        search(PROBLEM, POLICY, TREES, wrong, keys=KEYS)
+
+
 def test_randomness_must_be_given_once():
     with pytest.raises(ValueError, match="generator or keys"):
         search(PROBLEM, POLICY, TREES, methods.WithoutReplacement(2, 1))
