@@ -43,20 +43,25 @@ class Checked:
 
     def __post_init__(self) -> None:
         for spec in dataclasses.fields(self):
-            key, value = f"{self.prefix}{spec.name}", vars(self)[spec.name]
+            key, value, kind = f"{self.prefix}{spec.name}", vars(self)[spec.name], _kind(spec)
             if "words" in spec.metadata:
                 if value not in spec.metadata["words"]:
                     raise ValueError(f"{key} must be one of {', '.join(spec.metadata['words'])}, got {value!r}")
             elif spec.metadata:
                 _check(key, value, spec)
-            elif spec.type == "bool":
+            elif kind == "bool":
                 check_switches(self, spec.name)
-            elif spec.type == "str | None" and value is None:
+            elif kind == "str | None" and value is None:
                 continue
-            elif spec.type in ("str", "str | None") and not isinstance(value, str):
+            elif kind in ("str", "str | None") and not isinstance(value, str):
                 raise ValueError(f"{key} must be text, got {value!r}; quote it if it is a number")
-            elif spec.type in ("str", "str | None") and not value:  # as of a shell's variable that is not set
+            elif kind in ("str", "str | None") and not value:  # as of a shell's variable that is not set
                 raise ValueError(f"{key} must not be empty")
+
+
+def _kind(spec: dataclasses.Field) -> str:
+    """The annotation as it is written, which is not postponed in every module."""
+    return spec.type.__name__ if isinstance(spec.type, type) else str(spec.type)
 
 
 def _check(key: str, value: Any, spec: dataclasses.Field) -> None:
@@ -64,7 +69,7 @@ def _check(key: str, value: Any, spec: dataclasses.Field) -> None:
         return
     otherwise = " or null" if spec.metadata["optional"] else ""
     lowest, highest, above = (spec.metadata.get(name) for name in ("lowest", "highest", "above"))
-    if str(getattr(spec.type, "__name__", spec.type)).startswith("int"):  # text where annotations are postponed
+    if _kind(spec).startswith("int"):
         check_integer(key, value, spec.metadata["lowest"], highest, otherwise)
         if value > LARGEST:
             raise ValueError(f"{key} must be at most {LARGEST}, got {value}")

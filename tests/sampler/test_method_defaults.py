@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 
+import pytest
 import yaml
 
 from gumbeldore.sampler import methods
@@ -22,6 +24,27 @@ def test_every_setting_of_the_command_line_is_read_by_a_method_and_has_no_other_
     read = set().union(*(methods.settings_of(method) for method in methods.METHODS.values()))
     assert set(settings) <= read
     assert {name: value for name, value in settings.items() if value is not None} == {"step_size": "???"}
+
+
+def test_settings_of_a_class_of_the_user_are_checked_whether_its_annotations_are_text_or_not():
+    for switch, text, count in ((bool, str, int), ("bool", "str", "int")):
+        fields = [("strict", switch, True), ("word", text, "a"), ("steps", count, methods.method.some(1))]
+        own = dataclasses.make_dataclass("Own", fields, bases=(methods.Greedy,), frozen=True)
+        for wrong in ({"strict": "no"}, {"word": 3}, {"steps": 1.5}):
+            with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be "):
+                own(**wrong)
+
+
+def test_a_wrapper_is_made_of_a_setting_that_the_method_does_not_read_itself():
+    assert methods.made(methods.Sampling, {"equivalents": 1}) == methods.Sampling()
+    for wrong in (True, 1.0, 0):
+        with pytest.raises(ValueError, match="equivalents must be an integer of at least 1"):
+            methods.made(methods.Sampling, {"equivalents": wrong})
+
+    def limited(time_limit, equivalents):
+        return methods.Anytime(methods.Equivalents(methods.Sampling(), equivalents), 2 * time_limit)
+
+    assert methods.made(limited, {"time_limit": 3, "equivalents": 2}) == limited(3, 2)
 
 
 def test_every_method_has_an_option_of_its_name():
