@@ -28,7 +28,7 @@ def test_every_setting_of_the_command_line_is_read_by_a_method_and_has_no_other_
 
 def test_settings_of_a_class_of_the_user_are_checked_whether_its_annotations_are_text_or_not():
     for switch, text, count in ((bool, str, int), ("bool", "str", "int")):
-        fields = [("strict", switch, True), ("word", text, "a"), ("steps", count, methods.method.some(1))]
+        fields = [("strict", switch, True), ("word", text, "a"), ("steps", count, methods.method.at_least_one(1))]
         own = dataclasses.make_dataclass("Own", fields, bases=(methods.Greedy,), frozen=True)
         for wrong in ({"strict": "no"}, {"word": 3}, {"steps": 1.5}):
             with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be "):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gumbeldore.sampler.methods.method import BeamRounds, some
+from gumbeldore.sampler.methods.method import BeamRounds, at_least_one
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.trie_search import Beams, no_noise
@@ -42,4 +42,4 @@ class Beam(OneRound):
         beam_width: K, solutions per instance
     """
 
-    beam_width: int = some(32)
+    beam_width: int = at_least_one(32)

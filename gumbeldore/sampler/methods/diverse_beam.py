@@ -10,7 +10,7 @@ from torch import Tensor
 from gumbeldore.runtime.checked import at_least
 from gumbeldore.sampler.beam import Select
 from gumbeldore.sampler.methods.beam import OneRound
-from gumbeldore.sampler.methods.method import some
+from gumbeldore.sampler.methods.method import at_least_one
 from gumbeldore.sampler.trie_search import Beams, no_noise
 
 
@@ -25,8 +25,8 @@ class DiverseBeam(OneRound):
             same action at this step
     """
 
-    beam_width: int = some(32)
-    groups: int = some(4)
+    beam_width: int = at_least_one(32)
+    groups: int = at_least_one(4)
     diversity: float = at_least(0, 0.5)
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from gumbeldore.batches import repeated
 from gumbeldore.runtime.checked import check_integer
-from gumbeldore.sampler.methods.method import MOST, Rounds, some
+from gumbeldore.sampler.methods.method import MOST, Rounds, at_least_one
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.seeding import fold
@@ -25,7 +25,7 @@ class Equivalents(Rounds):
     """
 
     method: Rounds
-    equivalents: int = some(1)
+    equivalents: int = at_least_one(1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -18,7 +18,7 @@ from gumbeldore.sampler.trie_search import Beams, Size, TrieFull, TrieSearch, me
 MOST = 2**31 - 1  # solutions of an instance; more fit into no memory, and places in a trie are products of such numbers
 
 
-def some(default: Any) -> Any:
+def at_least_one(default: Any) -> Any:
     """A field for a number of solutions, or of what makes solutions."""
     return at_least(1, default, MOST)
 

@@ -19,7 +19,7 @@ from gumbeldore.interfaces import Pieces, Problem
 from gumbeldore.runtime.checked import at_least
 from gumbeldore.sampler.beam import Count, OutOfTime
 from gumbeldore.sampler.methods.beam import Greedy
-from gumbeldore.sampler.methods.method import MOST, NOTHING, Improving, Rounds, beside, some
+from gumbeldore.sampler.methods.method import MOST, NOTHING, Improving, Rounds, at_least_one, beside
 from gumbeldore.sampler.solutions import Round, Solutions
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.trie_search import Beams, Root, Size, TrieSearch, no_noise
@@ -42,10 +42,10 @@ class Reconstruct(Improving):
     """
 
     start: Rounds = field(default_factory=Greedy)
-    iterations: int = some(100)
+    iterations: int = at_least_one(100)
     longest_piece: int | None = at_least(1, None, MOST, optional=True)
-    shortest_piece: int = some(4)
-    piece_width: int = some(1)
+    shortest_piece: int = at_least_one(4)
+    piece_width: int = at_least_one(1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

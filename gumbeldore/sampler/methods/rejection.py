@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gumbeldore.sampler.methods.method import some
+from gumbeldore.sampler.methods.method import at_least_one
 from gumbeldore.sampler.methods.sampling import Sampling
 from gumbeldore.sampler.solutions import Round, first_occurrences, solution_hash
 from gumbeldore.sampler.task import SearchTask
@@ -24,7 +24,7 @@ class Rejection(Sampling):
         max_rounds: of beam_width samples; then the search ends, however many of them are different
     """
 
-    max_rounds: int = some(20)
+    max_rounds: int = at_least_one(20)
 
     def rounds(self, task: SearchTask) -> Iterator[Round]:
         search = self.search(task)

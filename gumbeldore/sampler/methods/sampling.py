@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 
 from gumbeldore.runtime.checked import positive
-from gumbeldore.sampler.methods.method import BeamRounds, some
+from gumbeldore.sampler.methods.method import BeamRounds, at_least_one
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.trie_search import Beams
@@ -22,8 +22,8 @@ class Sampling(BeamRounds):
             log-probabilities are those of this distribution. Towards 0 the samples become greedy.
     """
 
-    beam_width: int = some(32)
-    num_rounds: int = some(4)
+    beam_width: int = at_least_one(32)
+    num_rounds: int = at_least_one(4)
     _: KW_ONLY
     temperature: float = positive(1.0)
 

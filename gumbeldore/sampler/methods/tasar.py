@@ -15,7 +15,7 @@ from torch import Tensor
 from gumbeldore.batches import repeated
 from gumbeldore.runtime.checked import positive
 from gumbeldore.sampler.beam import Leaves
-from gumbeldore.sampler.methods.method import BeamRounds, some
+from gumbeldore.sampler.methods.method import BeamRounds, at_least_one
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.trie import Trie
@@ -37,9 +37,9 @@ class Tasar(BeamRounds):
         temperature: tau, by which the policy's logits are divided [SBS, eq. 5]
     """
 
-    beam_width: int = some(32)
-    num_rounds: int = some(4)
-    replan_steps: int = some(10)
+    beam_width: int = at_least_one(32)
+    num_rounds: int = at_least_one(4)
+    replan_steps: int = at_least_one(10)
     _: KW_ONLY
     top_p_end: float = positive(1.0, highest=1)
     temperature: float = positive(1.0)

@@ -10,7 +10,7 @@ from torch import Tensor
 from gumbeldore.runtime.checked import at_least, one_of, positive
 from gumbeldore.sampler import updates
 from gumbeldore.sampler.beam import Leaves
-from gumbeldore.sampler.methods.method import BeamRounds, some
+from gumbeldore.sampler.methods.method import BeamRounds, at_least_one
 from gumbeldore.sampler.rounds import rounds
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.sampler.task import SearchTask
@@ -34,8 +34,8 @@ class WithoutReplacement(BeamRounds):
         sampled_root: draw the root's Gumbel, which makes the unnormalised estimator unbiased; False fixes it to 0
     """
 
-    beam_width: int = some(32)
-    num_rounds: int = some(4)
+    beam_width: int = at_least_one(32)
+    num_rounds: int = at_least_one(4)
     _: KW_ONLY
     top_p_start: float = positive(1.0, highest=1)
     top_p_end: float = positive(1.0, highest=1)
