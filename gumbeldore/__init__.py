@@ -23,11 +23,11 @@ __version__ = program.VERSION
 
 __all__ = [
     "Benchmark",
+    "Method",
     "Policy",
     "Problem",
     "Reports",
     "Result",
-    "Method",
     "SearchPool",
     "Solutions",
     "estimators",

@@ -75,7 +75,7 @@ def policy_contract(policy: Policy, problem: Problem, n: int = 6, seed: int = 0)
     assert fits, f"the policy is for the problem {policy.problem}, not for {problem.name}"
     generator = torch.Generator().manual_seed(seed)
     instance = problem.generate(n, generator)
-    actions = _random_solution(problem, instance, generator)
+    actions = random_solution(problem, instance, generator)
     was_training = policy.training
     policy.eval()
     for step in range(problem.last_choice(instance) + 1):
@@ -115,7 +115,7 @@ def _check_rows(what: str, found: Any, n: int) -> None:
         assert rows, f"{what} must give tensors whose first dimension is the batch, {n} here; {name} is {got}"
 
 
-def _random_solution(problem: Problem, instance: Any, generator: torch.Generator) -> Tensor:
+def random_solution(problem: Problem, instance: Any, generator: torch.Generator) -> Tensor:
     """Uniformly random legal decisions [n, T]."""
     state, actions = problem.reset(instance), []
     for _ in range(problem.horizon(instance)):
@@ -159,7 +159,7 @@ def _check_equivalents(problem: Problem, instance: Any, generator: torch.Generat
         assert batch_size(each) == n * count, f"{count} equivalents of {n} instances are {n * count}"
         itself = torch.arange(n) * count
         assert _equal(take(each, itself), instance), "the first of the equivalents must be the instance itself"
-        solutions = torch.stack([_random_solution(problem, each, generator) for _ in range(2)], dim=1)  # [n*c, 2, T]
+        solutions = torch.stack([random_solution(problem, each, generator) for _ in range(2)], dim=1)  # [n*c, 2, T]
         turned = restored(solutions)
         assert torch.equal(turned[itself], solutions[itself]), "a solution of the instance itself must stay as it is"
         for a, b in zip(solutions.unbind(1), turned.unbind(1), strict=True):

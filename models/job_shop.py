@@ -22,7 +22,7 @@ MAX_DENSE_RATIO = 2
 
 
 class CanonicalState(State):
-    """A state that `canonical_state` has made, which is its own canonical state: a search makes it once a step."""
+    """A state that `canonical_state` has made, so that the features need not make it again: once a step in a search."""
 
 
 class JobShop(TokenPolicy):
@@ -84,8 +84,6 @@ class JobShop(TokenPolicy):
         A job is free when its next operation can start. A machine is free at once if no operation is left for it, and
         without lookahead, where the features do not tell how long a machine stays busy.
         """
-        if isinstance(state, CanonicalState):
-            return state
         finished = state.next_op == instance.times.shape[2]
         start = earliest_starts(instance, state)
         now = start.masked_fill(finished, torch.inf).amin(dim=1, keepdim=True)
@@ -102,7 +100,8 @@ class JobShop(TokenPolicy):
 
         With lookahead [R, n, 1 + FEATURES]: processing times, and the features of `models.lookahead`.
         """
-        state = self.canonical_state(instance, state)
+        if not isinstance(state, CanonicalState):
+            state = self.canonical_state(instance, state)
         features = [instance.times.flatten(1).gather(1, state.remaining) / TIME_UNIT]
         if self.lookahead:
             features += lookahead(instance, state)

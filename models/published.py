@@ -11,7 +11,7 @@ from torch import Tensor
 
 from models import bq_cvrp, lehd_cvrp
 from models.attention import MASKED_SCORE
-from models.job_shop import JobShop, attention_patterns, earliest_starts
+from models.job_shop import CanonicalState, JobShop, attention_patterns, earliest_starts
 from models.layers import ReZeroLayer
 from problems import cvrp, jssp
 from problems.cvrp.instances import Instance as CVRPInstance
@@ -85,4 +85,4 @@ class JSSPTransformer(JobShop):
         start = earliest_starts(instance, state)
         from_first = start - start.amin(dim=1, keepdim=True)
         job_free = from_first.masked_fill(state.next_op == instance.times.shape[2], 0.0)
-        return state._replace(job_free=job_free, machine_free=torch.zeros_like(state.machine_free))
+        return CanonicalState(*state._replace(job_free=job_free, machine_free=torch.zeros_like(state.machine_free)))

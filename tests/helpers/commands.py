@@ -14,6 +14,8 @@ import hydra
 import yaml
 from hydra.core.hydra_config import HydraConfig
 
+from gumbeldore.cli.parts import with_defaults
+
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
 OF_PROBLEM = {"cvrp": ["cvrp"], "gomoku": ["gomoku"], "jssp": ["jssp", "job_shop"]}
@@ -21,7 +23,9 @@ OF_PROBLEM = {"cvrp": ["cvrp"], "gomoku": ["gomoku"], "jssp": ["jssp", "job_shop
 
 def compose(name, *overrides):
     with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        return hydra.compose(name, list(overrides))
+        cfg = hydra.compose(name, list(overrides))
+    cfg.search = with_defaults(cfg.search)  # as the commands do
+    return cfg
 
 
 def options(group):

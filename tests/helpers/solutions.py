@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from gumbeldore.testing import random_solution
 from problems.tsp import TSP
 
 
@@ -18,16 +19,7 @@ def random_experts(n, num_nodes, seed=0):
 def random_solutions(problem, n, seed=0):
     generator = torch.Generator().manual_seed(seed)
     instance = problem.generate(n, generator)
-    return instance, play(problem, instance, generator)
-
-
-def play(problem, instance, generator):
-    state, actions = problem.reset(instance), []
-    for _ in range(problem.horizon(instance)):
-        legal = problem.mask(instance, state).double()
-        actions.append(torch.multinomial(legal, 1, generator=generator).squeeze(1))
-        state = problem.step(instance, state, actions[-1])
-    return torch.stack(actions, dim=1)
+    return instance, random_solution(problem, instance, generator)
 
 
 def identity(benchmark, rows: int = 1) -> torch.Tensor:

@@ -29,8 +29,8 @@ def searches_of(cfg: DictConfig) -> list[Asked]:
         raise ValueError(
             f"study=estimators: {unknown[0]} has no estimators; the methods that have: {', '.join(ESTIMATORS)}"
         )
-    check_lists(cfg.search)
-    search = parts.with_defaults(cfg.search)
+    search = cfg.search
+    check_lists(search)
     _check_plain(search)
     lists = [list(search[key]) if OmegaConf.is_list(search[key]) else [search[key]] for key in LISTS]
     found: list[Asked] = []
