@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from gumbeldore.cli.command import INTERRUPTED
-from gumbeldore.cli.overrides import key_values
+from gumbeldore.cli.words import key_values
 
 
 def main() -> None:

@@ -12,7 +12,6 @@ import time
 import torch
 
 from benchmarks.machine import configuration, numbers
-from gumbeldore.cli import parts
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.checked import check_counts
@@ -37,10 +36,10 @@ def greedy_solution(problem: str, size: int, nearest: int | None, threads: int) 
     torch.manual_seed(0)
     model = (WHOLE if nearest is None else LOCAL)[problem]
     view = "null" if nearest is None else nearest
-    cfg = configuration(
+    config = configuration(
         f"problem={problem}", f"model={model}", f"problem.{SIZE[problem]}={size}", f"problem.nearest={view}"
     )
-    built, policy = parts.build_part(cfg, "problem", Problem), parts.build_part(cfg, "model", Policy)
+    built, policy = config.part("problem", Problem), config.part("model", Policy)
     instance = built.generate(1, torch.Generator().manual_seed(1))
     before, start = peak_memory(), time.process_time()
     search(built, policy, instance, methods.Greedy())

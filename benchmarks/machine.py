@@ -15,8 +15,8 @@ import hydra
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from gumbeldore.cli import parts
-from gumbeldore.cli.overrides import FOLDER, typed_keys
+from gumbeldore.cli.configuration import Configuration
+from gumbeldore.cli.words import FOLDER
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device
 from gumbeldore.reporting.console import hardware
@@ -92,7 +92,7 @@ def sized(name: str) -> tuple[Problem, float]:
         "cvrp": lambda: CVRP(size[0], [capacity, capacity]),
         "jssp": lambda: JSSP([size], [size]),
     }
-    return make[kind](), configuration(f"problem={kind}").search.step_size
+    return make[kind](), configuration(f"problem={kind}").cfg.search.step_size
 
 
 def flop_counter() -> FlopCounterMode:
@@ -106,19 +106,19 @@ def flop_counter() -> FlopCounterMode:
     return FlopCounterMode(display=False, custom_mapping={on_cpu: attention})
 
 
-def configuration(*words: str):
+def configuration(*words: str) -> Configuration:
     """train.py's configuration with these words."""
     with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):
-        cfg = hydra.compose("train", list(words))
-    parts.apply_recipe(cfg, set(typed_keys(list(words))))
-    return cfg
+        config = Configuration(hydra.compose("train", list(words)), words)
+    config.apply_recipe()
+    return config
 
 
 def untrained(problem: str, model: str = "") -> Policy:
     """The paper's network for a problem, or an option of the group `model`, with random weights."""
     torch.manual_seed(0)
     words = [f"experiment={PAPER[problem]}", "recipe=paper", *([f"model={model}"] if model else [])]
-    return parts.build_part(configuration(*words), "model", Policy).eval()
+    return configuration(*words).part("model", Policy).eval()
 
 
 def write(path: Path, figures: dict[str, Any]) -> None:

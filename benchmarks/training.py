@@ -13,7 +13,6 @@ from pathlib import Path
 import torch
 
 from benchmarks.machine import configuration, seconds_at, turns, write
-from gumbeldore.cli import parts
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device
 from gumbeldore.reporting.console import hardware
@@ -26,7 +25,6 @@ from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
-from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.state import TrainState
 
 DEFAULTS = {"problems": "tsp,cvrp,jssp", "batches": 10, "repeats": 5, "seconds": 120.0} | {
@@ -51,11 +49,11 @@ class UniformPolicy(Policy):
 
 def learner_of(problem: str, batches: int, device: torch.device, precision: str, compiled: bool):
     """The preset's problem, settings and a train_state with random solutions of an epoch's instances."""
-    cfg = configuration(f"problem={problem}", f"train.batches_per_epoch={batches}")
-    made = parts.build_part(cfg, "problem", Problem)
-    settings = TrainSettings(**cfg.train)
+    config = configuration(f"problem={problem}", f"train.batches_per_epoch={batches}")
+    made = config.part("problem", Problem)
+    settings = config.algorithm()
     torch.manual_seed(0)
-    policy = parts.build_part(cfg, "model", Policy).to(device)
+    policy = config.part("model", Policy).to(device)
     if compiled:
         compile_layers(policy)
     train_state = TrainState(policy, policy, optimizer_of(policy, settings, dtype_of(precision)), PseudoExperts())
@@ -84,7 +82,13 @@ def main(problems, batches, repeats, seconds, threads, device, precision, compil
             if on_gpu:
                 torch.cuda.reset_peak_memory_stats(device)
             start = seconds_at(device)
-            fit(problem, train_state, settings, torch.Generator().manual_seed(turn), Execution(device, precision))
+            fit(
+                problem,
+                train_state,
+                settings,
+                torch.Generator().manual_seed(turn),
+                Execution(device=device, precision=precision),
+            )
             took[name].append((seconds_at(device) - start) / batches)
             if on_gpu:
                 memory[name] = max(memory[name], torch.cuda.max_memory_allocated(device) / 2**30)

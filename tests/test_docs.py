@@ -19,7 +19,7 @@ import gumbeldore
 import train
 from docs.figures import method, overlay, races, trie
 from gumbeldore.cli import key_reference as reference
-from gumbeldore.cli.overrides import check_overrides
+from gumbeldore.cli.words import check_overrides
 from tests.helpers.commands import ROOT, typed
 from tests.helpers.pages import FENCE, files_of, page, write
 

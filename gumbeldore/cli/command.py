@@ -18,9 +18,9 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from gumbeldore.cli.overrides import FOLDER, check_overrides, check_sweep
-from gumbeldore.cli.parts import plain, with_defaults
+from gumbeldore.cli import schema  # noqa: F401 - the configurations begin with its defaults
 from gumbeldore.cli.paths import expand_home, quoted_paths
+from gumbeldore.cli.words import FOLDER, check_overrides, check_sweep
 from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.program import VERSION, as_called
 
@@ -71,7 +71,6 @@ def _user_errors(task: Callable[[DictConfig], Any], words: list[str]) -> Callabl
         sys.argv = words
         try:
             expand_home(cfg)
-            cfg.search = with_defaults(cfg.search)
             return task(cfg)
         except (ValueError, WorkerError, OSError, OmegaConfBaseException) as error:
             _fail(error)
@@ -111,15 +110,3 @@ def _no_such_option(file: str, own_configs: str | None) -> str:
     folders = [FOLDER, *([Path(own_configs)] if own_configs else [])]
     known = sorted({path.stem for folder in folders for path in Path(folder, group).glob("*.yaml")})
     return f"{group}={option}: there is no such option; there are {', '.join(known)}"
-
-
-def flat(cfg: DictConfig) -> dict[str, Any]:
-    """Every value of the configuration by its dotted key."""
-
-    def walk(values: dict, prefix: str) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in values.items():
-            found |= walk(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-        return found
-
-    return walk(plain(cfg), "")

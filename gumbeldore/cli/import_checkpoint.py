@@ -18,9 +18,9 @@ from numpy._core.multiarray import scalar
 from torch import Tensor
 
 from gumbeldore.cli.command import forgiving_output
-from gumbeldore.cli.overrides import FOLDER, key_values
 from gumbeldore.cli.parts import apply_recipe, plain
 from gumbeldore.cli.published import NETWORKS, PublishedNetwork, model_config, network_of, our_weights
+from gumbeldore.cli.words import FOLDER, key_values
 from gumbeldore.interfaces import Policy
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, check_keys

@@ -5,24 +5,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+import re
+from collections.abc import Iterable, Mapping
+from functools import reduce
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 from omegaconf import OmegaConf
 
-from gumbeldore.cli.overrides import FOLDER
-from gumbeldore.cli.parts import search_keys
-from gumbeldore.sampler.methods import DEFAULTS, STARTS
+from gumbeldore.cli.methods import search_keys
+from gumbeldore.cli.schema import (
+    COMMANDS,
+    SEARCH,
+    EvaluationSettings,
+    ExpertSettings,
+    RaySettings,
+    RunSettings,
+    SolverSettings,
+    StudySettings,
+)
+from gumbeldore.cli.words import FOLDER
+from gumbeldore.runtime.building import imported
+from gumbeldore.sampler.methods import METHODS, STARTS, Anytime, Equivalents
+from gumbeldore.training.settings import ALGORITHMS
 
 PAGE = FOLDER.parent / "docs" / "config.md"
-COMMANDS = {
-    "train": "python train.py",
-    "evaluate": "python evaluate.py",
-    "study": "python study.py",
-    "experts": "python -m problems.solvers",
-}
 INTRODUCTION = """# All keys of the configurations
 
 This page helps you to find a setting: what it means, its default, and what presets and recipes set it to.
@@ -71,6 +80,23 @@ GROUPS = {  # heading, where its keys are, how an option is chosen
 }
 
 
+OF_COMMAND = {
+    "train": RunSettings,
+    "evaluate": EvaluationSettings,
+    "study": StudySettings,
+    "experts": ExpertSettings,
+}
+CLASSES: dict[str, tuple[type, ...]] = {  # by the group of their keys
+    "train": tuple(ALGORITHMS.values()),
+    "search": (*reversed(METHODS.values()), Equivalents, Anytime),
+    "solver": (SolverSettings,),
+    "ray": (RaySettings,),
+}
+
+
+IN_YAML = {"None": "null", "True": "true", "False": "false"}
+
+
 class Key(NamedTuple):
     name: str  # dotted, as on the command line
     value: str  # as written
@@ -79,24 +105,67 @@ class Key(NamedTuple):
 
 def page() -> str:
     """The whole page."""
-    parts = [INTRODUCTION]
-    for name, usage in COMMANDS.items():
-        path = FOLDER / f"{name}.yaml"
-        parts.append(section(usage, f"[{path.name}](../configs/{path.name})", {"default": choices(path) + read(path)}))
+    about = "The defaults of each command; empty: it does not have the key."
+    columns = {command: choices(FOLDER / f"{command}.yaml") + defaults(command) for command in COMMANDS}
+    parts = [INTRODUCTION, section("The commands", about, columns)]
     for group, (heading, prefix, about) in GROUPS.items():
         columns = {path.stem: choices(path) + read(path, prefix) for path in options(group)}
         parts.append(section(heading, about, columns))
-    about = "[search.yaml](../configs/search.yaml), with the classes' defaults; commands and presets change some."
-    parts.append(section("Settings of the search methods", about, {"default": settings_of_search()}))
+    about = "The defaults of the methods' classes; commands and presets change some."
+    parts.append(section("Settings of the search methods", about, {"default": of_search()}))
     return "\n".join([*parts, methods()])
 
 
-def settings_of_search() -> list[Key]:
-    """Those of search.yaml, with the defaults of the methods' classes."""
-    keys = read(FOLDER / "search.yaml")
-    defaults = {f"search.{name}": OmegaConf.create([value]) for name, value in DEFAULTS.items()}
-    shown = {key: OmegaConf.to_yaml(value).strip().removeprefix("- ") for key, value in defaults.items()}
-    return [key._replace(value=shown.get(key.name, key.value) if key.value == "null" else key.value) for key in keys]
+def defaults(command: str) -> list[Key]:
+    """The keys of a command but those of its searches: of the classes, changed by its own file."""
+    own = {key.name: key for key in read(FOLDER / f"{command}.yaml")}
+    keys = [
+        key for key in flat(COMMANDS[command], of=OF_COMMAND[command]) if command != "experts" or "." not in key.name
+    ]
+    keys = [own.pop(key.name, key) for key in keys if not key.name.startswith("search.") or key.name in own]
+    return [*keys, *own.values()]
+
+
+def of_search() -> list[Key]:
+    """The settings of the search methods."""
+    return flat({"search": SEARCH})
+
+
+def flat(values: Mapping[str, Any], prefix: str = "", of: type = object) -> list[Key]:
+    """Keys with their defaults, and what their classes say of them.
+
+    Arguments:
+        of: the class of the keys without a group
+    """
+    found = []
+    for name, value in values.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, dict):
+            found += flat(value, f"{key}.", of)
+        else:
+            found.append(Key(key, OmegaConf.to_yaml([value]).strip().removeprefix("- "), meaning(key, of)))
+    return found
+
+
+def meaning(key: str, of: type) -> str:
+    """What the classes with a setting of this name say of it; of a setting of some algorithms alone, of which."""
+    group, _, name = key.rpartition(".")
+    texts = [documented(cls).get(name) for cls in CLASSES.get(group, (of,))]
+    text = next(filter(None, texts), "")
+    readers = [kind for kind, cls in ALGORITHMS.items() if group == "train" and name in documented(cls)]
+    return f"train={', '.join(readers)}: {text}" if 0 < len(readers) < len(ALGORITHMS) else text
+
+
+def documented(cls: type) -> dict[str, str]:
+    """What the section "Arguments" of a class's docstring says of each argument."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        _, _, section = inspect.cleandoc(base.__doc__ or "").partition("\nArguments:\n")
+        for entry in re.findall(r"^    (\w[\w, ]*): (.*(?:\n {6,}.*)*)", section, re.MULTILINE):
+            names, text = entry
+            text = reduce(lambda words, pair: words.replace(*pair), IN_YAML.items(), " ".join(text.split()))
+            found |= dict.fromkeys(names.split(", "), text)
+    return found
 
 
 def options(group: str) -> list[Path]:
@@ -129,9 +198,8 @@ def section(heading: str, about: str, columns: dict[str, list[Key]]) -> str:
 
 def methods() -> str:
     """Which values each search method reads."""
-    names = dict.fromkeys(key.name.removeprefix("search.") for key in settings_of_search())
-    reads = {path.stem: read_by(yaml.safe_load(path.read_text()), names) for path in options("method")}
-    rows = [[f"`search.{name}`", *("x" if name in read else "" for read in reads.values())] for name in names]
+    reads = {path.stem: read_by(yaml.safe_load(path.read_text()), SEARCH) for path in options("method")}
+    rows = [[f"`search.{name}`", *("x" if name in read else "" for read in reads.values())] for name in SEARCH]
     about = "`method=...`: one in training, a list in evaluation and study; heuristic and solver not in training."
     about += " What each reads; solver has the keys `solver.time_limit` and `solver.workers`:"
     return "\n".join(["## Search methods", "", about, "", *table(["key", *reads], rows)])
@@ -148,9 +216,12 @@ def table(header: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def read(path: Path, prefix: str = "") -> list[Key]:
-    """The keys of a file, but Hydra's own, with the comments at the ends of their lines."""
+    """The keys of a file, but Hydra's own; with the comments at the ends of lines, or what problem or network says."""
     text = path.read_text()
     lines = text.splitlines()
+    target = yaml.safe_load(text).get("_target_") if prefix == "model." else None
+    of_target = documented(imported(target, "model")) if target else {}
+    of_problem: dict[str, str] = {}
 
     def walk(node: yaml.Node, prefix: str) -> list[Key]:
         found = []
@@ -159,7 +230,11 @@ def read(path: Path, prefix: str = "") -> list[Key]:
             if isinstance(value, yaml.MappingNode):
                 found += walk(value, f"{key}.")
             elif name.value != "defaults":
-                found.append(Key(key, text[value.start_mark.index : value.end_mark.index], line.partition(" # ")[2]))
+                if key == "problem._target_":
+                    of_problem.update(documented(imported(value.value, "problem")))
+                known = {"problem": of_problem, "model": of_target}.get(prefix[:-1], {}).get(name.value)
+                comment = line.partition(" # ")[2] or known or ""
+                found.append(Key(key, text[value.start_mark.index : value.end_mark.index], comment))
         return found
 
     return [key for key in walk(yaml.compose(text), prefix) if not key.name.startswith("hydra.")]

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from omegaconf import DictConfig
 
 from gumbeldore.benchmark import Benchmark
-from gumbeldore.cli import parts
-from gumbeldore.cli.overrides import check_groups
-from gumbeldore.cli.settings import RunSettings
+from gumbeldore.cli.configuration import Configuration
+from gumbeldore.cli.schema import RaySettings, RunSettings
 from gumbeldore.evaluation.loading import start_from
 from gumbeldore.evaluation.sources import load
 from gumbeldore.interfaces import Policy, Problem
@@ -23,7 +20,6 @@ from gumbeldore.parallel.devices import (
     resolve_threads,
     resolve_workers,
 )
-from gumbeldore.runtime.building import check_keys
 from gumbeldore.runtime.compiling import check_compiler, compile_layers
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
 from gumbeldore.sampler.methods import Method
@@ -32,7 +28,7 @@ from gumbeldore.seeding import fold, generator
 from gumbeldore.training.dataset import Shard, read_experts
 from gumbeldore.training.expert_pool import in_turns
 from gumbeldore.training.optimizer import Optimizers, optimizer_of
-from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.settings import ActiveSearchSettings, ImitationSettings, SupervisedSettings, TrainSettings
 from gumbeldore.training.validation import validation_set
 
 
@@ -40,7 +36,7 @@ class Setup(NamedTuple):
     """The objects of a run, made and checked before any file is written."""
 
     run: RunSettings
-    settings: TrainSettings
+    settings: ImitationSettings
     problem: Problem
     policy: Policy
     search: Method
@@ -54,45 +50,34 @@ class Setup(NamedTuple):
     optimizer: Optimizers
     experts: list[Shard]  # given ones; none if all are to be sampled
 
+    @property
+    def given(self) -> str | None:
+        """The instances whose solutions are wanted (active search)."""
+        return self.settings.instances if isinstance(self.settings, ActiveSearchSettings) else None
 
-def set_up(cfg: DictConfig) -> Setup:
+    @property
+    def pool(self) -> int | None:
+        """How many instances stay."""
+        return self.settings.pool if isinstance(self.settings, TrainSettings) else None
+
+
+def set_up(config: Configuration) -> Setup:
     """Build and check everything a run needs."""
-    run = RunSettings.of(cfg)
-    check_groups(cfg, [field.name for field in fields(RunSettings)])
-    check_keys(cfg.train, [field.name for field in fields(TrainSettings)], "train")
-    settings = TrainSettings(**cfg.train)
+    config.apply_recipe()
+    config.check_groups("train")
+    run, settings = config.settings(RunSettings), config.algorithm()
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
-    problem = parts.build_part(cfg, "problem", Problem)
-    with torch.random.fork_rng():
-        torch.manual_seed(int(fold(run.seed, "weights")))
-        policy = parts.build_part(cfg, "model", Policy).to(device)
-    if policy.problem not in (None, problem.name):
-        raise ValueError(f"model {cfg.model._target_} is not for problem {problem.name}, but for {policy.problem}")
-    if run.init and not run.resume:
-        start_from(policy, problem, run.init, parts.plain(cfg.model))
-    if run.compile:
-        check_compiler(device)
-        compile_layers(policy)
-    search = parts.training_search(cfg)
-    if settings.instances is None:
-        validation = validation_set(problem, settings.validation_instances, run.seed)
-        stages = (problem.curriculum(progress) for progress in (0, 1))  # the smallest and the largest instances
-        searched = [stage.generate(1, generator(run.seed, "check")) for stage in stages]
-    else:
-        validation = load(problem, settings.instances)
-        searched = [benchmark.instances for benchmark in validation]
-    experts: list[Shard] = []
-    if settings.experts is not None and not run.resume:  # a continued run has them in its dataset
-        experts = read_experts(Path(settings.experts), problem, validation[0].instances)
-    if settings.pool is not None:
-        experts = in_turns(experts, settings.instances_per_epoch)
-        searched = [*searched[1:], *(shard.instances for shard in experts)]  # none but those of full size
-    for instances in searched:
+    problem = config.part("problem", Problem)
+    policy = policy_of(config, run, problem, device)
+    search = config.training_search()
+    refuse_unread(config, settings)
+    validation = validation_of(problem, settings, run.seed)
+    experts = experts_of(problem, settings, validation, run.resume)
+    for instances in searched(problem, settings, validation, experts, run.seed):
         check_offered(problem, policy, instances, search)
-    parts.join_cluster(cfg, problem, policy)
+    config.join_cluster(problem, policy)
     train_processes = resolve_processes(run.train_processes, device, settings.batch_size)
-    threads = resolve_threads(run.train_threads, len(train_processes))
     return Setup(
         run=run,
         settings=settings,
@@ -105,7 +90,66 @@ def set_up(cfg: DictConfig) -> Setup:
         workers=resolve_workers(run.workers, device, run.worker_threads),
         search_batch_rows=resolve_rows(run.search_batch_rows, device),
         train_processes=train_processes,
-        threads=threads,
+        threads=resolve_threads(run.train_threads, len(train_processes)),
         optimizer=optimizer_of(policy, settings, dtype_of(precision)),
         experts=experts,
     )
+
+
+def policy_of(config: Configuration, run: RunSettings, problem: Problem, device: torch.device) -> Policy:
+    """The network with random weights, or with those of init=."""
+    with torch.random.fork_rng():
+        torch.manual_seed(int(fold(run.seed, "weights")))
+        policy = config.part("model", Policy).to(device)
+    if policy.problem not in (None, problem.name):
+        target = config.plain("model")["_target_"]
+        raise ValueError(f"model {target} is not for problem {problem.name}, but for {policy.problem}")
+    if run.init and not run.resume:
+        start_from(policy, problem, run.init, config.plain("model"))
+    if run.compile:
+        check_compiler(device)
+        compile_layers(policy)
+    return policy
+
+
+def validation_of(problem: Problem, settings: ImitationSettings, seed: int) -> list[Benchmark]:
+    """The validation instances; of active search, the given ones."""
+    if isinstance(settings, ActiveSearchSettings):
+        return load(problem, settings.instances)
+    assert isinstance(settings, (TrainSettings, SupervisedSettings))
+    return validation_set(problem, settings.validation_instances, seed)
+
+
+def experts_of(
+    problem: Problem, settings: ImitationSettings, validation: list[Benchmark], resume: str | None
+) -> list[Shard]:
+    """The experts that are given; a continued run has them in its dataset."""
+    given = settings.experts if isinstance(settings, (TrainSettings, SupervisedSettings)) else None
+    if given is None or resume:
+        return []
+    experts = read_experts(Path(given), problem, validation[0].instances)
+    return in_turns(experts, settings.instances_per_epoch) if isinstance(settings, TrainSettings) else experts
+
+
+def searched(
+    problem: Problem, settings: ImitationSettings, validation: list[Benchmark], experts: list[Shard], seed: int
+) -> list[Any]:
+    """Examples of the instances that are searched, of each size at which something may not fit."""
+    if isinstance(settings, ActiveSearchSettings):
+        return [benchmark.instances for benchmark in validation]
+    smallest, largest = (problem.curriculum(share).generate(1, generator(seed, "check")) for share in (0, 1))
+    if isinstance(settings, TrainSettings) and settings.pool is not None:
+        return [largest, *(shard.instances for shard in experts)]
+    return [smallest, largest]
+
+
+def refuse_unread(config: Configuration, settings: ImitationSettings) -> None:
+    """Raises ValueError for a value that was typed, and has no effect beside the others."""
+    config.settings(RaySettings, "ray")
+    if not isinstance(settings, TrainSettings) or settings.pool is not None:
+        config.ignores("problem.grow", "where instances are given, or stay (train.pool)")
+    elif settings.nucleus_after >= settings.epochs:
+        why = f"with train.nucleus_after={settings.nucleus_after} and train.epochs={settings.epochs}"
+        for key in ("search.top_p_start", "search.top_p_end"):
+            config.ignores(key, f"{why}: the nucleus is 1 in all epochs")
+    config.refuse_unread()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -11,6 +12,22 @@ from torch import Tensor
 from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.parts import BenchmarkResult, Parts
 from gumbeldore.interfaces import Problem
+from gumbeldore.runtime.checked import Checked, at_least, positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolverSettings(Checked):
+    """The established solver, of references=solver and method=solver.
+
+    Arguments:
+        time_limit: seconds per instance; in a study method=solver takes search.time_limit
+        workers: Ray actors, one instance at a time each; 0: this process
+    """
+
+    prefix = "solver."
+
+    time_limit: float = positive(5.0)
+    workers: int | str = at_least(0, "auto", word="auto")
 
 
 @runtime_checkable

@@ -15,7 +15,7 @@ import torch
 
 from gumbeldore.benchmark import count_of
 from gumbeldore.evaluation import sources
-from gumbeldore.evaluation.baseline import Baseline, solve_baseline
+from gumbeldore.evaluation.baseline import Baseline, SolverSettings, solve_baseline
 from gumbeldore.evaluation.benchmarks import results_of, solve_benchmark
 from gumbeldore.evaluation.choosing import Choice, choose_policies
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
@@ -182,14 +182,18 @@ def _method(
         raise ValueError(f"method={method} has no time_limit: it ends when it has found its solutions")
     if unused := [name for name in settings if name not in read]:
         raise ValueError(f"{', '.join(unused)} has no effect on method={method}")
-    import yaml  # by this function alone
-
-    command = yaml.safe_load(COMMAND.read_text())
     if method in BASELINES:
-        limit = command["solver"]["time_limit"] if time_limit is None else time_limit
+        limit = SolverSettings().time_limit if time_limit is None else time_limit
         own = {"time_limit": limit, "workers": 0, "seed": seed}
         return function(**{name: value for name, value in own.items() if name in read})
-    settings = {**command["search"], **settings, "time_limit": time_limit, "step_size": None}
+    import yaml  # by this function alone
+
+    settings = {
+        **yaml.safe_load(COMMAND.read_text())["search"],
+        **settings,
+        "time_limit": time_limit,
+        "step_size": None,
+    }
     if loaded.config:
         with checkpoint_errors(loaded.path):
             settings["step_size"] = loaded.config["search"]["step_size"]

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import torch
 
 from gumbeldore.parallel import ray_cluster
-from gumbeldore.runtime.checked import check_integer
 from gumbeldore.runtime.gpu import gpu_memory, use_device
 
 CPU_BATCH_ROWS = 1024  # fastest of those measured, see docs/decisions.md
@@ -40,16 +39,13 @@ def trie_budget(device: str) -> int:
     return gpu_memory(kind) // 4 if kind.type == "cuda" else 2**31
 
 
-def resolve_workers(workers: int | str, device: torch.device, threads: int, key: str = "workers") -> int:
+def resolve_workers(workers: int | str, device: torch.device, threads: int) -> int:
     """The number of Ray actors; 'auto' is one per GPU, or as many as keep all cores busy: of the cluster, if joined.
 
     With one GPU no worker is started: sampling and training share its memory in this process.
 
     On CPUs, actors of one thread sample faster than one process of several, most of all on a machine that is busy
     with other things, where threads wait for each other at the end of every operation (docs/decisions.md).
-
-    Arguments:
-        key: of the configuration
     """
     if workers == "auto":
         if device.type == "cuda":
@@ -58,7 +54,7 @@ def resolve_workers(workers: int | str, device: torch.device, threads: int, key:
             gpus = ray_cluster.gpus()
             return gpus if gpus > 1 or ray_cluster.joined() else 0
         return ray_cluster.room(threads)
-    count = _count(key, workers, 0)
+    count = int(workers)
     if count and device.index is not None:
         raise ValueError(f"device={device} is one GPU, which this process uses itself: workers=0, or device=cuda")
     return count
@@ -70,21 +66,21 @@ def workers_per_gpu(workers: int, device: torch.device) -> int:
 
 
 def resolve_rows(rows: int | str, device: torch.device) -> int:
-    """Beam rows searched together; 'auto' depends on the kind of device. Raises ValueError for a bad value."""
+    """Beam rows searched together; 'auto' depends on the kind of device."""
     if rows == "auto":
         return GPU_BATCH_ROWS if device.type == "cuda" else CPU_BATCH_ROWS
-    return _count("search_batch_rows", rows, 1)
+    return int(rows)
 
 
 def resolve_processes(train_processes: int | str, device: torch.device, batch_size: int) -> list[str]:
     """The device of each process that trains; auto: as many GPUs as share out a batch evenly, or one process on a CPU.
 
-    Raises ValueError for a bad value, for more processes than GPUs, or if batches cannot be shared out evenly.
+    Raises ValueError for more processes than GPUs, or if batches cannot be shared out evenly.
     """
     gpus = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
     if train_processes == "auto":
         train_processes = max(n for n in range(1, max(1, gpus) + 1) if batch_size % n == 0)
-    count = _count("train_processes", train_processes, 1)
+    count = int(train_processes)
     if device.type == "cuda" and count > gpus:
         rule = f"train_processes={count} need as many GPUs, device={device} has {gpus}"
         raise ValueError(f"{rule}; train_processes=auto takes those that are there")
@@ -99,13 +95,7 @@ def resolve_threads(threads: int | str, train_processes: int) -> int:
     """CPU threads of each process that trains; auto: all together one per core."""
     if threads == "auto":
         return max(1, torch.get_num_threads() // train_processes)
-    return _count("train_threads", threads, 1)
-
-
-def _count(key: str, value: int | str, lowest: int) -> int:
-    """The value, an integer of at least `lowest`; ValueError naming the key otherwise."""
-    check_integer(key, value, lowest, otherwise=" or 'auto'")
-    return int(value)
+    return int(threads)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import platform
 import shlex
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from rich.console import Console
@@ -17,13 +17,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
-from gumbeldore.evaluation.results import percentage
+from gumbeldore.benchmark import Benchmark, count_of
+from gumbeldore.evaluation.results import notices, percentage
 from gumbeldore.parallel.ray_cluster import available_cores
 from gumbeldore.runtime.program import as_called
 from gumbeldore.runtime.run_directory import RunDirectory
-from gumbeldore.training.recorder import EpochReport
+from gumbeldore.training.report import EpochReport
 from gumbeldore.training.state import TrainState
 
+MOST_NOTICES = 10  # lines
 SECONDS_BETWEEN_LINES = 30  # about progress, at most, where no terminal shows bars
 
 
@@ -73,6 +75,31 @@ class Terminal:
             self.bars.reset(self.task, description=phase, total=total, completed=done, visible=True)
             self.phase, self.before = phase, done
         self.bars.update(self.task, completed=done)
+
+    @contextlib.contextmanager
+    def advancing(self, phase: str, benchmarks: list[Benchmark], done: int = 0) -> Iterator[Callable[[int], None]]:
+        """A function to be called with the number of instances done since the last call.
+
+        Arguments:
+            done: instances done before the first call
+        """
+        count = count_of(benchmarks)
+        self.progress(phase, done, count)
+
+        def advance(instances: int) -> None:
+            nonlocal done
+            done += instances
+            self.progress(phase, done, count)
+
+        yield advance
+
+    def notices(self, benchmarks: list[Benchmark]) -> None:
+        """What is left out and why, and other surprises, the first of them."""
+        lines = notices(benchmarks)
+        for line in lines[:MOST_NOTICES]:
+            self.say(line)
+        if len(lines) > MOST_NOTICES:
+            self.say(f"and {len(lines) - MOST_NOTICES} more such lines, {len(lines)} in all")
 
     @contextlib.contextmanager
     def sparing(self, what: object) -> Iterator[None]:

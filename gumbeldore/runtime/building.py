@@ -9,17 +9,9 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from pkgutil import resolve_name
-from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any
 
-KINDS: dict[Any, tuple[Any, str, str]] = {
-    int: (int, "an integer", "integers"),
-    float: ((int, float), "a number", "numbers"),
-    bool: (bool, "true or false", "true and false"),
-    str: (str, "text", "texts"),
-    list: ((list, tuple), "a list", "lists"),
-    NoneType: (NoneType, "null", "nulls"),
-}
+from gumbeldore.runtime.checked import check
 
 
 def build(node: Mapping[str, Any], key: str, base: type = object) -> Any:
@@ -110,9 +102,8 @@ def _check_arguments(cls: type, key: str, values: dict[str, Any]) -> None:
     if not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
         check_keys(values, parameters, key)
     for name, parameter in parameters.items():
-        annotation = _evaluated(parameter.annotation, cls)
-        if name in values and not _fits(values[name], annotation):
-            raise ValueError(f"{key}: {name} must be {_words(annotation)}, got {values[name]!r}")
+        if name in values:
+            check(f"{key}: {name}", values[name], _evaluated(parameter.annotation, cls))
 
 
 def _evaluated(annotation: Any, cls: type) -> Any:
@@ -121,28 +112,6 @@ def _evaluated(annotation: Any, cls: type) -> Any:
         with contextlib.suppress(Exception):
             return eval(annotation, inspect.unwrap(cls.__init__).__globals__)  # type: ignore[misc]
     return annotation
-
-
-def _fits(value: Any, annotation: Any) -> bool:
-    """Whether a value is of the kind an annotation names; anything is, of one that is not known here."""
-    outer, inner = get_origin(annotation) or annotation, get_args(annotation)
-    if outer in (Union, UnionType):
-        return any(_fits(value, each) for each in inner)
-    if outer not in KINDS:
-        return True
-    if not isinstance(value, KINDS[outer][0]) or isinstance(value, bool) != (outer is bool):
-        return False
-    return not inner or all(_fits(each, inner[0]) for each in value)
-
-
-def _words(annotation: Any, several: bool = False) -> str:
-    """What an annotation says, for people."""
-    outer, inner = get_origin(annotation) or annotation, get_args(annotation)
-    if outer in (Union, UnionType):
-        return " or ".join(_words(each, several) for each in inner)
-    if outer not in KINDS:
-        return str(annotation)
-    return KINDS[outer][1 + several] + (f" of {_words(inner[0], several=True)}" if inner else "")
 
 
 def check_keys(given: Collection[str], known: Collection[str], group: str) -> None:

@@ -1,84 +1,19 @@
-"""Checked settings: a value of the wrong type or out of range is an error that names its key."""
+"""Checked values: one of the wrong kind or out of range is an error that names the key, the rule and the value.
+
+The rule is an annotation (`int | None`), and for numbers and words the limits of a dataclass field.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field
 from numbers import Integral, Real
-from typing import Any, ClassVar, TypeVar
+from types import NoneType, UnionType
+from typing import Any, ClassVar, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 LARGEST = 2**63 - 1  # integer of a tensor
-
-
-def at_least(lowest: float, default: Any = MISSING, highest: float | None = None, optional: bool = False) -> Any:
-    """A dataclass field for a finite number in this range; its annotation decides between int and float."""
-    return field(default=default, metadata={"lowest": lowest, "highest": highest, "optional": optional})
-
-
-def positive(default: Any = MISSING, highest: float | None = None, optional: bool = False) -> Any:
-    """A dataclass field for a finite number above 0."""
-    return field(default=default, metadata={"above": 0, "highest": highest, "optional": optional})
-
-
-def one_of(*words: str) -> Any:
-    """A dataclass field for one of these words, of which the first is the default."""
-    return field(default=words[0], metadata={"words": words})
-
-
-Settings = TypeVar("Settings", bound="Checked")
-
-
-@dataclass(frozen=True)
-class Checked:
-    """Base of settings dataclasses whose fields carry their range."""
-
-    prefix: ClassVar[str] = ""  # of the keys in messages
-
-    @classmethod
-    def of(cls: type[Settings], values: Mapping[str, Any]) -> Settings:
-        """Built from the entries of `values` that are named like the fields."""
-        return cls(**{spec.name: values[spec.name] for spec in dataclasses.fields(cls)})
-
-    def __post_init__(self) -> None:
-        for spec in dataclasses.fields(self):
-            key, value, kind = f"{self.prefix}{spec.name}", vars(self)[spec.name], _kind(spec)
-            if "words" in spec.metadata:
-                if value not in spec.metadata["words"]:
-                    raise ValueError(f"{key} must be one of {', '.join(spec.metadata['words'])}, got {value!r}")
-            elif spec.metadata:
-                _check(key, value, spec)
-            elif kind == "bool":
-                check_switches(self, spec.name)
-            elif kind == "str | None" and value is None:
-                continue
-            elif kind in ("str", "str | None") and not isinstance(value, str):
-                raise ValueError(f"{key} must be text, got {value!r}; quote it if it is a number")
-            elif kind in ("str", "str | None") and not value:  # as of a shell's variable that is not set
-                raise ValueError(f"{key} must not be empty")
-
-
-def _kind(spec: dataclasses.Field) -> str:
-    """The annotation as it is written, which is not postponed in every module."""
-    return spec.type.__name__ if isinstance(spec.type, type) else str(spec.type)
-
-
-def _check(key: str, value: Any, spec: dataclasses.Field) -> None:
-    if value is None and spec.metadata["optional"]:
-        return
-    otherwise = " or null" if spec.metadata["optional"] else ""
-    lowest, highest, above = (spec.metadata.get(name) for name in ("lowest", "highest", "above"))
-    if _kind(spec).startswith("int"):
-        check_integer(key, value, spec.metadata["lowest"], highest, otherwise)
-        if value > LARGEST:
-            raise ValueError(f"{key} must be at most {LARGEST}, got {value}")
-        return
-    limit = f"of at least {lowest}" if lowest is not None else f"above {above}"
-    limit += "" if highest is None else f" and at most {highest}"
-    low = not is_number(value) or (value < lowest if lowest is not None else value <= above)
-    if low or (highest is not None and value > highest):
-        raise ValueError(f"{key} must be a number {limit}{otherwise}, got {value!r}")
 
 
 def is_integer(value: Any) -> bool:
@@ -91,16 +26,88 @@ def is_number(value: Any) -> bool:
     return is_integer(value) or isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def check_integer(name: str, value: Any, lowest: int, highest: int | None = None, otherwise: str = "") -> None:
-    """Raises ValueError unless the value is an integer from `lowest` to `highest`.
+class Kind(NamedTuple):
+    """What an annotation stands for, and how messages call it."""
 
-    Arguments:
-        highest: None: there is no limit
-        otherwise: what else the caller takes, for the message: " or null"
-    """
-    if not is_integer(value) or value < lowest or (highest is not None and value > highest):
-        limits = f"of at least {lowest}" + ("" if highest is None else f" and at most {highest}")
-        raise ValueError(f"{name} must be an integer {limits}{otherwise}, got {value!r}")
+    holds: Callable[[Any], bool]
+    one: str
+    several: str
+
+
+KINDS: dict[Any, Kind] = {
+    int: Kind(is_integer, "an integer", "integers"),
+    float: Kind(is_number, "a number", "numbers"),
+    bool: Kind(lambda value: isinstance(value, bool), "true or false", "true and false"),
+    str: Kind(lambda value: isinstance(value, str), "text", "texts"),
+    list: Kind(lambda value: isinstance(value, (list, tuple)), "a list", "lists"),
+    NoneType: Kind(lambda value: value is None, "null", "nulls"),
+}
+
+
+class Limits(NamedTuple):
+    """The numbers and the words that are allowed; None or no words: all."""
+
+    lowest: float | None = None
+    above: float | None = None
+    highest: float | None = None
+    words: tuple[str, ...] = ()
+
+    def hold(self, value: Any) -> bool:
+        if isinstance(value, str):
+            return not self.words or value in self.words
+        if not is_number(value):
+            return True
+        low = (self.lowest is not None and value < self.lowest) or (self.above is not None and value <= self.above)
+        return not low and (self.highest is None or value <= self.highest)
+
+    def __str__(self) -> str:
+        below = f" of at least {self.lowest}" if self.lowest is not None else ""
+        below = f" above {self.above}" if self.above is not None else below
+        if self.highest is None:
+            return below
+        return f"{below}{' and' if below else ' of'} at most {self.highest}"
+
+
+ANY = Limits()
+
+
+def fits(value: Any, annotation: Any) -> bool:
+    """Whether a value is of the kind an annotation names; anything is, of one that is not known here."""
+    outer, inner = get_origin(annotation) or annotation, get_args(annotation)
+    if outer in (Union, UnionType):
+        return any(fits(value, each) for each in inner)
+    if outer not in KINDS:
+        return True
+    return KINDS[outer].holds(value) and (not inner or all(fits(each, inner[0]) for each in value))
+
+
+def described(annotation: Any, limits: Limits = ANY, several: bool = False) -> str:
+    """What an annotation and its limits say, for people."""
+    outer, inner = get_origin(annotation) or annotation, get_args(annotation)
+    if outer in (Union, UnionType):
+        return " or ".join(described(each, limits, several) for each in inner)
+    if outer not in KINDS:
+        return str(annotation)
+    if outer is str and limits.words:
+        return repr(limits.words[0]) if len(limits.words) == 1 else f"one of {', '.join(limits.words)}"
+    words = KINDS[outer].several if several else KINDS[outer].one
+    words += str(limits) if outer in (int, float) else ""
+    return words + (f" of {described(inner[0], several=True)}" if inner else "")
+
+
+def check(key: str, value: Any, annotation: Any, limits: Limits = ANY) -> None:
+    """Raises ValueError unless the value is of the kind that the annotation names, and within the limits."""
+    if not fits(value, annotation) or not limits.hold(value):
+        raise ValueError(f"{key} must be {described(annotation, limits)}, got {value!r}")
+    if is_integer(value) and value > LARGEST:
+        raise ValueError(f"{key} must be at most {LARGEST}, got {value}")
+    if value == "":  # as of a shell's variable that is not set
+        raise ValueError(f"{key} must not be empty")
+
+
+def check_integer(name: str, value: Any, lowest: int, highest: int | None = None) -> None:
+    """Raises ValueError unless the value is an integer from `lowest` to `highest`; None: there is no limit."""
+    check(name, value, int, Limits(lowest, highest=highest))
 
 
 def check_counts(**counts: Any) -> None:
@@ -109,9 +116,50 @@ def check_counts(**counts: Any) -> None:
         check_integer(name, count, 1)
 
 
-def check_switches(settings: Any, *names: str) -> None:
-    """Raises ValueError for what is neither True nor False: `no` and `off` are texts, and texts count as true."""
-    for name in names:
-        value = vars(settings)[name]
-        if not isinstance(value, bool):
-            raise ValueError(f"{name} must be true or false, got {value!r}")
+def at_least(lowest: float, default: Any = MISSING, highest: float | None = None, word: str | None = None) -> Any:
+    """A dataclass field for a finite number in this range, or for a word in its place."""
+    return limited(default, Limits(lowest, highest=highest, words=(word,) if word else ()))
+
+
+def positive(default: Any = MISSING, highest: float | None = None) -> Any:
+    """A dataclass field for a finite number above 0."""
+    return limited(default, Limits(above=0, highest=highest))
+
+
+def one_of(*words: str) -> Any:
+    """A dataclass field for one of these words, of which the first is the default."""
+    return limited(words[0], Limits(words=words))
+
+
+def limited(default: Any, limits: Limits) -> Any:
+    """A dataclass field for a value within limits."""
+    return field(default=default, metadata={"limits": limits})
+
+
+Settings = TypeVar("Settings", bound="Checked")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Base of settings dataclasses: values are checked against the annotations and the limits of their fields."""
+
+    prefix: ClassVar[str] = ""  # of the keys in messages
+
+    @classmethod
+    def of(cls: type[Settings], values: Mapping[str, Any]) -> Settings:
+        """Built from the entries of `values` that are named like the fields."""
+        return cls(**{spec.name: values[spec.name] for spec in dataclasses.fields(cls)})
+
+    def __post_init__(self) -> None:
+        annotations = _annotations(type(self))
+        for spec in dataclasses.fields(self):
+            limits = spec.metadata.get("limits", ANY)
+            check(f"{self.prefix}{spec.name}", getattr(self, spec.name), annotations.get(spec.name, Any), limits)
+
+
+def _annotations(cls: type) -> dict[str, Any]:
+    """The annotations of a class; none if only type checkers import their names."""
+    try:
+        return get_type_hints(cls)
+    except NameError:
+        return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 Stop = Callable[[], bool]  # whether the run should end
@@ -22,7 +22,16 @@ def never() -> bool:
 
 
 class Stopped(Exception):
-    """The run was asked to end in the middle of an epoch."""
+    """The run was asked to end in the middle of an epoch.
+
+    Arguments:
+        metrics: of what was done of the phase that is cut short
+        batches: trained in it
+    """
+
+    def __init__(self, metrics: Mapping[str, float] | None = None, batches: int = 0):
+        super().__init__()
+        self.metrics, self.batches = metrics or {}, batches
 
 
 class Stopper:

@@ -11,6 +11,7 @@ import signal
 import socket
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,12 +26,13 @@ from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.gpu import use_device
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import dtype_of
+from gumbeldore.runtime.stopping import Stopped
 from gumbeldore.seeding import generator
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.optimizer import optimizer_of
 from gumbeldore.training.ranks import DDPRank
-from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.settings import ImitationSettings
 from gumbeldore.training.state import TrainState
 
 Fit = Callable[..., Any]
@@ -42,7 +44,7 @@ class DDPTask(NamedTuple):
 
     problem: Problem
     policy: Policy
-    settings: TrainSettings
+    settings: ImitationSettings
     seed: int
     precision: str
     compiled: bool
@@ -164,5 +166,6 @@ def _train_along(rank: int, port: int, task: DDPTask) -> None:
             train_state.epoch = message["epoch"]
             train_state.dataset.restore(message["dataset"], task.instance_type)
             draws = generator(task.seed, "batches", train_state.epoch)
-            execution = Execution(device, task.precision, member)
-            task.fit(task.problem, train_state, task.settings, draws, execution)
+            execution = Execution(device=device, precision=task.precision, ddp=member)
+            with suppress(Stopped):
+                task.fit(task.problem, train_state, task.settings, draws, execution)

@@ -8,11 +8,14 @@ import torch
 
 from gumbeldore.runtime.stopping import Progress, Stop, never, silent
 from gumbeldore.training.ranks import SINGLE_PROCESS, DDPRank, SingleProcess
+from gumbeldore.training.recorder import Recorder, Silent
 
 
 class Execution(NamedTuple):
     """What a training needs of the machine and of the person before it; none of it is part of the method."""
 
+    seed: int = 0  # of every random number, together with its purpose and the epoch
+    recorder: Recorder = Silent()  # writes checkpoints and metrics
     device: torch.device = torch.device("cpu")  # of the policy that is trained
     precision: str = "float32"  # resolved: float32 or bf16
     ddp: SingleProcess | DDPRank = SINGLE_PROCESS  # the processes that share each batch

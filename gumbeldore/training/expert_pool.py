@@ -9,9 +9,8 @@ from __future__ import annotations
 import torch
 
 from gumbeldore.batches import batch_size, take
-from gumbeldore.interfaces import Problem, without_references
+from gumbeldore.interfaces import without_references
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.runtime.stopping import Stopped
 from gumbeldore.sampler.methods import Method
 from gumbeldore.training.dataset import Shard
 from gumbeldore.training.execution import Execution
@@ -22,13 +21,7 @@ from gumbeldore.training.state import TrainState
 
 
 def search_pool(
-    problem: Problem,
-    state: TrainState,
-    settings: TrainSettings,
-    search: Method,
-    pool: SearchPool,
-    seed: int,
-    execution: Execution = Execution(),
+    state: TrainState, settings: TrainSettings, search: Method, pool: SearchPool, execution: Execution
 ) -> tuple[Shard, dict[str, float]]:
     """The experts of those instances that are to be searched in the next epoch, and metrics.
 
@@ -44,11 +37,9 @@ def search_pool(
     if known:
         instances = known[0].instances
     else:
-        instances = take(training_instances(problem, settings, seed, state.epoch), slice(0, room))
-    incumbents = Incumbents.of(problem, [without_references(problem, instances, "pool")], known)
-    metrics, complete = improve(incumbents, search, pool, seed, state.epoch, execution)
-    if not complete:
-        raise Stopped
+        instances = take(training_instances(pool.problem, settings, execution.seed, state.epoch), slice(0, room))
+    incumbents = Incumbents.of(pool.problem, [without_references(pool.problem, instances, "pool")], known)
+    metrics = improve(incumbents, search, pool, state.epoch, execution)
     (shard,) = incumbents.shards(state.epoch + 1)
     if known:
         state.dataset.forget_first()

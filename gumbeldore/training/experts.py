@@ -42,13 +42,7 @@ class BestSolutions(NamedTuple):
 
 
 def sample_epoch(
-    problem: Problem,
-    state: TrainState,
-    settings: TrainSettings,
-    search: Method,
-    pool: SearchPool,
-    seed: int,
-    execution: Execution = Execution(),
+    state: TrainState, settings: TrainSettings, search: Method, pool: SearchPool, execution: Execution
 ) -> tuple[Shard, dict[str, float]]:
     """The experts of the next epoch, sampled with the best policy (or the current one), and metrics.
 
@@ -56,8 +50,8 @@ def sample_epoch(
 
     Raises Stopped if the training is to end.
     """
-    instances = training_instances(problem, settings, seed, state.epoch)
-    keys = fold(seed, "sampling", state.epoch, torch.arange(batch_size(instances)))
+    instances = training_instances(pool.problem, settings, execution.seed, state.epoch)
+    keys = fold(execution.seed, "sampling", state.epoch, torch.arange(batch_size(instances)))
     search = of_epoch(search, state, settings, pool)
     experts = sample_experts(pool, instances, keys, search, execution.progress, execution.stop)
     shard = Shard(f"epoch_{state.epoch + 1:06d}", instances, experts.actions, experts.costs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,41 +13,40 @@ from gumbeldore.batches import take
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime.errors import advice_on_memory
 from gumbeldore.runtime.precision import InPrecision
+from gumbeldore.runtime.stopping import Stopped
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.optimizer import scale_rates
 from gumbeldore.training.ranks import DDPRank, SingleProcess
-from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.settings import ImitationSettings
 from gumbeldore.training.state import TrainState
 
 OUT_OF_VIEW = -1  # target of a decision that is not imitated
 CHECK_EVERY = 50  # steps between two looks at the numbers on the device, for each of which the CPU waits
 
 
-class ImitationStats(NamedTuple):
-    complete: bool
-    batches: int
-    metrics: dict[str, float]
-
-
 @advice_on_memory("training ran out of memory; lower train.batch_size", ValueError)
 def fit(
     problem: Problem,
     train_state: TrainState,
-    settings: TrainSettings,
+    settings: ImitationSettings,
     draws: torch.Generator,
     execution: Execution = Execution(),
-) -> ImitationStats:
-    """One epoch of imitation, unless stopped before its last batch.
+) -> dict[str, float]:
+    """One epoch of imitation; returns its metrics.
 
-    Raises ValueError with the number of the first step whose loss or gradient is not finite, at most CHECK_EVERY steps
-    later.
+    Arguments:
+        draws: which decisions are imitated
+
+    Raises Stopped if the training is to end before the last batch; and ValueError with the number of the first step
+    whose loss or gradient is not finite, at most CHECK_EVERY steps later.
     """
     ddp = execution.ddp
     ddp.start_epoch(train_state)
     factor = learning_rate_factor(settings, train_state.epoch)
     scale_rates(train_state.optimizer, factor)
     train_state.policy.train()
-    network = ddp.wrap(Imitation(problem, train_state.policy, execution.precision))
+    policy = InPrecision(train_state.policy, execution.device, execution.precision)
+    network = ddp.wrap(Imitation(problem, policy))
     rows = ddp.rows(settings.batch_size)
     losses, auxiliaries, norms, hits, unseen = [], [], [], [], []
     for index in range(settings.batches_per_epoch):
@@ -80,7 +79,10 @@ def fit(
     for name in ("training/auxiliary_loss", "training/out_of_view"):
         if metrics[name] == 0:  # the policy has no such loss, the expert goes nowhere else
             del metrics[name]
-    return ImitationStats(len(norms) == settings.batches_per_epoch, len(norms), metrics)
+    metrics["training/dataset_size"] = len(train_state.dataset)
+    if len(norms) < settings.batches_per_epoch:
+        raise Stopped(metrics, len(norms))
+    return metrics
 
 
 def _nan_unless_finite(loss: Tensor) -> Tensor:
@@ -108,30 +110,29 @@ def _refuse_bad_steps(
 class Imitation(nn.Module):
     """`imitate` as a module."""
 
-    def __init__(self, problem: Problem, policy: Policy, precision: str):
+    def __init__(self, problem: Problem, policy: Policy):
         super().__init__()
-        self.problem, self.policy, self.precision = problem, policy, precision
+        self.problem, self.policy = problem, policy
 
     def forward(self, instance: Any, state: Any, remaining_actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return imitate(self.problem, self.policy, instance, state, remaining_actions, self.precision)
+        return imitate(self.problem, self.policy, instance, state, remaining_actions)
 
 
 def imitate(
-    problem: Problem, policy: Policy, instance: Any, state: Any, remaining_actions: Tensor, precision: str
+    problem: Problem, policy: Policy, instance: Any, state: Any, remaining_actions: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """What the policy says of the states of an `Example`, and what it is to say.
 
     Returns float32 logits [R, A], illegal actions at -inf; the expert's actions int64 [R], or OUT_OF_VIEW; and the
     policy's auxiliary loss [].
     """
-    policy = InPrecision(policy, remaining_actions.device, precision)
     logits, auxiliary = policy.with_auxiliary_loss(policy.encode(instance), state, remaining_actions)
     target = remaining_actions[:, 0]
     target = target.masked_fill(~problem.in_view(instance, state, target), OUT_OF_VIEW)
     return logits.float().masked_fill(~problem.mask(instance, state), -math.inf), target, auxiliary
 
 
-def learning_rate_factor(settings: TrainSettings, epoch: int) -> float:
+def learning_rate_factor(settings: ImitationSettings, epoch: int) -> float:
     """Share of the learning rates in an epoch: 1, falling linearly to the end factor in the last `cooldown_epochs`.
 
     Without `cooldown_epochs`, or in a training that is not longer, it falls from the first epoch to the last.

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -74,19 +73,14 @@ class Incumbents:
 GREEDY, SEARCH = 0, 1  # of equally good solutions the greedy one stays
 
 
-class Sampling(NamedTuple):
-    """What became of an epoch's sampling."""
-
-    metrics: dict[str, float]
-    complete: bool
-
-
 def improve(
-    incumbents: Incumbents, search: Method, pool: SearchPool, seed: int, epoch: int, execution: Execution
-) -> Sampling:
-    """Offer the incumbents what the policy finds greedily and by the search, until the training is to end.
+    incumbents: Incumbents, search: Method, pool: SearchPool, epoch: int, execution: Execution
+) -> dict[str, float]:
+    """Offer the incumbents what the policy finds greedily and by the search; returns metrics.
 
     A search with a reconstruction begins from the solutions, once all instances of a benchmark have one.
+
+    Raises Stopped if the training is to end, with the metrics of what was found so far, which is offered, too.
     """
     clock, before, configs = time.perf_counter(), torch.cat(incumbents.costs), (methods.Greedy(), search)
     count = count_of(incumbents.benchmarks)
@@ -97,7 +91,7 @@ def improve(
     try:
         for place, benchmark in enumerate(incumbents.benchmarks):
             mine = torch.arange(first, first + len(benchmark.names))
-            keys, first = fold(seed, "sampling", epoch, mine), first + len(mine)
+            keys, first = fold(execution.seed, "sampling", epoch, mine), first + len(mine)
             begin = incumbents.actions[place] if incumbents.costs[place].isfinite().all() else None
             with instance_errors(benchmark, keys):
                 for which, chunk, sampled in pool.map_all(
@@ -125,4 +119,6 @@ def improve(
         "sampling/solutions_per_second": solutions / (time.perf_counter() - clock),
         "sampling/evaluations": evaluations,
     }
-    return Sampling(metrics, complete)
+    if not complete:
+        raise Stopped(metrics)
+    return metrics

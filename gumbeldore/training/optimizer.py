@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.settings import ImitationSettings
 
 SMALLEST = 16  # Adam updates matrices with a shorter side: embeddings of few numbers, and heads
 QUINTIC = (3.4445, -4.7750, 2.0315)  # Newton-Schulz coefficients whose fixed interval is near 1 [Jordan et al. 2024]
@@ -112,7 +112,7 @@ class Optimizers:
             optimizer.load_state_dict(state)
 
 
-def optimizer_of(policy: nn.Module, settings: TrainSettings, dtype: torch.dtype = torch.float32) -> Optimizers:
+def optimizer_of(policy: nn.Module, settings: ImitationSettings, dtype: torch.dtype = torch.float32) -> Optimizers:
     """Adam for all parameters, or with `muon_learning_rate` Muon for the matrices and Adam for the rest.
 
     Arguments:
@@ -121,8 +121,6 @@ def optimizer_of(policy: nn.Module, settings: TrainSettings, dtype: torch.dtype 
     parameters = list(policy.parameters())
     matrices = [p for p in parameters if p.dim() >= 2 and min(p.shape[-2:]) >= SMALLEST]
     if settings.muon_learning_rate is None:
-        if settings.muon_weight_decay:
-            raise ValueError("train.muon_weight_decay has no effect without train.muon_learning_rate")
         return Optimizers(torch.optim.Adam(parameters, lr=settings.learning_rate, fused=True))
     if not matrices:
         rule = f"train.muon_learning_rate has no effect: no matrix of the model has {SMALLEST} rows and columns"

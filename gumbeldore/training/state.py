@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +11,8 @@ from torch import Tensor
 from gumbeldore.interfaces import Policy
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.optimizer import Optimizers
+from gumbeldore.training.report import EpochReport
+from gumbeldore.training.settings import ImitationSettings
 from gumbeldore.training.validation import Quality
 
 TOTALS = ("seconds", "batches", "solutions", "evaluations")  # the latter of the network, while sampling
@@ -40,19 +41,32 @@ class TrainState:
         self.since_best = 0 if improved else self.since_best + 1
         return improved
 
-    def stale(self, patience: int | None) -> bool:
-        """Whether so many epochs have brought no improvement; None: it never is."""
-        return patience is not None and self.since_best >= patience
+    def over(self, settings: ImitationSettings) -> bool:
+        """Whether all epochs are done, or `settings.patience` epochs have brought no improvement."""
+        stale = settings.patience is not None and self.since_best >= settings.patience
+        return stale or self.epoch >= settings.epochs
 
-    def count(self, seconds: float, batches: int, sampling: Mapping[str, float]) -> None:
-        """Add an epoch to the totals; one that was cut short is in the summary alone, as a continued run repeats it.
+    def complete(self, report: EpochReport, settings: ImitationSettings) -> None:
+        """Count an epoch that is complete; its report gets seconds by phase, and the totals of the training."""
+        self.epoch += 1
+        self.count(report, settings.batches_per_epoch)
+        phases = {f"usage/seconds/{phase}": seconds for phase, seconds in report.seconds.items()}
+        totals = {f"usage/totals/{name}": value for name, value in self.totals.items()}
+        report.metrics |= {**phases, **totals}
 
-        Arguments:
-            sampling: its metrics; none if it has sampled nothing
-        """
-        sampled = {name: sampling.get(f"sampling/{name}", 0) for name in ("solutions", "evaluations")}
-        for name, number in {"seconds": seconds, "batches": batches, **sampled}.items():
-            self.totals[name] += number
+    def count(self, report: EpochReport, batches: int) -> None:
+        """Add an epoch to the totals; one that was cut short is in the summary alone, as a continued run repeats it."""
+        self.totals["seconds"] += sum(report.seconds.values())
+        self.totals["batches"] += batches
+        for name in ("solutions", "evaluations"):
+            self.totals[name] += report.metrics.get(f"sampling/{name}", 0)
+
+    def quality(self, quality: Quality) -> dict[str, float]:
+        """Metrics: greedy cost and gap of the trained policy and of the best one; no gap without references."""
+        metrics = {"greedy_cost": quality.cost, "best_greedy_cost": self.best_cost}
+        metrics |= {"greedy_gap": quality.gap, "best_greedy_gap": self.best_gap}
+        metrics |= {f"greedy_cost_{size}": cost for size, cost in quality.costs.items()}
+        return {f"quality/{name}": value for name, value in metrics.items() if not math.isnan(value)}
 
     def state_dict(self) -> dict[str, Any]:
         return {

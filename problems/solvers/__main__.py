@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from gumbeldore.cli import command, parts
+from gumbeldore.cli import command
+from gumbeldore.cli.configuration import Configuration
+from gumbeldore.cli.schema import ExpertSettings
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.devices import resolve_workers
 from gumbeldore.reporting.console import Terminal
-from gumbeldore.runtime.checked import Checked, at_least, positive
 from gumbeldore.runtime.stopping import interruptible
 from gumbeldore.seeding import generator
 from gumbeldore.training.dataset import PseudoExperts
@@ -22,22 +21,11 @@ from problems.solvers.backends import backend_of
 from problems.solvers.generated import as_benchmark
 from problems.solvers.solver import Solver, SolverResult
 
+OF_TRAINING = "here: solvers know neither training nor networks"
 TRAINING = {
     f"problem.{key}"
     for key in ("grow", "nearest", "far_first", "chronological", "reversal", "validation_sizes", "validation_capacity")
 }
-
-
-@dataclass(frozen=True)
-class ExpertSettings(Checked):
-    """The top-level keys of configs/experts.yaml."""
-
-    num_instances: int = at_least(1)
-    out: str
-    seed: int = at_least(0)
-    time_limit: float = positive()
-    patience: int | None = at_least(1, optional=True)
-    workers: int | str
 
 
 def experts(cfg: DictConfig) -> Path:
@@ -45,12 +33,13 @@ def experts(cfg: DictConfig) -> Path:
 
     What is solved is kept, so the same command continues where an interrupted one stopped.
     """
-    run = ExpertSettings.of(cfg)
-    if HydraConfig.initialized():
-        check_effect(HydraConfig.get().overrides.task)
-    problem = parts.build_part(cfg, "problem", Problem)
+    config = Configuration(cfg)
+    run, problem = config.settings(ExpertSettings), config.part("problem", Problem)
     backend_of(problem.name)
-    parts.join_cluster(cfg, problem)
+    config.join_cluster(problem)
+    for key in TRAINING:
+        config.ignores(key, OF_TRAINING)
+    config.refuse_unread(OF_TRAINING)
     workers = resolve_workers(run.workers, torch.device("cpu"), threads=1)
     solver = Solver(run.time_limit, workers, run.seed, run.patience)
     out = new_file(run.out)
@@ -99,13 +88,6 @@ def new_file(asked: str) -> Path:
     if path.exists():
         raise ValueError(f"out={asked} exists already; choose another")
     return path
-
-
-def check_effect(words: list[str]) -> None:
-    """Refuse values of a problem's preset that are for training (raises ValueError)."""
-    for key in (word.split("=")[0] for word in words):
-        if key.split(".")[0] in ("search", "train", "model") or key in TRAINING:
-            raise ValueError(f"{key} has no effect here: solvers know neither training nor networks")
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import MISSING, fields
+from dataclasses import fields
 
 import pytest
 import torch
@@ -20,14 +20,14 @@ import gumbeldore
 import study
 import train
 from gumbeldore.cli import import_checkpoint
-from gumbeldore.cli.overrides import SAMPLING, check_overrides
-from gumbeldore.cli.parts import search_keys
-from gumbeldore.cli.settings import EvaluationSettings, RunSettings
+from gumbeldore.cli.methods import search_keys
+from gumbeldore.cli.schema import EvaluationSettings, RunSettings
 from gumbeldore.cli.setup import set_up
+from gumbeldore.cli.words import check_overrides
 from gumbeldore.runtime.building import build
 from gumbeldore.runtime.program import as_called
-from gumbeldore.training.settings import TrainSettings
-from tests.helpers.commands import CONFIGS, ROOT, compose, defaults_of, options, problem_of, typed
+from gumbeldore.training.settings import ALGORITHMS, TrainSettings
+from tests.helpers.commands import CONFIGS, ROOT, compose, configured, defaults_of, options, problem_of, typed
 
 
 def test_the_version_is_the_same_everywhere(tmp_path):
@@ -53,7 +53,7 @@ NOT_FOR_TRAINING = ("method=heuristic", "method=solver", "train=supervised", "tr
 )
 def test_every_configuration_builds(choice):
     words = [choice] if choice.startswith("experiment") else [f"problem={problem_of(choice)}", choice]
-    setup = set_up(compose("train", *dict.fromkeys(words)))
+    setup = set_up(configured("train", *dict.fromkeys(words)))
     assert isinstance(setup.policy, torch.nn.Module) and setup.problem.name == problem_of(choice)
 
 
@@ -73,7 +73,7 @@ def test_every_configuration_builds(choice):
 )
 def test_what_does_not_fit_training_is_refused(choice, message):
     with pytest.raises((ValueError, MissingMandatoryValue), match=re.escape(message)):
-        set_up(compose("train", choice))
+        set_up(configured("train", choice))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_what_does_not_fit_training_is_refused(choice, message):
 )
 def test_wrong_values_name_the_key_and_what_is_allowed(overrides, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        set_up(compose("train", *overrides.split()))
+        set_up(configured("train", *overrides.split()))
 
 
 @pytest.mark.parametrize(
@@ -199,10 +199,11 @@ def test_no_key_without_effect():
     cfg = compose("train")
     own = {key for key in cfg if not OmegaConf.is_config(cfg[key])}
     assert own == {field.name for field in fields(RunSettings)}
-    assert set(cfg.train) == {field.name for field in fields(TrainSettings)}
+    algorithms = {field.name for kind in ALGORITHMS.values() for field in fields(kind)}
+    assert set(cfg.train) == {"algorithm", *algorithms}
     core = [*(ROOT / "gumbeldore").rglob("*.py"), ROOT / "train.py", ROOT / "evaluate.py"]
     read = used_attributes(*core)
-    for kind in (RunSettings, TrainSettings, EvaluationSettings):
+    for kind in (RunSettings, *ALGORITHMS.values(), EvaluationSettings):
         assert {field.name for field in fields(kind)} <= read
     evaluation = compose("evaluate", "checkpoint=a", "instances=b")
     own = {key for key in evaluation if not OmegaConf.is_config(evaluation[key])}
@@ -213,15 +214,14 @@ def test_no_key_without_effect():
 
 
 def test_every_default_stands_in_one_place():
-    """A preset says only what it changes, the settings class says nothing, and the paper's TSP needs no change."""
-    assert all(field.default is MISSING for field in fields(TrainSettings))
+    """A preset says only what it changes, and the paper's TSP needs no change."""
     for path in [*(CONFIGS / "problem").glob("*.yaml"), *(CONFIGS / "experiment").glob("*.yaml")]:
         values = yaml.safe_load(path.read_text())
         for group in ("train", "search"):
             again = values.get(group, {}).items() & defaults_of(group).items()
             assert not again, f"{path.name} repeats {again} of configs/{group}.yaml"
-    of_paper = compose("train", "experiment=tsp100", "recipe=paper")
-    assert of_paper.train == {**defaults_of("train"), "experts": None, "instances": None}
+    of_paper = configured("train", "experiment=tsp100", "recipe=paper")
+    assert of_paper.cfg.train == defaults_of("train") and of_paper.algorithm() == TrainSettings()
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_every_default_stands_in_one_place():
         (train, ["train=supervised"], "Missing mandatory value: train.experts"),
         *(
             (train, ["train=supervised", "train.experts=x.npz", f"train.{key}=3"], f"train.{key} has no effect")
-            for key in SAMPLING
+            for key in ("instances_per_epoch", "decisions_per_epoch", "nucleus_after")
         ),
         (
             train,

@@ -15,8 +15,8 @@ import torch
 import evaluate
 from gumbeldore import load_policy
 from gumbeldore.cli.import_checkpoint import WORDS, imported_checkpoint, main
-from gumbeldore.cli.overrides import check_overrides
 from gumbeldore.cli.published import NETWORKS
+from gumbeldore.cli.words import check_overrides
 from tests.helpers.checkpoints import Trap, repacked
 from tests.helpers.commands import ROOT, typed
 from tests.helpers.pages import steps_of

@@ -7,8 +7,8 @@ from torch import nn
 
 import evaluate
 import train
-from gumbeldore.cli.overrides import check_overrides
 from gumbeldore.cli.studies import curves
+from gumbeldore.cli.words import check_overrides
 from gumbeldore.interfaces import Policy
 from gumbeldore.runtime.building import build
 from tests.helpers.commands import compose, typed

@@ -13,10 +13,10 @@ from omegaconf import OmegaConf
 import evaluate
 import study
 import train
-from gumbeldore.cli import parts
+from gumbeldore.cli.methods import search_keys
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
-from tests.helpers.commands import compose, typed
+from tests.helpers.commands import configured, typed
 from tests.helpers.pages import files_of, page, write
 from tests.helpers.trees import TablePolicy, TreeProblem
 
@@ -36,7 +36,7 @@ def folder(tmp_path, monkeypatch):
 
 def own(folder, *words):
     path = f"hydra.searchpath=['file://{folder}']"
-    return compose("train", path, "method=narrowing", "search.beam_width=4", "search.num_rounds=3", *words)
+    return configured("train", path, "method=narrowing", "search.beam_width=4", "search.num_rounds=3", *words)
 
 
 def found(config):
@@ -46,20 +46,20 @@ def found(config):
 
 def test_the_class_is_given_its_fields_of_search_and_its_own(folder):
     narrowing = importlib.import_module("narrowing").Narrowing
-    cfg = own(folder)
-    assert parts.training_search(cfg) == narrowing(4, 3, 0.9)
-    assert parts.training_search(own(folder, "methods.narrowing.factor=0.5")) == narrowing(4, 3, 0.5)
+    config = own(folder)
+    assert config.training_search() == narrowing(4, 3, 0.9)
+    assert own(folder, "methods.narrowing.factor=0.5").training_search() == narrowing(4, 3, 0.5)
     wrapped = methods.Equivalents(narrowing(4, 3, 0.9), 2)
-    assert parts.training_search(own(folder, "search.equivalents=2")) == wrapped
-    keys = ["beam_width", "num_rounds", "time_limit", "equivalents"]
-    assert parts.search_keys(cfg.methods.narrowing, cfg.search) == keys
+    assert own(folder, "search.equivalents=2").training_search() == wrapped
+    keys = ["beam_width", "num_rounds", "equivalents", "time_limit"]
+    assert search_keys(config.cfg.methods.narrowing, config.cfg.search) == keys
 
 
 def test_its_own_file_wins_over_search(folder):
-    cfg = own(folder)
-    OmegaConf.update(cfg, "methods.narrowing.num_rounds", 8, force_add=True)
-    assert parts.training_search(cfg).num_rounds == 8
-    assert "num_rounds" not in parts.search_keys(cfg.methods.narrowing, cfg.search)
+    config = own(folder)
+    OmegaConf.update(config.cfg, "methods.narrowing.num_rounds", 8, force_add=True)
+    assert config.training_search().num_rounds == 8
+    assert "num_rounds" not in search_keys(config.cfg.methods.narrowing, config.cfg.search)
 
 
 def test_its_rounds_come_from_smaller_nuclei(folder):

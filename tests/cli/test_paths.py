@@ -11,8 +11,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 import evaluate
 import study
 import train
-from gumbeldore.cli.overrides import check_overrides
 from gumbeldore.cli.paths import READ, WRITTEN, quoted_paths
+from gumbeldore.cli.words import check_overrides
 from problems.solvers import __main__ as experts
 from tests.helpers.commands import typed
 from tests.helpers.evaluations import DATA, untrained

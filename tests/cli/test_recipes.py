@@ -7,11 +7,11 @@ import yaml
 from omegaconf import OmegaConf
 
 import train
-from gumbeldore.cli.overrides import FOLDER, check_effect, check_overrides, typed_keys
-from gumbeldore.cli.parts import apply_recipe, training_search
+from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.setup import set_up
+from gumbeldore.cli.words import FOLDER, check_overrides
 from gumbeldore.sampler import methods
-from tests.helpers.commands import compose, defaults_of, options, refused
+from tests.helpers.commands import configured, defaults_of, options, refused
 
 CHOICES = [*options("problem"), "experiment=tsp100", "experiment=cvrp100", "experiment=jssp"]
 # What a recipe decides; all else is a size or a length, and belongs to a preset or an experiment.
@@ -21,9 +21,13 @@ ALGORITHM = (
 
 
 def composed(*words):
-    cfg = compose("train", *words)
-    apply_recipe(cfg, set(typed_keys(list(words))))
-    return OmegaConf.to_container(cfg)
+    config = configured("train", *words)
+    config.apply_recipe()
+    return OmegaConf.to_container(config.cfg)
+
+
+def search_of(cfg):
+    return Configuration(OmegaConf.create(cfg)).training_search()
 
 
 @pytest.mark.parametrize("choice", CHOICES)
@@ -62,7 +66,7 @@ def test_recipes_differ_in_the_algorithm_alone(choice):
 )
 def test_recipes_of_the_literature_differ_from_ours_in_how_experts_are_found_alone(recipe, expected):
     ours, theirs = composed(), composed(f"recipe={recipe}")
-    assert training_search(OmegaConf.create(theirs)) == expected
+    assert search_of(theirs) == expected
     for cfg in (ours, theirs):
         del cfg["methods"], cfg["search"]
     if recipe == "self_labeling":
@@ -74,14 +78,14 @@ def test_recipes_of_the_literature_differ_from_ours_in_how_experts_are_found_alo
 @pytest.mark.parametrize("choice", ["problem=tsp", "experiment=tsp100"])
 def test_what_is_typed_wins_over_the_search_of_a_recipe(choice):
     words = [choice, "recipe=self_labeling", "search={beam_width: 64}"]
-    assert training_search(OmegaConf.create(composed(*words))) == methods.Sampling(64, 1)
+    assert search_of(composed(*words)) == methods.Sampling(64, 1)
     words = [choice, "recipe=tasar", "search.num_rounds=3", "search.beam_width=5"]
-    assert training_search(OmegaConf.create(composed(*words))) == methods.Tasar(5, 3, 10)
+    assert search_of(composed(*words)) == methods.Tasar(5, 3, 10)
 
 
 def test_a_recipe_leaves_the_short_searches_of_debug_alone():
     words = ["debug=fast", "recipe=self_labeling"]
-    assert training_search(OmegaConf.create(composed(*words))) == methods.Sampling(4, 2)
+    assert search_of(composed(*words)) == methods.Sampling(4, 2)
 
 
 @pytest.mark.parametrize("recipe", ["wor", "self_labeling", "tasar"])
@@ -92,16 +96,19 @@ def test_a_recipe_that_is_a_search_admits_no_other(recipe):
     check_overrides(["problem=tsp", "recipe=paper", "method=theory"], "train")
 
 
-def test_given_solutions_and_instances_need_their_kind_of_training():
-    """Another one's rates and lengths are not meant for them; an option of the user's may need any key."""
-    experts = compose("train", "train=supervised", "train.experts=x")
-    for words in (["train.experts=x"], ["train=active_search", "train.experts=x"]):
-        with pytest.raises(ValueError, match="train.experts is for train=supervised"):
-            check_effect(experts, words)
-    with pytest.raises(ValueError, match="train.instances is for train=active_search"):
-        check_effect(compose("train", "train=active_search", "train.instances=x"), ["train.instances=x"])
-    for kind in ("supervised", "mine"):
-        check_effect(experts, [f"train={kind}", "train.experts=x"])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train.experts=x"], "train.experts is for train=supervised, or for a pool"),
+        (["train=active_search", "train.instances=kool/tsp20", "train.experts=x"], "train.experts has no effect on"),
+        (["train.instances=x"], "train.instances has no effect on train=self_improvement, only on train=active_search"),
+        (["train.algorithm=supervised"], "train.algorithm is what train= sets"),
+    ],
+)
+def test_given_solutions_and_instances_need_their_kind_of_training(words, message):
+    """Another one's rates and lengths are not meant for them."""
+    with pytest.raises(ValueError, match=message):
+        set_up(configured("train", *words))
 
 
 def test_an_experiment_leaves_the_lengths_of_active_search_alone():
@@ -149,7 +156,7 @@ def test_additions_are_changed_where_they_act(tmp_path):
 
 
 def test_paper_recipe_of_the_tsp():
-    setup = set_up(compose("train", "experiment=tsp100", "recipe=paper"))
+    setup = set_up(configured("train", "experiment=tsp100", "recipe=paper"))
     assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 128, 8)
     assert setup.policy.layers[0].up_projection.out_features == 512
     assert (setup.search.beam_width, setup.search.num_rounds, setup.search.step_size) == (32, 4, 0.3)
@@ -161,7 +168,7 @@ def test_paper_recipe_of_the_tsp():
 
 
 def test_paper_recipe_of_the_cvrp():
-    setup = set_up(compose("train", "experiment=cvrp100", "recipe=paper"))
+    setup = set_up(configured("train", "experiment=cvrp100", "recipe=paper"))
     assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 192, 12)
     assert setup.policy.layers[0].up_projection.out_features == 512
     assert (setup.search.beam_width, setup.search.num_rounds, setup.search.step_size) == (32, 4, 3.0)
@@ -176,7 +183,7 @@ def test_paper_recipe_of_the_cvrp():
 
 
 def test_paper_recipe_of_the_jssp():
-    setup = set_up(compose("train", "experiment=jssp", "recipe=paper"))
+    setup = set_up(configured("train", "experiment=jssp", "recipe=paper"))
     policy = setup.policy
     assert (len(policy.job_wise), len(policy.machine_wise), policy.embed.out_features) == (3, 3, 64)
     assert (policy.between_jobs.heads, policy.between_jobs.up_projection.out_features) == (8, 256)

@@ -7,7 +7,8 @@ from pathlib import Path
 import torch
 
 import evaluate
-from gumbeldore.cli.evaluation import Machine, Task, full_chunks, without_idle_workers
+from gumbeldore.cli.context import Machine
+from gumbeldore.cli.evaluation import Task, full_chunks, without_idle_workers
 from gumbeldore.evaluation.loading import LoadedPolicy
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import unsearched
@@ -17,15 +18,19 @@ from tests.helpers.commands import compose
 from tests.helpers.evaluations import evaluated
 
 
-def test_workers_are_for_more_than_is_searched_together():
+def test_workers_are_for_more_than_is_searched_together(monkeypatch):
     problem, policy = TSP(7), BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=0)
     (benchmark,), search = problem.validation(40, seed=0), methods.WithoutReplacement(4, 2)
+    loaded = LoadedPolicy(problem, policy, {}, Path("policy.pt"))
     one = search.trie_memory(unsearched(problem, policy, benchmark.instances))
     for rows, budget, chunks in ((160, 40 * one, 1), (80, 40 * one, 2), (160, 10 * one, 4), (160, 80 * one, 1)):
-        assert full_chunks(problem, policy, [benchmark], search, rows, budget) == chunks
-    task = Task(LoadedPolicy(problem, policy, {}, Path("policy.pt")), slice(0, 1), {"wor": search})
+        monkeypatch.setattr("gumbeldore.cli.evaluation.trie_budget", lambda device, budget=budget: budget)
+        machine = Machine(torch.device("cpu"), "float32", False, 2, 1, rows)
+        assert full_chunks(loaded, [benchmark], search, machine) == chunks
+    monkeypatch.undo()
+    task = Task(loaded, slice(0, 1), {"wor": search})
     for rows, workers in ((160, 0), (80, 2)):  # one chunk and two
-        machine = Machine(torch.device("cpu"), "float32", False, 2, rows)
+        machine = Machine(torch.device("cpu"), "float32", False, 2, 1, rows)
         assert without_idle_workers(machine, [task], [benchmark]).workers == workers
 
 

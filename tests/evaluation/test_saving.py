@@ -16,7 +16,7 @@ from gumbeldore import Policy
 from gumbeldore.cli.setup import set_up
 from models.bq_tsp import BQ
 from problems.tsp import TSP
-from tests.helpers.commands import ROOT, compose, typed
+from tests.helpers.commands import ROOT, configured, typed
 
 FILE = ROOT / "tests" / "data" / "ulysses16.tsp"
 MODEL = {"width": 16, "layers": 1, "heads": 2, "feedforward": 32}
@@ -75,7 +75,7 @@ def test_who_takes_a_checkpoint_takes_it(tmp_path):
     assert done.returncode == 0 and f"{result.cost:.0f}" in done.stdout, done.stderr
     model = [f"model.{key}={value}" for key, value in MODEL.items()]
     words = [f"init={tmp_path}/my.pt", "problem.num_nodes=8", *model, "train.validation_instances=2"]
-    trained = set_up(compose("train", *words)).policy.state_dict()
+    trained = set_up(configured("train", *words)).policy.state_dict()
     assert all(torch.equal(weight, trained[name]) for name, weight in policy.state_dict().items())
 
 

@@ -14,7 +14,8 @@ import hydra
 import yaml
 from hydra.core.hydra_config import HydraConfig
 
-from gumbeldore.cli.parts import with_defaults
+from gumbeldore.cli.configuration import Configuration
+from gumbeldore.cli.schema import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
@@ -23,9 +24,12 @@ OF_PROBLEM = {"cvrp": ["cvrp"], "gomoku": ["gomoku"], "jssp": ["jssp", "job_shop
 
 def compose(name, *overrides):
     with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        cfg = hydra.compose(name, list(overrides))
-    cfg.search = with_defaults(cfg.search)  # as the commands do
-    return cfg
+        return hydra.compose(name, list(overrides))
+
+
+def configured(name, *overrides):
+    """The configuration of a command with these words."""
+    return Configuration(compose(name, *overrides), overrides)
 
 
 def options(group):
@@ -38,8 +42,9 @@ def problem_of(choice):
 
 
 def defaults_of(group):
-    """The values that configs/train.yaml or configs/search.yaml gives, before any preset."""
-    return yaml.safe_load((CONFIGS / f"{group}.yaml").read_text())[group]
+    """The values of `train` or `search` before any preset, with what a training sets otherwise."""
+    own = yaml.safe_load((CONFIGS / "train.yaml").read_text())
+    return {**COMMANDS["train"][group], **own.get(group, {})}
 
 
 def run(*words, cwd, **env):

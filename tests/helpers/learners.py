@@ -19,27 +19,14 @@ from models.bq_tsp import BQ
 from problems.tsp import TSP
 from train import self_improvement
 
-SIZES = {
-    "experts": None,
-    "instances": None,
-    "pool": None,
-    "patience": None,
+IMITATION = {
     "epochs": 3,
-    "instances_per_epoch": 10,
     "batches_per_epoch": 12,
     "batch_size": 32,
     "learning_rate": 1e-2,
     "learning_rate_end_factor": 0.1,
-    "cooldown_epochs": None,
-    "decisions_per_epoch": None,
-    "muon_learning_rate": None,
-    "muon_weight_decay": 0,
-    "gradient_clip": 1.0,
-    "sample_with_best": True,
-    "keep_experts": True,
-    "nucleus_after": 0,
-    "validation_instances": 40,
 }
+SIZES = {**IMITATION, "instances_per_epoch": 10, "nucleus_after": 0, "validation_instances": 40}
 SEARCH = methods.Gumbeldore(4, 2, 0.3)
 
 
@@ -68,8 +55,8 @@ def reports_of(train_state, pool, /, search=SEARCH, stop=lambda: False, recorder
     problem, recorder = TSP(7), recorder or Reports()
     settings = TrainSettings(**{**SIZES, **sizes})
     validation = validation_set(problem, settings.validation_instances, seed=0)
-    execution = Execution(stop=stop)
-    self_improvement(problem, train_state, settings, search, pool, validation, recorder, seed=seed, execution=execution)
+    execution = Execution(seed, recorder, stop=stop)
+    self_improvement(train_state, settings, search, pool, validation, execution)
     return recorder.all
 
 

@@ -112,7 +112,7 @@ def test_imitation_from_the_middle_of_solutions_teaches_encoder_and_decoder(name
     target = node if name == "tsp" else node - 1 + 8  # via the depot, which is always legal
     optimizer, losses = torch.optim.Adam(policy.parameters(), lr=3e-3), []
     for _ in range(80):
-        logits, _, auxiliary = imitate(problem, policy, instance, state, rest, "float32")
+        logits, _, auxiliary = imitate(problem, policy, instance, state, rest)
         loss = F.cross_entropy(logits, target)
         optimizer.zero_grad()
         (loss + auxiliary).backward()

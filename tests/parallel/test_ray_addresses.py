@@ -9,7 +9,7 @@ import pytest
 
 from gumbeldore.cli.setup import set_up
 from gumbeldore.parallel import ray_cluster as cluster
-from tests.helpers.commands import compose
+from tests.helpers.commands import configured
 
 pytestmark = pytest.mark.slow
 
@@ -70,5 +70,5 @@ def test_auto_is_what_ray_start_has_started_and_no_ray_of_another_run(monkeypatc
 )
 def test_addresses_that_lead_nowhere_are_one_line(words, message):
     with pytest.raises(ValueError, match=message) as caught:
-        set_up(compose("train", *words))
+        set_up(configured("train", *words))
     assert len(str(caught.value).splitlines()) == 1

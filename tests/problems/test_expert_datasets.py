@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from gumbeldore.cli import parts
+from gumbeldore.cli.configuration import Configuration
 from gumbeldore.interfaces import Problem
 from gumbeldore.runtime.files import cache_folder
 from gumbeldore.training.dataset import PseudoExperts
@@ -133,7 +133,7 @@ def test_generated_instances_of_every_problem_are_solved(name):
         pytest.skip("there is no such preset")
     small = {"tsp": ["num_nodes=9"], "cvrp": ["num_customers=8"], "jssp": ["sizes=[[4,3]]"]}[name]
     cfg = compose(f"problem={name}", *(f"problem.{word}" for word in small))
-    problem = parts.build_part(cfg, "problem", Problem)
+    problem = Configuration(cfg).part("problem", Problem)
     instances = problem.generate(3, torch.Generator().manual_seed(0))
     result = Solver(time_limit=0.2).solve(name, as_benchmark(problem, instances))
     assert problem.cost(instances, result.actions).double().tolist() == pytest.approx(result.costs.tolist(), rel=1e-5)

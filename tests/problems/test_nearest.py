@@ -87,7 +87,7 @@ def test_what_the_expert_does_out_of_view_is_not_imitated(make):
     problem, free = make(3), make(None)
     instance, actions = random_solutions(free, 200)
     state = problem.replay(instance, actions[:, :4])
-    logits, target, _ = imitate(problem, FixedPolicy(problem), instance, state, actions[:, 4:], "float32")
+    logits, target, _ = imitate(problem, FixedPolicy(problem), instance, state, actions[:, 4:])
     expected = nodes_of(problem, instance, actions[:, 4])
     seen = (state.near == expected[:, None]).any(dim=1)
     assert 0 < seen.sum() < 200

@@ -12,12 +12,11 @@ import torch
 import evaluate
 import study
 import train
-from gumbeldore.cli.evaluation import advancing
 from gumbeldore.cli.run_recorder import grows
 from gumbeldore.interfaces import without_references
 from gumbeldore.reporting.console import Terminal, duration, progress_line
 from gumbeldore.runtime.stopping import Stopper
-from gumbeldore.training.recorder import EpochReport
+from gumbeldore.training.report import EpochReport
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.solvers import __main__ as experts
@@ -118,7 +117,7 @@ def test_the_line_about_progress(done, total, seconds, line):
 def test_what_an_earlier_evaluation_has_done_counts_from_the_start(capsys, monkeypatch):
     monkeypatch.setattr("gumbeldore.reporting.console.SECONDS_BETWEEN_LINES", 0.1)
     benchmark = without_references(TSP(5), TSP(5).generate(8, torch.Generator().manual_seed(0)), "random")
-    with Terminal() as terminal, advancing(terminal, "wor", [benchmark], 6):
+    with Terminal() as terminal, terminal.advancing("wor", [benchmark], 6):
         time.sleep(0.25)
     assert capsys.readouterr().out.splitlines()[0] == "wor: 6 of 8"
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gumbeldore.cli.training import resumable
+from gumbeldore.cli.resume import resumable
 from gumbeldore.runtime.run_directory import RunDirectory
 
 

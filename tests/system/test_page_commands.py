@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gumbeldore.cli.overrides import RANDOM, SAMPLING, check_overrides
+from gumbeldore.cli.schema import defaults_of
+from gumbeldore.cli.words import check_overrides
+from gumbeldore.training.settings import ALGORITHMS, TrainSettings
 from tests.helpers.commands import ROOT, problem_of, run
 from tests.helpers.pages import Command, steps_of
 
@@ -46,12 +48,12 @@ def shortened(command: Command) -> list[str]:
     if script == "train.py" and not any(word.startswith("init=") for word in words):
         choice = next((word for word in words if re.match("problem=|experiment=", word)), "problem=tsp")
         short.append("model.blocks=1" if problem_of(choice) in ("gomoku", "jssp") else "model.layers=1")
-    if "train=supervised" in words:
-        short = [word for word in short if word.split("=")[0].removeprefix("train.") not in SAMPLING]
+    for kind in ("supervised", "active_search"):
+        if f"train={kind}" in words:
+            unread = defaults_of(TrainSettings).keys() - defaults_of(ALGORITHMS[kind]).keys()
+            short = [word for word in short if word.split("=")[0].removeprefix("train.") not in unread]
     if every := next((word for word in words if word.startswith("checkpoint_every=")), None):
         short = [word.replace("train.epochs=2", f"train.epochs={every.split('=')[1]}") for word in short]  # for a copy
-    if "train=active_search" in words:
-        short = [word for word in short if word.split("=")[0].removeprefix("train.") not in RANDOM]
     if any(word.startswith("instances=") and (ROOT / word.split("=", 1)[1]).is_file() for word in words):
         short.remove("num_instances=2")
     if not re.search(r"=\S*\bsolver\b", " ".join(words)):

@@ -18,18 +18,18 @@ from gumbeldore.interfaces import without_references
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting.tensorboard import OF_GIVEN
 from gumbeldore.runtime import checkpoint
-from gumbeldore.runtime.stopping import Stopper
+from gumbeldore.runtime.stopping import Stopped, Stopper
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.seeding import fold
 from gumbeldore.training.active_search import active_search
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.incumbents import Incumbents, improve
-from gumbeldore.training.settings import TrainSettings
+from gumbeldore.training.settings import ActiveSearchSettings
 from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.helpers.commands import ROOT, typed
-from tests.helpers.learners import SIZES, Reports, new_learner, same_weights
+from tests.helpers.learners import IMITATION, Reports, new_learner, same_weights
 from tests.helpers.policies import FixedPolicy
 
 SMALL = ["debug=fast", "train=active_search", "model.layers=1", "model.width=16", "model.feedforward=32"]
@@ -49,11 +49,9 @@ def given(*sizes):
 
 def searched(benchmarks, state=None, stop=lambda: False, how=SAMPLED, **sizes):
     state, recorder = state or new_learner(), Reports()
-    settings = TrainSettings(**{**SIZES, "instances": "given", "learning_rate_end_factor": 1.0, **sizes})
-    problem = TSP(8)
-    with SearchPool(problem, state.policy, search_batch_rows=8) as pool:
-        execution = Execution(stop=stop)
-        found = active_search(problem, state, settings, how, pool, benchmarks, recorder, seed=5, execution=execution)
+    settings = ActiveSearchSettings(instances="given", **{**IMITATION, "learning_rate_end_factor": 1.0, **sizes})
+    with SearchPool(TSP(8), state.policy, search_batch_rows=8) as pool:
+        found = active_search(state, settings, how, pool, benchmarks, Execution(5, recorder, stop=stop))
     return found, state, recorder.all
 
 
@@ -83,7 +81,7 @@ def test_of_equal_solutions_the_choice_does_not_depend_on_who_was_faster():
             if backwards:
                 pool.map_all = lambda *given, ordered=pool.map_all, **more: reversed(list(ordered(*given, **more)))
             incumbents = Incumbents.of(problem, [without_references(problem, instances, "x")], [])
-            improve(incumbents, methods.WithoutReplacement(20, 1), pool, 0, 0, Execution())
+            improve(incumbents, methods.WithoutReplacement(20, 1), pool, 0, Execution())
         found.append(incumbents)
     assert torch.equal(found[0].costs[0], found[1].costs[0])
     assert torch.equal(found[0].actions[0], found[1].actions[0])
@@ -145,8 +143,10 @@ def test_an_epoch_that_is_cut_short_counts_what_it_took():
     state = new_learner()
     with SearchPool(TSP(8), state.policy) as pool:
         incumbents = Incumbents.of(TSP(8), given(7), [])
-        metrics, complete = improve(incumbents, SAMPLED, pool, 0, 0, Execution(stop=lambda: True))
-    assert not complete and metrics["sampling/solutions"] == metrics["sampling/evaluations"] == 0
+        with pytest.raises(Stopped) as stopped:
+            improve(incumbents, SAMPLED, pool, 0, Execution(stop=lambda: True))
+    metrics = stopped.value.metrics
+    assert metrics["sampling/solutions"] == metrics["sampling/evaluations"] == 0
     asked = []
 
     def stop():
@@ -259,7 +259,7 @@ def test_files_are_found_from_every_folder_and_refused_if_they_have_changed(file
     [
         ([], "train.instances"),
         (["train.instances=kool/cvrp20"], "kool/cvrp20"),
-        (["train.instances=kool/tsp20", "train.experts=x.npz"], "train.experts is for train=supervised"),
+        (["train.instances=kool/tsp20", "train.experts=x.npz"], "train.experts has no effect on train=active_search"),
         (["train.instances=kool/tsp20", "train.validation_instances=5"], "train.validation_instances has no effect on"),
         (["train.instances=kool/tsp20", "train.instances_per_epoch=5"], "train.instances_per_epoch has no effect on"),
     ],

@@ -37,7 +37,7 @@ def shards_after(epochs, state=None, how=SAMPLED, problem=None, stop=lambda: Fal
     settings = TrainSettings(**{**SIZES, "pool": 6, "instances_per_epoch": 2, **sizes})
     with SearchPool(problem, state.policy, search_batch_rows=8) as pool:
         for _ in range(epochs):
-            shard, _ = search_pool(problem, state, settings, how, pool, 5, Execution(stop=stop))
+            shard, _ = search_pool(state, settings, how, pool, Execution(5, stop=stop))
             state.dataset.add(*shard)
             state.epoch += 1
             found.append(list(state.dataset.shards))

@@ -107,7 +107,7 @@ def test_the_accuracy_is_the_share_of_the_decisions_that_are_the_most_probable()
     settings = TrainSettings(**{**SIZES, "batches_per_epoch": 2, "batch_size": 4})
     state = TrainState(policy, copy.deepcopy(policy), optimizer_of(policy, settings), PseudoExperts())
     state.dataset.batch = lambda *_: Example(trees, root, next(batches)[:, None])
-    metrics = fit(problem, state, settings, torch.Generator()).metrics
+    metrics = fit(problem, state, settings, torch.Generator())
     assert metrics["training/accuracy"] == 0.875 and math.isfinite(metrics["training/loss"])
 
 
@@ -116,5 +116,5 @@ def test_the_auxiliary_loss_is_recorded_where_the_network_has_one(loss, monkeypa
     monkeypatch.setattr(BQ, "auxiliary_loss", lambda *_: torch.tensor(loss))
     state = new_learner()
     state.dataset.add("epoch_1", *random_experts(10, 7))
-    metrics = fit(TSP(7), state, TrainSettings(**{**SIZES, "batches_per_epoch": 2}), torch.Generator()).metrics
+    metrics = fit(TSP(7), state, TrainSettings(**{**SIZES, "batches_per_epoch": 2}), torch.Generator())
     assert metrics.get("training/auxiliary_loss") == (loss or None)

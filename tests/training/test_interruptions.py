@@ -18,7 +18,7 @@ from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.stopping import Stopper
 from gumbeldore.training.validation import validate
-from tests.helpers.commands import compose, typed
+from tests.helpers.commands import configured, typed
 from tests.helpers.interruptions import Killed, dies_after
 from tests.helpers.runs import metrics_of, same_runs
 
@@ -76,7 +76,7 @@ def test_other_problems_improve_and_continue_exactly(words, share, tmp_path, mon
     same_runs(tmp_path / "whole", tmp_path / "died", epochs=3)
     left = checkpoint.load(tmp_path / "whole/checkpoints/last.pt")["train_state"]["dataset"]
     assert sorted(path.stem for path in (tmp_path / "whole/dataset").iterdir()) == left  # the forgotten ones are gone
-    setup = set_up(compose("train", *words))
+    setup = set_up(configured("train", *words))
     untrained = validate(SearchPool(setup.problem, setup.policy), setup.validation, lambda *_: None).cost
     assert metrics_of(tmp_path / "whole")[-1]["quality/best_greedy_cost"] < share * untrained
 

@@ -43,7 +43,7 @@ class Reconstruct(Improving):
 
     start: Rounds = field(default_factory=Greedy)
     iterations: int = at_least_one(100)
-    longest_piece: int | None = at_least(1, None, MOST, optional=True)
+    longest_piece: int | None = at_least(1, None, MOST)
     shortest_piece: int = at_least_one(4)
     piece_width: int = at_least_one(1)
 

@@ -1,52 +1,21 @@
-"""The objects that a configuration describes: problem, network, search methods, and the cluster they are sent to."""
+"""The search methods that a configuration chooses."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
-from importlib import import_module
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError
 
 from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.loading import LoadedPolicy
-from gumbeldore.parallel import ray_cluster
-from gumbeldore.runtime import checkpoint
-from gumbeldore.runtime.building import build, imported
-from gumbeldore.sampler.methods import DEFAULTS, Anytime, Method, made, settings_of
+from gumbeldore.runtime.building import imported
+from gumbeldore.sampler.methods import Anytime, Method, made, settings_of
 from gumbeldore.sampler.search import check_offered
-
-
-def plain(node: DictConfig) -> dict[str, Any]:
-    """A part of the configuration as plain values."""
-    values = OmegaConf.to_container(node, resolve=True)
-    assert isinstance(values, dict)
-    return {str(key): value for key, value in values.items()}
-
-
-def apply_recipe(cfg: DictConfig, typed: Collection[str] = ()) -> None:
-    """Put what the recipe adds (`additions`) into the problem, the network and the training that refer to it.
-
-    Its search settings replace the preset's, but not what was typed.
-
-    Arguments:
-        typed: the keys that words of the command line give values, in full
-    """
-    for key, value in (OmegaConf.select(cfg, "additions.search") or {}).items():
-        if f"search.{key}" not in typed:
-            cfg.search[key] = value
-    OmegaConf.resolve(cfg)
-    with open_dict(cfg):
-        cfg.pop("additions", None)
-
-
-def build_part(cfg: DictConfig, key: str, base: type) -> Any:
-    """The object that `problem` or `model` of the configuration describes, see `gumbeldore.runtime.building`."""
-    return build(plain(cfg[key]), key, base)
 
 
 def methods_of(cfg: DictConfig) -> dict[str, DictConfig]:
@@ -79,14 +48,6 @@ def _is_baseline(target: Callable[..., Any]) -> bool:
     return isinstance(target, type) and issubclass(target, Baseline)
 
 
-def with_defaults(search: DictConfig) -> DictConfig:
-    """The settings of the searches; those that are null have the methods' own defaults, but for the step size."""
-    missing = [key for key in search if key in DEFAULTS and key != "step_size" and search[key] is None]
-    filled = OmegaConf.merge(search, {key: DEFAULTS[key] for key in missing})
-    assert isinstance(filled, DictConfig)
-    return filled
-
-
 def build_method(name: str, method: DictConfig, search: Mapping[str, Any]) -> Method | Baseline:
     """A search with the policy, or a baseline without it.
 
@@ -112,13 +73,6 @@ def build_method(name: str, method: DictConfig, search: Mapping[str, Any]) -> Me
     return built
 
 
-def build_methods(cfg: DictConfig, loaded: LoadedPolicy) -> dict[str, Method | Baseline]:
-    """All methods of the configuration by name, with the policy's step size. Raises ValueError as `build_method`."""
-    search = cfg.search.copy()
-    set_step_size(search, loaded)
-    return {name: build_method(name, node, search) for name, node in methods_of(cfg).items()}
-
-
 def build_search(name: str, method: DictConfig, search: Mapping[str, Any]) -> Method:
     """A method that must be a search of a given number of samples. Raises ValueError if it is none."""
     built = build_method(name, method, search)
@@ -139,37 +93,3 @@ def check_method(name: str, method: Method | Baseline, loaded: LoadedPolicy, ben
             check_offered(loaded.problem, loaded.policy, benchmark.instances, method)
         except ValueError as error:
             raise ValueError(f"method={name}: {error}") from None
-
-
-def training_search(cfg: DictConfig) -> Method:
-    """The search that samples the experts. Raises ValueError unless the configuration has exactly one method."""
-    methods = methods_of(cfg)
-    if len(methods) != 1:
-        raise ValueError(f"training samples with one search method, got method={list(methods)}")
-    ((name, method),) = methods.items()
-    return build_search(name, method, cfg.search)
-
-
-def set_step_size(search: DictConfig, found: LoadedPolicy) -> None:
-    """The step size of the training run, unless another was asked for. Raises ValueError if the run had none."""
-    if search.step_size is None:
-        with checkpoint.checkpoint_errors(found.path):
-            search.step_size = found.config["search"]["step_size"]
-
-
-def join_cluster(cfg: DictConfig, *objects: Any) -> None:
-    """Join the Ray cluster of ray.address, if one is given, and send it what the objects' classes are made of.
-
-    Raises ValueError if that cannot be done, or nothing would run there.
-    """
-    address = cfg.ray.address
-    if address is None:
-        return
-    methods = cfg.get("methods", {})
-    solves = "solver" in methods or cfg.get("references") == "solver"
-    if not (cfg.workers or solves and cfg.solver.workers):
-        raise ValueError(f"ray.address={address} has no effect with workers=0")
-    own = {"gumbeldore", "problems", "models"}
-    modules = [type(thing).__module__ for thing in objects] + [method._target_ for method in methods.values()]
-    packages = own | {module.partition(".")[0] for module in modules}
-    ray_cluster.join(str(address), [import_module(name) for name in sorted(packages - {"__main__"})])

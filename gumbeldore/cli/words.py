@@ -5,28 +5,21 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
-from collections.abc import Collection, Iterable, Iterator
+import shlex
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import hydra
-import yaml
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from gumbeldore.cli.parts import methods_of, search_keys
-from gumbeldore.runtime.building import check_keys
 from gumbeldore.runtime.checkpoint import shipped
 
 FOLDER = Path(__file__).parents[2] / "configs"
 GROUPS = ("problem", "model", "train", "search", "solver")  # of keys
-# Keys of `train` for sampled experts alone, and those for random instances alone.
-SAMPLING = ("instances_per_epoch", "decisions_per_epoch", "nucleus_after", "sample_with_best", "keep_experts")
-RANDOM = (*SAMPLING, "validation_instances")  # not of active search
-DEFAULT_KIND = "self_improvement"  # of training
-GIVEN = {"experts": "supervised", "instances": "active_search"}  # keys of `train` that one option of this group needs
 
 
 def check_overrides(words: list[str], config_name: str, own_configs: str | None = None, sweep: bool = False) -> None:
@@ -47,7 +40,7 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
         if override.is_sweep_override() and not sweep:
             key, _, values = str(override.input_line).partition("=")
             raise ValueError(f"{key}={values}: several values are a list, '{key}=[{values}]', or several runs, -m")
-    groups = [override for override in overrides if (FOLDER / override.key_or_group).is_dir()]
+    groups = [override for override in overrides if is_group(override.key_or_group)]
     if any(override.key_or_group == "method" and override.value() == [] for override in groups):
         raise ValueError("method=[]: there must be one method at least")
     with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):
@@ -60,6 +53,10 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
         key = override.key_or_group
         if re.fullmatch(r"methods(\.\w+)?", key):
             raise ValueError(f"{override.input_line}: a search method is chosen with method=")
+        if key.partition(".")[0] == "additions":
+            problem, _, name = key.removeprefix("additions.").rpartition(".")
+            where = f"problem.{name} or model.{name}" if problem else f"train.{name}"
+            raise ValueError(f"{key} is the recipe's: change {where}")
         if override in groups or key.partition(".")[0] in ("hydra", *unchecked):
             continue
         if not _exists(cfg, key):
@@ -123,6 +120,11 @@ def _first_choice(override: Override) -> str:
     return str(override.input_line)
 
 
+def is_group(key: str) -> bool:
+    """Whether a key chooses an option of a group."""
+    return (FOLDER / key).is_dir()
+
+
 def check_sweep(words: list[str]) -> None:
     """Raises ValueError if several runs would write to one folder: the second would be refused after the first."""
     overrides = OverridesParser.create().parse_overrides(words)
@@ -160,19 +162,6 @@ def _alternatives(cfg: DictConfig, key: str) -> str:
     return (f"did you mean {' or '.join(close)}? " if close else "") + f"The keys are {', '.join(names)}"
 
 
-def check_groups(cfg: DictConfig, own: Iterable[str]) -> None:
-    """Raises ValueError for a key of a file (--config-dir) that a training does not have, at the top or of `search`.
-
-    Arguments:
-        own: the keys at the top that are values
-    """
-    known = [*own, "problem", "model", "train", "search", "methods", "ray"]
-    for key in map(str, cfg):
-        if key not in (*known, "additions"):  # which are the recipe's
-            raise ValueError(f"there is no key {key}; the keys are {', '.join(sorted(known))}")
-    check_keys(cfg.search, yaml.safe_load((FOLDER / "search.yaml").read_text())["search"], "search")
-
-
 def key_values(words: list[str]) -> dict[str, str]:
     """Words key=value of a command without Hydra. Raises ValueError for another word, and a key that comes twice."""
     given: dict[str, str] = {}
@@ -186,6 +175,12 @@ def key_values(words: list[str]) -> dict[str, str]:
     return given
 
 
+def typed() -> str:
+    """The command as it was typed."""
+    program, *words = sys.argv
+    return shlex.join([*(["python"] if program.endswith(".py") else []), program, *words])
+
+
 def typed_keys(words: list[str]) -> Iterator[str]:
     """The keys that words give values, in full: `search={beam_width: 3}` gives search.beam_width."""
     for override in OverridesParser.create().parse_overrides(words):
@@ -195,54 +190,3 @@ def typed_keys(words: list[str]) -> Iterator[str]:
             yield from (f"{override.key_or_group}.{name}" for name in value)
         else:
             yield override.key_or_group
-
-
-def typed_words() -> list[str]:
-    """The words of this command that are left to the configuration; none where a program calls it."""
-    return list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
-
-
-def check_effect(cfg: DictConfig, words: list[str], reads: Collection[str] = ()) -> None:
-    """Refuse values that nothing reads: of `search`, of `solver`, of sampling where nothing is sampled (ValueError).
-
-    And those that would turn one kind of training into another, without the settings of that kind.
-
-    Arguments:
-        reads: keys that the command itself reads, whatever the methods do
-    """
-    methods = methods_of(cfg)
-    read = {key for node in methods.values() for key in search_keys(node, cfg.search)}
-    # Another option than ours, of the user's (--config-dir), may need any of these keys.
-    kind = next((word.removeprefix("train=") for word in words if word.startswith("train=")), DEFAULT_KIND)
-    for typed in typed_keys(words):
-        group, _, key = typed.partition(".")
-        if group == "search" and key and key not in read and typed not in reads:
-            raise ValueError(f"search.{key} has no effect on {', '.join(methods)}")
-        if group == "additions":
-            problem, _, name = key.rpartition(".")
-            where = f"problem.{name} or model.{name}" if problem else f"train.{name}"
-            raise ValueError(f"{typed} is the recipe's: change {where}")
-        if group == "solver" and "solver" not in (*methods, cfg.references):
-            raise ValueError(f"solver.{key} has no effect without references=solver or method=solver")
-        if typed == "solver.time_limit" and "kind" in cfg and cfg.references != "solver":
-            rule = "a study's method=solver takes search.time_limit"
-            raise ValueError(f"{typed} has no effect without references=solver: {rule}")
-        if typed == "train.pool" and kind in GIVEN.values() and cfg.train.pool is not None:
-            raise ValueError(f"train.pool has no effect on train={kind}, which draws no instances")
-        if typed == "train.experts" and cfg.train.pool is not None:
-            continue  # with which the pool begins
-        if group == "train" and key in GIVEN and kind in {DEFAULT_KIND, *GIVEN.values()} - {GIVEN[key]}:
-            raise ValueError(f"train.{key} is for train={GIVEN[key]}")
-        if typed == "train.nucleus_after" and not read & {"top_p_start", "top_p_end"}:
-            raise ValueError(f"{typed} has no effect on {', '.join(methods)}, without a nucleus")
-        if typed in ("search.top_p_start", "search.top_p_end") and "train" in cfg:
-            if cfg.train.nucleus_after >= cfg.train.epochs:
-                first, last = f"train.nucleus_after={cfg.train.nucleus_after}", f"train.epochs={cfg.train.epochs}"
-                raise ValueError(f"{typed} has no effect with {first} and {last}: the nucleus is 1 in all epochs")
-        fixed = ("experts", "instances", "pool")
-        if typed == "problem.grow" and cfg.problem.grow and any(cfg.train[each] is not None for each in fixed):
-            raise ValueError("problem.grow has no effect where instances are given, or stay (train.pool)")
-        if group == "train" and key.split(".")[0] in SAMPLING and cfg.train.experts and cfg.train.pool is None:
-            raise ValueError(f"train.{key} has no effect on train=supervised, which samples nothing")
-        if group == "train" and key.split(".")[0] in RANDOM and cfg.train.instances is not None:
-            raise ValueError(f"train.{key} has no effect on train=active_search, whose instances are given")

@@ -1,0 +1,50 @@
+"""What an active search has found, as files."""
+
+from __future__ import annotations
+
+import torch
+
+from gumbeldore.benchmark import count_of
+from gumbeldore.cli.run_recorder import OpenRun
+from gumbeldore.cli.words import typed
+from gumbeldore.evaluation.parts import BenchmarkResult
+from gumbeldore.evaluation.references import with_lower_bounds
+from gumbeldore.reporting.console import hardware
+from gumbeldore.reporting.evaluation_report import EvaluationReport
+from gumbeldore.runtime import checkpoint
+from gumbeldore.training.incumbents import Incumbents
+from gumbeldore.training.state import TrainState
+
+
+def write_solutions(run: OpenRun, incumbents: Incumbents, state: TrainState) -> None:
+    """The best solutions of given instances, as an evaluation writes them: tables, report and solution files.
+
+    They are in the last checkpoint from then on, which is otherwise that of the last complete epoch.
+    """
+    saved = checkpoint.load(run.directory.last)
+    saved["train_state"]["dataset"] = [shard.name for shard in state.dataset.shards]
+    checkpoint.save(run.directory.last, saved)
+    state.dataset.prune()
+    found, benchmarks, count = [], [], count_of(incumbents.benchmarks)
+    seconds, sampled, evaluations = (state.totals[name] / count for name in ("seconds", "solutions", "evaluations"))
+    for benchmark, actions, costs in zip(incumbents.benchmarks, incumbents.actions, incumbents.costs, strict=True):
+        rows = costs.isfinite().nonzero().flatten()
+        if len(rows):
+            result = BenchmarkResult(
+                actions=actions[rows],
+                costs=costs[rows],
+                found=torch.full_like(rows, int(sampled)),
+                samples=costs[rows, None].float(),
+                seconds=seconds * len(rows),
+                evaluations=int(evaluations * len(rows)),
+            )
+            found.append(result)
+            benchmarks.append(with_lower_bounds(benchmark.part(rows)))
+    if missing := count - count_of(benchmarks):
+        run.terminal.say(f"{missing} of {count} instances have no solution yet")
+    if not benchmarks:
+        return
+    about = {"checkpoint": str(run.directory.last), "instances": run.setup.given, "seed": run.setup.run.seed}
+    about |= {"hardware": hardware(run.setup.device), "precision": run.setup.precision, "command": typed()}
+    report = EvaluationReport(run.setup.problem, about, run.terminal)
+    report.write(run.directory.path / "results", {"active search": found}, benchmarks)

@@ -1,0 +1,191 @@
+"""What a command was asked for: the composed configuration, and the objects that are made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import Any, TypeVar
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from gumbeldore.cli.methods import build_method, build_search, methods_of, search_keys
+from gumbeldore.cli.schema import ALGORITHM, COMMANDS, SEARCH, RaySettings, SolverSettings, defaults_of
+from gumbeldore.cli.words import is_group, typed_keys
+from gumbeldore.evaluation.baseline import Baseline
+from gumbeldore.evaluation.loading import LoadedPolicy
+from gumbeldore.parallel import ray_cluster
+from gumbeldore.runtime import checkpoint
+from gumbeldore.runtime.building import build, check_keys
+from gumbeldore.runtime.checked import Checked
+from gumbeldore.sampler.methods import Method
+from gumbeldore.training.settings import ALGORITHMS, ImitationSettings
+
+Settings = TypeVar("Settings", bound=Checked)
+
+
+class Configuration:
+    """Values by key, of which objects are made; a value that was typed and that no object reads is refused.
+
+    Arguments:
+        cfg: composed by Hydra, or read from the folder of an earlier run
+        words: that were typed; None: those of this command, none where a program calls it
+    """
+
+    def __init__(self, cfg: DictConfig, words: Sequence[str] | None = None):
+        self.cfg = cfg
+        self._read: set[str] = set()
+        self._ignored: dict[str, str] = {}  # why a key has no effect
+        if words is None:
+            words = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+        self.words = list(words)
+        self.typed = [key for key in typed_keys(self.words) if not is_group(key)]
+
+    def plain(self, key: str) -> dict[str, Any]:
+        """A part of the configuration as plain values."""
+        return to_plain(self.cfg[key])
+
+    def flat(self) -> dict[str, Any]:
+        """Every value by its dotted key."""
+
+        def walk(values: dict, prefix: str) -> dict[str, Any]:
+            found: dict[str, Any] = {}
+            for key, value in values.items():
+                found |= walk(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+            return found
+
+        return walk(to_plain(self.cfg), "")
+
+    def reads(self, group: str, names: Iterable[str]) -> None:
+        """Note that keys have an effect."""
+        self._read |= {f"{group}.{name}" if group else name for name in names}
+
+    def ignores(self, key: str, why: str) -> None:
+        """Note that a key has no effect, although an object has a setting for it."""
+        self._ignored[key] = why
+
+    def check_groups(self, command: str) -> None:
+        """Raises ValueError for a key of a file (--config-dir) that the command does not have."""
+        known = {*COMMANDS[command], "problem", "model", "methods"}
+        for key in map(str, self.cfg):
+            if key not in known:
+                raise ValueError(f"there is no key {key}; the keys are {', '.join(sorted(known))}")
+        check_keys(self.cfg.search, SEARCH, "search")
+
+    def settings(self, cls: type[Settings], group: str = "") -> Settings:
+        """The settings of a class. Raises ValueError for a value that is out of range, or missing."""
+        self.reads(group, [spec.name for spec in dataclasses.fields(cls)])
+        return cls.of(self.cfg[group] if group else self.cfg)
+
+    def algorithm(self) -> ImitationSettings:
+        """The settings of the training's algorithm, which train= chooses."""
+        if "train.algorithm" in self.typed:
+            raise ValueError("train.algorithm is what train= sets; choose train=supervised or train=active_search")
+        check_keys(self.cfg.train, ALGORITHM, "train")
+        return self.settings(ALGORITHMS[self.cfg.train.algorithm], "train")
+
+    def part(self, key: str, base: type) -> Any:
+        """The object that `problem` or `model` describes, see `gumbeldore.runtime.building`."""
+        values = self.plain(key)
+        self.reads(key, values)
+        return build(values, key, base)
+
+    def problem_values(self) -> dict[str, Any]:
+        """Values in place of those with which a policy was trained; None: as in the training."""
+        values = self.plain("problem")
+        self.reads("problem", values)
+        return values
+
+    def apply_recipe(self) -> None:
+        """Put what the recipe adds (`additions`) into the problem, the network and the training that refer to it.
+
+        Its search settings replace the preset's, but not what was typed.
+        """
+        for key, value in (OmegaConf.select(self.cfg, "additions.search") or {}).items():
+            if f"search.{key}" not in self.typed:
+                self.cfg.search[key] = value
+        for key in ("problem", "model", "train", "search"):
+            OmegaConf.resolve(self.cfg[key])
+        with open_dict(self.cfg):
+            self.cfg.pop("additions", None)
+
+    def training_search(self) -> Method:
+        """The search that samples the experts. Raises ValueError unless there is exactly one method."""
+        methods = methods_of(self.cfg)
+        if len(methods) != 1:
+            raise ValueError(f"training samples with one search method, got method={list(methods)}")
+        ((name, method),) = methods.items()
+        keys = search_keys(method, self.cfg.search)
+        self.reads("search", keys)
+        if not {"top_p_start", "top_p_end"} & set(keys):
+            self.ignores("train.nucleus_after", f"on {name}, without a nucleus")
+        return build_search(name, method, self.cfg.search)
+
+    def methods(self, loaded: LoadedPolicy) -> dict[str, Method | Baseline]:
+        """All methods by name, with the policy's step size unless another was asked for."""
+        search = self.cfg.search.copy()
+        set_step_size(search, loaded)
+        found = {}
+        for name, method in methods_of(self.cfg).items():
+            self.reads("search", search_keys(method, search))
+            found[name] = build_method(name, method, search)
+        return found
+
+    def solver(self) -> SolverSettings | None:
+        """The settings of the solver; None where nothing asks for it."""
+        if self.cfg.get("references") != "solver" and "solver" not in self.cfg.get("methods", {}):
+            return None
+        return self.settings(SolverSettings, "solver")
+
+    def refuse_unread(self, why: str | None = None) -> None:
+        """Raises ValueError for the first value that was typed and that no object has read.
+
+        Arguments:
+            why: that is so; None: depends on the key
+        """
+        for key in self.typed:
+            if key not in self._read or key in self._ignored:
+                raise ValueError(f"{key} has no effect {self._ignored.get(key) or why or self._why_unread(key)}")
+
+    def _why_unread(self, key: str) -> str:
+        group, _, name = key.partition(".")
+        if group == "search":
+            return f"on {', '.join(self.cfg.methods)}"
+        if group == "solver":
+            return "without references=solver or method=solver"
+        if group == "train":
+            readers = [kind for kind, cls in ALGORITHMS.items() if name in defaults_of(cls)]
+            return f"on train={self.cfg.train.algorithm}, only on train={', '.join(readers)}"
+        return "here"
+
+    def join_cluster(self, *objects: Any) -> None:
+        """Join the Ray cluster of ray.address, if one is given, and send it what the objects' classes are made of.
+
+        Raises ValueError if that cannot be done, or nothing would run there.
+        """
+        address = self.settings(RaySettings, "ray").address
+        solver = self.solver() if "solver" in self.cfg else None
+        if address is None:
+            return
+        if not (self.cfg.workers or solver and solver.workers):
+            raise ValueError(f"ray.address={address} has no effect with workers=0")
+        own = {"gumbeldore", "problems", "models"}
+        modules = [type(thing).__module__ for thing in objects]
+        modules += [method._target_ for method in self.cfg.get("methods", {}).values()]
+        packages = own | {module.partition(".")[0] for module in modules}
+        ray_cluster.join(str(address), [import_module(name) for name in sorted(packages - {"__main__"})])
+
+
+def to_plain(node: DictConfig) -> dict[str, Any]:
+    """A part of a configuration as plain values."""
+    values = OmegaConf.to_container(node, resolve=True)
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}
+
+
+def set_step_size(search: DictConfig, found: LoadedPolicy) -> None:
+    """The step size of the training run, unless another was asked for. Raises ValueError if the run had none."""
+    if search.step_size is None:
+        with checkpoint.checkpoint_errors(found.path):
+            search.step_size = found.config["search"]["step_size"]

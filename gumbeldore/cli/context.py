@@ -1,0 +1,173 @@
+"""What evaluate.py and study.py share: policies, instances and machine, and what is open while they are searched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from gumbeldore.benchmark import Benchmark, TooFewError
+from gumbeldore.cli import resume
+from gumbeldore.cli.configuration import Configuration
+from gumbeldore.cli.schema import EvaluationSettings
+from gumbeldore.cli.words import typed
+from gumbeldore.evaluation.choosing import Choice, choose_policies
+from gumbeldore.evaluation.kept import Kept
+from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
+from gumbeldore.evaluation.references import read_table, with_table
+from gumbeldore.evaluation.sources import load, numbered
+from gumbeldore.interfaces import Problem
+from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.reporting.console import Terminal, hardware
+from gumbeldore.runtime.building import imported
+from gumbeldore.runtime.memory import keep_freed_memory
+from gumbeldore.runtime.precision import resolve_precision
+from gumbeldore.runtime.stopping import interruptible
+
+
+class Machine(NamedTuple):
+    """Where an evaluation runs."""
+
+    device: torch.device
+    precision: str  # resolved
+    compiled: bool  # the network's layers
+    workers: int
+    worker_threads: int
+    search_batch_rows: int
+
+    @classmethod
+    def of(cls, settings: EvaluationSettings) -> Machine:
+        """As the settings say, with the cluster's room for workers if one has been joined.
+
+        Raises ValueError for what is not there.
+        """
+        device = resolve_device(settings.device)
+        if settings.compile and device.type == "cpu":
+            rule = f"compile=true is for a GPU, device={settings.device} is a CPU: it would search more slowly"
+            raise ValueError(rule)
+        return cls(
+            device,
+            resolve_precision(settings.precision, device),
+            settings.compile,
+            resolve_workers(settings.workers, device, settings.worker_threads),
+            settings.worker_threads,
+            resolve_rows(settings.search_batch_rows, device),
+        )
+
+    def pool(self, loaded: LoadedPolicy) -> SearchPool:
+        """Where the searches with a policy run."""
+        rows, where = self.search_batch_rows, (str(self.device), self.precision)
+        policy = loaded.problem, loaded.policy
+        return SearchPool(*policy, self.workers, rows, *where, self.worker_threads, compiled=self.compiled)
+
+    @property
+    def decided(self) -> dict[str, Any]:
+        """What results depend on, by key."""
+        rows = self.search_batch_rows
+        return {"device": str(self.device), "precision": self.precision, "search_batch_rows": rows}
+
+    def __str__(self) -> str:
+        return f"{hardware(self.device)}, {self.precision}, {self.workers or 'no'} workers"
+
+
+class Context(NamedTuple):
+    """What a command was asked for, checked; nothing is written yet."""
+
+    config: Configuration
+    settings: EvaluationSettings
+    choices: list[Choice]  # policies, each with its instances
+    machine: Machine
+    out_dir: Path
+
+    @property
+    def benchmarks(self) -> list[Benchmark]:
+        """The instances of all policies, one after the other."""
+        return [benchmark for choice in self.choices for benchmark in choice.benchmarks]
+
+    @property
+    def problem(self) -> Problem:
+        return self.choices[0].loaded.problem
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        return [choice.loaded.path for choice in self.choices]
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the results were computed with, for their files."""
+        about = {"checkpoint": ", ".join(map(str, self.checkpoints)), "instances": self.settings.instances}
+        if reasons := [choice.reason for choice in self.choices if choice.reason]:
+            about["policy"] = "; ".join(reasons)
+        about |= {"hardware": str(self.machine), "precision": self.machine.precision}
+        return {**about, "seed": self.settings.seed, "command": typed()}
+
+
+class Opened(NamedTuple):
+    """What is open while instances are searched."""
+
+    benchmarks: list[Benchmark]  # with the references asked for
+    terminal: Terminal
+    kept: Kept  # results
+
+
+def context_of(config: Configuration, cls: type[EvaluationSettings]) -> Context:
+    """Load policies and instances, look at the machine; raises ValueError for what is not there."""
+    settings = config.settings(cls)
+    keep_freed_memory()
+    if settings.checkpoint is None:
+        choices = choose_policies(settings.instances, settings.num_instances, config.problem_values())
+    else:
+        loaded = load_policy(settings.checkpoint, **config.problem_values())
+        choices = [Choice(loaded, numbered(instances_of(loaded, settings, config)), "")]
+    config.join_cluster(*(each for choice in choices for each in (choice.loaded.problem, choice.loaded.policy)))
+    if solver := config.solver():
+        config.cfg.solver.workers = resolve_workers(solver.workers, torch.device("cpu"), 1)
+    return Context(config, settings, choices, Machine.of(settings), resume.results_folder(settings))
+
+
+def instances_of(loaded: LoadedPolicy, settings: EvaluationSettings, config: Configuration) -> list[Benchmark]:
+    """What is asked for; a number of instances that nobody has typed, a default, is the most to take.
+
+    Raises ValueError; if the instances are of another problem, it says whose the policy is.
+    """
+    with meant_for(loaded):
+        try:
+            return load(loaded.problem, settings.instances, settings.num_instances)
+        except TooFewError:
+            if "num_instances" in config.typed:
+                raise
+            return load(loaded.problem, settings.instances)
+
+
+@contextmanager
+def opened(context: Context) -> Iterator[Opened]:
+    """The terminal, the references and the kept results; raises ValueError for what is wrong with any of them."""
+    with Terminal() as terminal, interruptible():
+        for choice in context.choices:
+            if choice.reason:
+                terminal.say(choice.reason)
+        before = resume.manifest(context.config, context.machine.decided, context.checkpoints, context.benchmarks)
+        benchmarks = with_references(context, terminal)
+        with Kept(context.out_dir, before, context.settings.resume) as kept:
+            yield Opened(benchmarks, terminal, kept)
+
+
+def with_references(context: Context, terminal: Terminal) -> list[Benchmark]:
+    """The instances with the references asked for: of the user's table, or a solver's where there are none.
+
+    What a user may not expect of the instances is said before the solver begins.
+    """
+    references, benchmarks = context.settings.references, context.benchmarks
+    if references not in (None, "solver"):
+        benchmarks = with_table(benchmarks, read_table(Path(references)), references)
+    terminal.notices(benchmarks)
+    if references != "solver":
+        return benchmarks
+    solvers = imported("problems.solvers", "references")
+    solver = solvers.Solver(**context.config.plain("solver"), seed=context.settings.seed)
+    with terminal.advancing("references", benchmarks) as advance:
+        return [solvers.with_references(context.problem.name, benchmark, solver, advance) for benchmark in benchmarks]

@@ -1,0 +1,43 @@
+"""Supervised training: imitation of given solutions."""
+
+from __future__ import annotations
+
+from gumbeldore.benchmark import Benchmark
+from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.seeding import generator
+from gumbeldore.training.execution import Execution
+from gumbeldore.training.imitation import fit
+from gumbeldore.training.interruption import epoch_of
+from gumbeldore.training.settings import SupervisedSettings
+from gumbeldore.training.state import TrainState
+from gumbeldore.training.validation import validate
+
+
+def supervised(
+    state: TrainState,
+    settings: SupervisedSettings,
+    pool: SearchPool,
+    validation: list[Benchmark],
+    execution: Execution = Execution(),
+) -> None:
+    """Imitate the experts that the dataset holds, validate greedily, again and again.
+
+    Arguments and end as those of `train.self_improvement`.
+    """
+    while not (state.over(settings) or execution.stop()):
+        with epoch_of(state, pool, validation, execution) as report:
+            # imitate the experts' decisions
+            draws = generator(execution.seed, "batches", state.epoch)
+            report.lap("training", fit(pool.problem, state, settings, draws, execution))
+
+            # validate greedily, accept what is better
+            pool.load(state.policy.state_dict())
+            quality = validate(pool, validation, execution.progress)
+            report.improved = state.accept(quality)
+            report.lap("validation", state.quality(quality))
+
+            # save
+            state.complete(report, settings)
+            if report.improved:
+                execution.recorder.best(state)
+            execution.recorder.epoch(state, report)
