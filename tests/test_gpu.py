@@ -333,7 +333,7 @@ class Learner:
         checkpoint.save(path, {"config": {"of": "a test"}, "weights": weights, "train_state": self.state.state_dict()})
 
     def load(self, path) -> None:
-        saved = checkpoint.load(path, (checkpoint.FORMAT,))
+        saved = checkpoint.load(path)
         instance_type = type(self.problem.generate(1, torch.Generator()))
         self.state.load_state_dict(saved["train_state"], saved["weights"], instance_type)
 
