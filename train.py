@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from gumbeldore.benchmark import Benchmark
@@ -15,8 +16,10 @@ from gumbeldore.training.active_search import active_search
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.expert_pool import search_pool
 from gumbeldore.training.experts import sample_epoch
+from gumbeldore.training.following import follow
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.interruption import epoch_of
+from gumbeldore.training.ranks import SINGLE_PROCESS, DDPRank, SingleProcess, joined_ranks
 from gumbeldore.training.settings import ActiveSearchSettings, SupervisedSettings, TrainSettings
 from gumbeldore.training.state import TrainState
 from gumbeldore.training.supervised import supervised
@@ -74,12 +77,16 @@ def self_improvement(
             execution.recorder.epoch(state, report)
 
 
-def train(cfg: Any) -> dict[str, float]:
-    """Train as the configuration says; returns the metrics of the last complete epoch (empty if there was none)."""
+def train(cfg: Any, ranks: SingleProcess | DDPRank = SINGLE_PROCESS) -> dict[str, float]:
+    """Train as the configuration says; returns the metrics of the last complete epoch (empty if there was none).
+
+    Arguments:
+        ranks: the processes that share each batch, of which this one is the first
+    """
     from gumbeldore.cli.active_search import write_solutions
     from gumbeldore.cli.training import open_training
 
-    with open_training(cfg) as opened:
+    with open_training(cfg, ranks) as opened:
         state, pool, validation, execution = opened.state, opened.pool, opened.validation, opened.execution
         match opened.settings:
             case TrainSettings() as settings:
@@ -95,7 +102,11 @@ def train(cfg: Any) -> dict[str, float]:
 def main() -> None:
     from gumbeldore.cli import command
 
-    command.run(train, "train")
+    with joined_ranks() as ranks:
+        if isinstance(ranks, DDPRank) and ranks.rank > 0:
+            follow(ranks)
+        else:
+            command.run(partial(train, ranks=ranks), "train")
 
 
 if __name__ == "__main__":

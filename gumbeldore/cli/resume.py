@@ -30,13 +30,12 @@ OTHERS = (
     "search_batch_rows",
     "device",
     "precision",
-    "train_processes",
     "train_threads",
     "worker_threads",
     "train.epochs",
     "train.cooldown_epochs",
 )
-OF_DEVICE = ("search_batch_rows", "train_processes", "train_threads")  # on another device these are decided anew
+OF_DEVICE = ("search_batch_rows", "train_threads")  # on another device these are decided anew
 # Keys of an evaluation that change no solution, or whose content is compared instead (see `manifest`).
 FREE = (
     *("checkpoint", "instances", "num_instances", "references", "out_dir", "resume"),

@@ -56,7 +56,6 @@ class RunSettings(MachineSettings):
             problem.grow (null: instances are full-sized from the start)
         resume: run directory to continue. Its own configuration applies, but for the keys that docs/training.md names
         time_limit: seconds until a clean stop; a continued run has the same time again, unless changed
-        train_processes: processes that share out each batch among them; auto: one per GPU, one on a CPU
         train_threads: CPU threads of each process that trains; auto: one per core altogether
         checkpoint_every: epochs between copies of the best policy so far, checkpoints/epoch_<number>.pt; of more than
             20 copies, every second, fourth, ... stays; null: no copies
@@ -67,7 +66,6 @@ class RunSettings(MachineSettings):
     init: str | None = None
     resume: str | None = None
     time_limit: float | None = positive(None)
-    train_processes: int | str = at_least(1, "auto", word="auto")
     train_threads: int | str = at_least(1, "auto", word="auto")
     checkpoint_every: int | None = at_least(1, None)
     images_every: int = at_least(1, 20)

@@ -14,8 +14,8 @@ from gumbeldore.evaluation.loading import start_from
 from gumbeldore.evaluation.sources import load
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import (
+    check_processes,
     resolve_device,
-    resolve_processes,
     resolve_rows,
     resolve_threads,
     resolve_workers,
@@ -45,7 +45,6 @@ class Setup(NamedTuple):
     precision: str
     workers: int
     search_batch_rows: int
-    train_processes: list[str]  # the device of each
     threads: int  # of each process that trains
     optimizer: Optimizers
     experts: list[Shard]  # given ones; none if all are to be sampled
@@ -61,8 +60,12 @@ class Setup(NamedTuple):
         return self.settings.pool if isinstance(self.settings, TrainSettings) else None
 
 
-def set_up(config: Configuration) -> Setup:
-    """Build and check everything a run needs."""
+def set_up(config: Configuration, processes: int = 1) -> Setup:
+    """Build and check everything a run needs.
+
+    Arguments:
+        processes: that share out each batch
+    """
     config.apply_recipe()
     config.check_groups("train")
     run, settings = config.settings(RunSettings), config.algorithm()
@@ -77,7 +80,7 @@ def set_up(config: Configuration) -> Setup:
     for instances in searched(problem, settings, validation, experts, run.seed):
         check_offered(problem, policy, instances, search)
     config.join_cluster(problem, policy)
-    train_processes = resolve_processes(run.train_processes, device, settings.batch_size)
+    check_processes(processes, device, settings.batch_size)
     return Setup(
         run=run,
         settings=settings,
@@ -89,8 +92,7 @@ def set_up(config: Configuration) -> Setup:
         precision=precision,
         workers=resolve_workers(run.workers, device, run.worker_threads),
         search_batch_rows=resolve_rows(run.search_batch_rows, device),
-        train_processes=train_processes,
-        threads=resolve_threads(run.train_threads, len(train_processes)),
+        threads=resolve_threads(run.train_threads, processes),
         optimizer=optimizer_of(policy, settings, dtype_of(precision)),
         experts=experts,
     )

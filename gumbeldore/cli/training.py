@@ -27,10 +27,8 @@ from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.runtime.stopping import Stopper
 from gumbeldore.sampler.methods import Method
 from gumbeldore.training.dataset import PseudoExperts
-from gumbeldore.training.distributed import DDPLauncher, DDPTask
 from gumbeldore.training.execution import Execution
-from gumbeldore.training.imitation import fit
-from gumbeldore.training.ranks import SINGLE_PROCESS, SingleProcess
+from gumbeldore.training.ranks import DDPRank, SingleProcess
 from gumbeldore.training.settings import ImitationSettings
 from gumbeldore.training.state import TrainState
 from gumbeldore.training.validation import validate
@@ -50,12 +48,16 @@ class Training(NamedTuple):
 
 
 @contextmanager
-def open_training(cfg: DictConfig) -> Iterator[Training]:
-    """The training that the configuration describes; the run's directory is locked until the end."""
+def open_training(cfg: DictConfig, ranks: SingleProcess | DDPRank) -> Iterator[Training]:
+    """The training that the configuration describes; the run's directory is locked until the end.
+
+    Arguments:
+        ranks: the processes that share each batch, of which this one is the first
+    """
     config = Configuration(cfg)
     if cfg.resume:
         config = resume.continued(config)
-    setup = set_up(config)
+    setup = set_up(config, ranks.size)
     text = decided(config.cfg, setup)
     with open_directory(setup.run, setup.problem.name, text) as directory, ExitStack() as opened:
         stopper = Stopper(setup.run.time_limit)
@@ -69,16 +71,19 @@ def open_training(cfg: DictConfig) -> Iterator[Training]:
         # Also of a continued run: an epoch that was cut short may have left a better policy.
         save(directory.best, values, setup.problem, state)
         save(directory.last, values, setup.problem, state, whole=True)
-        pool, ddp = start_pool(setup), start_processes(setup, directory)
+        pool = start_pool(setup)
         layout = OF_GIVEN if setup.given else OF_POOL if setup.pool else LAYOUT
         dashboard, terminal = Dashboard(directory.path, state.epoch, layout), Terminal()
-        for each in (resume.resumable(directory), pool, ddp, dashboard, terminal, stopper, cpu_threads(setup.threads)):
+        for each in (resume.resumable(directory), pool, dashboard, terminal, stopper, cpu_threads(setup.threads)):
             opened.enter_context(each)
         dashboard.config(text, config.flat())
         run = OpenRun(setup, values, directory, pool, dashboard, terminal, stopper)
         introduce(run, state)
         recorder = RunRecorder(run, first, state.epoch)
-        execution = Execution(setup.run.seed, recorder, setup.device, setup.precision, ddp, terminal.progress, stopper)
+        ranks.start_run(setup.problem, state, setup.settings, setup.precision, setup.run.compile)
+        execution = Execution(
+            setup.run.seed, recorder, setup.device, setup.precision, ranks, terminal.progress, stopper
+        )
         yield Training(setup.settings, state, setup.search, pool, setup.validation, execution, run, recorder)
         reason = None if state.over(setup.settings) else stopper.reason
         terminal.summary(state, reason, directory, setup.given)
@@ -86,8 +91,8 @@ def open_training(cfg: DictConfig) -> Iterator[Training]:
 
 def decided(cfg: DictConfig, setup: Setup) -> str:
     """The configuration to keep, with what `auto` has come to: a continued run decides nothing anew."""
-    cfg.precision, cfg.train_processes, cfg.train_threads = setup.precision, len(setup.train_processes), setup.threads
-    cfg.search_batch_rows, cfg.device, cfg.resume = setup.search_batch_rows, str(setup.device), None
+    cfg.precision, cfg.train_threads, cfg.search_batch_rows = setup.precision, setup.threads, setup.search_batch_rows
+    cfg.device, cfg.resume = str(setup.device), None
     if setup.given and Path(setup.given).exists():  # files are found from every folder
         cfg.train.instances = str(Path(setup.given).resolve())
     return OmegaConf.to_yaml(cfg, resolve=True)
@@ -123,26 +128,6 @@ def start_pool(setup: Setup) -> SearchPool:
         compiled=setup.run.compile and setup.device.type == "cuda",  # on CPUs compiled layers sample more slowly
         beside_training=True,
     )
-
-
-def start_processes(setup: Setup, directory: RunDirectory) -> SingleProcess | DDPLauncher:
-    """The processes that train."""
-    if len(setup.train_processes) == 1:
-        return SINGLE_PROCESS
-    task = DDPTask(
-        problem=setup.problem,
-        policy=copy.deepcopy(setup.policy).cpu(),
-        settings=setup.settings,
-        seed=setup.run.seed,
-        precision=setup.precision,
-        compiled=setup.run.compile,
-        devices=setup.train_processes,
-        threads=setup.threads,
-        dataset=directory.dataset,
-        instance_type=type(setup.validation[0].instances),
-        fit=fit,
-    )
-    return DDPLauncher(task)
 
 
 def introduce(run: OpenRun, state: TrainState) -> None:

@@ -72,30 +72,19 @@ def resolve_rows(rows: int | str, device: torch.device) -> int:
     return int(rows)
 
 
-def resolve_processes(train_processes: int | str, device: torch.device, batch_size: int) -> list[str]:
-    """The device of each process that trains; auto: as many GPUs as share out a batch evenly, or one process on a CPU.
-
-    Raises ValueError for more processes than GPUs, or if batches cannot be shared out evenly.
-    """
-    gpus = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
-    if train_processes == "auto":
-        train_processes = max(n for n in range(1, max(1, gpus) + 1) if batch_size % n == 0)
-    count = int(train_processes)
+def check_processes(count: int, device: torch.device, batch_size: int) -> None:
+    """Raises ValueError unless each of torchrun's processes has a GPU of its own, and an equal part of every batch."""
+    gpus = torch.cuda.device_count() if device.index is None else 1
     if device.type == "cuda" and count > gpus:
-        rule = f"train_processes={count} need as many GPUs, device={device} has {gpus}"
-        raise ValueError(f"{rule}; train_processes=auto takes those that are there")
+        raise ValueError(f"torchrun --nproc-per-node={count} needs as many GPUs, device={device} has {gpus}")
     if batch_size % count:
-        raise ValueError(f"train.batch_size={batch_size} cannot be shared out evenly among train_processes={count}")
-    if count == 1:
-        return [str(device)]
-    return [f"cuda:{i}" if device.type == "cuda" else "cpu" for i in range(count)]
+        rule = f"train.batch_size={batch_size} cannot be shared out evenly among {count} processes"
+        raise ValueError(f"torchrun --nproc-per-node={count}: {rule}")
 
 
-def resolve_threads(threads: int | str, train_processes: int) -> int:
+def resolve_threads(threads: int | str, processes: int) -> int:
     """CPU threads of each process that trains; auto: all together one per core."""
-    if threads == "auto":
-        return max(1, torch.get_num_threads() // train_processes)
-    return int(threads)
+    return max(1, torch.get_num_threads() // processes) if threads == "auto" else int(threads)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.runtime.stopping import Stopped
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.optimizer import scale_rates
-from gumbeldore.training.ranks import DDPRank, SingleProcess
+from gumbeldore.training.ranks import DDPRank, SingleProcess, lost_processes
 from gumbeldore.training.settings import ImitationSettings
 from gumbeldore.training.state import TrainState
 
@@ -25,6 +25,7 @@ CHECK_EVERY = 50  # steps between two looks at the numbers on the device, for ea
 
 
 @advice_on_memory("training ran out of memory; lower train.batch_size", ValueError)
+@lost_processes()
 def fit(
     problem: Problem,
     train_state: TrainState,
@@ -41,7 +42,7 @@ def fit(
     whose loss or gradient is not finite, at most CHECK_EVERY steps later.
     """
     ddp = execution.ddp
-    ddp.start_epoch(train_state)
+    ddp.start_epoch(train_state, draws)
     factor = learning_rate_factor(settings, train_state.epoch)
     scale_rates(train_state.optimizer, factor)
     train_state.policy.train()

@@ -1,26 +1,78 @@
-"""The processes that share a batch, as one of them sees the others: its rows, the mean over all, the end for all."""
+"""The processes of torchrun, which share each batch, as one of them sees the others.
+
+All processes draw the same batches and take their own rows of them, so that only gradients travel: torch's DDP averages
+them. The first process samples, validates and writes. It tells the others what they train (`Run`, `Epoch`).
+"""
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import os
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
+from gumbeldore.interfaces import Policy, Problem
+from gumbeldore.runtime.errors import WorkerError
+from gumbeldore.training.settings import ImitationSettings
 from gumbeldore.training.state import TrainState
 
-TO_MEET = timedelta(minutes=5)  # until all processes have started
-TO_SAMPLE = timedelta(days=365)  # the others wait while the first one samples and validates; a death ends that at once
+TO_SAMPLE = timedelta(days=365)  # the others wait while the first one samples; torchrun ends them if it dies
+LOST = ("Connection closed", "Connection reset", "Broken pipe", "NCCL")  # what torch says where a process is gone
+
+
+class Run(NamedTuple):
+    """What all processes train, with the weights and the optimiser's state that they begin with, on the CPU."""
+
+    problem: Problem
+    policy: Policy
+    optimizer: list[dict[str, Any]]
+    settings: ImitationSettings
+    dataset: Path | None  # the folder of the shards
+    device: str  # cpu or cuda
+    precision: str
+    compiled: bool
+    threads: int  # of each process
+
+
+class Epoch(NamedTuple):
+    """An epoch that all processes train."""
+
+    number: int
+    shards: list[str]  # by their names in the folder
+    instance_type: type
+    draws: Tensor  # state of the generator
+
+
+@contextlib.contextmanager
+def lost_processes() -> Iterator[None]:
+    """Raises WorkerError where another process is gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        if any(words in str(error) for words in LOST):
+            raise WorkerError("another training process is gone: its own error, or torchrun's, says why") from error
+        raise
 
 
 class SingleProcess:
     """One process trains."""
 
-    rank = 0
+    rank, size = 0, 1
 
-    def start_epoch(self, train_state: TrainState) -> None:
+    def start_run(
+        self, problem: Problem, state: TrainState, settings: ImitationSettings, precision: str, compiled: bool
+    ) -> None:
+        pass
+
+    def start_epoch(self, state: TrainState, draws: torch.Generator) -> None:
         pass
 
     def rows(self, batch_size: int) -> slice:
@@ -35,37 +87,33 @@ class SingleProcess:
     def mean(self, values: Tensor) -> Tensor:
         return values
 
-    def __enter__(self) -> SingleProcess:
-        return self
-
-    def __exit__(self, *_) -> None:
-        pass
-
 
 SINGLE_PROCESS = SingleProcess()
 
 
 class DDPRank:
-    """One of several processes that train together, as it sees the others."""
+    """One of several processes that train together; the first has rank 0."""
 
-    def __init__(self, rank: int, size: int, port: int, device: str, threads: int):
-        gpu = torch.device(device) if device.startswith("cuda") else None
-        address = f"tcp://127.0.0.1:{port}"
-        dist.init_process_group(
-            "nccl" if gpu else "gloo",
-            init_method=address,
-            timeout=TO_MEET,
-            rank=rank,
-            world_size=size,
-            device_id=gpu,
-        )
-        torch.set_num_threads(threads)
-        self.rank, self.size = rank, size
-        self.words = dist.new_group(backend="gloo", timeout=TO_SAMPLE)  # what they tell each other besides gradients
+    def __init__(self) -> None:
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=TO_SAMPLE)
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.replica: nn.Module | None = None
 
-    def start_epoch(self, train_state: TrainState) -> None:
-        pass  # the launcher says when
+    def start_run(
+        self, problem: Problem, state: TrainState, settings: ImitationSettings, precision: str, compiled: bool
+    ) -> None:
+        """Let the other processes begin what this one, the first, is about to train."""
+        device = next(state.policy.parameters()).device.type
+        policy = copy.deepcopy(state.policy).cpu()  # a tensor on a GPU would arrive on the GPU of this process
+        optimizer = tree_map_only(Tensor, Tensor.cpu, state.optimizer.state_dict())
+        where = state.dataset.folder, device, precision, compiled, torch.get_num_threads()
+        self.broadcast(Run(problem, policy, optimizer, settings, *where))
+
+    def start_epoch(self, state: TrainState, draws: torch.Generator) -> None:
+        """Let the other processes train the next epoch, too."""
+        if self.rank == 0:
+            names, kind = [shard.name for shard in state.dataset.shards], type(state.dataset.shards[0].instances)
+            self.broadcast(Epoch(state.epoch, names, kind, draws.get_state()))
 
     def rows(self, batch_size: int) -> slice:
         part = batch_size // self.size
@@ -80,21 +128,35 @@ class DDPRank:
 
     def broadcast_stop(self, stop: bool) -> bool:
         word = torch.tensor([stop])
-        dist.broadcast(word, 0, group=self.words)
+        dist.broadcast(word, 0)
         return bool(word)
 
     def mean(self, values: Tensor) -> Tensor:
         dist.all_reduce(values)
         return values / self.size
 
+    @lost_processes()
     def broadcast(self, message: Any = None) -> Any:
-        """What the first process says, to all of them."""
+        """What the first process says, to all of them. Raises WorkerError if one of them is gone."""
         box = [message]
-        dist.broadcast_object_list(box, 0, group=self.words)
+        dist.broadcast_object_list(box, 0, device=torch.device("cpu"))
         return box[0]
 
-    def __enter__(self) -> DDPRank:
-        return self
 
-    def __exit__(self, *_) -> None:
+@contextlib.contextmanager
+def joined_ranks() -> Iterator[SingleProcess | DDPRank]:
+    """This process among those that torchrun has started; without torchrun it is alone.
+
+    At the end the first process tells the others to end. If it fails, they lose their connection to it.
+    """
+    if not dist.is_torchelastic_launched() or os.environ["WORLD_SIZE"] == "1":
+        yield SINGLE_PROCESS
+        return
+    ranks = DDPRank()
+    try:
+        yield ranks
+        if ranks.rank == 0:
+            with contextlib.suppress(WorkerError):  # torchrun ends this process because one is gone
+                ranks.broadcast(None)
+    finally:
         dist.destroy_process_group()

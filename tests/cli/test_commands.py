@@ -228,7 +228,6 @@ def test_every_default_stands_in_one_place():
     ("program", "words", "message"),
     [
         (train, ["problem.num_node=3"], "there is no key problem.num_node"),
-        (train, ["train_processes=3"], "train.batch_size=128 cannot be shared out evenly among train_processes=3"),
         (train, ["train.muon_learning_rate=null", "train.muon_weight_decay=1"], "train.muon_weight_decay has no"),
         (train, ["search.sampled_root=off"], "sampled_root must be true or false, got 'off'"),
         (train, ["resume=nowhere"], "resume=nowhere: there is no"),

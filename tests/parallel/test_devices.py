@@ -18,8 +18,9 @@ def test_workers_auto_and_wrong():
 
 
 def test_trainer_threads_auto_and_wrong(monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
-    assert [resolve_threads("auto", train_processes) for train_processes in (1, 2, 3, 9)] == [8, 4, 2, 1]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
+    monkeypatch.setattr(cluster, "available_cores", lambda: 8)
+    assert [resolve_threads("auto", processes) for processes in (1, 2, 3, 9)] == [6, 4, 2, 1]
     assert resolve_threads(3, 2) == 3
     for wrong in (0, True, "many", 1.5):
         with pytest.raises(ValueError, match="train_threads must be"):

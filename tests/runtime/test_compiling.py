@@ -23,6 +23,7 @@ from models.job_shop import JobShop
 from problems.tsp import TSP
 from tests.helpers.commands import typed
 from tests.helpers.networks import awake
+from tests.helpers.ranks import torchrun
 
 needs_a_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 
@@ -113,9 +114,10 @@ def test_a_network_without_layers_is_refused_before_workers_start():
 def test_the_command_trains_with_compiled_layers(tmp_path):
     losses = []
     same = ["problem.num_nodes=7", "debug=fast", "precision=float32"]
-    for number, words in enumerate((["compile=false"], ["compile=true"], ["compile=true", "train_processes=2"])):
-        run = f"run{number}"
-        done = typed(train, *same, f"run_dir={run}", *words, cwd=tmp_path)
+    for number, word in enumerate(("compile=false", "compile=true", "compile=true")):
+        words = [*same, f"run_dir=run{number}", word]
+        done = torchrun(2, *words, cwd=tmp_path) if number == 2 else typed(train, *words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        losses.append(json.loads((tmp_path / run / "metrics.jsonl").read_text().splitlines()[0])["training/loss"])
+        first, _ = (tmp_path / f"run{number}/metrics.jsonl").read_text().splitlines()
+        losses.append(json.loads(first)["training/loss"])
     assert losses == [pytest.approx(losses[0], rel=1e-3)] * 3

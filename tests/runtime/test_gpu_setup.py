@@ -11,9 +11,13 @@ from gumbeldore.parallel import pool, ray_cluster
 from gumbeldore.parallel.devices import trie_budget
 from gumbeldore.runtime import gpu
 from gumbeldore.training import ranks
+from gumbeldore.training.following import begun
+from gumbeldore.training.optimizer import optimizer_of
+from gumbeldore.training.settings import TrainSettings
 from models.bq_tsp import BQ
 from models.micro_batches import RowSize, max_rows
 from problems.tsp import TSP
+from tests.helpers.learners import SIZES
 
 GPU = torch.device("cuda", 0)
 MEMORY = 80 * 2**30
@@ -80,12 +84,21 @@ def test_a_worker_keeps_no_freed_memory_from_others(sharing, monkeypatch):
     assert worker.work(weights, "a job") == "solutions of a job" and len(emptied) == sharing - 1
 
 
-@pytest.mark.parametrize(("device", "backend", "bound"), [("cpu", "gloo", None), ("cuda:1", "nccl", "cuda:1")])
-def test_a_rank_is_bound_to_its_gpu(device, backend, bound, monkeypatch):
+@pytest.mark.parametrize(("there", "backend"), [(False, "gloo"), (True, "cpu:gloo,cuda:nccl")])
+def test_processes_talk_by_nccl_about_what_is_on_gpus(there, backend, monkeypatch):
     asked = []
-    monkeypatch.setattr(ranks.dist, "init_process_group", lambda *args, **options: asked.append((args, options)))
-    monkeypatch.setattr(ranks.dist, "new_group", lambda **options: options["backend"])
-    rank = ranks.DDPRank(1, 2, 12345, device, torch.get_num_threads())
-    ((args, options),) = asked
-    assert args == (backend,) and options["device_id"] == (torch.device(bound) if bound else None)
-    assert (options["rank"], options["world_size"], rank.words) == (1, 2, "gloo")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    monkeypatch.setattr(ranks.dist, "init_process_group", lambda backend, **_: asked.append(backend))
+    monkeypatch.setattr(ranks.dist, "get_rank", lambda: 1)
+    monkeypatch.setattr(ranks.dist, "get_world_size", lambda: 2)
+    assert (ranks.DDPRank().rank, asked) == (1, [backend])
+
+
+def test_each_process_takes_its_own_gpu(chosen, monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    policy, settings = network(), TrainSettings(**SIZES)
+    begin = optimizer_of(policy, settings).state_dict()
+    run = ranks.Run(TSP(6), policy, begin, settings, None, "cuda", "float32", False, 1)
+    _, execution = begun(run, ranks.SINGLE_PROCESS)
+    assert chosen == [execution.device] == [torch.device("cuda", 1)]

@@ -20,7 +20,6 @@ from gumbeldore.sampler.search import search
 from gumbeldore.seeding import generator
 from gumbeldore.training import imitation
 from gumbeldore.training.dataset import PseudoExperts
-from gumbeldore.training.distributed import DDPLauncher, DDPTask
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
@@ -32,6 +31,7 @@ from problems.tsp import TSP
 from problems.tsp.instances import Instance
 from tests.helpers.commands import typed
 from tests.helpers.learners import SIZES
+from tests.helpers.ranks import Spoiled, together
 from tests.helpers.solutions import random_experts
 from tests.helpers.trees import TablePolicy, TreeProblem
 
@@ -59,7 +59,7 @@ class Draws(PseudoExperts):
 
 def spoiled(example):
     coords = example.instance.coords.clone()
-    coords[-1] = math.nan  # one row, the last: with two processes it is the second's
+    coords[-1] = math.nan
     return example._replace(instance=Instance(coords))
 
 
@@ -104,24 +104,10 @@ def test_the_part_of_the_loss_that_is_not_finite_is_told(monkeypatch):
 def test_processes_that_train_together_agree_on_bad_steps(tmp_path):
     """The bad row is the second process's; the first ends both with the cause."""
     train_state, settings = new_learner(folder=tmp_path, batches_per_epoch=6)
-    parts = TSP(6), train_state.policy, settings, 5, "float32", False
-    task = DDPTask(*parts, ["cpu", "cpu"], 1, tmp_path, Instance, fit_with_bad_row)
-    with pytest.raises(ValueError, match="step 3 of epoch 1 cannot be learnt from"), DDPLauncher(task) as ddp:
-        arguments = (TSP(6), train_state, settings, generator(5, "batches", 0))
-        fit_with_bad_row(*arguments, Execution(ddp=ddp))
-
-
-def fit_with_bad_row(problem, train_state, *arguments):
-    """In every process: the third batch is spoiled."""
-    original, drawn = train_state.dataset.batch, []
-
-    def batch(*given):
-        drawn.append(None)
-        example = original(*given)
-        return spoiled(example) if len(drawn) == 3 else example
-
-    train_state.dataset.batch = batch
-    return fit(problem, train_state, *arguments)
+    problem = Spoiled(6)
+    with pytest.raises(ValueError, match="step 3 of epoch 1 cannot be learnt from"), together(2) as (ranks, _):
+        ranks.start_run(problem, train_state, settings, "float32", False)
+        fit(problem, train_state, settings, generator(5, "batches", 0), Execution(ddp=ranks))
 
 
 def test_the_run_names_its_checkpoint_and_goes_on_once_the_fault_is_gone(tmp_path, monkeypatch):
