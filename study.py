@@ -6,75 +6,118 @@ race; `estimators` and `diversity` look at what samples say about a policy, and 
 
 from __future__ import annotations
 
-from types import ModuleType
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
-from evaluate import add_references
 from gumbeldore.benchmark import count_of
-from gumbeldore.cli import command, parts
-from gumbeldore.cli.evaluation import Machine, decisive, instances_for, new_directory, open_policy, typed
-from gumbeldore.cli.overrides import check_effect, typed_keys, typed_words
-from gumbeldore.cli.settings import StudySettings
-from gumbeldore.cli.studies import curves, diversity, estimators, step_size
-from gumbeldore.cli.studies.opened import Study
+from gumbeldore.cli import command, resume
+from gumbeldore.cli.configuration import Configuration, set_step_size
+from gumbeldore.cli.context import context_of, opened
+from gumbeldore.cli.methods import check_method
+from gumbeldore.cli.schema import StudySettings
+from gumbeldore.cli.searches import chosen_methods
+from gumbeldore.cli.words import typed
 from gumbeldore.evaluation import results
 from gumbeldore.evaluation.benchmarks import have_gaps
-from gumbeldore.evaluation.kept import Kept
 from gumbeldore.reporting.console import Terminal
-from gumbeldore.runtime.stopping import interruptible
-
-# By kind; each module names the keys that it READS, beside those that its methods are given.
-STUDIES: dict[str, ModuleType] = {
-    "curves": curves,
-    "step_size": step_size,
-    "estimators": estimators,
-    "diversity": diversity,
-}
+from gumbeldore.studies import STUDIES, files
+from gumbeldore.studies.study import About, Asked, Context, Study
 
 
-def chosen_study(kind: str, words: list[str]) -> ModuleType:
-    """The study of this kind. Raises ValueError if there is none, or for a key that other studies alone read."""
+def study(cfg: DictConfig) -> list[Any]:
+    """Measure what is asked for; prints a table, writes it into out_dir."""
+    config = Configuration(cfg)
+    chosen = chosen_study(config)
+    asked = context_of(config, StudySettings)
+    (choice,) = asked.choices
+    set_step_size(cfg.search, choice.loaded)
+    methods = chosen_methods(config)
+    config.refuse_unread()
+    searches = chosen.searches(methods)
+    for each in searches:
+        check_method(each.method, each.search, choice.loaded, asked.benchmarks)
+
+    with opened(asked) as found, asked.machine.pool(choice.loaded) as pool:
+        about = About(
+            checkpoint=str(choice.loaded.path),
+            instances=asked.settings.instances,
+            num_instances=count_of(found.benchmarks),
+            hardware=str(asked.machine),
+            command=typed(),
+            reference=results.reference_of(found.benchmarks) if have_gaps(found.benchmarks) else None,
+            remarks=results.remarks(found.benchmarks, asked.problem),
+        )
+        context = Context(pool, found.benchmarks, asked.settings.seed, found.kept, found.terminal.advancing)
+        return measure(chosen, searches, context, about, found.terminal, asked.out_dir)
+
+
+def chosen_study(config: Configuration) -> Study[Any, Any]:
+    """The study that study= chooses. Raises ValueError if there is none."""
+    kind = config.cfg.kind
+    if "kind" in config.typed:
+        raise ValueError(f"kind is what study= sets; choose study={kind}")
     if kind not in STUDIES:
         raise ValueError(f"kind must be one of {', '.join(STUDIES)}, got {kind!r}")
-    keys = [key.partition(".")[0] for key in typed_keys(words)]
-    if "kind" in keys:
-        raise ValueError(f"kind is what study= sets; choose study={kind}")
-    for key in keys:
-        readers = [name for name, each in STUDIES.items() if key in each.READS]
-        if readers and kind not in readers:
-            raise ValueError(f"{key} has no effect on study={kind}, only on study={', '.join(readers)}")
-    return STUDIES[kind]
+    if config.cfg.references != "solver":
+        rule = "a study's method=solver takes search.time_limit"
+        config.ignores("solver.time_limit", f"without references=solver: {rule}")
+    readers: dict[str, list[str]] = {}
+    for name, each in STUDIES.items():
+        for spec in fields(each):
+            readers.setdefault(spec.name, []).append(name)
+    for key, names in readers.items():
+        if kind not in names:
+            config.ignores(key, f"on study={kind}, only on study={', '.join(names)}")
+    config.reads("", STUDIES[kind].reads)
+    return config.settings(STUDIES[kind])
 
 
-def study(cfg: DictConfig) -> Any:
-    """Measure what is asked for; prints a table, writes it into out_dir."""
-    run = StudySettings.of(cfg)
-    chosen = chosen_study(run.kind, typed_words())
-    check_effect(cfg, typed_words(), chosen.READS)
-    loaded = open_policy(cfg, run.checkpoint)
-    problem, policy = loaded.problem, loaded.policy
-    parts.set_step_size(cfg.search, loaded)
-    machine = Machine.of(run)
-    searches = chosen.searches_of(cfg)
-    benchmarks = instances_for(loaded, run)
-    for name, search in chosen.by_method(searches):
-        parts.check_method(name, search, loaded, benchmarks)
-    out_dir = new_directory(run)
-    manifest = decisive(cfg, machine, [loaded.path], benchmarks)
+def measure(
+    chosen: Study[Any, Any],
+    searches: list[Asked[Any]],
+    context: Context,
+    about: About,
+    terminal: Terminal,
+    out_dir: Path,
+) -> list[Any]:
+    """The results, as the study has them; those before an interruption or an error are shown, too."""
+    found: list[Any] = []
+    try:
+        for result in chosen.measure(context, searches):
+            found.append(result)
+            with terminal.sparing(f"one of {out_dir}/study.*"):
+                content = chosen.content(searches, found, about)
+                files.write(out_dir, content, content[chosen.lines])  # a later result may not come
+    except KeyboardInterrupt:
+        raise resume.interrupted(*chosen.progress(context.kept, searches, found, about), out_dir) from None
+    finally:
+        if found:
+            show(chosen, searches, found, about, terminal, out_dir)
+    return found
 
-    with machine.pool(problem, policy, run.worker_threads) as pool, Terminal() as terminal, interruptible():
-        benchmarks = add_references(cfg, problem, benchmarks, terminal)
-        about = {"checkpoint": str(loaded.path), "instances": run.instances, "num_instances": count_of(benchmarks)}
-        about |= {
-            "hardware": str(machine),
-            "command": typed(),
-            "reference": results.reference_of(benchmarks) if have_gaps(benchmarks) else None,
-            "remarks": results.remarks(benchmarks, problem),
-        }
-        with Kept(out_dir, manifest, run.resume) as kept:
-            return chosen.measure(Study(run, pool, benchmarks, kept, terminal, out_dir, about), searches)
+
+def show(
+    chosen: Study[Any, Any],
+    searches: list[Asked[Any]],
+    found: list[Any],
+    about: About,
+    terminal: Terminal,
+    out_dir: Path,
+) -> None:
+    """Print the tables, and draw study.png."""
+    with terminal.sparing(f"{out_dir}/study.png"):
+        if figure := chosen.plot(found, about):
+            files.draw(out_dir, figure)
+    tables, note, conclusions = chosen.show(searches, found, about)
+    for table in tables:
+        notes = "\n".join([note, *about.remarks, about.hardware]) if table is tables[-1] else ""
+        terminal.table(*table, notes)
+    for line in conclusions:
+        terminal.say(line)
+    terminal.say(f"written: {', '.join(map(str, sorted(out_dir.glob('study.*'))))}")
 
 
 def main() -> None:

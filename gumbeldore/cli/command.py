@@ -16,7 +16,7 @@ import yaml
 from hydra._internal.utils import get_args_parser
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig
-from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from omegaconf.errors import OmegaConfBaseException
 
 from gumbeldore.cli import schema  # noqa: F401 - the configurations begin with its defaults
 from gumbeldore.cli.paths import expand_home, quoted_paths
@@ -98,8 +98,6 @@ def _fail(error: Exception, own_configs: str | None = None) -> None:
         message = str(error)
     else:
         message = str(error).splitlines()[0]
-        if isinstance(error, MissingMandatoryValue):
-            message += "; --help says what it takes"
     print(f"error: {message}", file=sys.stderr)
     sys.exit(2)
 

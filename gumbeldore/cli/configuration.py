@@ -75,8 +75,14 @@ class Configuration:
 
     def settings(self, cls: type[Settings], group: str = "") -> Settings:
         """The settings of a class. Raises ValueError for a value that is out of range, or missing."""
-        self.reads(group, [spec.name for spec in dataclasses.fields(cls)])
-        return cls.of(self.cfg[group] if group else self.cfg)
+        values = self.cfg[group] if group else self.cfg
+        for spec in dataclasses.fields(cls):
+            self.reads(group, [spec.name])
+            if spec.default is dataclasses.MISSING and values.get(spec.name) is None:
+                raise ValueError(f"{group}{'.' if group else ''}{spec.name} must be given; --help says what it takes")
+            if OmegaConf.is_dict(values[spec.name]):
+                self.reads(spec.name, values[spec.name])
+        return cls.of(values)
 
     def algorithm(self) -> ImitationSettings:
         """The settings of the training's algorithm, which train= chooses."""
@@ -145,8 +151,9 @@ class Configuration:
             why: that is so; None: depends on the key
         """
         for key in self.typed:
-            if key not in self._read or key in self._ignored:
-                raise ValueError(f"{key} has no effect {self._ignored.get(key) or why or self._why_unread(key)}")
+            ignored = self._ignored.get(key) or self._ignored.get(key.partition(".")[0])
+            if ignored or key not in self._read:
+                raise ValueError(f"{key} has no effect {ignored or why or self._why_unread(key)}")
 
     def _why_unread(self, key: str) -> str:
         group, _, name = key.partition(".")

@@ -18,6 +18,7 @@ from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.benchmarks import MethodSummary, results_of, summarise
 from gumbeldore.evaluation.loading import LoadedPolicy
 from gumbeldore.evaluation.parts import Parts
+from gumbeldore.evaluation.references import with_lower_bounds
 from gumbeldore.evaluation.results import Results
 from gumbeldore.parallel.devices import trie_budget
 from gumbeldore.parallel.pool import at_once
@@ -92,7 +93,8 @@ def asked_for(cfg: DictConfig) -> Asked:
 def open_evaluation(asked: Asked) -> Iterator[Evaluation]:
     """The evaluation, whose results are written at the end, also of methods that were interrupted."""
     context = asked.context
-    with opened(context) as (benchmarks, terminal, kept):
+    with opened(context) as (found, terminal, kept):
+        benchmarks = list(map(with_lower_bounds, found))
         parts = {name: [kept.parts(name, place) for place in range(len(benchmarks))] for name in asked.methods}
         report = EvaluationReport(context.problem, context.about, terminal)
         try:

@@ -18,7 +18,7 @@ from numpy._core.multiarray import scalar
 from torch import Tensor
 
 from gumbeldore.cli.command import forgiving_output
-from gumbeldore.cli.parts import apply_recipe, plain
+from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.published import NETWORKS, PublishedNetwork, model_config, network_of, our_weights
 from gumbeldore.cli.words import FOLDER, key_values
 from gumbeldore.interfaces import Policy
@@ -104,9 +104,9 @@ def check_fit(network: dict[str, Tensor], weights: dict[str, Tensor]) -> None:
 def trained_by(network: PublishedNetwork) -> dict[str, Any]:
     """The `problem` and `search` of a configuration: those of the authors' training."""
     with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):
-        cfg = hydra.compose("train", [f"experiment={network.experiment}", "recipe=paper"])
-    apply_recipe(cfg)
-    return {"problem": {**plain(cfg.problem), **network.trained_with}, "search": plain(cfg.search)}
+        config = Configuration(hydra.compose("train", [f"experiment={network.experiment}", "recipe=paper"]), [])
+    config.apply_recipe()
+    return {"problem": {**config.plain("problem"), **network.trained_with}, "search": config.plain("search")}
 
 
 def main(words: list[str] | None = None) -> None:

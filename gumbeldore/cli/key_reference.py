@@ -25,10 +25,13 @@ from gumbeldore.cli.schema import (
     RunSettings,
     SolverSettings,
     StudySettings,
+    defaults_of,
 )
 from gumbeldore.cli.words import FOLDER
+from gumbeldore.races.settings import RaceSettings
 from gumbeldore.runtime.building import imported
 from gumbeldore.sampler.methods import METHODS, STARTS, Anytime, Equivalents
+from gumbeldore.studies import STUDIES
 from gumbeldore.training.settings import ALGORITHMS
 
 PAGE = FOLDER.parent / "docs" / "config.md"
@@ -86,14 +89,18 @@ OF_COMMAND = {
     "study": StudySettings,
     "experts": ExpertSettings,
 }
-CLASSES: dict[str, tuple[type, ...]] = {  # by the group of their keys
+CLASSES: dict[str, tuple[type[Any], ...]] = {  # by the group of their keys
     "train": tuple(ALGORITHMS.values()),
     "search": (*reversed(METHODS.values()), Equivalents, Anytime),
     "solver": (SolverSettings,),
     "ray": (RaySettings,),
+    "race": (RaceSettings,),
 }
 
 
+# The group of keys that depend on an option: the option, and the classes that it chooses from.
+CHOSEN: dict[str, tuple[str, Mapping[str, type[Any]]]] = {"train": ("train", ALGORITHMS), "": ("study", STUDIES)}
+SET_BY_OPTIONS = ("train.algorithm", "kind")
 IN_YAML = {"None": "null", "True": "true", "False": "false"}
 
 
@@ -119,9 +126,9 @@ def page() -> str:
 def defaults(command: str) -> list[Key]:
     """The keys of a command but those of its searches: of the classes, changed by its own file."""
     own = {key.name: key for key in read(FOLDER / f"{command}.yaml")}
-    keys = [
-        key for key in flat(COMMANDS[command], of=OF_COMMAND[command]) if command != "experts" or "." not in key.name
-    ]
+    keys = [key for key in flat(COMMANDS[command], of=OF_COMMAND[command]) if key.name not in SET_BY_OPTIONS]
+    if command == "experts":  # it has groups for the sake of the presets
+        keys = [key for key in keys if "." not in key.name]
     keys = [own.pop(key.name, key) for key in keys if not key.name.startswith("search.") or key.name in own]
     return [*keys, *own.values()]
 
@@ -147,13 +154,14 @@ def flat(values: Mapping[str, Any], prefix: str = "", of: type = object) -> list
     return found
 
 
-def meaning(key: str, of: type) -> str:
+def meaning(key: str, of: type[Any]) -> str:
     """What the classes with a setting of this name say of it; of a setting of some algorithms alone, of which."""
     group, _, name = key.rpartition(".")
-    texts = [documented(cls).get(name) for cls in CLASSES.get(group, (of,))]
-    text = next(filter(None, texts), "")
-    readers = [kind for kind, cls in ALGORITHMS.items() if group == "train" and name in documented(cls)]
-    return f"train={', '.join(readers)}: {text}" if 0 < len(readers) < len(ALGORITHMS) else text
+    own: tuple[type[Any], ...] = (of, *STUDIES.values()) if of is StudySettings else (of,)
+    text = next(filter(None, (documented(cls).get(name) for cls in CLASSES.get(group, own))), "")
+    option, kinds = CHOSEN.get(group, ("", {}))
+    readers = [kind for kind, cls in kinds.items() if name in defaults_of(cls)]
+    return f"{option}={', '.join(readers)}: {text}" if 0 < len(readers) < len(kinds) else text
 
 
 def documented(cls: type) -> dict[str, str]:
@@ -237,7 +245,8 @@ def read(path: Path, prefix: str = "") -> list[Key]:
                 found.append(Key(key, text[value.start_mark.index : value.end_mark.index], comment))
         return found
 
-    return [key for key in walk(yaml.compose(text), prefix) if not key.name.startswith("hydra.")]
+    keys = walk(yaml.compose(text), prefix)
+    return [key for key in keys if not key.name.startswith("hydra.") and key.name not in SET_BY_OPTIONS]
 
 
 if __name__ == "__main__":

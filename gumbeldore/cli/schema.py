@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, field
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
 from gumbeldore.evaluation.baseline import SolverSettings
+from gumbeldore.races.settings import RaceSettings
 from gumbeldore.runtime.checked import Checked, at_least, one_of, positive
 from gumbeldore.sampler.methods import DEFAULTS
+from gumbeldore.studies import STUDIES
 from gumbeldore.training.settings import ALGORITHMS
 
 
@@ -104,7 +106,7 @@ class StudySettings(EvaluationSettings):
         kind: kind of the study, which study= sets
     """
 
-    checkpoint: str  # none is chosen for the instances
+    checkpoint: str = field()  # none is chosen for the instances
     num_instances: int | None = at_least(1, 100)
     kind: str
 
@@ -157,13 +159,15 @@ def any_of(classes: Iterable[type]) -> dict[str, Any]:
     return {name: None if value == "???" else value for cls in classes for name, value in defaults_of(cls).items()}
 
 
-SEARCH = {**DEFAULTS, "time_limit": None}
+SEARCH = {name: DEFAULTS[name] for name in ("beam_width", "num_rounds", "step_size")}  # the first to be shown
+SEARCH |= {**DEFAULTS, "time_limit": None}
 ALGORITHM = {"algorithm": "self_improvement", **any_of(reversed(ALGORITHMS.values()))}
+OF_STUDIES = {**any_of(reversed(STUDIES.values())), "race": defaults_of(RaceSettings)}
 OF_SOLVER, OF_RAY = defaults_of(SolverSettings), defaults_of(RaySettings)
 COMMANDS: dict[str, dict[str, Any]] = {
     "train": {**defaults_of(RunSettings), "train": ALGORITHM, "search": SEARCH, "ray": OF_RAY},
     "evaluate": {**defaults_of(EvaluationSettings), "search": SEARCH, "solver": OF_SOLVER, "ray": OF_RAY},
-    "study": {**defaults_of(StudySettings), "search": SEARCH, "solver": OF_SOLVER, "ray": OF_RAY},
+    "study": {**defaults_of(StudySettings), **OF_STUDIES, "search": SEARCH, "solver": OF_SOLVER, "ray": OF_RAY},
     "experts": {**defaults_of(ExpertSettings), "train": ALGORITHM, "search": SEARCH, "ray": OF_RAY},
 }
 for command, values in COMMANDS.items():

@@ -67,13 +67,13 @@ def set_up(config: Configuration, processes: int = 1) -> Setup:
         processes: that share out each batch
     """
     config.apply_recipe()
+    search = config.training_search()
     config.check_groups("train")
     run, settings = config.settings(RunSettings), config.algorithm()
     device = resolve_device(run.device)
     precision = resolve_precision(run.precision, device)
     problem = config.part("problem", Problem)
     policy = policy_of(config, run, problem, device)
-    search = config.training_search()
     refuse_unread(config, settings)
     validation = validation_of(problem, settings, run.seed)
     experts = experts_of(problem, settings, validation, run.resume)
@@ -149,7 +149,8 @@ def refuse_unread(config: Configuration, settings: ImitationSettings) -> None:
     """Raises ValueError for a value that was typed, and has no effect beside the others."""
     config.settings(RaySettings, "ray")
     if not isinstance(settings, TrainSettings) or settings.pool is not None:
-        config.ignores("problem.grow", "where instances are given, or stay (train.pool)")
+        if config.cfg.problem.get("grow"):
+            config.ignores("problem.grow", "where instances are given, or stay (train.pool)")
     elif settings.nucleus_after >= settings.epochs:
         why = f"with train.nucleus_after={settings.nucleus_after} and train.epochs={settings.epochs}"
         for key in ("search.top_p_start", "search.top_p_end"):

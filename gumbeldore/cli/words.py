@@ -150,9 +150,7 @@ def _alternatives(cfg: DictConfig, key: str) -> str:
     if parent and _exists(cfg, parent):
         siblings = OmegaConf.select(cfg, parent)
         if OmegaConf.is_dict(siblings):
-            return f"{parent} has {', '.join(sorted(k for k in siblings if k != '_target_'))}"
-        if parent == "race":  # null but for this study
-            return "race is set by study=step_size"
+            return f"{parent} has {', '.join(sorted(k for k in siblings if k not in ('_target_', 'algorithm')))}"
         value = "null" if siblings is None else siblings
         return f"{parent} is {value}, give the whole of it: '{parent}={{{name}: ...}}'"
     names = sorted({str(k) for k in cfg} - {"methods"} | {"method"})

@@ -84,7 +84,11 @@ def check_processes(count: int, device: torch.device, batch_size: int) -> None:
 
 def resolve_threads(threads: int | str, processes: int) -> int:
     """CPU threads of each process that trains; auto: all together one per core."""
-    return max(1, torch.get_num_threads() // processes) if threads == "auto" else int(threads)
+    if threads != "auto":
+        return int(threads)
+    if processes == 1:
+        return torch.get_num_threads()
+    return max(1, ray_cluster.available_cores() // processes)  # torchrun has set torch's own number to 1
 
 
 @contextlib.contextmanager

@@ -1,10 +1,11 @@
-"""How good solutions are, and how different from each other [SBS, figure 2, on the edges of solutions]."""
+"""study=diversity: how good solutions are, and how different from each other [SBS, figure 2, on their edges]."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -14,10 +15,11 @@ from gumbeldore.batches import repeated, take
 from gumbeldore.benchmark import Benchmark, gaps_to
 from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.runtime.checked import at_least
 from gumbeldore.runtime.errors import instance_errors
 from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import fold
-from gumbeldore.studies import tables
+from gumbeldore.studies.study import About, Asked, ChosenMethod, Context, Shown, Study, Table, how_often
 from gumbeldore.training.true_costs import SampledSolutions, true_costs
 
 if TYPE_CHECKING:
@@ -36,40 +38,96 @@ class Point(NamedTuple):
     highest: float
 
 
-def measure(
-    curve: str,
-    setting: str,
-    config: Method,
-    pool: SearchPool,
-    benchmarks: list[Benchmark],
-    repetitions: int,
-    seed: int,
-    progress: Callable[[int], None] = lambda done: None,
-) -> Point:
-    """Search all instances, several times with other random numbers.
+@dataclass(frozen=True, kw_only=True)
+class Diversity(Study[Method, Point]):
+    """A curve for each method, with a point for each combination of the values that `search` lists for it.
 
-    Raises ValueError naming an instance that the policy or the problem cannot deal with.
+    Arguments:
+        repetitions: searches of each instance for each point, with other random numbers
     """
-    relative = have_gaps(benchmarks)
-    found: list[tuple[float, ...]] = []
-    for repetition in range(repetitions):
-        for place, benchmark in enumerate(benchmarks):
-            count = len(benchmark.names)
-            keys = fold(int(fold(seed, "diversity", repetition)), place, torch.arange(count))
-            with instance_errors(benchmark, keys):
-                for _, chunk, sampled in pool.map_all(benchmark.instances, keys, [config], read=SampledSolutions.of):
-                    costs = true_costs(benchmark, chunk, sampled)
-                    if relative:
-                        costs = gaps_to(benchmark.references[chunk, None], costs)
-                    edges = edges_of(pool, benchmark, chunk, sampled)
-                    share = distinct_share(edges, sampled.valid)
-                    number = sampled.valid.sum(dim=1)
-                    low = costs.masked_fill(~sampled.valid, torch.inf).amin(dim=1)
-                    high = costs.masked_fill(~sampled.valid, -torch.inf).amax(dim=1)
-                    mean = costs.masked_fill(~sampled.valid, 0.0).sum(dim=1) / number
-                    found += torch.stack([number.double(), share, low, mean, high], dim=1).tolist()
-                    progress(chunk.stop - chunk.start)
-    return Point(curve, setting, *map(statistics.fmean, zip(*found, strict=True)))
+
+    repetitions: int = at_least(2, 5)
+
+    def searches(self, methods: list[ChosenMethod]) -> list[Asked[Method]]:
+        return [asked for method in methods for asked in method.combinations()]
+
+    def measure(self, context: Context, searches: list[Asked[Method]]) -> Iterator[Point]:
+        references = [benchmark.references.tolist() for benchmark in context.benchmarks]  # a point has gaps to them
+        for asked in searches:
+            names = asked.method, asked.setting, references  # in whatever order the methods are asked for
+            yield Point(*context.kept.value(partial(self._point, context, asked), *names))
+
+    def _point(self, context: Context, asked: Asked[Method]) -> Point:
+        found: list[list[float]] = []
+        relative, repetitions = have_gaps(context.benchmarks), asked.repetitions(self.repetitions)
+        with context.advancing(asked.label, context.benchmarks * repetitions) as advance:
+            for repetition in range(repetitions):
+                seed = int(fold(context.seed, "diversity", repetition))
+                for place, benchmark in enumerate(context.benchmarks):
+                    keys = fold(seed, place, torch.arange(len(benchmark.names)))
+                    found += _searched(context.pool, benchmark, keys, asked.search, relative, advance)
+        return Point(asked.method, asked.setting, *map(statistics.fmean, zip(*found, strict=True)))
+
+    def content(self, searches: list[Asked[Method]], found: list[Point], about: About) -> dict[str, Any]:
+        points = [point._asdict() for point in found]
+        quality = {"quality": "gap" if about.gaps else "cost"}
+        return {**quality, **about._asdict(), "repetitions": self.repetitions, "points": points}
+
+    def show(self, searches: list[Asked[Method]], found: list[Point], about: About) -> Shown:
+        """A row for each point."""
+        form = ".2%" if about.gaps else ".4f"
+        rows = [
+            [", ".join(filter(None, (x.curve, x.setting))), f"{x.diversity:.1%}"]
+            + [f"{value:{form}}" for value in (x.lowest, x.mean, x.highest)]
+            for x in found
+        ]
+        header = ["gap" if about.gaps else "cost", "different edges", "lowest", "mean", "highest"]
+        often = how_often(self.repetitions, ((asked.method, asked) for asked in searches))
+        return Shown([Table(about.title, header, rows)], f"{about.compared}; means over instances and {often}")
+
+    def plot(self, found: list[Point], about: About) -> Figure:
+        """Lowest, mean and highest cost over the diversity, a line per search."""
+        from matplotlib.figure import Figure  # the object interface: no pyplot, no global state, no display
+        from matplotlib.ticker import PercentFormatter
+
+        figure = Figure(figsize=(10.5, 4.2), layout="constrained")
+        every = figure.subplots(1, 3, sharex=True)
+        for axes, kind in zip(every, ("lowest", "mean", "highest"), strict=True):
+            for number, curve in enumerate(dict.fromkeys(point.curve for point in found)):
+                mine = [x for x in found if x.curve == curve]
+                x, y = [x.diversity for x in mine], [getattr(x, kind) for x in mine]
+                axes.plot(x, y, marker="os^vDPX*"[number % 8], markersize=5, label=curve)
+            axes.set(title=f"{kind} {'gap' if about.gaps else 'cost'}", xlabel="different edges")
+            axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+            if about.gaps:
+                axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+            axes.grid(alpha=0.3)
+        figure.suptitle(about.title, parse_math=False)
+        figure.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small")
+        return figure
+
+
+def _searched(
+    pool: SearchPool,
+    benchmark: Benchmark,
+    keys: Tensor,
+    search: Method,
+    relative: bool,
+    progress: Callable[[int], None],
+) -> Iterator[list[float]]:
+    """Of each instance: number of solutions, share of different edges, lowest, mean and highest cost (or gap)."""
+    with instance_errors(benchmark, keys):
+        for _, chunk, sampled in pool.map_all(benchmark.instances, keys, [search], read=SampledSolutions.of):
+            costs = true_costs(benchmark, chunk, sampled)
+            if relative:
+                costs = gaps_to(benchmark.references[chunk, None], costs)
+            share = distinct_share(edges_of(pool, benchmark, chunk, sampled), sampled.valid)
+            number = sampled.valid.sum(dim=1)
+            low = costs.masked_fill(~sampled.valid, torch.inf).amin(dim=1)
+            high = costs.masked_fill(~sampled.valid, -torch.inf).amax(dim=1)
+            mean = costs.masked_fill(~sampled.valid, 0.0).sum(dim=1) / number
+            yield from torch.stack([number.double(), share, low, mean, high], dim=1).tolist()
+            progress(chunk.stop - chunk.start)
 
 
 def edges_of(pool: SearchPool, benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) -> Tensor:
@@ -91,43 +149,3 @@ def distinct_share(edges: Tensor, valid: Tensor) -> Tensor:
     first = torch.ones_like(real)
     first[:, 1:] = codes[:, 1:] != codes[:, :-1]
     return (first & real).sum(dim=1).double() / real.sum(dim=1)
-
-
-def rows(found: list[Point], gaps: bool) -> tuple[list[str], list[list[str]]]:
-    """The table: a row for each point."""
-    form = ".2%" if gaps else ".4f"
-    lines = [
-        [", ".join(filter(None, (x.curve, x.setting))), f"{x.diversity:.1%}"]
-        + [f"{value:{form}}" for value in (x.lowest, x.mean, x.highest)]
-        for x in found
-    ]
-    return ["gap" if gaps else "cost", "different edges", "lowest", "mean", "highest"], lines
-
-
-def write(out_dir: Path, found: list[Point], gaps: bool, about: dict[str, Any]) -> None:
-    """study.json, study.csv and study.png."""
-    lines = [point._asdict() for point in found]
-    tables.write(out_dir, {"quality": "gap" if gaps else "cost", **about, "points": lines}, lines)
-    tables.draw(out_dir, plot(found, gaps, tables.title_of(about)))
-
-
-def plot(found: list[Point], gaps: bool, title: str) -> Figure:
-    """Lowest, mean and highest cost over the diversity, a line per search."""
-    from matplotlib.figure import Figure  # the object interface: no pyplot, no global state, no display
-    from matplotlib.ticker import PercentFormatter
-
-    figure = Figure(figsize=(10.5, 4.2), layout="constrained")
-    every = figure.subplots(1, 3, sharex=True)
-    for axes, kind in zip(every, ("lowest", "mean", "highest"), strict=True):
-        for number, curve in enumerate(dict.fromkeys(point.curve for point in found)):
-            mine = [x for x in found if x.curve == curve]
-            x, y = [x.diversity for x in mine], [getattr(x, kind) for x in mine]
-            axes.plot(x, y, marker="os^vDPX*"[number % 8], markersize=5, label=curve)
-        axes.set(title=f"{kind} {'gap' if gaps else 'cost'}", xlabel="different edges")
-        axes.xaxis.set_major_formatter(PercentFormatter(1.0))
-        if gaps:
-            axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-        axes.grid(alpha=0.3)
-    figure.suptitle(title, parse_math=False)
-    figure.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small")
-    return figure

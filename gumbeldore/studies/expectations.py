@@ -1,12 +1,11 @@
-"""How well a policy's expected cost and entropy are estimated from k samples [SBS, section 4, figures 3 and 4]."""
+"""A policy's expected cost and entropy: estimates from k samples, and what to compare them with [SBS, section 4]."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,11 +19,7 @@ from gumbeldore.sampler.methods import Beam, Sampling, WithoutReplacement
 from gumbeldore.sampler.solutions import Solutions
 from gumbeldore.sampler.trie_search import Beams
 from gumbeldore.seeding import fold
-from gumbeldore.studies import tables
 from gumbeldore.training.true_costs import SampledSolutions, true_costs
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 QUANTITIES = ("cost", "entropy")
 ESTIMATORS = {  # by the method that they need
@@ -32,7 +27,6 @@ ESTIMATORS = {  # by the method that they need
     "wor": ("SBS, unbiased", "SBS, normalised"),
     "beam": ("beam search, bound", "beam search, normalised"),
 }
-FAR_OFF = ("SBS, unbiased", "beam search, bound")  # of few samples: they may leave the picture
 MOST_SOLUTIONS = 6_000  # of an instance whose solutions are all written down
 SAMPLES_AT_ONCE = 1_000  # of the reference
 
@@ -195,66 +189,3 @@ def points(method: str, config: Plain, found: dict[str, list[list[float]]], comp
             about = name, config.temperature, samples, config.num_rounds, quantity
             made.append(Point(*about, values.mean().item(), low, high, error, exact))
     return made
-
-
-def rows(found: list[Point]) -> tuple[list[str], list[list[str]]]:
-    """The table of a quantity at a temperature: the error of each estimator, a column per number of samples."""
-    columns = sorted({point.samples for point in found})
-    lines = []
-    for name in dict.fromkeys(map(curve_of, found)):
-        errors = {point.samples: _short(point.error) for point in found if curve_of(point) == name}
-        lines.append([name, *(errors.get(count, "") for count in columns)])
-    return ["samples", *map(str, columns)], lines
-
-
-def _short(error: float) -> str:
-    return f"{error:.2g}" if error >= 0.001 else f"{error:.0e}"
-
-
-def curve_of(point: Point) -> str:
-    """What a point is part of: an estimator, with its rounds if there are several."""
-    return point.estimator if point.rounds == 1 else f"{point.estimator}, {point.rounds} rounds"
-
-
-def write(out_dir: Path, found: list[Point], about: dict[str, Any]) -> None:
-    """study.json, study.csv and study.png."""
-    lines = [point._asdict() for point in found]
-    tables.write(out_dir, {**about, "points": lines}, lines)
-    tables.draw(out_dir, plot(found, tables.title_of(about)))
-
-
-def plot(found: list[Point], title: str) -> Figure:
-    """Mean and 90% range of the estimates over the number of samples: a row per quantity, a column per temperature."""
-    from matplotlib.figure import Figure  # the object interface: no pyplot, no global state, no display
-
-    temperatures = list(dict.fromkeys(point.temperature for point in found))
-    names = list(dict.fromkeys(map(curve_of, found)))
-    figure = Figure(figsize=(2.2 + 3.2 * len(temperatures), 6.0), layout="constrained")
-    every = figure.subplots(len(QUANTITIES), len(temperatures), squeeze=False)
-    for row, quantity in zip(every, QUANTITIES, strict=True):
-        for axes, temperature in zip(row, temperatures, strict=True):
-            mine = [x for x in found if (x.quantity, x.temperature) == (quantity, temperature)]
-            for number, name in enumerate(names):
-                curve = sorted((x for x in mine if curve_of(x) == name), key=lambda x: x.samples)
-                if not curve:
-                    continue
-                x, mean, low, high = zip(*((p.samples, p.mean, p.low, p.high) for p in curve), strict=True)
-                axes.plot(x, mean, marker="os^vD"[number % 5], markersize=4, color=f"C{number}", label=name)
-                axes.fill_between(x, low, high, color=f"C{number}", alpha=0.15, linewidth=0)
-            axes.set_ylim(*_range_of([x for x in mine if x.estimator not in FAR_OFF] or mine))
-            axes.axhline(mine[0].reference, linestyle=":", color="black", label="expected")
-            axes.set_xscale("log", base=2)
-            axes.set(title=f"temperature {temperature:g}", xlabel="samples", ylabel=f"estimate of the {quantity}")
-            axes.grid(alpha=0.3)
-    figure.suptitle(title, parse_math=False)
-    handles, labels = every[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
-    return figure
-
-
-def _range_of(found: list[Point]) -> tuple[float, float]:
-    """Of an axis that shows the estimates and their reference, with a margin."""
-    low = min(found[0].reference, *(x.low for x in found))
-    high = max(found[0].reference, *(x.high for x in found))
-    margin = 0.3 * (high - low) or 1.0
-    return low - margin, high + margin

@@ -1,88 +1,123 @@
-"""The best values of a search's settings, by a race over instances: most values lose soon [MAB, algorithm 1]."""
+"""study=step_size: the best values of a search's settings, by a race: most values lose soon [MAB, algorithm 1]."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark, by_benchmark, count_of, gaps_to
+from gumbeldore.benchmark import by_benchmark, count_of, gaps_to
 from gumbeldore.evaluation.benchmarks import have_gaps, solve_benchmark
-from gumbeldore.evaluation.parts import Parts
-from gumbeldore.parallel.pool import SearchPool
+from gumbeldore.evaluation.kept import Kept
 from gumbeldore.races.bounds import Normal
 from gumbeldore.races.outcome import Outcome
 from gumbeldore.races.racing import race
 from gumbeldore.races.settings import RaceSettings
 from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import generator
-from gumbeldore.studies import tables
+from gumbeldore.studies.study import About, Asked, ChosenMethod, Context, Shown, Study, Table
+
+# Settings that decide how long a search is.
+LENGTHS = ("beam_width", "num_rounds", "time_limit", "iterations", "equivalents", "replan_steps", "max_rounds")
 
 
-class Arm(NamedTuple):
-    """A search with the values that are compared."""
+@dataclass(frozen=True, kw_only=True)
+class StepSize(Study[Method, Outcome]):
+    """A race of all combinations of the values that `search` lists for one method: each of them is an arm."""
 
-    values: dict[str, Any]  # by key of `search`
-    search: Method
+    lines: ClassVar[str] = "arms"
+    race: RaceSettings = RaceSettings()
 
-    @property
-    def words(self) -> str:
-        """The values as they are typed."""
-        return " ".join(f"search.{key}={value}" for key, value in self.values.items())
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> StepSize:
+        """Raises ValueError also unless the keys of `race` are those of a race."""
+        given, names = values["race"], [spec.name for spec in fields(RaceSettings)]
+        if not isinstance(given, Mapping) or sorted(given) != sorted(names):
+            raise ValueError(f"race must have the keys {' and '.join(names)}, got {given}")
+        return cls(race=RaceSettings.of(given))
+
+    def searches(self, methods: list[ChosenMethod]) -> list[Asked[Method]]:
+        """The arms. Raises ValueError unless they are two at least, of one method, and equally long."""
+        if len(methods) != 1:
+            names = ",".join(method.name for method in methods)
+            raise ValueError(f"study=step_size compares values of one search method, got method=[{names}]")
+        for key, values in methods[0].lists.items():
+            if key in LENGTHS:
+                rule = "the searches that study=step_size compares must be equally long; give one value"
+                raise ValueError(f"search.{key}=[{','.join(map(str, values))}]: {rule}")
+        found = methods[0].combinations()
+        if len(found) < 2:
+            rule = "several values to compare, for example 'search.step_size=[0.1,0.3,1]'"
+            raise ValueError(f"study=step_size needs {rule}")
+        return found
+
+    def measure(self, context: Context, searches: list[Asked[Method]]) -> Iterator[Outcome]:
+        yield self._best(context, searches)
+
+    def _best(self, context: Context, arms: list[Asked[Method]]) -> Outcome:
+        """The arm whose best solutions are the best on average, over the instances of all benchmarks together.
+
+        A reward is minus the gap of the best solution of an instance, or minus its cost where not all have a reference.
+        """
+        pool, benchmarks, seed, kept, advancing = context
+        relative = have_gaps(benchmarks)
+
+        with advancing("race, at most", benchmarks * len(arms)) as advance:
+
+            def rewards(arm: int, indices: Tensor) -> Tensor:
+                found = torch.empty(len(indices), dtype=torch.float64)
+                for place, mine, rows in by_benchmark(benchmarks, indices):
+                    benchmark, parts = benchmarks[place], kept.parts(words_of(arms[arm]), place, *rows.tolist())
+                    advance(len(parts))
+                    costs = solve_benchmark(pool, benchmark, arms[arm].search, seed, advance, parts, rows).costs
+                    found[mine] = gaps_to(benchmark.references[rows], costs) if relative else costs
+                return -found
+
+            return race(
+                rewards,
+                len(arms),
+                count_of(benchmarks),
+                self.race.delta,
+                bound=Normal(),
+                generator=generator(seed, "race"),
+                first_batch=self.race.first_batch,
+            )
+
+    def progress(
+        self, kept: Kept, searches: list[Asked[Method]], found: list[Outcome], about: About
+    ) -> tuple[int, str]:
+        return kept.finished(), f"at most {len(searches) * about.num_instances}"
+
+    def content(self, searches: list[Asked[Method]], found: list[Outcome], about: About) -> dict[str, Any]:
+        (outcome,) = found
+        quality = "mean gap" if about.gaps else "mean cost"
+        arms = [
+            {**arm.values, quality.replace(" ", "_"): -mean, "instances": count}
+            for arm, mean, count in zip(searches, outcome.means.tolist(), outcome.counts.tolist(), strict=True)
+        ]
+        asked = {"delta": self.race.delta, "searches of the full grid": len(searches) * about.num_instances}
+        chosen = {"chosen": searches[outcome.arm].values, "exact": outcome.exact, "searches": outcome.total}
+        return {"quality": quality, **about._asdict(), **asked, **chosen, "arms": arms}
+
+    def show(self, searches: list[Asked[Method]], found: list[Outcome], about: About) -> Shown:
+        """Of each arm its values, the mean gap or cost of the instances looked at, and how many they are."""
+        (outcome,) = found
+        rows = [
+            [*map(str, arm.values.values()), f"{-mean:.3%}" if about.gaps else f"{-mean:.4f}", str(count)]
+            for arm, mean, count in zip(searches, outcome.means.tolist(), outcome.counts.tolist(), strict=True)
+        ]
+        header = [*searches[0].values, "gap" if about.gaps else "cost", "instances"]
+        chosen = f"chosen: {words_of(searches[outcome.arm])} ({certainty(outcome, self.race.delta)})"
+        work = f"searches: {outcome.total} of the {len(searches) * about.num_instances} of the full grid"
+        return Shown([Table(about.title, header, rows)], about.compared, (chosen, work))
 
 
-def best_arm(
-    arms: list[Arm],
-    pool: SearchPool,
-    benchmarks: list[Benchmark],
-    settings: RaceSettings,
-    seed: int,
-    progress: Callable[[int], None] = lambda done: None,
-    parts: Callable[..., Parts] = lambda *names: Parts(),
-) -> Outcome:
-    """The arm whose best solutions are the best on average, over the instances of all benchmarks together.
-
-    A reward is minus the gap of the best solution of an instance, or minus its cost where not all have a reference.
-
-    Arguments:
-        seed: decides the race's order; and with an instance's content the samples, as `solve_benchmark`
-        progress: called with the number of searches finished since the last call
-        parts: (arm, benchmark, instances) -> what was found for them earlier
-
-    Raises ValueError naming an instance that the policy or the problem cannot deal with.
-    """
-    relative = have_gaps(benchmarks)
-
-    def rewards(arm: int, indices: Tensor) -> Tensor:
-        found = torch.empty(len(indices), dtype=torch.float64)
-        for place, mine, rows in by_benchmark(benchmarks, indices):
-            benchmark, kept = benchmarks[place], parts(arms[arm].words, place, *rows.tolist())
-            progress(len(kept))
-            costs = solve_benchmark(pool, benchmark, arms[arm].search, seed, progress, kept, rows).costs
-            found[mine] = gaps_to(benchmark.references[rows], costs) if relative else costs
-        return -found
-
-    return race(
-        rewards,
-        len(arms),
-        count_of(benchmarks),
-        settings.delta,
-        bound=Normal(),
-        generator=generator(seed, "race"),
-        first_batch=settings.first_batch,
-    )
-
-
-def rows(arms: list[Arm], outcome: Outcome, gaps: bool) -> tuple[list[str], list[list[str]]]:
-    """The table: of each arm its values, the mean gap or cost of the instances looked at, and how many they are."""
-    lines = [
-        [*map(str, arm.values.values()), f"{-mean:.3%}" if gaps else f"{-mean:.4f}", str(count)]
-        for arm, mean, count in zip(arms, outcome.means.tolist(), outcome.counts.tolist(), strict=True)
-    ]
-    return [*arms[0].values, "gap" if gaps else "cost", "instances"], lines
+def words_of(arm: Asked[Method]) -> str:
+    """Its values as they are typed."""
+    return " ".join(f"search.{key}={value}" for key, value in arm.values.items())
 
 
 def certainty(outcome: Outcome, delta: float) -> str:
@@ -92,14 +127,3 @@ def certainty(outcome: Outcome, delta: float) -> str:
     return sure + (
         f"; {equal} other{'s are' if equal > 1 else ' is'} as good, the first of them is taken" if equal else ""
     )
-
-
-def write(out_dir: Path, arms: list[Arm], outcome: Outcome, gaps: bool, about: dict[str, Any]) -> None:
-    """study.json and study.csv."""
-    quality = "mean gap" if gaps else "mean cost"
-    each = [
-        {**arm.values, quality.replace(" ", "_"): -mean, "instances": count}
-        for arm, mean, count in zip(arms, outcome.means.tolist(), outcome.counts.tolist(), strict=True)
-    ]
-    chosen = {"chosen": arms[outcome.arm].values, "exact": outcome.exact, "searches": outcome.total}
-    tables.write(out_dir, {"quality": quality, **about, **chosen, "arms": each}, each)

@@ -7,16 +7,19 @@ from torch import nn
 
 import evaluate
 import train
-from gumbeldore.cli.studies import curves
 from gumbeldore.cli.words import check_overrides
 from gumbeldore.interfaces import Policy
 from gumbeldore.runtime.building import build
 from tests.helpers.commands import compose, typed
+from tests.helpers.studies import searches_of
 
 EXPERIMENTS = {  # what the file adds, and the beginning of the error
     "unknown": ("nonsense: 1", "error: there is no key nonsense; the keys are checkpoint_every, compile, device, "),
     "search": ("search: {nonsense: 3}", "error: there is no key search.nonsense; search has baseline, beam_width, "),
-    "train": ("train: {epoch: 3}", "error: there is no key train.epoch; train has batch_size, batches_per_epoch, "),
+    "train": (
+        "train: {epoch: 3}",
+        "error: there is no key train.epoch; train has algorithm, batch_size, batches_",
+    ),
     "model": ("model: {widht: 3}", "error: there is no key model.widht; model has canonical"),
     "problem": ("problem: {size: 3}", "error: there is no key problem.size; problem has distances, distribution, grow"),
 }
@@ -80,7 +83,7 @@ def test_a_class_that_takes_any_value_is_given_it():
 
 def test_a_study_of_no_values_is_refused():
     with pytest.raises(ValueError, match=r"search.num_rounds=\[\]: there must be one value at least"):
-        curves.searches_of(compose("study", *CHECKPOINT, "search.step_size=1", "search.num_rounds=[]"))
+        searches_of("search.step_size=1", "search.num_rounds=[]")
 
 
 class NoForward(Policy):

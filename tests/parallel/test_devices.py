@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from gumbeldore.parallel import ray_cluster as cluster
 from gumbeldore.parallel.devices import CPU_BATCH_ROWS, resolve_rows, resolve_threads, resolve_workers
 
 
-def test_workers_auto_and_wrong():
+def test_workers():
     cpu = torch.device("cpu")
     assert resolve_workers("auto", cpu, 1) >= 1 and resolve_workers("auto", cpu, 10_000) == 1
-    for wrong in (-1, 1.5, "many", True):
-        with pytest.raises(ValueError, match="workers must be"):
-            resolve_workers(wrong, cpu, 1)
 
 
-def test_trainer_threads_auto_and_wrong(monkeypatch):
+def test_trainer_threads(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
     monkeypatch.setattr(cluster, "available_cores", lambda: 8)
     assert [resolve_threads("auto", processes) for processes in (1, 2, 3, 9)] == [6, 4, 2, 1]
     assert resolve_threads(3, 2) == 3
-    for wrong in (0, True, "many", 1.5):
-        with pytest.raises(ValueError, match="train_threads must be"):
-            resolve_threads(wrong, 1)
 
 
-def test_chunk_rows_auto_and_wrong():
+def test_chunk_rows():
     cpu = torch.device("cpu")
     assert resolve_rows("auto", cpu) == CPU_BATCH_ROWS < resolve_rows("auto", torch.device("cuda:0"))
     assert resolve_rows(7, cpu) == 7
-    for wrong in (0, 1.5, "many", True):
-        with pytest.raises(ValueError, match="search_batch_rows must be an integer of at least 1 or 'auto'"):
-            resolve_rows(wrong, cpu)
 
 
 def test_one_gpu_needs_no_actor(monkeypatch):

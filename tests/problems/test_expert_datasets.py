@@ -76,7 +76,7 @@ def test_experts_can_be_learnt_from(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["problem=tsp"], "Missing mandatory value: out"),
+        (["problem=tsp"], "out must be given"),
         (["out=x.npz", "train.batch_size=2"], "train.batch_size has no effect here"),
         (["out=x.npz", "problem.grow=[8,0.5]"], "problem.grow has no effect here"),
         (["out=x.npz", "seed=[1,2]"], "seed must be an integer of at least 0, got [1, 2]"),

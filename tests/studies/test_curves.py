@@ -12,18 +12,19 @@ import pytest
 from omegaconf import OmegaConf
 
 import study
-from gumbeldore.cli.settings import StudySettings
-from gumbeldore.cli.studies.curves import searches_of
+from gumbeldore.cli.configuration import Configuration
+from gumbeldore.cli.schema import StudySettings
 from gumbeldore.evaluation.benchmarks import have_gaps, instance_keys
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.seeding import fold
-from gumbeldore.studies import curves
-from gumbeldore.studies.curves import measure
+from gumbeldore.studies.curves import Curves
+from gumbeldore.studies.study import Asked
 from gumbeldore.training.validation import validation_set
 from tests.helpers.commands import ROOT, compose, typed
 from tests.helpers.evaluations import untrained
+from tests.helpers.studies import COSTS, GAPS, context, searches_of
 from tests.helpers.trees import TablePolicy, TreeProblem, enumerate_leaves
 
 PROBLEM, POLICY = TreeProblem(), TablePolicy()
@@ -33,7 +34,22 @@ WORDS = ["checkpoint=x", "instances=y"]
 
 def point(config, repetitions=4):
     with SearchPool(PROBLEM, POLICY) as pool:
-        return measure("a curve", config, pool, [BENCHMARK], repetitions, seed=3)
+        study = Curves(repetitions=repetitions)
+        (found,) = study.measure(context(pool, [BENCHMARK], 3), [Asked("a curve", {}, config)])
+    return found
+
+
+def rows(found, about):
+    (table,) = Curves().show([], found, about).tables
+    return table.rows
+
+
+def curves_of(*words):
+    """The searches of each curve."""
+    found = {}
+    for asked in searches_of(*words):
+        found.setdefault(asked.label, []).append(asked.search)
+    return found
 
 
 def test_a_point_is_the_mean_of_repetitions_with_their_standard_error():
@@ -57,15 +73,15 @@ def test_everything_sampled_leaves_nothing_to_chance():
     assert found.solutions < found.samples == 27
 
 
-def test_one_repetition_has_no_error():
-    found = point(methods.Greedy(), repetitions=1)
+def test_what_is_always_the_same_is_searched_once_and_has_no_error():
+    found = point(methods.Greedy())
     assert (found.samples, found.solutions, found.error) == (1, 1, None)
-    assert curves.rows([found], gaps=True)[1] == [["a curve", f"{found.quality:.3%}"]]
+    assert rows([found], GAPS) == [["a curve", f"{found.quality:.3%}"]]
 
 
 def test_a_method_has_a_curve_for_each_value_it_reads():
     words = ["method=[greedy,sampling,wor,gumbeldore]", "search.step_size=[0.1,0.3]", "search.num_rounds=[4,1]"]
-    found = searches_of(compose("study", *WORDS, *words, "search.beam_width=8"))
+    found = curves_of(*words, "search.beam_width=8")
     assert list(found) == [
         "greedy",
         "sampling",
@@ -79,13 +95,13 @@ def test_a_method_has_a_curve_for_each_value_it_reads():
 
 
 def test_a_single_number_of_rounds_is_one_point():
-    found = searches_of(compose("study", *WORDS, "method=[greedy,wor]", "search.num_rounds=3"))
+    found = curves_of("method=[greedy,wor]", "search.num_rounds=3")
     assert found["greedy"] == [methods.Greedy()]
     assert found["wor, top_p_start=1.0"] == [methods.WithoutReplacement(32, 3)]
 
 
 def test_the_usual_study_has_the_curves_of_the_paper():
-    found = searches_of(compose("study", *WORDS, "search.step_size=0.3"))
+    found = curves_of("search.step_size=0.3")
     names = [f"{name}, top_p_start={p}" for name in ("wor", "gumbeldore", "theory") for p in (1.0, 0.8)]
     assert list(found) == ["sampling", *names]
 
@@ -146,19 +162,20 @@ def test_the_default_number_of_instances_is_the_most_and_a_typed_one_is_meant(po
 
 def test_costs_are_shown_where_references_are_missing():
     found = [point(methods.WithoutReplacement(2, rounds), 2) for rounds in (1, 2)]
-    header, rows = curves.rows(found, gaps=False)
-    assert header == ["samples", "2", "4"] and not have_gaps([BENCHMARK])
-    assert rows == [["a curve", *(f"{x.quality:.4f} ± {x.error:.4f}" for x in found)]]
-    assert curves.rows(found, gaps=True)[1][0][1] == f"{found[0].quality:.3%} ± {found[0].error:.3%}"
-    picture = curves.plot(found, False, "a$^$b")  # as a file may be called
+    (table,) = Curves().show([], found, COSTS).tables
+    assert table.header == ["samples", "2", "4"] and not have_gaps([BENCHMARK])
+    assert table.rows == [["a curve", *(f"{x.quality:.4f} ± {x.error:.4f}" for x in found)]]
+    assert rows(found, GAPS)[0][1] == f"{found[0].quality:.3%} ± {found[0].error:.3%}"
+    picture = Curves().plot(found, COSTS._replace(instances="a$^$b"))  # as a file may be called
     assert picture.axes[0].get_ylabel() == "mean cost"
     picture.savefig(io.BytesIO())
 
 
 def test_a_wide_table_leaves_its_errors_out():
     found = [point(methods.WithoutReplacement(2, rounds), 2) for rounds in range(1, 6)]
-    assert curves.rows(found, gaps=True)[1] == [["a curve", *(f"{x.quality:.2%}" for x in found)]]
-    assert not curves.shows_errors(found, "samples") and curves.shows_errors(found, "seconds")
+    assert rows(found, GAPS) == [["a curve", *(f"{x.quality:.2%}" for x in found)]]
+    notes = [Curves(axis=axis).show([], found, GAPS).note for axis in ("samples", "seconds")]
+    assert ["mean and standard error" in note for note in notes] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -179,8 +196,7 @@ def test_a_wide_table_leaves_its_errors_out():
             "search.iterations lists no numbers of samples; choose axis=",
         ),
         (["method=sampling", "search.equivalents=[1,161]"], "equivalents must be at most 160"),  # before any search
-        (["race={delta: 0.1, first_batch: 2}"], "race has no effect on study=curves, only on study=step_size"),
-        (["race.delta=0.1"], "there is no key race.delta; race is set by study=step_size"),
+        (["race={delta: 0.1, first_batch: 2}"], "race.delta has no effect on study=curves, only on study=step_size"),
     ],
 )
 def test_mistakes_end_in_one_line(policy, tmp_path, words, message):
@@ -192,30 +208,30 @@ def test_mistakes_end_in_one_line(policy, tmp_path, words, message):
 def test_a_study_of_no_kind_is_refused():
     """As of an own option (--config-dir)."""
     with pytest.raises(ValueError, match="^kind must be one of curves, step_size, estimators, diversity, got 'mine'$"):
-        study.chosen_study("mine", [])
+        study.chosen_study(Configuration(compose("study", *WORDS, "kind=mine"), []))
 
 
 def test_every_key_is_checked():
     cfg = compose("study", *WORDS)
-    own = {key for key in cfg if not OmegaConf.is_config(cfg[key])}
-    assert own == {field.name for field in fields(StudySettings)}
+    own = {key for key in cfg if not OmegaConf.is_config(cfg[key]) or key == "race"}
+    assert own == {field.name for each in (StudySettings, *study.STUDIES.values()) for field in fields(each)}
 
 
 def test_a_curve_goes_over_time_or_iterations_where_these_are_lists():
     words = ["method=[wor,tasar,reconstruct,solver]", "axis=seconds", "search.top_p_start=1.0"]
     words += ["search.num_rounds=[1,3]", "search.time_limit=[2,1]", "solver.workers=0"]
-    found = searches_of(compose("study", *WORDS, *words))
+    found = curves_of(*words)
     assert found["wor"] == [methods.Anytime(methods.WithoutReplacement(32, 3), limit) for limit in (1, 2)]
     assert found["tasar"] == [methods.Anytime(methods.Tasar(32, 3, 10), limit) for limit in (1, 2)]
     assert [config.time_limit for config in found["reconstruct"]] == [1, 2]
     assert [each.solver.options.time_limit for each in found["solver"]] == [1, 2]
 
     words = ["method=[wor,reconstruct]", "axis=seconds", "search.top_p_start=1.0", "search.time_limit=2"]
-    found = searches_of(compose("study", *WORDS, *words))  # whose defaults list numbers of rounds and iterations
+    found = curves_of(*words)  # whose defaults list numbers of rounds and iterations
     assert [[config.time_limit for config in curve] for curve in found.values()] == [[2], [2]]
 
     words = ["method=reconstruct", "search.iterations=[5,2]", "axis=evaluations"]
-    found = searches_of(compose("study", *WORDS, *words))
+    found = curves_of(*words)
     assert [config.iterations for config in found["reconstruct"]] == [2, 5]
 
 
@@ -227,17 +243,15 @@ def test_samples_are_those_of_all_roots_and_equivalents():
     assert methods.Equivalents(methods.WithoutReplacement(4, 2), 8).most_solutions(5) == 64
 
 
-def test_a_study_over_time(policy, tmp_path, monkeypatch):
+def test_a_study_over_time(policy, tmp_path):
     pytest.importorskip("pyvrp")
     words = ["method=[reconstruct,solver]", "axis=seconds", "search.time_limit=[0.1,0.3]"]
     words += ["search.start=wor", "search.num_rounds=2", "search.top_p_start=1.0"]
-    measured, repetitions = curves.measure, []
-    monkeypatch.setattr(curves, "measure", lambda *given: repetitions.append(given[4]) or measured(*given))
     result = studied(policy, tmp_path / "out", *words, "num_instances=2")
-    assert repetitions == [2, 2, 1, 1]  # a solver's answer is always the same
     assert result.returncode == 0, result.stderr
     points = json.loads((tmp_path / "out/study.json").read_text())["points"]
     assert [x["curve"] for x in points] == ["reconstruct"] * 2 + ["solver"] * 2
+    assert [x["error"] is None for x in points] == [False] * 2 + [True] * 2  # a solver's answer is always the same
     assert points[1]["quality"] < points[0]["quality"] and 0.1 <= points[0]["seconds"] < points[1]["seconds"]
     assert points[2]["evaluations"] == 0 and points[2]["quality"] < 0.01
     assert "curve" in result.stdout and "evaluations" in result.stdout

@@ -8,19 +8,26 @@ import pytest
 import torch
 
 import study
-from gumbeldore.cli.studies.diversity import searches_of
 from gumbeldore.interfaces import without_references
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
-from gumbeldore.studies.diversity import distinct_share, measure
+from gumbeldore.studies.diversity import Diversity, distinct_share
+from gumbeldore.studies.study import Asked
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from tests.helpers.commands import compose, typed
+from tests.helpers.commands import typed
+from tests.helpers.studies import context, searches_of
 from tests.helpers.trees import TablePolicy, TreeProblem
 
 MACHINES = torch.tensor([[[0, 1], [1, 0]]]).expand(3, 2, 2)
+
+
+def measure(config, pool, benchmark, seed):
+    study = Diversity(repetitions=3)
+    (point,) = study.measure(context(pool, [benchmark], seed), [Asked("x", {}, config)])
+    return point
 
 
 def sets(edges):
@@ -62,9 +69,7 @@ def test_a_point_is_the_mean_of_what_the_searches_find(config):
     problem, policy = TreeProblem(), TablePolicy()
     benchmark = without_references(problem, problem.generate(5, torch.Generator().manual_seed(3)), "trees")
     with SearchPool(problem, policy) as pool:
-        found = measure("x", "y", config, pool, [benchmark], 3, seed=0)
-        again = measure("x", "y", config, pool, [benchmark], 3, seed=0)
-        other = measure("x", "y", config, pool, [benchmark], 3, seed=1)
+        found, again, other = (measure(config, pool, benchmark, seed) for seed in (0, 0, 1))
     assert found == again and (found == other) is not config.random
     assert found.lowest <= found.mean <= found.highest and 0 < found.diversity <= 1
     if config == methods.Beam(6):
@@ -89,7 +94,7 @@ def test_an_instance_without_solutions_is_named():
         SearchPool(problem, TablePolicy()) as pool,
         pytest.raises(ValueError, match="^instance trees/1: "),
     ):
-        measure("x", "y", methods.WithoutReplacement(2, 1), pool, [benchmark], 2, seed=0)
+        measure(methods.WithoutReplacement(2, 1), pool, benchmark, 0)
 
 
 # ---- the command
@@ -99,7 +104,7 @@ WORDS += ["search.temperature=[1,3]", "search.diversity=[0.5,2]", "search.beam_w
 
 
 def test_every_method_has_a_point_for_each_value_it_reads():
-    asked = searches_of(compose("study", *WORDS, "search.step_size=1"))
+    asked = searches_of(*WORDS, "search.step_size=1")
     assert [(x.method, x.setting) for x in asked] == [
         *(("sampling", f"temperature={tau}") for tau in (1, 3)),
         *(("wor", f"temperature={tau}") for tau in (1, 3)),

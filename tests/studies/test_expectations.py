@@ -9,13 +9,14 @@ import pytest
 import torch
 
 import study
-from gumbeldore.cli.studies.estimators import searches_of
 from gumbeldore.interfaces import without_references
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
 from gumbeldore.studies import expectations
+from gumbeldore.studies.estimators import rows
 from gumbeldore.studies.expectations import ESTIMATORS, Point, Reference, measure, points, reference
-from tests.helpers.commands import compose, typed
+from tests.helpers.commands import typed
+from tests.helpers.studies import searches_of
 from tests.helpers.trees import TablePolicy, TreeProblem, enumerate_leaves
 
 SEARCHES = {"sampling": methods.Sampling(3, 1), "wor": methods.WithoutReplacement(3, 1), "beam": methods.Beam(3)}
@@ -108,7 +109,7 @@ def test_curves_of_different_rounds_are_told_apart():
         Point(estimator="Monte Carlo", samples=8, rounds=rounds, error=error, **about)
         for rounds, error in ((1, 0.5), (2, 0.00031))
     ]
-    assert expectations.rows(made)[1] == [["Monte Carlo", "0.5"], ["Monte Carlo, 2 rounds", "3e-04"]]
+    assert rows(made)[1] == [["Monte Carlo", "0.5"], ["Monte Carlo, 2 rounds", "3e-04"]]
 
 
 # ---- the command
@@ -118,7 +119,7 @@ WORDS += ["search.temperature=[1,2]", "repetitions=3", "reference_samples=2000"]
 
 
 def test_every_method_has_a_search_for_each_number_of_samples():
-    asked = searches_of(compose("study", *WORDS, "search.num_rounds=[1,3]", "search.step_size=1"))
+    asked = searches_of(*WORDS, "search.num_rounds=[1,3]", "search.step_size=1")
     assert len(asked) == 2 * 2 * 2 * 3  # all but the repeated beams (2, 4, 6, 12 wide at two temperatures)
     beams = {(x.search.beam_width, x.search.temperature) for x in asked if x.method == "beam"}
     assert beams == {(width, tau) for width in (2, 4, 6, 12) for tau in (1, 2)}
@@ -150,6 +151,9 @@ def test_it_writes_what_it_shows_and_goes_on(tmp_path, monkeypatch):
         patch.setattr(expectations, "measure", interrupted)
         stopped = typed(study, *WORDS, "out_dir=part", cwd=tmp_path)
     assert stopped.returncode == 130 and "of 12 searches are finished and kept" in stopped.stderr
+    finished = json.loads((tmp_path / "part/study.json").read_text())["points"]
+    assert 0 < len(finished) < len(content["points"]) and finished == content["points"][: len(finished)]
+    assert "written: part/study.csv, part/study.json, part/study.png" in stopped.stdout
     again = typed(study, *WORDS, "out_dir=part", "resume=true", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert json.loads((tmp_path / "part/study.json").read_text())["points"] == content["points"]

@@ -12,39 +12,31 @@ import torch
 
 import study
 from gumbeldore.benchmark import by_benchmark
-from gumbeldore.cli.studies import step_size
 from gumbeldore.evaluation.benchmarks import solve_benchmark
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.races.outcome import Outcome
 from gumbeldore.races.settings import RaceSettings
 from gumbeldore.sampler import methods
-from gumbeldore.studies.step_size import Arm, best_arm, certainty
+from gumbeldore.studies.step_size import StepSize, certainty, words_of
+from gumbeldore.studies.study import Asked
 from gumbeldore.training.validation import validation_set
-from tests.helpers.commands import compose, done, typed
+from tests.helpers.commands import done, typed
 from tests.helpers.evaluations import untrained
+from tests.helpers.studies import Remembered, context, searches_of
 from tests.helpers.trees import TablePolicy, TreeProblem
 
 PROBLEM, POLICY = TreeProblem(), TablePolicy()
 SIZES = [*validation_set(PROBLEM, 30, seed=0), *validation_set(PROBLEM, 50, seed=1)]  # without references
 # One sample, and far more of them: nothing is as clear.
-ARMS = [Arm({"width": width}, methods.WithoutReplacement(width, 1)) for width in (1, 2, 8, 1)]
+ARMS = [Asked("wor", {"width": width}, methods.WithoutReplacement(width, 1)) for width in (1, 2, 8, 1)]
 SETTINGS = RaceSettings(delta=0.05, first_batch=10)
 
 
-class Remembered:
-    """Parts in memory, by name."""
-
-    def __init__(self):
-        self.all = {}
-
-    def __call__(self, *names):
-        return self.all.setdefault(names, Parts())
-
-
-def raced(benchmarks, settings=SETTINGS, seed=3, **more):
+def raced(benchmarks, settings=SETTINGS, **more):
     with SearchPool(PROBLEM, POLICY) as pool:
-        return best_arm(ARMS, pool, benchmarks, settings, seed, **more)
+        (outcome,) = StepSize(race=settings).measure(context(pool, benchmarks, 3, **more), ARMS)
+    return outcome
 
 
 def test_the_race_finds_the_best_arm_and_leaves_others_early():
@@ -67,10 +59,10 @@ def test_to_the_end_the_means_are_those_of_searching_everything():
 
 def test_what_is_kept_is_not_searched_again(monkeypatch):
     kept = Remembered()
-    first = raced(SIZES, parts=kept)
+    first = raced(SIZES, kept=kept)
     monkeypatch.setattr(Parts, "add", None)
     progressed = []
-    again = raced(SIZES, parts=kept, progress=progressed.append)
+    again = raced(SIZES, kept=kept, progress=progressed.append)
     assert torch.equal(first.means, again.means) and sum(progressed) == first.total
 
 
@@ -110,26 +102,24 @@ def test_equally_good_arms_are_told():
 
 
 def test_every_combination_is_an_arm():
-    words = ["checkpoint=x", "instances=y", "study=step_size", "search.step_size=[0.1,0.3]"]
-    _, arms = step_size.searches_of(compose("study", *words, "search.top_p_start=[1.0,0.8]", "search.beam_width=8"))
+    words = ["study=step_size", "search.step_size=[0.1,0.3]"]
+    arms = searches_of(*words, "search.top_p_start=[1.0,0.8]", "search.beam_width=8")
     assert [arm.values for arm in arms] == [{"step_size": x, "top_p_start": p} for x in (0.1, 0.3) for p in (1.0, 0.8)]
     assert arms[3].search == methods.Gumbeldore(8, 4, 0.3, top_p_start=0.8)
-    assert arms[3].words == "search.step_size=0.3 search.top_p_start=0.8"
-    _, arms = step_size.searches_of(compose("study", *words[:3], "method=wor", "search.temperature=[1,2,1]"))
+    assert words_of(arms[3]) == "search.step_size=0.3 search.top_p_start=0.8"
+    arms = searches_of(words[0], "method=wor", "search.temperature=[1,2,1]")
     assert [arm.search for arm in arms] == [
         methods.WithoutReplacement(32, 4, temperature=t) for t in (1, 2)
     ]  # each once
-    words = [*words[:3], "method=tasar", "search.replan_steps=2", "search.temperature=[1,2]"]
-    _, arms = step_size.searches_of(compose("study", *words))
+    arms = searches_of(words[0], "method=tasar", "search.replan_steps=2", "search.temperature=[1,2]")
     assert [arm.search for arm in arms] == [methods.Tasar(32, 4, 2, temperature=t) for t in (1, 2)]
 
 
 @pytest.mark.parametrize("words", ["tasar search.replan_steps=[2,5]", "rejection search.max_rounds=[1,9]"])
 def test_searches_of_unequal_length_are_no_arms(words):
     method, listed = words.split()
-    cfg = compose("study", "checkpoint=x", "instances=y", "study=step_size", f"method={method}", listed)
     with pytest.raises(ValueError, match=f"^{re.escape(listed)}: the searches that .* must be equally long; give one"):
-        step_size.searches_of(cfg)
+        searches_of("study=step_size", f"method={method}", listed)
 
 
 @pytest.fixture(scope="module")
@@ -177,8 +167,8 @@ def test_a_race_leaves_a_table_for_programs(policy, tmp_path):
         ),
         (["search.num_rounds=[1,2]", NUCLEI], "search.num_rounds=[1,2]: the searches that study=step_size compares"),
         (["race.delta=1", NUCLEI], "race.delta must be below 1, got 1"),
-        (["race=null", NUCLEI], "race must not be null: study=step_size is a race"),
-        (["race=5", NUCLEI], "race must be null or have the keys delta and first_batch, got 5"),
+        (["race=null", NUCLEI], "race must have the keys delta and first_batch, got None"),
+        (["race=5", NUCLEI], "race must have the keys delta and first_batch, got 5"),
     ],
 )
 def test_mistakes_end_in_one_line(policy, tmp_path, words, message):

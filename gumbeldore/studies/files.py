@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gumbeldore.evaluation import results
 from gumbeldore.runtime.files import atomic_write, write_table, write_text
 
 if TYPE_CHECKING:
@@ -18,11 +17,6 @@ def write(out_dir: Path, content: Mapping[str, Any], lines: Sequence[Mapping[str
     """study.json with everything, and study.csv with the lines of the table."""
     write_text(out_dir / "study.json", json.dumps(content, indent=2) + "\n")
     write_table(out_dir / "study.csv", [list(lines[0]), *(line.values() for line in lines)])
-
-
-def title_of(about: Mapping[str, Any]) -> str:
-    """Which instances were searched, and how many."""
-    return results.title_of(about["instances"], about["num_instances"])
 
 
 def draw(out_dir: Path, figure: Figure) -> None:

@@ -1,1 +1,0 @@
-"""What each `study=` of study.py reads from the configuration, measures and shows."""
