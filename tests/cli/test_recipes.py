@@ -155,27 +155,27 @@ def test_additions_are_changed_where_they_act(tmp_path):
     assert "additions.learning_rate is the recipe's: change train.learning_rate" in line
 
 
-def test_paper_recipe_of_the_tsp():
-    setup = set_up(configured("train", "experiment=tsp100", "recipe=paper"))
-    assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 128, 8)
-    assert setup.policy.layers[0].up_projection.out_features == 512
-    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.step_size) == (32, 4, 0.3)
+def of_the_paper(experiment, width, heads, step_size):
+    """What both routing problems have in common is checked."""
+    setup = set_up(configured("train", f"experiment={experiment}", "recipe=paper"))
+    policy = setup.policy
+    assert (len(policy.layers), policy.embed.out_features, policy.layers[0].heads) == (9, width, heads)
+    assert policy.layers[0].up_projection.out_features == 512
+    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.step_size) == (32, 4, step_size)
     assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 500
     assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (1000, 1000)
     assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
     assert (setup.settings.learning_rate, setup.settings.learning_rate_end_factor) == (2e-4, 1)
+    return setup
+
+
+def test_paper_recipe_of_the_tsp():
+    setup = of_the_paper("tsp100", width=128, heads=8, step_size=0.3)
     assert setup.settings.epochs == 2200 and setup.problem.num_nodes == 100
 
 
 def test_paper_recipe_of_the_cvrp():
-    setup = set_up(configured("train", "experiment=cvrp100", "recipe=paper"))
-    assert (len(setup.policy.layers), setup.policy.embed.out_features, setup.policy.layers[0].heads) == (9, 192, 12)
-    assert setup.policy.layers[0].up_projection.out_features == 512
-    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.step_size) == (32, 4, 3.0)
-    assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 500
-    assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (1000, 1000)
-    assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
-    assert (setup.settings.learning_rate, setup.settings.learning_rate_end_factor) == (2e-4, 1)
+    setup = of_the_paper("cvrp100", width=192, heads=12, step_size=3.0)
     assert setup.problem.num_customers == 100 and setup.problem.capacity == (40, 100)
     assert not setup.problem.far_first
     (validation,) = setup.problem.validation(3, seed=0)

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from gumbeldore.evaluation import benchmarks as evaluation
 from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.evaluation.references import with_table
-from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import unsearched
 from problems.cvrp import CVRP
@@ -67,13 +65,6 @@ def test_one_file_without_a_reference_has_no_gap(policies, tmp_path):
     assert "no reference costs, so no gap" in found.output and row["instance"] == "mine"
     assert row["reference"] == row["gap"] == row["kind"] == ""
     assert float(row["cost"]).is_integer()  # EUC_2D rounds each edge
-
-
-def test_a_folder_of_mixed_sizes(policies, tmp_path):
-    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={DATA}")
-    names = [row["instance"] for row in found.rows]
-    assert len(names) >= 3 and {"berlin52", "eil51", "kroA100"} <= set(names)
-    assert found.methods["greedy"]["num_instances"] == len(names)
 
 
 @pytest.mark.parametrize("room", [1, 1000])
@@ -141,16 +132,3 @@ def test_reference_solutions_cost_what_the_references_say():
                 assert benchmark.true_cost(torch.tensor([i]), actions[None]).item() == benchmark.references[i]
             (table,) = with_table([benchmark], {benchmark.names[0]: (1.0, "mine")}, "mine.csv")
             assert 0 not in table.solutions
-
-
-def test_solving_a_file_from_python(policies):
-    problem, policy, *_ = load_policy(policies / "cvrp.pt")
-    (benchmark,) = problem.load(str(DATA / "cvrplib" / "A-n32-k5.vrp"))
-    with SearchPool(problem, policy) as pool:
-        found = evaluation.solve_benchmark(pool, benchmark, methods.Gumbeldore(4, 2, 0.3), seed=0)
-    walk = problem.reports.solution(found.actions[0])
-    assert sorted(node for node in walk if node) == list(range(1, 32)) and found.costs[0] > 784
-    assert torch.equal(benchmark.true_cost(torch.tensor([0]), found.actions), found.costs)
-    assert load_policy(policies / "cvrp.pt", nearest=3).problem.nearest == 3
-    with pytest.raises(ValueError, match="^problem.capacity: tsp has no capacity$"):
-        load_policy(policies / "tsp.pt", capacity=[3, 3])

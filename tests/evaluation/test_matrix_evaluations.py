@@ -50,9 +50,3 @@ def test_arrays_are_studied_with_the_remark(policies, tmp_path):
     assert "distances of their own" in result.stdout
     (remark,) = json.loads((tmp_path / "out" / "study.json").read_text())["remarks"]
     assert "on average (by" in remark
-
-
-def test_other_instances_have_no_remark(policies, tmp_path):
-    found = evaluated(policies / "tsp.pt", tmp_path, "instances=kool/tsp20", "num_instances=2")
-    assert json.loads((found.folder / "results.json").read_text())["remarks"] == []
-    assert "of their own" not in found.output

@@ -22,13 +22,11 @@ from tests.helpers.evaluations import DATA
             ["instances=kool/tsp20", "method=solver", "solver.workers=-1"],
             "solver.workers must be an integer of",
         ),
-        ("tsp", ["instances=kool/tsp20", "workers=0", "ray.address=auto"], "ray.address=auto has no effect with"),
         (
             "tsp",
             ["instances=kool/tsp20", "compile=true", "device=cpu"],
             "error: compile=true is for a GPU, device=cpu is a CPU: it would search more slowly\n",
         ),
-        ("tsp", ["instances=kool/tsp20", "compile=1"], "compile must be true or false, got 1"),
         ("jssp", [f"instances={DATA}/jssp", "problem.nearest=5"], "error: problem.nearest: jssp has no nearest\n"),
         ("cvrp", [f"instances={DATA}/cvrplib", "problem.nearest=0"], "nearest must be at least 1, all or null, got 0"),
         (

@@ -16,6 +16,7 @@ from models.lehd_cvrp import LEHD as LEHDforCVRP
 from models.lehd_tsp import LEHD
 from problems.cvrp import CVRP
 from problems.tsp import TSP
+from tests.helpers.solutions import random_solutions
 
 SIZES = {"width": 16, "layers": 2, "heads": 2, "feedforward": 32}
 KINDS = {
@@ -30,18 +31,10 @@ def network_of(name, loss=0.0, **sizes):
     return kind.network(**{**SIZES, **sizes}, **{kind.loss: loss}).eval()
 
 
-def played(name, n, step, seed=0):
+def played(name, n, step):
     """n instances, the state of each after `step` random decisions, and the decisions still to come."""
-    problem = KINDS[name].problem
-    instance = problem.generate(n, torch.Generator().manual_seed(seed))
-    state, actions = problem.reset(instance), []
-    generator = torch.Generator().manual_seed(seed + 1)
-    for _ in range(problem.horizon(instance)):
-        legal = problem.mask(instance, state).double()
-        actions.append(torch.multinomial(legal, 1, generator=generator).squeeze(1))
-        state = problem.step(instance, state, actions[-1])
-    actions = torch.stack(actions, dim=1)
-    return instance, problem.replay(instance, actions[:, :step]), actions[:, step:]
+    instance, actions = random_solutions(KINDS[name].problem, n)
+    return instance, KINDS[name].problem.replay(instance, actions[:, :step]), actions[:, step:]
 
 
 def legal_logits(name, policy, instance, state):

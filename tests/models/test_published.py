@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from gumbeldore.batches import take
-from gumbeldore.sampler import methods
 from gumbeldore.testing import policy_contract
 from models.published import JSSPTransformer, second_depot_hidden
 from problems.cvrp import CVRP
@@ -14,7 +13,6 @@ from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.helpers.networks import awake
 from tests.helpers.published import STAND_INS, policy_of, problem_of, recorded
-from tests.helpers.repeated_states import check_sharing
 
 TOLERANCE = 1e-5
 SMALL = {"tsp": TSP(7), "cvrp": CVRP(7, [10, 20]), "jssp": JSSP([[3, 4]], [[3, 4]])}
@@ -54,12 +52,6 @@ def test_costs_of_solutions_are_those_of_the_authors(name):
 def test_contract(name):
     for seed in range(3):
         policy_contract(policy_of(name), SMALL[STAND_INS[name].problem], seed=seed)
-
-
-@pytest.mark.parametrize("name", STAND_INS)
-def test_the_transposition_table_changes_no_search(name, monkeypatch):
-    problem = SMALL[STAND_INS[name].problem]
-    check_sharing(problem, lambda: policy_of(name), methods.Gumbeldore(8, 3, 0.3), monkeypatch)
 
 
 @pytest.mark.parametrize("name", ["cvrp_bq", "cvrp_lehd"])

@@ -7,14 +7,12 @@ import math
 import pytest
 import torch
 
-import train
 from gumbeldore.batches import take
 from gumbeldore.testing import problem_contract
 from problems.cvrp import CVRP
 from problems.cvrp.uchoa import with_depots_and_demands
 from problems.distributions import DISTRIBUTIONS, clustered, drawn, explosion, implosion, uniform, weights_of
 from problems.tsp import TSP
-from tests.helpers.commands import typed
 
 EVERYTHING = [["uniform", 2], ["clustered"], ["explosion", 0.5], ["implosion", 1]]
 
@@ -139,16 +137,3 @@ def test_impossible_distributions_are_refused(wrong, rule):
     for problem, size in (TSP, {"num_nodes": 5}), (CVRP, {"num_customers": 5, "capacity": [9, 9]}):
         with pytest.raises(ValueError, match=rule):
             problem(**size, distribution=wrong)
-
-
-@pytest.mark.slow
-def test_a_training_draws_from_several_distributions(tmp_path, monkeypatch):
-    seen, generate = [], CVRP.generate
-    monkeypatch.setattr(CVRP, "generate", lambda *given: seen.append(generate(*given)) or seen[-1])
-    words = ["problem.num_customers=6", "problem.grow=null", "train.epochs=1", "images_every=100", "run_dir=run"]
-    words += ["model.layers=2", "model.width=16", "model.heads=2", "model.feedforward=16", "train.batches_per_epoch=1"]
-    mixture = "problem.distribution=[[uniform,1],[clustered,1]]"
-    done = typed(train, "problem=cvrp", "debug=fast", mixture, *words, cwd=tmp_path)
-    assert not done.returncode, done.stderr
-    usual = torch.cat([instance.capacity for instance in seen]) == 30
-    assert usual.any() and not usual.all()

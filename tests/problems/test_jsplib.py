@@ -140,6 +140,7 @@ BAD_STANDARD = {  # what is replaced in JSPLIB -> by what, the line named, the r
     "no jobs": (b"3 2\n", b"0 2\n", 3, "jobs and machines must be 1..1000000, with two operations"),
     "one operation": (JSPLIB, b"1 1\n0 5\n", 1, "two operations at least, got '1 1'"),
     "huge claim": (b"3 2\n", b"999999 2\n", None, "expected 999999 rows of 2 pairs `machine time`, the file has 3"),
+    "huge rows": (b"3 2\n", b"1000000 1000000\n", 4, "for 1000000 machines a row has 2000000 numbers"),
     "absurd claim": (b"3 2\n", b"3 " + b"9" * 4000 + b"\n", 3, "must be 1..1000000"),
     "extended header": (b"3 2\n", b"3 2 1 1 1 1\n", 4, "row 1 has 4 numbers, 2 expected: 2 times, then of 2 m"),
     "words for numbers": (b"1 12 0 0", b"1 12 0 x", 5, "a processing time must be a whole number, got 'x'"),

@@ -15,7 +15,7 @@ from problems.jssp import JSSP
 from problems.jssp import sets as standard_sets
 from problems.jssp.best_known import DATE, TABLE, best_known
 from problems.jssp.instances import check_schedule, random_instances, schedule
-from problems.jssp.sets import L2D_SETS, NAMED_SETS, load_jssp, validation
+from problems.jssp.sets import L2D_SETS, load_jssp, validation
 from problems.jssp.taillard import SIZES, taillard_instance, taillard_instances
 
 DATA = Path(__file__).parents[1] / "data" / "jssp"
@@ -280,17 +280,6 @@ def test_files_of_several_instances(tmp_path):
     assert [b.names for b in load_jssp(str(tmp_path / "two.txt"), 1)] == [["ft06"]]
 
 
-def test_unknown_sources_name_what_there_is(tmp_path):
-    assert len(NAMED_SETS) == 17
-    for source in ("taillard/15x20", str(tmp_path / "missing.npz")):
-        with pytest.raises(ValueError, match=r"unknown source .*taillard/15x15, .*l2d/20x20, abz, .*\.npz file"):
-            load_jssp(source)
-    with pytest.raises(ValueError, match=r"no files .*\*\.txt, \*\.jsp, \*\.jss, files without"):
-        load_jssp(str(tmp_path))
-    with pytest.raises(ValueError, match="between 1 and 1 can be taken, not 2"):
-        load_jssp(str(DATA / "ft06.txt"), 2)
-
-
 TIMES = np.array([[[10, 50], [7, 6]], [[1, 200], [3, 4]]])
 MACHINES = np.array([[[0, 1], [1, 0]], [[0, 1], [0, 1]]])
 
@@ -316,7 +305,6 @@ def test_npz(tmp_path, dtype):
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        ({"machines": None}, r"must hold machines and times and may hold cost and reference, got \['times'\]"),
         ({"times": TIMES[0]}, r"whole numbers \[n, J, M\] .*, got int64 \[2, 2\] and int64 \[2, 2, 2\]"),
         ({"times": TIMES[:0], "machines": MACHINES[:0]}, r"got int64 \[0, 2, 2\]"),
         ({"times": TIMES[:, :1, :1], "machines": MACHINES[:, :1, :1]}, r"J \* M >= 2, got int64 \[2, 1, 1\]"),
@@ -331,6 +319,6 @@ def test_npz(tmp_path, dtype):
 )
 def test_malformed_npz_are_refused(tmp_path, changes, rule):
     arrays = {"times": TIMES, "machines": MACHINES, **changes}
-    np.savez(tmp_path / "bad.npz", **{key: array for key, array in arrays.items() if array is not None})
+    np.savez(tmp_path / "bad.npz", **arrays)
     with pytest.raises(ValueError, match=rf"bad\.npz.*{rule}"):
         load_jssp(str(tmp_path / "bad.npz"))

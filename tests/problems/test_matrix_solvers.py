@@ -24,11 +24,6 @@ pytest.importorskip("ortools")
 DEMANDS = [0, 4, 6, 5, 5, 1, 7]
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))
-
-
 def tours(*matrices: np.ndarray):
     return tsp_sets.from_arrays({"distances": np.stack(matrices)}, "mine")
 

@@ -21,11 +21,6 @@ pytest.importorskip("pyvrp")
 pytest.importorskip("ortools")
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.fixture
 def solver():
     return Solver(time_limit=0.2)

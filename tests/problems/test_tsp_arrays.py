@@ -55,13 +55,10 @@ def test_each_reference_may_have_a_kind_of_its_own(tmp_path):
         ({"coords": GOOD, "costs": [1.0, 2.0]}, r"got \['coords', 'costs'\]"),
         ({"coords": GOOD[0]}, r"numbers \[n, N, 2\] with n >= 1 and N >= 3, got float64 \[4, 2\]"),
         ({"coords": GOOD[:0]}, r"got float64 \[0, 4, 2\]"),
-        ({"coords": np.zeros((2, 4, 3))}, r"got float64 \[2, 4, 3\]"),
         ({"coords": GOOD.astype(str)}, r"got <U32 \[2, 4, 2\]"),
         ({"coords": np.array([None, "a"])}, "not a readable .npz file without pickled objects"),
         ({"coords": GOOD * [[[1.0]], [[np.nan]]]}, r"lie within \+-1e\+12, instance 1 does not"),
-        ({"coords": GOOD * [[[np.inf]], [[1.0]]]}, r"lie within \+-1e\+12, instance 0 does not"),
         ({"coords": GOOD, "cost": [1.0]}, r"cost must be 2 numbers .*, got float64 \[1\]"),
-        ({"coords": GOOD, "cost": [1.0, np.inf]}, "cost must be 2 numbers"),
         ({"coords": GOOD, "cost": [1.0, -1.0]}, "cost must be 2 numbers >= 0, .* got -1.0 at 1"),
         (
             {"coords": GOOD, "cost": [1.0, 2.0], "reference": ["a"]},

@@ -105,12 +105,6 @@ def test_validation_sets():
         kool_tsp_validation(10, 10_001)
 
 
-@pytest.mark.parametrize("limit", [0, -1, 129])
-def test_limits_are_checked(limit):
-    with pytest.raises(ValueError, match=f"gd/tsp200 has 128 instances, between 1 and 128 can be taken, not {limit}"):
-        load_tsp("gd/tsp200", limit)
-
-
 def test_unknown_sources_name_what_there_is(tmp_path):
     for source, distances in product(("kool/tsp30", str(tmp_path / "missing.npz")), (None, "rounded")):
         with pytest.raises(ValueError, match=r"unknown source .*kool/tsp20, .*gd/tsp1000 .*\.npz file, a TSPLIB file"):

@@ -78,9 +78,3 @@ def test_a_clear_winner_needs_few_factors():
 def test_one_state_needs_no_factor():
     outcome = sample_discrete(None, 1, 100, 0.1, identify=partial(race, bound=Normal()), generator=generator())
     assert outcome.arm == 0 and outcome.total == 0
-
-
-@pytest.mark.parametrize("delta", [0, 1, -0.5])
-def test_a_wrong_delta_is_refused(delta):
-    with pytest.raises(ValueError, match="delta must be a number between 0 and 1"):
-        sample_discrete(None, 3, 100, delta, identify=partial(race, bound=Normal()), generator=generator())

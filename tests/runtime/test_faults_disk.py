@@ -90,35 +90,6 @@ def test_a_run_on_a_full_disk_ends_and_goes_on_when_there_is_room(tmp_path):
     assert typed(train, "resume=full", cwd=tmp_path).returncode == 0
 
 
-@contextlib.contextmanager
-def mounted(folder, *options):
-    """A file system of its own in the folder, for root alone."""
-    folder.mkdir(exist_ok=True)
-    command = ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode != 0:
-        pytest.skip("only root can mount a file system")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def remount(folder, option):
-    subprocess.run(["mount", "-o", f"remount,{option}", str(folder)], check=True)
-
-
-def test_read_only_directories_are_named(tmp_path):
-    with mounted(tmp_path / "disk", "size=64m"):
-        run = tmp_path / "disk/run"
-        assert typed(train, *WORDS, f"run_dir={run}", cwd=tmp_path).returncode == 0
-        remount(tmp_path / "disk", "ro")
-        before = contents(run)
-        one_line(typed(train, f"resume={run}", cwd=tmp_path), f"cannot write: Read-only file system: '{run}/lock'")
-        other = tmp_path / "disk/other"
-        one_line(typed(train, *WORDS, f"run_dir={other}", cwd=tmp_path), f"Read-only file system: '{other}'")
-        assert contents(run) == before
-
-
 DIES_WRITING = """
 import os, signal, sys
 from pathlib import Path

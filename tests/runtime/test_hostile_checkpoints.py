@@ -123,16 +123,11 @@ TENSOR = torch.ones(2, 3)
 UNUSABLE = {
     "no weights": ({"weights": None}, "its weights must be a dictionary, got NoneType"),
     "nan": ({"weights": {"a": TENSOR, "b": TENSOR * torch.nan}}, "weights.b holds NaN or infinity"),
-    "infinity": ({"weights": {"a": TENSOR / 0}}, "weights.a holds NaN or infinity"),
-    "nan in the optimizer": (
-        {"train_state": {"x": [{"y": TENSOR * torch.nan}]}},
+    "infinity in the optimizer": (
+        {"train_state": {"x": [{"y": TENSOR / 0}]}},
         "train_state.x.0.y holds NaN or infinity",
     ),
     "a tensor of 10^12": ({"weights": {"a": torch.ones(1).expand(10**6, 10**6)}}, "weights.a claims more numbers than"),
-    "a tensor of nothing": (
-        {"weights": {"a": torch.ones(10**5, 10**7, device="meta")}},
-        "weights.a claims more numbers",
-    ),
 }
 
 
@@ -194,7 +189,6 @@ FORGED = {  # what is changed in the checkpoint of a TSP policy
     "a program": (key("config", "model", "_target_", value="os.system"), "model._target_=os.system is not a class"),
     "a program in it": (key("config", "model", "heads", value={"_target_": "os.system"}), "must hold plain values"),
     "a weight missing": (key("weights", "embed.weight", value=None), "Missing key"),
-    "a weight too many": (key("weights", "more", value=torch.ones(3)), "Unexpected key"),
 }
 
 

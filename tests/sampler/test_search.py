@@ -336,16 +336,10 @@ def test_best_is_the_cheapest_valid_solution():
     ("changes", "rule"),
     [
         ({"beam_width": 0}, "beam_width must be an integer of at least 1"),
-        ({"beam_width": True}, "beam_width must be an integer of at least 1 and at most 2147483647, got True"),
-        (
-            {"beam_width": 2**63},
-            "beam_width must be an integer of at least 1 and at most 2147483647, got 9223372036854",
-        ),
         ({"num_rounds": 10**12}, "num_rounds must be an integer of at least 1 and at most 2147483647"),
         ({"num_rounds": 2**30}, r"beam_width \* num_rounds must be .*, got 2147483648"),
         ({"num_rounds": 2.5}, "num_rounds must be an integer"),
         ({"top_p_start": 0.0}, "top_p_start must be a number above 0 and at most 1"),
-        ({"temperature": 0}, "temperature must be a number above 0"),
         ({"step_size": -0.1}, "step_size must be a number of at least 0"),
         ({"baseline": "mean"}, "baseline must be one of estimate, none, got 'mean'"),
     ],

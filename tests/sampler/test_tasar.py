@@ -164,7 +164,3 @@ def test_the_trie_holds_the_depths_below_the_root_and_the_rounds_so_far(replan_s
 def test_there_is_a_step_at_least():
     with pytest.raises(ValueError, match="replan_steps must be an integer of at least 1 and at most .*, got 0"):
         methods.Tasar(2, 1, 0)
-
-
-def test_steps_change_the_result():
-    assert not torch.equal(find(methods.Tasar(2, 1, 1)).actions[:, :4], find(methods.Tasar(2, 1, 2)).actions[:, :4])

@@ -8,7 +8,6 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
 import train
 from gumbeldore.benchmark import Benchmark
@@ -25,7 +24,7 @@ from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
 from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.state import TrainState
-from gumbeldore.training.validation import validate, validation_set
+from gumbeldore.training.validation import validate
 from models.bq_tsp import BQ
 from problems.tsp import TSP
 from problems.tsp.instances import Instance
@@ -209,10 +208,3 @@ def test_a_true_cost_that_is_no_number_names_the_instance():
         solve_benchmark(pool, spoilt, methods.WithoutReplacement(2, 1), seed=0)
     with pytest.raises(ValueError, match="^instance tree-2: a solution costs nan"):
         validate(pool, [spoilt], lambda *_: None)
-
-
-def test_ruined_weights_do_not_pass_validation():
-    policy = BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
-    nn.init.constant_(next(policy.parameters()), math.nan)
-    with pytest.raises(ValueError, match="^instance kool/tsp6-val/0: the policy's logits are NaN"):
-        validate(SearchPool(TSP(6), policy), validation_set(TSP(6), 4, seed=0), lambda *_: None)

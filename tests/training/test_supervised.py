@@ -9,13 +9,43 @@ import pytest
 import torch
 
 import train
+from gumbeldore.batches import take
 from gumbeldore.runtime import checkpoint
-from gumbeldore.training.dataset import read_experts
+from gumbeldore.testing import random_solution
+from gumbeldore.training.dataset import PseudoExperts, read_experts
+from problems.cvrp import CVRP
 from problems.jssp import JSSP
+from problems.tsp import TSP
 from tests.helpers.commands import typed
 from tests.helpers.interruptions import Killed, dies_after
 from tests.helpers.runs import metrics_of, same_runs
-from tests.helpers.supervised import PROBLEMS, WORDS, experts, supervised
+
+NETWORK = ["model.width=16", "model.heads=2", "model.feedforward=32", "precision=float32"]
+WORDS = {
+    "tsp": ["problem=tsp", "problem.num_nodes=6", "model.layers=1"],
+    "cvrp": ["problem=cvrp", "problem.num_customers=5", "problem.capacity=[12,20]", "model.layers=1"],
+    "jssp": ["problem=jssp", "problem.sizes=[[3,2]]", "problem.validation_sizes=[[3,2]]", "model.blocks=1"],
+}
+PROBLEMS = {"tsp": TSP(6), "cvrp": CVRP(5, [12, 20]), "jssp": JSSP([[3, 2]], [[3, 2]], reversal=True)}
+
+
+def experts(folder, name, file="experts", problem=None, n=40):
+    """A file of random instances, each with the best of 200 random solutions."""
+    problem = problem or PROBLEMS[name]
+    draws = torch.Generator().manual_seed(1)
+    instances = problem.generate(n, draws)
+    repeated = take(instances, torch.arange(n).repeat_interleave(200))
+    found = random_solution(problem, repeated, draws)
+    best = problem.cost(repeated, found).view(n, 200).argmin(dim=1)
+    actions = found.view(n, 200, -1)[torch.arange(n), best]
+    PseudoExperts(folder).add(file, instances, actions, problem.cost(instances, actions))
+    return folder / f"{file}.npz"
+
+
+def supervised(name, source, *words, cwd):
+    small = ["debug=fast", "train.epochs=3", "train.batches_per_epoch=30", "train.batch_size=64", "images_every=100"]
+    words = [*WORDS[name], *small, "train=supervised", f"train.experts={source}", *NETWORK, *words]
+    return typed(train, *words, cwd=cwd)
 
 
 @pytest.mark.parametrize("name", [pytest.param(x, marks=pytest.mark.slow) if x == "cvrp" else x for x in WORDS])
@@ -35,17 +65,6 @@ def test_given_solutions_are_learnt_and_nothing_is_sampled(name, tmp_path, monke
     with np.load(source) as given, np.load(kept[0]) as copied:
         assert set(given.files) == set(copied.files)
         assert all((given[key] == copied[key]).all() for key in given.files)
-
-
-def test_the_dataset_stays_after_an_improvement(tmp_path):
-    source = experts(tmp_path, "tsp")
-    words = ["train.epochs=5", "train.batches_per_epoch=60", "train.learning_rate=0.01", f"run_dir={tmp_path / 'run'}"]
-    assert supervised("tsp", source, *words, cwd=tmp_path).returncode == 0
-    lines = metrics_of(tmp_path / "run")
-    best = [line["quality/best_greedy_cost"] for line in lines]
-    improved = [i for i in range(1, 5) if best[i] < best[i - 1]]
-    assert improved and improved[0] < 4  # and training went on after it
-    assert {line["training/dataset_size"] for line in lines} == {40}
 
 
 @pytest.mark.parametrize(
@@ -92,14 +111,12 @@ def arrays_of(source):
 
 WRONG = {
     "no coordinates": (lambda a: {"instance.coords": None}, "damaged or holds something else"),
-    "objects": (lambda a: {"costs": np.array([None] * 40)}, "damaged or holds something else"),
     "float64": (lambda a: {"instance.coords": a["instance.coords"].astype("f8")}, "must be torch.float32 of 3 dim"),
     "fewer solutions": (lambda a: {"actions": a["actions"][1:]}, "is damaged: 40 instances, 39 solutions"),
     "shorter": (lambda a: {"actions": a["actions"][:, 1:]}, "experts.npz: a tour of 6 nodes has 5 actions"),
     "a node twice": (lambda a: {"actions": a["actions"].clip(max=4)}, "does not visit each of the nodes"),
     "int32": (lambda a: {"actions": a["actions"].astype("i4")}, "experts.npz: actions must be torch.int64"),
     "wrong costs": (lambda a: {"costs": a["costs"] * 1.001}, "the stated costs are not those of the solutions"),
-    "fewer costs": (lambda a: {"costs": a["costs"][1:]}, "the stated costs are not those of the solutions"),
     "nothing in it": (lambda a: {key: value[:0] for key, value in a.items()}, "no solutions"),
 }
 
@@ -118,16 +135,6 @@ def test_wrong_files_are_refused_before_there_is_a_run(case, tmp_path, tours):
     result = supervised("tsp", source, "run_dir=run", cwd=tmp_path)
     assert result.returncode == 2 and message in result.stderr and "experts.npz" in result.stderr
     assert "Traceback" not in result.stderr and list(tmp_path.iterdir()) == [source]
-
-
-def test_illegal_routes_are_refused(tmp_path):
-    source = experts(tmp_path, "cvrp")
-    arrays = arrays_of(source)
-    one_vehicle = np.where(np.arange(5) > 0, arrays["actions"] % 5, arrays["actions"])
-    change(source, {"actions": one_vehicle})
-    result = supervised("cvrp", source, "run_dir=run", cwd=tmp_path)
-    assert result.returncode == 2 and "loads more than the capacity" in result.stderr
-    assert list(tmp_path.iterdir()) == [source]
 
 
 @pytest.mark.parametrize(("name", "of"), list(permutations(WORDS, 2)))

@@ -12,10 +12,8 @@ import train
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.seeding import fold
 from gumbeldore.training import experts as pseudo_experts
-from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.experts import sample_experts
 from gumbeldore.training.validation import validate, validation_set
-from models.bq_tsp import BQ
 from problems.tsp import TSP
 from tests.helpers.learners import SEARCH, SIZES, Reports, new_learner, reports_of, same_weights, trained
 
@@ -43,22 +41,6 @@ def test_training_improves_and_best_is_strictly_the_best():
         assert report.metrics["training/dataset_size"] == size + 10
         size = 0 if report.improved else size + 10  # emptied only then
     assert len(train_state.dataset) == size and 1 < sum(report.improved for report in reports) < 6
-
-
-def test_every_epoch_sees_new_instances():
-    problem = TSP(7)
-    seen = []
-
-    class Remember(PseudoExperts):
-        def add(self, name, instances, actions, costs):
-            seen.append(instances.coords)
-            assert torch.allclose(problem.cost(instances, actions).double(), costs)
-            super().add(name, instances, actions, costs)
-
-    train_state = new_learner()
-    train_state.dataset = Remember()
-    reports_of(train_state, SearchPool(problem, train_state.policy))
-    assert len(seen) == 3 and not torch.equal(seen[0], seen[1])
 
 
 def test_every_epoch_of_every_seed_has_its_own_instances_and_batches(monkeypatch):
@@ -119,22 +101,6 @@ def test_stopping_keeps_what_is_complete():
         assert recorder.all == [] and train_state.epoch == 0 and len(train_state.dataset.shards) == shards
         assert recorder.saved == ([train_state.best_cost] if validated else [])
         assert (train_state.best_cost < math.inf) == validated == (train_state.totals["batches"] > 0)
-
-
-def test_all_evaluations_are_counted_while_sampling():
-    """Those of the greedy solutions, too, to which the sampled ones are compared."""
-    counted = []
-
-    class Counting(BQ):
-        def forward(self, context, state):
-            counted.append(len(state.origin))
-            return super().forward(context, state)
-
-    policy = Counting(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
-    instances = TSP(7).generate(5, torch.Generator().manual_seed(0))
-    with SearchPool(TSP(7), policy) as pool:
-        found = sample_experts(pool, instances, torch.arange(5), SEARCH)
-    assert found.metrics["sampling/evaluations"] == sum(counted) > 0
 
 
 @pytest.mark.parametrize("with_best", [True, False])
