@@ -27,7 +27,6 @@ from problems.jssp import JSSP
 from problems.tsp import TSP
 
 ROOT = Path(__file__).parent.parent
-CPU = torch.device("cpu")
 DEFAULTS = {"threads": torch.get_num_threads(), "device": "cpu"}
 PAPER = {"tsp": "tsp100", "cvrp": "cvrp100", "jssp": "jssp"}  # experiments with the networks of the paper
 
@@ -39,19 +38,19 @@ def seconds_at(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def matrix_peak(precision: str, device: torch.device = CPU, repeats: int = 5) -> float:
-    """GFLOPS of a product of two square matrices, the median."""
+def matrix_peak(precision: str, device: torch.device) -> float:
+    """GFLOPS of a product of two square matrices, the median of five; two before them warm up."""
     size = 8192 if device.type == "cuda" else 2048
     a, b = torch.randn(2, size, size, device=device).to(dtype_of(precision))
     seconds = []
-    for _ in range(repeats + 2):
+    for _ in range(7):
         start = seconds_at(device)
         a @ b
         seconds.append(seconds_at(device) - start)
     return 2 * size**3 / statistics.median(seconds[2:]) / 1e9
 
 
-def precisions(precision: str, device: torch.device = CPU) -> list[str]:
+def precisions(precision: str, device: torch.device) -> list[str]:
     """Those whose peaks tell something: float32 and the one asked for. Emulated bf16 would take minutes a product."""
     return list(dict.fromkeys(("float32", resolve_precision(precision, device))))
 

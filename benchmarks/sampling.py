@@ -24,16 +24,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import machine
-from benchmarks.machine import (
-    flop_counter,
-    matrix_peak,
-    numbers,
-    precisions,
-    seconds_at,
-    sized,
-    turns,
-    write,
-)
+from benchmarks.machine import flop_counter, matrix_peak, numbers, precisions, seconds_at, sized, turns, write
 from gumbeldore.batches import to
 from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.interfaces import Policy, Problem

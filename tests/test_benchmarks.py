@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from benchmarks import generalisation, growth, machine, quality
+from benchmarks import generalisation, machine, quality
 from benchmarks.__main__ import main
 from benchmarks.machine import flop_counter
 from benchmarks.sampling import cases_of, savings
@@ -112,17 +112,9 @@ def test_sampling(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("problem", ["tsp", "cvrp"])
-def test_growth(problem, monkeypatch):
-    for nearest in (3, None):
-        peaks = iter((5, 8))
-        monkeypatch.setattr(growth, "peak_memory", lambda peaks=peaks: next(peaks))
-        seconds, more = growth.greedy_solution(problem, 8, nearest, torch.get_num_threads())
-        assert seconds > 0 and more == 3
-
-
-@pytest.mark.slow
-def test_growth_leaves_out_what_would_take_too_long():
-    lines = printed_by("growth", "sizes=30,10,900000", "nearest=3", "seconds=10").splitlines()
+def test_growth_leaves_out_what_would_take_too_long(problem):
+    words = ["sizes=30,10,900000", "nearest=3", "seconds=10"]
+    lines = printed_by("growth", f"problem={problem}", *words).splitlines()
     assert [line.split()[0] for line in lines[2:]] == ["10", "30", "900000"]
     assert lines[-1].split()[1:] == ["-", "-"] and "-" not in lines[-2]
 

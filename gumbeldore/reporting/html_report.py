@@ -65,8 +65,9 @@ def pictures(
 
     Each with the reference solution where it is known. There are none if the problem draws no pictures (`render`).
     """
-    places = [(part, benchmark, i) for part, benchmark in zip(solved, benchmarks, strict=True) for i in _of(benchmark)]
-    gap = torch.cat([gaps(part, benchmark) for part, benchmark in zip(solved, benchmarks, strict=True)])
+    pairs = list(zip(solved, benchmarks, strict=True))
+    places = [(part, benchmark, i) for part, benchmark in pairs for i in range(len(benchmark.names))]
+    gap = torch.cat([gaps(part, benchmark) for part, benchmark in pairs])
     by_gap = not gap.isnan().any()
     order = (gap if by_gap else torch.cat([part.costs for part in solved])).argsort(stable=True).tolist()
     what = "gap" if by_gap else "cost"
@@ -76,10 +77,6 @@ def pictures(
     ordered = sorted(chosen, key=order.index)
     found = [_picture(chosen[place], problem, method, *places[place]) for place in ordered]
     return [picture for picture in found if picture is not None]
-
-
-def _of(benchmark: Benchmark) -> range:
-    return range(len(benchmark.names))
 
 
 def _picture(

@@ -23,32 +23,26 @@ OUTCOME = ["quality/best_greedy_cost", "quality/best_greedy_gap", *TOTALS]
 # The page CUSTOM SCALARS: charts by question, each with the tags that answer it together.
 LAYOUT = {
     "quality": {
-        "optimality gap, greedy, validation": ["Multiline", ["quality/greedy_gap", "quality/best_greedy_gap"]],
-        "cost, greedy, validation": ["Multiline", ["quality/greedy_cost", "quality/best_greedy_cost"]],
-        "improvement of the best sampled over greedy": ["Multiline", ["sampling/improvement_over_greedy"]],
+        "optimality gap, greedy, validation": ["quality/greedy_gap", "quality/best_greedy_gap"],
+        "cost, greedy, validation": ["quality/greedy_cost", "quality/best_greedy_cost"],
+        "improvement of the best sampled over greedy": ["sampling/improvement_over_greedy"],
     },
     "sampling": {
-        "cost of the training instances": [
-            "Multiline",
-            ["sampling/best_cost", "sampling/mean_cost", "sampling/greedy_cost"],
-        ],
-        "distinct solutions, share": ["Multiline", ["sampling/distinct_share"]],
-        "solutions per second": ["Multiline", ["sampling/solutions_per_second"]],
+        "cost of the training instances": ["sampling/best_cost", "sampling/mean_cost", "sampling/greedy_cost"],
+        "distinct solutions, share": ["sampling/distinct_share"],
+        "solutions per second": ["sampling/solutions_per_second"],
     },
     "training": {
-        "loss": ["Multiline", ["training/loss", "training/auxiliary_loss"]],
-        "decisions like the expert's, share": ["Multiline", ["training/accuracy", "training/out_of_view"]],
-        "gradient norm": ["Multiline", ["training/gradient_norm"]],
-        "learning rate": ["Multiline", ["training/learning_rate"]],
-        "experts in the dataset": ["Multiline", ["training/dataset_size"]],
+        "loss": ["training/loss", "training/auxiliary_loss"],
+        "decisions like the expert's, share": ["training/accuracy", "training/out_of_view"],
+        "gradient norm": ["training/gradient_norm"],
+        "learning rate": ["training/learning_rate"],
+        "experts in the dataset": ["training/dataset_size"],
     },
     "usage": {
-        "seconds per epoch": [
-            "Multiline",
-            [f"usage/seconds/{phase}" for phase in ("sampling", "training", "validation")],
-        ],
-        "memory of this process, GiB": ["Multiline", ["usage/memory_gib", "usage/gpu_memory_gib"]],
-        "seconds since the start": ["Multiline", ["usage/totals/seconds"]],
+        "seconds per epoch": [f"usage/seconds/{phase}" for phase in ("sampling", "training", "validation")],
+        "memory of this process, GiB": ["usage/memory_gib", "usage/gpu_memory_gib"],
+        "seconds since the start": ["usage/totals/seconds"],
     },
 }
 # Both for active search, whose instances are given.
@@ -56,19 +50,19 @@ OUTCOME_OF_GIVEN = ["quality/best_cost", "quality/best_gap", *TOTALS]
 OF_GIVEN = {
     **LAYOUT,
     "quality": {
-        "optimality gap, best solutions": ["Multiline", ["quality/best_gap"]],
-        "cost, best solutions": ["Multiline", ["quality/best_cost"]],
+        "optimality gap, best solutions": ["quality/best_gap"],
+        "cost, best solutions": ["quality/best_cost"],
     },
     "sampling": {
-        "cost, solutions of the epoch": ["Multiline", ["sampling/best_cost", "sampling/greedy_cost"]],
-        "instances with a better solution than before": ["Multiline", ["sampling/new_best"]],
-        "solutions per second": ["Multiline", ["sampling/solutions_per_second"]],
+        "cost, solutions of the epoch": ["sampling/best_cost", "sampling/greedy_cost"],
+        "instances with a better solution than before": ["sampling/new_best"],
+        "solutions per second": ["sampling/solutions_per_second"],
     },
 }
 # For a pool of experts, whose instances are random.
 OF_POOL = {
     **LAYOUT,
-    "sampling": {"cost, best solutions": ["Multiline", ["quality/best_cost"]], **OF_GIVEN["sampling"]},
+    "sampling": {"cost, best solutions": ["quality/best_cost"], **OF_GIVEN["sampling"]},
 }
 
 
@@ -83,10 +77,11 @@ class Dashboard:
         layout: of the page CUSTOM SCALARS; that of active search also decides the columns of the HPARAMS page
     """
 
-    def __init__(self, folder: Path, epoch: int, layout: dict[str, Any] = LAYOUT):
+    def __init__(self, folder: Path, epoch: int, layout: dict[str, dict[str, list[str]]] = LAYOUT):
         self.writer = SummaryWriter(str(folder), purge_step=epoch + 1 if epoch else None)
         self.outcome = OUTCOME_OF_GIVEN if layout is OF_GIVEN else OUTCOME
-        self.writer.add_custom_scalars(layout)
+        charts = {group: {title: ["Multiline", tags] for title, tags in layout[group].items()} for group in layout}
+        self.writer.add_custom_scalars(charts)
 
     def epoch(self, epoch: int, metrics: dict[str, float]) -> None:
         for name, value in {**metrics, **_memory()}.items():

@@ -41,7 +41,8 @@ def solutions_of(
     titles: list[str] = []
 
     def solve(name: str, config: Method) -> None:
-        found = torch.cat([solutions.best()[0] for _, solutions in sorted_chunks(pool, instances, keys, config)])
+        chunks = sorted(pool.map(instances, keys, config), key=lambda chunk: chunk[0].start)
+        found = torch.cat([solutions.best()[0] for _, solutions in chunks])
         costs = validation.true_cost(index, found)
         actions.append(found)
         titles.extend(f"{name}: {cost:.3f}" for cost in costs.tolist())
@@ -52,8 +53,3 @@ def solutions_of(
     solve("best sampled", search)
     everything = type(instances)(*(field.repeat(len(actions), *[1] * (field.dim() - 1)) for field in instances))
     return problem.reports.render(everything, torch.cat(actions), titles)
-
-
-def sorted_chunks(pool: SearchPool, instances: Any, keys: Tensor, config: Method) -> list:
-    """All chunks of a search, in the order of the instances."""
-    return sorted(pool.map(instances, keys, config), key=lambda part: part[0].start)

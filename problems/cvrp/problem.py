@@ -13,15 +13,7 @@ from gumbeldore.batches import moved, repeated, take
 from gumbeldore.benchmark import Benchmark
 from gumbeldore.interfaces import Pieces, Problem
 from problems.cvrp import sets
-from problems.cvrp.instances import (
-    Instance,
-    as_walks,
-    check_instance,
-    check_routes,
-    decode,
-    encode,
-    routes_of,
-)
+from problems.cvrp.instances import Instance, as_walks, check_instance, check_routes, decode, encode, routes_of
 from problems.cvrp.reports import CVRPReports
 from problems.cvrp.sequences import cut, end_directly, farthest_first, in_order, loads_so_far, sweep
 from problems.cvrp.uchoa import with_depots_and_demands

@@ -20,12 +20,7 @@ from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
 from problems.formats.tsplib import EXACT, Metric
 from problems.nodes import Nodes, read_unrounded
 from problems.plane import into_unit_square
-from problems.sets_common import (
-    load,
-    numbered,
-    shipped_costs,
-    verify,
-)
+from problems.sets_common import load, numbered, shipped_costs, verify
 
 
 class Recipe(NamedTuple):
@@ -46,16 +41,15 @@ KOOL_VALIDATION_SEED = 4321
 KOOL_FILE = "kool_cvrp{}_seed{}.npz"
 
 
-def _kool_test(n: int) -> Recipe:
-    return Recipe(1234, KOOL_COUNT, n, KOOL_CAPACITY[n], KOOL_FILE.format(n, 1234), None, {})
-
-
 def _generalisation(seed: int, n: int, capacity: int, hgs: float) -> Recipe:
     return Recipe(seed, 128, n, capacity, f"cvrp_{n}_test.npz", "LKH3 quality", {"HGS": hgs})
 
 
 NAMED_SETS = {
-    **{f"kool/cvrp{n}": _kool_test(n) for n in (20, 50, 100)},
+    **{
+        f"kool/cvrp{n}": Recipe(1234, KOOL_COUNT, n, KOOL_CAPACITY[n], KOOL_FILE.format(n, 1234), None, {})
+        for n in (20, 50, 100)
+    },
     "gd/cvrp200": _generalisation(12345, 200, 80, 19.9455),
     "gd/cvrp500": _generalisation(1234, 500, 100, 36.5613),
     "gd/cvrp1000": _generalisation(1234, 1000, 250, 36.2886),

@@ -30,7 +30,5 @@ def originals_of(problem: str, instances: Any) -> Any:
         return tsp_types.Original(instances.coords, metrics)
     if problem == "cvrp":
         return cvrp_types.Original(instances.coords, instances.demands, instances.capacity, metrics)
-    if problem == "jssp":
-        first = torch.zeros(batch_size(instances), dtype=torch.int64)
-        return jssp_types.Original(instances.times.long(), instances.machines, first)  # drawn as whole numbers
-    raise ValueError(f"there is no solver for problem {problem}")
+    first = torch.zeros(batch_size(instances), dtype=torch.int64)
+    return jssp_types.Original(instances.times.long(), instances.machines, first)  # drawn as whole numbers

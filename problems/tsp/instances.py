@@ -21,12 +21,6 @@ class Original(NamedTuple):
     metrics: list[Metric]  # n
 
 
-def check_instance(instance: Instance) -> None:
-    """Raises ValueError unless coordinates are numbers [n, N, 2]."""
-    if instance.coords.shape[2] != 2 or not instance.coords.isfinite().all():
-        raise ValueError("coordinates must be finite numbers [n, N, 2]")
-
-
 def check_tours(actions: Tensor, num_nodes: int) -> None:
     """Raises ValueError unless the action sequences [R, N-1] are permutations of 1..N-1; waits for the device."""
     if actions.dim() != 2 or actions.shape[1] != num_nodes - 1:

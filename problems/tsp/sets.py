@@ -18,12 +18,7 @@ from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
 from problems.formats.tsplib import Metric, TsplibInstance, doubts, read_tour, read_tsplib
 from problems.nodes import Nodes, read_unrounded
 from problems.plane import into_unit_square
-from problems.sets_common import (
-    load,
-    numbered,
-    shipped_costs,
-    verify,
-)
+from problems.sets_common import load, numbered, shipped_costs, verify
 from problems.tsp.instances import Instance, Original, as_tours, check_tours
 
 

@@ -10,24 +10,8 @@ from gumbeldore.evaluation.baseline import solve_baseline
 from gumbeldore.evaluation.parts import Parts
 from problems.cvrp import CVRP
 from problems.heuristics import Heuristic
-from problems.heuristics.dispatching import RULES
-from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.helpers.evaluations import DATA, evaluated
-from tests.helpers.schedules import plain_makespan, sequence_of
-
-
-def test_one_rule_is_the_best_of_all_sizes_by_its_gap(policies, tmp_path):
-    found = evaluated(policies / "jssp.pt", tmp_path, f"instances={DATA}/jssp", "method=heuristic")
-    (method,) = found.methods
-    gaps = {name: [] for name in RULES}
-    for benchmark in JSSP([[6, 6]], [[6, 6]]).load(str(DATA / "jssp")):
-        shop = [values[0].tolist() for values in benchmark.originals[:2]]
-        for name, rule in RULES.items():
-            gaps[name].append(plain_makespan(*shop, sequence_of(*rule, *shop)) / benchmark.references.item() - 1)
-    best = min(RULES, key=lambda name: sum(gaps[name]))
-    assert method == f"heuristic: {best}"
-    assert found.methods[method]["mean_gap"] == pytest.approx(sum(gaps[best]) / 4)
 
 
 @pytest.mark.parametrize("problem", [TSP(20), CVRP(20, [30, 30])], ids=["tsp", "cvrp"])

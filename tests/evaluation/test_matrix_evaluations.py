@@ -10,7 +10,7 @@ import numpy as np
 
 import study
 from problems.formats.tsplib import read_tour
-from tests.helpers.commands import typed
+from tests.helpers.commands import done
 from tests.helpers.evaluations import evaluated
 from tests.helpers.matrices import random_matrix, write_matrix
 
@@ -45,8 +45,7 @@ def test_arrays_are_studied_with_the_remark(policies, tmp_path):
     np.savez(tmp_path / "mine.npz", distances=np.stack([MATRIX, MATRIX.T]) / 3)
     words = [f"instances={tmp_path / 'mine.npz'}", "search.num_rounds=[1,2]", "repetitions=2", "workers=0"]
     words += [f"checkpoint={policies / 'tsp.pt'}", f"out_dir={tmp_path / 'out'}", "method=wor", "num_instances=2"]
-    result = typed(study, *words, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
+    result = done(study, *words, cwd=tmp_path)
     assert "distances of their own" in result.stdout
     (remark,) = json.loads((tmp_path / "out" / "study.json").read_text())["remarks"]
     assert "on average (by" in remark

@@ -46,6 +46,7 @@ from tests.helpers.evaluations import DATA
         ),
         ("cvrp", ["instances=kool/tsp20"], "cvrp.pt is for cvrp)"),
         ("jssp", [f"instances={DATA}/berlin52.tsp"], "jssp.pt is for jssp)"),
+        ("tsp", ["instances=kool/tsp20", "references=no.csv"], "references=no.csv: No such file or directory"),
         ("tsp", ["instances=kool/tsp20", "method=[]"], "method=[]: there must be one method at least"),
         (
             "tsp",

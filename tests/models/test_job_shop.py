@@ -129,35 +129,6 @@ def slow_bounds(instance, state, row):
     return bounds
 
 
-def test_bounds_are_below_every_schedule():
-    """And each kind on some of them: bounds too low to say anything would be below, too."""
-    met = [0, 0, 0, 0]
-    for step in range(4):
-        instance, state, _ = played(1, 3, 2, step, seed=step)
-        bounds = slow_bounds(instance, state, 0)
-        for makespan, on in schedules_after(instance, state):
-            for operation, place, count in on:
-                holds = True, True, place == 0, place == count - 1
-                for kind, bound in enumerate(bounds[operation]):
-                    assert not holds[kind] or bound <= makespan
-                    met[kind] += holds[kind] and bound == makespan
-    assert all(met)
-
-
-def schedules_after(instance, state):
-    """Of every way to go on from the state, the makespan and (operation, its place, number of places) by machine."""
-    problem, ops = jssp(*instance.times.shape[1:]), instance.times.shape[2]
-    left = [job for job, op in enumerate(state.next_op[0].tolist()) for _ in range(op, ops)]
-    for jobs in sorted(set(itertools.permutations(left))):
-        after, on = state, {}
-        for job in jobs:
-            op = after.next_op[0, job].item()
-            on.setdefault(instance.machines[0, job, op].item(), []).append((job, op))
-            after = problem.step(instance, after, torch.tensor([job]))
-        places = [(operation, place, len(there)) for there in on.values() for place, operation in enumerate(there)]
-        yield after.job_free.max().item(), places
-
-
 def test_features_of_a_state_by_hand():
     """Job 1 is finished and ended at 20, before any other can start: it must not count as the earliest."""
     instance = Instance(
@@ -315,11 +286,6 @@ def test_hidden_keys_leave_no_trace(way, monkeypatch):
             policy.zero_grad()
             (F.cross_entropy(logits.masked_fill(~legal, -torch.inf), rest[:, 0]) + loss).backward()
             assert all(p.grad is None or p.grad.isfinite().all() for p in policy.parameters())
-
-
-def decisions(state):
-    """Some order of decisions that schedules as many operations of each job as the state has: job after job."""
-    return torch.stack([torch.arange(5).repeat_interleave(done) for done in state.next_op])
 
 
 # ---- the auxiliary loss

@@ -11,7 +11,7 @@ from gumbeldore.batches import take
 from gumbeldore.testing import problem_contract
 from problems.cvrp import CVRP
 from problems.cvrp.uchoa import with_depots_and_demands
-from problems.distributions import DISTRIBUTIONS, clustered, drawn, explosion, implosion, uniform, weights_of
+from problems.distributions import DISTRIBUTIONS, drawn, explosion, implosion, uniform, weights_of
 from problems.tsp import TSP
 
 EVERYTHING = [["uniform", 2], ["clustered"], ["explosion", 0.5], ["implosion", 1]]
@@ -55,10 +55,6 @@ def test_all_nodes_lie_in_the_unit_square(name, count):
     nodes = DISTRIBUTIONS[name](500, count, seeded(count))
     assert nodes.shape == (500, count, 2) and nodes.dtype == torch.float32
     assert nodes.min() >= 0 and nodes.max() <= 1 and len(nodes.unique(dim=0)) == 500
-
-
-def test_clustered_nodes_have_near_neighbours():
-    assert to_nearest(clustered(200, 50, seeded())).mean() < 0.75 * to_nearest(uniform(200, 50, seeded())).mean()
 
 
 def test_an_explosion_leaves_a_disc_empty():

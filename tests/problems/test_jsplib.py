@@ -171,7 +171,6 @@ BAD_TAILLARD = {  # the same of TAILLARD
     "another heading": (b"Times\n", b"Durations\n", None, "must stand above 3 rows each, one is missing"),
     "five numbers": (b" 44\n", b"\n", 2, "the first line must be `jobs machines`"),
     "counted from 0": (b"\n1 2\n", b"\n0 1\n", 8, "counted from 1 here; this file seems to count from 0"),
-    "machine twice": (b"\n1 2\n", b"\n2 2\n", 8, "must visit each machine once, here it visits 2 twice"),
     "machine too large": (b"\n1 2\n", b"\n1 3\n", 8, "machines are 1..2 here, got '3'"),
     "standard rows": (b" 5 7\n12 0\n3 4\nMachines\n", b"0 5 1 7\n", None, "one is missing"),
 }

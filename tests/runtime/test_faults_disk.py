@@ -20,7 +20,7 @@ from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.files import atomic_write, write_text
 from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.training.dataset import PseudoExperts
-from tests.helpers.commands import ROOT, typed
+from tests.helpers.commands import ROOT, done, typed
 from tests.helpers.runs import metrics_of
 from tests.helpers.solutions import random_experts
 
@@ -181,8 +181,7 @@ def test_a_run_is_continued_once_at_a_time_and_a_killed_one_at_once(tmp_path):
     finally:
         running.kill()
         running.wait()
-    resumed = typed(train, "resume=run", "time_limit=0.01", cwd=tmp_path)
-    assert resumed.returncode == 0, resumed.stderr
+    done(train, "resume=run", "time_limit=0.01", cwd=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 
@@ -177,21 +176,6 @@ def improved_policy_value(trees, row, config):
         before += leaves.log_prob[0, k].exp().item() * objective[0, k].item()
         after += value * objective[0, k].item()
     return before, after
-
-
-def test_the_threshold_of_the_round_estimates_better_than_that_of_equation_5():
-    """Mean squared errors of E[f | node] over all nodes above the leaves, where four of at most 27 leaves are known."""
-    errors = {"node": [], "round": []}
-    for row, key in itertools.product(range(60), range(3)):
-        slow = Reference(TREES, row, key, width=4)
-        found = slow.round(0)
-        every = enumerate_leaves(TREES, row)
-        for prefix in {leaf.actions[:depth] for leaf in found for depth in range(3)}:
-            below = [leaf for leaf in every if leaf.actions[: len(prefix)] == prefix]
-            exact = sum(x.probability * x.outcome for x in below) / sum(x.probability for x in below)
-            for threshold, of in errors.items():
-                of.append((slow.expectation_below(found, prefix, threshold) - exact) ** 2)
-    assert sum(errors["round"]) < 0.8 * sum(errors["node"])
 
 
 @pytest.mark.parametrize("step_size", [0.1, 1.0, 5.0])

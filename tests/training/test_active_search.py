@@ -28,7 +28,7 @@ from gumbeldore.training.incumbents import Incumbents, improve
 from gumbeldore.training.settings import ActiveSearchSettings
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from tests.helpers.commands import ROOT, typed
+from tests.helpers.commands import ROOT, done, typed
 from tests.helpers.learners import IMITATION, Reports, new_learner, same_weights
 from tests.helpers.policies import FixedPolicy
 
@@ -162,9 +162,7 @@ def test_other_instances_than_those_of_the_run_are_refused():
 
 
 def run(folder, *words):
-    result = typed(train, *SMALL, *words, cwd=folder)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+    return done(train, *SMALL, *words, cwd=folder).stdout
 
 
 @pytest.fixture(scope="module")
@@ -192,8 +190,7 @@ def test_the_solutions_are_written_as_an_evaluation_writes_them(files, whole):
     assert content["num_instances"] == 2 and content["solutions"] == 2 * 4 * 9  # 8 and the greedy one in each epoch
     assert content["evaluations"] > 0 and content["seconds"] > 0
     assert "mean cost of the best solutions" in text and "better solutions" in text
-    evaluated = typed(evaluate, f"checkpoint={folder}", f"instances={files}", "workers=0", "out_dir=e", cwd=folder)
-    assert evaluated.returncode == 0, evaluated.stderr
+    done(evaluate, f"checkpoint={folder}", f"instances={files}", "workers=0", "out_dir=e", cwd=folder)
     assert (folder / "results/solutions").exists() and (folder / "results/report.html").exists()
     names = {p.name for p in (folder / "e").iterdir()}
     assert {p.name for p in (folder / "results").iterdir()} == names - {"progress"}
@@ -201,7 +198,7 @@ def test_the_solutions_are_written_as_an_evaluation_writes_them(files, whole):
 
 def test_every_chart_has_its_scalars(whole):
     events = EventAccumulator(str(whole[0])).Reload()
-    charted = {tag for charts in OF_GIVEN.values() for _, tags in charts.values() for tag in tags}
+    charted = {tag for charts in OF_GIVEN.values() for tags in charts.values() for tag in tags}
     missing = {"usage/gpu_memory_gib", "training/out_of_view", "usage/seconds/validation"}
     assert charted - set(events.Tags()["scalars"]) == missing
 
@@ -230,8 +227,7 @@ def test_a_run_stopped_in_an_epoch_keeps_what_it_has_found_and_ends_like_one_lef
     assert saved["epoch"] == 1 and saved["train_state"]["dataset"] == ["epoch_000002_000", "epoch_000002_001"]
     names = sorted(path.stem for path in (tmp_path / "cut/dataset").iterdir())
     assert names == saved["train_state"]["dataset"]
-    result = typed(train, "resume=cut", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
+    done(train, "resume=cut", cwd=tmp_path)
     assert_same(tmp_path / "cut", folder)
 
 
@@ -240,8 +236,7 @@ def test_files_are_found_from_every_folder_and_refused_if_they_have_changed(file
     shutil.copytree(files, tmp_path / "files")
     run(tmp_path, "train.instances=files", "train.epochs=1", "run_dir=cut")
     (tmp_path / "elsewhere").mkdir()
-    elsewhere = typed(train, "resume=../cut", "train.epochs=2", cwd=tmp_path / "elsewhere")
-    assert elsewhere.returncode == 0, elsewhere.stderr
+    done(train, "resume=../cut", "train.epochs=2", cwd=tmp_path / "elsewhere")
     (tmp_path / "files/ulysses16.tsp").unlink()
     result = typed(train, "resume=cut", "train.epochs=3", cwd=tmp_path)
     assert result.returncode == 2 and "the instances are not those with which the run began" in result.stderr

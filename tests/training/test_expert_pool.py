@@ -23,7 +23,7 @@ from gumbeldore.training.expert_pool import in_turns, search_pool
 from gumbeldore.training.settings import TrainSettings
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from tests.helpers.commands import typed
+from tests.helpers.commands import done, typed
 from tests.helpers.interruptions import Killed, dies_after
 from tests.helpers.learners import SIZES, new_learner, reports_of
 from tests.helpers.runs import check_same, metrics_of
@@ -170,9 +170,7 @@ POOL = ["train.pool=16", "method=reconstruct", "search.iterations=2"]
 
 
 def run(folder, *words):
-    result = typed(train, *words, cwd=folder)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+    return done(train, *words, cwd=folder).stdout
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +209,7 @@ def test_its_folder_holds_experts_for_supervised_training_and_for_a_larger_pool(
 
 def test_every_chart_has_its_scalars(whole):
     events = EventAccumulator(str(whole[0])).Reload()
-    charted = {tag for charts in OF_POOL.values() for _, tags in charts.values() for tag in tags}
+    charted = {tag for charts in OF_POOL.values() for tags in charts.values() for tag in tags}
     others = {"usage/gpu_memory_gib", "training/out_of_view", "sampling/improvement_over_greedy"}
     assert charted - set(events.Tags()["scalars"]) <= {*others, "quality/greedy_gap", "quality/best_greedy_gap"}
 

@@ -19,7 +19,7 @@ from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.validation import validation_set
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from tests.helpers.commands import typed
+from tests.helpers.commands import done, typed
 from tests.helpers.learners import SIZES, new_learner, trained
 from tests.helpers.runs import metrics_of
 
@@ -36,9 +36,7 @@ def folder(tmp_path_factory):
 
 
 def run(folder, *words, program=train):
-    result = typed(program, *words, cwd=folder)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+    return done(program, *words, cwd=folder).stdout
 
 
 def refused(folder, *words):
