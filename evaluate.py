@@ -23,7 +23,7 @@ def evaluate(cfg: DictConfig) -> dict[str, MethodSummary]:
 
 def solve(task: Task, evaluation: Evaluation) -> None:
     """Solve the instances of a policy with every method; write the tables of methods that are finished."""
-    with evaluation.context.machine.pool(task.loaded) as pool:
+    with evaluation.context.machine.pool(task.loaded.problem, task.loaded.policy) as pool:
         for name, method in task.methods.items():
             run_method(name, method, task, evaluation, pool)
             evaluation.write_tables(name)

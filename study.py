@@ -40,7 +40,7 @@ def study(cfg: DictConfig) -> list[Any]:
     for each in searches:
         check_method(each.method, each.search, choice.loaded, asked.benchmarks)
 
-    with opened(asked) as found, asked.machine.pool(choice.loaded) as pool:
+    with opened(asked) as found, asked.machine.pool(choice.loaded.problem, choice.loaded.policy) as pool:
         about = About(
             checkpoint=str(choice.loaded.path),
             instances=asked.settings.instances,

@@ -44,7 +44,8 @@ def write_solutions(run: OpenRun, incumbents: Incumbents, state: TrainState) -> 
         run.terminal.say(f"{missing} of {count} instances have no solution yet")
     if not benchmarks:
         return
-    about = {"checkpoint": str(run.directory.last), "instances": run.setup.given, "seed": run.setup.run.seed}
-    about |= {"hardware": hardware(run.setup.device), "precision": run.setup.precision, "command": typed()}
+    setup, machine = run.setup, run.setup.machine
+    about = {"checkpoint": str(run.directory.last), "instances": setup.settings.instances, "seed": setup.run.seed}
+    about |= {"hardware": hardware(machine.device), "precision": machine.precision, "command": typed()}
     report = EvaluationReport(run.setup.problem, about, run.terminal)
     report.write(run.directory.path / "results", {"active search": found}, benchmarks)

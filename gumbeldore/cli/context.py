@@ -12,6 +12,7 @@ import torch
 from gumbeldore.benchmark import Benchmark, TooFewError
 from gumbeldore.cli import resume
 from gumbeldore.cli.configuration import Configuration
+from gumbeldore.cli.machine import Machine
 from gumbeldore.cli.schema import EvaluationSettings
 from gumbeldore.cli.words import typed
 from gumbeldore.evaluation.choosing import Choice, choose_policies
@@ -20,58 +21,11 @@ from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
 from gumbeldore.evaluation.references import read_table, with_table
 from gumbeldore.evaluation.sources import load, numbered
 from gumbeldore.interfaces import Problem
-from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers
-from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.reporting.console import Terminal, hardware
+from gumbeldore.parallel.devices import resolve_device, resolve_workers
+from gumbeldore.reporting.console import Terminal
 from gumbeldore.runtime.building import imported
 from gumbeldore.runtime.memory import keep_freed_memory
-from gumbeldore.runtime.precision import resolve_precision
 from gumbeldore.runtime.stopping import interruptible
-
-
-class Machine(NamedTuple):
-    """Where an evaluation runs."""
-
-    device: torch.device
-    precision: str  # resolved
-    compiled: bool  # the network's layers
-    workers: int
-    worker_threads: int
-    search_batch_rows: int
-
-    @classmethod
-    def of(cls, settings: EvaluationSettings) -> Machine:
-        """As the settings say, with the cluster's room for workers if one has been joined.
-
-        Raises ValueError for what is not there.
-        """
-        device = resolve_device(settings.device)
-        if settings.compile and device.type == "cpu":
-            rule = f"compile=true is for a GPU, device={settings.device} is a CPU: it would search more slowly"
-            raise ValueError(rule)
-        return cls(
-            device,
-            resolve_precision(settings.precision, device),
-            settings.compile,
-            resolve_workers(settings.workers, device, settings.worker_threads),
-            settings.worker_threads,
-            resolve_rows(settings.search_batch_rows, device),
-        )
-
-    def pool(self, loaded: LoadedPolicy) -> SearchPool:
-        """Where the searches with a policy run."""
-        rows, where = self.search_batch_rows, (str(self.device), self.precision)
-        policy = loaded.problem, loaded.policy
-        return SearchPool(*policy, self.workers, rows, *where, self.worker_threads, compiled=self.compiled)
-
-    @property
-    def decided(self) -> dict[str, Any]:
-        """What results depend on, by key."""
-        rows = self.search_batch_rows
-        return {"device": str(self.device), "precision": self.precision, "search_batch_rows": rows}
-
-    def __str__(self) -> str:
-        return f"{hardware(self.device)}, {self.precision}, {self.workers or 'no'} workers"
 
 
 class Context(NamedTuple):
@@ -117,6 +71,9 @@ class Opened(NamedTuple):
 def context_of(config: Configuration, cls: type[EvaluationSettings]) -> Context:
     """Load policies and instances, look at the machine; raises ValueError for what is not there."""
     settings = config.settings(cls)
+    if settings.compile and resolve_device(settings.device).type == "cpu":
+        rule = f"compile=true is for a GPU, device={settings.device} is a CPU: it would search more slowly"
+        raise ValueError(rule)
     keep_freed_memory()
     if settings.checkpoint is None:
         choices = choose_policies(settings.instances, settings.num_instances, config.problem_values())

@@ -11,7 +11,8 @@ from omegaconf import DictConfig
 from gumbeldore.benchmark import Benchmark, count_of
 from gumbeldore.cli import resume
 from gumbeldore.cli.configuration import Configuration
-from gumbeldore.cli.context import Context, Machine, context_of, opened
+from gumbeldore.cli.context import Context, context_of, opened
+from gumbeldore.cli.machine import Machine
 from gumbeldore.cli.methods import check_method
 from gumbeldore.cli.schema import EvaluationSettings
 from gumbeldore.evaluation.baseline import Baseline

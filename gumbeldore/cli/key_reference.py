@@ -1,36 +1,27 @@
-"""Writes docs/config.md: every key of the configurations with its values and the comment beside it.
+"""Writes docs/config.md: every key with its default and what its class says of it, and what the options set.
 
-`python -m gumbeldore.cli.key_reference` writes the page anew; a test compares it with the configurations.
+`python -m gumbeldore.cli.key_reference` writes the page anew; a test compares it with the classes and the files.
 """
 
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
-from collections.abc import Iterable, Mapping
-from functools import reduce
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from omegaconf import OmegaConf
 
-from gumbeldore.cli.methods import search_keys
-from gumbeldore.cli.schema import (
-    COMMANDS,
-    SEARCH,
-    EvaluationSettings,
-    ExpertSettings,
-    RaySettings,
-    RunSettings,
-    SolverSettings,
-    StudySettings,
-    defaults_of,
-)
+from gumbeldore.cli import schema
 from gumbeldore.cli.words import FOLDER
+from gumbeldore.evaluation.baseline import SolverSettings
 from gumbeldore.races.settings import RaceSettings
 from gumbeldore.runtime.building import imported
-from gumbeldore.sampler.methods import METHODS, STARTS, Anytime, Equivalents
+from gumbeldore.sampler import methods
 from gumbeldore.studies import STUDIES
 from gumbeldore.training.settings import ALGORITHMS
 
@@ -39,129 +30,73 @@ INTRODUCTION = """# All keys of the configurations
 
 This page helps you to find a setting: what it means, its default, and what presets and recipes set it to.
 
-Every value can be changed on the command line (`train.epochs=10`), an option of a group chosen (`problem=cvrp`,
-`'method=[greedy,wor]'`). `???` must be given, `null` means none or the default that the comment names. A key that does
-not exist, or of `search` and `solver` one that nothing reads, is an error. Options of your own: `--config-dir`, see
-[add-a-problem.md](add-a-problem.md). The page is written by `python -m gumbeldore.cli.key_reference` from the files in
-[configs/](../configs).
+You can change every value on the command line (`train.epochs=10`), and choose an option of a group (`problem=cvrp`,
+`'method=[greedy,wor]'`). You must give `???`; `null` means none, or what the text says. A key that does not exist is an
+error, and so is a value that nothing reads. Options of your own: `--config-dir`, see
+[add-a-problem.md](add-a-problem.md). `python -m gumbeldore.cli.key_reference` writes this page.
 """
-
-
-GROUPS = {  # heading, where its keys are, how an option is chosen
-    "recipe": (
-        "Recipes",
-        "",
-        "`recipe=...` in training: the algorithm. paper: that of the paper, as train.yaml has it; fast: with "
-        "additions; the others are fast with another search for experts. Presets and experiments put `additions` into "
-        "problem, network and training, where they can be "
-        "changed. What a preset of your own sets wins over these values, but for those of the search.",
-    ),
-    "problem": (
-        "Presets",
-        "",
-        "`problem=...` in training: sizes and lengths for two CPU cores.",
-    ),
-    "experiment": (
-        "Experiments",
-        "",
-        "`experiment=...` in training: sizes and lengths; demo for any CPU, the others those of the paper, for a GPU. "
-        "What they change of the values in train.yaml and search.yaml, demo of its preset:",
-    ),
-    "model": ("Networks", "model.", "`model=...` in training; a preset chooses its own."),
-    "train": (
-        "Sources of solutions",
-        "train.",
-        "`train=...` in training: which solutions are imitated. These values win over a preset's.",
-    ),
-    "study": (
-        "Studies",
-        "",
-        "`study=...` in study.py: curves of several methods, a race that finds the best values of one search,"
-        " estimates of expectations, cost against diversity.",
-    ),
-    "debug": ("Small runs", "", "`debug=...` in training, added to any other choice."),
+WRAPPERS = {"all": methods.Equivalents, "all with rounds, reconstruct": methods.Anytime}  # of methods
+SECTIONS: dict[str, tuple[str, Mapping[str, type[Any]]]] = {  # by heading: the group of the keys, its classes by name
+    "All commands": ("", {"all commands": schema.MachineSettings}),
+    "python train.py": ("", {"all": schema.RunSettings}),
+    "Its algorithm, `train=...`": ("train.", ALGORITHMS),
+    "python evaluate.py and study.py": ("", {"all": schema.EvaluationSettings}),
+    "The study, `study=...`": ("", STUDIES),
+    "Its race": ("race.", {"step_size": RaceSettings}),
+    "python -m problems.solvers": ("", {"all": schema.ExpertSettings}),
+    "Search methods, `method=...`": ("search.", {**methods.METHODS, **WRAPPERS}),
+    "Established solvers, `method=solver` and `references=solver`": ("solver.", {"all": SolverSettings}),
+    "Ray": ("ray.", {"all": schema.RaySettings}),
 }
-
-
-OF_COMMAND = {
-    "train": RunSettings,
-    "evaluate": EvaluationSettings,
-    "study": StudySettings,
-    "experts": ExpertSettings,
-}
-CLASSES: dict[str, tuple[type[Any], ...]] = {  # by the group of their keys
-    "train": tuple(ALGORITHMS.values()),
-    "search": (*reversed(METHODS.values()), Equivalents, Anytime),
-    "solver": (SolverSettings,),
-    "ray": (RaySettings,),
-    "race": (RaceSettings,),
-}
-
-
-# The group of keys that depend on an option: the option, and the classes that it chooses from.
-CHOSEN: dict[str, tuple[str, Mapping[str, type[Any]]]] = {"train": ("train", ALGORITHMS), "": ("study", STUDIES)}
-SET_BY_OPTIONS = ("train.algorithm", "kind")
+GROUPS = (
+    "",
+    "recipe",
+    "problem",
+    "experiment",
+    "model",
+    "method",
+    "train",
+    "study",
+    "debug",
+)  # that options are chosen of; the commands' own files
 IN_YAML = {"None": "null", "True": "true", "False": "false"}
-
-
-class Key(NamedTuple):
-    name: str  # dotted, as on the command line
-    value: str  # as written
-    comment: str
+SHARED = [spec.name for spec in fields(schema.MachineSettings)]
 
 
 def page() -> str:
     """The whole page."""
-    about = "The defaults of each command; empty: it does not have the key."
-    columns = {command: choices(FOLDER / f"{command}.yaml") + defaults(command) for command in COMMANDS}
-    parts = [INTRODUCTION, section("The commands", about, columns)]
-    for group, (heading, prefix, about) in GROUPS.items():
-        columns = {path.stem: choices(path) + read(path, prefix) for path in options(group)}
-        parts.append(section(heading, about, columns))
-    about = "The defaults of the methods' classes; commands and presets change some."
-    parts.append(section("Settings of the search methods", about, {"default": of_search()}))
-    return "\n".join([*parts, methods()])
+    parts = [INTRODUCTION]
+    for heading, (prefix, classes) in SECTIONS.items():
+        parts.append(f"## {heading}\n\n" + table(["key", "default", "of", ""], keys_of(prefix, classes)))
+    for group in ("problem", "model"):
+        parts.append(f"## The classes of `{group}=...`\n\n" + table(["key", "of", ""], arguments_of(group)))
+    parts.append("## Options\n\nWhat the files in [configs/](../configs) set.\n")
+    parts += ["\n".join(map(option, sorted((FOLDER / group).glob("*.yaml")))) + "\n" for group in GROUPS]
+    return "\n".join(parts)
 
 
-def defaults(command: str) -> list[Key]:
-    """The keys of a command but those of its searches: of the classes, changed by its own file."""
-    own = {key.name: key for key in read(FOLDER / f"{command}.yaml")}
-    keys = [key for key in flat(COMMANDS[command], of=OF_COMMAND[command]) if key.name not in SET_BY_OPTIONS]
-    if command == "experts":  # it has groups for the sake of the presets
-        keys = [key for key in keys if "." not in key.name]
-    keys = [own.pop(key.name, key) for key in keys if not key.name.startswith("search.") or key.name in own]
-    return [*keys, *own.values()]
+def keys_of(prefix: str, classes: Mapping[str, type[Any]]) -> Iterator[list[str]]:
+    """A row for each field: default, which of the classes have it, and what they say of it."""
+    names = dict.fromkeys(spec.name for cls in classes.values() for spec in fields(cls))
+    if prefix == "search.":
+        names = dict.fromkeys(schema.SEARCH)
+    for name in names:
+        having = {of: cls for of, cls in classes.items() if name in schema.defaults_of(cls)}
+        if not prefix and name in SHARED and "all commands" not in having:
+            continue
+        values = schema.SEARCH if prefix == "search." else schema.any_of(having.values(), missing="???")
+        texts = [text for cls in having.values() if (text := documented(cls).get(name))]
+        of = "" if len(having) == len(classes) else ", ".join(having)
+        yield [f"`{prefix}{name}`", f"`{written(values[name])}`", of, texts[-1] if texts else ""]
 
 
-def of_search() -> list[Key]:
-    """The settings of the search methods."""
-    return flat({"search": SEARCH})
-
-
-def flat(values: Mapping[str, Any], prefix: str = "", of: type = object) -> list[Key]:
-    """Keys with their defaults, and what their classes say of them.
-
-    Arguments:
-        of: the class of the keys without a group
-    """
-    found = []
-    for name, value in values.items():
-        key = f"{prefix}{name}"
-        if isinstance(value, dict):
-            found += flat(value, f"{key}.", of)
-        else:
-            found.append(Key(key, OmegaConf.to_yaml([value]).strip().removeprefix("- "), meaning(key, of)))
-    return found
-
-
-def meaning(key: str, of: type[Any]) -> str:
-    """What the classes with a setting of this name say of it; of a setting of some algorithms alone, of which."""
-    group, _, name = key.rpartition(".")
-    own: tuple[type[Any], ...] = (of, *STUDIES.values()) if of is StudySettings else (of,)
-    text = next(filter(None, (documented(cls).get(name) for cls in CLASSES.get(group, own))), "")
-    option, kinds = CHOSEN.get(group, ("", {}))
-    readers = [kind for kind, cls in kinds.items() if name in defaults_of(cls)]
-    return f"{option}={', '.join(readers)}: {text}" if 0 < len(readers) < len(kinds) else text
+def arguments_of(group: str) -> Iterator[list[str]]:
+    """A row for each argument of the classes that the options of a group name."""
+    values = [yaml.safe_load(path.read_text()) for path in sorted((FOLDER / group).glob("*.yaml"))]
+    targets = dict.fromkeys((each.get(group) or each).get("_target_") for each in values)
+    for target in filter(None, targets):
+        for name, text in documented(imported(target, group)).items():
+            yield [f"`{group}.{name}`", f"`{target}`", text]
 
 
 def documented(cls: type) -> dict[str, str]:
@@ -169,84 +104,41 @@ def documented(cls: type) -> dict[str, str]:
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         _, _, section = inspect.cleandoc(base.__doc__ or "").partition("\nArguments:\n")
-        for entry in re.findall(r"^    (\w[\w, ]*): (.*(?:\n {6,}.*)*)", section, re.MULTILINE):
-            names, text = entry
-            text = reduce(lambda words, pair: words.replace(*pair), IN_YAML.items(), " ".join(text.split()))
-            found |= dict.fromkeys(names.split(", "), text)
+        for names, text in re.findall(r"^    (\w[\w, ]*): (.*(?:\n {6,}.*)*)", section, re.MULTILINE):
+            words = re.sub(r"\b(None|True|False)\b", lambda word: IN_YAML[word[0]], " ".join(text.split()))
+            found |= dict.fromkeys(names.split(", "), words.replace("<", "&lt;"))
     return found
 
 
-def options(group: str) -> list[Path]:
-    return sorted((FOLDER / group).glob("*.yaml"))
-
-
-def choices(path: Path) -> list[Key]:
-    """The options that a file takes of other groups."""
-    found = []
-    for entry in yaml.safe_load(path.read_text()).get("defaults", []):
-        for group, option in entry.items() if isinstance(entry, dict) else ():
-            *override, name = group.replace("/", "").split()
-            if (name in GROUPS or name == "method") and not (override and option is None):
-                names = ", ".join(each.stem for each in options(name))
-                found.append(Key(name, str(option).replace("'", "").replace("None", "null"), f"of {names}"))
-    return found
-
-
-def section(heading: str, about: str, columns: dict[str, list[Key]]) -> str:
-    """A table with a row per key and a column per option."""
-    names = dict.fromkeys(key.name for keys in columns.values() for key in keys)
-    values = {column: {key.name: f"`{key.value}`" for key in keys} for column, keys in columns.items()}
-    rows = []
-    for name in names:
-        comments = dict.fromkeys(key.comment for keys in columns.values() for key in keys if key.name == name)
-        meaning = "; ".join(filter(None, comments)).replace("<", "&lt;")
-        rows.append([f"`{name}`", *(values[column].get(name, "") for column in columns), meaning])
-    return "\n".join([f"## {heading}", "", about, "", *table(["key", *columns, ""], rows)])
-
-
-def methods() -> str:
-    """Which values each search method reads."""
-    reads = {path.stem: read_by(yaml.safe_load(path.read_text()), SEARCH) for path in options("method")}
-    rows = [[f"`search.{name}`", *("x" if name in read else "" for read in reads.values())] for name in SEARCH]
-    about = "`method=...`: one in training, a list in evaluation and study; heuristic and solver not in training."
-    about += " What each reads; solver has the keys `solver.time_limit` and `solver.workers`:"
-    return "\n".join(["## Search methods", "", about, "", *table(["key", *reads], rows)])
-
-
-def read_by(method: dict, names: Iterable[str]) -> set[str]:
-    """The settings that a method reads, with any start."""
-    return {key for start in STARTS for key in search_keys(method, dict.fromkeys(names) | {"start": start})}
-
-
-def table(header: list[str], rows: list[list[str]]) -> list[str]:
-    lines = ["|".join(["", *(f" {cell} " if cell else " " for cell in row), ""]) for row in [header, *rows]]
-    return [lines[0], "|---" * len(header) + "|", *lines[1:], ""]
-
-
-def read(path: Path, prefix: str = "") -> list[Key]:
-    """The keys of a file, but Hydra's own; with the comments at the ends of lines, or what problem or network says."""
+def option(path: Path) -> str:
+    """What an option is for, by the comment at the beginning of its file, and the values that it sets."""
     text = path.read_text()
-    lines = text.splitlines()
-    target = yaml.safe_load(text).get("_target_") if prefix == "model." else None
-    of_target = documented(imported(target, "model")) if target else {}
-    of_problem: dict[str, str] = {}
+    comments = itertools.takewhile(lambda line: line.startswith("# "), text.splitlines())
+    words = [line[2:] for line in comments if "@package" not in line]
+    about = [f"`{line.strip()}`" if line.startswith("  ") else line for line in words]
+    values = {key: value for key, value in flat(yaml.safe_load(text)) if not key.startswith(("defaults", "hydra."))}
+    sets = [f"`{key}={written(value)}`" for key, value in values.items()]
+    name = path.name if path.parent == FOLDER else f"{path.parent.name}={path.stem}"
+    return " ".join([f"- `{name}`:", *about, *sets])
 
-    def walk(node: yaml.Node, prefix: str) -> list[Key]:
-        found = []
-        for name, value in node.value:
-            key, line = f"{prefix}{name.value}", lines[value.start_mark.line]
-            if isinstance(value, yaml.MappingNode):
-                found += walk(value, f"{key}.")
-            elif name.value != "defaults":
-                if key == "problem._target_":
-                    of_problem.update(documented(imported(value.value, "problem")))
-                known = {"problem": of_problem, "model": of_target}.get(prefix[:-1], {}).get(name.value)
-                comment = line.partition(" # ")[2] or known or ""
-                found.append(Key(key, text[value.start_mark.index : value.end_mark.index], comment))
-        return found
 
-    keys = walk(yaml.compose(text), prefix)
-    return [key for key in keys if not key.name.startswith("hydra.") and key.name not in SET_BY_OPTIONS]
+def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value by its dotted key."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def written(value: Any) -> str:
+    """A value as YAML, in one line."""
+    return yaml.safe_dump(OmegaConf.to_container(OmegaConf.create([value])), default_flow_style=True)[1:-2]
+
+
+def table(header: list[str], rows: Iterator[list[str]]) -> str:
+    lines = ["|".join(["", *(f" {cell} " if cell else " " for cell in row), ""]) for row in [header, *rows]]
+    return "\n".join([lines[0], "|---" * len(header) + "|", *lines[1:], ""])
 
 
 if __name__ == "__main__":

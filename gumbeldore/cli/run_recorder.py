@@ -75,7 +75,7 @@ class RunRecorder(Recorder):
         setup, stopper = self.run.setup, self.run.stopper
         if self.begun_at + 1 != report.epoch or report.epoch >= setup.settings.epochs or stopper():
             return
-        full_sized = setup.pool or not isinstance(setup.settings, TrainSettings)
+        full_sized = setup.settings.pool or not isinstance(setup.settings, TrainSettings)
         growing = not full_sized and grows(setup.problem, self.begun_at / setup.settings.epochs)
         self.run.terminal.time_left(report, setup.settings.epochs, stopper.seconds_left(), growing)
 

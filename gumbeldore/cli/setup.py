@@ -9,6 +9,7 @@ import torch
 
 from gumbeldore.benchmark import Benchmark
 from gumbeldore.cli.configuration import Configuration
+from gumbeldore.cli.machine import Machine
 from gumbeldore.cli.schema import RaySettings, RunSettings
 from gumbeldore.evaluation.loading import start_from
 from gumbeldore.evaluation.sources import load
@@ -16,19 +17,17 @@ from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import (
     check_processes,
     resolve_device,
-    resolve_rows,
     resolve_threads,
-    resolve_workers,
 )
 from gumbeldore.runtime.compiling import check_compiler, compile_layers
-from gumbeldore.runtime.precision import dtype_of, resolve_precision
+from gumbeldore.runtime.precision import dtype_of
 from gumbeldore.sampler.methods import Method
 from gumbeldore.sampler.search import check_offered
 from gumbeldore.seeding import fold, generator
 from gumbeldore.training.dataset import Shard, read_experts
 from gumbeldore.training.expert_pool import in_turns
 from gumbeldore.training.optimizer import Optimizers, optimizer_of
-from gumbeldore.training.settings import ActiveSearchSettings, ImitationSettings, SupervisedSettings, TrainSettings
+from gumbeldore.training.settings import ImitationSettings, SupervisedSettings, TrainSettings
 from gumbeldore.training.validation import validation_set
 
 
@@ -41,23 +40,10 @@ class Setup(NamedTuple):
     policy: Policy
     search: Method
     validation: list[Benchmark]  # of active search, the given instances
-    device: torch.device
-    precision: str
-    workers: int
-    search_batch_rows: int
+    machine: Machine
     threads: int  # of each process that trains
     optimizer: Optimizers
     experts: list[Shard]  # given ones; none if all are to be sampled
-
-    @property
-    def given(self) -> str | None:
-        """The instances whose solutions are wanted (active search)."""
-        return self.settings.instances if isinstance(self.settings, ActiveSearchSettings) else None
-
-    @property
-    def pool(self) -> int | None:
-        """How many instances stay."""
-        return self.settings.pool if isinstance(self.settings, TrainSettings) else None
 
 
 def set_up(config: Configuration, processes: int = 1) -> Setup:
@@ -71,7 +57,6 @@ def set_up(config: Configuration, processes: int = 1) -> Setup:
     config.check_groups("train")
     run, settings = config.settings(RunSettings), config.algorithm()
     device = resolve_device(run.device)
-    precision = resolve_precision(run.precision, device)
     problem = config.part("problem", Problem)
     policy = policy_of(config, run, problem, device)
     refuse_unread(config, settings)
@@ -81,6 +66,7 @@ def set_up(config: Configuration, processes: int = 1) -> Setup:
         check_offered(problem, policy, instances, search)
     config.join_cluster(problem, policy)
     check_processes(processes, device, settings.batch_size)
+    machine = Machine.of(run)
     return Setup(
         run=run,
         settings=settings,
@@ -88,12 +74,9 @@ def set_up(config: Configuration, processes: int = 1) -> Setup:
         policy=policy,
         search=search,
         validation=validation,
-        device=device,
-        precision=precision,
-        workers=resolve_workers(run.workers, device, run.worker_threads),
-        search_batch_rows=resolve_rows(run.search_batch_rows, device),
+        machine=machine,
         threads=resolve_threads(run.train_threads, processes),
-        optimizer=optimizer_of(policy, settings, dtype_of(precision)),
+        optimizer=optimizer_of(policy, settings, dtype_of(machine.precision)),
         experts=experts,
     )
 
@@ -116,20 +99,19 @@ def policy_of(config: Configuration, run: RunSettings, problem: Problem, device:
 
 def validation_of(problem: Problem, settings: ImitationSettings, seed: int) -> list[Benchmark]:
     """The validation instances; of active search, the given ones."""
-    if isinstance(settings, ActiveSearchSettings):
-        return load(problem, settings.instances)
-    assert isinstance(settings, (TrainSettings, SupervisedSettings))
-    return validation_set(problem, settings.validation_instances, seed)
+    if isinstance(settings, (TrainSettings, SupervisedSettings)):
+        return validation_set(problem, settings.validation_instances, seed)
+    assert settings.instances is not None
+    return load(problem, settings.instances)
 
 
 def experts_of(
     problem: Problem, settings: ImitationSettings, validation: list[Benchmark], resume: str | None
 ) -> list[Shard]:
     """The experts that are given; a continued run has them in its dataset."""
-    given = settings.experts if isinstance(settings, (TrainSettings, SupervisedSettings)) else None
-    if given is None or resume:
+    if settings.experts is None or resume:
         return []
-    experts = read_experts(Path(given), problem, validation[0].instances)
+    experts = read_experts(Path(settings.experts), problem, validation[0].instances)
     return in_turns(experts, settings.instances_per_epoch) if isinstance(settings, TrainSettings) else experts
 
 
@@ -137,12 +119,10 @@ def searched(
     problem: Problem, settings: ImitationSettings, validation: list[Benchmark], experts: list[Shard], seed: int
 ) -> list[Any]:
     """Examples of the instances that are searched, of each size at which something may not fit."""
-    if isinstance(settings, ActiveSearchSettings):
+    if settings.instances is not None:
         return [benchmark.instances for benchmark in validation]
     smallest, largest = (problem.curriculum(share).generate(1, generator(seed, "check")) for share in (0, 1))
-    if isinstance(settings, TrainSettings) and settings.pool is not None:
-        return [largest, *(shard.instances for shard in experts)]
-    return [smallest, largest]
+    return [smallest, largest] if settings.pool is None else [largest, *(shard.instances for shard in experts)]
 
 
 def refuse_unread(config: Configuration, settings: ImitationSettings) -> None:

@@ -20,7 +20,7 @@ from gumbeldore.cli.schema import RunSettings
 from gumbeldore.cli.setup import Setup, set_up
 from gumbeldore.parallel.devices import cpu_threads
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.reporting.console import Terminal, hardware
+from gumbeldore.reporting.console import Terminal
 from gumbeldore.reporting.tensorboard import LAYOUT, OF_GIVEN, OF_POOL, Dashboard
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.run_directory import RunDirectory
@@ -71,8 +71,8 @@ def open_training(cfg: DictConfig, ranks: SingleProcess | DDPRank) -> Iterator[T
         # Also of a continued run: an epoch that was cut short may have left a better policy.
         save(directory.best, values, setup.problem, state)
         save(directory.last, values, setup.problem, state, whole=True)
-        pool = start_pool(setup)
-        layout = OF_GIVEN if setup.given else OF_POOL if setup.pool else LAYOUT
+        pool = setup.machine.pool(setup.problem, setup.policy, beside_training=True)
+        layout = OF_GIVEN if setup.settings.instances else OF_POOL if setup.settings.pool else LAYOUT
         dashboard, terminal = Dashboard(directory.path, state.epoch, layout), Terminal()
         for each in (resume.resumable(directory), pool, dashboard, terminal, stopper, cpu_threads(setup.threads)):
             opened.enter_context(each)
@@ -80,21 +80,20 @@ def open_training(cfg: DictConfig, ranks: SingleProcess | DDPRank) -> Iterator[T
         run = OpenRun(setup, values, directory, pool, dashboard, terminal, stopper)
         introduce(run, state)
         recorder = RunRecorder(run, first, state.epoch)
-        ranks.start_run(setup.problem, state, setup.settings, setup.precision, setup.run.compile)
-        execution = Execution(
-            setup.run.seed, recorder, setup.device, setup.precision, ranks, terminal.progress, stopper
-        )
+        device, precision = setup.machine.device, setup.machine.precision
+        ranks.start_run(setup.problem, state, setup.settings, precision, setup.run.compile)
+        execution = Execution(setup.run.seed, recorder, device, precision, ranks, terminal.progress, stopper)
         yield Training(setup.settings, state, setup.search, pool, setup.validation, execution, run, recorder)
         reason = None if state.over(setup.settings) else stopper.reason
-        terminal.summary(state, reason, directory, setup.given)
+        terminal.summary(state, reason, directory, setup.settings.instances)
 
 
 def decided(cfg: DictConfig, setup: Setup) -> str:
     """The configuration to keep, with what `auto` has come to: a continued run decides nothing anew."""
-    cfg.precision, cfg.train_threads, cfg.search_batch_rows = setup.precision, setup.threads, setup.search_batch_rows
-    cfg.device, cfg.resume = str(setup.device), None
-    if setup.given and Path(setup.given).exists():  # files are found from every folder
-        cfg.train.instances = str(Path(setup.given).resolve())
+    cfg.train_threads, cfg.resume = setup.threads, None
+    cfg.merge_with(setup.machine.decided)
+    if setup.settings.instances and Path(setup.settings.instances).exists():  # files are found from every folder
+        cfg.train.instances = str(Path(setup.settings.instances).resolve())
     return OmegaConf.to_yaml(cfg, resolve=True)
 
 
@@ -115,29 +114,13 @@ def initial_state(setup: Setup, directory: RunDirectory) -> TrainState:
     return TrainState(setup.policy, copy.deepcopy(setup.policy), setup.optimizer, dataset)
 
 
-def start_pool(setup: Setup) -> SearchPool:
-    """Where the training's searches run."""
-    return SearchPool(
-        setup.problem,
-        setup.policy,
-        setup.workers,
-        setup.search_batch_rows,
-        str(setup.device),
-        setup.precision,
-        setup.run.worker_threads,
-        compiled=setup.run.compile and setup.device.type == "cuda",  # on CPUs compiled layers sample more slowly
-        beside_training=True,
-    )
-
-
 def introduce(run: OpenRun, state: TrainState) -> None:
     """Say what begins; and validate the policy of init=: the first trained policy has to beat it."""
     setup, terminal = run.setup, run.terminal
-    where = f"{hardware(setup.device)}, {setup.precision}, workers={setup.workers}"
-    terminal.say(f"{setup.problem.name} on {where}")
+    terminal.say(f"{setup.problem.name} on {setup.machine}")
     terminal.say(f"writing {run.directory.path}")
     terminal.notices(setup.validation)
-    if setup.run.init and state.best_cost == math.inf and not setup.given:
+    if setup.run.init and state.best_cost == math.inf and not setup.settings.instances:
         run.pool.load(state.best.state_dict())
         state.accept(validate(run.pool, setup.validation, terminal.progress))
         terminal.say(f"init={setup.run.init}: greedy cost {state.best_cost:.4f} on the validation instances")

@@ -39,6 +39,21 @@ class ImitationSettings(Checked):
     gradient_clip: float = positive(1.0)
     patience: int | None = at_least(1, None)
 
+    @property
+    def experts(self) -> str | None:
+        """The solutions that are given."""
+        return None
+
+    @property
+    def instances(self) -> str | None:
+        """The instances that are given (active search)."""
+        return None
+
+    @property
+    def pool(self) -> int | None:
+        """How many instances stay."""
+        return None
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.cooldown_epochs is not None and self.learning_rate_end_factor == 1:

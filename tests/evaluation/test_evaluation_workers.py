@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 
 import evaluate
-from gumbeldore.cli.context import Machine
 from gumbeldore.cli.evaluation import Task, full_chunks, without_idle_workers
+from gumbeldore.cli.machine import Machine
 from gumbeldore.evaluation.loading import LoadedPolicy
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import unsearched

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+import pytest
 
 
 def write_vrp(path: Path, coords: list, demands: list[int], capacity: int, metric: str = "EUC_2D", name="") -> Path:
@@ -12,6 +15,12 @@ def write_vrp(path: Path, coords: list, demands: list[int], capacity: int, metri
     sections = f"NODE_COORD_SECTION\n{nodes}DEMAND_SECTION\n{loads}DEPOT_SECTION\n1\n-1\nEOF\n"
     path.write_text(f"{header}CAPACITY: {capacity}\n{sections}")
     return path
+
+
+def raises_with(path: Path, line: int | None, rule: str):
+    """The error of a reader, which names the file, the line and the rule."""
+    where = f"{path}: " if line is None else f"{path}, line {line}: "
+    return pytest.raises(ValueError, match=f"^{re.escape(where)}.*{re.escape(rule)}")
 
 
 def write_tour(path: Path, tour: list[int]) -> None:

@@ -5,19 +5,13 @@ from __future__ import annotations
 import gzip
 import pickle
 import re
-from pathlib import Path
 
 import pytest
 
 from problems.formats.cvrplib import LARGEST_DEMAND, read_cvrplib, read_solution, solution_text
-from tests.helpers.instance_files import CVRPLIB
+from tests.helpers.instance_files import CVRPLIB, raises_with
 
 VALID_SOLUTION = b"Route #1: 2 4\nRoute #2: 1\nRoute #3: 3\nCost 27.5\n"
-
-
-def raises_with(path: Path, line: int | None, rule: str):
-    where = f"{path}: " if line is None else f"{path}, line {line}: "
-    return pytest.raises(ValueError, match=f"^{re.escape(where)}.*{re.escape(rule)}")
 
 
 @pytest.mark.parametrize(

@@ -160,8 +160,8 @@ def npy(array, **claims) -> bytes:
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + array.tobytes()
 
 
-def archive(path, compression=zipfile.ZIP_STORED, **members):
-    with zipfile.ZipFile(path, "w", compression) as file:
+def archive(path, **members):
+    with zipfile.ZipFile(path, "w") as file:
         for name, data in members.items():
             file.writestr(f"{name}.npy", data)
     return path

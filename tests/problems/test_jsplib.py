@@ -9,7 +9,7 @@ import pytest
 
 from problems.formats.jsplib import JsspInstance, read_jssp
 from problems.jssp.sets import load_jssp
-from tests.helpers.instance_files import JSPLIB
+from tests.helpers.instance_files import JSPLIB, raises_with
 
 DATA = Path(__file__).parents[1] / "data" / "jssp"
 TITLE = b"Nb of jobs, Nb of Machines, Time seed, Machine seed, Upper bound, Lower bound\n"
@@ -183,7 +183,6 @@ def test_malformed_files_are_refused_with_file_line_and_rule(tmp_path, data, cas
     path = tmp_path / "bad.txt"
     assert data.count(old) == 1
     path.write_bytes(data.replace(old, new))
-    where = f"{path}: " if line is None else f"{path}, line {line}: "
-    with pytest.raises(ValueError, match=f"^{re.escape(where)}.*{re.escape(rule)}") as caught:
+    with raises_with(path, line, rule) as caught:
         read_jssp(path)
     assert len(str(caught.value)) < len(str(path)) + 200

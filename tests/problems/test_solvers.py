@@ -19,7 +19,7 @@ from problems.solvers import Solver, SolverError, with_references
 from problems.solvers import backends as registry
 from problems.solvers.answer import Options
 from problems.solvers.baseline import wall_clock
-from problems.solvers.scheduling import solve_jssp
+from problems.solvers.scheduling import _jobs_in_order, solve_jssp
 from tests.helpers.unsolved import cvrp, jssp, random_points, tsp
 
 pytest.importorskip("pyvrp")
@@ -171,6 +171,11 @@ def test_operations_that_take_no_time_keep_their_place(seed):
     )
     cost = benchmark.true_cost(torch.zeros(1, dtype=torch.int64), torch.from_numpy(answer.actions)[None])
     assert answer.kind == "optimal (CP-SAT)" and answer.lowest == cost.item() == answer.highest
+
+
+def test_ties_are_broken_by_what_takes_no_time():
+    start, times = np.array([[0, 3], [3, 3]]), np.array([[3, 2], [0, 0]])
+    assert _jobs_in_order(start, times).tolist() == [0, 1, 1, 0]
 
 
 # ---- workers, seeds, patience

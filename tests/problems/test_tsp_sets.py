@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from gumbeldore.benchmark import WrongProblemError
-from gumbeldore.evaluation.sources import load
 from problems.formats.tsplib import read_tsplib
 from problems.tsp import TSP
 from problems.tsp import sets as standard_sets
@@ -300,18 +299,6 @@ def test_reference_tour_need_not_be_optimal_but_must_fit(tmp_path):
     assert benchmark.references.isnan().all() and benchmark.kinds == [""] and benchmark.solutions == {}
     rule = "the tour has 3 nodes, the instance has 4; this reference is left out"
     assert benchmark.warnings == [f"{tmp_path / 'square.opt.tour'}: {rule}"]
-
-
-def test_a_reference_of_0_is_none(tmp_path):
-    path = write_tsp(tmp_path / "point.tsp", [(7, 7)] * 4)
-    write_tour(tmp_path / "point.opt.tour", [0, 2, 1, 3])
-    (benchmark,) = load(TSP(4), str(path))
-    assert benchmark.references.isnan().all() and benchmark.kinds == [""] and benchmark.solutions == {}
-    assert benchmark.warnings == ["point: the reference cost 0 is taken as unknown, as no gap to it can be computed"]
-    np.savez(tmp_path / "a.npz", coords=np.zeros((2, 3, 2)), cost=[0, 2.5])
-    (benchmark,) = load(TSP(4), str(tmp_path / "a.npz"))
-    assert benchmark.references.isnan().tolist() == [True, False] and benchmark.kinds == ["", "cost of a.npz"]
-    assert benchmark.warnings == ["a/0: the reference cost 0 is taken as unknown, as no gap to it can be computed"]
 
 
 def test_folder_gives_one_benchmark_per_size_in_ascending_order(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import math
-import re
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 import torch
 
 from problems.formats.tsplib import METRICS, edge_lengths, read_tour, read_tsplib, tour_lengths
-from tests.helpers.instance_files import TSPLIB
+from tests.helpers.instance_files import TSPLIB, raises_with
 
 DATA = Path(__file__).parents[1] / "data"
 VALID_TOUR = b"NAME : five.opt.tour\nTYPE : TOUR\nDIMENSION : 5\nTOUR_SECTION\n3\n1 2\n5\n4\n-1\nEOF\n"
@@ -188,11 +187,6 @@ MALFORMED["unit circle"] = (
 )
 TWO_NODES = b"DIMENSION : 2\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n1 0 0\n2 1 1\nEOF\n"
 MALFORMED["two nodes"] = (MALFORMED["two nodes"][0], TWO_NODES, 5, "at least 3 nodes, DIMENSION is 2")
-
-
-def raises_with(path: Path, line: int | None, rule: str):
-    where = f"{path}: " if line is None else f"{path}, line {line}: "
-    return pytest.raises(ValueError, match=f"^{re.escape(where)}.*{re.escape(rule)}")
 
 
 @pytest.mark.parametrize("case", MALFORMED)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,8 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import train
-from gumbeldore.cli.context import Machine
-from gumbeldore.evaluation.loading import LoadedPolicy
+from gumbeldore.cli.machine import Machine
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.compiling import compile_layers
 from gumbeldore.sampler.methods import Gumbeldore
@@ -99,8 +97,7 @@ def test_sampling_is_compiled_if_asked_for():
 def test_an_evaluation_is_compiled_if_asked_for():
     network = BQ(16, 2, 2, 32, canonical_coordinates=True, successor_loss=0)
     for wanted in (False, True):
-        loaded = LoadedPolicy(TSP(8), network, {}, Path())
-        with Machine(torch.device("cpu"), "float32", wanted, 0, 1, 8).pool(loaded) as pool:
+        with Machine(torch.device("cpu"), "float32", wanted, 0, 1, 8).pool(TSP(8), network) as pool:
             assert bool(compiled(pool.local.policy)) == wanted
 
 

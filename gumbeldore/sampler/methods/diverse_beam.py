@@ -20,7 +20,7 @@ class DiverseBeam(OneRound):
 
     Arguments:
         beam_width: of all groups together
-        groups: how many there are
+        groups: groups of beams that share beam_width
         diversity: lambda, by how much a log-probability is lower for each time that earlier groups have chosen the
             same action at this step
     """

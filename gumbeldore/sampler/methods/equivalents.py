@@ -21,7 +21,7 @@ class Equivalents(Rounds):
 
     Arguments:
         method: any method of rounds
-        equivalents: how many of them are searched, the instance itself included
+        equivalents: how many equivalent instances are searched, the instance itself included
     """
 
     method: Rounds

@@ -33,12 +33,12 @@ class Reconstruct(Improving):
     """Random reconstruction of the best solution that another method finds [RRC].
 
     Arguments:
-        start: the other method
-        iterations: of cutting all instances' solutions into pieces and decoding these; with a time limit they go on
-            until it has passed
+        start: the method whose best solution is improved
+        iterations: rounds of cutting all instances' solutions into pieces and decoding these; with a time limit they
+            go on until it has passed
         longest_piece: decisions in a piece, at most; None: all. Each iteration draws a length, uniformly
         shortest_piece: decisions in a piece, at least (or the longest, if that is less)
-        piece_width: of the beam search that decodes a piece; 1: greedily
+        piece_width: beam width of the search that decodes a piece; 1: greedily
     """
 
     start: Rounds = field(default_factory=Greedy)

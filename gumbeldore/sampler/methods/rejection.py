@@ -21,7 +21,7 @@ class Rejection(Sampling):
     """Independent samples, until beam_width * num_rounds of them are different.
 
     Arguments:
-        max_rounds: of beam_width samples; then the search ends, however many of them are different
+        max_rounds: rounds of beam_width samples; then the search ends, however many of them are different
     """
 
     max_rounds: int = at_least_one(20)

@@ -31,7 +31,7 @@ class Tasar(BeamRounds):
 
     Arguments:
         beam_width: K, solutions per round
-        num_rounds: from each root
+        num_rounds: rounds from each root
         replan_steps: decisions from one root to the next
         top_p_end: nucleus of all rounds
         temperature: tau, by which the policy's logits are divided [SBS, eq. 5]

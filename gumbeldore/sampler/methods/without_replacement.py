@@ -26,7 +26,7 @@ class WithoutReplacement(BeamRounds):
 
     Arguments:
         beam_width: K, solutions per round
-        num_rounds: n
+        num_rounds: n, rounds of a search
         top_p_start, top_p_end: nucleus of the first and of the last round, linear in between [GD, section 4.2.2]: each
             node keeps its smallest set of most likely actions of that probability; one round alone uses the end
         temperature: tau, by which the policy's logits are divided [SBS, eq. 5]: masses, estimates and reported
