@@ -6,9 +6,10 @@ race; `estimators` and `diversity` look at what samples say about a policy, and 
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
@@ -23,8 +24,12 @@ from gumbeldore.cli.words import typed
 from gumbeldore.evaluation import results
 from gumbeldore.evaluation.benchmarks import have_gaps
 from gumbeldore.reporting.console import Terminal
-from gumbeldore.studies import STUDIES, files
-from gumbeldore.studies.study import About, Asked, Context, Study
+from gumbeldore.runtime.files import atomic_write, write_table, write_text
+from gumbeldore.studies import STUDIES
+from gumbeldore.studies.study import About, Asked, Context, Shown, Study
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def study(cfg: DictConfig) -> list[Any]:
@@ -88,36 +93,40 @@ def measure(
     try:
         for result in chosen.measure(context, searches):
             found.append(result)
-            with terminal.sparing(f"one of {out_dir}/study.*"):
-                content = chosen.content(searches, found, about)
-                files.write(out_dir, content, content[chosen.lines])  # a later result may not come
+            with terminal.sparing(f"one of {out_dir}/study.*"):  # after each: a later one may not come
+                write_tables(out_dir, chosen, chosen.content(searches, found, about))
     except KeyboardInterrupt:
         raise resume.interrupted(*chosen.progress(context.kept, searches, found, about), out_dir) from None
     finally:
         if found:
-            show(chosen, searches, found, about, terminal, out_dir)
+            with terminal.sparing(f"{out_dir}/study.png"):
+                draw(out_dir, chosen.plot(found, about))
+            show(terminal, chosen.show(searches, found, about), about)
+            terminal.say(f"written: {', '.join(map(str, sorted(out_dir.glob('study.*'))))}")
     return found
 
 
-def show(
-    chosen: Study[Any, Any],
-    searches: list[Asked[Any]],
-    found: list[Any],
-    about: About,
-    terminal: Terminal,
-    out_dir: Path,
-) -> None:
-    """Print the tables, and draw study.png."""
-    with terminal.sparing(f"{out_dir}/study.png"):
-        if figure := chosen.plot(found, about):
-            files.draw(out_dir, figure)
-    tables, note, conclusions = chosen.show(searches, found, about)
-    for table in tables:
-        notes = "\n".join([note, *about.remarks, about.hardware]) if table is tables[-1] else ""
-        terminal.table(*table, notes)
-    for line in conclusions:
+def write_tables(out_dir: Path, chosen: Study[Any, Any], content: dict[str, Any]) -> None:
+    """study.json with everything, study.csv with the lines of the table."""
+    lines = content[chosen.lines]
+    write_text(out_dir / "study.json", json.dumps(content, indent=2) + "\n")
+    write_table(out_dir / "study.csv", [list(lines[0]), *(line.values() for line in lines)])
+
+
+def draw(out_dir: Path, figure: Figure | None) -> None:
+    """study.png, if the study has a picture."""
+    if figure:
+        with atomic_write(out_dir / "study.png") as file:
+            figure.savefig(file, dpi=100)
+
+
+def show(terminal: Terminal, shown: Shown, about: About) -> None:
+    """Print the tables; the last one has the notes."""
+    notes = "\n".join([shown.note, *about.remarks, about.hardware])
+    for table in shown.tables:
+        terminal.table(*table, notes if table is shown.tables[-1] else "")
+    for line in shown.conclusions:
         terminal.say(line)
-    terminal.say(f"written: {', '.join(map(str, sorted(out_dir.glob('study.*'))))}")
 
 
 def main() -> None:

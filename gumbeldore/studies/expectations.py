@@ -31,13 +31,6 @@ MOST_SOLUTIONS = 6_000  # of an instance whose solutions are all written down
 SAMPLES_AT_ONCE = 1_000  # of the reference
 
 
-class Estimates(NamedTuple):
-    """Of both quantities, for each row of a search by each estimator of its method."""
-
-    cost: Tensor  # [B, E] float64
-    entropy: Tensor  # [B, E] float64, in nats
-
-
 class Reference(NamedTuple):
     """What the estimates are compared with."""
 
@@ -77,8 +70,11 @@ class Point(NamedTuple):
     reference: float
 
 
-def estimates(solutions: Solutions, method: str, num_rounds: int) -> Estimates:
-    """By all estimators of a method, from what its search of so many rounds, or fewer, has found."""
+def estimates(solutions: Solutions, method: str, num_rounds: int) -> Tensor:
+    """By all E estimators of a method, from what its search of so many rounds, or fewer, has found.
+
+    Returns [quantities, B, E] float64; the entropy is in nats.
+    """
     log_probs, valid, rounds = solutions.log_probs, solutions.valid, solutions.stats.rounds
     found = []
     for values in (solutions.costs, -log_probs):
@@ -92,7 +88,7 @@ def estimates(solutions: Solutions, method: str, num_rounds: int) -> Estimates:
             complete = rounds < num_rounds
             each = [estimate_over_rounds(values, *about, normalised, complete) for normalised in (False, True)]
         found.append(torch.stack(each, dim=1))
-    return Estimates(*found)
+    return torch.stack(found)
 
 
 def measure(
@@ -117,7 +113,7 @@ def measure(
         found = torch.empty(len(QUANTITIES), count * repetitions, len(ESTIMATORS[method]), dtype=torch.float64)
         every = benchmark.part(torch.arange(count).repeat_interleave(repetitions))
         for chunk, solutions in _searched(pool, every, keys, config):
-            found[:, chunk] = torch.stack(estimates(solutions, method, config.num_rounds))
+            found[:, chunk] = estimates(solutions, method, config.num_rounds)
             progress(chunk.stop - chunk.start)
         total += found.view(len(QUANTITIES), count, repetitions, -1).sum(dim=1)
     mean = (total / count_of(benchmarks)).mT  # [quantities, E, repetitions]
@@ -129,21 +125,6 @@ def _searched(pool: SearchPool, benchmark: Benchmark, keys: Tensor, config: Plai
     with instance_errors(benchmark, keys):
         for _, chunk, solutions in pool.map_all(benchmark.instances, keys, [config]):
             yield chunk, solutions._replace(costs=true_costs(benchmark, chunk, SampledSolutions.of(solutions)))
-
-
-class Whole(NamedTuple):
-    """What a search knows of the expectations of each instance if it has found all solutions."""
-
-    complete: Tensor  # bool [B], whether it has
-    cost: Tensor  # [B] float64
-    entropy: Tensor  # [B] float64
-
-
-def whole(solutions: Solutions) -> Whole:
-    """Sums over the solutions. The instance has others, too, if there are as many as the search is wide."""
-    log_probs, valid = solutions.log_probs, solutions.valid
-    sums = (estimate_by_beam(values, log_probs, valid, normalised=False) for values in (solutions.costs, -log_probs))
-    return Whole(~valid.all(dim=1), *sums)
 
 
 def reference(pool: SearchPool, benchmarks: list[Benchmark], temperature: float, samples: int, seed: int) -> Reference:
@@ -165,16 +146,17 @@ def reference(pool: SearchPool, benchmarks: list[Benchmark], temperature: float,
 def _exact(pool: SearchPool, benchmarks: list[Benchmark], temperature: float) -> Reference | None:
     """The expectations over all solutions; None as soon as an instance has more than a search can write down."""
     config = methods.WithoutReplacement(MOST_SOLUTIONS, num_rounds=1, temperature=temperature)
-    cost = entropy = 0.0
+    totals = [0.0 for _ in QUANTITIES]
     for benchmark in benchmarks:
         keys = torch.arange(len(benchmark.names))
         for _, solutions in _searched(pool, benchmark, keys, config):
-            found = whole(solutions)
-            if not found.complete.all():
+            log_probs, valid = solutions.log_probs, solutions.valid
+            if valid.all(dim=1).any():  # as many solutions as the search is wide: there are others, too
                 return None
-            cost, entropy = cost + found.cost.sum().item(), entropy + found.entropy.sum().item()
-    count = count_of(benchmarks)
-    return Reference(cost / count, entropy / count, 0)
+            for place, values in enumerate((solutions.costs, -log_probs)):
+                totals[place] += estimate_by_beam(values, log_probs, valid, normalised=False).sum().item()
+    cost, entropy = (total / count_of(benchmarks) for total in totals)
+    return Reference(cost, entropy, 0)
 
 
 def points(method: str, config: Plain, found: dict[str, list[list[float]]], compared: Reference) -> list[Point]:

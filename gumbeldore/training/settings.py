@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from gumbeldore.runtime.checked import Checked, at_least, positive
 
@@ -27,6 +28,10 @@ class ImitationSettings(Checked):
     """
 
     prefix = "train."
+    # What some algorithms alone have.
+    experts: ClassVar[str | None] = None
+    instances: ClassVar[str | None] = None
+    pool: ClassVar[int | None] = None
 
     epochs: int = at_least(0, 2200)
     batches_per_epoch: int = at_least(1, 1000)
@@ -38,21 +43,6 @@ class ImitationSettings(Checked):
     muon_weight_decay: float = at_least(0, 0)
     gradient_clip: float = positive(1.0)
     patience: int | None = at_least(1, None)
-
-    @property
-    def experts(self) -> str | None:
-        """The solutions that are given."""
-        return None
-
-    @property
-    def instances(self) -> str | None:
-        """The instances that are given (active search)."""
-        return None
-
-    @property
-    def pool(self) -> int | None:
-        """How many instances stay."""
-        return None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,8 +70,8 @@ class TrainSettings(ImitationSettings):
 
     instances_per_epoch: int = at_least(1, 1000)
     decisions_per_epoch: int | None = at_least(1, None)
-    pool: int | None = at_least(1, None)
-    experts: str | None = None
+    pool: int | None = at_least(1, None)  # type: ignore[misc]
+    experts: str | None = None  # type: ignore[misc]
     sample_with_best: bool = True
     keep_experts: bool = True
     nucleus_after: int = at_least(0, 500)
@@ -109,7 +99,7 @@ class SupervisedSettings(ImitationSettings):
         validation_instances: instances on which a new policy must beat the best one, greedily
     """
 
-    experts: str
+    experts: str = field()  # type: ignore[misc]
     validation_instances: int = at_least(1, 10000)
 
 
@@ -121,7 +111,7 @@ class ActiveSearchSettings(ImitationSettings):
         instances: a standard set, a benchmark file, an .npz, or a folder of files, of mixed sizes
     """
 
-    instances: str
+    instances: str = field()  # type: ignore[misc]
 
 
 ALGORITHMS: dict[str, type[ImitationSettings]] = {

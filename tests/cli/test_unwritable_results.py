@@ -47,7 +47,7 @@ def test_a_file_that_cannot_be_written_costs_neither_the_table_nor_the_others(wr
 
 
 def test_a_picture_that_cannot_be_drawn_costs_no_table_of_a_study(tmp_path, monkeypatch):
-    monkeypatch.setattr("gumbeldore.studies.files.draw", fails)
+    monkeypatch.setattr("study.draw", fails)
     words = ["checkpoint=tsp20", "instances=kool/tsp20", "num_instances=2", "method=greedy", "workers=0", "out_dir=out"]
     done = typed(study, *words, cwd=tmp_path)
     assert (
