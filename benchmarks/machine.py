@@ -28,7 +28,7 @@ from problems.tsp import TSP
 
 ROOT = Path(__file__).parent.parent
 DEFAULTS = {"threads": torch.get_num_threads(), "device": "cpu"}
-PAPER = {"tsp": "tsp100", "cvrp": "cvrp100", "jssp": "jssp"}  # experiments with the networks of the paper
+PAPER = {"tsp": "paper_tsp100", "cvrp": "paper_cvrp100", "jssp": "paper_jssp"}  # experiments with the paper's networks
 
 
 def seconds_at(device: torch.device) -> float:

@@ -122,7 +122,10 @@ def test_wrong_values_name_the_key_and_what_is_allowed(overrides, message):
     ("words", "message"),
     [
         (["problem=cvrp", "experiment=demo"], "experiment=demo is for problem=tsp, not for problem=cvrp"),
-        (["problem=tsp", "experiment=tsp100"], "experiment=tsp100 has a problem of its own, leave out problem=tsp"),
+        (
+            ["problem=tsp", "experiment=paper_tsp100"],
+            "experiment=paper_tsp100 has a problem of its own, leave out problem=tsp",
+        ),
         (
             ["-m", "problem=tsp,cvrp", "experiment=demo"],
             "experiment=demo is for problem=tsp, not for problem=cvrp",
@@ -223,7 +226,7 @@ def test_every_default_stands_in_one_place():
         for group in ("train", "search"):
             again = values.get(group, {}).items() & defaults_of(group).items()
             assert not again, f"{path.name} repeats {again} of configs/{group}.yaml"
-    of_paper = configured("train", "experiment=tsp100", "recipe=paper")
+    of_paper = configured("train", "experiment=paper_tsp100", "recipe=paper")
     assert of_paper.cfg.train == defaults_of("train") and of_paper.algorithm() == TrainSettings()
 
 

@@ -13,7 +13,7 @@ from gumbeldore.cli.words import FOLDER, check_overrides
 from gumbeldore.sampler import methods
 from tests.helpers.commands import configured, defaults_of, options, refused
 
-CHOICES = [*options("problem"), "experiment=tsp100", "experiment=cvrp100", "experiment=jssp"]
+CHOICES = [*options("problem"), "experiment=paper_tsp100", "experiment=paper_cvrp100", "experiment=paper_jssp"]
 # What a recipe decides; all else is a size or a length, and belongs to a preset or an experiment.
 ALGORITHM = (
     "learning_rate_end_factor", "cooldown_epochs", "muon_learning_rate", "muon_weight_decay", "gradient_clip"
@@ -75,7 +75,7 @@ def test_recipes_of_the_literature_differ_from_ours_in_how_experts_are_found_alo
     assert ours == theirs
 
 
-@pytest.mark.parametrize("choice", ["problem=tsp", "experiment=tsp100"])
+@pytest.mark.parametrize("choice", ["problem=tsp", "experiment=paper_tsp100"])
 def test_what_is_typed_wins_over_the_search_of_a_recipe(choice):
     words = [choice, "recipe=self_labeling", "search={beam_width: 64}"]
     assert search_of(composed(*words)) == methods.Sampling(64, 1)
@@ -113,7 +113,7 @@ def test_given_solutions_and_instances_need_their_kind_of_training(words, messag
 
 def test_an_experiment_leaves_the_lengths_of_active_search_alone():
     alone = composed("problem=jssp", "train=active_search", "train.instances=x")["train"]
-    sized = composed("experiment=jssp", "train=active_search", "train.instances=x")["train"]
+    sized = composed("experiment=paper_jssp", "train=active_search", "train.instances=x")["train"]
     for key in ("epochs", "patience", "batches_per_epoch", "batch_size", "learning_rate", "muon_learning_rate"):
         assert sized[key] == alone[key], key
     longer = composed("experiment=demo", "train=supervised", "train.experts=x")["train"]
@@ -170,12 +170,12 @@ def of_the_paper(experiment, width, heads, step_size):
 
 
 def test_paper_recipe_of_the_tsp():
-    setup = of_the_paper("tsp100", width=128, heads=8, step_size=0.3)
+    setup = of_the_paper("paper_tsp100", width=128, heads=8, step_size=0.3)
     assert setup.settings.epochs == 2200 and setup.problem.num_nodes == 100
 
 
 def test_paper_recipe_of_the_cvrp():
-    setup = of_the_paper("cvrp100", width=192, heads=12, step_size=3.0)
+    setup = of_the_paper("paper_cvrp100", width=192, heads=12, step_size=3.0)
     assert setup.problem.num_customers == 100 and setup.problem.capacity == (40, 100)
     assert not setup.problem.far_first
     (validation,) = setup.problem.validation(3, seed=0)
@@ -183,7 +183,7 @@ def test_paper_recipe_of_the_cvrp():
 
 
 def test_paper_recipe_of_the_jssp():
-    setup = set_up(configured("train", "experiment=jssp", "recipe=paper"))
+    setup = set_up(configured("train", "experiment=paper_jssp", "recipe=paper"))
     policy = setup.policy
     assert (len(policy.job_wise), len(policy.machine_wise), policy.embed.out_features) == (3, 3, 64)
     assert (policy.between_jobs.heads, policy.between_jobs.up_projection.out_features) == (8, 256)

@@ -195,7 +195,7 @@ def test_without_a_policy_the_nearest_is_taken_for_each_instance():
     machines = [np.arange(3)[None].repeat(len(times), 0) for times in shops]
     rules = gumbeldore.solve(times=shops, machines=machines, method="heuristic")
     assert [x.policy for x in rules] == ["", ""] and [len(x.schedule) for x in rules] == [4, 60]
-    expected = gumbeldore.solve("jssp", times=shops, machines=machines, method=Heuristic())
+    expected = gumbeldore.solve("jssp15x15", times=shops, machines=machines, method=Heuristic())
     assert [x.cost for x in rules] == [x.cost for x in expected]
 
 

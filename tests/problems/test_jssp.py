@@ -158,7 +158,9 @@ def test_operations_of_no_time_take_no_machine():
     check_schedule(times, machines, torch.tensor([[[0.0, 11.0, 11.0], [0.0, 1.0, 1.0]]]))
     with pytest.raises(ValueError, match="starts before its job is ready"):
         check_schedule(times, machines, torch.tensor([[[0.0, 10.0, 11.0], [0.0, 1.0, 1.0]]]))
-    result = gumbeldore.solve("jssp", times=[[11, 0, 0], [1, 0, 10]], machines=[[0, 1, 2], [1, 0, 2]], method="greedy")
+    result = gumbeldore.solve(
+        "jssp15x15", times=[[11, 0, 0], [1, 0, 10]], machines=[[0, 1, 2], [1, 0, 2]], method="greedy"
+    )
     assert result.cost == 11
 
 
