@@ -6,8 +6,8 @@ import dataclasses
 import inspect
 
 import pytest
-import yaml
 
+from gumbeldore.cli.schema import SEARCH
 from gumbeldore.sampler import methods
 from tests.helpers.commands import ROOT
 
@@ -20,10 +20,12 @@ def test_methods_with_the_same_setting_have_the_same_default():
 
 
 def test_every_setting_of_the_command_line_is_read_by_a_method_and_has_no_other_default():
-    settings = yaml.safe_load((ROOT / "configs/search.yaml").read_text())["search"]
     read = set().union(*(methods.settings_of(method) for method in methods.METHODS.values()))
-    assert set(settings) <= read
-    assert {name: value for name, value in settings.items() if value is not None} == {"step_size": "???"}
+    assert set(SEARCH) == read and SEARCH == {**methods.DEFAULTS, "time_limit": None}
+
+
+def test_every_method_has_a_default_for_each_setting():
+    assert [method() for method in methods.METHODS.values()]
 
 
 def test_settings_of_a_class_of_the_user_are_checked_whether_its_annotations_are_text_or_not():
