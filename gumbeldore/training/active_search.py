@@ -46,12 +46,9 @@ def active_search(
             # sample, keep what is better
             pool.load(state.policy.state_dict())
             try:
-                sampling = improve(incumbents, search, pool, state.epoch, execution)
+                report.lap("sampling", improve(incumbents, search, pool, state.epoch, execution))
             finally:
-                state.dataset.clear()
-                for shard in incumbents.shards(state.epoch + 1):
-                    state.dataset.add(*shard)
-            report.lap("sampling", sampling)
+                state.dataset.replace(incumbents.shards(state.epoch + 1))
 
             # imitate the best solutions
             imitation = fit(problem, state, settings, generator(execution.seed, "batches", state.epoch), execution)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,6 +68,12 @@ class PseudoExperts:
     def clear(self) -> None:
         """Forget all experts (their files stay until `prune`)."""
         self._keep([])
+
+    def replace(self, shards: Iterable[Shard]) -> None:
+        """Have these experts and no others."""
+        self.clear()
+        for shard in shards:
+            self.add(*shard)
 
     def forget_first(self) -> None:
         """Forget the experts of the first shard, which has been in here for longest (its file stays until `prune`)."""

@@ -49,7 +49,7 @@ def fit(
     policy = InPrecision(train_state.policy, execution.device, execution.precision)
     network = ddp.wrap(Imitation(problem, policy))
     rows = ddp.rows(settings.batch_size)
-    losses, auxiliaries, norms, hits, unseen = [], [], [], [], []
+    steps = Steps(ddp, train_state.epoch)
     for index in range(settings.batches_per_epoch):
         execution.progress("training", index, settings.batches_per_epoch)
         if ddp.broadcast_stop(execution.stop()):
@@ -62,28 +62,58 @@ def fit(
         _nan_unless_finite(loss + auxiliary).backward()
         norm = nn.utils.clip_grad_norm_(train_state.policy.parameters(), settings.gradient_clip)
         train_state.optimizer.step()
-        norms.append(norm)
-        losses.append(loss.detach())
-        auxiliaries.append(auxiliary.detach())
-        hits.append((logits.argmax(dim=1) == target).float().mean())
-        unseen.append((target == OUT_OF_VIEW).float().mean())
-        if len(norms) % CHECK_EVERY == 0:
-            _refuse_bad_steps(ddp, train_state.epoch, losses, auxiliaries, norms)
-    _refuse_bad_steps(ddp, train_state.epoch, losses, auxiliaries, norms)
-    names = ("loss", "auxiliary_loss", "gradient_norm", "accuracy", "out_of_view")
-    means = [math.nan] * len(names)
-    if losses:
-        each = losses, auxiliaries, norms, hits, unseen
-        means = ddp.mean(torch.stack([torch.stack(values).mean() for values in each])).tolist()
-    metrics = {f"training/{name}": mean for name, mean in zip(names, means, strict=True)}
+        accuracy, unseen = (logits.argmax(dim=1) == target).float().mean(), (target == OUT_OF_VIEW).float().mean()
+        steps.add(loss, auxiliary, norm, accuracy, unseen)
+    metrics = steps.metrics()
     metrics["training/learning_rate"] = factor * settings.learning_rate
-    for name in ("training/auxiliary_loss", "training/out_of_view"):
-        if metrics[name] == 0:  # the policy has no such loss, the expert goes nowhere else
-            del metrics[name]
     metrics["training/dataset_size"] = len(train_state.dataset)
-    if len(norms) < settings.batches_per_epoch:
-        raise Stopped(metrics, len(norms))
+    if len(steps) < settings.batches_per_epoch:
+        raise Stopped(metrics, len(steps))
     return metrics
+
+
+class Steps:
+    """What the steps of an epoch have shown. The numbers stay on the device: at each look at them the CPU waits."""
+
+    names = ("loss", "auxiliary_loss", "gradient_norm", "accuracy", "out_of_view")
+
+    def __init__(self, ddp: SingleProcess | DDPRank, epoch: int):
+        self.ddp, self.epoch = ddp, epoch
+        self.values: list[list[Tensor]] = [[] for _ in self.names]
+
+    def __len__(self) -> int:
+        return len(self.values[0])
+
+    def add(self, *values: Tensor) -> None:
+        """Add a step's numbers, by `names`. Raises ValueError as `refuse_bad`, every CHECK_EVERY steps."""
+        for each, value in zip(self.values, values, strict=True):
+            each.append(value.detach())
+        if len(self) % CHECK_EVERY == 0:
+            self.refuse_bad()
+
+    def refuse_bad(self) -> None:
+        """Raises ValueError for the first step whose gradient's norm is not finite."""
+        losses, auxiliaries, norms, *_ = self.values
+        if self.ddp.rank > 0 or not norms:
+            return  # the first process speaks for all, and ends the others
+        bad = (~torch.stack(norms).isfinite()).nonzero().flatten().tolist()
+        if bad:
+            step = bad[0]
+            loss, auxiliary, norm = (values[step].item() for values in (losses, auxiliaries, norms))
+            values = f"the loss is {loss}, the auxiliary loss {auxiliary}, the norm of their gradient {norm}"
+            raise ValueError(f"step {step + 1} of epoch {self.epoch + 1} cannot be learnt from: {values}")
+
+    def metrics(self) -> dict[str, float]:
+        """Means over the steps and the processes, by TensorBoard tag. Raises ValueError as `refuse_bad`."""
+        self.refuse_bad()
+        means = [math.nan] * len(self.names)
+        if len(self):
+            means = self.ddp.mean(torch.stack([torch.stack(values).mean() for values in self.values])).tolist()
+        found = {f"training/{name}": mean for name, mean in zip(self.names, means, strict=True)}
+        for name in ("training/auxiliary_loss", "training/out_of_view"):
+            if found[name] == 0:  # the policy has no such loss, the expert goes nowhere else
+                del found[name]
+        return found
 
 
 def _nan_unless_finite(loss: Tensor) -> Tensor:
@@ -92,20 +122,6 @@ def _nan_unless_finite(loss: Tensor) -> Tensor:
     So the norm of the gradient tells good steps from bad ones, to all processes that average it.
     """
     return loss * torch.where(loss.detach().isfinite(), 1.0, math.nan)
-
-
-def _refuse_bad_steps(
-    ddp: SingleProcess | DDPRank, epoch: int, losses: list[Tensor], auxiliaries: list[Tensor], norms: list[Tensor]
-) -> None:
-    """Raises ValueError for the first step whose gradient's norm is not finite."""
-    if ddp.rank > 0:
-        return  # the first process speaks for all, and ends the others
-    bad = (~torch.stack(norms).isfinite()).nonzero().flatten().tolist() if norms else []
-    if bad:
-        step = bad[0]
-        loss, auxiliary, norm = (values[step].item() for values in (losses, auxiliaries, norms))
-        values = f"the loss is {loss}, the auxiliary loss {auxiliary}, the norm of their gradient {norm}"
-        raise ValueError(f"step {step + 1} of epoch {epoch + 1} cannot be learnt from: {values}")
 
 
 class Imitation(nn.Module):

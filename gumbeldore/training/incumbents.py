@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -73,43 +74,38 @@ class Incumbents:
 GREEDY, SEARCH = 0, 1  # of equally good solutions the greedy one stays
 
 
+class Offer(NamedTuple):
+    """What the policy found for a chunk of a benchmark."""
+
+    place: int  # of the benchmark
+    which: int  # GREEDY or SEARCH
+    chunk: slice
+    rows: Tensor  # int64 of the chunk among all instances
+    best: TrueBest
+    evaluations: int
+
+
 def improve(
     incumbents: Incumbents, search: Method, pool: SearchPool, epoch: int, execution: Execution
 ) -> dict[str, float]:
     """Offer the incumbents what the policy finds greedily and by the search; returns metrics.
 
-    A search with a reconstruction begins from the solutions, once all instances of a benchmark have one.
-
     Raises Stopped if the training is to end, with the metrics of what was found so far, which is offered, too.
     """
-    clock, before, configs = time.perf_counter(), torch.cat(incumbents.costs), (methods.Greedy(), search)
-    count = count_of(incumbents.benchmarks)
-    costs = torch.full((2, count), math.nan, dtype=torch.float64)  # of this epoch: greedy, and the best of the search
-    first = done = solutions = evaluations = 0
-    offers: list[tuple[int, int, slice, TrueBest]] = []
-    execution.progress("sampling", 0, count)
+    clock, before = time.perf_counter(), torch.cat(incumbents.costs)
+    offers: list[Offer] = []
+    stopped = False
     try:
-        for place, benchmark in enumerate(incumbents.benchmarks):
-            mine = torch.arange(first, first + len(benchmark.names))
-            keys, first = fold(execution.seed, "sampling", epoch, mine), first + len(mine)
-            begin = incumbents.actions[place] if incumbents.costs[place].isfinite().all() else None
-            with instance_errors(benchmark, keys):
-                for which, chunk, sampled in pool.map_all(
-                    benchmark.instances, keys, configs, execution.stop, SampledSolutions.of, start=begin
-                ):
-                    best = best_solutions(benchmark, chunk, sampled)
-                    offers.append((place, which, chunk, best))
-                    costs[which, mine[chunk]] = best.costs
-                    solutions += int(best.found.sum())  # greedy ones, which may be kept, too
-                    evaluations += sampled.stats.evaluations
-                    done += len(best.costs) if which == SEARCH else 0
-                    execution.progress("sampling", done, count)
-        complete = True
+        for offer in _offers(incumbents, search, pool, epoch, execution):
+            offers.append(offer)
     except Stopped:
-        complete = False
+        stopped = True
+    costs = torch.full((2, len(before)), math.nan, dtype=torch.float64)  # greedy, and the best of the search
     # Not as they arrive: of equal costs the first stays, whichever worker was faster.
-    for place, _, chunk, best in sorted(offers, key=lambda offer: (offer[0], offer[1], offer[2].start)):
-        incumbents.offer(place, chunk, best)
+    for offer in sorted(offers, key=lambda offer: (offer.place, offer.which, offer.chunk.start)):
+        incumbents.offer(offer.place, offer.chunk, offer.best)
+        costs[offer.which, offer.rows] = offer.best.costs
+    solutions = sum(int(offer.best.found.sum()) for offer in offers)  # greedy ones, which may be kept, too
     mean_costs = costs.mean(dim=1).tolist()
     metrics = {
         "sampling/best_cost": mean_costs[SEARCH],
@@ -117,8 +113,31 @@ def improve(
         "sampling/new_best": int((torch.cat(incumbents.costs) < before).sum()),
         "sampling/solutions": solutions,
         "sampling/solutions_per_second": solutions / (time.perf_counter() - clock),
-        "sampling/evaluations": evaluations,
+        "sampling/evaluations": sum(offer.evaluations for offer in offers),
     }
-    if not complete:
+    if stopped:
         raise Stopped(metrics)
     return metrics
+
+
+def _offers(
+    incumbents: Incumbents, search: Method, pool: SearchPool, epoch: int, execution: Execution
+) -> Iterator[Offer]:
+    """What the policy finds, chunk by chunk; a reconstruction begins from the solutions, if all are known.
+
+    Raises Stopped if the training is to end.
+    """
+    count = count_of(incumbents.benchmarks)
+    first = done = 0
+    execution.progress("sampling", 0, count)
+    for place, benchmark in enumerate(incumbents.benchmarks):
+        mine = torch.arange(first, first + len(benchmark.names))
+        keys, first = fold(execution.seed, "sampling", epoch, mine), first + len(mine)
+        begin = incumbents.actions[place] if incumbents.costs[place].isfinite().all() else None
+        how = (methods.Greedy(), search), execution.stop, SampledSolutions.of
+        with instance_errors(benchmark, keys):
+            for which, chunk, sampled in pool.map_all(benchmark.instances, keys, *how, start=begin):
+                best = best_solutions(benchmark, chunk, sampled)
+                done += len(best.costs) if which == SEARCH else 0
+                execution.progress("sampling", done, count)
+                yield Offer(place, which, chunk, mine[chunk], best, sampled.stats.evaluations)
