@@ -16,13 +16,13 @@ from omegaconf import DictConfig
 from gumbeldore.benchmark import count_of
 from gumbeldore.cli import command, resume
 from gumbeldore.cli.configuration import Configuration, set_step_size
-from gumbeldore.cli.context import context_of, opened
+from gumbeldore.cli.inputs import inputs_of, opened
 from gumbeldore.cli.methods import check_method
 from gumbeldore.cli.schema import StudySettings
 from gumbeldore.cli.searches import chosen_methods
-from gumbeldore.cli.words import typed
-from gumbeldore.evaluation import results
+from gumbeldore.cli.words import command_line
 from gumbeldore.evaluation.benchmarks import have_gaps
+from gumbeldore.evaluation.results import reference_of, remarks
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.runtime.files import atomic_write, write_table, write_text
 from gumbeldore.studies import STUDIES
@@ -33,30 +33,31 @@ if TYPE_CHECKING:
 
 
 def study(cfg: DictConfig) -> list[Any]:
-    """Measure what is asked for; prints a table, writes it into out_dir."""
+    """Run the study, print its tables and write them to out_dir."""
     config = Configuration(cfg)
     chosen = chosen_study(config)
-    asked = context_of(config, StudySettings)
-    (choice,) = asked.choices
+    inputs = inputs_of(config, StudySettings)
+    (choice,) = inputs.choices
     set_step_size(cfg.search, choice.loaded)
     methods = chosen_methods(config)
     config.refuse_unread()
     searches = chosen.searches(methods)
     for each in searches:
-        check_method(each.method, each.search, choice.loaded, asked.benchmarks)
+        check_method(each.method, each.search, choice.loaded, inputs.benchmarks)
 
-    with opened(asked) as found, asked.machine.pool(choice.loaded.problem, choice.loaded.policy) as pool:
+    with opened(inputs) as results, inputs.machine.pool(choice.loaded.problem, choice.loaded.policy) as pool:
+        benchmarks, terminal, kept = results
         about = About(
             checkpoint=str(choice.loaded.path),
-            instances=asked.settings.instances,
-            num_instances=count_of(found.benchmarks),
-            hardware=str(asked.machine),
-            command=typed(),
-            reference=results.reference_of(found.benchmarks) if have_gaps(found.benchmarks) else None,
-            remarks=results.remarks(found.benchmarks, asked.problem),
+            instances=inputs.settings.instances,
+            num_instances=count_of(benchmarks),
+            hardware=str(inputs.machine),
+            command=command_line(),
+            reference=reference_of(benchmarks) if have_gaps(benchmarks) else None,
+            remarks=remarks(benchmarks, inputs.problem),
         )
-        context = Context(pool, found.benchmarks, asked.settings.seed, found.kept, found.terminal.advancing)
-        return measure(chosen, searches, context, about, found.terminal, asked.out_dir)
+        context = Context(pool, benchmarks, inputs.settings.seed, kept, terminal.advancing)
+        return measure(chosen, searches, context, about, terminal, inputs.out_dir)
 
 
 def chosen_study(config: Configuration) -> Study[Any, Any]:
@@ -88,7 +89,7 @@ def measure(
     terminal: Terminal,
     out_dir: Path,
 ) -> list[Any]:
-    """The results, as the study has them; those before an interruption or an error are shown, too."""
+    """Measure the searches and return the results. The results before an interruption or an error are shown, too."""
     found: list[Any] = []
     try:
         for result in chosen.measure(context, searches):
@@ -96,7 +97,7 @@ def measure(
             with terminal.sparing(f"one of {out_dir}/study.*"):  # after each: a later one may not come
                 write_tables(out_dir, chosen, chosen.content(searches, found, about))
     except KeyboardInterrupt:
-        raise resume.interrupted(*chosen.progress(context.kept, searches, found, about), out_dir) from None
+        raise resume.interruption(*chosen.progress(context.kept, searches, found, about), out_dir) from None
     finally:
         if found:
             with terminal.sparing(f"{out_dir}/study.png"):

@@ -19,7 +19,7 @@ from gumbeldore.training.experts import sample_epoch
 from gumbeldore.training.following import follow
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.interruption import epoch_of
-from gumbeldore.training.ranks import SINGLE_PROCESS, DDPRank, SingleProcess, joined_ranks
+from gumbeldore.training.ranks import SINGLE_PROCESS, DDPRanks, Ranks, joined_ranks
 from gumbeldore.training.settings import ActiveSearchSettings, SupervisedSettings, TrainSettings
 from gumbeldore.training.state import TrainState
 from gumbeldore.training.supervised import supervised
@@ -77,7 +77,7 @@ def self_improvement(
             execution.recorder.epoch(state, report)
 
 
-def train(cfg: Any, ranks: SingleProcess | DDPRank = SINGLE_PROCESS) -> dict[str, float]:
+def train(cfg: Any, ranks: Ranks = SINGLE_PROCESS) -> dict[str, float]:
     """Train as the configuration says; returns the metrics of the last complete epoch (empty if there was none).
 
     Arguments:
@@ -87,14 +87,14 @@ def train(cfg: Any, ranks: SingleProcess | DDPRank = SINGLE_PROCESS) -> dict[str
     from gumbeldore.cli.training import open_training
 
     with open_training(cfg, ranks) as opened:
-        state, pool, validation, execution = opened.state, opened.pool, opened.validation, opened.execution
-        match opened.settings:
+        setup, state, pool, execution = opened.run.setup, opened.state, opened.run.pool, opened.execution
+        match setup.settings:
             case TrainSettings() as settings:
-                self_improvement(state, settings, opened.search, pool, validation, execution)
+                self_improvement(state, settings, setup.search, pool, setup.validation, execution)
             case SupervisedSettings() as settings:
-                supervised(state, settings, pool, validation, execution)
+                supervised(state, settings, pool, setup.validation, execution)
             case ActiveSearchSettings() as settings:
-                found = active_search(state, settings, opened.search, pool, validation, execution)
+                found = active_search(state, settings, setup.search, pool, setup.validation, execution)
                 write_solutions(opened.run, found, state)
     return opened.recorder.metrics
 
@@ -103,7 +103,7 @@ def main() -> None:
     from gumbeldore.cli import command
 
     with joined_ranks() as ranks:
-        if isinstance(ranks, DDPRank) and ranks.rank > 0:
+        if isinstance(ranks, DDPRanks) and ranks.rank > 0:
             follow(ranks)
         else:
             command.run(partial(train, ranks=ranks), "train")

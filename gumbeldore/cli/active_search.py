@@ -6,7 +6,7 @@ import torch
 
 from gumbeldore.benchmark import count_of
 from gumbeldore.cli.run_recorder import OpenRun
-from gumbeldore.cli.words import typed
+from gumbeldore.cli.words import command_line
 from gumbeldore.evaluation.parts import BenchmarkResult
 from gumbeldore.evaluation.references import with_lower_bounds
 from gumbeldore.reporting.console import hardware
@@ -46,6 +46,6 @@ def write_solutions(run: OpenRun, incumbents: Incumbents, state: TrainState) -> 
         return
     setup, machine = run.setup, run.setup.machine
     about = {"checkpoint": str(run.directory.last), "instances": setup.settings.instances, "seed": setup.run.seed}
-    about |= {"hardware": hardware(machine.device), "precision": machine.precision, "command": typed()}
+    about |= {"hardware": hardware(machine.device), "precision": machine.precision, "command": command_line()}
     report = EvaluationReport(run.setup.problem, about, run.terminal)
     report.write(run.directory.path / "results", {"active search": found}, benchmarks)

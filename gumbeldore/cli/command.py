@@ -32,29 +32,29 @@ def run(task: Callable[[DictConfig], Any], config_name: str) -> None:
 
     `--version` says that of this project, not Hydra's.
     """
-    forgiving_output()
+    robust_output()
     if "--version" in sys.argv[1:]:
         print(f"gumbeldore {VERSION}")
         return
-    typed, words = get_args_parser().parse_args(), list(sys.argv)
-    overrides = quoted_paths(typed.overrides, typed.multirun)
+    options, words = get_args_parser().parse_args(), list(sys.argv)
+    overrides = quoted_paths(options.overrides, options.multirun)
     try:
-        check_overrides(overrides, config_name, typed.config_dir, typed.multirun)
-        if typed.multirun:
+        check_overrides(overrides, config_name, options.config_dir, options.multirun)
+        if options.multirun:
             check_sweep(overrides)
-        sys.argv = [words[0], *quoted_paths(words[1:], typed.multirun)]  # which Hydra reads
+        sys.argv = [words[0], *quoted_paths(words[1:], options.multirun)]  # which Hydra reads
         task = _user_errors(task, words)
         command = hydra.main(version_base="1.3", config_path=str(FOLDER), config_name=config_name)(task)
-        _print_help(command) if typed.help else command()
+        _print_help(command) if options.help else command()
     except (ValueError, HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
-        _fail(error, typed.config_dir)
+        _fail(error, options.config_dir)
     except KeyboardInterrupt as error:
         print(str(error) or "interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
 
 
-def forgiving_output() -> None:
-    """Nothing around the command costs its results: no letter that a terminal lacks, no backend of a notebook."""
+def robust_output() -> None:
+    """Keep the output from failing: replace letters that the terminal lacks, draw without a display."""
     os.environ["MPLBACKEND"] = "agg"  # pictures are files
     if isinstance(sys.stdout, io.TextIOWrapper):  # Python's own, not that of a test
         sys.stdout.reconfigure(errors="replace")
@@ -64,7 +64,7 @@ def _user_errors(task: Callable[[DictConfig], Any], words: list[str]) -> Callabl
     """Hydra prints tracebacks of what a task raises; these errors explain themselves.
 
     Arguments:
-        words: of the command line as they were typed, which the task finds there
+        words: of the command line as they were options, which the task finds there
     """
 
     def checked(cfg: DictConfig) -> Any:

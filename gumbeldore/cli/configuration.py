@@ -11,7 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from gumbeldore.cli.methods import build_method, build_search, methods_of, search_keys
-from gumbeldore.cli.schema import ALGORITHM, COMMANDS, SEARCH, RaySettings, SolverSettings, defaults_of
+from gumbeldore.cli.schema import COMMANDS, SEARCH, TRAIN, RaySettings, SolverSettings, defaults_of
 from gumbeldore.cli.words import is_group, typed_keys
 from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.loading import LoadedPolicy
@@ -88,7 +88,7 @@ class Configuration:
         """The settings of the training's algorithm, which train= chooses."""
         if "train.algorithm" in self.typed:
             raise ValueError("train.algorithm is what train= sets; choose train=supervised or train=active_search")
-        check_keys(self.cfg.train, ALGORITHM, "train")
+        check_keys(self.cfg.train, TRAIN, "train")
         return self.settings(ALGORITHMS[self.cfg.train.algorithm], "train")
 
     def part(self, key: str, base: type) -> Any:

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from gumbeldore.benchmark import Benchmark, count_of
 from gumbeldore.cli import resume
 from gumbeldore.cli.configuration import Configuration
-from gumbeldore.cli.context import Context, context_of, opened
+from gumbeldore.cli.inputs import Inputs, inputs_of, opened
 from gumbeldore.cli.machine import Machine
 from gumbeldore.cli.methods import check_method
 from gumbeldore.cli.schema import EvaluationSettings
@@ -36,10 +36,10 @@ class Task(NamedTuple):
     methods: dict[str, Method | Baseline]
 
 
-class Asked(NamedTuple):
-    """What an evaluation was asked for, checked; nothing is written yet."""
+class Plan(NamedTuple):
+    """What an evaluation is to do, checked; nothing is written yet."""
 
-    context: Context
+    inputs: Inputs
     tasks: list[Task]
 
     @property
@@ -50,7 +50,7 @@ class Asked(NamedTuple):
 class Evaluation(NamedTuple):
     """An open evaluation."""
 
-    context: Context
+    inputs: Inputs
     benchmarks: list[Benchmark]  # with the references asked for
     parts: dict[str, list[Parts]]  # what is found by each method, for each benchmark
     report: EvaluationReport
@@ -66,45 +66,45 @@ class Evaluation(NamedTuple):
         if self.done(method) < count_of(self.benchmarks):
             return
         self.found.update(results_of(method, self.parts[method], self.benchmarks))
-        self.report.write_tables(self.context.out_dir, self.found, self.benchmarks)
+        self.report.write_tables(self.inputs.out_dir, self.found, self.benchmarks)
 
     def summaries(self) -> dict[str, MethodSummary]:
         """By the name of the method, or of the best heuristic."""
         return {name: summarise(solved, self.benchmarks) for name, solved in self.found.items()}
 
 
-def asked_for(cfg: DictConfig) -> Asked:
+def plan_of(cfg: DictConfig) -> Plan:
     """Policies, instances and methods. Raises ValueError for what cannot be done, and for values that nothing reads."""
     config = Configuration(cfg)
-    context = context_of(config, EvaluationSettings)
+    inputs = inputs_of(config, EvaluationSettings)
     tasks: list[Task] = []
-    for choice in context.choices:
+    for choice in inputs.choices:
         methods = config.methods(choice.loaded)
         for name, method in methods.items():
             check_method(name, method, choice.loaded, choice.benchmarks)
         first = tasks[-1].places.stop if tasks else 0
         tasks.append(Task(choice.loaded, slice(first, first + len(choice.benchmarks)), methods))
     config.refuse_unread()
-    if context.settings.workers == "auto":
-        context = context._replace(machine=without_idle_workers(context.machine, tasks, context.benchmarks))
-    return Asked(context, tasks)
+    if inputs.settings.workers == "auto":
+        inputs = inputs._replace(machine=without_idle_workers(inputs.machine, tasks, inputs.benchmarks))
+    return Plan(inputs, tasks)
 
 
 @contextmanager
-def open_evaluation(asked: Asked) -> Iterator[Evaluation]:
+def open_evaluation(plan: Plan) -> Iterator[Evaluation]:
     """The evaluation, whose results are written at the end, also of methods that were interrupted."""
-    context = asked.context
-    with opened(context) as (found, terminal, kept):
+    inputs = plan.inputs
+    with opened(inputs) as (found, terminal, kept):
         benchmarks = list(map(with_lower_bounds, found))
-        parts = {name: [kept.parts(name, place) for place in range(len(benchmarks))] for name in asked.methods}
-        report = EvaluationReport(context.problem, context.about, terminal)
+        parts = {name: [kept.parts(name, place) for place in range(len(benchmarks))] for name in plan.methods}
+        report = EvaluationReport(inputs.problem, inputs.about, terminal)
         try:
-            yield Evaluation(context, benchmarks, parts, report, terminal, {})
+            yield Evaluation(inputs, benchmarks, parts, report, terminal, {})
         except KeyboardInterrupt:
             count = len(parts) * count_of(benchmarks)
-            raise resume.interrupted(kept.finished(), count, context.out_dir) from None
+            raise resume.interruption(kept.finished(), count, inputs.out_dir) from None
         finally:
-            report.write_finished(context.out_dir, parts, benchmarks)
+            report.write_finished(inputs.out_dir, parts, benchmarks)
 
 
 def without_idle_workers(machine: Machine, tasks: list[Task], benchmarks: list[Benchmark]) -> Machine:

@@ -17,7 +17,7 @@ import torch
 from numpy._core.multiarray import scalar
 from torch import Tensor
 
-from gumbeldore.cli.command import forgiving_output
+from gumbeldore.cli.command import robust_output
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.published import NETWORKS, PublishedNetwork, model_config, network_of, our_weights
 from gumbeldore.cli.words import FOLDER, key_values
@@ -110,7 +110,7 @@ def trained_by(network: PublishedNetwork) -> dict[str, Any]:
 
 
 def main(words: list[str] | None = None) -> None:
-    forgiving_output()
+    robust_output()
     parser = argparse.ArgumentParser(prog="python -m gumbeldore.cli.import_checkpoint", description=__doc__)
     parser.add_argument("--version", action="version", version=f"gumbeldore {VERSION}")
     parser.add_argument("file", type=Path, help="the checkpoint of grimmlab/gumbeldore")

@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gumbeldore.benchmark import Benchmark
 from gumbeldore.cli.configuration import Configuration
-from gumbeldore.cli.schema import ALGORITHM, COMMANDS, EvaluationSettings
+from gumbeldore.cli.schema import COMMANDS, TRAIN, EvaluationSettings
 from gumbeldore.evaluation.kept import MANIFEST, fingerprint
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.errors import WorkerError
@@ -25,8 +25,8 @@ from gumbeldore.training.state import TrainState
 
 # Keys of a training that change no result when it goes on (the number of workers, where they have several GPUs, may
 # change the last bits of matrix products), and those that may change results.
-HARMLESS = ("resume", "time_limit", "workers", "images_every", "checkpoint_every", "ray.address")
-OTHERS = (
+SAME_RESULT = ("resume", "time_limit", "workers", "images_every", "checkpoint_every", "ray.address")
+OTHER_RESULT = (
     "search_batch_rows",
     "device",
     "precision",
@@ -35,9 +35,9 @@ OTHERS = (
     "train.epochs",
     "train.cooldown_epochs",
 )
-OF_DEVICE = ("search_batch_rows", "train_threads")  # on another device these are decided anew
+REDECIDED_ON_DEVICE = ("search_batch_rows", "train_threads")  # on another device these are decided anew
 # Keys of an evaluation that change no solution, or whose content is compared instead (see `manifest`).
-FREE = (
+NOT_IN_MANIFEST = (
     *("checkpoint", "instances", "num_instances", "references", "out_dir", "resume"),
     *("workers", "solver.workers", "methods.solver.workers", "ray.address"),
 )
@@ -45,12 +45,12 @@ FREE = (
 
 def continued(config: Configuration) -> Configuration:
     """The configuration of the run to continue; ValueError if more is asked of it than it can change."""
-    resume, resumable = config.cfg.resume, (*HARMLESS, *OTHERS)
-    if fixed := [word for word in config.words if word.split("=")[0] not in resumable]:
-        raise ValueError(f"resume continues a run as it was configured; of {', '.join(resumable)} only, not {fixed[0]}")
-    with RunDirectory.open(Path(resume)) as directory:
+    resume, changeable = config.cfg.resume, (*SAME_RESULT, *OTHER_RESULT)
+    if fixed := [word for word in config.words if word.split("=")[0] not in changeable]:
+        raise ValueError(f"a continued run can change {', '.join(changeable)} only, not {fixed[0]}")
+    with RunDirectory.open(Path(resume)) as directory:  # checks that nobody else has it
         saved = read_config(directory.config)
-    ours = [*COMMANDS["train"], "problem", "model", "methods", *(f"train.{key}" for key in ALGORITHM)]
+    ours = [*COMMANDS["train"], "problem", "model", "methods", *(f"train.{key}" for key in TRAIN)]
     theirs = [*saved, *(f"train.{key}" for key in saved.train)]
     for few, many, what in ((theirs, ours, "lacks"), (ours, theirs, "has")):
         if unknown := [key for key in many if key not in few]:
@@ -58,7 +58,7 @@ def continued(config: Configuration) -> Configuration:
             raise ValueError(f"resume={resume}: {where}; a new run can begin with its weights (init=)")
     for key in config.typed:
         OmegaConf.update(saved, key, OmegaConf.select(config.cfg, key))
-    for key in OF_DEVICE if "device" in config.typed else ():
+    for key in REDECIDED_ON_DEVICE if "device" in config.typed else ():
         if key not in config.typed:
             saved[key] = "auto"
     return Configuration(saved)
@@ -87,7 +87,7 @@ def restore(state: TrainState, directory: RunDirectory, instance_type: type, epo
 
 @contextmanager
 def resumable(directory: RunDirectory) -> Iterator[None]:
-    """What ends the training says where it can be continued from.
+    """Add to each error that ends the training how the training can be continued.
 
     A ValueError comes again unless the machine was at fault: whatever is random is drawn from the seed.
     """
@@ -134,14 +134,14 @@ def manifest(
     Arguments:
         machine: what the machine has decided, by key
     """
-    values = {key: value for key, value in config.flat().items() if key not in FREE}
+    values = {key: value for key, value in config.flat().items() if key not in NOT_IN_MANIFEST}
     values["random keys"] = "by content"  # of the instances; an evaluation by their places does not go on
     values |= {**machine, "instances (sha256)": fingerprint(benchmarks)}
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in checkpoints]
     return {**values, "checkpoint (sha256)": " ".join(digests)}
 
 
-def interrupted(done: int, count: int | str, out_dir: Path) -> KeyboardInterrupt:
+def interruption(done: int, count: int | str, out_dir: Path) -> KeyboardInterrupt:
     """What an interrupted evaluation says at its end: how many searches of an instance are kept, and how it goes on.
 
     Arguments:

@@ -55,6 +55,7 @@ class RunRecorder(Recorder):
         """A line of metrics.jsonl; last.pt, all that the training needs to go on; charts, and a line to read."""
         setup, config, directory, terminal = self.run.setup, self.run.config, self.run.directory, self.run.terminal
         self.metrics = report.metrics
+        # The checkpoint comes after the metrics, which a continued run cuts to it, and before files are deleted.
         directory.append_metrics({"epoch": report.epoch, **report.metrics})
         save(directory.last, config, setup.problem, state, whole=True)
         state.dataset.prune()

@@ -164,14 +164,15 @@ def any_of(classes: Iterable[type], missing: str | None = None) -> dict[str, Any
 
 SEARCH = {name: DEFAULTS[name] for name in ("beam_width", "num_rounds", "step_size")}  # the first to be shown
 SEARCH |= {**DEFAULTS, "time_limit": None}
-ALGORITHM = {"algorithm": "self_improvement", **any_of(reversed(ALGORITHMS.values()))}
+# Of a field that several algorithms have, the default of self-improvement wins.
+TRAIN = {"algorithm": "self_improvement", **any_of(reversed(ALGORITHMS.values()))}
 OF_STUDIES = {**any_of(reversed(STUDIES.values())), "race": defaults_of(RaceSettings)}
 OF_SOLVER, OF_RAY = defaults_of(SolverSettings), defaults_of(RaySettings)
 COMMANDS: dict[str, dict[str, Any]] = {
-    "train": {**defaults_of(RunSettings), "train": ALGORITHM, "search": SEARCH, "ray": OF_RAY},
+    "train": {**defaults_of(RunSettings), "train": TRAIN, "search": SEARCH, "ray": OF_RAY},
     "evaluate": {**defaults_of(EvaluationSettings), "search": SEARCH, "solver": OF_SOLVER, "ray": OF_RAY},
     "study": {**defaults_of(StudySettings), **OF_STUDIES, "search": SEARCH, "solver": OF_SOLVER, "ray": OF_RAY},
-    "experts": {**defaults_of(ExpertSettings), "train": ALGORITHM, "search": SEARCH, "ray": OF_RAY},
+    "experts": {**defaults_of(ExpertSettings), "train": TRAIN, "search": SEARCH, "ray": OF_RAY},
 }
 for command, values in COMMANDS.items():
     ConfigStore.instance().store(f"{command}_defaults", values, provider="gumbeldore")

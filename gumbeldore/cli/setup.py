@@ -10,7 +10,7 @@ import torch
 from gumbeldore.benchmark import Benchmark
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.machine import Machine
-from gumbeldore.cli.schema import RaySettings, RunSettings
+from gumbeldore.cli.schema import RunSettings
 from gumbeldore.evaluation.loading import start_from
 from gumbeldore.evaluation.sources import load
 from gumbeldore.interfaces import Policy, Problem
@@ -59,7 +59,8 @@ def set_up(config: Configuration, processes: int = 1) -> Setup:
     device = resolve_device(run.device)
     problem = config.part("problem", Problem)
     policy = policy_of(config, run, problem, device)
-    refuse_unread(config, settings)
+    note_ineffective(config, settings)
+    config.refuse_unread()
     validation = validation_of(problem, settings, run.seed)
     experts = experts_of(problem, settings, validation, run.resume)
     for instances in searched(problem, settings, validation, experts, run.seed):
@@ -118,16 +119,16 @@ def experts_of(
 def searched(
     problem: Problem, settings: ImitationSettings, validation: list[Benchmark], experts: list[Shard], seed: int
 ) -> list[Any]:
-    """Examples of the instances that are searched, of each size at which something may not fit."""
+    """Instances of the smallest and the largest size, on which the search is checked."""
     if settings.instances is not None:
         return [benchmark.instances for benchmark in validation]
     smallest, largest = (problem.curriculum(share).generate(1, generator(seed, "check")) for share in (0, 1))
     return [smallest, largest] if settings.pool is None else [largest, *(shard.instances for shard in experts)]
 
 
-def refuse_unread(config: Configuration, settings: ImitationSettings) -> None:
-    """Raises ValueError for a value that was typed, and has no effect beside the others."""
-    config.settings(RaySettings, "ray")
+def note_ineffective(config: Configuration, settings: ImitationSettings) -> None:
+    """Note which keys have no effect beside the others."""
+    config.reads("ray", ["address"])  # by `join_cluster`, later
     if not isinstance(settings, TrainSettings) or settings.pool is not None:
         if config.cfg.problem.get("grow"):
             config.ignores("problem.grow", "where instances are given, or stay (train.pool)")
@@ -135,4 +136,3 @@ def refuse_unread(config: Configuration, settings: ImitationSettings) -> None:
         why = f"with train.nucleus_after={settings.nucleus_after} and train.epochs={settings.epochs}"
         for key in ("search.top_p_start", "search.top_p_end"):
             config.ignores(key, f"{why}: the nucleus is 1 in all epochs")
-    config.refuse_unread()

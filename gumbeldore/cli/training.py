@@ -12,43 +12,35 @@ from typing import NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
-from gumbeldore.benchmark import Benchmark
 from gumbeldore.cli import resume
 from gumbeldore.cli.configuration import Configuration, to_plain
 from gumbeldore.cli.run_recorder import OpenRun, RunRecorder, save
 from gumbeldore.cli.schema import RunSettings
 from gumbeldore.cli.setup import Setup, set_up
 from gumbeldore.parallel.devices import cpu_threads
-from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.reporting.tensorboard import LAYOUT, OF_GIVEN, OF_POOL, Dashboard
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.runtime.stopping import Stopper
-from gumbeldore.sampler.methods import Method
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.execution import Execution
-from gumbeldore.training.ranks import DDPRank, SingleProcess
-from gumbeldore.training.settings import ImitationSettings
+from gumbeldore.training.ranks import Ranks
 from gumbeldore.training.state import TrainState
 from gumbeldore.training.validation import validate
 
 
 class Training(NamedTuple):
-    """An open training: what its algorithm is called with, and the run around it."""
+    """An open training."""
 
-    settings: ImitationSettings
-    state: TrainState
-    search: Method
-    pool: SearchPool
-    validation: list[Benchmark]
-    execution: Execution
     run: OpenRun
+    state: TrainState
+    execution: Execution
     recorder: RunRecorder
 
 
 @contextmanager
-def open_training(cfg: DictConfig, ranks: SingleProcess | DDPRank) -> Iterator[Training]:
+def open_training(cfg: DictConfig, ranks: Ranks) -> Iterator[Training]:
     """The training that the configuration describes; the run's directory is locked until the end.
 
     Arguments:
@@ -58,7 +50,7 @@ def open_training(cfg: DictConfig, ranks: SingleProcess | DDPRank) -> Iterator[T
     if cfg.resume:
         config = resume.continued(config)
     setup = set_up(config, ranks.size)
-    text = decided(config.cfg, setup)
+    text = kept_config(config.cfg, setup)
     with open_directory(setup.run, setup.problem.name, text) as directory, ExitStack() as opened:
         stopper = Stopper(setup.run.time_limit)
         state = initial_state(setup, directory)
@@ -74,6 +66,7 @@ def open_training(cfg: DictConfig, ranks: SingleProcess | DDPRank) -> Iterator[T
         pool = setup.machine.pool(setup.problem, setup.policy, beside_training=True)
         layout = OF_GIVEN if setup.settings.instances else OF_POOL if setup.settings.pool else LAYOUT
         dashboard, terminal = Dashboard(directory.path, state.epoch, layout), Terminal()
+        # The advice of `resumable` is for errors of all others; the signals of `stopper` are for what is computed.
         for each in (resume.resumable(directory), pool, dashboard, terminal, stopper, cpu_threads(setup.threads)):
             opened.enter_context(each)
         dashboard.config(text, config.flat())
@@ -83,13 +76,13 @@ def open_training(cfg: DictConfig, ranks: SingleProcess | DDPRank) -> Iterator[T
         device, precision = setup.machine.device, setup.machine.precision
         ranks.start_run(setup.problem, state, setup.settings, precision, setup.run.compile)
         execution = Execution(setup.run.seed, recorder, device, precision, ranks, terminal.progress, stopper)
-        yield Training(setup.settings, state, setup.search, pool, setup.validation, execution, run, recorder)
+        yield Training(run, state, execution, recorder)
         reason = None if state.over(setup.settings) else stopper.reason
         terminal.summary(state, reason, directory, setup.settings.instances)
 
 
-def decided(cfg: DictConfig, setup: Setup) -> str:
-    """The configuration to keep, with what `auto` has come to: a continued run decides nothing anew."""
+def kept_config(cfg: DictConfig, setup: Setup) -> str:
+    """Put what `auto` has come to into the configuration; returns its text. A continued run decides nothing anew."""
     cfg.train_threads, cfg.resume = setup.threads, None
     cfg.merge_with(setup.machine.decided)
     if setup.settings.instances and Path(setup.settings.instances).exists():  # files are found from every folder

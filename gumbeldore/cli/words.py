@@ -173,7 +173,7 @@ def key_values(words: list[str]) -> dict[str, str]:
     return given
 
 
-def typed() -> str:
+def command_line() -> str:
     """The command as it was typed."""
     program, *words = sys.argv
     return shlex.join([*(["python"] if program.endswith(".py") else []), program, *words])

@@ -10,9 +10,14 @@ import torch
 from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark
+from gumbeldore.evaluation.benchmarks import solve_benchmark
 from gumbeldore.evaluation.parts import BenchmarkResult, Parts
 from gumbeldore.interfaces import Problem
+from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.checked import Checked, at_least, positive
+from gumbeldore.sampler.methods import Method
+
+Advance = Callable[[int], None]  # called with the number of instances done since the last call
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +57,17 @@ class Baseline(Protocol):
         """
 
 
-def solve_baseline(
-    method: Baseline, problem: Problem, benchmark: Benchmark, advance: Callable[[int], None], parts: Parts
+def solve_with(
+    method: Method | Baseline, pool: SearchPool, benchmark: Benchmark, seed: int, advance: Advance, parts: Parts
 ) -> None:
+    """Add to `parts` what a method finds for the instances that have no solution there yet."""
+    if isinstance(method, Method):
+        solve_benchmark(pool, benchmark, method, seed, advance, parts)
+    else:
+        solve_baseline(method, pool.problem, benchmark, advance, parts)
+
+
+def solve_baseline(method: Baseline, problem: Problem, benchmark: Benchmark, advance: Advance, parts: Parts) -> None:
     """Add to `parts` what each heuristic of a method finds for the instances that have no solution there yet.
 
     A method may say how many instances are worth a call of `solve` (`together`); by default, all of them are one.

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gumbeldore.benchmark import Benchmark
-from gumbeldore.evaluation.baseline import Baseline, solve_baseline
-from gumbeldore.evaluation.benchmarks import results_of, solve_benchmark, summarise
+from gumbeldore.evaluation.baseline import Baseline, solve_with
+from gumbeldore.evaluation.benchmarks import results_of, summarise
 from gumbeldore.evaluation.kept import Kept
-from gumbeldore.evaluation.parts import BenchmarkResult, Parts
 from gumbeldore.interfaces import Problem
-from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.checked import at_least, is_number, one_of
 from gumbeldore.sampler.methods import Anytime, Method
 from gumbeldore.seeding import fold
@@ -101,8 +99,9 @@ class Curves(Study[Method | Baseline, CurvePoint]):
         with advancing(curve, benchmarks * count, done) as advance:
             for repetition, found in enumerate(parts):
                 own = int(fold(seed, "repetition", repetition))
-                pairs = zip(benchmarks, found, strict=True)
-                solved = [_solved(asked.search, pool, benchmark, own, advance, each) for benchmark, each in pairs]
+                for benchmark, each in zip(benchmarks, found, strict=True):
+                    solve_with(asked.search, pool, benchmark, own, advance, each)
+                (solved,) = results_of("", found, benchmarks).values()
                 outcomes.append(summarise(solved, benchmarks))
         qualities = [x.merit for x in outcomes]
         searches = sum(x.num_instances for x in outcomes)
@@ -173,21 +172,6 @@ class Curves(Study[Method | Baseline, CurvePoint]):
         axes.grid(alpha=0.3)
         figure.legend(loc="outside right upper", fontsize="small")
         return figure
-
-
-def _solved(
-    method: Method | Baseline,
-    pool: SearchPool,
-    benchmark: Benchmark,
-    seed: int,
-    progress: Callable[[int], None],
-    parts: Parts,
-) -> BenchmarkResult:
-    if isinstance(method, Method):
-        return solve_benchmark(pool, benchmark, method, seed, progress, parts)
-    solve_baseline(method, pool.problem, benchmark, progress, parts)
-    (found,) = results_of("", [parts], [benchmark]).values()
-    return found[0]
 
 
 def _samples(method: Method | Baseline, problem: Problem, benchmarks: list[Benchmark]) -> int | None:

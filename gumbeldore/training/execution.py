@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from gumbeldore.runtime.stopping import Progress, Stop, never, silent
-from gumbeldore.training.ranks import SINGLE_PROCESS, DDPRank, SingleProcess
+from gumbeldore.training.ranks import SINGLE_PROCESS, Ranks
 from gumbeldore.training.recorder import Recorder, Silent
 
 
@@ -18,6 +18,6 @@ class Execution(NamedTuple):
     recorder: Recorder = Silent()  # writes checkpoints and metrics
     device: torch.device = torch.device("cpu")  # of the policy that is trained
     precision: str = "float32"  # resolved: float32 or bf16
-    ddp: SingleProcess | DDPRank = SINGLE_PROCESS  # the processes that share each batch
+    ranks: Ranks = SINGLE_PROCESS  # the processes that share each batch
     progress: Progress = silent
     stop: Stop = never

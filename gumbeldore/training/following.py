@@ -18,11 +18,11 @@ from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
-from gumbeldore.training.ranks import DDPRank, Run
+from gumbeldore.training.ranks import DDPRanks, Run
 from gumbeldore.training.state import TrainState
 
 
-def follow(ranks: DDPRank) -> None:
+def follow(ranks: DDPRanks) -> None:
     """Train the same epochs as the first process, on this process's own rows, until the first process ends.
 
     It reads the shards that the first process has written, and writes nothing.
@@ -43,7 +43,7 @@ def follow(ranks: DDPRank) -> None:
                 fit(run.problem, state, run.settings, draws, execution)
 
 
-def begun(run: Run, ranks: DDPRank) -> tuple[TrainState, Execution]:
+def begun(run: Run, ranks: DDPRanks) -> tuple[TrainState, Execution]:
     """The state that training begins with, on the device of this process."""
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if run.device == "cuda" else torch.device("cpu")
     use_device(device)
@@ -54,4 +54,4 @@ def begun(run: Run, ranks: DDPRank) -> tuple[TrainState, Execution]:
     optimizer = optimizer_of(policy, run.settings, dtype_of(run.precision))
     optimizer.load_state_dict(run.optimizer)
     state = TrainState(policy, policy, optimizer, PseudoExperts(run.dataset))
-    return state, Execution(device=device, precision=run.precision, ddp=ranks)
+    return state, Execution(device=device, precision=run.precision, ranks=ranks)

@@ -16,7 +16,7 @@ from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.runtime.stopping import Stopped
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.optimizer import scale_rates
-from gumbeldore.training.ranks import DDPRank, SingleProcess, lost_processes
+from gumbeldore.training.ranks import Ranks, lost_processes
 from gumbeldore.training.settings import ImitationSettings
 from gumbeldore.training.state import TrainState
 
@@ -41,18 +41,18 @@ def fit(
     Raises Stopped if the training is to end before the last batch; and ValueError with the number of the first step
     whose loss or gradient is not finite, at most CHECK_EVERY steps later.
     """
-    ddp = execution.ddp
-    ddp.start_epoch(train_state, draws)
+    ranks = execution.ranks
+    ranks.start_epoch(train_state, draws)
     factor = learning_rate_factor(settings, train_state.epoch)
     scale_rates(train_state.optimizer, factor)
     train_state.policy.train()
     policy = InPrecision(train_state.policy, execution.device, execution.precision)
-    network = ddp.wrap(Imitation(problem, policy))
-    rows = ddp.rows(settings.batch_size)
-    steps = Steps(ddp, train_state.epoch)
+    network = ranks.wrap(Imitation(problem, policy))
+    rows = ranks.rows(settings.batch_size)
+    steps = Steps(ranks, train_state.epoch)
     for index in range(settings.batches_per_epoch):
         execution.progress("training", index, settings.batches_per_epoch)
-        if ddp.broadcast_stop(execution.stop()):
+        if ranks.broadcast_stop(execution.stop()):
             break
         example = train_state.dataset.batch(problem, settings.batch_size, draws, execution.device)
         remaining_actions = example.remaining_actions[rows]
@@ -77,8 +77,8 @@ class Steps:
 
     names = ("loss", "auxiliary_loss", "gradient_norm", "accuracy", "out_of_view")
 
-    def __init__(self, ddp: SingleProcess | DDPRank, epoch: int):
-        self.ddp, self.epoch = ddp, epoch
+    def __init__(self, ranks: Ranks, epoch: int):
+        self.ranks, self.epoch = ranks, epoch
         self.values: list[list[Tensor]] = [[] for _ in self.names]
 
     def __len__(self) -> int:
@@ -94,7 +94,7 @@ class Steps:
     def refuse_bad(self) -> None:
         """Raises ValueError for the first step whose gradient's norm is not finite."""
         losses, auxiliaries, norms, *_ = self.values
-        if self.ddp.rank > 0 or not norms:
+        if self.ranks.rank > 0 or not norms:
             return  # the first process speaks for all, and ends the others
         bad = (~torch.stack(norms).isfinite()).nonzero().flatten().tolist()
         if bad:
@@ -108,7 +108,7 @@ class Steps:
         self.refuse_bad()
         means = [math.nan] * len(self.names)
         if len(self):
-            means = self.ddp.mean(torch.stack([torch.stack(values).mean() for values in self.values])).tolist()
+            means = self.ranks.mean(torch.stack([torch.stack(values).mean() for values in self.values])).tolist()
         found = {f"training/{name}": mean for name, mean in zip(self.names, means, strict=True)}
         for name in ("training/auxiliary_loss", "training/out_of_view"):
             if found[name] == 0:  # the policy has no such loss, the expert goes nowhere else

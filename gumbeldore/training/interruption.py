@@ -20,8 +20,8 @@ def epoch_of(
 ) -> Iterator[EpochReport]:
     """An epoch, which ends early without an error if the training is to stop.
 
-    The saved state is then still the state after the epoch before: a continued training does this epoch again. But a
-    policy that was trained in part may be the best one, and is saved if it is. So its time and its solutions count.
+    The saved state is then still the state after the epoch before: a continued training does this epoch again. A policy
+    that was trained in part is validated, and saved as the best policy if it is better. The epoch's time counts.
 
     Arguments:
         validation: on which a policy may be the best one; empty: policies are not compared

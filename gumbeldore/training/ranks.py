@@ -62,37 +62,41 @@ def lost_processes() -> Iterator[None]:
         raise
 
 
-class SingleProcess:
-    """One process trains."""
+class Ranks:
+    """The processes that train together, as one of them sees the others; here this one is alone."""
 
     rank, size = 0, 1
 
     def start_run(
         self, problem: Problem, state: TrainState, settings: ImitationSettings, precision: str, compiled: bool
     ) -> None:
-        pass
+        """Let the other processes begin what the first process is about to train."""
 
     def start_epoch(self, state: TrainState, draws: torch.Generator) -> None:
-        pass
+        """Let the other processes train the next epoch, too."""
 
     def rows(self, batch_size: int) -> slice:
+        """This process's rows of each batch."""
         return slice(0, batch_size)
 
     def wrap(self, network: nn.Module) -> nn.Module:
+        """The network whose gradients are means over all processes."""
         return network
 
     def broadcast_stop(self, stop: bool) -> bool:
+        """Whether the first process is to stop."""
         return stop
 
     def mean(self, values: Tensor) -> Tensor:
+        """The means of values over all processes."""
         return values
 
 
-SINGLE_PROCESS = SingleProcess()
+SINGLE_PROCESS = Ranks()
 
 
-class DDPRank:
-    """One of several processes that train together; the first has rank 0."""
+class DDPRanks(Ranks):
+    """Several processes of torchrun; the first has rank 0."""
 
     def __init__(self) -> None:
         dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=TO_SAMPLE)
@@ -102,7 +106,6 @@ class DDPRank:
     def start_run(
         self, problem: Problem, state: TrainState, settings: ImitationSettings, precision: str, compiled: bool
     ) -> None:
-        """Let the other processes begin what this one, the first, is about to train."""
         device = next(state.policy.parameters()).device.type
         policy = copy.deepcopy(state.policy).cpu()  # a tensor on a GPU would arrive on the GPU of this process
         optimizer = tree_map_only(Tensor, Tensor.cpu, state.optimizer.state_dict())
@@ -110,7 +113,6 @@ class DDPRank:
         self.broadcast(Run(problem, policy, optimizer, settings, *where))
 
     def start_epoch(self, state: TrainState, draws: torch.Generator) -> None:
-        """Let the other processes train the next epoch, too."""
         if self.rank == 0:
             names, kind = [shard.name for shard in state.dataset.shards], type(state.dataset.shards[0].instances)
             self.broadcast(Epoch(state.epoch, names, kind, draws.get_state()))
@@ -137,14 +139,14 @@ class DDPRank:
 
     @lost_processes()
     def broadcast(self, message: Any = None) -> Any:
-        """What the first process says, to all of them. Raises WorkerError if one of them is gone."""
+        """Send a message from the first process to all; returns it. Raises WorkerError if one of them is gone."""
         box = [message]
         dist.broadcast_object_list(box, 0, device=torch.device("cpu"))
         return box[0]
 
 
 @contextlib.contextmanager
-def joined_ranks() -> Iterator[SingleProcess | DDPRank]:
+def joined_ranks() -> Iterator[Ranks]:
     """This process among those that torchrun has started; without torchrun it is alone.
 
     At the end the first process tells the others to end. If it fails, they lose their connection to it.
@@ -152,7 +154,7 @@ def joined_ranks() -> Iterator[SingleProcess | DDPRank]:
     if not dist.is_torchelastic_launched() or os.environ["WORLD_SIZE"] == "1":
         yield SINGLE_PROCESS
         return
-    ranks = DDPRank()
+    ranks = DDPRanks()
     try:
         yield ranks
         if ranks.rank == 0:

@@ -13,11 +13,11 @@ class ImitationSettings(Checked):
     """How experts are imitated, whichever they are.
 
     Arguments:
-        epochs: rounds of sampling, training and validation
+        epochs: passes of sampling, training and validation
         batches_per_epoch: batches of training in an epoch
         batch_size: decisions to imitate in each batch
         learning_rate: learning rate of the first epoch
-        learning_rate_end_factor: share of the learning rates that is left in the last epoch; 1: the rates are constant
+        learning_rate_end_factor: learning rate of the last epoch, as a share of the first; 1: the rates are constant
         cooldown_epochs: the learning rates fall in so many last epochs, and are constant before; None: they fall in all
             epochs
         muon_learning_rate: learning rate of Muon, for the matrices; it falls like the other; None: Adam for all
@@ -58,7 +58,8 @@ class TrainSettings(ImitationSettings):
 
     Arguments:
         instances_per_epoch: random instances of an epoch, for each of which an expert is sampled
-        decisions_per_epoch: decisions of all experts of an epoch, at most, but one instance at least; None: no limit
+        decisions_per_epoch: limit on the decisions of an epoch's experts; an epoch has one instance at least; None: no
+            limit
         pool: so many full-sized instances stay, each with its best solution so far; an epoch searches those again that
             were searched longest ago; None: the instances of an epoch are new
         experts: a file or folder of solutions with which the pool begins; None: the pool begins empty

@@ -33,12 +33,11 @@ class TrainState:
     totals: dict[str, float] = field(default_factory=lambda: dict.fromkeys(TOTALS, 0))
 
     def accept(self, quality: Quality) -> bool:
-        """Whether the policy, of this greedy quality, is the best one from now on."""
+        """Make the policy the best one if its cost is lower. Returns whether it is."""
         improved = quality.cost < self.best_cost
         if improved:
             self.best.load_state_dict(self.policy.state_dict())
             self.best_cost, self.best_gap = quality.cost, quality.gap
-        self.since_best = 0 if improved else self.since_best + 1
         return improved
 
     def over(self, settings: ImitationSettings) -> bool:
@@ -49,13 +48,14 @@ class TrainState:
     def complete(self, report: EpochReport, settings: ImitationSettings) -> None:
         """Count an epoch that is complete; its report gets seconds by phase, and the totals of the training."""
         self.epoch += 1
+        self.since_best = 0 if report.improved else self.since_best + 1
         self.count(report, settings.batches_per_epoch)
         phases = {f"usage/seconds/{phase}": seconds for phase, seconds in report.seconds.items()}
         totals = {f"usage/totals/{name}": value for name, value in self.totals.items()}
         report.metrics |= {**phases, **totals}
 
     def count(self, report: EpochReport, batches: int) -> None:
-        """Add an epoch to the totals; one that was cut short is in the summary alone, as a continued run repeats it."""
+        """Add the epoch to the totals. The totals of a cut epoch are not saved, because a continued run repeats it."""
         self.totals["seconds"] += sum(report.seconds.values())
         self.totals["batches"] += batches
         for name in ("solutions", "evaluations"):

@@ -91,7 +91,7 @@ def test_processes_talk_by_nccl_about_what_is_on_gpus(there, backend, monkeypatc
     monkeypatch.setattr(ranks.dist, "init_process_group", lambda backend, **_: asked.append(backend))
     monkeypatch.setattr(ranks.dist, "get_rank", lambda: 1)
     monkeypatch.setattr(ranks.dist, "get_world_size", lambda: 2)
-    assert (ranks.DDPRank().rank, asked) == (1, [backend])
+    assert (ranks.DDPRanks().rank, asked) == (1, [backend])
 
 
 def test_each_process_takes_its_own_gpu(chosen, monkeypatch):

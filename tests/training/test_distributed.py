@@ -64,7 +64,7 @@ def imitated(problem, state, settings, ranks, epochs=(0,), stop=never):
     """The last of these epochs, as a run trains them."""
     ranks.start_run(problem, state, settings, "float32", False)
     for state.epoch in epochs:
-        fitted = fit(problem, state, settings, generator(5, "batches", state.epoch), Execution(ddp=ranks, stop=stop))
+        fitted = fit(problem, state, settings, generator(5, "batches", state.epoch), Execution(ranks=ranks, stop=stop))
     return fitted
 
 

@@ -106,7 +106,7 @@ def test_processes_that_train_together_agree_on_bad_steps(tmp_path):
     problem = Spoiled(6)
     with pytest.raises(ValueError, match="step 3 of epoch 1 cannot be learnt from"), together(2) as (ranks, _):
         ranks.start_run(problem, train_state, settings, "float32", False)
-        fit(problem, train_state, settings, generator(5, "batches", 0), Execution(ddp=ranks))
+        fit(problem, train_state, settings, generator(5, "batches", 0), Execution(ranks=ranks))
 
 
 def test_the_run_names_its_checkpoint_and_goes_on_once_the_fault_is_gone(tmp_path, monkeypatch):

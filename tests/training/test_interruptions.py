@@ -17,9 +17,12 @@ from gumbeldore.cli.setup import set_up
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.stopping import Stopper
+from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.validation import validate
+from problems.tsp import TSP
 from tests.helpers.commands import configured, typed
 from tests.helpers.interruptions import Killed, dies_after
+from tests.helpers.learners import Reports, new_learner, reports_of
 from tests.helpers.runs import metrics_of, same_runs
 
 ROOT = Path(__file__).parents[2]
@@ -98,3 +101,19 @@ def test_an_interruption_after_the_last_epoch_leaves_nothing_to_continue(tmp_pat
     words = ["debug=fast", "problem.num_nodes=6", "train.epochs=1", "workers=0", "run_dir=run"]
     done = typed(train, *words, cwd=tmp_path)
     assert done.returncode == 0 and "finished\n" in done.stdout and "continue:" not in done.stdout
+
+
+def test_an_epoch_that_is_cut_short_is_none_without_a_better_policy():
+    """With patience=1 the run is not over: the second epoch begins again."""
+    state, left = new_learner(learning_rate=1e-30), []
+    recorder = Reports(after=lambda: left.extend([False] * 6))  # until the first batch is trained
+    reports_of(
+        state,
+        SearchPool(TSP(7), state.policy, search_batch_rows=20),
+        stop=lambda: bool(recorder.all) and not (left and left.pop() is False),
+        recorder=recorder,
+        learning_rate=1e-30,
+        patience=1,
+    )
+    assert len(recorder.all) == 1 and state.totals["batches"] == 12 + 1
+    assert state.since_best == 0 and not state.over(TrainSettings(patience=1))

@@ -14,7 +14,7 @@ from gumbeldore.cli import resume
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.machine import Machine
 from gumbeldore.cli.schema import EvaluationSettings
-from gumbeldore.cli.words import typed
+from gumbeldore.cli.words import command_line
 from gumbeldore.evaluation.choosing import Choice, choose_policies
 from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
@@ -28,7 +28,7 @@ from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.stopping import interruptible
 
 
-class Context(NamedTuple):
+class Inputs(NamedTuple):
     """What a command was asked for, checked; nothing is written yet."""
 
     config: Configuration
@@ -57,7 +57,7 @@ class Context(NamedTuple):
         if reasons := [choice.reason for choice in self.choices if choice.reason]:
             about["policy"] = "; ".join(reasons)
         about |= {"hardware": str(self.machine), "precision": self.machine.precision}
-        return {**about, "seed": self.settings.seed, "command": typed()}
+        return {**about, "seed": self.settings.seed, "command": command_line()}
 
 
 class Opened(NamedTuple):
@@ -68,7 +68,7 @@ class Opened(NamedTuple):
     kept: Kept  # results
 
 
-def context_of(config: Configuration, cls: type[EvaluationSettings]) -> Context:
+def inputs_of(config: Configuration, cls: type[EvaluationSettings]) -> Inputs:
     """Load policies and instances, look at the machine; raises ValueError for what is not there."""
     settings = config.settings(cls)
     if settings.compile and resolve_device(settings.device).type == "cpu":
@@ -83,7 +83,7 @@ def context_of(config: Configuration, cls: type[EvaluationSettings]) -> Context:
     config.join_cluster(*(each for choice in choices for each in (choice.loaded.problem, choice.loaded.policy)))
     if solver := config.solver():
         config.cfg.solver.workers = resolve_workers(solver.workers, torch.device("cpu"), 1)
-    return Context(config, settings, choices, Machine.of(settings), resume.results_folder(settings))
+    return Inputs(config, settings, choices, Machine.of(settings), resume.results_folder(settings))
 
 
 def instances_of(loaded: LoadedPolicy, settings: EvaluationSettings, config: Configuration) -> list[Benchmark]:
@@ -101,30 +101,30 @@ def instances_of(loaded: LoadedPolicy, settings: EvaluationSettings, config: Con
 
 
 @contextmanager
-def opened(context: Context) -> Iterator[Opened]:
+def opened(inputs: Inputs) -> Iterator[Opened]:
     """The terminal, the references and the kept results; raises ValueError for what is wrong with any of them."""
     with Terminal() as terminal, interruptible():
-        for choice in context.choices:
+        for choice in inputs.choices:
             if choice.reason:
                 terminal.say(choice.reason)
-        before = resume.manifest(context.config, context.machine.decided, context.checkpoints, context.benchmarks)
-        benchmarks = with_references(context, terminal)
-        with Kept(context.out_dir, before, context.settings.resume) as kept:
+        before = resume.manifest(inputs.config, inputs.machine.decided, inputs.checkpoints, inputs.benchmarks)
+        benchmarks = with_references(inputs, terminal)
+        with Kept(inputs.out_dir, before, inputs.settings.resume) as kept:
             yield Opened(benchmarks, terminal, kept)
 
 
-def with_references(context: Context, terminal: Terminal) -> list[Benchmark]:
+def with_references(inputs: Inputs, terminal: Terminal) -> list[Benchmark]:
     """The instances with the references asked for: of the user's table, or a solver's where there are none.
 
     What a user may not expect of the instances is said before the solver begins.
     """
-    references, benchmarks = context.settings.references, context.benchmarks
+    references, benchmarks = inputs.settings.references, inputs.benchmarks
     if references not in (None, "solver"):
         benchmarks = with_table(benchmarks, read_table(Path(references)), references)
     terminal.notices(benchmarks)
     if references != "solver":
         return benchmarks
     solvers = imported("problems.solvers", "references")
-    solver = solvers.Solver(**context.config.plain("solver"), seed=context.settings.seed)
+    solver = solvers.Solver(**inputs.config.plain("solver"), seed=inputs.settings.seed)
     with terminal.advancing("references", benchmarks) as advance:
-        return [solvers.with_references(context.problem.name, benchmark, solver, advance) for benchmark in benchmarks]
+        return [solvers.with_references(inputs.problem.name, benchmark, solver, advance) for benchmark in benchmarks]
