@@ -30,14 +30,16 @@ def write(files: dict[str, str], folder: Path) -> None:
 
 
 class Command(NamedTuple):
-    """`python <script> <words>`, or `python -m <module> <words>`."""
+    """`python <script> <words>`, `python -m <module> <words>`, or `torchrun ... <script> <words>`."""
 
     script: str
     words: list[str]
+    several: bool = False  # processes; two are tested
 
     @property
     def start(self) -> list[str]:
-        return [str(ROOT / self.script)] if self.script.endswith(".py") else ["-m", self.script]
+        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"] if self.several else []
+        return [*torchrun, str(ROOT / self.script)] if self.script.endswith(".py") else ["-m", self.script]
 
     @property
     def asks_a_solver(self) -> bool:
@@ -58,7 +60,10 @@ def steps_of(page: Path, section: str = "") -> list[Command | str]:
             continue
         for line in code.replace("\\\n", " ").replace("make train ARGS=", MAKE_TRAIN).splitlines():
             words = shlex.split(line, comments=True)
-            if words and not line.startswith(NOT_RUN):
+            if words and words[0] == "torchrun":
+                script, *words = (word for word in words[1:] if not word.startswith("--"))
+                found.append(Command(script, words, several=True))
+            elif words and not line.startswith(NOT_RUN):
                 assert words[0] == "python", f"{page.name}: nothing tests {line}"
                 _, *words = words
                 found.append(Command(words[1], words[2:]) if words[0] == "-m" else Command(words[0], words[1:]))

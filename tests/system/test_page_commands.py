@@ -41,7 +41,7 @@ MADE = ("run_dir=", "out=", "out_dir=")
 
 def shortened(command: Command) -> list[str]:
     """The words of a command, with smaller numbers."""
-    script, words = command
+    script, words, _ = command
     if "--help" in words or (script == "train.py" and any(word.startswith("resume=") for word in words)):
         return words
     short = list(SHORT[script])
@@ -79,7 +79,7 @@ def shortened(command: Command) -> list[str]:
 def test_keys_and_options_of_the_commands_exist(page):
     commands = [step for step in steps_of(page) if isinstance(step, Command)]
     assert commands
-    for script, words in commands:
+    for script, words, _ in commands:
         if script in FIGURES:
             assert not words
             continue
