@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from gumbeldore.runtime.checked import check_counts
-from models.auxiliary_losses import RouteLoss, check_weight
 from models.canonical_coordinates import CANONICAL_FEATURES, canonical_features
 from models.layers import FullPrecisionLinear, ReZeroLayers
 from models.micro_batches import RowSize
-from models.policy import TokenPolicy, at_nodes
+from models.policy import TokenPolicy, at_nodes, check_weight
+from models.route_loss import RouteLoss
 from problems.cvrp import State
 from problems.cvrp.instances import Instance
 

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from gumbeldore.runtime.checked import check_counts
-from models.auxiliary_losses import SuccessorLoss, check_weight
 from models.canonical_coordinates import to_canonical
 from models.layers import FullPrecisionLinear, ReZeroLayers
 from models.micro_batches import RowSize
-from models.policy import TokenPolicy, at_nodes
+from models.policy import TokenPolicy, at_nodes, check_weight
+from models.successor_loss import SuccessorLoss
 from problems.tsp import State
 from problems.tsp.instances import Instance
 

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from gumbeldore.runtime.checked import check_counts
 from models.attention import AttentionGroups, bias_against
-from models.auxiliary_losses import OrderLoss, check_weight
 from models.layers import FullPrecisionLinear, ReZeroLayer
 from models.lookahead import FEATURES, lookahead
 from models.micro_batches import RowSize
-from models.policy import TokenPolicy
+from models.order_loss import OrderLoss
+from models.policy import TokenPolicy, check_weight
 from problems.jssp import State
 from problems.jssp.instances import Instance, machine_of
 

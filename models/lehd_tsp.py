@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from gumbeldore.runtime.checked import check_counts
-from models.auxiliary_losses import SuccessorLoss, check_weight
 from models.layers import FullPrecisionLinear, ReZeroLayer, ReZeroLayers
 from models.micro_batches import RowSize, in_micro_batches
-from models.policy import TokenPolicy, at_nodes, embeddings_of
+from models.policy import TokenPolicy, at_nodes, check_weight, embeddings_of
+from models.successor_loss import SuccessorLoss
 from problems.tsp import State
 from problems.tsp.instances import Instance
 

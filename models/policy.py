@@ -1,4 +1,4 @@
-"""What the policies of this folder share: tokens of a state, and the logits read off the tokens."""
+"""What the policies of this folder share: tokens of a state, logits read off the tokens, and nodes in view."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from torch import Tensor
 
 from gumbeldore.interfaces import Policy
 from models.micro_batches import RowSize, in_micro_batches
+
+NO_TOKEN = -1  # the place of a node that has no token: what would point at it is not learnt
 
 
 class TokenPolicy(Policy):
@@ -63,3 +65,15 @@ def embeddings_of(nodes: Tensor, embeddings: Tensor) -> Tensor:
     """The embeddings [R, n, width] of the nodes [R, n] of each row, out of those [R, N, width] of all nodes."""
     rows, count, _ = embeddings.shape
     return F.embedding(nodes + count * torch.arange(rows, device=nodes.device)[:, None], embeddings.flatten(0, 1))
+
+
+def places(near: Tensor, nodes: Tensor) -> Tensor:
+    """The place [R, n] of each of the nodes [R, n] among those in view, near [R, k] ascending, or NO_TOKEN."""
+    place = torch.searchsorted(near.contiguous(), nodes.contiguous()).clamp(max=near.shape[1] - 1)
+    return place.masked_fill(near.gather(1, place) != nodes, NO_TOKEN)
+
+
+def check_weight(name: str, weight: float) -> None:
+    """Raises ValueError that names the loss if its weight is negative."""
+    if weight < 0:
+        raise ValueError(f"{name} must be at least 0, got {weight}")

@@ -1,6 +1,6 @@
-"""Auxiliary losses: what the whole of an expert's solution teaches the tokens, beyond its next decision.
+"""The auxiliary loss of the networks for the CVRP: every node learns its neighbours and its route.
 
-None of them is in the papers; docs/decisions.md has what each one brings. The networks use them in training alone.
+It is not in the papers (docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -12,56 +12,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from problems import cvrp, jssp, tsp
+from models.policy import NO_TOKEN, places
+from problems.cvrp import State
 from problems.cvrp.instances import decode
-from problems.jssp.instances import machine_of
-
-
-def check_weight(name: str, weight: float) -> None:
-    """Raises ValueError that names the loss if its weight is negative."""
-    if weight < 0:
-        raise ValueError(f"{name} must be at least 0, got {weight}")
-
-
-NO_TOKEN = -1  # the place of a node that has no token: what would point at it is not learnt
-
-
-def places(near: Tensor, nodes: Tensor) -> Tensor:
-    """The place [R, n] of each of the nodes [R, n] among those in view, near [R, k] ascending, or NO_TOKEN."""
-    place = torch.searchsorted(near.contiguous(), nodes.contiguous()).clamp(max=near.shape[1] - 1)
-    return place.masked_fill(near.gather(1, place) != nodes, NO_TOKEN)
-
-
-class SuccessorLoss(nn.Module):
-    """TSP: every node in view points at its successor in the expert's tour: up to k + 1 decisions per example."""
-
-    def __init__(self, width: int):
-        super().__init__()
-        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
-
-    def forward(self, x: Tensor, state: tsp.State, remaining_actions: Tensor) -> Tensor:
-        """Mean cross-entropy [] of the successors in view.
-
-        Arguments:
-            x: tokens [R, k+2, width] of the origin, the nodes of `state.near` and the destination
-            remaining_actions: [R, n] the remaining nodes in the expert's order
-        """
-        # Tokens 0..k (all but the destination) choose among tokens 1..k+1 (all but the origin), not themselves.
-        scores = (self.query(x[:, :-1]) @ self.key(x[:, 1:]).transpose(1, 2)).float() * x.shape[-1] ** -0.5
-        itself = torch.ones_like(scores[0], dtype=torch.bool).tril(-1).triu(-1)
-        place = places(state.near, remaining_actions)
-        destination = state.near.shape[1]
-        first, last = torch.zeros_like(place[:, :1]), torch.full_like(place[:, :1], destination)
-        # The destination has no successor: what comes after nodes out of view is written there, and left out.
-        token = (place + 1).masked_fill(place == NO_TOKEN, destination + 1)
-        successor = torch.full_like(x[..., 0], NO_TOKEN, dtype=torch.int64)
-        successor.scatter_(1, torch.cat([first, token], dim=1), torch.cat([place, last], dim=1))
-        logits, target = scores.masked_fill(itself, -math.inf).flatten(0, 1), successor[:, :-1].flatten()
-        return F.cross_entropy(logits, target, ignore_index=NO_TOKEN)
 
 
 class RouteLoss(nn.Module):
-    """CVRP: every node points at its neighbours and at all nodes of its route in the expert's solution.
+    """Every node points at its neighbours and at all nodes of its route in the expert's solution.
 
     Deep supervision: the tokens after half of the layers and after all layers learn it, by pointers of their own.
     """
@@ -70,7 +27,7 @@ class RouteLoss(nn.Module):
         super().__init__()
         self.halfway, self.final = RoutePointers(width), RoutePointers(width)
 
-    def forward(self, tokens: list[Tensor], state: cvrp.State, remaining_actions: Tensor, customers: int) -> Tensor:
+    def forward(self, tokens: list[Tensor], state: State, remaining_actions: Tensor, customers: int) -> Tensor:
         """Sum [] of the losses of both outputs.
 
         Arguments:
@@ -92,7 +49,7 @@ class Routes(NamedTuple):
     others: Tensor  # [R, k+1, k+2] bool the other tokens on the route of each token; the depot where there are none
 
     @classmethod
-    def of(cls, state: cvrp.State, remaining_actions: Tensor, customers: int) -> Routes:
+    def of(cls, state: State, remaining_actions: Tensor, customers: int) -> Routes:
         """The routes of the decisions [R, n] from the state on."""
         customer, via_depot = decode(remaining_actions, customers)
         rows, depot = len(customer), state.near.shape[1] + 1  # the depot's token
@@ -149,29 +106,3 @@ class Pointers(nn.Module):
         scores = (self.query(x) @ self.key(x).mT).float() * x.shape[-1] ** -0.5
         itself = torch.eye(x.shape[1], dtype=torch.bool, device=x.device)
         return scores.masked_fill(itself, -math.inf).log_softmax(dim=2)
-
-
-class OrderLoss(nn.Module):
-    """JSSP: of every two unscheduled operations of a machine, which one does the expert schedule first?"""
-
-    def __init__(self, width: int):
-        super().__init__()
-        self.earlier, self.later = nn.Linear(width, width), nn.Linear(width, width)
-
-    def forward(self, x: Tensor, instance: jssp.Instance, state: jssp.State, remaining_actions: Tensor) -> Tensor:
-        """Mean cross-entropy [] of the pairs of each row, then of the rows; 0 for a row without pairs.
-
-        Arguments:
-            x: tokens [R, n, width] of the operations that remain
-            remaining_actions: [R, n] the expert's jobs
-        """
-        jobs, ops = instance.times.shape[1:]
-        # The operation that each decision schedules: the k-th time its job occurs, k on from next_op.
-        one_hot = F.one_hot(remaining_actions, jobs)  # [R, n, J]
-        op = (one_hot.cumsum(dim=1) * one_hot).sum(dim=2) - 1 + state.next_op.gather(1, remaining_actions)
-        order = (remaining_actions * ops + op).argsort(dim=1)  # [R, n] when each remaining operation is scheduled
-        scores = (self.earlier(x) @ self.later(x).mT).float() * x.shape[-1] ** -0.5
-        scores = scores - scores.mT
-        machine = machine_of(instance, state.remaining)
-        pairs = (machine[:, :, None] == machine[:, None, :]) & (order[:, :, None] < order[:, None, :])
-        return ((F.softplus(-scores) * pairs).sum(dim=(1, 2)) / pairs.sum(dim=(1, 2)).clamp(min=1)).mean()

@@ -1,0 +1,38 @@
+"""The auxiliary loss of the network for the JSSP: which of two operations of a machine the expert schedules first.
+
+It is not in the papers (docs/decisions.md).
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from problems.jssp import State
+from problems.jssp.instances import Instance, machine_of
+
+
+class OrderLoss(nn.Module):
+    """Of every two unscheduled operations of a machine, which one does the expert schedule first?"""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.earlier, self.later = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor, instance: Instance, state: State, remaining_actions: Tensor) -> Tensor:
+        """Mean cross-entropy [] of the pairs of each row, then of the rows; 0 for a row without pairs.
+
+        Arguments:
+            x: tokens [R, n, width] of the operations that remain
+            remaining_actions: [R, n] the expert's jobs
+        """
+        jobs, ops = instance.times.shape[1:]
+        # The operation that each decision schedules: the k-th time its job occurs, k on from next_op.
+        one_hot = F.one_hot(remaining_actions, jobs)  # [R, n, J]
+        op = (one_hot.cumsum(dim=1) * one_hot).sum(dim=2) - 1 + state.next_op.gather(1, remaining_actions)
+        order = (remaining_actions * ops + op).argsort(dim=1)  # [R, n] when each remaining operation is scheduled
+        scores = (self.earlier(x) @ self.later(x).mT).float() * x.shape[-1] ** -0.5
+        scores = scores - scores.mT
+        machine = machine_of(instance, state.remaining)
+        pairs = (machine[:, :, None] == machine[:, None, :]) & (order[:, :, None] < order[:, None, :])
+        return ((F.softplus(-scores) * pairs).sum(dim=(1, 2)) / pairs.sum(dim=(1, 2)).clamp(min=1)).mean()
