@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from problems.panels import plot_maps
+from problems.routing.plots import plot_maps
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,18 +12,18 @@ from torch import Tensor
 from gumbeldore.batches import moved, repeated, take
 from gumbeldore.benchmark import Benchmark
 from gumbeldore.interfaces import Pieces, Problem
+from problems.common.growth import check_growth, size_at
+from problems.common.remaining import unmarked, without
 from problems.cvrp import sets
 from problems.cvrp.instances import Instance, as_walks, check_instance, check_routes, decode, encode, routes_of
 from problems.cvrp.reports import CVRPReports
 from problems.cvrp.sequences import cut, end_directly, farthest_first, in_order, loads_so_far, sweep
 from problems.cvrp.uchoa import with_depots_and_demands
-from problems.distributions import drawn, scattered, weights_of
-from problems.edges import undirected
 from problems.formats.tsplib import check_distances
-from problems.growth import check_growth, size_at
-from problems.nearest import check_nearest, in_view
-from problems.plane import SYMMETRIES, into_unit_square, move_square, symmetric
-from problems.remaining import unmarked, without
+from problems.routing.distributions import drawn, scattered, weights_of
+from problems.routing.edges import undirected
+from problems.routing.nearest import check_nearest, in_view
+from problems.routing.plane import SYMMETRIES, into_unit_square, move_square, symmetric
 
 
 class State(NamedTuple):
@@ -51,9 +51,9 @@ class CVRP(Problem):
             (None or "all": all)
         distances: of instances in files: "rounded" to whole numbers or "exact" (None: as the file's type prescribes)
         validation_capacity: of the vehicles in the validation instances, at least 9 (None: drawn as for training)
-        distribution: [[name, weight], ...] of the customers of random training instances, `problems.distributions` has
-            the names (None: uniform). Clustered ones have depots and demands by `problems.cvrp.uchoa`. Not in the
-            paper.
+        distribution: [[name, weight], ...] of the customers of random training instances,
+            `problems.routing.distributions` has the names (None: uniform). Clustered ones have depots and demands by
+            `problems.cvrp.uchoa`. Not in the paper.
     """
 
     name = "cvrp"

@@ -10,9 +10,9 @@ from torch import Tensor
 from gumbeldore.reports import Reports
 from problems.cvrp.instances import Instance, Original, as_routes, as_walks, decode
 from problems.cvrp.plots import plot_routes
-from problems.distances import UNROUNDED, title_of
 from problems.formats.cvrplib import solution_text
-from problems.maps import map_remarks
+from problems.routing.distances import UNROUNDED, title_of
+from problems.routing.maps import map_remarks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

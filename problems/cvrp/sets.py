@@ -11,16 +11,17 @@ import torch
 from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark, as_they_are
-from problems.best_known import of_cvrplib, with_published
+from problems.common.files import Library, Reference, taken
+from problems.common.sets import load, numbered, shipped_costs, verify
 from problems.cvrp.instances import Instance, Original, as_walks, check_routes, of_routes
-from problems.distances import is_whole, title_of, walk_lengths
-from problems.files import FEW_DIGITS, Library, Reference, best_reference, taken
 from problems.formats.cvrplib import LARGEST_DEMAND, CvrplibInstance, read_cvrplib, read_solution
 from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
 from problems.formats.tsplib import EXACT, Metric
-from problems.nodes import Nodes, read_unrounded
-from problems.plane import into_unit_square
-from problems.sets_common import load, numbered, shipped_costs, verify
+from problems.routing.best_known import of_cvrplib, with_published
+from problems.routing.distances import is_whole, title_of, walk_lengths
+from problems.routing.nodes import Nodes, read_unrounded
+from problems.routing.plane import into_unit_square
+from problems.routing.references import FEW_DIGITS, best_reference
 
 
 class Recipe(NamedTuple):

@@ -23,7 +23,7 @@ from problems.formats.sections import (
     read_content,
 )
 from problems.formats.text import error
-from problems.maps import classical_scaling
+from problems.routing.maps import classical_scaling
 
 DISTANCES = ("rounded", "exact")  # conventions that can be asked for in place of the file's own
 MOST_NODES = 1000  # of those whose distances are looked at

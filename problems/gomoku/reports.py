@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from gumbeldore.reports import Reports
+from problems.common.panels import panels
 from problems.gomoku.game import Board, Instance
-from problems.panels import panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from problems.cvrp import instances as cvrp_types
-from problems.distances import is_symmetric, whole_distances
 from problems.formats.tsplib import Metric
+from problems.routing.distances import is_symmetric, whole_distances
 from problems.tsp import instances as tsp_types
 
 # Names in OR-Tools. "savings" is Clarke and Wright's [1964], but turns no route round to join it with another;

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from problems.panels import panels
+from problems.common.panels import panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

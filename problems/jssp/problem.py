@@ -13,11 +13,11 @@ from torch import Tensor
 from gumbeldore.batches import moved, repeated
 from gumbeldore.benchmark import Benchmark
 from gumbeldore.interfaces import Problem
-from problems.growth import check_growth, size_at
+from problems.common.growth import check_growth, size_at
+from problems.common.remaining import unmarked, without
 from problems.jssp import sets
 from problems.jssp.instances import Instance, check_instance, for_network, random_instances, schedule, timeline
 from problems.jssp.reports import JSSPReports
-from problems.remaining import unmarked, without
 
 
 class State(NamedTuple):

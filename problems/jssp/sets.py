@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark
-from problems.files import Library, Reference, load_files, taken
+from problems.common.files import Library, Reference, load_files, taken
+from problems.common.sets import DATA, load, numbered
 from problems.formats.jsplib import LARGEST_TOTAL, JsspInstance, read_jssp
 from problems.formats.npz import REFERENCES, Arrays, costs_of, read_npz
 from problems.jssp.best_known import best_known, fingerprint
 from problems.jssp.instances import Instance, Original, for_network, lower_bound, random_instances, schedule
 from problems.jssp.taillard import SIZES, taillard_instances
-from problems.sets_common import DATA, load, numbered
 
 # jobs and machines -> fingerprint of the 100 instances of Learning to Dispatch's validation [Zhang et al. 2020]
 L2D_FINGERPRINTS = {

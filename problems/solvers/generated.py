@@ -10,8 +10,8 @@ from gumbeldore.batches import batch_size
 from gumbeldore.benchmark import Benchmark
 from gumbeldore.interfaces import Problem, without_references
 from problems.cvrp import instances as cvrp_types
-from problems.distances import UNROUNDED
 from problems.jssp import instances as jssp_types
+from problems.routing.distances import UNROUNDED
 from problems.tsp import instances as tsp_types
 
 

@@ -10,7 +10,7 @@ from importlib.metadata import version
 import numpy as np
 
 from problems.cvrp import instances as cvrp_types
-from problems.distances import LARGEST, WholeDistances, whole_distances
+from problems.routing.distances import LARGEST, WholeDistances, whole_distances
 from problems.solvers.answer import Answer, Options, SolverError
 from problems.tsp import instances as tsp_types
 

@@ -12,13 +12,13 @@ from torch import Tensor
 from gumbeldore.batches import moved, take
 from gumbeldore.benchmark import Benchmark
 from gumbeldore.interfaces import Pieces, Problem
-from problems.distributions import drawn, scattered, weights_of
-from problems.edges import undirected
+from problems.common.growth import check_growth, size_at
+from problems.common.remaining import unmarked, without
 from problems.formats.tsplib import check_distances
-from problems.growth import check_growth, size_at
-from problems.nearest import check_nearest, in_view
-from problems.plane import SYMMETRIES, into_unit_square, move_square, symmetric
-from problems.remaining import unmarked, without
+from problems.routing.distributions import drawn, scattered, weights_of
+from problems.routing.edges import undirected
+from problems.routing.nearest import check_nearest, in_view
+from problems.routing.plane import SYMMETRIES, into_unit_square, move_square, symmetric
 from problems.tsp import sets
 from problems.tsp.instances import Instance, as_actions, as_tours, check_tours, rotated, swapped
 from problems.tsp.reports import TSPReports
@@ -41,8 +41,8 @@ class TSP(Problem):
         nearest: the policy sees so many remaining nodes, the nearest to the current one, and can go to these alone
             (None or "all": all). Not in the paper.
         distances: of instances in files: "rounded" to whole numbers or "exact" (None: as the file's type prescribes)
-        distribution: [[name, weight], ...] of the nodes of random training instances, `problems.distributions` has the
-            names (None: uniform). Not in the paper.
+        distribution: [[name, weight], ...] of the nodes of random training instances,
+            `problems.routing.distributions` has the names (None: uniform). Not in the paper.
     """
 
     name = "tsp"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from gumbeldore.reports import Reports
-from problems.distances import UNROUNDED, title_of
 from problems.formats.tsplib import tour_text
-from problems.maps import map_remarks
+from problems.routing.distances import UNROUNDED, title_of
+from problems.routing.maps import map_remarks
 from problems.tsp.instances import Instance, Original, as_tours
 from problems.tsp.plots import plot_tours
 

@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark
-from problems.best_known import of_tsplib, with_published
-from problems.distances import walk_lengths
-from problems.files import Library, Reference, best_reference, taken
+from problems.common.files import Library, Reference, taken
+from problems.common.sets import load, numbered, shipped_costs, verify
 from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
 from problems.formats.tsplib import Metric, TsplibInstance, doubts, read_tour, read_tsplib
-from problems.nodes import Nodes, read_unrounded
-from problems.plane import into_unit_square
-from problems.sets_common import load, numbered, shipped_costs, verify
+from problems.routing.best_known import of_tsplib, with_published
+from problems.routing.distances import walk_lengths
+from problems.routing.nodes import Nodes, read_unrounded
+from problems.routing.plane import into_unit_square
+from problems.routing.references import best_reference
 from problems.tsp.instances import Instance, Original, as_tours, check_tours
 
 

@@ -11,7 +11,7 @@ from gumbeldore.testing import policy_contract
 from models import local_bq_cvrp, local_bq_tsp
 from models.local_view import View, features
 from problems.cvrp import CVRP
-from problems.plane import move_square
+from problems.routing.plane import move_square
 from problems.tsp import TSP
 from tests.helpers.solutions import random_solutions
 

@@ -17,13 +17,13 @@ import torch
 from gumbeldore import solve
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
-from problems import best_known
-from problems import sets_common as common
+from problems.common import sets as common
 from problems.cvrp import CVRP
 from problems.cvrp.instances import as_walks, encode
 from problems.cvrp.plots import plot_routes
 from problems.cvrp.sets import NAMED_SETS, from_arrays, load_cvrp, validation
 from problems.formats.cvrplib import read_cvrplib, read_solution
+from problems.routing import best_known
 from tests.helpers.instance_files import write_vrp
 from tests.helpers.matrices import loads, random_matrix, write_matrix
 from tests.helpers.policies import FixedPolicy

@@ -12,7 +12,7 @@ from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.testing import policy_contract, problem_contract
 from models.bq_tsp import BQ
-from problems.plane import move_square
+from problems.routing.plane import move_square
 from problems.tsp import TSP, Instance
 from tests.helpers.solutions import random_experts
 

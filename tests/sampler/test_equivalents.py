@@ -14,7 +14,7 @@ from models.bq_tsp import BQ
 from models.job_shop import JobShop
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
-from problems.plane import symmetric
+from problems.routing.plane import symmetric
 from problems.tsp import TSP
 from tests.helpers.networks import awake
 

@@ -11,8 +11,8 @@ import torch
 from gumbeldore.benchmark import WrongProblemError
 from problems.cvrp.instances import of_routes
 from problems.cvrp.sets import load_cvrp
-from problems.distances import is_symmetric, is_whole, whole_distances
 from problems.formats import matrices, npz
+from problems.routing.distances import is_symmetric, is_whole, whole_distances
 from problems.tsp import sets as tsp_sets
 from problems.tsp.sets import load_tsp
 from tests.helpers.matrices import ASYMMETRIC, DEMANDS, SYMMETRIC, cost_of, length, random_matrix

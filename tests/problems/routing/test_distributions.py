@@ -11,7 +11,7 @@ from gumbeldore.batches import take
 from gumbeldore.testing import problem_contract
 from problems.cvrp import CVRP
 from problems.cvrp.uchoa import with_depots_and_demands
-from problems.distributions import DISTRIBUTIONS, drawn, explosion, implosion, uniform, weights_of
+from problems.routing.distributions import DISTRIBUTIONS, drawn, explosion, implosion, uniform, weights_of
 from problems.tsp import TSP
 
 EVERYTHING = [["uniform", 2], ["clustered"], ["explosion", 0.5], ["implosion", 1]]

@@ -25,7 +25,7 @@ from tests.helpers.unsolved import cvrp, jssp, random_points, tsp
 pytest.importorskip("pyvrp")
 pytest.importorskip("ortools")
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 FT06 = """2 1 0 3 1 6 3 7 5 3 4 6
 1 8 2 5 4 10 5 10 0 10 3 4

@@ -10,10 +10,10 @@ import torch
 
 from problems.cvrp import CVRP
 from problems.cvrp import instances as cvrp_types
-from problems.distances import SCALED_TO
 from problems.formats import cvrplib, tsplib
 from problems.formats.tsplib import edge_lengths
 from problems.heuristics import Heuristic
+from problems.routing.distances import SCALED_TO
 from tests.helpers.unsolved import cvrp, random_points, tsp
 
 

@@ -11,7 +11,7 @@ from problems.formats.jsplib import JsspInstance, read_jssp
 from problems.jssp.sets import load_jssp
 from tests.helpers.instance_files import JSPLIB, raises_with
 
-DATA = Path(__file__).parents[1] / "data" / "jssp"
+DATA = Path(__file__).parents[2] / "data" / "jssp"
 TITLE = b"Nb of jobs, Nb of Machines, Time seed, Machine seed, Upper bound, Lower bound\n"
 TAILLARD = TITLE + b"3 2 11 22 33 44\nTimes\n 5 7\n12 0\n3 4\nMachines\n1 2\n2 1\n 2  1\n"
 PLUS_SIGNS = b"""This file has two instances.

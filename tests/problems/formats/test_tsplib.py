@@ -13,7 +13,7 @@ import torch
 from problems.formats.tsplib import METRICS, edge_lengths, read_tour, read_tsplib, tour_lengths
 from tests.helpers.instance_files import TSPLIB, raises_with
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 VALID_TOUR = b"NAME : five.opt.tour\nTYPE : TOUR\nDIMENSION : 5\nTOUR_SECTION\n3\n1 2\n5\n4\n-1\nEOF\n"
 
 

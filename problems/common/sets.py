@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from gumbeldore.benchmark import Benchmark, WrongProblemError
-from problems.files import Library, load_files
+from problems.common.files import Library, load_files
 from problems.formats.npz import kinds_of
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 SETS = ("kool", "gd", "taillard", "l2d", "abz", "ft", "la", "orb")  # how names of standard sets begin
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from problems.formats.matrices import EXPLICIT, layouts
 from problems.formats.tsplib import EXACT, Metric
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 METRIC = {"rounded": "EUC_2D", "exact": "EXACT_2D"}  # by the convention of CVRPLIB's costs
 FIXED_FLEETS = {"A", "B", "E", "F", "M", "P"}  # of CVRPLIB: solutions have exactly k routes, k in the name
 

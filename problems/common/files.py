@@ -11,11 +11,8 @@ import numpy as np
 from torch import Tensor
 
 from gumbeldore.benchmark import Benchmark, TooFewError, WrongProblemError
-from problems.best_known import Published
-from problems.distances import is_whole, title_of
 from problems.formats.text import MAKE_NPZ, lines, stem, unpacked
 
-FEW_DIGITS = 1e-5  # relative error of costs that are published with two digits behind the point
 OF_OTHER_PROGRAMS = {".csv", ".tsv", ".json", ".xml", ".yaml", ".xls", ".xlsx", ".ods", ".md"}
 OF_A_PROBLEM = {".tsp", ".atsp", ".vrp", ".txt", ".jsp", ".jss"}  # suffixes that say which problem a file is for
 
@@ -140,52 +137,3 @@ def beside(path: Path, suffix: str) -> Path | None:
     base = unpacked(path)
     names = [base.with_suffix(each + packed) for each in (suffix, suffix.upper()) for packed in ("", ".gz")]
     return next((name for name in names if name.is_file()), None)
-
-
-def best_reference(
-    path: Path,
-    instance: Any,
-    suffix: str,
-    claim: str,
-    read: Callable[[Path, Any], tuple[float, Tensor]],
-    published: Published | None,
-) -> Reference:
-    """The better one of the solution beside an instance's file and the published cost.
-
-    Arguments:
-        instance: with its `name` and `metric`
-        suffix: of the solution's file
-        claim: how good such a file is where nothing is published
-        read: cost and actions of it
-    """
-    warnings = []
-    if published and published.metric != title_of(instance.metric):
-        what = f"the published cost {published.cost:.12g} is no reference: its distances are {published.metric}"
-        warnings.append(f"{instance.name}: {what}, not {title_of(instance.metric)}{_remedy(published.metric)}")
-        published, claim = None, "solution file"
-    solution = None
-    if file := beside(path, suffix):
-        try:
-            solution = read(file, instance)
-        except (ValueError, OSError) as error:
-            warnings.append(f"{error}; this reference is left out")
-    if solution is None:
-        if published is None:
-            return Reference(warnings=tuple(warnings))
-        return Reference(published.cost, f"{published.kind} ({published.source})", None, tuple(warnings))
-    cost, actions = solution
-    if published is None:
-        return Reference(cost, f"{claim} ({suffix})", actions, tuple(warnings))
-    known = f"{published.kind} ({published.source})"
-    if abs(cost - published.cost) <= (0 if is_whole(instance.metric) else FEW_DIGITS * published.cost):
-        return Reference(cost, f"{published.kind} ({suffix})", actions, tuple(warnings))
-    warnings.append(f"{file}: the solution costs {cost:.12g}, but {published.cost:.12g} is {known}")
-    if cost > published.cost:
-        return Reference(published.cost, known, None, tuple(warnings))
-    return Reference(cost, f"solution file ({suffix})", actions, tuple(warnings))
-
-
-def _remedy(metric: str) -> str:
-    """How to compute costs in the metric of a published one."""
-    words = {"EUC_2D": "rounded", "EXACT_2D": "exact"}
-    return f"; problem.distances={words[metric]} compares with it" if metric in words else ""

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from problems.distances import UNROUNDED
 from problems.formats.matrices import LARGEST_DISTANCE, MOST_NODES, outside
 from problems.formats.npz import Arrays, read_npz
 from problems.formats.sections import LARGEST_COORDINATE
 from problems.formats.tsplib import Metric
-from problems.maps import classical_scaling
+from problems.routing.distances import UNROUNDED
+from problems.routing.maps import classical_scaling
 
 
 def read_unrounded(path: Path, expected: Arrays, distances: str | None) -> dict[str, np.ndarray]:

@@ -28,7 +28,7 @@ from tests.helpers.commands import typed
 pytest.importorskip("pyvrp")
 pytest.importorskip("ortools")
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def experts(*words, cwd):

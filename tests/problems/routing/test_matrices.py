@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from gumbeldore.benchmark import WrongProblemError
-from problems import best_known
-from problems.best_known import Published, fingerprint
 from problems.cvrp import CVRP
 from problems.cvrp.instances import of_routes
 from problems.cvrp.sets import load_cvrp
-from problems.distances import distances_between, whole_distances
 from problems.formats.cvrplib import read_cvrplib
 from problems.formats.matrices import FORMATS
 from problems.formats.tsplib import read_tsplib
+from problems.routing import best_known
+from problems.routing.best_known import Published, fingerprint
+from problems.routing.distances import distances_between, whole_distances
 from problems.tsp import TSP
 from problems.tsp.sets import load_tsp
 from tests.helpers.instance_files import write_tour

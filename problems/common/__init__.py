@@ -1,0 +1,1 @@
+"""What the problems of all kinds share: sources of instances, growth, figures of panels."""

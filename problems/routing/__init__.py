@@ -1,0 +1,1 @@
+"""What the TSP and the CVRP share: nodes in the plane, distances, published costs."""
