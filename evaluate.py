@@ -7,7 +7,7 @@ from omegaconf import DictConfig
 from gumbeldore.cli import command
 from gumbeldore.cli.evaluation import Evaluation, Task, open_evaluation, plan_of
 from gumbeldore.evaluation.baseline import Baseline, solve_with
-from gumbeldore.evaluation.benchmarks import MethodSummary
+from gumbeldore.evaluation.solved_sets import MethodSummary
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler.methods import Method
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from gumbeldore.benchmark import count_of
 from gumbeldore.cli import command, resume
 from gumbeldore.cli.configuration import Configuration, set_step_size
 from gumbeldore.cli.inputs import inputs_of, opened
@@ -21,8 +20,9 @@ from gumbeldore.cli.methods import check_method
 from gumbeldore.cli.schema import StudySettings
 from gumbeldore.cli.searches import chosen_methods
 from gumbeldore.cli.words import command_line
-from gumbeldore.evaluation.benchmarks import have_gaps
-from gumbeldore.evaluation.results import reference_of, remarks
+from gumbeldore.evaluation.solved_sets import have_gaps
+from gumbeldore.evaluation.tables import reference_of, remarks
+from gumbeldore.instance_set import count_of
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.runtime.files import atomic_write, write_table, write_text
 from gumbeldore.studies import STUDIES

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import generator
@@ -31,7 +31,7 @@ def self_improvement(
     settings: TrainSettings,
     search: Method,
     pool: SearchPool,
-    validation: list[Benchmark],
+    validation: list[InstanceSet],
     execution: Execution = Execution(),
 ) -> None:
     """Train until settings.epochs are done or `execution.stop()` holds [GD, algorithm 1].

@@ -4,11 +4,11 @@ The public names. The room of a name is its module's folder: `sampler` (the pape
 [GD]), `training`, `parallel`, `evaluation`, `studies`, `reporting`, `runtime` (files, faults, devices) and `cli`.
 """
 
-from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.loading import load_policy, save_policy
 from gumbeldore.evaluation.result import Result
 from gumbeldore.evaluation.solve import solve
 from gumbeldore.evaluation.sources import load_instances
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.reports import Reports
@@ -22,7 +22,7 @@ from gumbeldore.testing import policy_contract, problem_contract
 __version__ = program.VERSION
 
 __all__ = [
-    "Benchmark",
+    "InstanceSet",
     "Method",
     "Policy",
     "Problem",

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from gumbeldore.batches import batch_size, take
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.reports import Reports
 from gumbeldore.seeding import generator
 
@@ -188,8 +188,8 @@ class Problem(Protocol):
         """
         return instance
 
-    def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
-        """The evaluation sets that `source` names, a Benchmark for each size. Default: ValueError, there are none.
+    def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
+        """The evaluation sets that `source` names, an InstanceSet for each size. Default: ValueError, there are none.
 
         Arguments:
             source: the name of a set, or the path of a file or a folder
@@ -200,7 +200,7 @@ class Problem(Protocol):
         """
         raise ValueError(f"{type(self).__name__} has no evaluation sets: it does not define load")
 
-    def from_arrays(self, arrays: Mapping[str, Any], where: str) -> Benchmark:
+    def from_arrays(self, arrays: Mapping[str, Any], where: str) -> InstanceSet:
         """Instances of one size in NumPy arrays [n, ...], by name. Default: ValueError, there are no names.
 
         Arguments:
@@ -220,8 +220,8 @@ class Problem(Protocol):
         """
         return {"decisions": torch.full((batch_size(instance),), float(self.horizon(instance)))}
 
-    def validation(self, n: int, seed: int) -> list[Benchmark]:
-        """The fixed validation set of training, n instances in all, a Benchmark for each size.
+    def validation(self, n: int, seed: int) -> list[InstanceSet]:
+        """The fixed validation set of training, n instances in all, an InstanceSet for each size.
 
         Default: random instances without references, which only the run's seed decides.
         """
@@ -302,8 +302,8 @@ class Pieces(NamedTuple):
         return self.first[:, None] + torch.arange(decisions.shape[1], device=decisions.device)
 
 
-def without_references(problem: Problem, instances: Any, name: str) -> Benchmark:
-    """Instances [n, ...] of a problem as a Benchmark. Their true cost is the problem's own; references are missing.
+def without_references(problem: Problem, instances: Any, name: str) -> InstanceSet:
+    """Instances [n, ...] of a problem as an InstanceSet. Their true cost is the problem's own; references are missing.
 
     Arguments:
         name: of the set; an instance is called `name`/0, `name`/1, ...
@@ -314,7 +314,7 @@ def without_references(problem: Problem, instances: Any, name: str) -> Benchmark
 
     n = batch_size(instances)
     unknown = torch.full((n,), math.nan, dtype=torch.float64)
-    return Benchmark([f"{name}/{i}" for i in range(n)], instances, instances, true_cost, unknown, [""] * n)
+    return InstanceSet([f"{name}/{i}" for i in range(n)], instances, instances, true_cost, unknown, [""] * n)
 
 
 def size_name(problem: Problem, instances: Any) -> str:

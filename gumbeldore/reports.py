@@ -43,7 +43,7 @@ class Reports:
         """One solution's rows in a table of all solutions. Default: None, no such table.
 
         Arguments:
-            originals: the instances of a Benchmark in their own units
+            originals: the instances of an InstanceSet in their own units
             index: of the instance among the originals
             actions: [T]
 
@@ -71,7 +71,7 @@ class Reports:
         """Lines below the table of an evaluation: what one has to know of the instances. Default: none.
 
         Arguments:
-            originals: of each Benchmark
+            originals: of each InstanceSet
         """
         return []
 
@@ -79,6 +79,6 @@ class Reports:
         """A figure of solutions [R, T], a panel each below its title. Default: None, no picture.
 
         Arguments:
-            instance: R instances, of the Benchmark's `instances` or of its `originals`
+            instance: R instances, of the InstanceSet's `instances` or of its `originals`
         """
         return None

@@ -16,9 +16,9 @@ ROOT = Path(__file__).parent.parent
 
 # A room may import from the rooms before it; `root` are the modules beside the rooms that every room may import.
 ROOMS = ["runtime", "races", "sampler", "parallel", "training", "evaluation", "studies", "reporting", "cli"]
-ROOT_MODULES = {"batches", "benchmark", "interfaces", "reports", "seeding"}
+ROOT_MODULES = {"batches", "instance_set", "interfaces", "reports", "seeding"}
 PUBLIC = {"__init__", "testing"}  # of the root, for users: no room imports them
-CONTRACTS = {"gumbeldore.batches", "gumbeldore.benchmark", "gumbeldore.interfaces"}
+CONTRACTS = {"gumbeldore.batches", "gumbeldore.instance_set", "gumbeldore.interfaces"}
 ALLOWED = {
     "problems": {"problems", *CONTRACTS, "gumbeldore.reports", "gumbeldore.runtime.arrays"},
     "models": {"models", "problems", *CONTRACTS, "gumbeldore.runtime.checked", "gumbeldore.runtime.gpu"},

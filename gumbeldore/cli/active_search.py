@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from gumbeldore.benchmark import count_of
 from gumbeldore.cli.run_recorder import OpenRun
 from gumbeldore.cli.words import command_line
-from gumbeldore.evaluation.parts import BenchmarkResult
+from gumbeldore.evaluation.parts import SolvedSet
 from gumbeldore.evaluation.references import with_lower_bounds
+from gumbeldore.instance_set import count_of
 from gumbeldore.reporting.console import hardware
 from gumbeldore.reporting.evaluation_report import EvaluationReport
 from gumbeldore.runtime import checkpoint
@@ -30,7 +30,7 @@ def write_solutions(run: OpenRun, incumbents: Incumbents, state: TrainState) -> 
     for benchmark, actions, costs in zip(incumbents.benchmarks, incumbents.actions, incumbents.costs, strict=True):
         rows = costs.isfinite().nonzero().flatten()
         if len(rows):
-            result = BenchmarkResult(
+            result = SolvedSet(
                 actions=actions[rows],
                 costs=costs[rows],
                 found=torch.full_like(rows, int(sampled)),

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from omegaconf import DictConfig
 
-from gumbeldore.benchmark import Benchmark, count_of
 from gumbeldore.cli import resume
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.inputs import Inputs, inputs_of, opened
@@ -16,11 +15,12 @@ from gumbeldore.cli.machine import Machine
 from gumbeldore.cli.methods import check_method
 from gumbeldore.cli.schema import EvaluationSettings
 from gumbeldore.evaluation.baseline import Baseline
-from gumbeldore.evaluation.benchmarks import MethodSummary, results_of, summarise
 from gumbeldore.evaluation.loading import LoadedPolicy
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.evaluation.references import with_lower_bounds
-from gumbeldore.evaluation.results import Results
+from gumbeldore.evaluation.solved_sets import MethodSummary, results_of, summarise
+from gumbeldore.evaluation.tables import Results
+from gumbeldore.instance_set import InstanceSet, count_of
 from gumbeldore.parallel.devices import trie_budget
 from gumbeldore.parallel.pool import at_once
 from gumbeldore.reporting.console import Terminal
@@ -51,7 +51,7 @@ class Evaluation(NamedTuple):
     """An open evaluation."""
 
     inputs: Inputs
-    benchmarks: list[Benchmark]  # with the references asked for
+    benchmarks: list[InstanceSet]  # with the references asked for
     parts: dict[str, list[Parts]]  # what is found by each method, for each benchmark
     report: EvaluationReport
     terminal: Terminal
@@ -81,9 +81,9 @@ def plan_of(cfg: DictConfig) -> Plan:
     for choice in inputs.choices:
         methods = config.methods(choice.loaded)
         for name, method in methods.items():
-            check_method(name, method, choice.loaded, choice.benchmarks)
+            check_method(name, method, choice.loaded, choice.instance_sets)
         first = tasks[-1].places.stop if tasks else 0
-        tasks.append(Task(choice.loaded, slice(first, first + len(choice.benchmarks)), methods))
+        tasks.append(Task(choice.loaded, slice(first, first + len(choice.instance_sets)), methods))
     config.refuse_unread()
     if inputs.settings.workers == "auto":
         inputs = inputs._replace(machine=without_idle_workers(inputs.machine, tasks, inputs.benchmarks))
@@ -107,7 +107,7 @@ def open_evaluation(plan: Plan) -> Iterator[Evaluation]:
             report.write_finished(inputs.out_dir, parts, benchmarks)
 
 
-def without_idle_workers(machine: Machine, tasks: list[Task], benchmarks: list[Benchmark]) -> Machine:
+def without_idle_workers(machine: Machine, tasks: list[Task], benchmarks: list[InstanceSet]) -> Machine:
     """The machine without workers if no search has more instances of a size than are searched together."""
     chunks = [
         full_chunks(task.loaded, benchmarks[task.places], method, machine)
@@ -118,7 +118,7 @@ def without_idle_workers(machine: Machine, tasks: list[Task], benchmarks: list[B
     return machine if max(chunks, default=0) > 1 else machine._replace(workers=0)
 
 
-def full_chunks(loaded: LoadedPolicy, benchmarks: list[Benchmark], method: Method, machine: Machine) -> float:
+def full_chunks(loaded: LoadedPolicy, benchmarks: list[InstanceSet], method: Method, machine: Machine) -> float:
     """The most instances of a size, which are searched by themselves, measured in full chunks: the most at a time."""
     rows, budget = machine.search_batch_rows, trie_budget(str(machine.device))
     return max(

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gumbeldore.benchmark import Benchmark, TooFewError
 from gumbeldore.cli import resume
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.machine import Machine
@@ -20,6 +19,7 @@ from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
 from gumbeldore.evaluation.references import read_table, with_table
 from gumbeldore.evaluation.sources import load, numbered
+from gumbeldore.instance_set import InstanceSet, TooFewError
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.devices import resolve_device, resolve_workers
 from gumbeldore.reporting.console import Terminal
@@ -38,9 +38,9 @@ class Inputs(NamedTuple):
     out_dir: Path
 
     @property
-    def benchmarks(self) -> list[Benchmark]:
+    def benchmarks(self) -> list[InstanceSet]:
         """The instances of all policies, one after the other."""
-        return [benchmark for choice in self.choices for benchmark in choice.benchmarks]
+        return [benchmark for choice in self.choices for benchmark in choice.instance_sets]
 
     @property
     def problem(self) -> Problem:
@@ -63,7 +63,7 @@ class Inputs(NamedTuple):
 class Opened(NamedTuple):
     """What is open while instances are searched."""
 
-    benchmarks: list[Benchmark]  # with the references asked for
+    benchmarks: list[InstanceSet]  # with the references asked for
     terminal: Terminal
     kept: Kept  # results
 
@@ -86,7 +86,7 @@ def inputs_of(config: Configuration, cls: type[EvaluationSettings]) -> Inputs:
     return Inputs(config, settings, choices, Machine.of(settings), resume.results_folder(settings))
 
 
-def instances_of(loaded: LoadedPolicy, settings: EvaluationSettings, config: Configuration) -> list[Benchmark]:
+def instances_of(loaded: LoadedPolicy, settings: EvaluationSettings, config: Configuration) -> list[InstanceSet]:
     """What is asked for; a number of instances that nobody has typed, a default, is the most to take.
 
     Raises ValueError; if the instances are of another problem, it says whose the policy is.
@@ -113,7 +113,7 @@ def opened(inputs: Inputs) -> Iterator[Opened]:
             yield Opened(benchmarks, terminal, kept)
 
 
-def with_references(inputs: Inputs, terminal: Terminal) -> list[Benchmark]:
+def with_references(inputs: Inputs, terminal: Terminal) -> list[InstanceSet]:
     """The instances with the references asked for: of the user's table, or a solver's where there are none.
 
     What a user may not expect of the instances is said before the solver begins.

@@ -10,9 +10,9 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError
 
-from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.loading import LoadedPolicy
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.runtime.building import imported
 from gumbeldore.sampler.methods import Anytime, Method, made, settings_of
 from gumbeldore.sampler.search import check_offered
@@ -83,7 +83,7 @@ def build_search(name: str, method: DictConfig, search: Mapping[str, Any]) -> Me
     return built
 
 
-def check_method(name: str, method: Method | Baseline, loaded: LoadedPolicy, benchmarks: Iterable[Benchmark]) -> None:
+def check_method(name: str, method: Method | Baseline, loaded: LoadedPolicy, benchmarks: Iterable[InstanceSet]) -> None:
     """Raises ValueError if a method is not for the problem, or the problem does not offer what these instances need."""
     if not isinstance(method, Method):
         method.check(loaded.problem.name)

@@ -14,10 +14,10 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from gumbeldore.benchmark import Benchmark
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.schema import COMMANDS, TRAIN, EvaluationSettings
 from gumbeldore.evaluation.kept import MANIFEST, fingerprint
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.run_directory import RunDirectory
@@ -127,7 +127,7 @@ def results_folder(settings: EvaluationSettings) -> Path:
 
 
 def manifest(
-    config: Configuration, machine: dict[str, Any], checkpoints: list[Path], benchmarks: list[Benchmark]
+    config: Configuration, machine: dict[str, Any], checkpoints: list[Path], benchmarks: list[InstanceSet]
 ) -> dict[str, Any]:
     """All that the solutions of an evaluation depend on: it must be the same when the evaluation goes on.
 

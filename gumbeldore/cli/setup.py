@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gumbeldore.benchmark import Benchmark
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.machine import Machine
 from gumbeldore.cli.schema import RunSettings
 from gumbeldore.evaluation.loading import start_from
 from gumbeldore.evaluation.sources import load
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import (
     check_processes,
@@ -39,7 +39,7 @@ class Setup(NamedTuple):
     problem: Problem
     policy: Policy
     search: Method
-    validation: list[Benchmark]  # of active search, the given instances
+    validation: list[InstanceSet]  # of active search, the given instances
     machine: Machine
     threads: int  # of each process that trains
     optimizer: Optimizers
@@ -98,7 +98,7 @@ def policy_of(config: Configuration, run: RunSettings, problem: Problem, device:
     return policy
 
 
-def validation_of(problem: Problem, settings: ImitationSettings, seed: int) -> list[Benchmark]:
+def validation_of(problem: Problem, settings: ImitationSettings, seed: int) -> list[InstanceSet]:
     """The validation instances; of active search, the given ones."""
     if isinstance(settings, (TrainSettings, SupervisedSettings)):
         return validation_set(problem, settings.validation_instances, seed)
@@ -107,7 +107,7 @@ def validation_of(problem: Problem, settings: ImitationSettings, seed: int) -> l
 
 
 def experts_of(
-    problem: Problem, settings: ImitationSettings, validation: list[Benchmark], resume: str | None
+    problem: Problem, settings: ImitationSettings, validation: list[InstanceSet], resume: str | None
 ) -> list[Shard]:
     """The experts that are given; a continued run has them in its dataset."""
     if settings.experts is None or resume:
@@ -117,7 +117,7 @@ def experts_of(
 
 
 def searched(
-    problem: Problem, settings: ImitationSettings, validation: list[Benchmark], experts: list[Shard], seed: int
+    problem: Problem, settings: ImitationSettings, validation: list[InstanceSet], experts: list[Shard], seed: int
 ) -> list[Any]:
     """Instances of the smallest and the largest size, on which the search is checked."""
     if settings.instances is not None:

@@ -9,9 +9,9 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark
-from gumbeldore.evaluation.benchmarks import solve_benchmark
-from gumbeldore.evaluation.parts import BenchmarkResult, Parts
+from gumbeldore.evaluation.parts import Parts, SolvedSet
+from gumbeldore.evaluation.solved_sets import solve_set
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.checked import Checked, at_least, positive
@@ -43,13 +43,13 @@ class Baseline(Protocol):
         """Raises ValueError if the method cannot solve the problem of that name, or not on this machine."""
 
     def solve(
-        self, problem: str, benchmark: Benchmark, progress: Callable[[int], None]
+        self, problem: str, instance_set: InstanceSet, progress: Callable[[int], None]
     ) -> dict[str, tuple[Tensor, float]]:
         """Solve every instance with each heuristic that the method offers; an evaluation shows the best of them.
 
         Arguments:
             problem: its name
-            benchmark: with the `originals` of that problem
+            instance_set: with the `originals` of that problem
             progress: called with the number of instances solved since the last call
 
         Returns by the name of the heuristic: actions [n, T] and the wall-clock seconds of all instances together.
@@ -58,33 +58,35 @@ class Baseline(Protocol):
 
 
 def solve_with(
-    method: Method | Baseline, pool: SearchPool, benchmark: Benchmark, seed: int, advance: Advance, parts: Parts
+    method: Method | Baseline, pool: SearchPool, instance_set: InstanceSet, seed: int, advance: Advance, parts: Parts
 ) -> None:
     """Add to `parts` what a method finds for the instances that have no solution there yet."""
     if isinstance(method, Method):
-        solve_benchmark(pool, benchmark, method, seed, advance, parts)
+        solve_set(pool, instance_set, method, seed, advance, parts)
     else:
-        solve_baseline(method, pool.problem, benchmark, advance, parts)
+        solve_baseline(method, pool.problem, instance_set, advance, parts)
 
 
-def solve_baseline(method: Baseline, problem: Problem, benchmark: Benchmark, advance: Advance, parts: Parts) -> None:
+def solve_baseline(
+    method: Baseline, problem: Problem, instance_set: InstanceSet, advance: Advance, parts: Parts
+) -> None:
     """Add to `parts` what each heuristic of a method finds for the instances that have no solution there yet.
 
     A method may say how many instances are worth a call of `solve` (`together`); by default, all of them are one.
     The time of each heuristic is that of all, which had to be tried to find the best.
     """
-    count = len(benchmark.names)
+    count = len(instance_set.names)
     together = getattr(method, "together", count)
     division = [slice(first, min(first + together, count)) for first in range(0, count, together)]
     parts.keep_only(division)
     for rows in division:
         if rows in parts:
             continue
-        some = benchmark.part(torch.arange(rows.start, rows.stop))
+        some = instance_set.part(torch.arange(rows.start, rows.stop))
         solved = method.solve(problem.name, some, advance)
         seconds = sum(each for _, each in solved.values())
         found = {}
         for heuristic, (actions, _) in solved.items():
             costs = some.true_cost(torch.arange(len(actions)), actions)
-            found[heuristic] = BenchmarkResult.without_policy(actions, costs, seconds)
+            found[heuristic] = SolvedSet.without_policy(actions, costs, seconds)
         parts.add(rows, found)

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark, WrongProblemError
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, with_values
 from gumbeldore.evaluation.sources import Group, Source, groups_of
+from gumbeldore.instance_set import InstanceSet, WrongProblemError
 from gumbeldore.interfaces import Problem
 from gumbeldore.runtime.building import takes
 from gumbeldore.runtime.checkpoint import SHIPPED, shipped
@@ -34,8 +34,8 @@ class Choice(NamedTuple):
     reason: str  # in words
 
     @property
-    def benchmarks(self) -> list[Benchmark]:
-        return [group.benchmark for group in self.groups]
+    def instance_sets(self) -> list[InstanceSet]:
+        return [group.instance_set for group in self.groups]
 
 
 def choose_policies(instances: Source | Sequence[Source], limit: int | None, values: Mapping[str, Any]) -> list[Choice]:
@@ -56,14 +56,14 @@ def choose_policies(instances: Source | Sequence[Source], limit: int | None, val
     scales = {key: [_training_scale(each.problem), *best_at.get(key, [])] for key, each in policies.items()}
     chosen: dict[str, list[Group]] = {key: [] for key in policies}
     for group in groups:
-        scale = next(iter(policies.values())).problem.scale(group.benchmark.instances)
+        scale = next(iter(policies.values())).problem.scale(group.instance_set.instances)
         nearest = _nearest(scale, list(scales.values()))
         whole = bool((nearest == nearest[0]).all())
         for place in nearest.unique().tolist():
             mine = group if whole else group.part((nearest == place).nonzero().flatten())
             chosen[list(policies)[place]].append(mine)
             # One part speaks for all.
-            group = group._replace(benchmark=group.benchmark._replace(warnings=[], left_out={}))
+            group = group._replace(instance_set=group.instance_set._replace(warnings=[], left_out={}))
     choices = [Choice(policies[key], mine, "") for key, mine in chosen.items() if mine]
     return [choice._replace(reason=_reason(choice, scales)) for choice in choices]
 
@@ -128,11 +128,11 @@ def _distance(scale: Mapping[str, Tensor], to: Scale) -> Tensor:
 
 def _reason(choice: Choice, scales: Mapping[str, Sequence[Scale]]) -> str:
     """Which policy, for which instances, and why."""
-    name, benchmarks = choice.loaded.path.parent.name, choice.benchmarks
-    each = [choice.loaded.problem.scale(benchmark.instances) for benchmark in benchmarks]
+    name, instance_sets = choice.loaded.path.parent.name, choice.instance_sets
+    each = [choice.loaded.problem.scale(instance_set.instances) for instance_set in instance_sets]
     own = {key: torch.cat([scale[key] for scale in each]) for key in each[0]}
     count = len(next(iter(own.values())))
-    which = benchmarks[0].names[0] if count == 1 else f"{count} instances"
+    which = instance_sets[0].names[0] if count == 1 else f"{count} instances"
     sizes = ", ".join(f"{key} {_range(values)}" for key, values in own.items())
     near = "; ".join(f"{key}: {' / '.join(map(_words, each))}" for key, each in scales.items())
     return f"policy {name} for {which} ({sizes}), the nearest by its training or where it was measured ({near})"

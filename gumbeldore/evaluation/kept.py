@@ -12,8 +12,8 @@ from typing import Any
 
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.parts import Parts
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.runtime.files import remove_leftovers, write_text
 from gumbeldore.runtime.folder_lock import lock
 
@@ -61,7 +61,7 @@ class Kept:
         self._locked.close()
 
     def parts(self, *names: str | int) -> Parts:
-        """The finished parts of a method on a benchmark, however the two are named."""
+        """The finished parts of a method on an instance set, however the two are named."""
         folder = self.folder / _name_of(names)
         if folder.is_dir():
             remove_leftovers(folder)
@@ -99,11 +99,11 @@ def _check_same(path: Path, wanted: dict[str, Any], out_dir: Path) -> None:
             raise ValueError(f"out_dir={out_dir} cannot be gone on with: {change}; choose another out_dir")
 
 
-def fingerprint(benchmarks: list[Benchmark]) -> str:
+def fingerprint(instance_sets: list[InstanceSet]) -> str:
     """A hash of the names and the content of all instances."""
     digest = hashlib.sha256()
-    for benchmark in benchmarks:
-        for value in (benchmark.names, *benchmark.instances, *(benchmark.originals or ())):
+    for instance_set in instance_sets:
+        for value in (instance_set.names, *instance_set.instances, *(instance_set.originals or ())):
             for part in value if isinstance(value, list) else [value]:
                 if isinstance(part, Tensor):
                     digest.update(f"{part.dtype} {list(part.shape)};".encode() + part.contiguous().numpy().tobytes())

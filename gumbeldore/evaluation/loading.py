@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from gumbeldore.benchmark import WrongProblemError
+from gumbeldore.instance_set import WrongProblemError
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, described, takes

@@ -16,8 +16,8 @@ from gumbeldore.runtime.files import atomic_write
 SEARCH = "search"  # the name of what a search finds, which is one thing
 
 
-class BenchmarkResult(NamedTuple):
-    """The best solutions of one benchmark, or of some of its instances."""
+class SolvedSet(NamedTuple):
+    """The best solutions of one instance set, or of some of its instances."""
 
     actions: Tensor  # [n, T]
     costs: Tensor  # [n] float64, true costs
@@ -29,13 +29,13 @@ class BenchmarkResult(NamedTuple):
     greedy_alone: int = 0  # instances whose search had no time for more than the greedy solution
 
     @classmethod
-    def without_policy(cls, actions: Tensor, costs: Tensor, seconds: float) -> BenchmarkResult:
+    def without_policy(cls, actions: Tensor, costs: Tensor, seconds: float) -> SolvedSet:
         """One solution [n, T] per instance, which no network has found."""
         return cls(actions, costs, torch.ones_like(actions[:, 0]), costs[:, None].float(), seconds, 0)
 
 
 class Parts:
-    """The finished parts of one method on one benchmark: runs of instances, each with what was found for them.
+    """The finished parts of one method on one instance set: runs of instances, each with what was found for them.
 
     Arguments:
         folder: where a file per part is kept, and found again; None keeps them in memory alone
@@ -43,7 +43,7 @@ class Parts:
 
     def __init__(self, folder: Path | None = None):
         self.folder = folder
-        self.found: dict[tuple[int, int], dict[str, BenchmarkResult]] = {}  # by first instance and the one behind
+        self.found: dict[tuple[int, int], dict[str, SolvedSet]] = {}  # by first instance and the one behind
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             for path in folder.glob("*-*.npz"):
@@ -65,7 +65,7 @@ class Parts:
         """The number of finished instances."""
         return sum(end - first for first, end in self.found)
 
-    def add(self, rows: slice, part: dict[str, BenchmarkResult]) -> None:
+    def add(self, rows: slice, part: dict[str, SolvedSet]) -> None:
         """Keep a finished part: what was found for the instances `rows`, by the name of what has found it."""
         if self.folder is not None:
             arrays: dict[str, Any] = {"names": list(part)}
@@ -80,10 +80,10 @@ class Parts:
         return self.folder / f"{first}-{end}.npz"
 
     def instances(self) -> Tensor:
-        """The finished instances [n] in their order, as indices of the benchmark."""
+        """The finished instances [n] in their order, as indices of the instance set."""
         return torch.tensor([i for first, end in sorted(self.found) for i in range(first, end)], dtype=torch.int64)
 
-    def joined(self) -> dict[str, BenchmarkResult]:
+    def joined(self) -> dict[str, SolvedSet]:
         """What was found for the finished instances, by the name of what has found solutions for all of them."""
         ordered = [self.found[place] for place in sorted(self.found)]
         return {name: _joined([part[name] for part in ordered]) for name in in_all(ordered)}
@@ -94,8 +94,8 @@ def in_all(found: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in found[0] if all(name in each for each in found)]
 
 
-def _joined(parts: list[BenchmarkResult]) -> BenchmarkResult:
-    return BenchmarkResult(
+def _joined(parts: list[SolvedSet]) -> SolvedSet:
+    return SolvedSet(
         actions=torch.cat([part.actions for part in parts]),
         costs=torch.cat([part.costs for part in parts]),
         found=torch.cat([part.found for part in parts]),
@@ -113,7 +113,7 @@ def side_by_side(samples: list[Tensor]) -> Tensor:
     return torch.cat([nn.functional.pad(part, (0, longest - part.shape[1]), value=math.nan) for part in samples])
 
 
-def _read(path: Path) -> dict[str, BenchmarkResult] | None:
+def _read(path: Path) -> dict[str, SolvedSet] | None:
     """A part that was kept; None if its file is damaged: then the part is computed again."""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -123,8 +123,8 @@ def _read(path: Path) -> dict[str, BenchmarkResult] | None:
         return None
 
 
-def _result(arrays: Mapping[str, np.ndarray], place: int) -> BenchmarkResult:
-    names = ((field, f"{place}.{field}") for field in BenchmarkResult._fields)
+def _result(arrays: Mapping[str, np.ndarray], place: int) -> SolvedSet:
+    names = ((field, f"{place}.{field}") for field in SolvedSet._fields)
     values = {field: arrays[name] for field, name in names if name in arrays}  # earlier versions had fewer counts
     plain: dict[str, Any] = {key: torch.from_numpy(x) if x.ndim else x.item() for key, x in values.items()}
-    return BenchmarkResult(**plain)
+    return SolvedSet(**plain)

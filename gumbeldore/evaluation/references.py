@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.runtime.arrays import regular
 from gumbeldore.runtime.files import as_cell
 
@@ -47,54 +47,55 @@ def read_table(path: Path) -> dict[str, tuple[float, str]]:
     return table
 
 
-def with_table(benchmarks: list[Benchmark], table: dict[str, tuple[float, str]], source: str) -> list[Benchmark]:
-    """Benchmarks with the table's references in place of their own. Raises ValueError if it names no instance."""
-    names = {as_cell(name) for benchmark in benchmarks for name in benchmark.names}
+def with_table(instance_sets: list[InstanceSet], table: dict[str, tuple[float, str]], source: str) -> list[InstanceSet]:
+    """The sets with the table's references in place of their own. Raises ValueError if it names no instance."""
+    names = {as_cell(name) for instance_set in instance_sets for name in instance_set.names}
     if not names & table.keys():
-        raise ValueError(f"{source} names none of the instances; the first is {next(iter(benchmarks[0].names))}")
+        raise ValueError(f"{source} names none of the instances; the first is {next(iter(instance_sets[0].names))}")
     warnings = []
     if unknown := sorted(table.keys() - names):
         named = ", ".join(unknown[:MOST_NAMED]) + (", ..." if len(unknown) > MOST_NAMED else "")
         warnings = [f"{source}: {len(unknown)} of {len(table)} names are of no instance here: {named}"]
     changed = []
-    for benchmark in benchmarks:
-        references, kinds, solutions = benchmark.references.clone(), list(benchmark.kinds), dict(benchmark.solutions)
-        for place, name in enumerate(map(as_cell, benchmark.names)):
+    for instance_set in instance_sets:
+        references, kinds = instance_set.references.clone(), list(instance_set.kinds)
+        solutions = dict(instance_set.solutions)
+        for place, name in enumerate(map(as_cell, instance_set.names)):
             if name in table:
                 references[place], kinds[place] = table[name]
                 solutions.pop(place, None)
-        changed.append(benchmark._replace(references=references, kinds=kinds, solutions=solutions))
+        changed.append(instance_set._replace(references=references, kinds=kinds, solutions=solutions))
     changed[0] = changed[0]._replace(warnings=[*changed[0].warnings, *warnings])
     return changed
 
 
-def with_lower_bounds(benchmark: Benchmark) -> Benchmark:
-    """The benchmark with its lower bounds above 0 as references where it has none."""
-    if benchmark.lower_bounds is None:
-        return benchmark
-    missing = benchmark.references.isnan() & (benchmark.lower_bounds > 0)
-    references = torch.where(missing, benchmark.lower_bounds, benchmark.references)
-    kinds = [LOWER_BOUND if new else kind for new, kind in zip(missing.tolist(), benchmark.kinds, strict=True)]
-    return benchmark._replace(references=references, kinds=kinds)
+def with_lower_bounds(instance_set: InstanceSet) -> InstanceSet:
+    """The instance set with its lower bounds above 0 as references where it has none."""
+    if instance_set.lower_bounds is None:
+        return instance_set
+    missing = instance_set.references.isnan() & (instance_set.lower_bounds > 0)
+    references = torch.where(missing, instance_set.lower_bounds, instance_set.references)
+    kinds = [LOWER_BOUND if new else kind for new, kind in zip(missing.tolist(), instance_set.kinds, strict=True)]
+    return instance_set._replace(references=references, kinds=kinds)
 
 
-def proven(benchmark: Benchmark, costs: list[Tensor]) -> Benchmark:
-    """The benchmark with those lower bounds called optimal that a method reaches, given the costs [n] of each."""
-    reached = torch.stack(costs).amin(dim=0) == benchmark.references
+def proven(instance_set: InstanceSet, costs: list[Tensor]) -> InstanceSet:
+    """The instance set with those lower bounds called optimal that a method reaches, given the costs [n] of each."""
+    reached = torch.stack(costs).amin(dim=0) == instance_set.references
     kinds = [
         f"optimal ({LOWER_BOUND})" if kind == LOWER_BOUND and met else kind
-        for kind, met in zip(benchmark.kinds, reached.tolist(), strict=True)
+        for kind, met in zip(instance_set.kinds, reached.tolist(), strict=True)
     ]
-    return benchmark._replace(kinds=kinds)
+    return instance_set._replace(kinds=kinds)
 
 
-def contradicted(costs: Tensor, benchmark: Benchmark) -> Tensor:
+def contradicted(costs: Tensor, instance_set: InstanceSet) -> Tensor:
     """bool [n]: whether a solution of the costs [n] is cheaper than a reference said to be optimal, best or a bound.
 
     Then the reference is wrong, or belongs to other distances, or a better solution than the best known is found.
     """
-    claims = torch.tensor([UNBEATEN.search(kind) is not None for kind in benchmark.kinds], dtype=torch.bool)
-    references = benchmark.references
+    claims = torch.tensor([UNBEATEN.search(kind) is not None for kind in instance_set.kinds], dtype=torch.bool)
+    references = instance_set.references
     whole = (costs == costs.round()) & (references == references.round())
     return claims & (costs < references - torch.where(whole, 0.0, ROUNDING * references.abs()))  # not of NaN
 

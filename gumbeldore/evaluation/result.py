@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark, gaps_to
 from gumbeldore.evaluation.loading import LoadedPolicy
-from gumbeldore.evaluation.results import percentage
+from gumbeldore.evaluation.tables import percentage
+from gumbeldore.instance_set import InstanceSet, gaps_to
 from gumbeldore.interfaces import size_name
 from gumbeldore.runtime.files import atomic_write, in_home
 
@@ -41,20 +41,20 @@ class Result:
     def __init__(
         self,
         loaded: LoadedPolicy,
-        benchmark: Benchmark,
+        instance_set: InstanceSet,
         actions: Tensor,
         cost: float,
         num_solutions: int,
         seconds: float,
     ):
         problem, self.policy = loaded.problem, str(loaded.path) if loaded.path.name else ""
-        (self.name,), (self.kind,) = benchmark.names, benchmark.kinds
-        known = not benchmark.references.isnan().any()
-        self.reference = benchmark.references.item() if known else None
+        (self.name,), (self.kind,) = instance_set.names, instance_set.kinds
+        known = not instance_set.references.isnan().any()
+        self.reference = instance_set.references.item() if known else None
         self.cost, self.actions = cost, actions
         self.num_solutions, self.seconds = num_solutions, seconds
-        self._problem, self._instances, self._originals = problem, benchmark.instances, benchmark.originals
-        self._solution = problem.reports.named_solution(benchmark.originals, 0, actions)
+        self._problem, self._instances, self._originals = problem, instance_set.instances, instance_set.originals
+        self._solution = problem.reports.named_solution(instance_set.originals, 0, actions)
 
     @property
     def gap(self) -> float | None:

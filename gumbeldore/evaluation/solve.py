@@ -13,17 +13,17 @@ from typing import Any
 
 import torch
 
-from gumbeldore.benchmark import count_of
 from gumbeldore.evaluation import sources
 from gumbeldore.evaluation.baseline import Baseline, SolverSettings, solve_baseline
-from gumbeldore.evaluation.benchmarks import results_of, solve_benchmark
 from gumbeldore.evaluation.choosing import Choice, choose_policies
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
-from gumbeldore.evaluation.parts import BenchmarkResult, Parts
+from gumbeldore.evaluation.parts import Parts, SolvedSet
 from gumbeldore.evaluation.references import proven, with_lower_bounds
 from gumbeldore.evaluation.result import Result
-from gumbeldore.evaluation.results import contradiction_lines, notices, remarks, shortage_lines
+from gumbeldore.evaluation.solved_sets import results_of, solve_set
 from gumbeldore.evaluation.sources import Source
+from gumbeldore.evaluation.tables import contradiction_lines, notices, remarks, shortage_lines
+from gumbeldore.instance_set import count_of
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device, resolve_rows
 from gumbeldore.parallel.pool import SearchPool
@@ -99,9 +99,9 @@ def solve(
     machine |= {"precision": resolve_precision(precision, where)}
     asked = partial(_method, method=method, time_limit=time_limit, seed=seed, settings=settings)
     tasks = _tasks(choices, asked)
-    benchmarks = [benchmark for choice, _ in tasks for benchmark in choice.benchmarks]
+    instance_sets = [instance_set for choice, _ in tasks for instance_set in choice.instance_sets]
     problem = choices[0].loaded.problem
-    for line in [*notices(benchmarks), *remarks(benchmarks, problem)]:
+    for line in [*notices(instance_sets), *remarks(instance_sets, problem)]:
         warnings.warn(line.removeprefix("warning: "), stacklevel=2)
     results: dict[int, Result] = {}
     for choice, chosen in tasks:
@@ -121,7 +121,7 @@ def _choices(
         with meant_for(loaded):
             choices = [Choice(loaded, sources.groups_of(loaded.problem, given, limit), "")]
     return [
-        choice._replace(groups=[x._replace(benchmark=with_lower_bounds(x.benchmark)) for x in choice.groups])
+        choice._replace(groups=[x._replace(instance_set=with_lower_bounds(x.instance_set)) for x in choice.groups])
         for choice in choices
     ]
 
@@ -140,8 +140,8 @@ def _tasks(
             method.check(choice.loaded.problem.name)
             groups = [group for each in choices for group in each.groups]
             return [(Choice(choice.loaded._replace(path=Path()), groups, ""), method)]
-        for benchmark in choice.benchmarks:
-            check_offered(choice.loaded.problem, choice.loaded.policy, benchmark.instances, method)
+        for instance_set in choice.instance_sets:
+            check_offered(choice.loaded.problem, choice.loaded.policy, instance_set.instances, method)
         tasks.append((choice, method))
     return tasks
 
@@ -207,31 +207,31 @@ def _results(choice: Choice, machine: dict[str, Any], method: Method | Baseline,
     """The results of all instances of a policy, by their places."""
     found = _by_baseline(choice, method) if isinstance(method, Baseline) else _by_search(choice, machine, method, seed)
     results: dict[int, Result] = {}
-    for (benchmark, places), solved in zip(choice.groups, found, strict=True):
-        benchmark = proven(benchmark, [solved.costs])
+    for (instance_set, places), solved in zip(choice.groups, found, strict=True):
+        instance_set = proven(instance_set, [solved.costs])
         for i, place in enumerate(places):
             actions = solved.actions[i].clone()  # a view would be pickled with the actions of all instances
             numbers = solved.costs[i].item(), int(solved.found[i]), solved.seconds / len(places)
-            results[place] = Result(choice.loaded, benchmark.part(torch.tensor([i])), actions, *numbers)
+            results[place] = Result(choice.loaded, instance_set.part(torch.tensor([i])), actions, *numbers)
     solved_all = {"solve": found}
-    for line in contradiction_lines(solved_all, choice.benchmarks) + shortage_lines(solved_all):
+    for line in contradiction_lines(solved_all, choice.instance_sets) + shortage_lines(solved_all):
         warnings.warn(line.removeprefix("warning: "), stacklevel=3)
     return results
 
 
-def _by_search(choice: Choice, machine: dict[str, Any], config: Method, seed: int) -> list[BenchmarkResult]:
+def _by_search(choice: Choice, machine: dict[str, Any], config: Method, seed: int) -> list[SolvedSet]:
     begin = time.monotonic()
     with SearchPool(choice.loaded.problem, choice.loaded.policy, **machine) as pool:
         if isinstance(config, methods.Anytime):
-            spent = (time.monotonic() - begin) / count_of(choice.benchmarks)
+            spent = (time.monotonic() - begin) / count_of(choice.instance_sets)
             config = replace(config, time_limit=max(LEAST, config.time_limit - spent))
-        return [solve_benchmark(pool, benchmark, config, seed) for benchmark in choice.benchmarks]
+        return [solve_set(pool, instance_set, config, seed) for instance_set in choice.instance_sets]
 
 
-def _by_baseline(choice: Choice, method: Baseline) -> list[BenchmarkResult]:
+def _by_baseline(choice: Choice, method: Baseline) -> list[SolvedSet]:
     """What the heuristic finds that is the best on average, as in an evaluation."""
     parts = [Parts() for _ in choice.groups]
-    for benchmark, part in zip(choice.benchmarks, parts, strict=True):
-        solve_baseline(method, choice.loaded.problem, benchmark, lambda done: None, part)
-    (found,) = results_of("", parts, choice.benchmarks).values()
+    for instance_set, part in zip(choice.instance_sets, parts, strict=True):
+        solve_baseline(method, choice.loaded.problem, instance_set, lambda done: None, part)
+    (found,) = results_of("", parts, choice.instance_sets).values()
     return found

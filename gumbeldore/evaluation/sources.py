@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark, checked, count_of
+from gumbeldore.instance_set import InstanceSet, checked, count_of
 from gumbeldore.interfaces import Problem
 from gumbeldore.runtime.checked import is_integer
 
@@ -21,12 +21,12 @@ RULE = "a path, or arrays by name, {'coords': ...}"
 class Group(NamedTuple):
     """Instances that are searched together."""
 
-    benchmark: Benchmark
+    instance_set: InstanceSet
     places: list[int]  # of its instances among all that were given
 
     def part(self, rows: Tensor) -> Group:
         """Some of them, numbers int64 [m]."""
-        return Group(self.benchmark.part(rows), [self.places[row] for row in rows.tolist()])
+        return Group(self.instance_set.part(rows), [self.places[row] for row in rows.tolist()])
 
 
 def load_instances(
@@ -35,11 +35,11 @@ def load_instances(
     *,
     num_instances: int | None = None,
     **arrays: Any,
-) -> list[Benchmark]:
-    """Instances for `search`, with their costs and solutions in their own terms: a Benchmark for each size.
+) -> list[InstanceSet]:
+    """Instances for `search`, with their costs and solutions in their own terms: an InstanceSet for each size.
 
-    A Benchmark's `instances` are what the policy sees, `costs` are in the units of the source, and
-    `problem.reports.named_solution(benchmark.originals, index, actions)` is a solution in the problem's words.
+    An InstanceSet's `instances` are what the policy sees, `costs` are in the units of the source, and
+    `problem.reports.named_solution(instance_set.originals, index, actions)` is a solution in the problem's words.
 
     Arguments: as those of `solve`
 
@@ -47,7 +47,7 @@ def load_instances(
     """
     if Problem not in type(problem).__mro__:
         raise ValueError(f"load_instances takes a problem, such as load_policy('tsp20').problem, got {problem!r}")
-    return [group.benchmark for group in groups_of(problem, given(instances, num_instances, arrays), num_instances)]
+    return [group.instance_set for group in groups_of(problem, given(instances, num_instances, arrays), num_instances)]
 
 
 def given(
@@ -67,7 +67,7 @@ def given(
     return arrays if instances is None else instances
 
 
-def load(problem: Problem, source: str, limit: int | None = None) -> list[Benchmark]:
+def load(problem: Problem, source: str, limit: int | None = None) -> list[InstanceSet]:
     """What the problem loads. Raises ValueError as the problem does, and if it returns what it must not."""
     return checked(problem.load(source, limit), f"{type(problem).__name__}.load", limit)
 
@@ -82,13 +82,13 @@ def groups_of(problem: Problem, instances: Source | Sequence[Source], limit: int
     return numbered(_of_path(problem, instances, f"instances must be {RULE}, or a list of such", limit))
 
 
-def numbered(benchmarks: list[Benchmark]) -> list[Group]:
-    """All instances of the benchmarks, in their order."""
+def numbered(instance_sets: list[InstanceSet]) -> list[Group]:
+    """All instances of the sets, in their order."""
     groups: list[Group] = []
     first = 0
-    for benchmark in benchmarks:
-        groups.append(Group(benchmark, list(range(first, first + len(benchmark.names)))))
-        first += len(benchmark.names)
+    for instance_set in instance_sets:
+        groups.append(Group(instance_set, list(range(first, first + len(instance_set.names)))))
+        first += len(instance_set.names)
     return groups
 
 
@@ -126,14 +126,14 @@ def _of_several(problem: Problem, sources: Sequence[Source]) -> list[Group]:
     groups = _of_arrays(problem, arrays, names)
     for place, source in enumerate(sources):
         if not isinstance(source, Mapping):
-            benchmarks = _of_path(problem, source, f"{names[place]} must be {RULE}")
-            if (count := count_of(benchmarks)) > 1:
+            instance_sets = _of_path(problem, source, f"{names[place]} must be {RULE}")
+            if (count := count_of(instance_sets)) > 1:
                 raise ValueError(f"{names[place]}: {source} holds {count} instances; give it alone, not in a list")
-            groups.append(Group(benchmarks[0], [place]))
+            groups.append(Group(instance_sets[0], [place]))
     return groups
 
 
-def _of_path(problem: Problem, source: Any, rule: str, limit: int | None = None) -> list[Benchmark]:
+def _of_path(problem: Problem, source: Any, rule: str, limit: int | None = None) -> list[InstanceSet]:
     """The instances of a file, a folder or a standard set. Raises ValueError with the rule for what is no path."""
     if not isinstance(source, (str, Path)) or source == "":
         raise ValueError(f"{rule}; got {repr(source) if isinstance(source, str) else type(source).__name__}")
@@ -160,17 +160,17 @@ def _of_arrays(problem: Problem, instances: Mapping[int, Arrays], names: Sequenc
 
 def _stacked(
     problem: Problem, batches: Mapping[int, Mapping[str, np.ndarray]], places: list[int], names: Sequence[str]
-) -> Benchmark:
+) -> InstanceSet:
     """The instances at some places, whose arrays have the same shapes."""
     together = {name: np.stack([batches[place][name] for place in places]) for name in batches[places[0]]}
     try:
-        benchmark = problem.from_arrays(together, "the arrays")
+        instance_set = problem.from_arrays(together, "the arrays")
     except ValueError:
         for place in places:  # the message must name the one that is wrong
             alone = {name: array[None] for name, array in batches[place].items()}
             problem.from_arrays(alone, f"{names[place]} (n = 1)")
         raise
-    named = benchmark._replace(names=[names[place] for place in places])
+    named = instance_set._replace(names=[names[place] for place in places])
     return checked([named], f"{type(problem).__name__}.from_arrays")[0]
 
 

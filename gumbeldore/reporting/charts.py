@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark, count_of, gaps_to
-from gumbeldore.evaluation.benchmarks import BenchmarkResult, have_gaps
-from gumbeldore.evaluation.results import Results
+from gumbeldore.evaluation.solved_sets import SolvedSet, have_gaps
+from gumbeldore.evaluation.tables import Results
+from gumbeldore.instance_set import InstanceSet, count_of, gaps_to
 
 COLOURS = ("#2b83ba", "#e08214", "#1b9e77", "#c75a9b", "#6a8fd8", "#d3492f", "#8a8a1e", "#8c6bb1")  # on white and black
 STYLE: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none"}
@@ -28,15 +28,15 @@ POINTS = 60  # of a curve
 LARGEST_SVG = 400_000  # characters; a busier picture becomes pixels
 
 
-def quality(results: Results, benchmarks: list[Benchmark]) -> Figure | None:
+def quality(results: Results, instance_sets: list[InstanceSet]) -> Figure | None:
     """Mean of the best so far against the number of samples, a curve per method; None if none took more than one.
 
     The mean gap, or the mean cost where references are missing. A method with one solution is a dashed line.
     """
     if all(_longest(solved) == 1 for solved in results.values()):
         return None
-    relative = have_gaps(benchmarks)
-    references = [benchmark.references for benchmark in benchmarks] if relative else None
+    relative = have_gaps(instance_sets)
+    references = [instance_set.references for instance_set in instance_sets] if relative else None
     figure, axes = _axes(3.2)
     for (name, solved), colour in zip(results.items(), _colours(results), strict=True):
         counts, means = best_so_far(solved, references)
@@ -56,13 +56,13 @@ def quality(results: Results, benchmarks: list[Benchmark]) -> Figure | None:
     return figure
 
 
-def best_so_far(solved: list[BenchmarkResult], references: list[Tensor] | None) -> tuple[list[int], list[float]]:
+def best_so_far(solved: list[SolvedSet], references: list[Tensor] | None) -> tuple[list[int], list[float]]:
     """Numbers of samples k, and the mean over all instances of the gap of the best of the first k samples.
 
     Of an instance with fewer than k samples, all count.
 
     Arguments:
-        references: costs [n] of each benchmark; None: the mean is of the costs
+        references: costs [n] of each instance set; None: the mean is of the costs
     """
     longest = _longest(solved)
     counts = sorted({round(longest ** (place / (POINTS - 1))) for place in range(POINTS)})
@@ -79,19 +79,19 @@ def best_so_far(solved: list[BenchmarkResult], references: list[Tensor] | None) 
     return counts, [total / instances for total in totals]
 
 
-def distribution(results: Results, benchmarks: list[Benchmark]) -> tuple[Figure, str] | None:
+def distribution(results: Results, instance_sets: list[InstanceSet]) -> tuple[Figure, str] | None:
     """A histogram of all sampled costs per method, and what it shows; None if each has found one solution in all.
 
     Of several instances the costs are compared with the reference, or with the best found by any method.
     """
-    alone = count_of(benchmarks) == 1
-    known = have_gaps(benchmarks)
+    alone = count_of(instance_sets) == 1
+    known = have_gaps(instance_sets)
     values = {}
     for name, solved in results.items():
         shown = []
-        for place, (part, benchmark) in enumerate(zip(solved, benchmarks, strict=True)):
+        for place, (part, instance_set) in enumerate(zip(solved, instance_sets, strict=True)):
             best = torch.stack([each[place].costs for each in results.values()]).amin(dim=0)
-            base = (benchmark.references if known else best)[:, None]
+            base = (instance_set.references if known else best)[:, None]
             shown.append(part.samples.double() if alone else gaps_to(base, part.samples))
         flat = torch.cat([part.flatten() for part in shown])
         values[name] = flat[flat.isfinite()].numpy()  # not of an empty place, nor relative to a cost of 0
@@ -145,6 +145,6 @@ def _colours(results: Results) -> Iterator[str]:
     return (COLOURS[place % len(COLOURS)] for place in range(len(results)))
 
 
-def _longest(solved: list[BenchmarkResult]) -> int:
+def _longest(solved: list[SolvedSet]) -> int:
     """The largest number of samples of an instance."""
     return max(part.samples.shape[1] for part in solved)

@@ -17,8 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
-from gumbeldore.benchmark import Benchmark, count_of
-from gumbeldore.evaluation.results import notices, percentage
+from gumbeldore.evaluation.tables import notices, percentage
+from gumbeldore.instance_set import InstanceSet, count_of
 from gumbeldore.parallel.ray_cluster import available_cores
 from gumbeldore.runtime.program import as_called
 from gumbeldore.runtime.run_directory import RunDirectory
@@ -77,13 +77,13 @@ class Terminal:
         self.bars.update(self.task, completed=done)
 
     @contextlib.contextmanager
-    def advancing(self, phase: str, benchmarks: list[Benchmark], done: int = 0) -> Iterator[Callable[[int], None]]:
+    def advancing(self, phase: str, instance_sets: list[InstanceSet], done: int = 0) -> Iterator[Callable[[int], None]]:
         """A function to be called with the number of instances done since the last call.
 
         Arguments:
             done: instances done before the first call
         """
-        count = count_of(benchmarks)
+        count = count_of(instance_sets)
         self.progress(phase, done, count)
 
         def advance(instances: int) -> None:
@@ -93,9 +93,9 @@ class Terminal:
 
         yield advance
 
-    def notices(self, benchmarks: list[Benchmark]) -> None:
+    def notices(self, instance_sets: list[InstanceSet]) -> None:
         """What is left out and why, and other surprises, the first of them."""
-        lines = notices(benchmarks)
+        lines = notices(instance_sets)
         for line in lines[:MOST_NOTICES]:
             self.say(line)
         if len(lines) > MOST_NOTICES:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import take
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
@@ -21,7 +21,7 @@ COUNT = 4  # instances shown
 def solutions_of(
     problem: Problem,
     pool: SearchPool,
-    validation: Benchmark,
+    validation: InstanceSet,
     policies: dict[str, dict[str, Tensor]],
     search: Method,
     seed: int,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 
 
 class InstanceError(ValueError):
@@ -51,23 +51,23 @@ def raise_for_instance(wrong: Tensor, keys: Tensor, rule: str) -> None:
 
 
 @contextlib.contextmanager
-def instance_errors(benchmark: Benchmark, keys: Tensor) -> Iterator[None]:
-    """Errors of instances by their names in the benchmark, which were searched with the keys [n]."""
+def instance_errors(instance_set: InstanceSet, keys: Tensor) -> Iterator[None]:
+    """Errors of instances by their names in the instance set, which were searched with the keys [n]."""
     try:
         yield
     except InstanceError as error:
-        name = benchmark.names[int((keys == error.key).nonzero()[0])]
+        name = instance_set.names[int((keys == error.key).nonzero()[0])]
         raise ValueError(f"instance {name}: {error.rule}") from None
 
 
-def check_costs(benchmark: Benchmark, first: int, costs: Tensor, valid: Tensor) -> None:
+def check_costs(instance_set: InstanceSet, first: int, costs: Tensor, valid: Tensor) -> None:
     """Raises ValueError naming an instance of which a valid solution's true cost is not a number.
 
     Arguments:
-        first: place of the first of the instances in the benchmark
+        first: place of the first of the instances in the instance set
         costs, valid: [b, L]
     """
     wrong = valid & ~costs.isfinite()
     if wrong.any():
         row, place = wrong.nonzero()[0].tolist()
-        raise ValueError(f"instance {benchmark.names[first + row]}: a solution costs {costs[row, place]}")
+        raise ValueError(f"instance {instance_set.names[first + row]}: a solution costs {costs[row, place]}")

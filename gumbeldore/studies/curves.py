@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gumbeldore.benchmark import Benchmark
 from gumbeldore.evaluation.baseline import Baseline, solve_with
-from gumbeldore.evaluation.benchmarks import results_of, summarise
 from gumbeldore.evaluation.kept import Kept
+from gumbeldore.evaluation.solved_sets import results_of, summarise
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Problem
 from gumbeldore.runtime.checked import at_least, is_number, one_of
 from gumbeldore.sampler.methods import Anytime, Method
@@ -91,24 +91,24 @@ class Curves(Study[Method | Baseline, CurvePoint]):
 
     def _point(self, context: Context, asked: Asked[Method | Baseline], place: int) -> CurvePoint:
         """All points share the random numbers of their repetitions."""
-        pool, benchmarks, seed, kept, advancing = context
+        pool, instance_sets, seed, kept, advancing = context
         curve, count = asked.label, asked.repetitions(self.repetitions)
-        parts = [[kept.parts(curve, place, i, number) for number in range(len(benchmarks))] for i in range(count)]
+        parts = [[kept.parts(curve, place, i, number) for number in range(len(instance_sets))] for i in range(count)]
         done = sum(len(part) for each in parts for part in each)
         outcomes = []
-        with advancing(curve, benchmarks * count, done) as advance:
+        with advancing(curve, instance_sets * count, done) as advance:
             for repetition, found in enumerate(parts):
                 own = int(fold(seed, "repetition", repetition))
-                for benchmark, each in zip(benchmarks, found, strict=True):
-                    solve_with(asked.search, pool, benchmark, own, advance, each)
-                (solved,) = results_of("", found, benchmarks).values()
-                outcomes.append(summarise(solved, benchmarks))
+                for instance_set, each in zip(instance_sets, found, strict=True):
+                    solve_with(asked.search, pool, instance_set, own, advance, each)
+                (solved,) = results_of("", found, instance_sets).values()
+                outcomes.append(summarise(solved, instance_sets))
         qualities = [x.merit for x in outcomes]
         searches = sum(x.num_instances for x in outcomes)
         solutions = sum(x.solutions for x in outcomes) / searches
         return CurvePoint(
             curve=curve,
-            samples=_samples(asked.search, pool.problem, benchmarks) or round(solutions),
+            samples=_samples(asked.search, pool.problem, instance_sets) or round(solutions),
             quality=statistics.fmean(qualities),
             error=statistics.stdev(qualities) / math.sqrt(count) if count > 1 else None,
             solutions=solutions,
@@ -174,12 +174,12 @@ class Curves(Study[Method | Baseline, CurvePoint]):
         return figure
 
 
-def _samples(method: Method | Baseline, problem: Problem, benchmarks: list[Benchmark]) -> int | None:
+def _samples(method: Method | Baseline, problem: Problem, instance_sets: list[InstanceSet]) -> int | None:
     """The most solutions per instance, a mean over all sizes; None where only a time limit bounds them."""
     if not isinstance(method, Method) or isinstance(method, Anytime):
         return None
-    each = [method.most_solutions(problem.horizon(benchmark.instances)) for benchmark in benchmarks]
-    counts = [len(benchmark.names) for benchmark in benchmarks]
+    each = [method.most_solutions(problem.horizon(instance_set.instances)) for instance_set in instance_sets]
+    counts = [len(instance_set.names) for instance_set in instance_sets]
     return round(sum(n * count for n, count in zip(each, counts, strict=True)) / sum(counts))
 
 

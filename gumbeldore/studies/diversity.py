@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import repeated, take
-from gumbeldore.benchmark import Benchmark, gaps_to
-from gumbeldore.evaluation.benchmarks import have_gaps
+from gumbeldore.evaluation.solved_sets import have_gaps
+from gumbeldore.instance_set import InstanceSet, gaps_to
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.checked import at_least
 from gumbeldore.runtime.errors import instance_errors
@@ -52,20 +52,20 @@ class Diversity(Study[Method, Point]):
         return [asked for method in methods for asked in method.combinations()]
 
     def measure(self, context: Context, searches: list[Asked[Method]]) -> Iterator[Point]:
-        references = [benchmark.references.tolist() for benchmark in context.benchmarks]  # a point has gaps to them
+        references = [each.references.tolist() for each in context.instance_sets]  # a point has gaps to them
         for asked in searches:
             names = asked.method, asked.setting, references  # in whatever order the methods are asked for
             yield Point(*context.kept.value(partial(self._point, context, asked), *names))
 
     def _point(self, context: Context, asked: Asked[Method]) -> Point:
         found: list[list[float]] = []
-        relative, repetitions = have_gaps(context.benchmarks), asked.repetitions(self.repetitions)
-        with context.advancing(asked.label, context.benchmarks * repetitions) as advance:
+        relative, repetitions = have_gaps(context.instance_sets), asked.repetitions(self.repetitions)
+        with context.advancing(asked.label, context.instance_sets * repetitions) as advance:
             for repetition in range(repetitions):
                 seed = int(fold(context.seed, "diversity", repetition))
-                for place, benchmark in enumerate(context.benchmarks):
-                    keys = fold(seed, place, torch.arange(len(benchmark.names)))
-                    found += _searched(context.pool, benchmark, keys, asked.search, relative, advance)
+                for place, instance_set in enumerate(context.instance_sets):
+                    keys = fold(seed, place, torch.arange(len(instance_set.names)))
+                    found += _searched(context.pool, instance_set, keys, asked.search, relative, advance)
         return Point(asked.method, asked.setting, *map(statistics.fmean, zip(*found, strict=True)))
 
     def content(self, searches: list[Asked[Method]], found: list[Point], about: About) -> dict[str, Any]:
@@ -109,19 +109,19 @@ class Diversity(Study[Method, Point]):
 
 def _searched(
     pool: SearchPool,
-    benchmark: Benchmark,
+    instance_set: InstanceSet,
     keys: Tensor,
     search: Method,
     relative: bool,
     progress: Callable[[int], None],
 ) -> Iterator[list[float]]:
     """Of each instance: number of solutions, share of different edges, lowest, mean and highest cost (or gap)."""
-    with instance_errors(benchmark, keys):
-        for _, chunk, sampled in pool.map_all(benchmark.instances, keys, [search], read=SampledSolutions.of):
-            costs = true_costs(benchmark, chunk, sampled)
+    with instance_errors(instance_set, keys):
+        for _, chunk, sampled in pool.map_all(instance_set.instances, keys, [search], read=SampledSolutions.of):
+            costs = true_costs(instance_set, chunk, sampled)
             if relative:
-                costs = gaps_to(benchmark.references[chunk, None], costs)
-            share = distinct_share(edges_of(pool, benchmark, chunk, sampled), sampled.valid)
+                costs = gaps_to(instance_set.references[chunk, None], costs)
+            share = distinct_share(edges_of(pool, instance_set, chunk, sampled), sampled.valid)
             number = sampled.valid.sum(dim=1)
             low = costs.masked_fill(~sampled.valid, torch.inf).amin(dim=1)
             high = costs.masked_fill(~sampled.valid, -torch.inf).amax(dim=1)
@@ -130,10 +130,10 @@ def _searched(
             progress(chunk.stop - chunk.start)
 
 
-def edges_of(pool: SearchPool, benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) -> Tensor:
+def edges_of(pool: SearchPool, instance_set: InstanceSet, chunk: slice, sampled: SampledSolutions) -> Tensor:
     """The edges of all solutions of a chunk, [B, L, E]."""
     batch, per_instance, horizon = sampled.actions.shape
-    instances = repeated(take(benchmark.instances, chunk), per_instance)
+    instances = repeated(take(instance_set.instances, chunk), per_instance)
     return pool.problem.edges(instances, sampled.actions.reshape(-1, horizon)).view(batch, per_instance, -1)
 
 

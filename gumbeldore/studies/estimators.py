@@ -75,15 +75,15 @@ class Estimators(Study[Plain, Estimated]):
             yield Estimated(expectations.points(method, search, found, compared), compared)
 
     def _reference(self, context: Context, temperature: float) -> Reference:
-        pool, benchmarks, seed, _, advancing = context
-        with advancing("reference", benchmarks):
-            return expectations.reference(pool, benchmarks, temperature, self.reference_samples, seed)
+        pool, instance_sets, seed, _, advancing = context
+        with advancing("reference", instance_sets):
+            return expectations.reference(pool, instance_sets, temperature, self.reference_samples, seed)
 
     def _estimates(self, context: Context, asked: Asked[Plain]) -> dict[str, list[list[float]]]:
-        pool, benchmarks, seed, _, advancing = context
+        pool, instance_sets, seed, _, advancing = context
         count = asked.repetitions(self.repetitions)
-        with advancing(asked.label, benchmarks * count) as advance:
-            return expectations.measure(asked.method, asked.search, pool, benchmarks, count, seed, advance)
+        with advancing(asked.label, instance_sets * count) as advance:
+            return expectations.measure(asked.method, asked.search, pool, instance_sets, count, seed, advance)
 
     def content(self, searches: list[Asked[Plain]], found: list[Estimated], about: About) -> dict[str, Any]:
         settings = {"repetitions": self.repetitions, "reference": described(references_of(found))}

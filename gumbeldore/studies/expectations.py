@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark, count_of
+from gumbeldore.instance_set import InstanceSet, count_of
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
 from gumbeldore.sampler import methods
@@ -95,7 +95,7 @@ def measure(
     method: str,
     config: Plain,
     pool: SearchPool,
-    benchmarks: list[Benchmark],
+    instance_sets: list[InstanceSet],
     repetitions: int,
     seed: int,
     progress: Callable[[int], None] = lambda done: None,
@@ -107,55 +107,59 @@ def measure(
         progress: called with the number of instances searched since the last call, repetitions included
     """
     total = torch.zeros(len(QUANTITIES), repetitions, len(ESTIMATORS[method]), dtype=torch.float64)
-    for place, benchmark in enumerate(benchmarks):
-        count = len(benchmark.names)
+    for place, instance_set in enumerate(instance_sets):
+        count = len(instance_set.names)
         keys = fold(seed, "expectations", place, torch.arange(count * repetitions))
         found = torch.empty(len(QUANTITIES), count * repetitions, len(ESTIMATORS[method]), dtype=torch.float64)
-        every = benchmark.part(torch.arange(count).repeat_interleave(repetitions))
+        every = instance_set.part(torch.arange(count).repeat_interleave(repetitions))
         for chunk, solutions in _searched(pool, every, keys, config):
             found[:, chunk] = estimates(solutions, method, config.num_rounds)
             progress(chunk.stop - chunk.start)
         total += found.view(len(QUANTITIES), count, repetitions, -1).sum(dim=1)
-    mean = (total / count_of(benchmarks)).mT  # [quantities, E, repetitions]
+    mean = (total / count_of(instance_sets)).mT  # [quantities, E, repetitions]
     return dict(zip(QUANTITIES, mean.tolist(), strict=True))
 
 
-def _searched(pool: SearchPool, benchmark: Benchmark, keys: Tensor, config: Plain) -> Iterator[tuple[slice, Solutions]]:
-    """The solutions of each chunk of a benchmark, with their true costs; a ValueError names an instance with none."""
-    with instance_errors(benchmark, keys):
-        for _, chunk, solutions in pool.map_all(benchmark.instances, keys, [config]):
-            yield chunk, solutions._replace(costs=true_costs(benchmark, chunk, SampledSolutions.of(solutions)))
+def _searched(
+    pool: SearchPool, instance_set: InstanceSet, keys: Tensor, config: Plain
+) -> Iterator[tuple[slice, Solutions]]:
+    """The solutions of each chunk of a set, with their true costs; a ValueError names an instance with none."""
+    with instance_errors(instance_set, keys):
+        for _, chunk, solutions in pool.map_all(instance_set.instances, keys, [config]):
+            yield chunk, solutions._replace(costs=true_costs(instance_set, chunk, SampledSolutions.of(solutions)))
 
 
-def reference(pool: SearchPool, benchmarks: list[Benchmark], temperature: float, samples: int, seed: int) -> Reference:
+def reference(
+    pool: SearchPool, instance_sets: list[InstanceSet], temperature: float, samples: int, seed: int
+) -> Reference:
     """The expectations over all solutions of each instance, or the mean of many independent samples.
 
     Arguments:
         samples: of each instance, at least, where one of them has more than MOST_SOLUTIONS solutions
     """
-    if exact := _exact(pool, benchmarks, temperature):
+    if exact := _exact(pool, instance_sets, temperature):
         return exact
     times = max(2, math.ceil(samples / SAMPLES_AT_ONCE))
     config = methods.Sampling(SAMPLES_AT_ONCE, num_rounds=1, temperature=temperature)
-    found = measure("sampling", config, pool, benchmarks, times, int(fold(seed, "reference")))
+    found = measure("sampling", config, pool, instance_sets, times, int(fold(seed, "reference")))
     means = torch.tensor([found[quantity][0] for quantity in QUANTITIES], dtype=torch.float64)  # [quantities, times]
     (cost, entropy), errors = means.mean(dim=1).tolist(), means.std(dim=1) / math.sqrt(times)
     return Reference(cost, entropy, times * SAMPLES_AT_ONCE, *errors.tolist())
 
 
-def _exact(pool: SearchPool, benchmarks: list[Benchmark], temperature: float) -> Reference | None:
+def _exact(pool: SearchPool, instance_sets: list[InstanceSet], temperature: float) -> Reference | None:
     """The expectations over all solutions; None as soon as an instance has more than a search can write down."""
     config = methods.WithoutReplacement(MOST_SOLUTIONS, num_rounds=1, temperature=temperature)
     totals = [0.0 for _ in QUANTITIES]
-    for benchmark in benchmarks:
-        keys = torch.arange(len(benchmark.names))
-        for _, solutions in _searched(pool, benchmark, keys, config):
+    for instance_set in instance_sets:
+        keys = torch.arange(len(instance_set.names))
+        for _, solutions in _searched(pool, instance_set, keys, config):
             log_probs, valid = solutions.log_probs, solutions.valid
             if valid.all(dim=1).any():  # as many solutions as the search is wide: there are others, too
                 return None
             for place, values in enumerate((solutions.costs, -log_probs)):
                 totals[place] += estimate_by_beam(values, log_probs, valid, normalised=False).sum().item()
-    cost, entropy = (total / count_of(benchmarks) for total in totals)
+    cost, entropy = (total / count_of(instance_sets) for total in totals)
     return Reference(cost, entropy, 0)
 
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import by_benchmark, count_of, gaps_to
-from gumbeldore.evaluation.benchmarks import have_gaps, solve_benchmark
 from gumbeldore.evaluation.kept import Kept
+from gumbeldore.evaluation.solved_sets import have_gaps, solve_set
+from gumbeldore.instance_set import by_set, count_of, gaps_to
 from gumbeldore.races.bounds import Normal
 from gumbeldore.races.outcome import Outcome
 from gumbeldore.races.racing import race
@@ -58,28 +58,28 @@ class StepSize(Study[Method, Outcome]):
         yield self._best(context, searches)
 
     def _best(self, context: Context, arms: list[Asked[Method]]) -> Outcome:
-        """The arm whose best solutions are the best on average, over the instances of all benchmarks together.
+        """The arm whose best solutions are the best on average, over the instances of all sets together.
 
         A reward is minus the gap of the best solution of an instance, or minus its cost where not all have a reference.
         """
-        pool, benchmarks, seed, kept, advancing = context
-        relative = have_gaps(benchmarks)
+        pool, instance_sets, seed, kept, advancing = context
+        relative = have_gaps(instance_sets)
 
-        with advancing("race, at most", benchmarks * len(arms)) as advance:
+        with advancing("race, at most", instance_sets * len(arms)) as advance:
 
             def rewards(arm: int, indices: Tensor) -> Tensor:
                 found = torch.empty(len(indices), dtype=torch.float64)
-                for place, mine, rows in by_benchmark(benchmarks, indices):
-                    benchmark, parts = benchmarks[place], kept.parts(words_of(arms[arm]), place, *rows.tolist())
+                for place, mine, rows in by_set(instance_sets, indices):
+                    instance_set, parts = instance_sets[place], kept.parts(words_of(arms[arm]), place, *rows.tolist())
                     advance(len(parts))
-                    costs = solve_benchmark(pool, benchmark, arms[arm].search, seed, advance, parts, rows).costs
-                    found[mine] = gaps_to(benchmark.references[rows], costs) if relative else costs
+                    costs = solve_set(pool, instance_set, arms[arm].search, seed, advance, parts, rows).costs
+                    found[mine] = gaps_to(instance_set.references[rows], costs) if relative else costs
                 return -found
 
             return race(
                 rewards,
                 len(arms),
-                count_of(benchmarks),
+                count_of(instance_sets),
                 self.race.delta,
                 bound=Normal(),
                 generator=generator(seed, "race"),

@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from gumbeldore.benchmark import Benchmark
-from gumbeldore.evaluation import results
+from gumbeldore.evaluation import tables
 from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.kept import Kept
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.checked import Checked
 from gumbeldore.sampler.methods import Method
@@ -92,10 +92,10 @@ class Context(NamedTuple):
     """What a study measures with."""
 
     pool: SearchPool
-    benchmarks: list[Benchmark]
+    instance_sets: list[InstanceSet]
     seed: int
     kept: Kept
-    # (phase, benchmarks, instances done before) -> what is told the number of instances done since the last call
+    # (phase, instance sets, instances done before) -> what is told the number of instances done since the last call
     advancing: Callable[..., AbstractContextManager[Callable[[int], None]]]
 
 
@@ -116,7 +116,7 @@ class About(NamedTuple):
 
     @property
     def title(self) -> str:
-        return results.title_of(self.instances, self.num_instances)
+        return tables.title_of(self.instances, self.num_instances)
 
     @property
     def compared(self) -> str:

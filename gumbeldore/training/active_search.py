@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import generator
@@ -25,7 +25,7 @@ def active_search(
     settings: ActiveSearchSettings,
     search: Method,
     pool: SearchPool,
-    benchmarks: list[Benchmark],
+    benchmarks: list[InstanceSet],
     execution: Execution = Execution(),
 ) -> Incumbents:
     """Sample with the policy, keep the best solution ever of each instance, imitate these, again and again.
@@ -34,7 +34,7 @@ def active_search(
     `execution.stop()` holds. The arguments are those of `train.self_improvement`, but for:
 
         search: how the policy that is being trained samples
-        benchmarks: the given instances, a Benchmark for each size
+        benchmarks: the given instances, an InstanceSet for each size
 
     Returns the best solutions. The solutions of an epoch that was cut short are among them, and in the dataset,
     although a continued run repeats this epoch; a search with a reconstruction then begins from them.

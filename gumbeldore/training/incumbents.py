@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark, count_of, gaps_to
+from gumbeldore.instance_set import InstanceSet, count_of, gaps_to
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
@@ -29,12 +29,12 @@ from gumbeldore.training.validation import Quality
 class Incumbents:
     """The best solution so far of each instance of several benchmarks, by its true cost."""
 
-    benchmarks: list[Benchmark]
+    benchmarks: list[InstanceSet]
     actions: list[Tensor]  # of each benchmark, [n, T]
     costs: list[Tensor]  # of each benchmark, [n] float64; infinite where no solution is known yet
 
     @classmethod
-    def of(cls, problem: Problem, benchmarks: list[Benchmark], shards: Sequence[Shard]) -> Incumbents:
+    def of(cls, problem: Problem, benchmarks: list[InstanceSet], shards: Sequence[Shard]) -> Incumbents:
         """The solutions in the dataset of a run that goes on, none in that of a new one.
 
         Raises ValueError if the dataset's instances are others than the benchmarks'.

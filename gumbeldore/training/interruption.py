@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.stopping import Stopped
 from gumbeldore.training.execution import Execution
@@ -16,7 +16,7 @@ from gumbeldore.training.validation import validate
 
 @contextmanager
 def epoch_of(
-    state: TrainState, pool: SearchPool, validation: list[Benchmark], execution: Execution
+    state: TrainState, pool: SearchPool, validation: list[InstanceSet], execution: Execution
 ) -> Iterator[EpochReport]:
     """An epoch, which ends early without an error if the training is to stop.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.seeding import generator
 from gumbeldore.training.execution import Execution
@@ -17,7 +17,7 @@ def supervised(
     state: TrainState,
     settings: SupervisedSettings,
     pool: SearchPool,
-    validation: list[Benchmark],
+    validation: list[InstanceSet],
     execution: Execution = Execution(),
 ) -> None:
     """Imitate the experts that the dataset holds, validate greedily, again and again.

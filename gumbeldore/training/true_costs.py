@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.runtime.errors import check_costs
 from gumbeldore.sampler.solutions import SearchStats, Solutions
 
@@ -34,7 +34,7 @@ class TrueBest(NamedTuple):
     samples: Tensor  # [n, L] float32 true costs of these in the order they were found, then NaN
 
 
-def true_costs(benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) -> Tensor:
+def true_costs(benchmark: InstanceSet, chunk: slice, sampled: SampledSolutions) -> Tensor:
     """Of all solutions of a chunk of a benchmark, [B, L] float64.
 
     Raises ValueError naming an instance of which a solution's true cost is not a number.
@@ -44,7 +44,7 @@ def true_costs(benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) ->
     return costs
 
 
-def best_solutions(benchmark: Benchmark, chunk: slice, sampled: SampledSolutions) -> TrueBest:
+def best_solutions(benchmark: InstanceSet, chunk: slice, sampled: SampledSolutions) -> TrueBest:
     """The best solutions of a chunk of a benchmark, improved; of equally good ones, the first that was found.
 
     Raises ValueError naming an instance of which a solution's true cost is not a number.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark, checked, count_of, gaps_to
+from gumbeldore.instance_set import InstanceSet, checked, count_of, gaps_to
 from gumbeldore.interfaces import Problem, size_name
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import check_costs, instance_errors
@@ -23,12 +23,12 @@ class Quality(NamedTuple):
     costs: dict[str, float]  # mean cost of the instances of each size; empty where there is one size alone
 
 
-def validation_set(problem: Problem, n: int, seed: int) -> list[Benchmark]:
+def validation_set(problem: Problem, n: int, seed: int) -> list[InstanceSet]:
     """The problem's validation set, checked."""
     return checked(problem.validation(n, seed), f"{type(problem).__name__}.validation")
 
 
-def validate(pool: SearchPool, validation: list[Benchmark], progress: Progress) -> Quality:
+def validate(pool: SearchPool, validation: list[InstanceSet], progress: Progress) -> Quality:
     """How good the pool's policy is, greedily.
 
     Raises ValueError naming an instance that the policy or the problem cannot deal with.
@@ -48,8 +48,8 @@ def validate(pool: SearchPool, validation: list[Benchmark], progress: Progress) 
     return quality_of(pool.problem, validation, found)
 
 
-def quality_of(problem: Problem, validation: list[Benchmark], found: list[Tensor]) -> Quality:
-    """The quality that greedy costs make: `found` has those [n] of each Benchmark."""
+def quality_of(problem: Problem, validation: list[InstanceSet], found: list[Tensor]) -> Quality:
+    """The quality that greedy costs make: `found` has those [n] of each InstanceSet."""
     references, costs = torch.cat([benchmark.references for benchmark in validation]), torch.cat(found)
     sizes = [size_name(problem, benchmark.instances) for benchmark in validation]
     by_size = {size: mine.mean().item() for size, mine in zip(sizes, found, strict=True)} if len(found) > 1 else {}

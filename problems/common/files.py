@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark, TooFewError, WrongProblemError
+from gumbeldore.instance_set import InstanceSet, TooFewError, WrongProblemError
 from problems.formats.text import MAKE_NPZ, lines, stem, unpacked
 
 OF_OTHER_PROGRAMS = {".csv", ".tsv", ".json", ".xml", ".yaml", ".xls", ".xlsx", ".ods", ".md"}
@@ -34,7 +34,9 @@ class Library(NamedTuple):
     read: Callable[[Path], list]  # the instances in a file, NamedTuples with a `name`
     size: Callable[[Any], Any]  # of an instance; those of one size are solved together
     reference: Callable[[Path, Any], Reference]
-    benchmark: Callable[[list, np.ndarray, list[str]], Benchmark]  # of n instances of one size, their costs and kinds
+    instance_set: Callable[
+        [list, np.ndarray, list[str]], InstanceSet
+    ]  # of n instances of one size, their costs and kinds
 
 
 def taken(limit: int | None, available: int, source: str, hint: str = "; num_instances=null takes all") -> int:
@@ -45,10 +47,10 @@ def taken(limit: int | None, available: int, source: str, hint: str = "; num_ins
     return available if limit is None else limit
 
 
-def load_files(path: Path, limit: int | None, library: Library) -> list[Benchmark]:
-    """The first `limit` instances of a file, or of the files of a folder, one Benchmark per size.
+def load_files(path: Path, limit: int | None, library: Library) -> list[InstanceSet]:
+    """The first `limit` instances of a file, or of the files of a folder, one InstanceSet per size.
 
-    Of a folder those files that cannot be used are left out. The first Benchmark says which and why (`left_out`), and
+    Of a folder those files that cannot be used are left out. The first InstanceSet says which and why (`left_out`), and
     what else went wrong (`warnings`). Raises ValueError if nothing is left, and for a file that cannot be used.
     """
     left_out: dict[str, str] = {}
@@ -62,14 +64,14 @@ def load_files(path: Path, limit: int | None, library: Library) -> list[Benchmar
         warnings += reference.warnings
         by_size.setdefault(library.size(instance), []).append((instance._replace(name=name), reference))
 
-    benchmarks = []
+    instance_sets = []
     for _, group in sorted(by_size.items()):
         costs, kinds = [reference.cost for _, reference in group], [reference.kind for _, reference in group]
-        benchmark = library.benchmark([instance for instance, _ in group], np.array(costs), kinds)
+        instance_set = library.instance_set([instance for instance, _ in group], np.array(costs), kinds)
         known = {place: each.actions for place, (_, each) in enumerate(group) if each.actions is not None}
-        benchmarks.append(benchmark._replace(solutions=known))
-    benchmarks[0] = benchmarks[0]._replace(warnings=warnings + benchmarks[0].warnings, left_out=left_out)
-    return benchmarks
+        instance_sets.append(instance_set._replace(solutions=known))
+    instance_sets[0] = instance_sets[0]._replace(warnings=warnings + instance_sets[0].warnings, left_out=left_out)
+    return instance_sets
 
 
 def _of_file(path: Path, library: Library) -> list[tuple[Path, Any]]:

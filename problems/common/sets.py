@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gumbeldore.benchmark import Benchmark, WrongProblemError
+from gumbeldore.instance_set import InstanceSet, WrongProblemError
 from problems.common.files import Library, load_files
 from problems.formats.npz import kinds_of
 
@@ -20,12 +20,12 @@ SETS = ("kool", "gd", "taillard", "l2d", "abz", "ft", "la", "orb")  # how names 
 def load(
     source: str,
     limit: int | None,
-    named: dict[str, Callable[[int | None], list[Benchmark]]],
-    load_npz: Callable[[Path, int | None], Benchmark],
+    named: dict[str, Callable[[int | None], list[InstanceSet]]],
+    load_npz: Callable[[Path, int | None], InstanceSet],
     library: Library,
     distances: str | None = None,
-) -> list[Benchmark]:
-    """The instances of `source`, one Benchmark per size in ascending order of size.
+) -> list[InstanceSet]:
+    """The instances of `source`, one InstanceSet per size in ascending order of size.
 
     Arguments:
         source: a `.npz` file, a file of the library (any other file), a folder of them, or a key of `named`; what is

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import moved, repeated, take
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Pieces, Problem
 from problems.common.growth import check_growth, size_at
 from problems.common.remaining import unmarked, without
@@ -246,11 +246,11 @@ class CVRP(Problem):
         """In the unit square, as evaluation sets are."""
         return instance._replace(coords=torch.from_numpy(into_unit_square(instance.coords.numpy())))
 
-    def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
+    def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
         """Evaluation sets: a named standard set, a `.npz`, a CVRPLIB file or a folder of them."""
         return sets.load_cvrp(source, limit, self.distances)
 
-    def from_arrays(self, arrays: Mapping[str, Any], where: str) -> Benchmark:
+    def from_arrays(self, arrays: Mapping[str, Any], where: str) -> InstanceSet:
         """Instances in arrays by the names of those of an `.npz`."""
         return sets.from_arrays(dict(arrays), where)
 
@@ -261,7 +261,7 @@ class CVRP(Problem):
         served = (instance.capacity / load).clamp(1.0, num_customers)  # a mean load of 0 gives infinity
         return {"customers": torch.full_like(served, num_customers), "customers a route": served}
 
-    def validation(self, n: int, seed: int) -> list[Benchmark]:
+    def validation(self, n: int, seed: int) -> list[InstanceSet]:
         """n random instances of this size, the same for all seeds, with references where they are shipped."""
         fixed = self.validation_capacity
         return [sets.validation(self.num_customers, self.capacity if fixed is None else (fixed, fixed), n)]

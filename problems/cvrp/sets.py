@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark, as_they_are
+from gumbeldore.instance_set import InstanceSet, as_they_are
 from problems.common.files import Library, Reference, taken
 from problems.common.sets import load, numbered, shipped_costs, verify
 from problems.cvrp.instances import Instance, Original, as_walks, check_routes, of_routes
@@ -81,8 +81,8 @@ class _Raw(NamedTuple):
     capacity: np.ndarray  # [n] int64
 
 
-def load_cvrp(source: str, limit: int | None = None, distances: str | None = None) -> list[Benchmark]:
-    """The instances of `source`, one Benchmark per number of customers in ascending order of it.
+def load_cvrp(source: str, limit: int | None = None, distances: str | None = None) -> list[InstanceSet]:
+    """The instances of `source`, one InstanceSet per number of customers in ascending order of it.
 
     Arguments:
         source: a key of NAMED_SETS, a `.npz` file, a CVRPLIB file (any other file) or a folder of `.vrp` files.
@@ -95,7 +95,7 @@ def load_cvrp(source: str, limit: int | None = None, distances: str | None = Non
     return load(source, limit, named, partial(_load_npz, distances=distances), library, distances)
 
 
-def validation(num_customers: int, capacity: tuple[int, int], n: int) -> Benchmark:
+def validation(num_customers: int, capacity: tuple[int, int], n: int) -> InstanceSet:
     """The first n of 10,000 instances by Kool's recipe (seed 4321), with the references that are shipped.
 
     Arguments:
@@ -114,14 +114,14 @@ def validation(num_customers: int, capacity: tuple[int, int], n: int) -> Benchma
     costs, kinds = np.full(n, np.nan), [""] * n
     if lowest == highest == KOOL_CAPACITY.get(num_customers):
         costs, kinds = shipped_costs(KOOL_FILE.format(num_customers, KOOL_VALIDATION_SEED), n)
-    return _benchmark(numbered(name, n), _Raw(coords[:n], demands[:n], capacities), ["EUCLIDEAN"] * n, costs, kinds)
+    return _instance_set(numbered(name, n), _Raw(coords[:n], demands[:n], capacities), ["EUCLIDEAN"] * n, costs, kinds)
 
 
-def _named(name: str, limit: int | None) -> list[Benchmark]:
+def _named(name: str, limit: int | None) -> list[InstanceSet]:
     return [_random_set(name, NAMED_SETS[name], limit)]
 
 
-def _random_set(name: str, recipe: Recipe, limit: int | None) -> Benchmark:
+def _random_set(name: str, recipe: Recipe, limit: int | None) -> InstanceSet:
     """The first instances of a recipe, with the references that the project ships."""
     n = taken(limit, recipe.count, name)
     random = np.random.RandomState(recipe.seed)
@@ -129,7 +129,7 @@ def _random_set(name: str, recipe: Recipe, limit: int | None) -> Benchmark:
     raw = _Raw(coords[:n], demands[:n], np.full(n, recipe.capacity, dtype=np.int64))
     costs, kinds = shipped_costs(recipe.file, n, recipe.kind)
     means = recipe.means if n == recipe.count else {}
-    return _benchmark(numbered(name, n), raw, ["EUCLIDEAN"] * n, costs, kinds)._replace(means=means)
+    return _instance_set(numbered(name, n), raw, ["EUCLIDEAN"] * n, costs, kinds)._replace(means=means)
 
 
 def _draw(
@@ -147,11 +147,11 @@ def _draw(
     return np.concatenate([depots[:, None], customers], axis=1), np.pad(demands, ((0, 0), (1, 0)))
 
 
-def _load_npz(path: Path, limit: int | None, distances: str | None) -> Benchmark:
+def _load_npz(path: Path, limit: int | None, distances: str | None) -> InstanceSet:
     return from_arrays(read_unrounded(path, ARRAYS, distances), str(path), limit)
 
 
-def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> Benchmark:
+def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> InstanceSet:
     """Instances from `coords` [n, N+1, 2] or `distances` [n, N+1, N+1], `demands` [n, N+1], `capacity` [n] or [].
 
     Perhaps with their `cost` [n]. Where there are `distances` (from row to column), `coords` are but the map that the
@@ -171,7 +171,7 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
     coords, metrics = nodes.first(n)
     raw = _Raw(coords, demands[:n], capacity[:n])
     costs, kinds = with_published(costs[:n], kinds[:n], [*map(of_cvrplib, *raw, metrics)])
-    return _benchmark(numbered(Path(where).stem, n), raw, metrics, costs, kinds)
+    return _instance_set(numbered(Path(where).stem, n), raw, metrics, costs, kinds)
 
 
 def _loads(arrays: dict[str, np.ndarray], where: str, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -213,14 +213,14 @@ def _read(path: Path, distances: str | None) -> list[CvrplibInstance]:
     return [read_cvrplib(path, distances)]
 
 
-def _from_files(instances: list[CvrplibInstance], costs: np.ndarray, kinds: list[str]) -> Benchmark:
+def _from_files(instances: list[CvrplibInstance], costs: np.ndarray, kinds: list[str]) -> InstanceSet:
     raw = _Raw(
         np.stack([each.coords for each in instances]),
         np.stack([each.demands for each in instances]),
         np.array([each.capacity for each in instances], dtype=np.int64),
     )
     names, metrics = [each.name for each in instances], [each.metric for each in instances]
-    return _benchmark(names, raw, metrics, costs, kinds)
+    return _instance_set(names, raw, metrics, costs, kinds)
 
 
 def _reference(path: Path, instance: CvrplibInstance) -> Reference:
@@ -250,8 +250,8 @@ def _solution(path: Path, instance: CvrplibInstance) -> tuple[float, Tensor]:
 
 def _cost(instance: CvrplibInstance, actions: Tensor) -> float:
     """The cost of the routes that actions [N] stand for."""
-    benchmark = _from_files([instance], np.array([np.nan]), [""])
-    return float(benchmark.true_cost(torch.tensor([0]), actions[None]))
+    instance_set = _from_files([instance], np.array([np.nan]), [""])
+    return float(instance_set.true_cost(torch.tensor([0]), actions[None]))
 
 
 def _equal(stated: float, cost: float, metric: Metric) -> bool:
@@ -259,11 +259,13 @@ def _equal(stated: float, cost: float, metric: Metric) -> bool:
     return stated == cost if is_whole(metric) else abs(stated - cost) <= 0.01 + FEW_DIGITS * cost
 
 
-def _benchmark(names: list[str], raw: _Raw, metrics: list[Metric], costs: np.ndarray, kinds: list[str]) -> Benchmark:
-    """A Benchmark of n instances with a metric, a reference cost (or NaN) and its kind each."""
+def _instance_set(
+    names: list[str], raw: _Raw, metrics: list[Metric], costs: np.ndarray, kinds: list[str]
+) -> InstanceSet:
+    """An InstanceSet of n instances with a metric, a reference cost (or NaN) and its kind each."""
     original = Original(*map(torch.tensor, raw), metrics)  # the copies let go of a set cut to n
     seen = torch.from_numpy(into_unit_square(raw.coords).astype(np.float32))
-    return Benchmark(
+    return InstanceSet(
         names=names,
         instances=Instance(seen, original.demands, original.capacity),
         originals=original,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gumbeldore.benchmark import WrongProblemError
+from gumbeldore.instance_set import WrongProblemError
 from gumbeldore.runtime.arrays import check_sizes
 
 NODES = {"coords", "distances"}  # where nodes lie, or how far they are from each other

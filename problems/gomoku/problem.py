@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Problem, without_references
 from problems.gomoku.game import Board, Instance, State
 from problems.gomoku.reports import GomokuReports
@@ -70,12 +70,12 @@ class Gomoku(Problem):
             state = self.step(instance, state, cell)
         return -state.outcome.float()
 
-    def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
+    def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
         """`starts`: all starting positions, cell by cell."""
         cells = self.board.cells
         if source != STARTS:
             raise ValueError(f"instances={source} is no set of gomoku; there is {STARTS}, all starting positions")
         if limit is not None and not 1 <= limit <= cells:
             raise ValueError(f"{STARTS} has {cells} instances, between 1 and {cells} can be taken, not {limit}")
-        benchmark = without_references(self, Instance(torch.arange(cells)[:limit]), STARTS)
-        return [benchmark._replace(originals=benchmark.instances)]
+        instance_set = without_references(self, Instance(torch.arange(cells)[:limit]), STARTS)
+        return [instance_set._replace(originals=instance_set.instances)]

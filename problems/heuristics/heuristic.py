@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from problems.heuristics import dispatching, routing
 
 
@@ -54,31 +54,31 @@ class Heuristic:
                 raise ValueError(f"method=heuristic needs OR-Tools for problem {problem}: {install}") from None
 
     def solve(
-        self, problem: str, benchmark: Benchmark, progress: Callable[[int], None] = lambda done: None
+        self, problem: str, instance_set: InstanceSet, progress: Callable[[int], None] = lambda done: None
     ) -> dict[str, Found]:
         """Solve the instances with each heuristic, in this process.
 
         Arguments:
             problem: its name
-            benchmark: with the `originals` of that problem
+            instance_set: with the `originals` of that problem
             progress: called with the number of instances solved since the last call
 
         Raises ValueError as `check` does, and if OR-Tools finds no solution of an instance.
         """
         self.check(problem)
         heuristics = HEURISTICS[problem]
-        names = heuristics.names(benchmark.originals)
+        names = heuristics.names(instance_set.originals)
         actions: dict[str, list[Tensor]] = {name: [] for name in names}
         seconds = dict.fromkeys(names, 0.0)
-        for start in range(0, len(benchmark.names), heuristics.together):
+        for start in range(0, len(instance_set.names), heuristics.together):
             rows = slice(start, start + heuristics.together)
-            originals = type(benchmark.originals)(*(field[rows] for field in benchmark.originals))
+            originals = type(instance_set.originals)(*(field[rows] for field in instance_set.originals))
             for name in names:
                 begin = time.perf_counter()
                 try:
                     actions[name].append(heuristics.solve(originals, name))
                 except ValueError as error:
-                    raise ValueError(f"{benchmark.names[start]}: {error}") from None
+                    raise ValueError(f"{instance_set.names[start]}: {error}") from None
                 seconds[name] += time.perf_counter() - begin
-            progress(len(benchmark.names[rows]))
+            progress(len(instance_set.names[rows]))
         return {name: Found(torch.cat(actions[name]), seconds[name]) for name in names}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import moved, repeated
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Problem
 from problems.common.growth import check_growth, size_at
 from problems.common.remaining import unmarked, without
@@ -208,11 +208,11 @@ class JSSP(Problem):
         """With times as evaluation sets have them."""
         return instance._replace(times=for_network(instance.times))
 
-    def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
+    def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
         """Evaluation sets: a named standard set, a `.npz`, a file in the standard or Taillard's format, a folder."""
         return sets.load_jssp(source, limit)
 
-    def from_arrays(self, arrays: Mapping[str, Any], where: str) -> Benchmark:
+    def from_arrays(self, arrays: Mapping[str, Any], where: str) -> InstanceSet:
         """Instances in arrays by the names of those of an `.npz`."""
         return sets.from_arrays(dict(arrays), where)
 
@@ -221,7 +221,7 @@ class JSSP(Problem):
         rows, jobs, machines = instance.times.shape
         return {"jobs": torch.full((rows,), float(jobs)), "machines": torch.full((rows,), float(machines))}
 
-    def validation(self, n: int, seed: int) -> list[Benchmark]:
+    def validation(self, n: int, seed: int) -> list[InstanceSet]:
         """n random instances in equal parts of the validation sizes, the same for all seeds; references as shipped."""
         part, more = divmod(n, len(self.validation_sizes))
         counts = [part + (i < more) for i in range(len(self.validation_sizes))]

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from problems.common.files import Library, Reference, load_files, taken
 from problems.common.sets import DATA, load, numbered
 from problems.formats.jsplib import LARGEST_TOTAL, JsspInstance, read_jssp
@@ -37,8 +37,8 @@ SUFFIXES = (".txt", ".jsp", ".jss", "")  # of the files taken from a folder; JSP
 VALIDATION_COUNT = 10_000
 
 
-def load_jssp(source: str, limit: int | None = None) -> list[Benchmark]:
-    """The instances of `source`, one Benchmark per size, in ascending order of operations, then jobs.
+def load_jssp(source: str, limit: int | None = None) -> list[InstanceSet]:
+    """The instances of `source`, one InstanceSet per size, in ascending order of operations, then jobs.
 
     Arguments:
         source: one of NAMED_SETS, a `.npz` file, an instance file (any other file) or a folder of files with
@@ -53,7 +53,7 @@ def load_jssp(source: str, limit: int | None = None) -> list[Benchmark]:
     return load(source, limit, named, _load_npz, _library())
 
 
-def validation(jobs: int, machines: int, n: int) -> Benchmark:
+def validation(jobs: int, machines: int, n: int) -> InstanceSet:
     """The first n of 10,000 random instances of one size, with the references that the project ships."""
     name = f"validation/{jobs}x{machines}"
     taken(n, VALIDATION_COUNT, name, "")
@@ -66,17 +66,17 @@ def validation(jobs: int, machines: int, n: int) -> Benchmark:
     costs, kinds, first = np.full(n, np.nan), [""] * n, slice(len(shipped))
     if fingerprint(times[first], orders[first]) == expected:  # another release of torch may draw others
         costs[first], kinds[first] = shipped[:n], known[:n]
-    return _benchmark(numbered(name, n), times[:n], orders[:n], costs, kinds)
+    return _instance_set(numbered(name, n), times[:n], orders[:n], costs, kinds)
 
 
-def _taillard(name: str, limit: int | None) -> list[Benchmark]:
-    """The first instances of Taillard's, one Benchmark per size."""
+def _taillard(name: str, limit: int | None) -> list[InstanceSet]:
+    """The first instances of Taillard's, one InstanceSet per size."""
     instances = [each for each in taillard_instances() if each.times.shape in TAILLARD_SETS[name]]
     groups = groupby(instances[: taken(limit, len(instances), name)], _size)  # they are sorted by size
     return [_with_best_known(list(group)) for _, group in groups]
 
 
-def _shipped_file(name: str, limit: int | None) -> list[Benchmark]:
+def _shipped_file(name: str, limit: int | None) -> list[InstanceSet]:
     return load_files(FILES[name], limit, _library())
 
 
@@ -84,7 +84,7 @@ def _library() -> Library:
     return Library("job shop", SUFFIXES, read_jssp, _size, _reference, _from_files)
 
 
-def _l2d(name: str, limit: int | None) -> list[Benchmark]:
+def _l2d(name: str, limit: int | None) -> list[InstanceSet]:
     """The first instances of a validation set of Learning to Dispatch; times are 1..98, not 1..99."""
     jobs, machines = L2D_SETS[name]
     count = 100
@@ -100,7 +100,7 @@ def _l2d(name: str, limit: int | None) -> list[Benchmark]:
     costs, kinds, described = _shipped(f"jssp_{jobs}x{machines}_l2d.npz")
     if described != expected:
         costs, kinds = np.full(n, np.nan), [""] * n
-    return [_benchmark(numbered(name, n), times[:n], orders[:n], costs[:n], kinds[:n])]
+    return [_instance_set(numbered(name, n), times[:n], orders[:n], costs[:n], kinds[:n])]
 
 
 def _shipped(file: str) -> tuple[np.ndarray, list[str], str]:
@@ -113,11 +113,11 @@ def _shipped(file: str) -> tuple[np.ndarray, list[str], str]:
         return costs, kinds, str(arrays["fingerprint"])
 
 
-def _load_npz(path: Path, limit: int | None) -> Benchmark:
+def _load_npz(path: Path, limit: int | None) -> InstanceSet:
     return from_arrays(read_npz(path, *ARRAYS), str(path), limit)
 
 
-def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> Benchmark:
+def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> InstanceSet:
     """Instances from the arrays `times` and `machines` [n, J, M], with `cost` [n] and `reference` as in `costs_of`.
 
     Arguments:
@@ -135,7 +135,7 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
     for i, known in enumerate(map(best_known, times, machines)):
         if known[1] and not costs[i] > 0:  # NaN or 0
             costs[i], kinds[i] = known
-    return _benchmark(numbered(Path(where).stem, n), times, machines, costs[:n], kinds[:n])
+    return _instance_set(numbered(Path(where).stem, n), times, machines, costs[:n], kinds[:n])
 
 
 def _check_arrays(times: np.ndarray, machines: np.ndarray, where: str) -> None:
@@ -170,35 +170,35 @@ def _reference(path: Path, instance: JsspInstance) -> Reference:
     return Reference(*best_known(instance.times, instance.machines), warnings=warnings)
 
 
-def _from_files(instances: list[JsspInstance], costs: np.ndarray, kinds: list[str]) -> Benchmark:
+def _from_files(instances: list[JsspInstance], costs: np.ndarray, kinds: list[str]) -> InstanceSet:
     times = np.stack([each.times for each in instances])
     machines = np.stack([each.machines for each in instances])
     names, first = [each.name for each in instances], [each.first for each in instances]
-    return _benchmark(names, times, machines, costs, kinds, first)
+    return _instance_set(names, times, machines, costs, kinds, first)
 
 
-def _with_best_known(instances: list[JsspInstance]) -> Benchmark:
-    """A Benchmark of instances of one size, with the best makespans known."""
+def _with_best_known(instances: list[JsspInstance]) -> InstanceSet:
+    """An InstanceSet of instances of one size, with the best makespans known."""
     costs, kinds = zip(*(best_known(each.times, each.machines) for each in instances), strict=True)
     return _from_files(instances, np.array(costs), list(kinds))
 
 
-def _benchmark(
+def _instance_set(
     names: list[str],
     times: np.ndarray,
     machines: np.ndarray,
     costs: np.ndarray,
     kinds: list[str],
     first: Sequence[int] = (),
-) -> Benchmark:
-    """A Benchmark of n instances, times and machines [n, J, M] int64, a reference cost (or NaN) and its kind each.
+) -> InstanceSet:
+    """An InstanceSet of n instances, times and machines [n, J, M] int64, a reference cost (or NaN) and its kind each.
 
     Arguments:
         first: n numbers of the first machine in the input; none: 0
     """
     numbers = torch.tensor(first or [0] * len(names))
     original = Original(torch.tensor(times), torch.tensor(machines), numbers)  # the copies let go of a set cut to n
-    return Benchmark(
+    return InstanceSet(
         names=names,
         instances=Instance(for_network(original.times), original.machines),
         originals=original,

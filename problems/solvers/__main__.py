@@ -18,7 +18,7 @@ from gumbeldore.runtime.stopping import interruptible
 from gumbeldore.seeding import generator
 from gumbeldore.training.dataset import PseudoExperts
 from problems.solvers.backends import backend_of
-from problems.solvers.generated import as_benchmark
+from problems.solvers.generated import as_instance_set
 from problems.solvers.solver import Solver, SolverResult
 
 OF_TRAINING = "here: solvers know neither training nor networks"
@@ -63,8 +63,8 @@ def experts(cfg: DictConfig) -> Path:
 
 def solve(solver: Solver, problem: Problem, instances: Any, terminal: Terminal) -> SolverResult:
     """Solve generated instances with a progress bar. Raises KeyboardInterrupt, which says what is kept, on Ctrl-C."""
-    benchmark = as_benchmark(problem, instances)
-    count, done = len(benchmark.names), 0
+    instance_set = as_instance_set(problem, instances)
+    count, done = len(instance_set.names), 0
     terminal.progress("solving", 0, count)
 
     def advance(solved: int) -> None:
@@ -74,7 +74,7 @@ def solve(solver: Solver, problem: Problem, instances: Any, terminal: Terminal) 
 
     try:
         with interruptible():
-            return solver.solve(problem.name, benchmark, advance)
+            return solver.solve(problem.name, instance_set, advance)
     except KeyboardInterrupt:
         kept = f"{done} of {count} are solved and kept; the same command solves the others"
         raise KeyboardInterrupt(f"interrupted: {kept}") from None

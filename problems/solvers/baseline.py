@@ -6,7 +6,7 @@ import heapq
 
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from problems.solvers.backends import backend_of
 from problems.solvers.solver import Progress, Solver
 
@@ -24,9 +24,9 @@ class SolverBaseline:
         """Raises ValueError if the problem has no solver, or the package that has it is not installed."""
         backend_of(problem)
 
-    def solve(self, problem: str, benchmark: Benchmark, progress: Progress) -> dict[str, tuple[Tensor, float]]:
+    def solve(self, problem: str, instance_set: InstanceSet, progress: Progress) -> dict[str, tuple[Tensor, float]]:
         """As `Solver.solve`. The seconds include those of answers that were kept from earlier."""
-        found = self.solver.solve(problem, benchmark, progress)
+        found = self.solver.solve(problem, instance_set, progress)
         seconds = wall_clock(found.seconds.tolist(), max(1, self.solver.workers))
         return {backend_of(problem).title: (found.actions, seconds)}
 

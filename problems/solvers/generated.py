@@ -1,4 +1,4 @@
-"""Random training instances as a benchmark, in the units that solvers take."""
+"""Random training instances as an instance set, in the units that solvers take."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from gumbeldore.batches import batch_size
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Problem, without_references
 from problems.cvrp import instances as cvrp_types
 from problems.jssp import instances as jssp_types
@@ -15,7 +15,7 @@ from problems.routing.distances import UNROUNDED
 from problems.tsp import instances as tsp_types
 
 
-def as_benchmark(problem: Problem, instances: Any) -> Benchmark:
+def as_instance_set(problem: Problem, instances: Any) -> InstanceSet:
     """Instances that `problem` has generated, without references; the true cost is the problem's own in float64."""
     fields = (field.double() if field.is_floating_point() else field for field in instances)
     precise = type(instances)(*fields)

@@ -1,4 +1,4 @@
-"""Solutions of established solvers for the instances of a benchmark: references to be compared with, and experts."""
+"""Solutions of established solvers for the instances of a set: references to be compared with, and experts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.runtime.checked import check_integer
 from gumbeldore.runtime.files import cache_folder
 from problems.solvers.answer import Answer, Options, SolverError
@@ -64,15 +64,15 @@ class Solver:
     def solve(
         self,
         problem: str,
-        benchmark: Benchmark,
+        instance_set: InstanceSet,
         progress: Progress = lambda done: None,
         indices: list[int] | None = None,
     ) -> SolverResult:
-        """Solve the instances, each answer verified by the benchmark's own true cost.
+        """Solve the instances, each answer verified by the instance set's own true cost.
 
         Arguments:
             problem: its name
-            benchmark: with the `originals` of that problem
+            instance_set: with the `originals` of that problem
             progress: called with the number of instances solved since the last call
             indices: of the instances to solve; None: all
 
@@ -81,16 +81,16 @@ class Solver:
         backend = backend_of(problem)
         if self.options.patience is not None and not backend.patience:
             raise ValueError(f"patience has no effect on {problem}: {backend.title} has no such iterations")
-        indices = list(range(len(benchmark.names))) if indices is None else indices
+        indices = list(range(len(instance_set.names))) if indices is None else indices
         if not indices:
             raise ValueError("there are no instances to solve")
-        keys = {i: key_of(problem, row_of(benchmark.originals, i), backend, self.options) for i in indices}
-        answers, costs = self._known(benchmark, keys)
+        keys = {i: key_of(problem, row_of(instance_set.originals, i), backend, self.options) for i in indices}
+        answers, costs = self._known(instance_set, keys)
         progress(len(answers))
         missing = [i for i in indices if i not in answers]
-        found = solve_all(backend, benchmark.originals, benchmark.names, missing, self.options, self.workers)
+        found = solve_all(backend, instance_set.originals, instance_set.names, missing, self.options, self.workers)
         for i, answer in found:
-            costs[i] = verified_cost(benchmark, i, answer, backend)
+            costs[i] = verified_cost(instance_set, i, answer, backend)
             answers[i] = answer
             self.cache.write(keys[i], answer)
             progress(1)
@@ -101,7 +101,7 @@ class Solver:
             seconds=torch.tensor([answers[i].seconds for i in indices], dtype=torch.float64),
         )
 
-    def _known(self, benchmark: Benchmark, keys: dict[int, str]) -> tuple[dict[int, Answer], dict[int, float]]:
+    def _known(self, instance_set: InstanceSet, keys: dict[int, str]) -> tuple[dict[int, Answer], dict[int, float]]:
         """The answers kept from earlier, and their costs; wrong ones count as damaged."""
         answers: dict[int, Answer] = {}
         costs: dict[int, float] = {}
@@ -109,37 +109,39 @@ class Solver:
             answer = self.cache.read(key)
             if answer is not None:
                 try:
-                    costs[i] = verified_cost(benchmark, i, answer)
+                    costs[i] = verified_cost(instance_set, i, answer)
                 except ValueError:
                     continue
                 answers[i] = answer
         return answers, costs
 
 
-def verified_cost(benchmark: Benchmark, index: int, answer: Answer, backend: Backend | None = None) -> float:
+def verified_cost(instance_set: InstanceSet, index: int, answer: Answer, backend: Backend | None = None) -> float:
     """The true cost of an answer. Raises SolverError if it is no solution or costs something else than it claims."""
     title = backend.title if backend else "a solver"
     try:
-        cost = float(benchmark.true_cost(torch.tensor([index]), torch.tensor(answer.actions)[None]))
+        cost = float(instance_set.true_cost(torch.tensor([index]), torch.tensor(answer.actions)[None]))
     except ValueError as error:
-        raise SolverError(f"{benchmark.names[index]}: the answer of {title} is no solution: {error}") from None
+        raise SolverError(f"{instance_set.names[index]}: the answer of {title} is no solution: {error}") from None
     if not answer.lowest <= cost <= answer.highest:
         claim = f"{answer.lowest:.10g}" + (f" to {answer.highest:.10g}" if answer.highest > answer.lowest else "")
-        raise SolverError(f"{benchmark.names[index]}: {title} claims a cost of {claim}, the solution costs {cost:.10g}")
+        raise SolverError(
+            f"{instance_set.names[index]}: {title} claims a cost of {claim}, the solution costs {cost:.10g}"
+        )
     return cost
 
 
 def with_references(
-    problem: str, benchmark: Benchmark, solver: Solver, progress: Progress = lambda done: None
-) -> Benchmark:
-    """The benchmark with a reference for each instance that had none; those it has are kept."""
-    missing = benchmark.references.isnan().nonzero().flatten().tolist()
+    problem: str, instance_set: InstanceSet, solver: Solver, progress: Progress = lambda done: None
+) -> InstanceSet:
+    """The instance set with a reference for each instance that had none; those it has are kept."""
+    missing = instance_set.references.isnan().nonzero().flatten().tolist()
     if not missing:
-        return benchmark
-    result = solver.solve(problem, benchmark, progress, missing)
-    references, kinds = benchmark.references.clone(), list(benchmark.kinds)
+        return instance_set
+    result = solver.solve(problem, instance_set, progress, missing)
+    references, kinds = instance_set.references.clone(), list(instance_set.kinds)
     references[missing] = result.costs.where(result.costs > 0, torch.nan)  # there is no gap to a cost of 0
     for place, kind in zip(missing, result.kinds, strict=True):
         kinds[place] = "" if references[place].isnan() else kind
-    solutions = {**benchmark.solutions, **dict(zip(missing, result.actions, strict=True))}
-    return benchmark._replace(references=references, kinds=kinds, solutions=solutions)
+    solutions = {**instance_set.solutions, **dict(zip(missing, result.actions, strict=True))}
+    return instance_set._replace(references=references, kinds=kinds, solutions=solutions)

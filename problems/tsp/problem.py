@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import moved, take
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Pieces, Problem
 from problems.common.growth import check_growth, size_at
 from problems.common.remaining import unmarked, without
@@ -198,11 +198,11 @@ class TSP(Problem):
         """In the unit square, as evaluation sets are."""
         return instance._replace(coords=torch.from_numpy(into_unit_square(instance.coords.numpy())))
 
-    def load(self, source: str, limit: int | None = None) -> list[Benchmark]:
+    def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
         """Evaluation sets: a named standard set, a `.npz`, a TSPLIB file or a folder of them."""
         return sets.load_tsp(source, limit, self.distances)
 
-    def from_arrays(self, arrays: Mapping[str, Any], where: str) -> Benchmark:
+    def from_arrays(self, arrays: Mapping[str, Any], where: str) -> InstanceSet:
         """Instances in arrays by the names of those of an `.npz`."""
         return sets.from_arrays(dict(arrays), where)
 
@@ -211,7 +211,7 @@ class TSP(Problem):
         rows, num_nodes, _ = instance.coords.shape
         return {"nodes": torch.full((rows,), float(num_nodes))}
 
-    def validation(self, n: int, seed: int) -> list[Benchmark]:
+    def validation(self, n: int, seed: int) -> list[InstanceSet]:
         """The first n instances of Kool's validation recipe (seed 4321) for this size, the same for all seeds."""
         return [sets.kool_tsp_validation(self.num_nodes, n)]
 

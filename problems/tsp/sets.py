@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from problems.common.files import Library, Reference, taken
 from problems.common.sets import load, numbered, shipped_costs, verify
 from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
@@ -58,8 +58,8 @@ CHECKSUMS = {
 ARRAYS = Arrays(set(), REFERENCES, NODES)
 
 
-def load_tsp(source: str, limit: int | None = None, distances: str | None = None) -> list[Benchmark]:
-    """The instances of `source`, one Benchmark per size in ascending order of size.
+def load_tsp(source: str, limit: int | None = None, distances: str | None = None) -> list[InstanceSet]:
+    """The instances of `source`, one InstanceSet per size in ascending order of size.
 
     Arguments:
         source: a key of NAMED_SETS, a `.npz` file, a TSPLIB file (any other file) or a folder of `.tsp`, `.atsp`.
@@ -73,16 +73,16 @@ def load_tsp(source: str, limit: int | None = None, distances: str | None = None
     return load(source, limit, named, partial(_load_npz, distances=distances), library, distances)
 
 
-def kool_tsp_validation(num_nodes: int, n: int) -> Benchmark:
+def kool_tsp_validation(num_nodes: int, n: int) -> InstanceSet:
     """The first n of Kool's 10,000 validation instances, a recipe that holds for any number of nodes."""
     return _random_set(f"kool/tsp{num_nodes}-val", KOOL_VALIDATION, num_nodes, n)
 
 
-def _named(name: str, limit: int | None) -> list[Benchmark]:
+def _named(name: str, limit: int | None) -> list[InstanceSet]:
     return [_random_set(name, *NAMED_SETS[name], limit)]
 
 
-def _random_set(name: str, recipe: Recipe, num_nodes: int, limit: int | None) -> Benchmark:
+def _random_set(name: str, recipe: Recipe, num_nodes: int, limit: int | None) -> InstanceSet:
     """The first instances of a recipe, with the references that the project ships."""
     n = taken(limit, recipe.count, name)
     checksum = CHECKSUMS.get((recipe.seed, num_nodes))
@@ -91,14 +91,14 @@ def _random_set(name: str, recipe: Recipe, num_nodes: int, limit: int | None) ->
     if checksum:
         verify(name, checksum, coords)
     costs, kinds = shipped_costs(recipe.file.format(num_nodes), n, recipe.kind)
-    return _benchmark(numbered(name, n), coords[:n], ["EUCLIDEAN"] * n, costs, kinds)
+    return _instance_set(numbered(name, n), coords[:n], ["EUCLIDEAN"] * n, costs, kinds)
 
 
-def _load_npz(path: Path, limit: int | None, distances: str | None) -> Benchmark:
+def _load_npz(path: Path, limit: int | None, distances: str | None) -> InstanceSet:
     return from_arrays(read_unrounded(path, ARRAYS, distances), str(path), limit)
 
 
-def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> Benchmark:
+def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> InstanceSet:
     """Instances from `coords` [n, N, 2] or `distances` [n, N, N], perhaps with their `cost` [n] (NaN: unknown).
 
     Where there are `distances` (from row to column), `coords` are but the map that the network sees.
@@ -115,16 +115,16 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
     n = taken(limit, nodes.shape[0], where)
     coords, metrics = nodes.first(n)
     costs, kinds = with_published(costs[:n], kinds[:n], [*map(of_tsplib, coords, metrics)])
-    return _benchmark(numbered(Path(where).stem, n), coords, metrics, costs, kinds)
+    return _instance_set(numbered(Path(where).stem, n), coords, metrics, costs, kinds)
 
 
 def _read(path: Path, distances: str | None) -> list[TsplibInstance]:
     return [read_tsplib(path, distances)]
 
 
-def _from_files(instances: list[TsplibInstance], costs: np.ndarray, kinds: list[str]) -> Benchmark:
+def _from_files(instances: list[TsplibInstance], costs: np.ndarray, kinds: list[str]) -> InstanceSet:
     names, coords, metrics = zip(*instances, strict=True)
-    return _benchmark(list(names), np.stack(coords), list(metrics), costs, kinds)
+    return _instance_set(list(names), np.stack(coords), list(metrics), costs, kinds)
 
 
 def _reference(path: Path, instance: TsplibInstance, distances: str | None) -> Reference:
@@ -146,12 +146,12 @@ def _tour(path: Path, instance: TsplibInstance) -> tuple[float, Tensor]:
     return length, torch.tensor([*tour[first + 1 :], *tour[:first]])
 
 
-def _benchmark(
+def _instance_set(
     names: list[str], coords: np.ndarray, metrics: list[Metric], costs: np.ndarray, kinds: list[str]
-) -> Benchmark:
-    """A Benchmark of n instances with coordinates [n, N, 2], a metric, a reference cost (or NaN) and its kind each."""
+) -> InstanceSet:
+    """A set of n instances with coordinates [n, N, 2], a metric, a reference cost (or NaN) and its kind each."""
     original = Original(torch.tensor(coords), metrics)  # the copy lets go of a set cut to n
-    return Benchmark(
+    return InstanceSet(
         names=names,
         instances=Instance(torch.from_numpy(into_unit_square(coords).astype(np.float32))),
         originals=original,

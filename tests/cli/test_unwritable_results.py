@@ -28,9 +28,9 @@ def fails(*_):
 @pytest.mark.parametrize(
     ("writer", "file"),
     [
-        ("gumbeldore.evaluation.results.write_json", "out/results.json"),
-        ("gumbeldore.evaluation.results.write_csv", "out/results.csv"),
-        ("gumbeldore.evaluation.results.write_solutions", "out/solutions"),
+        ("gumbeldore.evaluation.tables.write_json", "out/results.json"),
+        ("gumbeldore.evaluation.tables.write_csv", "out/results.csv"),
+        ("gumbeldore.evaluation.tables.write_solutions", "out/solutions"),
         ("gumbeldore.reporting.charts.markup", "out/report.html"),
     ],
 )

@@ -23,7 +23,7 @@ DATA = ROOT / "tests" / "data"
 def chosen(source, limit=None, **values):
     """The names of the instances by the name of their policy."""
     choices = choose_policies(str(source), limit, values)
-    return {x.loaded.path.parent.name: sorted(name for b in x.benchmarks for name in b.names) for x in choices}
+    return {x.loaded.path.parent.name: sorted(name for b in x.instance_sets for name in b.names) for x in choices}
 
 
 def customers(folder, *shapes):
@@ -68,7 +68,7 @@ def test_and_in_capacity(tmp_path):
 
 def test_values_of_the_problem_hold(tmp_path):
     (choice,) = choose_policies(str(DATA / "berlin52.tsp"), None, {"distances": "exact", "nearest": None})
-    assert choice.loaded.problem.distances == "exact" and choice.benchmarks[0].originals.metrics == ["EXACT_2D"]
+    assert choice.loaded.problem.distances == "exact" and choice.instance_sets[0].originals.metrics == ["EXACT_2D"]
     with pytest.raises(ValueError, match="tsp has no colour"):
         choose_policies(str(DATA / "berlin52.tsp"), None, {"colour": 3})
 
@@ -107,7 +107,7 @@ def test_what_is_left_out_is_said_once(tmp_path):
     (tmp_path / "broken.vrp").write_text("no")
     choices = choose_policies(str(tmp_path), None, {})
     assert len(choices) == 2
-    assert sum(len(benchmark.left_out) for choice in choices for benchmark in choice.benchmarks) == 1
+    assert sum(len(instance_set.left_out) for choice in choices for instance_set in choice.instance_sets) == 1
 
 
 @pytest.mark.parametrize(

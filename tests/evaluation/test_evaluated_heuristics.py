@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gumbeldore.evaluation import benchmarks as evaluation
+from gumbeldore.evaluation import solved_sets as evaluation
 from gumbeldore.evaluation.baseline import solve_baseline
 from gumbeldore.evaluation.parts import Parts
 from problems.cvrp import CVRP
@@ -21,10 +21,10 @@ def test_the_best_routing_heuristic_is_shown(policies, tmp_path, problem):
     words = [f"instances={files}", "method=[greedy,heuristic]"]
     found = evaluated(policies / f"{problem.name}.pt", tmp_path, *words)
     gaps = {}
-    for benchmark in problem.load(str(files)):
-        for name, (actions, _) in Heuristic().solve(problem.name, benchmark).items():
-            costs = benchmark.true_cost(torch.arange(len(actions)), actions)
-            gaps.setdefault(f"heuristic: {name}", []).extend((costs / benchmark.references - 1).tolist())
+    for instance_set in problem.load(str(files)):
+        for name, (actions, _) in Heuristic().solve(problem.name, instance_set).items():
+            costs = instance_set.true_cost(torch.arange(len(actions)), actions)
+            gaps.setdefault(f"heuristic: {name}", []).extend((costs / instance_set.references - 1).tolist())
     best = min(gaps, key=lambda name: sum(gaps[name]))
     assert list(found.methods) == ["greedy", best] and best in found.output
     outcome = found.methods[best]
@@ -33,17 +33,17 @@ def test_the_best_routing_heuristic_is_shown(policies, tmp_path, problem):
 
 
 def test_the_time_of_several_heuristics_is_that_of_trying_them_all():
-    (benchmark,) = TSP(5).validation(2, seed=0)
+    (instance_set,) = TSP(5).validation(2, seed=0)
     tours = torch.arange(1, 5).expand(2, 4)
 
     class Two:
         def check(self, problem):
             pass
 
-        def solve(self, problem, benchmark, progress):
+        def solve(self, problem, instance_set, progress):
             return {"one": (tours, 2.0), "other": (tours.flip(1), 3.0)}
 
     parts = Parts()
-    solve_baseline(Two(), TSP(5), benchmark, lambda done: None, parts)
-    ((name, (solved,)),) = evaluation.results_of("heuristic", [parts], [benchmark]).items()
+    solve_baseline(Two(), TSP(5), instance_set, lambda done: None, parts)
+    ((name, (solved,)),) = evaluation.results_of("heuristic", [parts], [instance_set]).items()
     assert name.startswith("heuristic: ") and solved.seconds == 5.0

@@ -27,15 +27,15 @@ def test_evaluation_reports_gaps_and_tours(policies, tmp_path):
     assert {"checkpoint", "instances", "hardware", "command"} <= set(content)
     columns = ["method", "instance", "size", "cost", "reference", "gap", "kind", "solutions", "solution"]
     assert list(found.rows[0]) == columns and len(found.rows) == 2 * 6
-    benchmark = TSP(20).load("kool/tsp20", 6)[0]
+    instance_set = TSP(20).load("kool/tsp20", 6)[0]
     for method, solutions in (("greedy", "1"), ("gumbeldore", "16")):
         rows = found.of(method)
         tours = torch.tensor([[int(node) for node in row["solution"].split()] for row in rows])
         assert (tours[:, 0] == 0).all()
-        costs = benchmark.true_cost(torch.arange(6), tours[:, 1:])
+        costs = instance_set.true_cost(torch.arange(6), tours[:, 1:])
         assert [float(row["cost"]) for row in rows] == pytest.approx(costs.tolist())
-        assert [float(row["reference"]) for row in rows] == pytest.approx(benchmark.references.tolist())
-        gaps = costs / benchmark.references - 1
+        assert [float(row["reference"]) for row in rows] == pytest.approx(instance_set.references.tolist())
+        gaps = costs / instance_set.references - 1
         assert [float(row["gap"]) for row in rows] == pytest.approx(gaps.tolist())
         assert {row["kind"] for row in rows} == {"LKH"} and {row["solutions"] for row in rows} == {solutions}
         result = found.methods[method]
@@ -126,9 +126,9 @@ def test_schedules_are_written_and_end_at_the_cost(policies, tmp_path):
 
 def test_reference_solutions_cost_what_the_references_say():
     for problem, folder in ((TSP(20), DATA), (CVRP(20, [30, 30]), DATA / "cvrplib")):
-        for benchmark in problem.load(str(folder)):
-            assert sorted(benchmark.solutions) == list(range(len(benchmark.names)))
-            for i, actions in benchmark.solutions.items():
-                assert benchmark.true_cost(torch.tensor([i]), actions[None]).item() == benchmark.references[i]
-            (table,) = with_table([benchmark], {benchmark.names[0]: (1.0, "mine")}, "mine.csv")
+        for instance_set in problem.load(str(folder)):
+            assert sorted(instance_set.solutions) == list(range(len(instance_set.names)))
+            for i, actions in instance_set.solutions.items():
+                assert instance_set.true_cost(torch.tensor([i]), actions[None]).item() == instance_set.references[i]
+            (table,) = with_table([instance_set], {instance_set.names[0]: (1.0, "mine")}, "mine.csv")
             assert 0 not in table.solutions

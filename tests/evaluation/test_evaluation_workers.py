@@ -20,18 +20,18 @@ from tests.helpers.evaluations import evaluated
 
 def test_workers_are_for_more_than_is_searched_together(monkeypatch):
     problem, policy = TSP(7), BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=0)
-    (benchmark,), search = problem.validation(40, seed=0), methods.WithoutReplacement(4, 2)
+    (instance_set,), search = problem.validation(40, seed=0), methods.WithoutReplacement(4, 2)
     loaded = LoadedPolicy(problem, policy, {}, Path("policy.pt"))
-    one = search.trie_memory(unsearched(problem, policy, benchmark.instances))
+    one = search.trie_memory(unsearched(problem, policy, instance_set.instances))
     for rows, budget, chunks in ((160, 40 * one, 1), (80, 40 * one, 2), (160, 10 * one, 4), (160, 80 * one, 1)):
         monkeypatch.setattr("gumbeldore.cli.evaluation.trie_budget", lambda device, budget=budget: budget)
         machine = Machine(torch.device("cpu"), "float32", False, 2, 1, rows)
-        assert full_chunks(loaded, [benchmark], search, machine) == chunks
+        assert full_chunks(loaded, [instance_set], search, machine) == chunks
     monkeypatch.undo()
     task = Task(loaded, slice(0, 1), {"wor": search})
     for rows, workers in ((160, 0), (80, 2)):  # one chunk and two
         machine = Machine(torch.device("cpu"), "float32", False, 2, 1, rows)
-        assert without_idle_workers(machine, [task], [benchmark]).workers == workers
+        assert without_idle_workers(machine, [task], [instance_set]).workers == workers
 
 
 def test_few_instances_are_searched_without_ray(policies, tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ import torch
 
 import evaluate
 import study
-from gumbeldore.evaluation.parts import BenchmarkResult, Parts
+from gumbeldore.evaluation.parts import Parts, SolvedSet
 from gumbeldore.runtime.folder_lock import lock
 from tests.helpers.commands import ROOT, done, typed
 from tests.helpers.evaluations import rows_of
@@ -41,7 +41,7 @@ def whole(whole_folder):
 
 
 def test_a_part_of_an_earlier_version_with_fewer_counts_is_not_searched_again(tmp_path):
-    part = BenchmarkResult.without_policy(torch.zeros(2, 3, dtype=torch.int64), torch.ones(2, dtype=torch.float64), 1.0)
+    part = SolvedSet.without_policy(torch.zeros(2, 3, dtype=torch.int64), torch.ones(2, dtype=torch.float64), 1.0)
     Parts(tmp_path).add(slice(0, 2), {"search": part})
     with np.load(tmp_path / "0-2.npz") as arrays:
         np.savez(tmp_path / "0-2.npz", **{name: arrays[name] for name in arrays if name != "0.greedy_alone"})
@@ -177,7 +177,7 @@ def test_interrupted_baselines_go_on(method, tmp_path, monkeypatch):
 
 def test_of_an_interrupted_method_nothing_is_left_beside_its_result(tmp_path, monkeypatch):
     """Of more instances, another heuristic may be the best: here it is always another."""
-    monkeypatch.setattr("gumbeldore.evaluation.benchmarks.best_of", lambda found, some: list(found)[len(some) - 1])
+    monkeypatch.setattr("gumbeldore.evaluation.solved_sets.best_of", lambda found, some: list(found)[len(some) - 1])
     maps = ("ulysses16", "eil51", "berlin52")
     (tmp_path / "maps").mkdir()
     for name in maps:

@@ -146,9 +146,9 @@ def test_a_shop_without_a_reference_is_compared_with_its_lower_bound(policies, t
     assert [float(row["gap"]) for row in found.of("solver")] == pytest.approx([0, 0.05])
     assert [row["kind"] for row in found.rows] == ["optimal (lower bound)", "lower bound"] * 2
     assert "gap to: optimal (lower bound) (1), lower bound (1)" in found.output
-    (benchmark,) = map(with_lower_bounds, JSSP([[2, 2]], [[2, 2]]).load(str(tmp_path / "two.npz")))
-    assert proven(benchmark, [torch.tensor([21.0, 21.0]), torch.tensor([22.0, 25.0])]).kinds == ["lower bound"] * 2
-    assert proven(benchmark, [torch.tensor([21.0, 21.0]), torch.tensor([20.0, 25.0])]).kinds[0] != "lower bound"
+    (instance_set,) = map(with_lower_bounds, JSSP([[2, 2]], [[2, 2]]).load(str(tmp_path / "two.npz")))
+    assert proven(instance_set, [torch.tensor([21.0, 21.0]), torch.tensor([22.0, 25.0])]).kinds == ["lower bound"] * 2
+    assert proven(instance_set, [torch.tensor([21.0, 21.0]), torch.tensor([20.0, 25.0])]).kinds[0] != "lower bound"
 
 
 def test_a_solver_that_fails_costs_no_other_methods_table(policies, tmp_path, own_cache):

@@ -323,13 +323,13 @@ def test_the_time_limit_includes_the_pool(monkeypatch):
             super().__init__(*arguments, **options)
             time.sleep(0.3)
 
-    def noted(pool, benchmark, config, seed):
+    def noted(pool, instance_set, config, seed):
         limits.append(config.time_limit)
-        return whole(pool, benchmark, config, seed)
+        return whole(pool, instance_set, config, seed)
 
-    limits, whole = [], module.solve_benchmark
+    limits, whole = [], module.solve_set
     monkeypatch.setattr(module, "SearchPool", Slow)
-    monkeypatch.setattr(module, "solve_benchmark", noted)
+    monkeypatch.setattr(module, "solve_set", noted)
     pair = [routing(5, 0), routing(5, 1)]
     gumbeldore.solve(POLICIES["cvrp20"], pair, time_limit=1.0)
     with pytest.warns(UserWarning, match="sufficed for the greedy solution alone of 2 instances"):
@@ -406,7 +406,7 @@ def test_a_limit_that_suffices_for_the_greedy_solution_alone_is_a_warning(method
     ],
 )
 def test_wrong_input_is_refused_before_any_search(policy, given, message, monkeypatch):
-    monkeypatch.setattr(module, "solve_benchmark", None)
+    monkeypatch.setattr(module, "solve_set", None)
     with pytest.raises(ValueError, match=message):
         gumbeldore.solve(policy, **given)
 

@@ -10,9 +10,9 @@ import shutil
 import numpy as np
 import pytest
 
-from gumbeldore.evaluation import results
+from gumbeldore.evaluation import tables
 from gumbeldore.evaluation.references import contradicted
-from tests.helpers.evaluations import DATA, benchmark_of, evaluated
+from tests.helpers.evaluations import DATA, evaluated, instance_set_of
 from tests.helpers.instance_files import write_vrp
 
 
@@ -49,14 +49,14 @@ def test_solutions_below_a_reference_are_flagged(policies, tmp_path):
     ],
 )
 def test_which_references_a_solution_contradicts(cost, reference, kind, flagged):
-    benchmark, solved = benchmark_of([cost], [reference], [kind], {})
-    assert contradicted(solved.costs, benchmark).tolist() == [flagged]
-    assert len(results.contradiction_lines({"greedy": [solved]}, [benchmark])) == flagged
+    instance_set, solved = instance_set_of([cost], [reference], [kind], {})
+    assert contradicted(solved.costs, instance_set).tolist() == [flagged]
+    assert len(tables.contradiction_lines({"greedy": [solved]}, [instance_set])) == flagged
 
 
 def test_the_line_names_the_first_instances():
-    benchmark, solved = benchmark_of([5.0] * 9, [6.0] * 9, ["optimal"] * 9, {})
-    (line,) = results.contradiction_lines({"greedy": [solved]}, [benchmark])
+    instance_set, solved = instance_set_of([5.0] * 9, [6.0] * 9, ["optimal"] * 9, {})
+    (line,) = tables.contradiction_lines({"greedy": [solved]}, [instance_set])
     assert "9 solutions are cheaper than the reference: n0 (5 < 6, optimal), n1" in line and " and 4 more; " in line
 
 

@@ -10,8 +10,8 @@ import torch
 from omegaconf import OmegaConf
 
 import evaluate
-from gumbeldore.benchmark import Benchmark
-from gumbeldore.evaluation.benchmarks import BenchmarkResult
+from gumbeldore.evaluation.solved_sets import SolvedSet
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.runtime import checkpoint
 from models.bq_cvrp import BQ as CVRPBQ
 from models.bq_tsp import BQ
@@ -68,12 +68,12 @@ def rows_of(folder: Path) -> list[str]:
     return (folder / "results.csv").read_text().splitlines()
 
 
-def benchmark_of(costs, references, kinds, means):
+def instance_set_of(costs, references, kinds, means):
     """Instances of such references, and solutions of such costs."""
-    benchmark = Benchmark(
+    instance_set = InstanceSet(
         [f"n{i}" for i in range(len(costs))], None, None, None, torch.tensor(references).double(), kinds, means
     )
-    solved = BenchmarkResult(
+    solved = SolvedSet(
         torch.zeros(len(costs), 3),
         torch.tensor(costs).double(),
         torch.ones(len(costs)),
@@ -81,4 +81,4 @@ def benchmark_of(costs, references, kinds, means):
         1.0,
         1,
     )
-    return benchmark, solved
+    return instance_set, solved

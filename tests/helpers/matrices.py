@@ -67,5 +67,5 @@ def length(matrix: np.ndarray, walk: list[int]) -> float:
     return sum(matrix[a, b] for a, b in zip(walk, [*walk[1:], walk[0]], strict=True) if a != b)
 
 
-def cost_of(benchmark, actions, index: int = 0) -> float:
-    return float(benchmark.true_cost(torch.tensor([index]), torch.as_tensor(actions)[None]))
+def cost_of(instance_set, actions, index: int = 0) -> float:
+    return float(instance_set.true_cost(torch.tensor([index]), torch.as_tensor(actions)[None]))

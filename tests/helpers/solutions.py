@@ -22,6 +22,6 @@ def random_solutions(problem, n, seed=0):
     return instance, random_solution(problem, instance, generator)
 
 
-def identity(benchmark, rows: int = 1) -> torch.Tensor:
+def identity(instance_set, rows: int = 1) -> torch.Tensor:
     """The actions of the tours 0, 1, .., N-1."""
-    return torch.arange(1, benchmark.instances.coords.shape[1]).repeat(rows, 1)
+    return torch.arange(1, instance_set.instances.coords.shape[1]).repeat(rows, 1)

@@ -27,8 +27,8 @@ class Remembered:
         return compute()
 
 
-def context(pool, benchmarks, seed, kept=None, progress=lambda done: None):
-    return Context(pool, benchmarks, seed, kept or Remembered(), lambda *_: nullcontext(progress))
+def context(pool, instance_sets, seed, kept=None, progress=lambda done: None):
+    return Context(pool, instance_sets, seed, kept or Remembered(), lambda *_: nullcontext(progress))
 
 
 def searches_of(*words):

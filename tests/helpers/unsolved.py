@@ -1,4 +1,4 @@
-"""Benchmarks of given instances without references, whose costs need nothing of an evaluation set."""
+"""InstanceSets of given instances without references, whose costs need nothing of an evaluation set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from problems.cvrp import instances as cvrp_types
 from problems.formats.tsplib import edge_lengths, tour_lengths
 from problems.jssp import instances as jssp_types
@@ -15,10 +15,10 @@ from problems.tsp import instances as tsp_types
 
 
 def unsolved(originals, true_cost):
-    """A benchmark without references."""
+    """An instance set without references."""
     n = len(originals[0])
     names, nothing = [f"set/{i}" for i in range(n)], torch.full((n,), math.nan, dtype=torch.float64)
-    return Benchmark(names, None, originals, partial(true_cost, originals), nothing, [""] * n)
+    return InstanceSet(names, None, originals, partial(true_cost, originals), nothing, [""] * n)
 
 
 def tsp(coords, metrics):

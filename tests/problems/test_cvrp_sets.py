@@ -54,19 +54,23 @@ def alone(n: int, rows: int = 1) -> torch.Tensor:
     ],
 )
 def test_published_solutions_have_their_cost(tmp_path, name, cost, kind):
-    (benchmark,) = load_cvrp(str(DATA / f"{name}.vrp"))
-    assert (benchmark.names, benchmark.references.tolist(), benchmark.kinds) == ([name], [cost], [f"{kind} (.sol)"])
+    (instance_set,) = load_cvrp(str(DATA / f"{name}.vrp"))
+    assert (instance_set.names, instance_set.references.tolist(), instance_set.kinds) == (
+        [name],
+        [cost],
+        [f"{kind} (.sol)"],
+    )
     coords, demands, capacity, metric = read_cvrplib(DATA / f"{name}.vrp")[1:]
     actions = as_actions(read_solution(DATA / f"{name}.sol", len(coords) - 1)[0])
-    assert benchmark.true_cost(FIRST, actions).tolist() == [cost]
-    assert benchmark.true_cost(FIRST, actions).dtype == torch.float64
-    assert benchmark.originals.coords[0].tolist() == coords.tolist() and benchmark.originals.metrics == [metric]
-    assert benchmark.instances.demands.tolist() == [demands.tolist()]
-    assert benchmark.instances.capacity.tolist() == [capacity]
+    assert instance_set.true_cost(FIRST, actions).tolist() == [cost]
+    assert instance_set.true_cost(FIRST, actions).dtype == torch.float64
+    assert instance_set.originals.coords[0].tolist() == coords.tolist() and instance_set.originals.metrics == [metric]
+    assert instance_set.instances.demands.tolist() == [demands.tolist()]
+    assert instance_set.instances.capacity.tolist() == [capacity]
     # The network sees the same instance in the unit square, x and y by one factor.
-    seen = CVRP(5, [20, 20]).cost(benchmark.instances, actions).item() * np.ptp(coords, axis=0).max()
+    seen = CVRP(5, [20, 20]).cost(instance_set.instances, actions).item() * np.ptp(coords, axis=0).max()
     assert seen == pytest.approx(cost, rel=0.01) and seen != cost
-    assert benchmark.instances.coords.dtype == torch.float32
+    assert instance_set.instances.coords.dtype == torch.float32
     shutil.copy(DATA / f"{name}.vrp", tmp_path)  # without its solution beside it: the shipped table
     (tabulated,) = load_cvrp(str(tmp_path))
     assert (tabulated.references.tolist(), tabulated.kinds) == ([cost], [f"{kind} (CVRPLIB)"])
@@ -93,8 +97,8 @@ def test_solution_beside_a_file_must_be_legal_and_cost_what_it_says(tmp_path):
     (tmp_path / "other.vrp").write_text(path.read_text().replace("NAME: mine", "NAME: other"))
     for stated in ("", "Cost 26", "Cost 26.0"):
         solution.write_text(f"Route #1: 1 2\nRoute #2: 3\n{stated}\n")  # 5 + 5 + 10, 3 + 3 (halves go up)
-        (benchmark,) = load_cvrp(str(path))
-        assert (benchmark.references.tolist(), benchmark.kinds) == ([26], ["solution file (.sol)"])
+        (instance_set,) = load_cvrp(str(path))
+        assert (instance_set.references.tolist(), instance_set.kinds) == ([26], ["solution file (.sol)"])
     for text, rule in [
         ("Route #1: 1 2\nRoute #2: 3\nCost 25", "the routes cost 26 under EUC_2D, the file says 25"),
         (
@@ -106,13 +110,15 @@ def test_solution_beside_a_file_must_be_legal_and_cost_what_it_says(tmp_path):
         ("Route #1: 1 2\nCost 26", "visit 2 of 3 customers, 3 is the first without"),
     ]:
         solution.write_text(text)
-        (benchmark,) = load_cvrp(str(tmp_path))  # both instances, without that reference
-        assert benchmark.names == ["mine", "other"] and benchmark.kinds == ["", ""] and benchmark.left_out == {}
-        (warning,) = benchmark.warnings
+        (instance_set,) = load_cvrp(str(tmp_path))  # both instances, without that reference
+        assert (
+            instance_set.names == ["mine", "other"] and instance_set.kinds == ["", ""] and instance_set.left_out == {}
+        )
+        (warning,) = instance_set.warnings
         assert re.match(f"{re.escape(str(solution))}: .*{re.escape(rule)}.*; this reference is left out", warning)
     solution.write_text("Route #1: 1 2\nRoute #2: 3\nCost 25.00")
-    (benchmark,) = load_cvrp(str(path), None, "exact")
-    assert (benchmark.references.tolist(), benchmark.kinds) == ([25], ["solution file (.sol)"])
+    (instance_set,) = load_cvrp(str(path), None, "exact")
+    assert (instance_set.references.tolist(), instance_set.kinds) == ([25], ["solution file (.sol)"])
 
 
 def test_costs_published_for_exact_distances(tmp_path, monkeypatch):
@@ -178,17 +184,17 @@ def test_named_sets_are_drawn_in_full_and_cut(source):
     ],
 )
 def test_references_have_the_published_mean_and_belong_to_their_instances(source, capacity, mean, hgs):
-    (benchmark,) = load_cvrp(source)
-    assert set(benchmark.kinds) == {"LKH3 quality"} and benchmark.means == {"HGS": hgs}
-    assert benchmark.references.mean().item() == pytest.approx(mean, abs=6e-5)
-    coords, demands, capacities, _ = benchmark.originals
+    (instance_set,) = load_cvrp(source)
+    assert set(instance_set.kinds) == {"LKH3 quality"} and instance_set.means == {"HGS": hgs}
+    assert instance_set.references.mean().item() == pytest.approx(mean, abs=6e-5)
+    coords, demands, capacities, _ = instance_set.originals
     assert (capacities == capacity).all()
     # A lower bound: each unit of demand travels to its customer and back in a vehicle of at most `capacity` units.
     bound = 2 * ((coords - coords[:, :1]).norm(dim=-1) * demands).sum(dim=1) / capacity
-    assert (bound < benchmark.references).all()
-    assert torch.corrcoef(torch.stack([bound, benchmark.references]))[0, 1] > 0.97
+    assert (bound < instance_set.references).all()
+    assert torch.corrcoef(torch.stack([bound, instance_set.references]))[0, 1] > 0.97
     assert load_cvrp(source, 127)[0].means == {}  # known for all instances only
-    assert load_cvrp(source, 127)[0].references.tolist() == benchmark.references[:127].tolist()
+    assert load_cvrp(source, 127)[0].references.tolist() == instance_set.references[:127].tolist()
 
 
 def test_validation_sets():
@@ -228,7 +234,7 @@ def test_references_are_taken_from_shipped_files_as_far_as_they_go(tmp_path, mon
         assert other.references.isnan().all() and not any(other.kinds)
 
 
-def test_folder_gives_one_benchmark_per_size_in_ascending_order(tmp_path):
+def test_folder_gives_one_set_per_size_in_ascending_order(tmp_path):
     shutil.copy(DATA / "X-n101-k25.vrp", tmp_path / "1.vrp")
     coords, demands = [(0, 0), (1, 1), (0, 0)], [0, 2, 3]
     write_vrp(tmp_path / "b.vrp", coords, demands, 5)
@@ -237,7 +243,7 @@ def test_folder_gives_one_benchmark_per_size_in_ascending_order(tmp_path):
     assert (small.names, large.names) == (["a", "b"], ["X-n101-k25"])
     assert small.instances.capacity.tolist() == [6, 5] and large.kinds == ["best known (CVRPLIB)"]
     assert [b.names for b in load_cvrp(str(tmp_path), 2)] == [["a"], ["X-n101-k25"]]  # the first files by name
-    # Two metrics in one Benchmark, rows in any order; customer 2 lies on the depot.
+    # Two metrics in one InstanceSet, rows in any order; customer 2 lies on the depot.
     together, apart = as_actions([[2, 1]]), as_actions([[1], [2]])
     costs = small.true_cost(torch.tensor([1, 0, 1]), torch.cat([together, together, apart]))
     assert costs.tolist() == [2, 4, 2]  # sqrt(2) rounds to 1 and up to 2; steps to the same place cost 0
@@ -252,21 +258,21 @@ def test_the_last_customer_is_reached_via_the_depot_where_that_is_shorter(tmp_pa
         files.append(write_matrix(tmp_path / f"{i}.vrp", matrix, kind="ACVRP", more=loads([0, 3, 3, 4])))
     problem, improved = CVRP(3, [9, 9]), 0
     for file in files:
-        (benchmark,) = load_cvrp(str(file))
-        count = problem.horizon(benchmark.instances)
+        (instance_set,) = load_cvrp(str(file))
+        count = problem.horizon(instance_set.instances)
         everything = torch.tensor(list(itertools.product(range(2 * count), repeat=count)))
-        legal = [each for each in everything if is_legal(benchmark, each)]
-        optimum = benchmark.costs(torch.stack(legal)[None]).min().item()
+        legal = [each for each in everything if is_legal(instance_set, each)]
+        optimum = instance_set.costs(torch.stack(legal)[None]).min().item()
         config = methods.WithoutReplacement(16, 20)
-        found = search(problem, FixedPolicy(problem), benchmark.instances, config, torch.Generator().manual_seed(0))
+        found = search(problem, FixedPolicy(problem), instance_set.instances, config, torch.Generator().manual_seed(0))
         assert solve((problem, FixedPolicy(problem)), str(file), method=config).cost == optimum
-        improved += benchmark.costs(found.actions).min().item() > optimum
+        improved += instance_set.costs(found.actions).min().item() > optimum
     assert improved >= 2
 
 
-def is_legal(benchmark, actions: torch.Tensor) -> bool:
+def is_legal(instance_set, actions: torch.Tensor) -> bool:
     try:
-        return bool(benchmark.costs(actions[None, None]).isfinite())
+        return bool(instance_set.costs(actions[None, None]).isfinite())
     except ValueError:
         return False
 
@@ -279,16 +285,19 @@ def test_npz(tmp_path, capacity, kind):
     demands[:, 0] = 0
     path = tmp_path / "mine.npz"
     np.savez(path, coords=coords, demands=demands, capacity=capacity, cost=[2.0, np.nan, 3.0], reference="my solver")
-    (benchmark,) = load_cvrp(str(path))
-    assert benchmark.names == ["mine/0", "mine/1", "mine/2"]
-    assert benchmark.kinds == ["my solver", "", "my solver"] and benchmark.references[[0, 2]].tolist() == [2.0, 3.0]
-    assert benchmark.instances.capacity.tolist() == np.broadcast_to(capacity, 3).tolist()
-    assert benchmark.instances.demands.tolist() == demands.tolist()
-    assert benchmark.instances.demands.dtype == benchmark.instances.capacity.dtype == torch.int64
-    assert np.array_equal(benchmark.instances.coords[0].numpy(), coords[0].astype(np.float32))
-    assert benchmark.instances.coords[1].amax() == 1  # moved into the unit square
+    (instance_set,) = load_cvrp(str(path))
+    assert instance_set.names == ["mine/0", "mine/1", "mine/2"]
+    assert instance_set.kinds == ["my solver", "", "my solver"] and instance_set.references[[0, 2]].tolist() == [
+        2.0,
+        3.0,
+    ]
+    assert instance_set.instances.capacity.tolist() == np.broadcast_to(capacity, 3).tolist()
+    assert instance_set.instances.demands.tolist() == demands.tolist()
+    assert instance_set.instances.demands.dtype == instance_set.instances.capacity.dtype == torch.int64
+    assert np.array_equal(instance_set.instances.coords[0].numpy(), coords[0].astype(np.float32))
+    assert instance_set.instances.coords[1].amax() == 1  # moved into the unit square
     expected = [2 * np.linalg.norm(rows - rows[0], axis=1).sum() for rows in coords]
-    assert benchmark.true_cost(torch.arange(3), alone(4, 3)).tolist() == pytest.approx(expected, rel=1e-12)
+    assert instance_set.true_cost(torch.arange(3), alone(4, 3)).tolist() == pytest.approx(expected, rel=1e-12)
     (part,) = load_cvrp(str(path), 2)
     assert len(part.names) == len(part.references) == len(part.kinds) == len(part.instances.capacity) == 2
 

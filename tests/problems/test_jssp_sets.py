@@ -27,9 +27,9 @@ def trivial_bound(times: torch.Tensor, machines: torch.Tensor) -> torch.Tensor:
     return torch.maximum(times.sum(dim=2).amax(dim=1), busy.amax(dim=1))
 
 
-def one_after_the_other(benchmark, rows: int = 1) -> torch.Tensor:
+def one_after_the_other(instance_set, rows: int = 1) -> torch.Tensor:
     """The actions of the schedules that finish job 0 before job 1 is looked at, and so on."""
-    jobs, ops = benchmark.originals.times.shape[1:]
+    jobs, ops = instance_set.originals.times.shape[1:]
     return torch.arange(jobs).repeat_interleave(ops).repeat(rows, 1)
 
 
@@ -66,18 +66,18 @@ def test_a_folder_named_like_a_set_is_the_folder(tmp_path, monkeypatch):
 
 def test_taillard_sets_have_all_references_and_these_fit():
     whole = load_jssp("taillard")
-    assert all((benchmark.originals.first == 1).all() for benchmark in whole)  # as in his files
+    assert all((instance_set.originals.first == 1).all() for instance_set in whole)  # as in his files
     assert [(b.originals.times.shape[1:], len(b.names)) for b in whole] == [(size, 10) for size in SIZES]
     assert [name for b in whole for name in b.names] == [f"ta{i:02d}" for i in range(1, 81)]
     kinds = [kind for b in whole for kind in b.kinds]
     assert kinds.count("optimal") == 68 and kinds.count(f"best known {DATE}") == 12
-    for benchmark in whole:
-        times, machines, _ = benchmark.originals
+    for instance_set in whole:
+        times, machines, _ = instance_set.originals
         bound = trivial_bound(times, machines)
-        assert (bound <= benchmark.references).all() and (benchmark.references < 1.4 * bound).all()
+        assert (bound <= instance_set.references).all() and (instance_set.references < 1.4 * bound).all()
         assert ((times >= 1) & (times <= 99)).all()
-        assert torch.equal(benchmark.instances.times, times.float())  # the network sees them as they are
-        assert torch.equal(benchmark.instances.machines, machines)
+        assert torch.equal(instance_set.instances.times, times.float())  # the network sees them as they are
+        assert torch.equal(instance_set.instances.machines, machines)
     tight = [int((trivial_bound(*b.originals[:2]) == b.references).sum()) for b in whole]
     assert tight == [0, 0, 0, 4, 0, 9, 5, 9]  # in most of the large ones a machine never waits
 
@@ -98,12 +98,12 @@ def test_the_classic_sets_are_those_that_bounds_are_published_for():
         rows = [row for row in csv.DictReader(file) if not row["name"].startswith("ta")]
     published = {row["name"]: (float(row["upper"]), int(row["jobs"]), int(row["machines"])) for row in rows}
     found = {}
-    for benchmark in (each for name in ("abz", "ft", "la", "orb") for each in load_jssp(name)):
-        size = benchmark.instances.times.shape[1:]
-        costs = zip(benchmark.names, benchmark.references.tolist(), strict=True)
+    for instance_set in (each for name in ("abz", "ft", "la", "orb") for each in load_jssp(name)):
+        size = instance_set.instances.times.shape[1:]
+        costs = zip(instance_set.names, instance_set.references.tolist(), strict=True)
         found |= {name: (cost, *size) for name, cost in costs}
     assert found == published
-    assert [benchmark.names for benchmark in load_jssp("ft", 2)] == [["ft06"], ["ft10"]]
+    assert [instance_set.names for instance_set in load_jssp("ft", 2)] == [["ft06"], ["ft10"]]
 
 
 @pytest.mark.parametrize("source", L2D_SETS)
@@ -124,8 +124,8 @@ def test_l2d_sets_use_optimal_costs_where_they_are_shipped(monkeypatch, tmp_path
     monkeypatch.setattr(standard_sets, "DATA", tmp_path)
     assert not any(load_jssp("l2d/6x6")[0].kinds)
     np.savez(tmp_path / "jssp_6x6_l2d.npz", cost=np.arange(100.0), fingerprint=standard_sets.L2D_FINGERPRINTS[6, 6])
-    (benchmark,) = load_jssp("l2d/6x6", 4)
-    assert benchmark.references.tolist() == [0, 1, 2, 3] and set(benchmark.kinds) == {"optimal (CP-SAT)"}
+    (instance_set,) = load_jssp("l2d/6x6", 4)
+    assert instance_set.references.tolist() == [0, 1, 2, 3] and set(instance_set.kinds) == {"optimal (CP-SAT)"}
     np.savez(tmp_path / "jssp_6x6_l2d.npz", cost=np.arange(100.0), fingerprint="those of another set")
     assert not any(load_jssp("l2d/6x6")[0].kinds)
 
@@ -186,9 +186,13 @@ def test_the_table_is_consistent():
 
 @pytest.mark.parametrize(("name", "optimum"), [("ft06", 55), ("ft10", 930), ("la01", 666), ("ta01", 1231)])
 def test_published_instances_are_recognised_by_content_in_either_format(tmp_path, name, optimum):
-    (benchmark,) = load_jssp(str(DATA / f"{name}.txt"))
-    assert (benchmark.names, benchmark.references.tolist(), benchmark.kinds) == ([name], [optimum], ["optimal"])
-    times, machines = (array[0].tolist() for array in benchmark.originals[:2])
+    (instance_set,) = load_jssp(str(DATA / f"{name}.txt"))
+    assert (instance_set.names, instance_set.references.tolist(), instance_set.kinds) == (
+        [name],
+        [optimum],
+        ["optimal"],
+    )
+    times, machines = (array[0].tolist() for array in instance_set.originals[:2])
     (renamed,) = load_jssp(str(write(tmp_path / "mine.any", times, machines)))
     assert (renamed.names, renamed.references.tolist()) == (["mine"], [optimum])
     times[-1][-1] += 1
@@ -204,11 +208,11 @@ def test_the_shape_is_part_of_what_is_recognised():
 
 
 def test_true_cost_is_the_makespan_of_the_original(tmp_path):
-    (benchmark,) = load_jssp(str(DATA / "ft06.txt"))
-    worst = benchmark.true_cost(torch.tensor([0]), one_after_the_other(benchmark))
-    start = schedule(benchmark.originals.times, benchmark.originals.machines, one_after_the_other(benchmark))
-    check_schedule(benchmark.originals.times, benchmark.originals.machines, start)
-    assert worst.dtype == torch.float64 and worst.item() == (start + benchmark.originals.times).max() == 152
+    (instance_set,) = load_jssp(str(DATA / "ft06.txt"))
+    worst = instance_set.true_cost(torch.tensor([0]), one_after_the_other(instance_set))
+    start = schedule(instance_set.originals.times, instance_set.originals.machines, one_after_the_other(instance_set))
+    check_schedule(instance_set.originals.times, instance_set.originals.machines, start)
+    assert worst.dtype == torch.float64 and worst.item() == (start + instance_set.originals.times).max() == 152
     # Two jobs in opposite directions on two machines: 5 + 7 in sequence on machine 1 after 10.
     (tiny,) = load_jssp(str(write(tmp_path / "a.txt", [[10, 5], [7, 6]], [[0, 1], [1, 0]])))
     costs = tiny.true_cost(torch.tensor([0, 0]), torch.tensor([[0, 1, 0, 1], [0, 0, 1, 1]]))
@@ -232,15 +236,15 @@ def test_true_cost_is_the_makespan_of_the_original(tmp_path):
     ],
 )
 def test_the_network_sees_times_of_one_scale(tmp_path, times, seen):
-    (benchmark,) = load_jssp(str(write(tmp_path / "a.txt", times, [[0, 1], [1, 0]])))
-    assert benchmark.instances.times.dtype == torch.float32
-    assert torch.allclose(benchmark.instances.times, torch.tensor([seen]).float(), rtol=1e-6)
-    assert benchmark.originals.times.tolist() == [times]
-    total = benchmark.true_cost(torch.tensor([0]), one_after_the_other(benchmark)).item()
+    (instance_set,) = load_jssp(str(write(tmp_path / "a.txt", times, [[0, 1], [1, 0]])))
+    assert instance_set.instances.times.dtype == torch.float32
+    assert torch.allclose(instance_set.instances.times, torch.tensor([seen]).float(), rtol=1e-6)
+    assert instance_set.originals.times.tolist() == [times]
+    total = instance_set.true_cost(torch.tensor([0]), one_after_the_other(instance_set)).item()
     assert total == sum(map(sum, times))  # exact, whatever the scale
 
 
-def test_folder_gives_one_benchmark_per_size_by_operations_then_jobs(tmp_path):
+def test_folder_gives_one_set_per_size_by_operations_then_jobs(tmp_path):
     for name in ("ft06", "ft10", "la01", "ta01"):
         shutil.copy(DATA / f"{name}.txt", tmp_path)
     write(tmp_path / "b.jsp", [[1] * 6] * 6, [list(range(6))] * 6)
@@ -288,14 +292,14 @@ MACHINES = np.array([[[0, 1], [1, 0]], [[0, 1], [0, 1]]])
 def test_npz(tmp_path, dtype):
     path = tmp_path / "mine.npz"
     np.savez(path, times=TIMES.astype(dtype), machines=MACHINES.astype(dtype), cost=[60, np.nan], reference="my solver")
-    (benchmark,) = load_jssp(str(path))
-    assert benchmark.names == ["mine/0", "mine/1"] and benchmark.kinds == ["my solver", ""]
-    assert benchmark.references[0] == 60 and benchmark.references[1].isnan()
-    assert benchmark.originals.times.dtype == benchmark.originals.machines.dtype == torch.int64
-    assert torch.equal(benchmark.originals.times, torch.from_numpy(TIMES))
-    assert torch.equal(benchmark.originals.machines, torch.from_numpy(MACHINES))
-    assert torch.allclose(benchmark.instances.times[1], torch.tensor([[99 / 200, 99], [297 / 200, 396 / 200]]))
-    assert benchmark.true_cost(torch.tensor([1]), torch.tensor([[1, 0, 1, 0]])).tolist() == [207]
+    (instance_set,) = load_jssp(str(path))
+    assert instance_set.names == ["mine/0", "mine/1"] and instance_set.kinds == ["my solver", ""]
+    assert instance_set.references[0] == 60 and instance_set.references[1].isnan()
+    assert instance_set.originals.times.dtype == instance_set.originals.machines.dtype == torch.int64
+    assert torch.equal(instance_set.originals.times, torch.from_numpy(TIMES))
+    assert torch.equal(instance_set.originals.machines, torch.from_numpy(MACHINES))
+    assert torch.allclose(instance_set.instances.times[1], torch.tensor([[99 / 200, 99], [297 / 200, 396 / 200]]))
+    assert instance_set.true_cost(torch.tensor([1]), torch.tensor([[1, 0, 1, 0]])).tolist() == [207]
     (part,) = load_jssp(str(path), 1)
     assert part.names == ["mine/0"] and len(part.references) == len(part.instances.times) == 1
     np.savez(path, times=TIMES, machines=MACHINES)

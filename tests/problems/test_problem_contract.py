@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore import Problem, Reports, problem_contract
-from gumbeldore.benchmark import Benchmark
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import size_name
 from gumbeldore.runtime.building import build
 from gumbeldore.sampler import methods
@@ -140,7 +140,7 @@ def test_defaults_change_nothing():
 def test_the_default_validation_set_depends_on_the_seed_alone():
     problem = WholeSwitches()
     (one,), (again,), (other,) = (problem.validation(5, seed) for seed in (3, 3, 4))
-    assert isinstance(one, Benchmark) and one.names == [f"validation/{i}" for i in range(5)]
+    assert isinstance(one, InstanceSet) and one.names == [f"validation/{i}" for i in range(5)]
     assert torch.equal(one.instances.price, again.instances.price)
     assert not torch.equal(one.instances.price, other.instances.price)
     actions, index = torch.ones(2, 4, dtype=torch.int64), torch.tensor([4, 1])

@@ -16,26 +16,28 @@ def test_npz_keeps_unit_squares_and_scales_others_by_one_factor(tmp_path, beyond
     coords[1] = coords[1] - 0.5 if beyond == "below" else coords[1] * 10
     path = tmp_path / "mine.npz"
     np.savez(path, coords=coords, cost=[2.0, np.nan, 3.0], reference="my solver")
-    (benchmark,) = load_tsp(str(path), None)
-    assert benchmark.names == ["mine/0", "mine/1", "mine/2"]
-    assert benchmark.kinds == ["my solver", "", "my solver"]
-    assert benchmark.references.isnan().tolist() == [False, True, False]
-    seen = benchmark.instances.coords.numpy()
+    (instance_set,) = load_tsp(str(path), None)
+    assert instance_set.names == ["mine/0", "mine/1", "mine/2"]
+    assert instance_set.kinds == ["my solver", "", "my solver"]
+    assert instance_set.references.isnan().tolist() == [False, True, False]
+    seen = instance_set.instances.coords.numpy()
     assert np.array_equal(seen[[0, 2]], coords[[0, 2]].astype(np.float32))
     shifted = coords[1] - coords[1].min(axis=0)
     assert np.allclose(seen[1], shifted / shifted.max(), atol=1e-6)
     tours = [np.r_[coords[i], coords[i, :1]] for i in range(3)]
     expected = [np.linalg.norm(np.diff(tour, axis=0), axis=1).sum() for tour in tours]
-    assert benchmark.true_cost(torch.arange(3), identity(benchmark, 3)).tolist() == pytest.approx(expected, rel=1e-12)
+    assert instance_set.true_cost(torch.arange(3), identity(instance_set, 3)).tolist() == pytest.approx(
+        expected, rel=1e-12
+    )
     (part,) = load_tsp(str(path), 2)
     assert len(part.names) == len(part.references) == 2
-    assert torch.equal(part.instances.coords, benchmark.instances.coords[:2])
+    assert torch.equal(part.instances.coords, instance_set.instances.coords[:2])
 
 
 def test_npz_without_costs_has_no_reference(tmp_path):
     np.savez(tmp_path / "a.npz", coords=np.zeros((2, 3, 2), dtype=np.float32))
-    (benchmark,) = load_tsp(str(tmp_path / "a.npz"), None)
-    assert benchmark.kinds == ["", ""] and benchmark.references.isnan().tolist() == [True, True]
+    (instance_set,) = load_tsp(str(tmp_path / "a.npz"), None)
+    assert instance_set.kinds == ["", ""] and instance_set.references.isnan().tolist() == [True, True]
     np.savez(tmp_path / "b.npz", coords=np.zeros((2, 3, 2)), cost=[1, 2])
     assert load_tsp(str(tmp_path / "b.npz"), None)[0].kinds == ["cost of b.npz"] * 2
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from gumbeldore.benchmark import WrongProblemError
+from gumbeldore.instance_set import WrongProblemError
 from problems.formats.tsplib import read_tsplib
 from problems.tsp import TSP
 from problems.tsp import sets as standard_sets
@@ -51,14 +51,14 @@ def two_nearest_bound(coords: torch.Tensor) -> torch.Tensor:
     ],
 )
 def test_references_have_the_published_mean_and_belong_to_their_instances(source, limit, mean, reference):
-    (benchmark,) = load_tsp(source, limit)
-    assert set(benchmark.kinds) == {reference} and len(benchmark.kinds) == len(benchmark.names)
-    assert benchmark.references.dtype == torch.float64
-    assert benchmark.references.mean().item() == pytest.approx(mean, abs=6e-5)
-    bound = two_nearest_bound(benchmark.instances.coords)
-    assert (bound < benchmark.references).all()
+    (instance_set,) = load_tsp(source, limit)
+    assert set(instance_set.kinds) == {reference} and len(instance_set.kinds) == len(instance_set.names)
+    assert instance_set.references.dtype == torch.float64
+    assert instance_set.references.mean().item() == pytest.approx(mean, abs=6e-5)
+    bound = two_nearest_bound(instance_set.instances.coords)
+    assert (bound < instance_set.references).all()
     # Measured: at least 0.79 in the order of the files, at most 0.13 when shifted by one instance.
-    assert torch.corrcoef(torch.stack([bound, benchmark.references]))[0, 1] > 0.7
+    assert torch.corrcoef(torch.stack([bound, instance_set.references]))[0, 1] > 0.7
 
 
 @pytest.mark.parametrize("source", NAMED_SETS)
@@ -116,10 +116,10 @@ def test_points_close_together_keep_their_digits(tmp_path):
     points = np.random.RandomState(0).uniform(size=(1, 9, 2))
     near = 0.5 + 1e-6 * points
     np.savez(tmp_path / "near.npz", coords=near)
-    (benchmark,) = load_tsp(str(tmp_path / "near.npz"))
+    (instance_set,) = load_tsp(str(tmp_path / "near.npz"))
     expected = (points - points.min(axis=1)) / np.ptp(points, axis=1).max()
-    assert benchmark.instances.coords.numpy() == pytest.approx(expected, abs=1e-6)
-    assert np.array_equal(benchmark.originals.coords.numpy(), near)
+    assert instance_set.instances.coords.numpy() == pytest.approx(expected, abs=1e-6)
+    assert np.array_equal(instance_set.originals.coords.numpy(), near)
     np.savez(tmp_path / "same.npz", coords=np.full((1, 4, 2), 0.3))
     assert (load_tsp(str(tmp_path / "same.npz"))[0].instances.coords == np.float32(0.3)).all()
 
@@ -132,50 +132,52 @@ def test_coordinates_of_geo_files_that_are_no_degrees_and_minutes_are_doubted(tm
         ([(48.5, 2.2), (2, 91), (91, 2)], True),
         ([(48.5, 2.2), (2, 91), (2, -181)], True),
     ):
-        (benchmark,) = load_tsp(str(write_tsp(tmp_path / "geo.tsp", coords, "GEO")))
-        assert len(benchmark.warnings) == doubted
-        assert all("DDD.MM" in line for line in benchmark.warnings)
+        (instance_set,) = load_tsp(str(write_tsp(tmp_path / "geo.tsp", coords, "GEO")))
+        assert len(instance_set.warnings) == doubted
+        assert all("DDD.MM" in line for line in instance_set.warnings)
     assert load_tsp(str(write_tsp(tmp_path / "plane.tsp", coords)))[0].warnings == []
 
 
 def test_tsplib_file_has_one_scale_for_the_network_and_its_own_for_the_cost(tmp_path):
     path = write_tsp(tmp_path / "any name", [(100, 50), (140, 50), (140, 70.4), (100, 70.4)])
-    (benchmark,) = load_tsp(str(path), None)
-    assert benchmark.names == ["any name"]
+    (instance_set,) = load_tsp(str(path), None)
+    assert instance_set.names == ["any name"]
     expected = torch.tensor([[0, 0], [1, 0], [1, 0.51], [0, 0.51]])
-    assert torch.allclose(benchmark.instances.coords, expected[None], atol=1e-7)
-    assert benchmark.true_cost(torch.tensor([0]), identity(benchmark)).tolist() == [40 + 20 + 40 + 20]  # nint(20.4)
-    assert benchmark.kinds == [""] and benchmark.references.isnan().all()
+    assert torch.allclose(instance_set.instances.coords, expected[None], atol=1e-7)
+    assert instance_set.true_cost(torch.tensor([0]), identity(instance_set)).tolist() == [
+        40 + 20 + 40 + 20
+    ]  # nint(20.4)
+    assert instance_set.kinds == [""] and instance_set.references.isnan().all()
 
 
 @pytest.mark.parametrize("coords", [[(7, 7)] * 4, [(0, 0)] * 4])
 def test_coinciding_points_are_no_division_by_zero(tmp_path, coords):
-    (benchmark,) = load_tsp(str(write_tsp(tmp_path / "point.tsp", coords)), None)
-    assert torch.equal(benchmark.instances.coords, torch.zeros(1, 4, 2))
-    assert benchmark.true_cost(torch.tensor([0]), identity(benchmark)).tolist() == [0.0]
+    (instance_set,) = load_tsp(str(write_tsp(tmp_path / "point.tsp", coords)), None)
+    assert torch.equal(instance_set.instances.coords, torch.zeros(1, 4, 2))
+    assert instance_set.true_cost(torch.tensor([0]), identity(instance_set)).tolist() == [0.0]
 
 
 def test_true_cost_checks_the_tours(tmp_path):
-    (benchmark,) = load_tsp(str(DATA / "eil51.tsp"), None)
-    twice = identity(benchmark)
+    (instance_set,) = load_tsp(str(DATA / "eil51.tsp"), None)
+    twice = identity(instance_set)
     twice[0, 3] = 1
     with pytest.raises(ValueError, match="row 0 does not visit each of the nodes 1..50 once"):
-        benchmark.true_cost(torch.tensor([0]), twice)
+        instance_set.true_cost(torch.tensor([0]), twice)
     with pytest.raises(ValueError, match="a tour of 51 nodes has 50 actions"):
-        benchmark.true_cost(torch.tensor([0]), identity(benchmark)[:, 1:])
+        instance_set.true_cost(torch.tensor([0]), identity(instance_set)[:, 1:])
 
 
 def test_references_of_tsplib_files(tmp_path):
-    (benchmark,) = load_tsp(str(DATA / "berlin52.tsp"), None)  # with its tour beside it
-    assert (benchmark.references.tolist(), benchmark.kinds) == ([7542.0], ["optimal (.opt.tour)"])
+    (instance_set,) = load_tsp(str(DATA / "berlin52.tsp"), None)  # with its tour beside it
+    assert (instance_set.references.tolist(), instance_set.kinds) == ([7542.0], ["optimal (.opt.tour)"])
     text = (DATA / "berlin52.tsp").read_text()
     alone = tmp_path / "b.tsp"
     alone.write_text(text)
     for changed in (text, text.replace("NAME: berlin52", "NAME: mine")):  # by the content
         alone.write_text(changed)
-        (benchmark,) = load_tsp(str(alone), None)
-        assert (benchmark.references.tolist(), benchmark.kinds) == ([7542.0], ["optimal (TSPLIB)"])
-        assert benchmark.warnings == []
+        (instance_set,) = load_tsp(str(alone), None)
+        assert (instance_set.references.tolist(), instance_set.kinds) == ([7542.0], ["optimal (TSPLIB)"])
+        assert instance_set.warnings == []
     alone.write_text(text.replace("EUC_2D", "CEIL_2D"))
     (ceiled,) = load_tsp(str(alone), None)
     assert ceiled.kinds == [""] and ceiled.warnings == [
@@ -190,10 +192,14 @@ def test_references_of_tsplib_files(tmp_path):
 def test_a_tour_longer_than_the_optimum_is_not_called_optimal(tmp_path):
     shutil.copy(DATA / "berlin52.tsp", tmp_path)
     write_tour(tmp_path / "berlin52.opt.tour", list(range(52)))
-    (benchmark,) = load_tsp(str(tmp_path), None)
-    assert (benchmark.references.tolist(), benchmark.kinds, benchmark.solutions) == ([7542], ["optimal (TSPLIB)"], {})
+    (instance_set,) = load_tsp(str(tmp_path), None)
+    assert (instance_set.references.tolist(), instance_set.kinds, instance_set.solutions) == (
+        [7542],
+        ["optimal (TSPLIB)"],
+        {},
+    )
     tour = tmp_path / "berlin52.opt.tour"
-    assert benchmark.warnings == [f"{tour}: the solution costs 22205, but 7542 is optimal (TSPLIB)"]
+    assert instance_set.warnings == [f"{tour}: the solution costs 22205, but 7542 is optimal (TSPLIB)"]
 
 
 def test_distances_as_asked_for(tmp_path):
@@ -202,16 +208,16 @@ def test_distances_as_asked_for(tmp_path):
     write_tour(tmp_path / "line.opt.tour", [0, 1, 2, 3])
 
     def cost(source, distances=None) -> tuple[float, list[str]]:
-        (benchmark,) = load_tsp(str(source), None, distances)
-        return benchmark.true_cost(torch.tensor([0]), identity(benchmark)).item(), benchmark.kinds
+        (instance_set,) = load_tsp(str(source), None, distances)
+        return instance_set.true_cost(torch.tensor([0]), identity(instance_set)).item(), instance_set.kinds
 
     assert cost(path) == (1 + 1 + 8 + 11, ["optimal (.opt.tour)"])
     assert cost(path, "rounded") == (21, ["solution file (.opt.tour)"])
     assert cost(path, "exact") == (pytest.approx(22.4), ["solution file (.opt.tour)"])  # it need not be optimal
     assert cost(exact) == cost(exact, "exact") == (pytest.approx(22.4), [""]) and cost(exact, "rounded")[0] == 21
-    (benchmark,) = load_tsp(str(DATA / "eil51.tsp"), None, "exact")
-    assert benchmark.kinds == ["solution file (.opt.tour)"] and 428.8 < benchmark.references[0] < 430
-    assert "the published cost 426 is no reference: its distances are EUC_2D, not EXACT_2D" in benchmark.warnings[0]
+    (instance_set,) = load_tsp(str(DATA / "eil51.tsp"), None, "exact")
+    assert instance_set.kinds == ["solution file (.opt.tour)"] and 428.8 < instance_set.references[0] < 430
+    assert "the published cost 426 is no reference: its distances are EUC_2D, not EXACT_2D" in instance_set.warnings[0]
     np.savez(tmp_path / "a.npz", coords=np.random.RandomState(0).uniform(size=(2, 5, 2)))
     for source in ("kool/tsp20", str(tmp_path / "a.npz")):
         assert load_tsp(source, 1, "exact")[0].names == load_tsp(source, 1)[0].names
@@ -232,12 +238,12 @@ def test_files_of_a_folder_that_cannot_be_used_are_left_out(tmp_path):
     (tmp_path / "._a.tsp").write_bytes(b"\x00\x05\x16\x07")
     (tmp_path / "n.tsp").write_text("read me\n")
     (tmp_path / "o.tsp").write_bytes(b"PK\x03\x04")
-    (benchmark,) = load_tsp(str(tmp_path), None)
-    assert benchmark.names == ["a", "z"] and benchmark.warnings == []
-    assert list(benchmark.left_out) == ["._a.tsp", "m.tsp", "n.tsp", "o.tsp"]
-    assert benchmark.left_out["._a.tsp"] == "a hidden file"
-    assert benchmark.left_out["m.tsp"].startswith("line 4: EDGE_WEIGHT_TYPE must be one of")
-    assert benchmark.left_out["n.tsp"] == "line 1: a header line is `KEYWORD: value`, got 'read me'"
+    (instance_set,) = load_tsp(str(tmp_path), None)
+    assert instance_set.names == ["a", "z"] and instance_set.warnings == []
+    assert list(instance_set.left_out) == ["._a.tsp", "m.tsp", "n.tsp", "o.tsp"]
+    assert instance_set.left_out["._a.tsp"] == "a hidden file"
+    assert instance_set.left_out["m.tsp"].startswith("line 4: EDGE_WEIGHT_TYPE must be one of")
+    assert instance_set.left_out["n.tsp"] == "line 1: a header line is `KEYWORD: value`, got 'read me'"
     assert load_tsp(str(tmp_path), 1)[0].names == ["a"] and "m.tsp" not in load_tsp(str(tmp_path), 1)[0].left_out
     assert load_tsp(str(tmp_path), 2)[0].names == ["a", "z"]
     with pytest.raises(ValueError, match="has 2 instances, between 1 and 2 can be taken, not 3"):
@@ -258,7 +264,7 @@ def test_suffixes_in_capitals_and_packed_files(tmp_path):
     shutil.copy(DATA / "eil51.opt.tour", tmp_path / "EIL51.OPT.TOUR")
     (tmp_path / "kroA100.tsp.gz").write_bytes(gzip.compress((DATA / "kroA100.tsp").read_bytes()))
     (tmp_path / "kroA100.opt.tour.gz").write_bytes(gzip.compress((DATA / "kroA100.opt.tour").read_bytes()))
-    found = [(*benchmark.names, *benchmark.kinds) for benchmark in load_tsp(str(tmp_path))]
+    found = [(*instance_set.names, *instance_set.kinds) for instance_set in load_tsp(str(tmp_path))]
     expected = [("eil51", ".opt.tour"), ("berlin52", "TSPLIB"), ("kroA100", ".opt.tour")]
     assert found == [(name, f"optimal ({source})") for name, source in expected]
     np.savez(tmp_path / "a.npz", coords=np.zeros((1, 3, 2)))
@@ -270,9 +276,9 @@ def test_instances_of_one_name_are_told_apart_by_their_files(tmp_path):
     square = [(0, 0), (0, 9), (9, 9)]
     for file, name in (("a.tsp", "t"), ("b.tsp", "t"), ("c.tsp", "b"), ("d.tsp", "e")):
         write_tsp(tmp_path / file, square, name=name)
-    (benchmark,) = load_tsp(str(tmp_path))
-    assert benchmark.names == ["a", "b.tsp", "c.tsp", "e"]  # the b of c.tsp would be the stem of b.tsp
-    (warning,) = benchmark.warnings
+    (instance_set,) = load_tsp(str(tmp_path))
+    assert instance_set.names == ["a", "b.tsp", "c.tsp", "e"]  # the b of c.tsp would be the stem of b.tsp
+    (warning,) = instance_set.warnings
     assert warning == "several instances have the name t: they are told apart by the names of their files"
 
 
@@ -295,13 +301,13 @@ def test_reference_tour_need_not_be_optimal_but_must_fit(tmp_path):
     write_tour(tmp_path / "square.opt.tour", [0, 2, 1, 3])
     assert load_tsp(str(path), None)[0].references.tolist() == [2 * 9 + 2 * 13]
     write_tour(tmp_path / "square.opt.tour", [0, 2, 1])
-    (benchmark,) = load_tsp(str(path), None)
-    assert benchmark.references.isnan().all() and benchmark.kinds == [""] and benchmark.solutions == {}
+    (instance_set,) = load_tsp(str(path), None)
+    assert instance_set.references.isnan().all() and instance_set.kinds == [""] and instance_set.solutions == {}
     rule = "the tour has 3 nodes, the instance has 4; this reference is left out"
-    assert benchmark.warnings == [f"{tmp_path / 'square.opt.tour'}: {rule}"]
+    assert instance_set.warnings == [f"{tmp_path / 'square.opt.tour'}: {rule}"]
 
 
-def test_folder_gives_one_benchmark_per_size_in_ascending_order(tmp_path):
+def test_folder_gives_one_set_per_size_in_ascending_order(tmp_path):
     for name in ("eil51", "berlin52"):
         shutil.copy(DATA / f"{name}.tsp", tmp_path)
     shutil.copy(DATA / "eil51.opt.tour", tmp_path)
@@ -313,7 +319,7 @@ def test_folder_gives_one_benchmark_per_size_in_ascending_order(tmp_path):
     assert (small.names, large.names) == (["c", "eil51"], ["berlin52"])
     assert small.references[0].isnan() and small.references[1] == 426
     assert (small.kinds, large.kinds) == (["", "optimal (.opt.tour)"], ["optimal (TSPLIB)"])
-    # Two metrics in one Benchmark, rows in any order: each costs what it costs alone.
+    # Two metrics in one InstanceSet, rows in any order: each costs what it costs alone.
     tours = torch.stack([torch.randperm(50, generator=torch.Generator().manual_seed(i)) + 1 for i in range(3)])
     (ceiled,), (rounded,) = load_tsp(str(tmp_path / "c.tsp"), None), load_tsp(str(tmp_path / "eil51.tsp"), None)
     zero = torch.zeros(1, dtype=torch.int64)

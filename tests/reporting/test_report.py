@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from gumbeldore.benchmark import Benchmark
-from gumbeldore.evaluation.benchmarks import BenchmarkResult
+from gumbeldore.evaluation.solved_sets import SolvedSet
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.reporting import charts, html_report
 from gumbeldore.reports import Reports
 from problems.tsp import TSP
@@ -19,7 +19,7 @@ from tests.helpers.trees import TreeProblem
 def solved(costs):
     samples = torch.tensor(costs)
     best = samples.nan_to_num(nan=math.inf).amin(dim=1).double()
-    return BenchmarkResult(
+    return SolvedSet(
         torch.zeros(len(costs), 3, dtype=torch.int64), best, (~samples.isnan()).sum(dim=1), samples, 1.0, 1
     )
 
@@ -27,7 +27,7 @@ def solved(costs):
 def unnamed(references):
     count = len(references)
     references = torch.tensor(references, dtype=torch.float64)
-    return Benchmark([f"n{i}" for i in range(count)], None, None, None, references, ["optimal"] * count)
+    return InstanceSet([f"n{i}" for i in range(count)], None, None, None, references, ["optimal"] * count)
 
 
 def test_the_curve_is_the_mean_of_the_best_so_far():
@@ -58,9 +58,7 @@ def test_single_solutions_have_no_distribution():
 def test_a_large_set_makes_a_small_page(tmp_path):
     count = 10_000
     samples = torch.rand(count, 128, generator=torch.Generator().manual_seed(0)) + 1
-    part = BenchmarkResult(
-        torch.zeros(count, 3), samples.amin(dim=1).double(), torch.full((count,), 128), samples, 1.0, 1
-    )
+    part = SolvedSet(torch.zeros(count, 3), samples.amin(dim=1).double(), torch.full((count,), 128), samples, 1.0, 1)
 
     about = {"instances": "mine", "command": "python evaluate.py"}
     html_report.write(tmp_path, {"wor": [part]}, [unnamed([1.0] * count)], TreeProblem(), about)
@@ -99,8 +97,8 @@ def test_pictures_are_of_the_best_the_median_and_the_worst():
 
     def chosen(*costs):
         shown.clear()
-        benchmark = unnamed([1.0] * len(costs))._replace(originals=Instances(torch.arange(len(costs))))
-        found = html_report.pictures([solved([[cost] for cost in costs])], [benchmark], DrawnTree(), "wor")
+        instance_set = unnamed([1.0] * len(costs))._replace(originals=Instances(torch.arange(len(costs))))
+        found = html_report.pictures([solved([[cost] for cost in costs])], [instance_set], DrawnTree(), "wor")
         return [picture.title for picture in found]
 
     shown = []

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 import study
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.schema import StudySettings
-from gumbeldore.evaluation.benchmarks import have_gaps, instance_keys
+from gumbeldore.evaluation.solved_sets import have_gaps, instance_keys
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
@@ -28,14 +28,14 @@ from tests.helpers.studies import COSTS, GAPS, context, searches_of
 from tests.helpers.trees import TablePolicy, TreeProblem, enumerate_leaves
 
 PROBLEM, POLICY = TreeProblem(), TablePolicy()
-(BENCHMARK,) = validation_set(PROBLEM, 20, seed=0)  # without references: qualities are costs
+(INSTANCES,) = validation_set(PROBLEM, 20, seed=0)  # without references: qualities are costs
 WORDS = ["checkpoint=x", "instances=y"]
 
 
 def point(config, repetitions=4):
     with SearchPool(PROBLEM, POLICY) as pool:
         study = Curves(repetitions=repetitions)
-        (found,) = study.measure(context(pool, [BENCHMARK], 3), [Asked("a curve", {}, config)])
+        (found,) = study.measure(context(pool, [INSTANCES], 3), [Asked("a curve", {}, config)])
     return found
 
 
@@ -56,8 +56,8 @@ def test_a_point_is_the_mean_of_repetitions_with_their_standard_error():
     found = point(methods.WithoutReplacement(2, 2))
     means = []
     for repetition in range(4):
-        keys = instance_keys(BENCHMARK, int(fold(3, "repetition", repetition)))
-        _, costs = search(PROBLEM, POLICY, BENCHMARK.instances, methods.WithoutReplacement(2, 2), keys=keys).best()
+        keys = instance_keys(INSTANCES, int(fold(3, "repetition", repetition)))
+        _, costs = search(PROBLEM, POLICY, INSTANCES.instances, methods.WithoutReplacement(2, 2), keys=keys).best()
         means.append(costs.mean().item())
     assert len(set(means)) == 4
     mean = sum(means) / 4
@@ -67,7 +67,7 @@ def test_a_point_is_the_mean_of_repetitions_with_their_standard_error():
 
 
 def test_everything_sampled_leaves_nothing_to_chance():
-    optimum = [-max(leaf.outcome for leaf in enumerate_leaves(BENCHMARK.instances, i)) for i in range(20)]
+    optimum = [-max(leaf.outcome for leaf in enumerate_leaves(INSTANCES.instances, i)) for i in range(20)]
     found = point(methods.WithoutReplacement(9, 3), repetitions=2)
     assert found.quality == pytest.approx(sum(optimum) / 20) and found.error == 0
     assert found.solutions < found.samples == 27
@@ -163,7 +163,7 @@ def test_the_default_number_of_instances_is_the_most_and_a_typed_one_is_meant(po
 def test_costs_are_shown_where_references_are_missing():
     found = [point(methods.WithoutReplacement(2, rounds), 2) for rounds in (1, 2)]
     (table,) = Curves().show([], found, COSTS).tables
-    assert table.header == ["samples", "2", "4"] and not have_gaps([BENCHMARK])
+    assert table.header == ["samples", "2", "4"] and not have_gaps([INSTANCES])
     assert table.rows == [["a curve", *(f"{x.quality:.4f} ± {x.error:.4f}" for x in found)]]
     assert rows(found, GAPS)[0][1] == f"{found[0].quality:.3%} ± {found[0].error:.3%}"
     picture = Curves().plot(found, COSTS._replace(instances="a$^$b"))  # as a file may be called

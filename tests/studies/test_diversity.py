@@ -24,9 +24,9 @@ from tests.helpers.trees import TablePolicy, TreeProblem
 MACHINES = torch.tensor([[[0, 1], [1, 0]]]).expand(3, 2, 2)
 
 
-def measure(config, pool, benchmark, seed):
+def measure(config, pool, instance_set, seed):
     study = Diversity(repetitions=3)
-    (point,) = study.measure(context(pool, [benchmark], seed), [Asked("x", {}, config)])
+    (point,) = study.measure(context(pool, [instance_set], seed), [Asked("x", {}, config)])
     return point
 
 
@@ -67,15 +67,15 @@ def test_the_share_of_different_edges():
 def test_a_point_is_the_mean_of_what_the_searches_find(config):
     """Beside a loop over the solutions."""
     problem, policy = TreeProblem(), TablePolicy()
-    benchmark = without_references(problem, problem.generate(5, torch.Generator().manual_seed(3)), "trees")
+    instance_set = without_references(problem, problem.generate(5, torch.Generator().manual_seed(3)), "trees")
     with SearchPool(problem, policy) as pool:
-        found, again, other = (measure(config, pool, benchmark, seed) for seed in (0, 0, 1))
+        found, again, other = (measure(config, pool, instance_set, seed) for seed in (0, 0, 1))
     assert found == again and (found == other) is not config.random
     assert found.lowest <= found.mean <= found.highest and 0 < found.diversity <= 1
     if config == methods.Beam(6):
         each = []
         for index in range(5):
-            one = search(problem, policy, benchmark.part(torch.tensor([index])).instances, config)
+            one = search(problem, policy, instance_set.part(torch.tensor([index])).instances, config)
             actions = [tuple(a) for a, ok in zip(one.actions[0].tolist(), one.valid[0].tolist(), strict=True) if ok]
             edges = [3 * step + action for solution in actions for step, action in enumerate(solution)]
             costs = one.costs[0][one.valid[0]]
@@ -89,12 +89,12 @@ def test_an_instance_without_solutions_is_named():
     problem = TreeProblem()
     instances = problem.generate(3, torch.Generator())
     instances.logits[1] = torch.nan
-    benchmark = without_references(problem, instances, "trees")
+    instance_set = without_references(problem, instances, "trees")
     with (
         SearchPool(problem, TablePolicy()) as pool,
         pytest.raises(ValueError, match="^instance trees/1: "),
     ):
-        measure(methods.WithoutReplacement(2, 1), pool, benchmark, 0)
+        measure(methods.WithoutReplacement(2, 1), pool, instance_set, 0)
 
 
 # ---- the command

@@ -22,7 +22,7 @@ from tests.helpers.trees import TablePolicy, TreeProblem, enumerate_leaves
 SEARCHES = {"sampling": methods.Sampling(3, 1), "wor": methods.WithoutReplacement(3, 1), "beam": methods.Beam(3)}
 
 
-def tree_benchmark(count):
+def tree_instance_set(count):
     problem = TreeProblem()
     return without_references(problem, problem.generate(count, torch.Generator().manual_seed(3)), "trees")
 
@@ -33,24 +33,24 @@ def pool():
         yield opened
 
 
-def exact_values(benchmark):
+def exact_values(instance_set):
     """Expected cost and entropy, as means over the instances."""
     totals = [0.0, 0.0]
-    for index in range(len(benchmark.names)):
-        for leaf in enumerate_leaves(benchmark.instances, index):
-            totals[0] -= leaf.probability * leaf.outcome / len(benchmark.names)
-            totals[1] -= leaf.probability * math.log(leaf.probability) / len(benchmark.names)
+    for index in range(len(instance_set.names)):
+        for leaf in enumerate_leaves(instance_set.instances, index):
+            totals[0] -= leaf.probability * leaf.outcome / len(instance_set.names)
+            totals[1] -= leaf.probability * math.log(leaf.probability) / len(instance_set.names)
     return totals
 
 
 def test_the_reference_is_exact_where_all_solutions_can_be_written_down(pool, monkeypatch):
-    benchmark = tree_benchmark(4)
-    cost, entropy = exact_values(benchmark)
-    found = reference(pool, [benchmark], 1.0, 1, seed=0)
+    instance_set = tree_instance_set(4)
+    cost, entropy = exact_values(instance_set)
+    found = reference(pool, [instance_set], 1.0, 1, seed=0)
     assert (found.cost, found.entropy, found.samples) == (pytest.approx(cost), pytest.approx(entropy), 0)
-    assert reference(pool, [benchmark], 2.0, 1, seed=0).entropy > entropy  # of the policy at this temperature
+    assert reference(pool, [instance_set], 2.0, 1, seed=0).entropy > entropy  # of the policy at this temperature
     monkeypatch.setattr(expectations, "MOST_SOLUTIONS", 3)
-    sampled = reference(pool, [benchmark], 1.0, 40_001, seed=0)
+    sampled = reference(pool, [instance_set], 1.0, 40_001, seed=0)
     assert sampled.samples == 41_000 and 0 < sampled.cost_error < 0.01 and 0 < sampled.entropy_error < 0.01
     assert abs(sampled.cost - cost) < 4 * sampled.cost_error and found.cost_error == 0
     assert 0 < abs(sampled.entropy - entropy) < 4 * sampled.entropy_error
@@ -59,9 +59,9 @@ def test_the_reference_is_exact_where_all_solutions_can_be_written_down(pool, mo
 @pytest.mark.parametrize(("width", "rounds"), [(1, 40), (27, 3), (4, 12)])
 def test_a_search_without_replacement_may_end_early(width, rounds, pool):
     """However many rounds were asked for, and whichever instances are searched together."""
-    benchmark = tree_benchmark(4)
-    found = measure("wor", methods.WithoutReplacement(width, rounds), pool, [benchmark], 3, seed=1)
-    for quantity, exact in zip(("cost", "entropy"), exact_values(benchmark), strict=True):
+    instance_set = tree_instance_set(4)
+    found = measure("wor", methods.WithoutReplacement(width, rounds), pool, [instance_set], 3, seed=1)
+    for quantity, exact in zip(("cost", "entropy"), exact_values(instance_set), strict=True):
         for values in found[quantity]:
             assert values == pytest.approx([exact] * 3)
 
@@ -69,10 +69,10 @@ def test_a_search_without_replacement_may_end_early(width, rounds, pool):
 @pytest.mark.parametrize("method", ESTIMATORS)
 def test_estimates_of_several_instances_are_those_of_their_mean(method, pool):
     """Unbiased ones have the expectation as their mean; a beam gives the same number every time."""
-    benchmark = tree_benchmark(4)
-    exact = dict(zip(("cost", "entropy"), exact_values(benchmark), strict=True))
+    instance_set = tree_instance_set(4)
+    exact = dict(zip(("cost", "entropy"), exact_values(instance_set), strict=True))
     repetitions = 1 if method == "beam" else 4_000
-    found = measure(method, SEARCHES[method], pool, [benchmark], repetitions, seed=0)
+    found = measure(method, SEARCHES[method], pool, [instance_set], repetitions, seed=0)
     for quantity, each in found.items():
         values = torch.tensor(each, dtype=torch.float64)
         assert values.shape == (len(ESTIMATORS[method]), repetitions)
@@ -86,12 +86,12 @@ def test_estimates_of_several_instances_are_those_of_their_mean(method, pool):
 
 
 def test_an_instance_without_solutions_is_named(pool):
-    benchmark = tree_benchmark(3)
-    benchmark.instances.logits[1] = torch.nan
+    instance_set = tree_instance_set(3)
+    instance_set.instances.logits[1] = torch.nan
     with pytest.raises(ValueError, match="^instance trees/1: "):
-        measure("wor", methods.WithoutReplacement(2, 1), pool, [benchmark], 2, seed=0)
+        measure("wor", methods.WithoutReplacement(2, 1), pool, [instance_set], 2, seed=0)
     with pytest.raises(ValueError, match="^instance trees/1: "):
-        reference(pool, [benchmark], 1.0, 1, seed=0)
+        reference(pool, [instance_set], 1.0, 1, seed=0)
 
 
 def test_a_point_sums_up_the_repetitions():

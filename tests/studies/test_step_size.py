@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import study
-from gumbeldore.benchmark import by_benchmark
-from gumbeldore.evaluation.benchmarks import solve_benchmark
 from gumbeldore.evaluation.parts import Parts
+from gumbeldore.evaluation.solved_sets import solve_set
+from gumbeldore.instance_set import by_set
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.races.outcome import Outcome
 from gumbeldore.races.settings import RaceSettings
@@ -33,9 +33,9 @@ ARMS = [Asked("wor", {"width": width}, methods.WithoutReplacement(width, 1)) for
 SETTINGS = RaceSettings(delta=0.05, first_batch=10)
 
 
-def raced(benchmarks, settings=SETTINGS, **more):
+def raced(instance_sets, settings=SETTINGS, **more):
     with SearchPool(PROBLEM, POLICY) as pool:
-        (outcome,) = StepSize(race=settings).measure(context(pool, benchmarks, 3, **more), ARMS)
+        (outcome,) = StepSize(race=settings).measure(context(pool, instance_sets, 3, **more), ARMS)
     return outcome
 
 
@@ -51,7 +51,7 @@ def test_to_the_end_the_means_are_those_of_searching_everything():
     outcome = raced(SIZES, RaceSettings(delta=1e-300, first_batch=7))
     with SearchPool(PROBLEM, POLICY) as pool:
         for arm, mean in zip(ARMS, outcome.means, strict=True):
-            costs = torch.cat([solve_benchmark(pool, each, arm.search, 3).costs for each in SIZES])
+            costs = torch.cat([solve_set(pool, each, arm.search, 3).costs for each in SIZES])
             assert -mean == pytest.approx(costs.mean())
     assert outcome.exact and outcome.total == 4 * 80 and outcome.arm == 2
     assert certainty(outcome, 0.05) == "exact, all instances were looked at"
@@ -68,28 +68,28 @@ def test_what_is_kept_is_not_searched_again(monkeypatch):
 
 def test_gaps_count_where_all_have_references():
     """The cost of one instance is huge: by cost it alone would decide."""
-    (benchmark,) = validation_set(PROBLEM, 30, seed=0)
+    (instance_set,) = validation_set(PROBLEM, 30, seed=0)
     huge = torch.ones(30, dtype=torch.float64)
     huge[4] = 1e6
 
     def cost(index, actions):
-        return (benchmark.true_cost(index, actions) + 10) * huge[index]
+        return (instance_set.true_cost(index, actions) + 10) * huge[index]
 
-    scaled = benchmark._replace(true_cost=cost)
+    scaled = instance_set._replace(true_cost=cost)
     known = scaled._replace(references=10 * huge)
     by_gap, by_cost = (raced([each], RaceSettings(delta=1e-300, first_batch=9)) for each in (known, scaled))
     with SearchPool(PROBLEM, POLICY) as pool:
-        gaps = solve_benchmark(pool, benchmark, ARMS[1].search, 3).costs / 10
+        gaps = solve_set(pool, instance_set, ARMS[1].search, 3).costs / 10
     assert -by_gap.means[1] == pytest.approx(gaps.mean()) and -by_cost.means[1] > 1e5
 
 
-def test_instances_are_numbered_through_the_benchmarks():
-    found = list(by_benchmark(SIZES, torch.tensor([79, 0, 30, 29])))
+def test_instances_are_numbered_through_the_sets():
+    found = list(by_set(SIZES, torch.tensor([79, 0, 30, 29])))
     assert [(place, mine.tolist(), rows.tolist()) for place, mine, rows in found] == [
         (0, [False, True, False, True], [0, 29]),
         (1, [True, False, True, False], [49, 0]),
     ]
-    assert [place for place, *_ in by_benchmark(SIZES, torch.tensor([31]))] == [1]
+    assert [place for place, *_ in by_set(SIZES, torch.tensor([31]))] == [1]
 
 
 def test_equally_good_arms_are_told():

@@ -47,21 +47,21 @@ def given(*sizes):
     return found
 
 
-def searched(benchmarks, state=None, stop=lambda: False, how=SAMPLED, **sizes):
+def searched(instance_sets, state=None, stop=lambda: False, how=SAMPLED, **sizes):
     state, recorder = state or new_learner(), Reports()
     settings = ActiveSearchSettings(instances="given", **{**IMITATION, "learning_rate_end_factor": 1.0, **sizes})
     with SearchPool(TSP(8), state.policy, search_batch_rows=8) as pool:
-        found = active_search(state, settings, how, pool, benchmarks, Execution(5, recorder, stop=stop))
+        found = active_search(state, settings, how, pool, instance_sets, Execution(5, recorder, stop=stop))
     return found, state, recorder.all
 
 
 def test_the_best_solutions_ever_are_kept_and_imitated():
-    benchmarks = given(7, 9)
-    first, (found, state, reports) = new_learner().policy, searched(benchmarks, epochs=6)
-    for place, benchmark in enumerate(benchmarks):
+    instance_sets = given(7, 9)
+    first, (found, state, reports) = new_learner().policy, searched(instance_sets, epochs=6)
+    for place, instance_set in enumerate(instance_sets):
         shard = state.dataset.shards[place]
         assert torch.equal(shard.actions, found.actions[place]) and torch.equal(shard.costs, found.costs[place])
-        true = benchmark.true_cost(torch.arange(3), found.actions[place])
+        true = instance_set.true_cost(torch.arange(3), found.actions[place])
         assert torch.equal(true, found.costs[place])
     assert len(state.dataset) == 6 and len(state.dataset.shards) == 2  # bounded: one expert for each instance
     assert not same_weights(first, state.policy)
@@ -89,31 +89,31 @@ def test_of_equal_solutions_the_choice_does_not_depend_on_who_was_faster():
 
 def test_an_epoch_samples_with_the_policy_that_is_being_trained():
     """The first with the first weights; the second not with the best so far, which has the weights of the first."""
-    (benchmark,), state = given(8), new_learner()
+    (instance_set,), state = given(8), new_learner()
     policies = [copy.deepcopy(state.policy)]
-    searched([benchmark], state, epochs=1)
+    searched([instance_set], state, epochs=1)
     policies.append(copy.deepcopy(state.policy))
     assert not same_weights(*policies)
     state.best.load_state_dict(policies[0].state_dict())
-    found, *_ = searched([benchmark], state, epochs=2)
+    found, *_ = searched([instance_set], state, epochs=2)
     best = torch.full((3,), torch.inf, dtype=torch.float64)
     for epoch, policy in enumerate(policies):
         keys = fold(5, "sampling", epoch, torch.arange(3))
         for how in (SAMPLED, methods.Greedy()):
-            best = best.minimum(search(TSP(8), policy, benchmark.instances, how, keys=keys).best()[1].double())
+            best = best.minimum(search(TSP(8), policy, instance_set.instances, how, keys=keys).best()[1].double())
     assert torch.allclose(found.costs[0], best)
 
 
 def test_the_solutions_are_judged_by_their_true_cost():
     """Here the true cost is 100 less the length: the longest tours are the best."""
-    (benchmark,) = given(8)
+    (instance_set,) = given(8)
     problem = TSP(8)
 
     def true_cost(index, actions):
-        return 100 - problem.cost(take(benchmark.instances, index), actions).double()
+        return 100 - problem.cost(take(instance_set.instances, index), actions).double()
 
-    found, *_ = searched([benchmark._replace(true_cost=true_cost)], epochs=1)
-    others, *_ = searched([benchmark], epochs=1)
+    found, *_ = searched([instance_set._replace(true_cost=true_cost)], epochs=1)
+    others, *_ = searched([instance_set], epochs=1)
     assert (100 - found.costs[0] > others.costs[0]).all()
 
 

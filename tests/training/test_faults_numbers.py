@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import train
-from gumbeldore.benchmark import Benchmark
-from gumbeldore.evaluation.benchmarks import solve_benchmark
+from gumbeldore.evaluation.solved_sets import solve_set
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import InstanceError
 from gumbeldore.sampler import methods
@@ -181,12 +181,12 @@ def test_a_search_names_the_instance_it_cannot_solve(what, config):
     assert (caught.value.index, caught.value.key) == (3, 103)
 
 
-def benchmark(instances, factor=1.0):
+def instance_set(instances, factor=1.0):
     def true_cost(index, actions):
         return factor * PROBLEM.cost(type(instances)(*(field[index] for field in instances)), actions).double()
 
     unknown = torch.full((5,), math.nan, dtype=torch.float64)
-    return Benchmark([f"tree-{i}" for i in range(5)], instances, None, true_cost, unknown, [""] * 5)
+    return InstanceSet([f"tree-{i}" for i in range(5)], instances, None, true_cost, unknown, [""] * 5)
 
 
 @pytest.mark.parametrize("what", WRONG)
@@ -194,16 +194,16 @@ def test_an_evaluation_names_the_instance(what):
     """In whatever chunk it comes."""
     pool = SearchPool(PROBLEM, POLICY, search_batch_rows=2)
     with pytest.raises(ValueError, match="^instance tree-3: "):
-        solve_benchmark(pool, benchmark(damaged(what, 3)), methods.Greedy(), seed=0)
+        solve_set(pool, instance_set(damaged(what, 3)), methods.Greedy(), seed=0)
     with pytest.raises(ValueError, match="^instance tree-3: "):
-        validate(pool, [benchmark(damaged(what, 3))], lambda *_: None)
+        validate(pool, [instance_set(damaged(what, 3))], lambda *_: None)
 
 
 def test_a_true_cost_that_is_no_number_names_the_instance():
-    whole = benchmark(trees())
+    whole = instance_set(trees())
     spoilt = whole._replace(true_cost=lambda i, a: whole.true_cost(i, a).masked_fill(i == 2, math.nan))
     pool = SearchPool(PROBLEM, POLICY, search_batch_rows=2)
     with pytest.raises(ValueError, match="^instance tree-2: a solution costs nan"):
-        solve_benchmark(pool, spoilt, methods.WithoutReplacement(2, 1), seed=0)
+        solve_set(pool, spoilt, methods.WithoutReplacement(2, 1), seed=0)
     with pytest.raises(ValueError, match="^instance tree-2: a solution costs nan"):
         validate(pool, [spoilt], lambda *_: None)

@@ -275,5 +275,5 @@ def test_a_problem_with_one_validation_set_of_no_list_is_told_so():
         def validation(self, n, seed):
             return super().validation(n, seed)[0]
 
-    with pytest.raises(ValueError, match="Mine.validation must return a list with a Benchmark for each size"):
+    with pytest.raises(ValueError, match="Mine.validation must return a list with an InstanceSet for each size"):
         validation_set(Mine(7), 4, seed=0)

@@ -166,8 +166,8 @@ def test_experts_in_other_units_are_scaled_as_instances_to_be_solved(name, tmp_p
     arrays = arrays_of(source)
     change(source, {key: arrays[key] * 1000 + moved, "costs": arrays["costs"] * 1000})
     (shard,) = read_experts(source, problem, problem.generate(1, torch.Generator()))
-    (benchmark,) = problem.load(str(source))
-    torch.testing.assert_close(shard.instances, benchmark.instances)
+    (instance_set,) = problem.load(str(source))
+    torch.testing.assert_close(shard.instances, instance_set.instances)
     assert torch.equal(shard.costs, problem.cost(shard.instances, shard.actions))
 
 
@@ -176,8 +176,8 @@ def test_a_file_of_experts_is_a_set_to_be_solved_too(name, tmp_path):
     """Its costs are the references, its solutions have them."""
     file = experts(tmp_path, name, n=7)
     (shard,) = read_experts(file, PROBLEMS[name], PROBLEMS[name].generate(1, torch.Generator()))
-    (benchmark,) = PROBLEMS[name].load(str(file), 5)
-    assert benchmark.kinds == ["cost of experts.npz"] * 5 and benchmark.names[4] == "experts/4"
-    torch.testing.assert_close(benchmark.references, shard.costs[:5].double())
-    costs = benchmark.true_cost(torch.arange(5), shard.actions[:5])
-    torch.testing.assert_close(costs, benchmark.references, rtol=1e-5, atol=0)
+    (instance_set,) = PROBLEMS[name].load(str(file), 5)
+    assert instance_set.kinds == ["cost of experts.npz"] * 5 and instance_set.names[4] == "experts/4"
+    torch.testing.assert_close(instance_set.references, shard.costs[:5].double())
+    costs = instance_set.true_cost(torch.arange(5), shard.actions[:5])
+    torch.testing.assert_close(costs, instance_set.references, rtol=1e-5, atol=0)

@@ -15,11 +15,11 @@ from problems.tsp import TSP
 
 
 def test_the_gap_is_that_of_the_instances_that_have_a_reference():
-    (benchmark,) = validation_set(TSP(5), 3, seed=0)
+    (instance_set,) = validation_set(TSP(5), 3, seed=0)
     costs = torch.tensor([2.0, 3.0, 5.0], dtype=torch.float64)
     for known, gap in (([1.0, math.nan, 4.0], 0.625), ([math.nan] * 3, math.nan)):
         references = torch.tensor(known, dtype=torch.float64)
-        quality = quality_of(TSP(5), [benchmark._replace(references=references)], [costs])
+        quality = quality_of(TSP(5), [instance_set._replace(references=references)], [costs])
         assert quality.gap == pytest.approx(gap, nan_ok=True) and quality.cost == pytest.approx(10 / 3)
         assert quality.costs == {}
 

@@ -100,10 +100,10 @@ def test_a_solution_below_the_jobs_is_not_read(tmp_path, below):
 def test_a_third_number_of_the_first_line_is_no_reference_and_is_remarked_on(tmp_path):
     path = tmp_path / "known.jsp"
     path.write_bytes(JSPLIB.replace(b"3 2\n", b"3 2 17\n"))
-    (benchmark,) = load_jssp(str(path))
+    (instance_set,) = load_jssp(str(path))
     remark = "the third number of the first line, '17', is taken for a makespan and not used"
-    assert benchmark.warnings == [f"known: {remark}"] and benchmark.references.isnan().all()
-    assert benchmark.originals.times[0].tolist() == TIMES
+    assert instance_set.warnings == [f"known: {remark}"] and instance_set.references.isnan().all()
+    assert instance_set.originals.times[0].tolist() == TIMES
     path.write_bytes(PLUS_SIGNS.replace(b"3 2\n", b"3 2 17\n"))
     assert [(shop.name, shop.remark) for shop in read_jssp(path)] == [("small", remark), ("other", "")]
     path.write_bytes(PLUS_SIGNS.replace(b"3 2\n", b"6 6 55\n3 2\n"))  # of a remark

@@ -24,10 +24,10 @@ def dispatched(rule: str, generation: str, times: torch.Tensor, machines: torch.
 
 def mean_gap(rule: str, generation: str, source: str) -> float:
     """In percent, to the best-known makespans."""
-    (benchmark,) = load_jssp(source)
-    sequences = dispatched(rule, generation, *benchmark.originals[:2])
-    costs = benchmark.true_cost(torch.arange(len(benchmark.names)), sequences)
-    return 100 * (costs / benchmark.references - 1).mean().item()
+    (instance_set,) = load_jssp(source)
+    sequences = dispatched(rule, generation, *instance_set.originals[:2])
+    costs = instance_set.true_cost(torch.arange(len(instance_set.names)), sequences)
+    return 100 * (costs / instance_set.references - 1).mean().item()
 
 
 def on_machine(start: list, times: list, machines: list, machine: int) -> list[tuple[int, int]]:

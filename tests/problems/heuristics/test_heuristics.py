@@ -36,21 +36,21 @@ def lengths(coords: torch.Tensor, metric: str) -> list[list[float]]:
 )
 def test_solutions_are_legal_and_cost_what_plain_python_says(ortools, problem, metric):
     scale = {"EUCLIDEAN": 1.0, "GEO": 80.0}.get(metric, 100.0)
-    benchmark = tsp(random_points(3, 16, scale=scale), [metric] * 3)
+    instance_set = tsp(random_points(3, 16, scale=scale), [metric] * 3)
     if problem == "cvrp":
-        benchmark = random_cvrp(3, 15, metric, scale)
+        instance_set = random_cvrp(3, 15, metric, scale)
     steps = []
-    found = Heuristic().solve(problem, benchmark, steps.append)
+    found = Heuristic().solve(problem, instance_set, steps.append)
     assert steps == [1, 1, 1] and len(found) >= 2
     for actions, seconds in found.values():
         assert actions.shape == (3, 15) and actions.dtype == torch.int64 and seconds > 0
-        costs = benchmark.true_cost(torch.arange(3), actions)
+        costs = instance_set.true_cost(torch.arange(3), actions)
         for i in range(3):
-            length = lengths(benchmark.originals.coords[i], metric)
+            length = lengths(instance_set.originals.coords[i], metric)
             routes = [actions[i].tolist()] if problem == "tsp" else cvrp_types.as_routes(actions[i])
             assert sorted(node for route in routes for node in route) == list(range(1, 16))
             if problem == "cvrp":
-                demands, capacity = benchmark.originals.demands[i].tolist(), benchmark.originals.capacity[i]
+                demands, capacity = instance_set.originals.demands[i].tolist(), instance_set.originals.capacity[i]
                 assert all(sum(demands[node] for node in route) <= capacity for route in routes)
             walks = [[0, *route, 0] for route in routes]
             cost = sum(0.0 if a == b else length[a][b] for walk in walks for a, b in pairwise(walk))
@@ -61,10 +61,10 @@ def test_customers_in_a_row_are_served_as_savings_say(ortools):
     """By hand: two customers east and two west of the depot. Those of one side save 2 and 4, all others nothing."""
     coords = torch.tensor([[[0.0, 0], [1, 0], [2, 0], [-1, 0], [-2, 0]]], dtype=torch.float64)
     demands = torch.tensor([[0, 1, 1, 1, 1]])
-    benchmark = cvrp(coords, demands, torch.tensor([2]), ["EUCLIDEAN"])
-    actions = Heuristic().solve("cvrp", benchmark)["savings"].actions
+    instance_set = cvrp(coords, demands, torch.tensor([2]), ["EUCLIDEAN"])
+    actions = Heuristic().solve("cvrp", instance_set)["savings"].actions
     assert sorted(map(sorted, cvrp_types.as_routes(actions[0]))) == [[1, 2], [3, 4]]
-    assert benchmark.true_cost(torch.tensor([0]), actions).item() == 8
+    assert instance_set.true_cost(torch.tensor([0]), actions).item() == 8
     alone = cvrp(coords, demands, torch.tensor([1]), ["EUCLIDEAN"])
     actions = Heuristic().solve("cvrp", alone)["savings"].actions
     assert alone.true_cost(torch.tensor([0]), actions).item() == 12  # nobody shares a vehicle
@@ -76,13 +76,13 @@ def test_nothing_improves_the_first_solution(ortools, problem, monkeypatch):
     from ortools.constraint_solver import pywrapcp
     from ortools.util.optional_boolean_pb2 import BOOL_FALSE
 
-    benchmark = random_cvrp(5, 30) if problem == "cvrp" else tsp(random_points(5, 31), ["EUCLIDEAN"] * 5)
+    instance_set = random_cvrp(5, 30) if problem == "cvrp" else tsp(random_points(5, 31), ["EUCLIDEAN"] * 5)
     solve, unlimited = pywrapcp.RoutingModel.SolveWithParameters, pywrapcp.DefaultRoutingSearchParameters()
 
     def costs(solve):
         monkeypatch.setattr(pywrapcp.RoutingModel, "SolveWithParameters", solve)
-        found = Heuristic().solve(problem, benchmark)
-        return torch.stack([benchmark.true_cost(torch.arange(5), actions) for actions, _ in found.values()])
+        found = Heuristic().solve(problem, instance_set)
+        return torch.stack([instance_set.true_cost(torch.arange(5), actions) for actions, _ in found.values()])
 
     def with_local_search(model, parameters):
         parameters.solution_limit = unlimited.solution_limit
@@ -103,28 +103,28 @@ def test_distances_are_scaled_finely(ortools):
     steps = torch.tensor([0.0, 9, 2, 7, 4], dtype=torch.float64)[:, None] * torch.tensor([1e-5, 0.0])
     coords = torch.cat([steps, torch.tensor([[1.0, 0.0]], dtype=torch.float64)])[None]
     assert 1e-5 * SCALED_TO >= 100
-    benchmark = tsp(coords, ["EUCLIDEAN"])
-    actions = Heuristic().solve("tsp", benchmark)["savings"].actions
-    assert benchmark.true_cost(torch.tensor([0]), actions).item() == pytest.approx(2.0, abs=1e-12)
+    instance_set = tsp(coords, ["EUCLIDEAN"])
+    actions = Heuristic().solve("tsp", instance_set)["savings"].actions
+    assert instance_set.true_cost(torch.tensor([0]), actions).item() == pytest.approx(2.0, abs=1e-12)
 
 
 def test_smallest_and_degenerate_routes(ortools):
     for metric in ("EUCLIDEAN", "EUC_2D"):
-        benchmark = tsp(random_points(1, 3), [metric])
-        for actions, _ in Heuristic().solve("tsp", benchmark).values():
+        instance_set = tsp(random_points(1, 3), [metric])
+        for actions, _ in Heuristic().solve("tsp", instance_set).values():
             assert sorted(actions[0].tolist()) == [1, 2]
         for actions, _ in Heuristic().solve("tsp", tsp(torch.ones(1, 5, 2, dtype=torch.float64), [metric])).values():
             assert sorted(actions[0].tolist()) == [1, 2, 3, 4]
-        benchmark = cvrp(
+        instance_set = cvrp(
             torch.ones(1, 4, 2, dtype=torch.float64), torch.tensor([[0, 0, 3, 3]]), torch.tensor([3]), [metric]
         )
-        for actions, _ in Heuristic().solve("cvrp", benchmark).values():
-            assert benchmark.true_cost(torch.tensor([0]), actions).item() == 0  # refuses what is no solution
+        for actions, _ in Heuristic().solve("cvrp", instance_set).values():
+            assert instance_set.true_cost(torch.tensor([0]), actions).item() == 0  # refuses what is no solution
 
 
 def test_every_vehicle_may_be_needed(ortools):
-    benchmark = cvrp(random_points(1, 8), torch.tensor([[0, *[5] * 7]]), torch.tensor([9]), ["EUCLIDEAN"])
-    for actions, _ in Heuristic().solve("cvrp", benchmark).values():
+    instance_set = cvrp(random_points(1, 8), torch.tensor([[0, *[5] * 7]]), torch.tensor([9]), ["EUCLIDEAN"])
+    for actions, _ in Heuristic().solve("cvrp", instance_set).values():
         assert len(cvrp_types.as_routes(actions[0])) == 7
 
 

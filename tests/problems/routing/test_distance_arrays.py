@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gumbeldore.benchmark import WrongProblemError
+from gumbeldore.instance_set import WrongProblemError
 from problems.cvrp.instances import of_routes
 from problems.cvrp.sets import load_cvrp
 from problems.formats import matrices, npz
@@ -23,24 +23,24 @@ def test_arrays_of_distances_with_and_without_a_map(tmp_path):
     coords = np.random.RandomState(0).rand(2, 6, 2)
     for arrays in ({"distances": distances}, {"distances": distances, "coords": coords}):
         np.savez(tmp_path / "mine.npz", **arrays, cost=[5.0, np.nan])
-        (benchmark,) = load_tsp(str(tmp_path / "mine.npz"))
+        (instance_set,) = load_tsp(str(tmp_path / "mine.npz"))
         for i in range(2):
-            assert cost_of(benchmark, [5, 3, 1, 2, 4], i) == pytest.approx(length(distances[i], [0, 5, 3, 1, 2, 4]))
-        assert benchmark.names == ["mine/0", "mine/1"] and benchmark.references[0] == 5
-        assert torch.equal(benchmark.originals.coords, torch.from_numpy(coords)) == ("coords" in arrays)
+            assert cost_of(instance_set, [5, 3, 1, 2, 4], i) == pytest.approx(length(distances[i], [0, 5, 3, 1, 2, 4]))
+        assert instance_set.names == ["mine/0", "mine/1"] and instance_set.references[0] == 5
+        assert torch.equal(instance_set.originals.coords, torch.from_numpy(coords)) == ("coords" in arrays)
         assert len(load_tsp(str(tmp_path / "mine.npz"), 1)[0].originals.metrics) == 1
         np.savez(tmp_path / "routes.npz", **arrays, demands=[DEMANDS] * 2, capacity=10)
-        (benchmark,) = load_cvrp(str(tmp_path / "routes.npz"))
+        (instance_set,) = load_cvrp(str(tmp_path / "routes.npz"))
         actions = of_routes([[2, 1], [4, 3], [5]], 5)
         expected = [sum(length(each, [0, *route]) for route in ([2, 1], [4, 3], [5])) for each in distances]
-        assert [cost_of(benchmark, actions, i) for i in range(2)] == pytest.approx(expected)
+        assert [cost_of(instance_set, actions, i) for i in range(2)] == pytest.approx(expected)
 
 
 def test_whole_and_narrow_numbers_are_distances(tmp_path):
     for kind in (np.int16, np.uint8, np.float32):
         np.savez(tmp_path / "x.npz", distances=random_matrix(6, diagonal=0)[None].astype(kind))
-        (benchmark,) = load_tsp(str(tmp_path / "x.npz"))
-        assert cost_of(benchmark, [1, 2, 3, 4, 5]) == length(ASYMMETRIC, [0, 1, 2, 3, 4, 5])
+        (instance_set,) = load_tsp(str(tmp_path / "x.npz"))
+        assert cost_of(instance_set, [1, 2, 3, 4, 5]) == length(ASYMMETRIC, [0, 1, 2, 3, 4, 5])
 
 
 GOOD = np.stack([ASYMMETRIC, SYMMETRIC])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gumbeldore.benchmark import WrongProblemError
+from gumbeldore.instance_set import WrongProblemError
 from problems.cvrp import CVRP
 from problems.cvrp.instances import of_routes
 from problems.cvrp.sets import load_cvrp
@@ -61,9 +61,9 @@ def test_a_matrix_may_have_directions_whatever_the_type(tmp_path):
 def test_a_tour_and_its_reverse_cost_what_their_directions_say(tmp_path):
     for symmetric, matrix in ((False, ASYMMETRIC), (True, SYMMETRIC)):
         write_matrix(tmp_path / "x.atsp", matrix, kind="ATSP")
-        (benchmark,) = load_tsp(str(tmp_path / "x.atsp"))
+        (instance_set,) = load_tsp(str(tmp_path / "x.atsp"))
         there, back = [3, 1, 5, 2, 4], [4, 2, 5, 1, 3]
-        costs = [cost_of(benchmark, tour) for tour in (there, back)]
+        costs = [cost_of(instance_set, tour) for tour in (there, back)]
         assert costs == [length(matrix, [0, *there]), length(matrix, [0, *back])]
         assert (costs[0] == costs[1]) == symmetric
 
@@ -77,14 +77,14 @@ def test_instances_of_all_kinds_are_measured_together(tmp_path):
     header = "TYPE: TSP\nDIMENSION: 6\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n"
     for name in "bd":
         (tmp_path / f"{name}.tsp").write_text(header + nodes)
-    (benchmark,) = load_tsp(str(tmp_path))
+    (instance_set,) = load_tsp(str(tmp_path))
     plane = np.floor(np.linalg.norm(points[:, None] - points[None], axis=2) + 0.5)
     tours = list(itertools.permutations(range(1, 6)))[:60]
     index = [place % 4 for place in range(60)]
-    costs = benchmark.true_cost(torch.tensor(index), torch.tensor(tours))
+    costs = instance_set.true_cost(torch.tensor(index), torch.tensor(tours))
     each = [ASYMMETRIC, plane, SYMMETRIC, plane]
     assert costs.tolist() == [length(each[i], [0, *tour]) for i, tour in zip(index, tours, strict=True)]
-    some = benchmark.part(torch.tensor([2, 1]))
+    some = instance_set.part(torch.tensor([2, 1]))
     assert cost_of(some, tours[0]) == length(SYMMETRIC, [0, *tours[0]])
 
 
@@ -92,7 +92,7 @@ def test_atsp_files_are_taken_from_folders(tmp_path):
     write_matrix(tmp_path / "a.atsp", ASYMMETRIC, kind="ATSP")
     write_matrix(tmp_path / "b.ATSP", random_matrix(4), kind="ATSP")
     write_matrix(tmp_path / "c.tsp", SYMMETRIC)
-    assert [benchmark.names for benchmark in load_tsp(str(tmp_path))] == [["b"], ["a", "c"]]
+    assert [instance_set.names for instance_set in load_tsp(str(tmp_path))] == [["b"], ["a", "c"]]
     text = (tmp_path / "a.atsp").read_text()
     (tmp_path / "a.atsp").write_text(text.replace("NAME: a", "NAME: mine.atsp"))
     assert load_tsp(str(tmp_path / "a.atsp"))[0].names == ["mine"]
@@ -105,11 +105,11 @@ def test_routes_cost_what_the_matrix_says_from_any_depot(tmp_path):
     for depot, kind in itertools.product((1, 4), ("CVRP", "ACVRP")):
         demands = [*DEMANDS[1:depot], 0, *DEMANDS[depot:]]
         path = write_matrix(tmp_path / "x.vrp", ASYMMETRIC, kind=kind, more=loads(demands, depot))
-        (benchmark,) = load_cvrp(str(path))
+        (instance_set,) = load_cvrp(str(path))
         order = [depot - 1, *(node for node in range(6) if node != depot - 1)]
         matrix = ASYMMETRIC[order][:, order]
         for routes in ([[1, 2], [3, 4], [5]], [[2, 1], [4, 3], [5]]):
-            assert cost_of(benchmark, of_routes(routes, 5)) == sum(length(matrix, [0, *route]) for route in routes)
+            assert cost_of(instance_set, of_routes(routes, 5)) == sum(length(matrix, [0, *route]) for route in routes)
 
 
 def test_the_map_is_that_of_the_file_or_made(tmp_path):
@@ -158,10 +158,10 @@ def test_the_diagonal_is_ignored(tmp_path):
         matrix = random_matrix(6, diagonal=diagonal)
         np.savez(tmp_path / "x.npz", distances=matrix[None])
         for path in (write_matrix(tmp_path / "x.tsp", matrix), tmp_path / "x.npz"):
-            (benchmark,) = load_tsp(str(path))
-            assert cost_of(benchmark, [1, 2, 3, 4, 5]) == length(ASYMMETRIC, [0, 1, 2, 3, 4, 5])
-            assert torch.equal(benchmark.instances.coords, load_tsp(str(path))[0].instances.coords)
-            whole = whole_distances(benchmark.originals.coords[0], benchmark.originals.metrics[0])
+            (instance_set,) = load_tsp(str(path))
+            assert cost_of(instance_set, [1, 2, 3, 4, 5]) == length(ASYMMETRIC, [0, 1, 2, 3, 4, 5])
+            assert torch.equal(instance_set.instances.coords, load_tsp(str(path))[0].instances.coords)
+            whole = whole_distances(instance_set.originals.coords[0], instance_set.originals.metrics[0])
             assert whole.whole.tolist() == random_matrix(6, diagonal=0).tolist() and whole.scale == 1
 
 
@@ -187,9 +187,9 @@ def test_published_costs_are_recognised_in_any_format_that_holds_the_matrix(tmp_
     known = {(fingerprint(np.array(listed)), "LOWER_DIAG_ROW"): published}
     monkeypatch.setattr(best_known, "_tsplib", lambda: known)
     for form in FORMATS:
-        (benchmark,) = load_tsp(str(write_matrix(tmp_path / "x.tsp", SYMMETRIC, form)))
+        (instance_set,) = load_tsp(str(write_matrix(tmp_path / "x.tsp", SYMMETRIC, form)))
         whole = "DIAG" in form or form == "FULL_MATRIX"  # the others leave out the diagonal
-        assert (benchmark.references.tolist() == [123]) == whole == (benchmark.kinds == ["optimal (TSPLIB)"])
+        assert (instance_set.references.tolist() == [123]) == whole == (instance_set.kinds == ["optimal (TSPLIB)"])
     assert load_tsp(str(npz(tmp_path, distances=SYMMETRIC)))[0].references.tolist() == [123]
     half = SYMMETRIC + np.triu(np.ones((6, 6)), 1)  # one of its triangles is known
     assert load_tsp(str(write_matrix(tmp_path / "x.tsp", half)))[0].kinds == [""]
@@ -217,9 +217,9 @@ def test_the_tables_know_the_formats_of_all_matrices():
 def test_solutions_beside_files_are_references(tmp_path):
     write_matrix(tmp_path / "x.atsp", ASYMMETRIC, kind="ATSP")
     write_tour(tmp_path / "x.opt.tour", [2, 5, 0, 1, 4, 3])
-    (benchmark,) = load_tsp(str(tmp_path / "x.atsp"))
-    assert benchmark.references.tolist() == [length(ASYMMETRIC, [2, 5, 0, 1, 4, 3])]
-    assert benchmark.kinds == ["optimal (.opt.tour)"] and cost_of(benchmark, benchmark.solutions[0]) == length(
+    (instance_set,) = load_tsp(str(tmp_path / "x.atsp"))
+    assert instance_set.references.tolist() == [length(ASYMMETRIC, [2, 5, 0, 1, 4, 3])]
+    assert instance_set.kinds == ["optimal (.opt.tour)"] and cost_of(instance_set, instance_set.solutions[0]) == length(
         ASYMMETRIC, [0, 1, 4, 3, 2, 5]
     )
 
@@ -227,7 +227,7 @@ def test_solutions_beside_files_are_references(tmp_path):
     cost = length(ASYMMETRIC, [0, 1, 2]) + length(ASYMMETRIC, [0, 3, 4]) + length(ASYMMETRIC, [0, 5])
     for stated, kind in ((cost, "solution file (.sol)"), (cost + 1, "")):
         (tmp_path / "y.sol").write_text(f"Route #1: 1 2\nRoute #2: 3 4\nRoute #3: 5\nCost {stated:.0f}\n")
-        (benchmark,) = load_cvrp(str(tmp_path / "y.vrp"))
-        assert benchmark.kinds == [kind]
-    (warning,) = benchmark.warnings
+        (instance_set,) = load_cvrp(str(tmp_path / "y.vrp"))
+        assert instance_set.kinds == [kind]
+    (warning,) = instance_set.warnings
     assert warning.endswith(f"under EXPLICIT, the file says {cost + 1:.0f}; this reference is left out")

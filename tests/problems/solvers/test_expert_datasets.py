@@ -20,7 +20,7 @@ from gumbeldore.training.dataset import PseudoExperts
 from problems.solvers import Solver
 from problems.solvers import __main__ as program
 from problems.solvers import backends as registry
-from problems.solvers.generated import as_benchmark
+from problems.solvers.generated import as_instance_set
 from problems.tsp import TSP
 from problems.tsp import instances as tsp_types
 from tests.helpers.commands import typed
@@ -117,5 +117,5 @@ def test_generated_instances_of_every_problem_are_solved(name):
     cfg = compose(f"problem={name}", *(f"problem.{word}" for word in small))
     problem = Configuration(cfg).part("problem", Problem)
     instances = problem.generate(3, torch.Generator().manual_seed(0))
-    result = Solver(time_limit=0.2).solve(name, as_benchmark(problem, instances))
+    result = Solver(time_limit=0.2).solve(name, as_instance_set(problem, instances))
     assert problem.cost(instances, result.actions).double().tolist() == pytest.approx(result.costs.tolist(), rel=1e-5)

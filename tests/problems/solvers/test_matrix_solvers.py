@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from gumbeldore.evaluation.benchmarks import results_of
 from gumbeldore.evaluation.kept import fingerprint
-from gumbeldore.evaluation.parts import BenchmarkResult, Parts
+from gumbeldore.evaluation.parts import Parts, SolvedSet
+from gumbeldore.evaluation.solved_sets import results_of
 from problems.cvrp import sets as cvrp_sets
 from problems.cvrp.instances import as_routes
 from problems.heuristics import Heuristic
@@ -87,8 +87,8 @@ def test_lost_digits_are_said_with_the_reference():
 def test_routes_are_solved_in_their_direction():
     pytest.importorskip("pyvrp")
     matrix = random_matrix(7)
-    benchmark = routes(matrix, matrix.T)
-    result = Solver(time_limit=0.3).solve("cvrp", benchmark)
+    instance_set = routes(matrix, matrix.T)
+    result = Solver(time_limit=0.3).solve("cvrp", instance_set)
     assert result.costs[0] == result.costs[1]
     for actions, each in zip(result.actions, (matrix, matrix.T), strict=True):
         walks = [[0, *route, 0] for route in as_routes(actions)]
@@ -112,10 +112,10 @@ def test_a_worker_gets_one_matrix_alone():
 
 @pytest.mark.parametrize("matrix", [one_way(9), random_matrix(9)])
 def test_heuristics_go_in_the_right_direction(matrix):
-    for problem, benchmark in (("tsp", tours(matrix)), ("cvrp", routes(matrix[:7, :7]))):
+    for problem, instance_set in (("tsp", tours(matrix)), ("cvrp", routes(matrix[:7, :7]))):
         mirrored = tours(matrix.T) if problem == "tsp" else routes(matrix[:7, :7].T)
-        for found in Heuristic().solve(problem, benchmark).values():
-            there = benchmark.true_cost(torch.tensor([0]), found.actions)
+        for found in Heuristic().solve(problem, instance_set).values():
+            there = instance_set.true_cost(torch.tensor([0]), found.actions)
             back = mirrored.true_cost(torch.tensor([0]), found.actions)
             assert there != back
     tour = Heuristic().solve("tsp", tours(one_way(9)))["insertion"]
@@ -125,21 +125,21 @@ def test_heuristics_go_in_the_right_direction(matrix):
 def test_christofides_is_left_out_where_directions_differ():
     symmetric, other = random_matrix(8, symmetric=True), random_matrix(8)
     assert list(Heuristic().solve("tsp", tours(symmetric))) == ["savings", "insertion", "Christofides"]
-    for benchmark in (tours(other), tours(symmetric, other)):
-        assert list(Heuristic().solve("tsp", benchmark)) == ["savings", "insertion"]
+    for instance_set in (tours(other), tours(symmetric, other)):
+        assert list(Heuristic().solve("tsp", instance_set)) == ["savings", "insertion"]
 
 
-def result(cost: float) -> BenchmarkResult:
-    return BenchmarkResult.without_policy(torch.zeros(1, 3, dtype=torch.int64), torch.tensor([cost]).double(), 1.0)
+def result(cost: float) -> SolvedSet:
+    return SolvedSet.without_policy(torch.zeros(1, 3, dtype=torch.int64), torch.tensor([cost]).double(), 1.0)
 
 
 def test_only_a_heuristic_for_all_instances_is_shown():
-    """The better one is for some of them alone: in parts of a benchmark, or of several."""
+    """The better one is for some of them alone: in parts of an instance set, or of several."""
     first, second = Parts(), Parts()
     first.add(slice(0, 1), {"Christofides": result(1.0), "savings": result(2.0)})
     second.add(slice(0, 1), {"savings": result(3.0)})
-    benchmark = tours(random_matrix(4))
-    assert list(results_of("heuristic", [first, second], [benchmark] * 2)) == ["heuristic"]
+    instance_set = tours(random_matrix(4))
+    assert list(results_of("heuristic", [first, second], [instance_set] * 2)) == ["heuristic"]
     first.add(slice(1, 2), {"savings": result(4.0)})
     assert list(first.joined()) == ["savings"] and first.joined()["savings"].costs.tolist() == [2, 4]
 
@@ -149,6 +149,8 @@ def test_an_evaluation_goes_on_only_with_the_same_matrix():
     other = matrix.copy()
     other[30, 31] += 1
     coords = np.zeros((1, 60, 2))
-    benchmarks = [tsp_sets.from_arrays({"distances": x[None], "coords": coords}, "x") for x in (matrix, matrix, other)]
-    prints = [fingerprint([benchmark]) for benchmark in benchmarks]
+    instance_sets = [
+        tsp_sets.from_arrays({"distances": x[None], "coords": coords}, "x") for x in (matrix, matrix, other)
+    ]
+    prints = [fingerprint([instance_set]) for instance_set in instance_sets]
     assert prints[0] == prints[1] != prints[2]

@@ -13,7 +13,7 @@ from problems.solvers import Solver
 from problems.solvers import backends as registry
 from problems.solvers.answer import Options
 from problems.solvers.cache import Cache, key_of
-from problems.solvers.generated import as_benchmark
+from problems.solvers.generated import as_instance_set
 from problems.solvers.pool import row_of
 from problems.tsp import TSP
 
@@ -28,7 +28,7 @@ def solver():
 
 def random_set(n, nodes, seed=0):
     problem = TSP(nodes)
-    return as_benchmark(problem, problem.generate(n, torch.Generator().manual_seed(seed)))
+    return as_instance_set(problem, problem.generate(n, torch.Generator().manual_seed(seed)))
 
 
 @pytest.fixture
@@ -46,10 +46,10 @@ def counted(monkeypatch):
 
 
 def test_no_instance_is_solved_twice(counted, solver):
-    benchmark = random_set(3, 6)
-    first = solver.solve("tsp", benchmark, indices=[0, 2])
+    instance_set = random_set(3, 6)
+    first = solver.solve("tsp", instance_set, indices=[0, 2])
     assert len(counted) == 2
-    second = Solver(time_limit=0.2).solve("tsp", benchmark)
+    second = Solver(time_limit=0.2).solve("tsp", instance_set)
     assert len(counted) == 3 and torch.equal(second.actions[[0, 2]], first.actions)
     assert torch.equal(second.seconds[[0, 2]], first.seconds) and second.kinds[::2] == first.kinds
 
@@ -73,8 +73,8 @@ def test_keys_tell_everything_apart_that_decides_the_answer():
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "text", "other tour", "no tour", "pickle"])
 def test_damaged_files_are_written_anew(counted, solver, damage):
-    benchmark = random_set(1, 9)
-    before = solver.solve("tsp", benchmark)
+    instance_set = random_set(1, 9)
+    before = solver.solve("tsp", instance_set)
     (path,) = cache_folder("solvers").glob("*/*.npz")
     content = path.read_bytes()
     with np.load(path) as file:
@@ -86,9 +86,9 @@ def test_damaged_files_are_written_anew(counted, solver, damage):
     else:
         actions = np.sort(arrays["actions"]) if damage == "other tour" else np.ones(8, dtype=np.int64)
         np.savez(path, **{**arrays, "actions": actions})
-    after = solver.solve("tsp", benchmark)
+    after = solver.solve("tsp", instance_set)
     assert len(counted) == 2 and torch.equal(after.costs, before.costs)
-    assert solver.solve("tsp", benchmark).costs == before.costs and len(counted) == 2
+    assert solver.solve("tsp", instance_set).costs == before.costs and len(counted) == 2
 
 
 def test_where_answers_are_kept(monkeypatch, tmp_path):

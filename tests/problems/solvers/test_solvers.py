@@ -51,14 +51,14 @@ def ft06():
 @pytest.mark.parametrize("metric", METRICS)
 def test_tsp_is_solved_to_the_optimum(solver, metric):
     scale = {"EUCLIDEAN": 1.0, "GEO": 80.0}.get(metric, 100.0)
-    benchmark = tsp(random_points(2, 8, scale=scale), [metric] * 2)
-    result = solver.solve("tsp", benchmark)
+    instance_set = tsp(random_points(2, 8, scale=scale), [metric] * 2)
+    result = solver.solve("tsp", instance_set)
     everything = torch.tensor([list(p) for p in permutations(range(1, 8)) if p[0] < p[-1]])
     for i in range(2):
-        costs = benchmark.true_cost(torch.full((len(everything),), i), everything)
+        costs = instance_set.true_cost(torch.full((len(everything),), i), everything)
         assert result.costs[i].item() == pytest.approx(costs.min().item(), abs=1e-12)
     assert result.actions.shape == (2, 7) and result.actions.dtype == torch.int64
-    assert torch.equal(result.costs, benchmark.true_cost(torch.arange(2), result.actions))
+    assert torch.equal(result.costs, instance_set.true_cost(torch.arange(2), result.actions))
     assert all(kind.startswith("PyVRP 0.") and kind.endswith(", 0.2 s") for kind in result.kinds)
     assert (result.seconds >= 0.2).all() and (result.seconds < 10).all()
 
@@ -68,9 +68,9 @@ def test_cvrp_is_solved_to_the_optimum(solver, metric):
     demands = torch.tensor([[0, 4, 3, 5, 2, 6, 1], [0, 9, 9, 9, 9, 9, 9], [0, 0, 1, 1, 1, 0, 0]])
     capacity = torch.tensor([9, 9, 3])  # several routes, one each, a single one
     coords = random_points(3, 7, scale=1.0 if metric == "EUCLIDEAN" else 100.0)
-    benchmark = cvrp(coords, demands, capacity, [metric] * 3)
-    result = solver.solve("cvrp", benchmark)
-    assert torch.equal(result.costs, benchmark.true_cost(torch.arange(3), result.actions))
+    instance_set = cvrp(coords, demands, capacity, [metric] * 3)
+    result = solver.solve("cvrp", instance_set)
+    assert torch.equal(result.costs, instance_set.true_cost(torch.arange(3), result.actions))
     for i in range(3):
         lengths = edge_lengths(coords[i][:, None], coords[i][None], metric)
         best = cheapest_routes(lengths.tolist(), demands[i].tolist(), int(capacity[i]))
@@ -102,8 +102,8 @@ def test_overload_costs_enough_in_scaled_distances(solver):
     demands = torch.randint(1, 10, (1, 41), generator=generator)
     demands[:, 0] = 0
     for metric, scale in (("EUCLIDEAN", 1.0), ("CEIL_2D", 1e8)):
-        benchmark = cvrp(random_points(1, 41, scale=scale), demands, torch.tensor([20]), [metric])
-        result = solver.solve("cvrp", benchmark)
+        instance_set = cvrp(random_points(1, 41, scale=scale), demands, torch.tensor([20]), [metric])
+        result = solver.solve("cvrp", instance_set)
         assert result.costs[0] < 20 * scale  # routes of one customer each would be twice as long
 
 
@@ -165,11 +165,11 @@ def test_operations_that_take_no_time_keep_their_place(seed):
     """Many ties, many zeros: the sequence of jobs gives a schedule no longer than the solver's."""
     generator = torch.Generator().manual_seed(seed)
     times = torch.randint(0, 3, (1, 4, 4), generator=generator)
-    benchmark = jssp(times, torch.rand(1, 4, 4, generator=generator).argsort(dim=2))
+    instance_set = jssp(times, torch.rand(1, 4, 4, generator=generator).argsort(dim=2))
     answer = solve_jssp(
-        jssp_types.Original(times[0], benchmark.originals.machines[0], torch.tensor(0)), Options(5.0, seed, None)
+        jssp_types.Original(times[0], instance_set.originals.machines[0], torch.tensor(0)), Options(5.0, seed, None)
     )
-    cost = benchmark.true_cost(torch.zeros(1, dtype=torch.int64), torch.from_numpy(answer.actions)[None])
+    cost = instance_set.true_cost(torch.zeros(1, dtype=torch.int64), torch.from_numpy(answer.actions)[None])
     assert answer.kind == "optimal (CP-SAT)" and answer.lowest == cost.item() == answer.highest
 
 
@@ -183,12 +183,12 @@ def test_ties_are_broken_by_what_takes_no_time():
 
 @pytest.mark.slow
 def test_workers_find_what_this_process_finds(tmp_path):
-    benchmark = tsp(random_points(5, 12), ["EUCLIDEAN"] * 5)
+    instance_set = tsp(random_points(5, 12), ["EUCLIDEAN"] * 5)
     results, counts = [], []
     for workers in (0, 1):
         solver = Solver(20, workers, seed=3, patience=50, folder=tmp_path / str(workers))
         steps = []
-        results.append(solver.solve("tsp", benchmark, steps.append))
+        results.append(solver.solve("tsp", instance_set, steps.append))
         counts.append(sum(steps))
     assert torch.equal(results[0].actions, results[1].actions) and results[0].kinds == results[1].kinds
     assert counts == [5, 5]
@@ -208,13 +208,13 @@ def test_a_failing_worker_names_the_instance():
 
 
 def test_only_missing_references_are_filled(solver):
-    benchmark = tsp(random_points(3, 8), ["EUCLIDEAN"] * 3)
+    instance_set = tsp(random_points(3, 8), ["EUCLIDEAN"] * 3)
     known = torch.tensor([math.nan, 1.5, math.nan], dtype=torch.float64)
-    benchmark = benchmark._replace(references=known, kinds=["", "mine", ""])
+    instance_set = instance_set._replace(references=known, kinds=["", "mine", ""])
     steps = []
-    filled = with_references("tsp", benchmark, solver, steps.append)
+    filled = with_references("tsp", instance_set, solver, steps.append)
     assert sum(steps) == 2
-    every = solver.solve("tsp", benchmark)
+    every = solver.solve("tsp", instance_set)
     assert filled.references.tolist() == [every.costs[0].item(), 1.5, every.costs[2].item()]
     assert filled.kinds == [every.kinds[0], "mine", every.kinds[2]]
     assert math.isnan(known[0])

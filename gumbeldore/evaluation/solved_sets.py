@@ -1,4 +1,4 @@
-"""Solving benchmarks with a search method: true costs, gaps to the references, time."""
+"""Solving instance sets with a search method: true costs, gaps to the references, time."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark, gaps_to
-from gumbeldore.evaluation.parts import SEARCH, BenchmarkResult, Parts, in_all
+from gumbeldore.evaluation.parts import SEARCH, Parts, SolvedSet, in_all
+from gumbeldore.instance_set import InstanceSet, gaps_to
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
 from gumbeldore.sampler.methods import Method
@@ -37,15 +37,15 @@ class MethodSummary(NamedTuple):
         return self.mean_cost if self.mean_gap is None else self.mean_gap
 
 
-def solve_benchmark(
+def solve_set(
     pool: SearchPool,
-    benchmark: Benchmark,
+    instance_set: InstanceSet,
     config: Method,
     seed: int,
     progress: Callable[[int], None] = lambda done: None,
     parts: Parts | None = None,
     rows: Tensor | None = None,
-) -> BenchmarkResult:
+) -> SolvedSet:
     """The best solution of every instance by its true cost; of equally good ones, the first that was found.
 
     Arguments:
@@ -56,19 +56,19 @@ def solve_benchmark(
 
     Raises ValueError naming an instance that the policy or the problem cannot deal with.
     """
-    keys = instance_keys(benchmark, seed)
-    keys, benchmark = (keys, benchmark) if rows is None else (keys[rows], benchmark.part(rows))
+    keys = instance_keys(instance_set, seed)
+    keys, instance_set = (keys, instance_set) if rows is None else (keys[rows], instance_set.part(rows))
     parts = Parts() if parts is None else parts
-    chunks = pool.chunks(benchmark.instances, config)
+    chunks = pool.chunks(instance_set.instances, config)
     parts.keep_only(chunks)
     missing = [chunk for chunk in chunks if chunk not in parts]
     pool.prepare()
     last = time.perf_counter()
-    with instance_errors(benchmark, keys):
+    with instance_errors(instance_set, keys):
         for _, chunk, sampled in pool.map_all(
-            benchmark.instances, keys, [config], read=SampledSolutions.of, chunks=missing
+            instance_set.instances, keys, [config], read=SampledSolutions.of, chunks=missing
         ):
-            best = best_solutions(benchmark, chunk, sampled)
+            best = best_solutions(instance_set, chunk, sampled)
             last, seconds = time.perf_counter(), time.perf_counter() - last
             effort = {
                 "seconds": seconds,
@@ -76,19 +76,19 @@ def solve_benchmark(
                 "cut_short": sampled.stats.full * (chunk.stop - chunk.start),
                 "greedy_alone": (sampled.stats.rounds == 0) * (chunk.stop - chunk.start),
             }
-            parts.add(chunk, {SEARCH: BenchmarkResult(**best._asdict(), **effort)})
+            parts.add(chunk, {SEARCH: SolvedSet(**best._asdict(), **effort)})
             progress(chunk.stop - chunk.start)
     return parts.joined()[SEARCH]
 
 
-def instance_keys(benchmark: Benchmark, seed: int) -> Tensor:
+def instance_keys(instance_set: InstanceSet, seed: int) -> Tensor:
     """The random keys [n] int64 of the instances, each from the seed and the instance's numbers alone.
 
-    So the samples of an instance are the same in a folder, alone, or given as arrays. Equal instances of a benchmark
-    are numbered: each of them has samples of its own.
+    So the samples of an instance are the same in a folder, alone, or given as arrays. Equal instances of a set are
+    numbered: each of them has samples of its own.
     """
-    count = len(benchmark.names)
-    fields = [field.detach().cpu().reshape(count, math.prod(field.shape[1:])) for field in benchmark.instances]
+    count = len(instance_set.names)
+    fields = [field.detach().cpu().reshape(count, math.prod(field.shape[1:])) for field in instance_set.instances]
     content = torch.cat([field.contiguous().view(torch.uint8) for field in fields], dim=1).numpy()
     hashes = [int.from_bytes(hashlib.sha256(row).digest()[:8], "little", signed=True) for row in content]
     met: Counter[int] = Counter()
@@ -99,33 +99,33 @@ def instance_keys(benchmark: Benchmark, seed: int) -> Tensor:
     return fold(seed, "evaluation", torch.tensor(hashes), torch.tensor(numbers))
 
 
-def have_gaps(benchmarks: list[Benchmark]) -> bool:
+def have_gaps(instance_sets: list[InstanceSet]) -> bool:
     """Whether all instances have a reference."""
-    return not any(benchmark.references.isnan().any() for benchmark in benchmarks)
+    return not any(instance_set.references.isnan().any() for instance_set in instance_sets)
 
 
-def best_of(found: dict[str, list[BenchmarkResult]], benchmarks: list[Benchmark]) -> str:
+def best_of(found: dict[str, list[SolvedSet]], instance_sets: list[InstanceSet]) -> str:
     """The first of the methods of the best merit."""
-    return min(found, key=lambda name: summarise(found[name], benchmarks).merit)
+    return min(found, key=lambda name: summarise(found[name], instance_sets).merit)
 
 
-def results_of(name: str, parts: list[Parts], benchmarks: list[Benchmark]) -> dict[str, list[BenchmarkResult]]:
-    """What a method has found for the benchmarks, by the name to show: with its best heuristic's, if it has several."""
+def results_of(name: str, parts: list[Parts], instance_sets: list[InstanceSet]) -> dict[str, list[SolvedSet]]:
+    """What a method has found for the sets, by the name to show: with its best heuristic's, if it has several."""
     each = [part.joined() for part in parts]
     found = {heuristic: [part[heuristic] for part in each] for heuristic in in_all(each)}
-    best = best_of(found, benchmarks)
+    best = best_of(found, instance_sets)
     return {name if len(found) == 1 else f"{name}: {best}": found[best]}
 
 
-def gaps(solved: BenchmarkResult, benchmark: Benchmark) -> Tensor:
+def gaps(solved: SolvedSet, instance_set: InstanceSet) -> Tensor:
     """cost / reference - 1 [n], NaN without a reference."""
-    return gaps_to(benchmark.references, solved.costs)
+    return gaps_to(instance_set.references, solved.costs)
 
 
-def summarise(solved: list[BenchmarkResult], benchmarks: list[Benchmark]) -> MethodSummary:
-    """One method's results over benchmarks of several sizes."""
+def summarise(solved: list[SolvedSet], instance_sets: list[InstanceSet]) -> MethodSummary:
+    """One method's results over instance sets of several sizes."""
     costs = torch.cat([part.costs for part in solved])
-    gap = torch.cat([gaps(part, benchmark) for part, benchmark in zip(solved, benchmarks, strict=True)])
+    gap = torch.cat([gaps(part, instance_set) for part, instance_set in zip(solved, instance_sets, strict=True)])
     return MethodSummary(
         mean_cost=costs.mean().item(),
         mean_gap=None if gap.isnan().any() else gap.mean().item(),

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from gumbeldore import methods, solve
-from gumbeldore.benchmark import checked, gaps_to
 from gumbeldore.evaluation.references import contradicted
 from gumbeldore.evaluation.sources import load
+from gumbeldore.instance_set import checked, gaps_to
 from gumbeldore.interfaces import without_references
 from tests.helpers.trees import TablePolicy, TreeProblem
 
@@ -31,9 +31,9 @@ class Forests(TreeProblem):
 @pytest.mark.parametrize(
     ("found", "rule"),
     [
-        (GOOD, "must return a list with a Benchmark for each size, got Benchmark"),
+        (GOOD, "must return a list with an InstanceSet for each size, got InstanceSet"),
         ([], r"for each size, got \[\]"),
-        ([GOOD, GOOD.instances], r"got \['Benchmark', 'Trees'\]"),
+        ([GOOD, GOOD.instances], r"got \['InstanceSet', 'Trees'\]"),
         ([GOOD._replace(kinds=[])], "one has 5 names and 0 kinds"),
         ([GOOD._replace(names=["a"], kinds=[""])], "one has 1 names and 5 instances"),
         ([GOOD._replace(references=GOOD.references.numpy())], r"must be a float64 Tensor \[5\], got .*ndarray"),
@@ -75,10 +75,10 @@ def test_a_result_has_the_same_gap():
 
 def test_a_negative_reference_is_contradicted_by_a_lower_cost_alone():
     references = torch.tensor([-4.25, -4.25, -4.25], dtype=torch.float64)
-    benchmark = without_references(PROBLEM, PROBLEM.generate(3, torch.Generator().manual_seed(0)), "a")
-    benchmark = benchmark._replace(references=references, kinds=["optimal"] * 3)
+    instance_set = without_references(PROBLEM, PROBLEM.generate(3, torch.Generator().manual_seed(0)), "a")
+    instance_set = instance_set._replace(references=references, kinds=["optimal"] * 3)
     costs = torch.tensor([-4.25, -4.2500001, -4.3], dtype=torch.float64)
-    assert contradicted(costs, benchmark).tolist() == [False, False, True]
+    assert contradicted(costs, instance_set).tolist() == [False, False, True]
 
 
 def test_a_pair_of_problem_and_policy_solves():

@@ -10,20 +10,20 @@ from pathlib import Path
 
 from torch import Tensor
 
-from gumbeldore.benchmark import Benchmark, count_of
-from gumbeldore.evaluation.benchmarks import BenchmarkResult, gaps, summarise
 from gumbeldore.evaluation.references import contradicted, proven
+from gumbeldore.evaluation.solved_sets import SolvedSet, gaps, summarise
+from gumbeldore.instance_set import InstanceSet, count_of
 from gumbeldore.interfaces import Problem, size_name
 from gumbeldore.runtime.files import write_table, write_text
 
-Results = dict[str, list[BenchmarkResult]]  # by method, one per benchmark
+Results = dict[str, list[SolvedSet]]  # by method, one per instance set
 LONGEST = 50  # letters of a file's name: file systems take 255 bytes, of which a letter can need four
 MOST_NAMED = 5  # instances in a line for the eye
 
 
-def reference_of(benchmarks: list[Benchmark]) -> str | None:
+def reference_of(instance_sets: list[InstanceSet]) -> str | None:
     """How good the reference costs are, None if there are none: the kinds, with their numbers if there are several."""
-    kinds = Counter(kind for benchmark in benchmarks for kind in benchmark.kinds if kind)
+    kinds = Counter(kind for instance_set in instance_sets for kind in instance_set.kinds if kind)
     if len(kinds) <= 1:
         return next(iter(kinds), None)
     return ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common())
@@ -34,25 +34,27 @@ def title_of(instances: str, count: int) -> str:
     return f"{instances}: {count} instance{'s' if count > 1 else ''}"
 
 
-def reference_note(benchmarks: list[Benchmark]) -> str:
+def reference_note(instance_sets: list[InstanceSet]) -> str:
     """What gaps are measured against, in words."""
-    known, count = (sum(numbers) for numbers in zip(*((_known(x), len(x.names)) for x in benchmarks), strict=True))
+    known, count = (sum(numbers) for numbers in zip(*((_known(x), len(x.names)) for x in instance_sets), strict=True))
     if known == count:
-        return f"gap to: {reference_of(benchmarks)}"
+        return f"gap to: {reference_of(instance_sets)}"
     return f"{known} of {count} have a reference, so no gap over all" if known else "no reference costs, so no gap"
 
 
-def remarks(benchmarks: list[Benchmark], problem: Problem) -> list[str]:
+def remarks(instance_sets: list[InstanceSet], problem: Problem) -> list[str]:
     """What the problem remarks on the instances, a line each."""
-    return problem.reports.remarks([x.originals for x in benchmarks if x.originals is not None])
+    return problem.reports.remarks([x.originals for x in instance_sets if x.originals is not None])
 
 
-def method_rows(results: Results, benchmarks: list[Benchmark], problem: Problem) -> tuple[list[str], list[list[str]]]:
+def method_rows(
+    results: Results, instance_sets: list[InstanceSet], problem: Problem
+) -> tuple[list[str], list[list[str]]]:
     """The table Method | Obj | Gap | Time, with further numbers of the solutions where the problem has them."""
     further = list(_further(problem, next(iter(results.values()))))
     rows = []
     for name, solved in results.items():
-        outcome = summarise(solved, benchmarks)
+        outcome = summarise(solved, instance_sets)
         gap = "-" if outcome.mean_gap is None else percentage(outcome.mean_gap, 3)
         each = f"{outcome.seconds / outcome.num_instances:.3g} s"
         numbers = [f"{values.double().mean():.2f}" for values in _further(problem, solved).values()]
@@ -60,41 +62,43 @@ def method_rows(results: Results, benchmarks: list[Benchmark], problem: Problem)
     return ["Method", "Obj", "Gap", *further, "Time", "per instance"], rows
 
 
-def size_rows(results: Results, benchmarks: list[Benchmark], problem: Problem) -> tuple[list[str], list[list[str]]]:
+def size_rows(
+    results: Results, instance_sets: list[InstanceSet], problem: Problem
+) -> tuple[list[str], list[list[str]]]:
     """The table of mean gaps (mean costs where there are no references) with a row per size and a column per method."""
     rows = []
-    for size, places in _by_size(benchmarks, problem).items():
-        mine = [benchmarks[place] for place in places]
+    for size, places in _by_size(instance_sets, problem).items():
+        mine = [instance_sets[place] for place in places]
         outcomes = [summarise([solved[place] for place in places], mine) for solved in results.values()]
         shown = [f"{x.mean_cost:.2f}" if x.mean_gap is None else percentage(x.mean_gap) for x in outcomes]
         rows.append([size, str(count_of(mine)), *shown])
     return ["Size", "instances", *results], rows
 
 
-def _by_size(benchmarks: list[Benchmark], problem: Problem) -> dict[str, list[int]]:
-    """The places of the benchmarks of each size: instances of one size may be solved by different policies."""
+def _by_size(instance_sets: list[InstanceSet], problem: Problem) -> dict[str, list[int]]:
+    """The places of the instance sets of each size: instances of one size may be solved by different policies."""
     found: dict[str, list[int]] = {}
-    for place, benchmark in enumerate(benchmarks):
-        found.setdefault(size_name(problem, benchmark.instances), []).append(place)
+    for place, instance_set in enumerate(instance_sets):
+        found.setdefault(size_name(problem, instance_set.instances), []).append(place)
     return found
 
 
 def instance_rows(
-    results: Results, benchmarks: list[Benchmark], problem: Problem, limit: int
+    results: Results, instance_sets: list[InstanceSet], problem: Problem, limit: int
 ) -> tuple[list[str], list[list[str]]]:
     """The table of the first instances: size, reference, and of each method the cost and, if there is one, the gap."""
-    known = any(map(_known, benchmarks))
+    known = any(map(_known, instance_sets))
     rows: list[list[str]] = []
-    for place, benchmark in enumerate(benchmarks):
+    for place, instance_set in enumerate(instance_sets):
         parts = [solved[place] for solved in results.values()]
-        values = [(part.costs.tolist(), gaps(part, benchmark).tolist()) for part in parts]
-        references = benchmark.references.tolist()
-        for i, name in enumerate(benchmark.names[: limit - len(rows)]):
-            row = [name, size_name(problem, benchmark.instances)]
+        values = [(part.costs.tolist(), gaps(part, instance_set).tolist()) for part in parts]
+        references = instance_set.references.tolist()
+        for i, name in enumerate(instance_set.names[: limit - len(rows)]):
+            row = [name, size_name(problem, instance_set.instances)]
             for cost, gap in values:
                 row += [number(cost[i]), *([percentage(gap[i]) if gap[i] == gap[i] else "-"] if known else [])]
             if known:
-                row += [number(references[i]) if references[i] == references[i] else "-", benchmark.kinds[i] or "-"]
+                row += [number(references[i]) if references[i] == references[i] else "-", instance_set.kinds[i] or "-"]
             rows.append(row)
     methods = [word for name in results for word in ([name, "gap"] if known else [name])]
     return ["Instance", "Size", *methods, *(["Reference", "Kind"] if known else [])], rows
@@ -111,11 +115,11 @@ def number(cost: float) -> str:
     return f"{cost:.0f}" if cost.is_integer() else f"{cost:.4f}"
 
 
-def mean_lines(results: Results, benchmarks: list[Benchmark]) -> list[str]:
+def mean_lines(results: Results, instance_sets: list[InstanceSet]) -> list[str]:
     """A line for each reference of which only the mean cost is known."""
     lines = []
-    for place, benchmark in enumerate(benchmarks):
-        for kind, mean in benchmark.means.items():
+    for place, instance_set in enumerate(instance_sets):
+        for kind, mean in instance_set.means.items():
             found = {name: solved[place].costs.mean().item() / mean - 1 for name, solved in results.items()}
             gaps_to = (f"{name} {percentage(gap, 3)}" for name, gap in found.items())
             lines.append(f"gap of the mean cost to {kind} (mean {mean:g}): {', '.join(gaps_to)}")
@@ -136,35 +140,35 @@ def shortage_lines(results: Results) -> list[str]:
     return lines
 
 
-def notices(benchmarks: list[Benchmark]) -> list[str]:
+def notices(instance_sets: list[InstanceSet]) -> list[str]:
     """What is not as a user may expect of the instances, a line each: files left out and references not used."""
-    left_out = [f"left out: {file}: {why}" for benchmark in benchmarks for file, why in benchmark.left_out.items()]
-    return left_out + [f"warning: {line}" for benchmark in benchmarks for line in benchmark.warnings]
+    left_out = [f"left out: {file}: {why}" for each in instance_sets for file, why in each.left_out.items()]
+    return left_out + [f"warning: {line}" for each in instance_sets for line in each.warnings]
 
 
-def proven_by(results: Results, benchmarks: list[Benchmark]) -> list[Benchmark]:
-    """The benchmarks with the lower bounds called optimal that a method's solution reaches."""
+def proven_by(results: Results, instance_sets: list[InstanceSet]) -> list[InstanceSet]:
+    """The instance sets with the lower bounds called optimal that a method's solution reaches."""
     return [
-        proven(benchmark, [solved[place].costs for solved in results.values()])
-        for place, benchmark in enumerate(benchmarks)
+        proven(instance_set, [solved[place].costs for solved in results.values()])
+        for place, instance_set in enumerate(instance_sets)
     ]
 
 
-def contradictions(solved: list[BenchmarkResult], benchmarks: list[Benchmark]) -> list[dict]:
+def contradictions(solved: list[SolvedSet], instance_sets: list[InstanceSet]) -> list[dict]:
     """Instances of which a method's solution is cheaper than a reference said to be optimal or best known."""
     found = []
-    for part, benchmark in zip(solved, benchmarks, strict=True):
-        for i in contradicted(part.costs, benchmark).nonzero().flatten().tolist():
-            costs = {"cost": part.costs[i].item(), "reference": benchmark.references[i].item()}
-            found.append({"instance": benchmark.names[i], **costs, "kind": benchmark.kinds[i]})
+    for part, instance_set in zip(solved, instance_sets, strict=True):
+        for i in contradicted(part.costs, instance_set).nonzero().flatten().tolist():
+            costs = {"cost": part.costs[i].item(), "reference": instance_set.references[i].item()}
+            found.append({"instance": instance_set.names[i], **costs, "kind": instance_set.kinds[i]})
     return found
 
 
-def contradiction_lines(results: Results, benchmarks: list[Benchmark]) -> list[str]:
+def contradiction_lines(results: Results, instance_sets: list[InstanceSet]) -> list[str]:
     """A line for each method whose mean gap has instances that contradict their reference; it names them."""
     lines = []
     for name, solved in results.items():
-        if found := contradictions(solved, benchmarks):
+        if found := contradictions(solved, instance_sets):
             named = [
                 f"{x['instance']} ({number(x['cost'])} < {number(x['reference'])}, {x['kind']})"
                 for x in found[:MOST_NAMED]
@@ -176,52 +180,54 @@ def contradiction_lines(results: Results, benchmarks: list[Benchmark]) -> list[s
     return lines
 
 
-def write_json(out_dir: Path, results: Results, benchmarks: list[Benchmark], problem: Problem, about: dict) -> None:
+def write_json(
+    out_dir: Path, results: Results, instance_sets: list[InstanceSet], problem: Problem, about: dict
+) -> None:
     """results.json: what was measured and how."""
-    reference = reference_of(benchmarks)
+    reference = reference_of(instance_sets)
     methods = {}
     for name, solved in results.items():
         means = {key: values.double().mean().item() for key, values in _further(problem, solved).items()}
-        methods[name] = {**summarise(solved, benchmarks)._asdict(), **means, "reference": reference}
-        methods[name]["below_reference"] = contradictions(solved, benchmarks)
+        methods[name] = {**summarise(solved, instance_sets)._asdict(), **means, "reference": reference}
+        methods[name]["below_reference"] = contradictions(solved, instance_sets)
         methods[name]["by_size"] = {
-            size: summarise([solved[place] for place in places], [benchmarks[place] for place in places])._asdict()
-            for size, places in _by_size(benchmarks, problem).items()
+            size: summarise([solved[place] for place in places], [instance_sets[place] for place in places])._asdict()
+            for size, places in _by_size(instance_sets, problem).items()
         }
-    left_out = [{"file": file, "reason": why} for x in benchmarks for file, why in x.left_out.items()]
-    warnings = [line for benchmark in benchmarks for line in benchmark.warnings]
+    left_out = [{"file": file, "reason": why} for x in instance_sets for file, why in x.left_out.items()]
+    warnings = [line for instance_set in instance_sets for line in instance_set.warnings]
     content = {"methods": methods, "num_left_out": len(left_out), "left_out": left_out, "warnings": warnings}
-    content |= {"remarks": remarks(benchmarks, problem), **about}
+    content |= {"remarks": remarks(instance_sets, problem), **about}
     write_text(out_dir / "results.json", json.dumps(content, indent=2) + "\n")
 
 
-def write_csv(out_dir: Path, results: Results, benchmarks: list[Benchmark], problem: Problem) -> None:
+def write_csv(out_dir: Path, results: Results, instance_sets: list[InstanceSet], problem: Problem) -> None:
     """results.csv: a line per method and instance, with its solution in the problem's own terms."""
     further = list(_further(problem, next(iter(results.values()))))
     header = ["method", "instance", "size", "cost", "reference", "gap", "kind", "solutions", *further, "solution"]
     rows: list[list] = [header]
     for name, solved in results.items():
-        for part, benchmark in zip(solved, benchmarks, strict=True):
+        for part, instance_set in zip(solved, instance_sets, strict=True):
             numbers = [values.tolist() for values in _further(problem, [part]).values()]
-            gap, found, costs = gaps(part, benchmark).tolist(), part.found.tolist(), part.costs.tolist()
-            size = size_name(problem, benchmark.instances)
-            for i, instance in enumerate(benchmark.names):
-                reference = benchmark.references[i].item()
-                known = [reference, gap[i], benchmark.kinds[i]] if reference == reference else ["", "", ""]
+            gap, found, costs = gaps(part, instance_set).tolist(), part.found.tolist(), part.costs.tolist()
+            size = size_name(problem, instance_set.instances)
+            for i, instance in enumerate(instance_set.names):
+                reference = instance_set.references[i].item()
+                known = [reference, gap[i], instance_set.kinds[i]] if reference == reference else ["", "", ""]
                 solution = " ".join(map(str, problem.reports.solution(part.actions[i])))
                 more = [values[i] for values in numbers]
                 rows.append([name, instance, size, costs[i], *known, found[i], *more, solution])
     write_table(out_dir / "results.csv", rows)
 
 
-def write_details(out_dir: Path, results: Results, benchmarks: list[Benchmark], problem: Problem) -> str | None:
+def write_details(out_dir: Path, results: Results, instance_sets: list[InstanceSet], problem: Problem) -> str | None:
     """Write the problem's own table of all solutions, if it has one; returns the name of its file (`details`)."""
     table: list[list] = []
     written: str | None = None
     for name, solved in results.items():
-        for part, benchmark in zip(solved, benchmarks, strict=True):
-            for i, instance in enumerate(benchmark.names):
-                details = problem.reports.details(benchmark.originals, i, part.actions[i])
+        for part, instance_set in zip(solved, instance_sets, strict=True):
+            for i, instance in enumerate(instance_set.names):
+                details = problem.reports.details(instance_set.originals, i, part.actions[i])
                 if details is None:
                     continue
                 file, header, rows = details
@@ -234,19 +240,19 @@ def write_details(out_dir: Path, results: Results, benchmarks: list[Benchmark], 
     return written
 
 
-def write_solutions(out_dir: Path, results: Results, benchmarks: list[Benchmark], problem: Problem) -> str | None:
+def write_solutions(out_dir: Path, results: Results, instance_sets: list[InstanceSet], problem: Problem) -> str | None:
     """Write solutions as files for other programs, where the problem has such files; returns their folder.
 
     The files are named after method and instance, in letters that are safe in file names.
     """
     written: set[Path] = set()
     for name, solved in results.items():
-        for part, benchmark in zip(solved, benchmarks, strict=True):
-            for i, instance in enumerate(benchmark.names):
-                if not problem.reports.has_files(benchmark.originals, i):
+        for part, instance_set in zip(solved, instance_sets, strict=True):
+            for i, instance in enumerate(instance_set.names):
+                if not problem.reports.has_files(instance_set.originals, i):
                     continue
                 cost = part.costs[i].item()
-                file = problem.reports.solution_file(benchmark.originals, i, instance, part.actions[i], cost)
+                file = problem.reports.solution_file(instance_set.originals, i, instance, part.actions[i], cost)
                 if file is None:
                     continue
                 suffix, text = file
@@ -269,12 +275,12 @@ def _file_name(name: str) -> str:
     return f"{safe[:LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _known(benchmark: Benchmark) -> int:
+def _known(instance_set: InstanceSet) -> int:
     """How many instances have a reference."""
-    return int((~benchmark.references.isnan()).sum())
+    return int((~instance_set.references.isnan()).sum())
 
 
-def _further(problem: Problem, solved: list[BenchmarkResult]) -> dict[str, Tensor]:
-    """Further numbers of the solutions of several benchmarks, one after the other."""
+def _further(problem: Problem, solved: list[SolvedSet]) -> dict[str, Tensor]:
+    """Further numbers of the solutions of several instance sets, one after the other."""
     described = [problem.reports.describe(part.actions) for part in solved]
     return {key: Tensor([x for numbers in described for x in numbers[key].tolist()]) for key in described[0]}

@@ -21,7 +21,7 @@ def _side_by_side(actions: Tensor, first: int) -> tuple[Tensor, Tensor]:
     return torch.arange(first, first + len(actions)).repeat_interleave(actions.shape[1]), actions.flatten(0, 1)
 
 
-class Benchmark(NamedTuple):
+class InstanceSet(NamedTuple):
     """Instances of one size to be solved, with their true cost and what is known of them."""
 
     names: list[str]  # n
@@ -35,9 +35,9 @@ class Benchmark(NamedTuple):
     lower_bounds: Tensor | None = None  # [n] float64: no solution of an instance costs less; None: nothing is known
     # (index [m], actions [m, T]) -> solutions [m, T] that cost no more: where a search cannot see the true costs
     improved: Callable[[Tensor, Tensor], Tensor] = as_they_are
-    # Of the source, which may have several Benchmarks; the first can speak for all.
+    # Of the source, which may have several sets; the first can speak for all.
     warnings: list[str] = []  # a line each: what of the source was not used as one may expect, and why
-    left_out: dict[str, str] = {}  # by file, why its instances are in no Benchmark
+    left_out: dict[str, str] = {}  # by file, why its instances are in no InstanceSet
 
     def costs(self, actions: Tensor, first: int = 0) -> Tensor:
         """The true costs [m, L] float64 of L solutions of each of m instances, `actions` [m, L, T], from `first` on.
@@ -51,8 +51,8 @@ class Benchmark(NamedTuple):
         """The solutions, as `costs` takes them, each as `improved` makes it."""
         return self.improved(*_side_by_side(actions, first)).view_as(actions)
 
-    def part(self, rows: Tensor) -> Benchmark:
-        """Some of the instances, numbers int64 [m], as a benchmark; what is known of the mean of all is left out."""
+    def part(self, rows: Tensor) -> InstanceSet:
+        """Some of the instances, numbers int64 [m], as a set; what is known of the mean of all is left out."""
         places = rows.tolist()
 
         def of(values: Any) -> Any:
@@ -75,31 +75,31 @@ class Benchmark(NamedTuple):
         )
 
 
-def checked(found: Any, source: str, limit: int | None = None) -> list[Benchmark]:
+def checked(found: Any, source: str, limit: int | None = None) -> list[InstanceSet]:
     """What a problem says the instances of a source are, without references that cost 0; a warning tells of these.
 
     Arguments:
-        source: what gave the benchmarks; error messages begin with it
+        source: what gave the instance sets; error messages begin with it
 
-    Raises ValueError naming the rule if these are not benchmarks with at most `limit` instances in all.
+    Raises ValueError naming the rule if these are not instance sets with at most `limit` instances in all.
     """
-    rule = f"{source} must return a list with a Benchmark for each size"
-    if not isinstance(found, list) or not found or not all(isinstance(each, Benchmark) for each in found):
+    rule = f"{source} must return a list with an InstanceSet for each size"
+    if not isinstance(found, list) or not found or not all(isinstance(each, InstanceSet) for each in found):
         got = [type(each).__name__ for each in found] if isinstance(found, list) else type(found).__name__
         raise ValueError(f"{rule}, got {got}")
-    for benchmark in found:
-        n = len(benchmark.names)
-        counts = {"instances": batch_size(benchmark.instances), "kinds": len(benchmark.kinds)}
+    for instance_set in found:
+        n = len(instance_set.names)
+        counts = {"instances": batch_size(instance_set.instances), "kinds": len(instance_set.kinds)}
         if wrong := [name for name, count in counts.items() if count != n]:
             raise ValueError(f"{rule}: one has {n} names and {counts[wrong[0]]} {wrong[0]}")
-        bounds = {} if benchmark.lower_bounds is None else {"lower_bounds": benchmark.lower_bounds}
-        for name, values in {"references": benchmark.references, **bounds}.items():
+        bounds = {} if instance_set.lower_bounds is None else {"lower_bounds": instance_set.lower_bounds}
+        for name, values in {"references": instance_set.references, **bounds}.items():
             if not isinstance(values, Tensor) or values.shape != (n,) or values.dtype != torch.float64:
                 held = f"{values.dtype} {list(values.shape)}" if isinstance(values, Tensor) else type(values)
                 raise ValueError(f"{rule}: {name} must be a float64 Tensor [{n}], got {held}")
     if limit is not None and count_of(found) > limit:
         raise ValueError(f"{source} must return {limit} instances at most, got {count_of(found)}")
-    return [_without_zeros(benchmark._replace(names=_writable(benchmark.names))) for benchmark in found]
+    return [_without_zeros(instance_set._replace(names=_writable(instance_set.names))) for instance_set in found]
 
 
 def _writable(names: list[str]) -> list[str]:
@@ -107,18 +107,18 @@ def _writable(names: list[str]) -> list[str]:
     return [name.encode(errors="backslashreplace").decode() for name in names]
 
 
-def _without_zeros(benchmark: Benchmark) -> Benchmark:
-    zero = (benchmark.references == 0).nonzero().flatten().tolist()
+def _without_zeros(instance_set: InstanceSet) -> InstanceSet:
+    zero = (instance_set.references == 0).nonzero().flatten().tolist()
     if not zero:
-        return benchmark
-    references, kinds = benchmark.references.clone(), list(benchmark.kinds)
+        return instance_set
+    references, kinds = instance_set.references.clone(), list(instance_set.kinds)
     for place in zero:
         references[place], kinds[place] = float("nan"), ""
-    solutions = {place: each for place, each in benchmark.solutions.items() if place not in zero}
-    names = benchmark.names[zero[0]] + (f" and {len(zero) - 1} more" if len(zero) > 1 else "")
+    solutions = {place: each for place, each in instance_set.solutions.items() if place not in zero}
+    names = instance_set.names[zero[0]] + (f" and {len(zero) - 1} more" if len(zero) > 1 else "")
     warning = f"{names}: the reference cost 0 is taken as unknown, as no gap to it can be computed"
-    warnings = [*benchmark.warnings, warning]
-    return benchmark._replace(references=references, kinds=kinds, solutions=solutions, warnings=warnings)
+    warnings = [*instance_set.warnings, warning]
+    return instance_set._replace(references=references, kinds=kinds, solutions=solutions, warnings=warnings)
 
 
 def gaps_to(references: Tensor, costs: Tensor) -> Tensor:
@@ -129,26 +129,26 @@ def gaps_to(references: Tensor, costs: Tensor) -> Tensor:
     return (costs / references - 1) * references.sign()
 
 
-def count_of(benchmarks: list[Benchmark]) -> int:
-    """The number of instances of all benchmarks."""
-    return sum(len(benchmark.names) for benchmark in benchmarks)
+def count_of(instance_sets: list[InstanceSet]) -> int:
+    """The number of instances of all sets."""
+    return sum(len(instance_set.names) for instance_set in instance_sets)
 
 
-def by_benchmark(benchmarks: list[Benchmark], indices: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Instances of several benchmarks, which are numbered through, one benchmark after the other.
+def by_set(instance_sets: list[InstanceSet], indices: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Instances of several sets, which are numbered through, one set after the other.
 
     Arguments:
         indices: int64 [m] of some instances, each once, in any order
 
-    Yields for each benchmark that has some of them: its place, where they stand in `indices` (bool [m]), and their
-    numbers in the benchmark, in the same order.
+    Yields for each set that has some of them: its place, where they stand in `indices` (bool [m]), and their
+    numbers in the set, in the same order.
     """
     first = 0
-    for place, benchmark in enumerate(benchmarks):
-        mine = (indices >= first) & (indices < first + len(benchmark.names))
+    for place, instance_set in enumerate(instance_sets):
+        mine = (indices >= first) & (indices < first + len(instance_set.names))
         if mine.any():
             yield place, mine, indices[mine] - first
-        first += len(benchmark.names)
+        first += len(instance_set.names)
 
 
 class TooFewError(ValueError):
