@@ -66,7 +66,7 @@ def save_policy(
     Raises ValueError for what could not be loaded again, such as an argument that is a tensor, or a class of a
     notebook; FileExistsError for a file that is there, unless `overwrite` is True.
     """
-    if Problem not in type(problem).__mro__ or not isinstance(policy, Policy):
+    if not isinstance(problem, Problem) or not isinstance(policy, Policy):
         given = f"{type(problem).__name__} and {type(policy).__name__}"
         raise ValueError(f"save_policy takes a path, a Problem and a Policy, in this order; got {given}")
     path = in_home(path)

@@ -151,7 +151,7 @@ def _loaded(policy: LoadedPolicy | tuple[Problem, Policy] | str | Path) -> Loade
         return policy
     if not isinstance(policy, tuple):
         return load_policy(policy)
-    if len(policy) != 2 or Problem not in type(policy[0]).__mro__ or not isinstance(policy[1], Policy):
+    if len(policy) != 2 or not isinstance(policy[0], Problem) or not isinstance(policy[1], Policy):
         raise ValueError(f"a pair must be of a Problem and a Policy, got {[type(each).__name__ for each in policy]}")
     return LoadedPolicy(policy[0], policy[1].eval(), {}, Path())
 

@@ -45,7 +45,7 @@ def load_instances(
 
     Raises ValueError as `solve` does.
     """
-    if Problem not in type(problem).__mro__:
+    if not isinstance(problem, Problem):
         raise ValueError(f"load_instances takes a problem, such as load_policy('tsp20').problem, got {problem!r}")
     return [group.instance_set for group in groups_of(problem, given(instances, num_instances, arrays), num_instances)]
 

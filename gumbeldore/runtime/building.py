@@ -27,8 +27,9 @@ def build(node: Mapping[str, Any], key: str, base: type = object) -> Any:
     cls = imported(target, key)
     if not isinstance(cls, type):
         raise ValueError(f"{key}._target_={target} is not a class")
-    if base not in cls.__mro__:
-        raise ValueError(f"{key}._target_={target} must inherit {base.__module__}.{base.__name__}")
+    if not issubclass(cls, base):
+        package = base.__module__.partition(".")[0]
+        raise ValueError(f"{key}._target_={target} must inherit {package}.{base.__name__}")
     if lacking := sorted(getattr(cls, "__abstractmethods__", ())):
         raise ValueError(f"{key}._target_={target} lacks {', '.join(lacking)}")
     if "_target_" in str(values):

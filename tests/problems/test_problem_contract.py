@@ -162,7 +162,7 @@ def test_a_class_that_inherits_nothing_is_refused():
         problem_contract(Switches())
     with pytest.raises(AssertionError, match=f"^object must inherit .*; it lacks {', '.join(REQUIRED)}$"):
         problem_contract(object())
-    with pytest.raises(ValueError, match=r"^problem._target_=\S+.Switches must inherit gumbeldore.interfaces.Problem$"):
+    with pytest.raises(ValueError, match=r"^problem._target_=\S+.Switches must inherit gumbeldore.Problem$"):
         build({"_target_": f"{__name__}.Switches"}, "problem", Problem)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from gumbeldore.batches import repeated
+from gumbeldore.interfaces import HasEquivalents, num_equivalents
 from gumbeldore.runtime.checked import check_integer
 from gumbeldore.sampler.methods.method import MOST, Rounds, at_least_one
 from gumbeldore.sampler.solutions import Round
@@ -17,7 +18,7 @@ from gumbeldore.seeding import fold
 
 @dataclass(frozen=True)
 class Equivalents(Rounds):
-    """A method on instances with the same solutions (`Problem.equivalents`), all of which it searches.
+    """A method on instances with the same solutions (`HasEquivalents`), all of which it searches.
 
     Arguments:
         method: any method of rounds
@@ -48,6 +49,7 @@ class Equivalents(Rounds):
     def rounds(self, task: SearchTask) -> Iterator[Round]:
         others = fold(task.keys[:, None], "equivalents", torch.arange(1, self.equivalents))
         keys = torch.cat([task.keys[:, None], others], dim=1).flatten()
+        assert isinstance(task.problem, HasEquivalents)
         instances, restored = task.problem.equivalents(task.instances, self.equivalents)
         each = task._replace(instances=instances, encoded=task.policy.encode(instances), keys=keys)
         of_solution = repeated(task.instances, self.rows)
@@ -66,7 +68,7 @@ class Equivalents(Rounds):
         return self.equivalents * self.method.trie_memory(task)
 
     def check(self, task: SearchTask) -> None:
-        most = task.problem.num_equivalents(task.instances)
+        most = num_equivalents(task.problem, task.instances)
         if self.equivalents > most:
             rule = f"equivalents must be at most {most} for {task.problem.name} instances of this size"
             raise ValueError(f"{rule}, got {self.equivalents}")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import take
-from gumbeldore.interfaces import Pieces, Problem
+from gumbeldore.interfaces import HasPieces, Pieces
 from gumbeldore.runtime.checked import at_least
 from gumbeldore.sampler.beam import Count, OutOfTime
 from gumbeldore.sampler.methods.beam import Greedy
@@ -64,7 +64,7 @@ class Reconstruct(Improving):
 
     def check(self, task: SearchTask) -> None:
         self.start.check(task)
-        if type(task.problem).pieces is Problem.pieces:
+        if not isinstance(task.problem, HasPieces):
             raise ValueError(f"there is no random reconstruction for {task.problem.name}: it does not define pieces")
 
     def __call__(self, task: SearchTask) -> Solutions:
@@ -99,6 +99,7 @@ class Reconstruct(Improving):
         """
         keys = fold(task.keys, "reconstruction", iteration)
         length = self._length(iteration, task.horizon)
+        assert isinstance(task.problem, HasPieces)
         pieces = task.problem.pieces(task.instances, actions, length, _draws(keys))
         found, states = [], Count()
         for part in self._portions(task, pieces):

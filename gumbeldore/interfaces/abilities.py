@@ -1,0 +1,90 @@
+"""What some problems and policies can do; `isinstance` tells which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+
+@runtime_checkable
+class HasEquivalents(Protocol):
+    """A problem with equivalent instances."""
+
+    def num_equivalents(self, instance: Any) -> int:
+        """The largest `count` of `equivalents`, the instance itself included."""
+
+    def equivalents(self, instance: Any, count: int) -> tuple[Any, Callable[[Tensor], Tensor]]:
+        """Instances that have solutions as good as those of each instance, e.g. mirrored ones.
+
+        Arguments:
+            count: of each instance, at most `num_equivalents`; the first is the instance itself
+
+        Returns [R * count, ...], those of an instance one after the other; and a function that turns solutions
+        [R * count, L, T] of these into solutions of the instances themselves, at the same or a lower cost.
+        """
+
+
+def num_equivalents(problem: object, instance: Any) -> int:
+    """How many equivalents of each instance there are, itself included."""
+    return problem.num_equivalents(instance) if isinstance(problem, HasEquivalents) else 1
+
+
+@runtime_checkable
+class HasPieces(Protocol):
+    """A problem whose solutions have pieces that can be decoded anew (random reconstruction)."""
+
+    def pieces(self, instance: Any, actions: Tensor, length: int, draw: Callable[[int], Tensor]) -> Pieces:
+        """Random pieces of solutions, which can be decoded anew while all else stays as it is (random reconstruction).
+
+        Pieces are independent: a solution's cost changes by the sum of what its pieces change; so a makespan has none.
+        From a piece's state, any `length` legal decisions are a piece of a legal solution. The policy must accept
+        this state, which need not be one that `replay` gives (a tour may have another end).
+
+        Arguments:
+            actions: the solutions [R, T]
+            length: decisions of each piece, 1..T
+            draw: draw(n) gives uniform numbers [R, n] float64, others at each call; the only source of randomness
+        """
+
+
+@runtime_checkable
+class HasCanonicalState(Protocol):
+    """A policy to which different states can be one."""
+
+    def canonical_state(self, instance: Any, state: Any) -> Any:
+        """The state without whatever makes no difference to the logits.
+
+        A search evaluates states of one instance with equal canonical states once, and asks about the canonical ones.
+        """
+
+
+class Pieces(NamedTuple):
+    """Pieces of solutions, each instance has one at least; no two have a decision in common (`HasPieces`)."""
+
+    row: Tensor  # [P] int64 the instance of each piece
+    state: Any  # [P, ...] before the first decision of the piece
+    sequence: Tensor  # [R, S] int64 each solution in an order in which a piece's decisions, as actions, stand together
+    first: Tensor  # [P] int64 place in it of the first decision of the piece
+    as_actions: Callable[[Tensor], Tensor]  # sequences [n, S] -> the actions [n, T] of the same solutions
+
+    def with_one(self, piece: Tensor, decisions: Tensor) -> Tensor:
+        """The actions [n, T] of solutions in which one piece each has other decisions.
+
+        Arguments:
+            piece: which one, int64 [n]
+            decisions: [n, m]
+        """
+        sequence = self.sequence[self.row[piece]]
+        return self.as_actions(sequence.scatter(1, self._places(decisions)[piece], decisions))
+
+    def with_all(self, decisions: Tensor, chosen: Tensor) -> Tensor:
+        """The actions [R, T] of the solutions in which all chosen pieces, bool [P], have other decisions [P, m]."""
+        sequence = self.sequence.clone()
+        sequence[self.row[chosen, None], self._places(decisions)[chosen]] = decisions[chosen]
+        return self.as_actions(sequence)
+
+    def _places(self, decisions: Tensor) -> Tensor:
+        return self.first[:, None] + torch.arange(decisions.shape[1], device=decisions.device)
