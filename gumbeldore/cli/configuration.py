@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import InterpolationKeyError
 
 from gumbeldore.cli.methods import build_method, build_search, methods_of, search_keys
 from gumbeldore.cli.schema import COMMANDS, SEARCH, TRAIN, RaySettings, SolverSettings, defaults_of
@@ -89,7 +90,14 @@ class Configuration:
         if "train.algorithm" in self.typed:
             raise ValueError("train.algorithm is what train= sets; choose train=supervised or train=active_search")
         check_keys(self.cfg.train, TRAIN, "train")
-        return self.settings(ALGORITHMS[self.cfg.train.algorithm], "train")
+        kind = self.cfg.train.algorithm
+        if kind not in ALGORITHMS:
+            raise ValueError(f"train.algorithm must be one of {', '.join(ALGORITHMS)}, got {kind!r}")
+        # Presets give sizes for all algorithms; but what is null by default turns one algorithm into another.
+        for name in TRAIN.keys() - defaults_of(ALGORITHMS[kind]).keys() - {"algorithm"}:
+            if TRAIN[name] is None and self.cfg.train[name] is not None:
+                raise ValueError(f"train.{name} has no effect {self._why_unread(f'train.{name}')}")
+        return self.settings(ALGORITHMS[kind], "train")
 
     def part(self, key: str, base: type) -> Any:
         """The object that `problem` or `model` describes, see `gumbeldore.runtime.building`."""
@@ -111,8 +119,11 @@ class Configuration:
         for key, value in (OmegaConf.select(self.cfg, "additions.search") or {}).items():
             if f"search.{key}" not in self.typed:
                 self.cfg.search[key] = value
-        for key in ("problem", "model", "train", "search"):
-            OmegaConf.resolve(self.cfg[key])
+        try:
+            OmegaConf.resolve(self.cfg)
+        except InterpolationKeyError:
+            self.training_search()  # says more, where the method is at fault
+            raise
         with open_dict(self.cfg):
             self.cfg.pop("additions", None)
 
@@ -122,11 +133,12 @@ class Configuration:
         if len(methods) != 1:
             raise ValueError(f"training samples with one search method, got method={list(methods)}")
         ((name, method),) = methods.items()
+        search = build_search(name, method, self.cfg.search)
         keys = search_keys(method, self.cfg.search)
         self.reads("search", keys)
         if not {"top_p_start", "top_p_end"} & set(keys):
             self.ignores("train.nucleus_after", f"on {name}, without a nucleus")
-        return build_search(name, method, self.cfg.search)
+        return search
 
     def methods(self, loaded: LoadedPolicy) -> dict[str, Method | Baseline]:
         """All methods by name, with the policy's step size unless another was asked for."""
@@ -134,13 +146,14 @@ class Configuration:
         set_step_size(search, loaded)
         found = {}
         for name, method in methods_of(self.cfg).items():
-            self.reads("search", search_keys(method, search))
             found[name] = build_method(name, method, search)
+            self.reads("search", search_keys(method, search))
         return found
 
     def solver(self) -> SolverSettings | None:
         """The settings of the solver; None where nothing asks for it."""
-        if self.cfg.get("references") != "solver" and "solver" not in self.cfg.get("methods", {}):
+        methods = OmegaConf.to_container(self.cfg.get("methods", OmegaConf.create({})), resolve=False)
+        if self.cfg.get("references") != "solver" and "${solver." not in str(methods):
             return None
         return self.settings(SolverSettings, "solver")
 
@@ -152,7 +165,7 @@ class Configuration:
         """
         for key in self.typed:
             ignored = self._ignored.get(key) or self._ignored.get(key.partition(".")[0])
-            if ignored or key not in self._read:
+            if OmegaConf.select(self.cfg, key) is not None and (ignored or key not in self._read):
                 raise ValueError(f"{key} has no effect {ignored or why or self._why_unread(key)}")
 
     def _why_unread(self, key: str) -> str:

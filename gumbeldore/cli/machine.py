@@ -52,4 +52,4 @@ class Machine(NamedTuple):
         return {"device": str(self.device), "precision": self.precision, "search_batch_rows": rows}
 
     def __str__(self) -> str:
-        return f"{hardware(self.device)}, {self.precision}, {self.workers or 'no'} workers"
+        return f"{hardware(self.device)}, {self.precision}, {self.workers or 'no'} worker{'s' * (self.workers != 1)}"

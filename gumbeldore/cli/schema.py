@@ -169,7 +169,8 @@ TRAIN = {"algorithm": "self_improvement", **any_of(reversed(ALGORITHMS.values())
 OF_STUDIES = {**any_of(reversed(STUDIES.values())), "race": defaults_of(RaceSettings)}
 OF_SOLVER, OF_RAY = defaults_of(SolverSettings), defaults_of(RaySettings)
 COMMANDS: dict[str, dict[str, Any]] = {
-    "train": {**defaults_of(RunSettings), "train": TRAIN, "search": SEARCH, "ray": OF_RAY},
+    # A step size of another problem would be wrong without notice.
+    "train": {**defaults_of(RunSettings), "train": TRAIN, "search": {**SEARCH, "step_size": "???"}, "ray": OF_RAY},
     "evaluate": {**defaults_of(EvaluationSettings), "search": SEARCH, "solver": OF_SOLVER, "ray": OF_RAY},
     "study": {**defaults_of(StudySettings), **OF_STUDIES, "search": SEARCH, "solver": OF_SOLVER, "ray": OF_RAY},
     "experts": {**defaults_of(ExpertSettings), "train": TRAIN, "search": SEARCH, "ray": OF_RAY},

@@ -130,9 +130,8 @@ def note_ineffective(config: Configuration, settings: ImitationSettings) -> None
     """Note which keys have no effect beside the others."""
     config.reads("ray", ["address"])  # by `join_cluster`, later
     if not isinstance(settings, TrainSettings) or settings.pool is not None:
-        if config.cfg.problem.get("grow"):
-            config.ignores("problem.grow", "where instances are given, or stay (train.pool)")
-    elif settings.nucleus_after >= settings.epochs:
+        config.ignores("problem.grow", "where instances are given, or stay (train.pool)")
+    if isinstance(settings, TrainSettings) and settings.nucleus_after >= settings.epochs:
         why = f"with train.nucleus_after={settings.nucleus_after} and train.epochs={settings.epochs}"
         for key in ("search.top_p_start", "search.top_p_end"):
             config.ignores(key, f"{why}: the nucleus is 1 in all epochs")

@@ -98,7 +98,9 @@ def described(annotation: Any, limits: Limits = ANY, several: bool = False) -> s
 def check(key: str, value: Any, annotation: Any, limits: Limits = ANY) -> None:
     """Raises ValueError unless the value is of the kind that the annotation names, and within the limits."""
     if not fits(value, annotation) or not limits.hold(value):
-        raise ValueError(f"{key} must be {described(annotation, limits)}, got {value!r}")
+        hint = "; quote it if it is a number" if is_number(value) and not fits(value, annotation) else ""
+        hint = hint if fits("", annotation) else ""
+        raise ValueError(f"{key} must be {described(annotation, limits)}, got {value!r}{hint}")
     if is_integer(value) and value > LARGEST:
         raise ValueError(f"{key} must be at most {LARGEST}, got {value}")
     if value == "":  # as of a shell's variable that is not set

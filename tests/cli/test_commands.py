@@ -105,6 +105,8 @@ def test_what_does_not_fit_training_is_refused(choice, message):
         ("train_threads=1.5", "train_threads must be an integer of at least 1 or 'auto', got 1.5"),
         ("compile=1", "compile must be true or false, got 1"),
         ("device=''", "device must not be empty"),
+        ("device=3", "device must be text, got 3; quote it if it is a number"),
+        ("method=reconstruct search.start=foo", "method=reconstruct: start must be one of greedy, "),
         ("device=abacus", "device=abacus cannot be used"),
         *((f"device={kind}", f"device={kind} cannot be used: cpu and cuda can") for kind in ("meta", "mps", "mps:0")),
         ("device=cuda:99", "device=cuda:99 cannot be used"),

@@ -196,7 +196,7 @@ def test_the_commands_of_the_page_are_accepted():
     """The files are not at hand: their words alone."""
     steps, known = steps_of(ROOT / "docs/published-weights.md"), [(x.problem, x.model) for x in NETWORKS.values()]
     made = []
-    for script, words in steps:
+    for script, words, _ in steps:
         if script == "gumbeldore.cli.import_checkpoint":
             file, *words = words
             given = dict(word.split("=") for word in words)

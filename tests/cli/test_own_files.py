@@ -35,6 +35,28 @@ def test_keys_of_an_experiment_are_checked(case, tmp_path):
     assert result.stderr.count("\n") == 1 and not (tmp_path / "runs").exists()
 
 
+KINDS = {  # an own option of train=
+    "instances alone": ("instances: kool/tsp20", "train.instances has no effect on train=self_improvement"),
+    "pool of another": (
+        "algorithm: supervised\nexperts: x.npz\npool: 3",
+        "train.pool has no effect on train=supervised",
+    ),
+    "unknown": (
+        "algorithm: mine",
+        "train.algorithm must be one of self_improvement, supervised",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", KINDS)
+def test_an_own_kind_of_training_is_not_another_kind(case, tmp_path):
+    (tmp_path / "own/train").mkdir(parents=True)
+    text, message = KINDS[case]
+    (tmp_path / "own/train/mine.yaml").write_text(text + "\n")
+    result = typed(train, "--config-dir", "own", "train=mine", "debug=fast", cwd=tmp_path)
+    assert result.returncode == 2 and message in result.stderr and result.stderr.count("\n") == 1, result.stderr
+
+
 METHODS = {
     "no package": ("_target_: gumbeldore.methods.Greedy", "begins with the line `# @package methods.<its name>`"),
     "no target": ("# @package methods.mine\nshare: 3", "method._target_=None cannot be imported"),

@@ -147,6 +147,10 @@ def test_a_network_of_the_users_is_given_no_additions(tmp_path):
     assert cfg["model"] == {"_target_": "mine.Network", "depth": 3}
 
 
+def test_all_values_may_refer_to_additions():
+    assert composed("run_dir=runs/${additions.learning_rate}")["run_dir"] == "runs/0.002"
+
+
 def test_additions_are_changed_where_they_act(tmp_path):
     line = refused(train, "additions.tsp.grow=null", "debug=fast", cwd=tmp_path)
     assert "additions.tsp.grow is the recipe's: change problem.grow or model.grow" in line
