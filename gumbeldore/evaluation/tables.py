@@ -1,12 +1,8 @@
-"""What an evaluation leaves behind: tables for the eye; results.json, results.csv and solution files for programs."""
+"""What an evaluation shows: tables, and lines beside them."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from collections import Counter
-from pathlib import Path
 
 from torch import Tensor
 
@@ -14,10 +10,8 @@ from gumbeldore.evaluation.references import contradicted, proven
 from gumbeldore.evaluation.solved_sets import SolvedSet, gaps, summarise
 from gumbeldore.instance_set import InstanceSet, count_of
 from gumbeldore.interfaces import Problem, size_name
-from gumbeldore.runtime.files import write_table, write_text
 
 Results = dict[str, list[SolvedSet]]  # by method, one per instance set
-LONGEST = 50  # letters of a file's name: file systems take 255 bytes, of which a letter can need four
 MOST_NAMED = 5  # instances in a line for the eye
 
 
@@ -51,13 +45,13 @@ def method_rows(
     results: Results, instance_sets: list[InstanceSet], problem: Problem
 ) -> tuple[list[str], list[list[str]]]:
     """The table Method | Obj | Gap | Time, with further numbers of the solutions where the problem has them."""
-    further = list(_further(problem, next(iter(results.values()))))
+    further = list(further_numbers(problem, next(iter(results.values()))))
     rows = []
     for name, solved in results.items():
         outcome = summarise(solved, instance_sets)
         gap = "-" if outcome.mean_gap is None else percentage(outcome.mean_gap, 3)
         each = f"{outcome.seconds / outcome.num_instances:.3g} s"
-        numbers = [f"{values.double().mean():.2f}" for values in _further(problem, solved).values()]
+        numbers = [f"{values.double().mean():.2f}" for values in further_numbers(problem, solved).values()]
         rows.append([name, f"{outcome.mean_cost:.4f}", gap, *numbers, f"{outcome.seconds:.1f} s", each])
     return ["Method", "Obj", "Gap", *further, "Time", "per instance"], rows
 
@@ -67,7 +61,7 @@ def size_rows(
 ) -> tuple[list[str], list[list[str]]]:
     """The table of mean gaps (mean costs where there are no references) with a row per size and a column per method."""
     rows = []
-    for size, places in _by_size(instance_sets, problem).items():
+    for size, places in by_size(instance_sets, problem).items():
         mine = [instance_sets[place] for place in places]
         outcomes = [summarise([solved[place] for place in places], mine) for solved in results.values()]
         shown = [f"{x.mean_cost:.2f}" if x.mean_gap is None else percentage(x.mean_gap) for x in outcomes]
@@ -75,7 +69,7 @@ def size_rows(
     return ["Size", "instances", *results], rows
 
 
-def _by_size(instance_sets: list[InstanceSet], problem: Problem) -> dict[str, list[int]]:
+def by_size(instance_sets: list[InstanceSet], problem: Problem) -> dict[str, list[int]]:
     """The places of the instance sets of each size: instances of one size may be solved by different policies."""
     found: dict[str, list[int]] = {}
     for place, instance_set in enumerate(instance_sets):
@@ -180,107 +174,12 @@ def contradiction_lines(results: Results, instance_sets: list[InstanceSet]) -> l
     return lines
 
 
-def write_json(
-    out_dir: Path, results: Results, instance_sets: list[InstanceSet], problem: Problem, about: dict
-) -> None:
-    """results.json: what was measured and how."""
-    reference = reference_of(instance_sets)
-    methods = {}
-    for name, solved in results.items():
-        means = {key: values.double().mean().item() for key, values in _further(problem, solved).items()}
-        methods[name] = {**summarise(solved, instance_sets)._asdict(), **means, "reference": reference}
-        methods[name]["below_reference"] = contradictions(solved, instance_sets)
-        methods[name]["by_size"] = {
-            size: summarise([solved[place] for place in places], [instance_sets[place] for place in places])._asdict()
-            for size, places in _by_size(instance_sets, problem).items()
-        }
-    left_out = [{"file": file, "reason": why} for x in instance_sets for file, why in x.left_out.items()]
-    warnings = [line for instance_set in instance_sets for line in instance_set.warnings]
-    content = {"methods": methods, "num_left_out": len(left_out), "left_out": left_out, "warnings": warnings}
-    content |= {"remarks": remarks(instance_sets, problem), **about}
-    write_text(out_dir / "results.json", json.dumps(content, indent=2) + "\n")
-
-
-def write_csv(out_dir: Path, results: Results, instance_sets: list[InstanceSet], problem: Problem) -> None:
-    """results.csv: a line per method and instance, with its solution in the problem's own terms."""
-    further = list(_further(problem, next(iter(results.values()))))
-    header = ["method", "instance", "size", "cost", "reference", "gap", "kind", "solutions", *further, "solution"]
-    rows: list[list] = [header]
-    for name, solved in results.items():
-        for part, instance_set in zip(solved, instance_sets, strict=True):
-            numbers = [values.tolist() for values in _further(problem, [part]).values()]
-            gap, found, costs = gaps(part, instance_set).tolist(), part.found.tolist(), part.costs.tolist()
-            size = size_name(problem, instance_set.instances)
-            for i, instance in enumerate(instance_set.names):
-                reference = instance_set.references[i].item()
-                known = [reference, gap[i], instance_set.kinds[i]] if reference == reference else ["", "", ""]
-                solution = " ".join(map(str, problem.reports.solution(part.actions[i])))
-                more = [values[i] for values in numbers]
-                rows.append([name, instance, size, costs[i], *known, found[i], *more, solution])
-    write_table(out_dir / "results.csv", rows)
-
-
-def write_details(out_dir: Path, results: Results, instance_sets: list[InstanceSet], problem: Problem) -> str | None:
-    """Write the problem's own table of all solutions, if it has one; returns the name of its file (`details`)."""
-    table: list[list] = []
-    written: str | None = None
-    for name, solved in results.items():
-        for part, instance_set in zip(solved, instance_sets, strict=True):
-            for i, instance in enumerate(instance_set.names):
-                details = problem.reports.details(instance_set.originals, i, part.actions[i])
-                if details is None:
-                    continue
-                file, header, rows = details
-                if written is None:
-                    written = file
-                    table.append(["method", "instance", *header])
-                table += ([name, instance, *row] for row in rows)
-    if written is not None:
-        write_table(out_dir / written, table)
-    return written
-
-
-def write_solutions(out_dir: Path, results: Results, instance_sets: list[InstanceSet], problem: Problem) -> str | None:
-    """Write solutions as files for other programs, where the problem has such files; returns their folder.
-
-    The files are named after method and instance, in letters that are safe in file names.
-    """
-    written: set[Path] = set()
-    for name, solved in results.items():
-        for part, instance_set in zip(solved, instance_sets, strict=True):
-            for i, instance in enumerate(instance_set.names):
-                if not problem.reports.has_files(instance_set.originals, i):
-                    continue
-                cost = part.costs[i].item()
-                file = problem.reports.solution_file(instance_set.originals, i, instance, part.actions[i], cost)
-                if file is None:
-                    continue
-                suffix, text = file
-                path = stem = out_dir / "solutions" / _file_name(name) / _file_name(instance)
-                number = 1
-                while path in written:  # two files of a folder may hold instances of the same name
-                    number += 1
-                    path = stem.with_name(f"{stem.name}-{number}")
-                written.add(path)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_text(path.with_name(path.name + suffix), text)
-    return "solutions/" if written else None
-
-
-def _file_name(name: str) -> str:
-    """The name in letters that are safe in file names; a long one is cut, and told apart by a checksum."""
-    safe = re.sub(r"[^\w.-]+", "_", name).strip("._") or "_"
-    if len(safe) <= LONGEST:
-        return safe
-    return f"{safe[:LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-
-
 def _known(instance_set: InstanceSet) -> int:
     """How many instances have a reference."""
     return int((~instance_set.references.isnan()).sum())
 
 
-def _further(problem: Problem, solved: list[SolvedSet]) -> dict[str, Tensor]:
+def further_numbers(problem: Problem, solved: list[SolvedSet]) -> dict[str, Tensor]:
     """Further numbers of the solutions of several instance sets, one after the other."""
     described = [problem.reports.describe(part.actions) for part in solved]
     return {key: Tensor([x for numbers in described for x in numbers[key].tolist()]) for key in described[0]}

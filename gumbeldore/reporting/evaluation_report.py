@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gumbeldore.evaluation import tables
+from gumbeldore.evaluation import result_files, tables
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.evaluation.solved_sets import results_of
 from gumbeldore.instance_set import InstanceSet, count_of
@@ -29,10 +29,10 @@ class EvaluationReport(NamedTuple):
         instance_sets = tables.proven_by(found, instance_sets)
         with self.terminal.sparing(folder / "results.json"):
             folder.mkdir(exist_ok=True)
-            tables.write_json(folder, found, instance_sets, self.problem, self.about)
+            result_files.write_json(folder, found, instance_sets, self.problem, self.about)
             written.append("results.json")
         with self.terminal.sparing(folder / "results.csv"):
-            tables.write_csv(folder, found, instance_sets, self.problem)
+            result_files.write_csv(folder, found, instance_sets, self.problem)
             written.append("results.csv")
         return written
 
@@ -43,9 +43,9 @@ class EvaluationReport(NamedTuple):
         written = self.write_tables(folder, found, instance_sets)
         instance_sets = tables.proven_by(found, instance_sets)
         with self.terminal.sparing("the problem's own table"):
-            written.append(tables.write_details(folder, found, instance_sets, self.problem))
+            written.append(result_files.write_details(folder, found, instance_sets, self.problem))
         with self.terminal.sparing(folder / "solutions"):
-            written.append(tables.write_solutions(folder, found, instance_sets, self.problem))
+            written.append(result_files.write_solutions(folder, found, instance_sets, self.problem))
         with self.terminal.sparing(folder / "report.html"):
             from gumbeldore.reporting import html_report  # imports matplotlib, for which `--help` need not wait
 

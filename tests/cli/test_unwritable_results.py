@@ -28,9 +28,9 @@ def fails(*_):
 @pytest.mark.parametrize(
     ("writer", "file"),
     [
-        ("gumbeldore.evaluation.tables.write_json", "out/results.json"),
-        ("gumbeldore.evaluation.tables.write_csv", "out/results.csv"),
-        ("gumbeldore.evaluation.tables.write_solutions", "out/solutions"),
+        ("gumbeldore.evaluation.result_files.write_json", "out/results.json"),
+        ("gumbeldore.evaluation.result_files.write_csv", "out/results.csv"),
+        ("gumbeldore.evaluation.result_files.write_solutions", "out/solutions"),
         ("gumbeldore.reporting.charts.markup", "out/report.html"),
     ],
 )
