@@ -31,11 +31,11 @@ def solve(task: Task, evaluation: Evaluation) -> None:
 
 def run_method(name: str, method: Method | Baseline, task: Task, evaluation: Evaluation, pool: SearchPool) -> None:
     """Solve the instances that the method has not solved yet, and add the solutions to the parts."""
-    benchmarks, parts = evaluation.benchmarks[task.places], evaluation.parts[name][task.places]
+    instance_sets, parts = evaluation.instance_sets[task.places], evaluation.parts[name][task.places]
     seed = evaluation.inputs.settings.seed
-    with evaluation.terminal.advancing(name, evaluation.benchmarks, evaluation.done(name)) as advance:
-        for benchmark, found in zip(benchmarks, parts, strict=True):
-            solve_with(method, pool, benchmark, seed, advance, found)
+    with evaluation.terminal.advancing(name, evaluation.instance_sets, evaluation.done(name)) as advance:
+        for instance_set, found in zip(instance_sets, parts, strict=True):
+            solve_with(method, pool, instance_set, seed, advance, found)
 
 
 def main() -> None:

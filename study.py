@@ -43,20 +43,20 @@ def study(cfg: DictConfig) -> list[Any]:
     config.refuse_unread()
     searches = chosen.searches(methods)
     for each in searches:
-        check_method(each.method, each.search, choice.loaded, inputs.benchmarks)
+        check_method(each.method, each.search, choice.loaded, inputs.instance_sets)
 
     with opened(inputs) as results, inputs.machine.pool(choice.loaded.problem, choice.loaded.policy) as pool:
-        benchmarks, terminal, kept = results
+        instance_sets, terminal, kept = results
         about = About(
             checkpoint=str(choice.loaded.path),
             instances=inputs.settings.instances,
-            num_instances=count_of(benchmarks),
+            num_instances=count_of(instance_sets),
             hardware=str(inputs.machine),
             command=command_line(),
-            reference=reference_of(benchmarks) if have_gaps(benchmarks) else None,
-            remarks=remarks(benchmarks, inputs.problem),
+            reference=reference_of(instance_sets) if have_gaps(instance_sets) else None,
+            remarks=remarks(instance_sets, inputs.problem),
         )
-        context = Context(pool, benchmarks, inputs.settings.seed, kept, terminal.advancing)
+        context = Context(pool, instance_sets, inputs.settings.seed, kept, terminal.advancing)
         return measure(chosen, searches, context, about, terminal, inputs.out_dir)
 
 

@@ -25,9 +25,11 @@ def write_solutions(run: OpenRun, incumbents: Incumbents, state: TrainState) -> 
     saved["train_state"]["dataset"] = [shard.name for shard in state.dataset.shards]
     checkpoint.save(run.directory.last, saved)
     state.dataset.prune()
-    found, benchmarks, count = [], [], count_of(incumbents.benchmarks)
+    found, instance_sets, count = [], [], count_of(incumbents.instance_sets)
     seconds, sampled, evaluations = (state.totals[name] / count for name in ("seconds", "solutions", "evaluations"))
-    for benchmark, actions, costs in zip(incumbents.benchmarks, incumbents.actions, incumbents.costs, strict=True):
+    for instance_set, actions, costs in zip(
+        incumbents.instance_sets, incumbents.actions, incumbents.costs, strict=True
+    ):
         rows = costs.isfinite().nonzero().flatten()
         if len(rows):
             result = SolvedSet(
@@ -39,13 +41,13 @@ def write_solutions(run: OpenRun, incumbents: Incumbents, state: TrainState) -> 
                 evaluations=int(evaluations * len(rows)),
             )
             found.append(result)
-            benchmarks.append(with_lower_bounds(benchmark.part(rows)))
-    if missing := count - count_of(benchmarks):
+            instance_sets.append(with_lower_bounds(instance_set.part(rows)))
+    if missing := count - count_of(instance_sets):
         run.terminal.say(f"{missing} of {count} instances have no solution yet")
-    if not benchmarks:
+    if not instance_sets:
         return
     setup, machine = run.setup, run.setup.machine
     about = {"checkpoint": str(run.directory.last), "instances": setup.settings.instances, "seed": setup.run.seed}
     about |= {"hardware": hardware(machine.device), "precision": machine.precision, "command": command_line()}
     report = EvaluationReport(run.setup.problem, about, run.terminal)
-    report.write(run.directory.path / "results", {"active search": found}, benchmarks)
+    report.write(run.directory.path / "results", {"active search": found}, instance_sets)

@@ -32,7 +32,7 @@ class Task(NamedTuple):
     """What is done with one policy."""
 
     loaded: LoadedPolicy
-    places: slice  # of its benchmarks among all
+    places: slice  # of its instance sets among all
     methods: dict[str, Method | Baseline]
 
 
@@ -51,8 +51,8 @@ class Evaluation(NamedTuple):
     """An open evaluation."""
 
     inputs: Inputs
-    benchmarks: list[InstanceSet]  # with the references asked for
-    parts: dict[str, list[Parts]]  # what is found by each method, for each benchmark
+    instance_sets: list[InstanceSet]  # with the references asked for
+    parts: dict[str, list[Parts]]  # what is found by each method, for each instance set
     report: EvaluationReport
     terminal: Terminal
     found: Results
@@ -63,14 +63,14 @@ class Evaluation(NamedTuple):
 
     def write_tables(self, method: str) -> None:
         """results.json and .csv, once a method has solved all instances: a later method may not finish."""
-        if self.done(method) < count_of(self.benchmarks):
+        if self.done(method) < count_of(self.instance_sets):
             return
-        self.found.update(results_of(method, self.parts[method], self.benchmarks))
-        self.report.write_tables(self.inputs.out_dir, self.found, self.benchmarks)
+        self.found.update(results_of(method, self.parts[method], self.instance_sets))
+        self.report.write_tables(self.inputs.out_dir, self.found, self.instance_sets)
 
     def summaries(self) -> dict[str, MethodSummary]:
         """By the name of the method, or of the best heuristic."""
-        return {name: summarise(solved, self.benchmarks) for name, solved in self.found.items()}
+        return {name: summarise(solved, self.instance_sets) for name, solved in self.found.items()}
 
 
 def plan_of(cfg: DictConfig) -> Plan:
@@ -86,7 +86,7 @@ def plan_of(cfg: DictConfig) -> Plan:
         tasks.append(Task(choice.loaded, slice(first, first + len(choice.instance_sets)), methods))
     config.refuse_unread()
     if inputs.settings.workers == "auto":
-        inputs = inputs._replace(machine=without_idle_workers(inputs.machine, tasks, inputs.benchmarks))
+        inputs = inputs._replace(machine=without_idle_workers(inputs.machine, tasks, inputs.instance_sets))
     return Plan(inputs, tasks)
 
 
@@ -95,22 +95,22 @@ def open_evaluation(plan: Plan) -> Iterator[Evaluation]:
     """The evaluation, whose results are written at the end, also of methods that were interrupted."""
     inputs = plan.inputs
     with opened(inputs) as (found, terminal, kept):
-        benchmarks = list(map(with_lower_bounds, found))
-        parts = {name: [kept.parts(name, place) for place in range(len(benchmarks))] for name in plan.methods}
+        instance_sets = list(map(with_lower_bounds, found))
+        parts = {name: [kept.parts(name, place) for place in range(len(instance_sets))] for name in plan.methods}
         report = EvaluationReport(inputs.problem, inputs.about, terminal)
         try:
-            yield Evaluation(inputs, benchmarks, parts, report, terminal, {})
+            yield Evaluation(inputs, instance_sets, parts, report, terminal, {})
         except KeyboardInterrupt:
-            count = len(parts) * count_of(benchmarks)
+            count = len(parts) * count_of(instance_sets)
             raise resume.interruption(kept.finished(), count, inputs.out_dir) from None
         finally:
-            report.write_finished(inputs.out_dir, parts, benchmarks)
+            report.write_finished(inputs.out_dir, parts, instance_sets)
 
 
-def without_idle_workers(machine: Machine, tasks: list[Task], benchmarks: list[InstanceSet]) -> Machine:
+def without_idle_workers(machine: Machine, tasks: list[Task], instance_sets: list[InstanceSet]) -> Machine:
     """The machine without workers if no search has more instances of a size than are searched together."""
     chunks = [
-        full_chunks(task.loaded, benchmarks[task.places], method, machine)
+        full_chunks(task.loaded, instance_sets[task.places], method, machine)
         for task in tasks
         for method in task.methods.values()
         if isinstance(method, Method)
@@ -118,9 +118,9 @@ def without_idle_workers(machine: Machine, tasks: list[Task], benchmarks: list[I
     return machine if max(chunks, default=0) > 1 else machine._replace(workers=0)
 
 
-def full_chunks(loaded: LoadedPolicy, benchmarks: list[InstanceSet], method: Method, machine: Machine) -> float:
+def full_chunks(loaded: LoadedPolicy, instance_sets: list[InstanceSet], method: Method, machine: Machine) -> float:
     """The most instances of a size, which are searched by themselves, measured in full chunks: the most at a time."""
     rows, budget = machine.search_batch_rows, trie_budget(str(machine.device))
     return max(
-        len(x.names) / at_once(loaded.problem, loaded.policy, x.instances, method, rows, budget) for x in benchmarks
+        len(x.names) / at_once(loaded.problem, loaded.policy, x.instances, method, rows, budget) for x in instance_sets
     )

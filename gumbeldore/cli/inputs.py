@@ -38,9 +38,9 @@ class Inputs(NamedTuple):
     out_dir: Path
 
     @property
-    def benchmarks(self) -> list[InstanceSet]:
+    def instance_sets(self) -> list[InstanceSet]:
         """The instances of all policies, one after the other."""
-        return [benchmark for choice in self.choices for benchmark in choice.instance_sets]
+        return [instance_set for choice in self.choices for instance_set in choice.instance_sets]
 
     @property
     def problem(self) -> Problem:
@@ -63,7 +63,7 @@ class Inputs(NamedTuple):
 class Opened(NamedTuple):
     """What is open while instances are searched."""
 
-    benchmarks: list[InstanceSet]  # with the references asked for
+    instance_sets: list[InstanceSet]  # with the references asked for
     terminal: Terminal
     kept: Kept  # results
 
@@ -107,10 +107,10 @@ def opened(inputs: Inputs) -> Iterator[Opened]:
         for choice in inputs.choices:
             if choice.reason:
                 terminal.say(choice.reason)
-        before = resume.manifest(inputs.config, inputs.machine.decided, inputs.checkpoints, inputs.benchmarks)
-        benchmarks = with_references(inputs, terminal)
+        before = resume.manifest(inputs.config, inputs.machine.decided, inputs.checkpoints, inputs.instance_sets)
+        instance_sets = with_references(inputs, terminal)
         with Kept(inputs.out_dir, before, inputs.settings.resume) as kept:
-            yield Opened(benchmarks, terminal, kept)
+            yield Opened(instance_sets, terminal, kept)
 
 
 def with_references(inputs: Inputs, terminal: Terminal) -> list[InstanceSet]:
@@ -118,13 +118,16 @@ def with_references(inputs: Inputs, terminal: Terminal) -> list[InstanceSet]:
 
     What a user may not expect of the instances is said before the solver begins.
     """
-    references, benchmarks = inputs.settings.references, inputs.benchmarks
+    references, instance_sets = inputs.settings.references, inputs.instance_sets
     if references not in (None, "solver"):
-        benchmarks = with_table(benchmarks, read_table(Path(references)), references)
-    terminal.notices(benchmarks)
+        instance_sets = with_table(instance_sets, read_table(Path(references)), references)
+    terminal.notices(instance_sets)
     if references != "solver":
-        return benchmarks
+        return instance_sets
     solvers = imported("problems.solvers", "references")
     solver = solvers.Solver(**inputs.config.plain("solver"), seed=inputs.settings.seed)
-    with terminal.advancing("references", benchmarks) as advance:
-        return [solvers.with_references(inputs.problem.name, benchmark, solver, advance) for benchmark in benchmarks]
+    with terminal.advancing("references", instance_sets) as advance:
+        return [
+            solvers.with_references(inputs.problem.name, instance_set, solver, advance)
+            for instance_set in instance_sets
+        ]

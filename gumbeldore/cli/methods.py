@@ -83,13 +83,15 @@ def build_search(name: str, method: DictConfig, search: Mapping[str, Any]) -> Me
     return built
 
 
-def check_method(name: str, method: Method | Baseline, loaded: LoadedPolicy, benchmarks: Iterable[InstanceSet]) -> None:
+def check_method(
+    name: str, method: Method | Baseline, loaded: LoadedPolicy, instance_sets: Iterable[InstanceSet]
+) -> None:
     """Raises ValueError if a method is not for the problem, or the problem does not offer what these instances need."""
     if not isinstance(method, Method):
         method.check(loaded.problem.name)
         return
-    for benchmark in benchmarks:
+    for instance_set in instance_sets:
         try:
-            check_offered(loaded.problem, loaded.policy, benchmark.instances, method)
+            check_offered(loaded.problem, loaded.policy, instance_set.instances, method)
         except ValueError as error:
             raise ValueError(f"method={name}: {error}") from None

@@ -127,7 +127,7 @@ def results_folder(settings: EvaluationSettings) -> Path:
 
 
 def manifest(
-    config: Configuration, machine: dict[str, Any], checkpoints: list[Path], benchmarks: list[InstanceSet]
+    config: Configuration, machine: dict[str, Any], checkpoints: list[Path], instance_sets: list[InstanceSet]
 ) -> dict[str, Any]:
     """All that the solutions of an evaluation depend on: it must be the same when the evaluation goes on.
 
@@ -136,7 +136,7 @@ def manifest(
     """
     values = {key: value for key, value in config.flat().items() if key not in NOT_IN_MANIFEST}
     values["random keys"] = "by content"  # of the instances; an evaluation by their places does not go on
-    values |= {**machine, "instances (sha256)": fingerprint(benchmarks)}
+    values |= {**machine, "instances (sha256)": fingerprint(instance_sets)}
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in checkpoints]
     return {**values, "checkpoint (sha256)": " ".join(digests)}
 

@@ -121,7 +121,7 @@ def searched(
 ) -> list[Any]:
     """Instances of the smallest and the largest size, on which the search is checked."""
     if settings.instances is not None:
-        return [benchmark.instances for benchmark in validation]
+        return [instance_set.instances for instance_set in validation]
     smallest, largest = (problem.curriculum(share).generate(1, generator(seed, "check")) for share in (0, 1))
     return [smallest, largest] if settings.pool is None else [largest, *(shard.instances for shard in experts)]
 

@@ -25,7 +25,7 @@ def active_search(
     settings: ActiveSearchSettings,
     search: Method,
     pool: SearchPool,
-    benchmarks: list[InstanceSet],
+    instance_sets: list[InstanceSet],
     execution: Execution = Execution(),
 ) -> Incumbents:
     """Sample with the policy, keep the best solution ever of each instance, imitate these, again and again.
@@ -34,13 +34,13 @@ def active_search(
     `execution.stop()` holds. The arguments are those of `train.self_improvement`, but for:
 
         search: how the policy that is being trained samples
-        benchmarks: the given instances, an InstanceSet for each size
+        instance_sets: the given instances, an InstanceSet for each size
 
     Returns the best solutions. The solutions of an epoch that was cut short are among them, and in the dataset,
     although a continued run repeats this epoch; a search with a reconstruction then begins from them.
     """
     problem = pool.problem
-    incumbents = Incumbents.of(problem, benchmarks, state.dataset.shards)
+    incumbents = Incumbents.of(problem, instance_sets, state.dataset.shards)
     while not (state.over(settings) or execution.stop()):
         with epoch_of(state, pool, [], execution) as report:
             # sample, keep what is better

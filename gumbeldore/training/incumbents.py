@@ -27,47 +27,47 @@ from gumbeldore.training.validation import Quality
 
 @dataclass
 class Incumbents:
-    """The best solution so far of each instance of several benchmarks, by its true cost."""
+    """The best solution so far of each instance of several instance sets, by its true cost."""
 
-    benchmarks: list[InstanceSet]
-    actions: list[Tensor]  # of each benchmark, [n, T]
-    costs: list[Tensor]  # of each benchmark, [n] float64; infinite where no solution is known yet
+    instance_sets: list[InstanceSet]
+    actions: list[Tensor]  # of each instance set, [n, T]
+    costs: list[Tensor]  # of each instance set, [n] float64; infinite where no solution is known yet
 
     @classmethod
-    def of(cls, problem: Problem, benchmarks: list[InstanceSet], shards: Sequence[Shard]) -> Incumbents:
+    def of(cls, problem: Problem, instance_sets: list[InstanceSet], shards: Sequence[Shard]) -> Incumbents:
         """The solutions in the dataset of a run that goes on, none in that of a new one.
 
-        Raises ValueError if the dataset's instances are others than the benchmarks'.
+        Raises ValueError if the dataset's instances are others than the instance sets'.
         """
         if shards:
-            alike = len(shards) == len(benchmarks) and all(
+            alike = len(shards) == len(instance_sets) and all(
                 torch.equal(mine, given)
-                for shard, benchmark in zip(shards, benchmarks, strict=True)
-                for mine, given in zip(shard.instances, benchmark.instances, strict=True)
+                for shard, instance_set in zip(shards, instance_sets, strict=True)
+                for mine, given in zip(shard.instances, instance_set.instances, strict=True)
             )
             if not alike:
                 raise ValueError("train.instances: the instances are not those with which the run began")
             costs = [shard.costs.clone().double() for shard in shards]
-            return cls(benchmarks, [shard.actions.clone() for shard in shards], costs)
-        sizes = [(len(benchmark.names), problem.horizon(benchmark.instances)) for benchmark in benchmarks]
+            return cls(instance_sets, [shard.actions.clone() for shard in shards], costs)
+        sizes = [(len(instance_set.names), problem.horizon(instance_set.instances)) for instance_set in instance_sets]
         unknown = [torch.full(size[:1], math.inf, dtype=torch.float64) for size in sizes]
-        return cls(benchmarks, [torch.zeros(size, dtype=torch.int64) for size in sizes], unknown)
+        return cls(instance_sets, [torch.zeros(size, dtype=torch.int64) for size in sizes], unknown)
 
     def offer(self, place: int, chunk: slice, found: TrueBest) -> None:
-        """Keep those of the solutions of a chunk of benchmark `place` that are better than all before."""
+        """Keep those of the solutions of a chunk of instance set `place` that are better than all before."""
         better = found.costs < self.costs[place][chunk]
         self.costs[place][chunk] = found.costs.where(better, self.costs[place][chunk])
         self.actions[place][chunk] = found.actions.where(better[:, None], self.actions[place][chunk])
 
     def shards(self, epoch: int) -> Iterator[Shard]:
         """The solutions as experts, of each size a shard."""
-        for place, benchmark in enumerate(self.benchmarks):
+        for place, instance_set in enumerate(self.instance_sets):
             name = f"epoch_{epoch:06d}_{place:03d}"
-            yield Shard(name, benchmark.instances, self.actions[place].clone(), self.costs[place].clone())
+            yield Shard(name, instance_set.instances, self.actions[place].clone(), self.costs[place].clone())
 
     def quality(self) -> Quality:
         """Mean cost and gap of the solutions."""
-        costs, references = torch.cat(self.costs), torch.cat([each.references for each in self.benchmarks])
+        costs, references = torch.cat(self.costs), torch.cat([each.references for each in self.instance_sets])
         return Quality(costs.mean().item(), gaps_to(references, costs).mean().item(), {})
 
 
@@ -75,9 +75,9 @@ GREEDY, SEARCH = 0, 1  # of equally good solutions the greedy one stays
 
 
 class Offer(NamedTuple):
-    """What the policy found for a chunk of a benchmark."""
+    """What the policy found for a chunk of an instance set."""
 
-    place: int  # of the benchmark
+    place: int  # of the instance set
     which: int  # GREEDY or SEARCH
     chunk: slice
     rows: Tensor  # int64 of the chunk among all instances
@@ -127,17 +127,17 @@ def _offers(
 
     Raises Stopped if the training is to end.
     """
-    count = count_of(incumbents.benchmarks)
+    count = count_of(incumbents.instance_sets)
     first = done = 0
     execution.progress("sampling", 0, count)
-    for place, benchmark in enumerate(incumbents.benchmarks):
-        mine = torch.arange(first, first + len(benchmark.names))
+    for place, instance_set in enumerate(incumbents.instance_sets):
+        mine = torch.arange(first, first + len(instance_set.names))
         keys, first = fold(execution.seed, "sampling", epoch, mine), first + len(mine)
         begin = incumbents.actions[place] if incumbents.costs[place].isfinite().all() else None
         how = (methods.Greedy(), search), execution.stop, SampledSolutions.of
-        with instance_errors(benchmark, keys):
-            for which, chunk, sampled in pool.map_all(benchmark.instances, keys, *how, start=begin):
-                best = best_solutions(benchmark, chunk, sampled)
+        with instance_errors(instance_set, keys):
+            for which, chunk, sampled in pool.map_all(instance_set.instances, keys, *how, start=begin):
+                best = best_solutions(instance_set, chunk, sampled)
                 done += len(best.costs) if which == SEARCH else 0
                 execution.progress("sampling", done, count)
                 yield Offer(place, which, chunk, mine[chunk], best, sampled.stats.evaluations)

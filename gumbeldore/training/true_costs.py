@@ -1,4 +1,4 @@
-"""What sampled solutions of a benchmark cost on the instances as their files give them."""
+"""What sampled solutions of an instance set cost on the instances as their files give them."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ class TrueBest(NamedTuple):
     samples: Tensor  # [n, L] float32 true costs of these in the order they were found, then NaN
 
 
-def true_costs(benchmark: InstanceSet, chunk: slice, sampled: SampledSolutions) -> Tensor:
-    """Of all solutions of a chunk of a benchmark, [B, L] float64.
+def true_costs(instance_set: InstanceSet, chunk: slice, sampled: SampledSolutions) -> Tensor:
+    """Of all solutions of a chunk of an instance set, [B, L] float64.
 
     Raises ValueError naming an instance of which a solution's true cost is not a number.
     """
-    costs = benchmark.costs(sampled.actions, chunk.start)
-    check_costs(benchmark, chunk.start, costs, sampled.valid)
+    costs = instance_set.costs(sampled.actions, chunk.start)
+    check_costs(instance_set, chunk.start, costs, sampled.valid)
     return costs
 
 
-def best_solutions(benchmark: InstanceSet, chunk: slice, sampled: SampledSolutions) -> TrueBest:
-    """The best solutions of a chunk of a benchmark, improved; of equally good ones, the first that was found.
+def best_solutions(instance_set: InstanceSet, chunk: slice, sampled: SampledSolutions) -> TrueBest:
+    """The best solutions of a chunk of an instance set, improved; of equally good ones, the first that was found.
 
     Raises ValueError naming an instance of which a solution's true cost is not a number.
     """
-    sampled = sampled._replace(actions=benchmark.improve(sampled.actions, chunk.start))
-    costs = true_costs(benchmark, chunk, sampled)
+    sampled = sampled._replace(actions=instance_set.improve(sampled.actions, chunk.start))
+    costs = true_costs(instance_set, chunk, sampled)
     cost, place = costs.masked_fill(~sampled.valid, math.inf).min(dim=1)
     found = sampled.valid.sum(dim=1)
     # Of an instance without further solutions some places of a round are empty: those found move up.

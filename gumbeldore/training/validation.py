@@ -34,14 +34,14 @@ def validate(pool: SearchPool, validation: list[InstanceSet], progress: Progress
     Raises ValueError naming an instance that the policy or the problem cannot deal with.
     """
     total, done, found = count_of(validation), 0, []
-    for benchmark in validation:
-        keys = torch.arange(len(benchmark.names))  # a greedy search draws nothing: they only tell instances apart
-        costs = torch.empty(len(benchmark.names), dtype=torch.float64)
-        with instance_errors(benchmark, keys):
-            for chunk, solutions in pool.map(benchmark.instances, keys, methods.Greedy()):
+    for instance_set in validation:
+        keys = torch.arange(len(instance_set.names))  # a greedy search draws nothing: they only tell instances apart
+        costs = torch.empty(len(instance_set.names), dtype=torch.float64)
+        with instance_errors(instance_set, keys):
+            for chunk, solutions in pool.map(instance_set.instances, keys, methods.Greedy()):
                 index = torch.arange(chunk.start, chunk.stop)
-                costs[chunk] = benchmark.true_cost(index, solutions.actions[:, 0])
-                check_costs(benchmark, chunk.start, costs[chunk, None], solutions.valid)
+                costs[chunk] = instance_set.true_cost(index, solutions.actions[:, 0])
+                check_costs(instance_set, chunk.start, costs[chunk, None], solutions.valid)
                 done += chunk.stop - chunk.start
                 progress("validation", done, total)
         found.append(costs)
@@ -50,7 +50,7 @@ def validate(pool: SearchPool, validation: list[InstanceSet], progress: Progress
 
 def quality_of(problem: Problem, validation: list[InstanceSet], found: list[Tensor]) -> Quality:
     """The quality that greedy costs make: `found` has those [n] of each InstanceSet."""
-    references, costs = torch.cat([benchmark.references for benchmark in validation]), torch.cat(found)
-    sizes = [size_name(problem, benchmark.instances) for benchmark in validation]
+    references, costs = torch.cat([instance_set.references for instance_set in validation]), torch.cat(found)
+    sizes = [size_name(problem, instance_set.instances) for instance_set in validation]
     by_size = {size: mine.mean().item() for size, mine in zip(sizes, found, strict=True)} if len(found) > 1 else {}
     return Quality(costs.mean().item(), gaps_to(references, costs).nanmean().item(), by_size)

@@ -134,7 +134,7 @@ def test_what_was_found_before_a_stop_is_kept():
 
     found, state, reports = searched(given(7, 9), stop=stop)
     assert not reports and state.epoch == 0
-    again = Incumbents.of(TSP(8), found.benchmarks, state.dataset.shards)  # of a run that goes on
+    again = Incumbents.of(TSP(8), found.instance_sets, state.dataset.shards)  # of a run that goes on
     assert all(torch.equal(a, b) for a, b in zip(again.costs, found.costs, strict=True))
     assert found.costs[0].isfinite().all() and found.costs[1].isinf().all()
     assert state.totals["seconds"] > 0 and state.totals["batches"] == 0  # what it took is counted

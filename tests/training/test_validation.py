@@ -38,5 +38,5 @@ def test_a_policy_of_lower_cost_is_the_best_from_now_on():
     for number, cost in enumerate((2.0, 2.0, 3.0, 1.0)):
         torch.nn.init.constant_(state.policy.weight, number)
         improved = state.accept(Quality(cost, cost / 10, {}))
-        found.append((improved, state.best.weight.item(), state.best_cost, state.best_gap, state.since_best))
-    assert found == [(True, 0, 2, 0.2, 0), (False, 0, 2, 0.2, 1), (False, 0, 2, 0.2, 2), (True, 3, 1, 0.1, 0)]
+        found.append((improved, state.best.weight.item(), state.best_cost, state.best_gap))
+    assert found == [(True, 0, 2, 0.2), (False, 0, 2, 0.2), (False, 0, 2, 0.2), (True, 3, 1, 0.1)]
