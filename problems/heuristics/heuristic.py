@@ -1,7 +1,8 @@
-"""The classical heuristics of each problem as one baseline of an evaluation."""
+"""The classical heuristics of each problem, which registers its own, as one baseline of an evaluation."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from importlib import import_module
@@ -11,7 +12,6 @@ import torch
 from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet
-from problems.heuristics import dispatching, routing
 
 
 class Found(NamedTuple):
@@ -21,20 +21,21 @@ class Found(NamedTuple):
     seconds: float  # wall-clock, all instances together
 
 
-class _Heuristics(NamedTuple):
+class Heuristics(NamedTuple):
     """The heuristics of one problem."""
 
     names: Callable[[Any], list[str]]  # of those that can solve all instances of the problem's Original
     solve: Callable[[Any, str], Tensor]  # the problem's Original of n instances and a name -> actions [n, T]
     together: int  # at most so many instances a call
-    needs_ortools: bool
+    needs_ortools: bool = False
 
 
-HEURISTICS = {
-    "tsp": _Heuristics(routing.for_tsp, routing.solve_tsp, 1, needs_ortools=True),
-    "cvrp": _Heuristics(lambda originals: list(routing.CVRP), routing.solve_cvrp, 1, needs_ortools=True),
-    "jssp": _Heuristics(lambda originals: list(dispatching.RULES), dispatching.dispatch, 1024, needs_ortools=False),
-}
+HEURISTICS: dict[str, Heuristics] = {}  # by the name of the problem
+
+
+def register(problem: str, heuristics: Heuristics) -> None:
+    """Say which heuristics a problem has, by the problem's name; a module that defines a problem may call it."""
+    HEURISTICS[problem] = heuristics
 
 
 class Heuristic:
@@ -45,7 +46,10 @@ class Heuristic:
     def check(self, problem: str) -> None:
         """Raises ValueError if the problem has no heuristic, or the package that has it is not installed."""
         if problem not in HEURISTICS:
-            raise ValueError(f"there is no heuristic for problem {problem}; there are some for {', '.join(HEURISTICS)}")
+            with contextlib.suppress(ModuleNotFoundError):  # a problem of somebody else
+                import_module(f"problems.{problem}.heuristics")
+        if problem not in HEURISTICS:
+            raise ValueError(f"there is no heuristic for problem {problem}; see docs/add-a-problem.md")
         if HEURISTICS[problem].needs_ortools:
             try:
                 import_module("ortools.constraint_solver.pywrapcp")

@@ -40,6 +40,8 @@ def experts(cfg: DictConfig) -> Path:
     for key in TRAINING:
         config.ignores(key, OF_TRAINING)
     config.refuse_unread(OF_TRAINING)
+    if chosen := [word for word in config.words if word.startswith(("model=", "recipe="))]:
+        raise ValueError(f"{chosen[0]} has no effect {OF_TRAINING}")
     workers = resolve_workers(run.workers, torch.device("cpu"), threads=1)
     solver = Solver(run.time_limit, workers, run.seed, run.patience)
     out = new_file(run.out)

@@ -93,7 +93,7 @@ def compose(*words):
 
 
 def test_an_interrupted_dataset_goes_on_where_it_stopped(tmp_path, monkeypatch):
-    real, calls = registry.BACKENDS["tsp"], []
+    real, calls = registry.backend_of("tsp"), []
 
     def interrupted(row, options):
         calls.append(row)

@@ -35,7 +35,7 @@ def random_set(n, nodes, seed=0):
 def counted(monkeypatch):
     """The number of solves of the TSP."""
     calls = []
-    real = registry.BACKENDS["tsp"]
+    real = registry.backend_of("tsp")
 
     def solve(row, options):
         calls.append(row)
@@ -62,12 +62,12 @@ def test_other_options_and_instances_are_solved_anew(counted):
 
 
 def test_keys_tell_everything_apart_that_decides_the_answer():
-    backend, options = registry.BACKENDS["tsp"], Options(1.0, 0, None)
+    backend, options = registry.backend_of("tsp"), Options(1.0, 0, None)
     row = row_of(random_set(1, 6).originals, 0)
     rows = [row, row._replace(metrics="EUC_2D"), row._replace(coords=row.coords + 1e-15)]
     rows += [row._replace(coords=row.coords.view(4, 3))]
     keys = [key_of("tsp", row, backend, options) for row in rows]
-    keys += [key_of("cvrp", row, backend, options), key_of("tsp", row, registry.BACKENDS["jssp"], options)]
+    keys += [key_of("cvrp", row, backend, options), key_of("tsp", row, registry.backend_of("jssp"), options)]
     assert len(set(keys)) == 6 and key_of("tsp", row, backend, options) == keys[0]
 
 
