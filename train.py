@@ -36,8 +36,8 @@ def self_improvement(
 ) -> None:
     """Train until settings.epochs are done or `execution.stop()` holds [GD, algorithm 1].
 
-    With `settings.patience`, so many epochs without a better policy end the training, too. With `settings.pool` the
-    dataset is a pool of instances that stay: those that were searched longest ago are searched again.
+    Training also ends after `settings.patience` epochs without a better policy. With `settings.pool` the dataset is a
+    pool of instances that stay: an epoch searches the instances again that were searched longest ago.
     A policy with random weights is not validated. It may be good greedily by chance although it samples at random: if
     the first trained policy had to beat it, training might go on sampling from random weights.
     Every random number comes from (seed, purpose, epoch): a training that goes on from a saved state repeats nothing

@@ -161,7 +161,7 @@ class Configuration:
         """Raises ValueError for the first value that was typed and that no object has read.
 
         Arguments:
-            why: that is so; None: depends on the key
+            why: the reason that the error names; None: it depends on the key
         """
         for key in self.typed:
             ignored = self._ignored.get(key) or self._ignored.get(key.partition(".")[0])

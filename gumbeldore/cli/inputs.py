@@ -87,7 +87,7 @@ def inputs_of(config: Configuration, cls: type[EvaluationSettings]) -> Inputs:
 
 
 def instances_of(loaded: LoadedPolicy, settings: EvaluationSettings, config: Configuration) -> list[InstanceSet]:
-    """What is asked for; a number of instances that nobody has typed, a default, is the most to take.
+    """Load the instances. The default of num_instances is an upper limit; so many must be there only if it is typed.
 
     Raises ValueError; if the instances are of another problem, it says whose the policy is.
     """

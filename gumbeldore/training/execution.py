@@ -12,7 +12,7 @@ from gumbeldore.training.recorder import Recorder, Silent
 
 
 class Execution(NamedTuple):
-    """What a training needs of the machine and of the person before it; none of it is part of the method."""
+    """What a training needs besides its algorithm."""
 
     seed: int = 0  # of every random number, together with its purpose and the epoch
     recorder: Recorder = Silent()  # writes checkpoints and metrics
