@@ -350,7 +350,7 @@ class Learner:
 def test_training_in_bf16_with_muon_learns_as_in_float32_on_a_cpu(device, case, tmp_path):
     learner, exact = Learner(case, device, tmp_path / "a"), Learner(case, "cpu", tmp_path / "b", precision="float32")
     runs = ([each.with_experts().epoch(), each.epoch()] for each in (learner, exact))
-    found, expected = ([stats.metrics["training/loss"] for stats in epochs] for epochs in runs)
+    found, expected = ([metrics["training/loss"] for metrics in epochs] for epochs in runs)
     assert all(tensor.device.type == device for tensor in learner.tensors())
     assert found != expected and found == pytest.approx(expected, rel=0.01)
 
