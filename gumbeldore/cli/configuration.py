@@ -164,6 +164,8 @@ class Configuration:
             why: the reason that the error names; None: it depends on the key
         """
         for key in self.typed:
+            if key.startswith("methods."):  # a chosen method takes all settings of its own file
+                continue
             ignored = self._ignored.get(key) or self._ignored.get(key.partition(".")[0])
             if OmegaConf.select(self.cfg, key) is not None and (ignored or key not in self._read):
                 raise ValueError(f"{key} has no effect {ignored or why or self._why_unread(key)}")

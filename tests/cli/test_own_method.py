@@ -62,6 +62,12 @@ def test_its_own_file_wins_over_search(folder):
     assert "num_rounds" not in search_keys(config.cfg.methods.narrowing, config.cfg.search)
 
 
+def test_its_own_settings_have_an_effect(folder):
+    config = own(folder, "methods.narrowing.factor=0.5")
+    assert config.training_search().factor == 0.5
+    config.refuse_unread()
+
+
 def test_its_rounds_come_from_smaller_nuclei(folder):
     narrowing = importlib.import_module("narrowing").Narrowing
     plain, first, small = found(methods.Sampling(8, 2)), found(narrowing(8, 2, 1.0)), found(narrowing(8, 2, 0.6))
