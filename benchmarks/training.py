@@ -105,7 +105,7 @@ def main(problems, batches, repeats, seconds, threads, device, precision, compil
         step = statistics.median(took[name])
         example = train_state.dataset.shards[0].instances
         tokens = decisions_to_come(problem.horizon(example), problem.last_choice(example))
-        per_epoch = configuration(f"problem={name}").train.batches_per_epoch
+        per_epoch = configuration(f"problem={name}").cfg.train.batches_per_epoch
         table[name] = {
             "examples_per_second": settings.batch_size / step,
             "tokens_per_second": settings.batch_size * tokens / step,
