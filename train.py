@@ -13,12 +13,12 @@ from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import generator
 from gumbeldore.training.active_search import active_search
+from gumbeldore.training.epoch import epoch_of
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.expert_pool import search_pool
 from gumbeldore.training.experts import sample_epoch
 from gumbeldore.training.following import follow
 from gumbeldore.training.imitation import fit
-from gumbeldore.training.interruption import epoch_of
 from gumbeldore.training.ranks import SINGLE_PROCESS, DDPRanks, Ranks, joined_ranks
 from gumbeldore.training.settings import ActiveSearchSettings, SupervisedSettings, TrainSettings
 from gumbeldore.training.state import TrainState
@@ -52,7 +52,7 @@ def self_improvement(
     """
     sample = sample_epoch if settings.pool is None else search_pool
     while not (state.over(settings) or execution.stop()):
-        with epoch_of(state, pool, validation, execution) as report:
+        with epoch_of(state, settings, pool, validation, execution) as report:
             # sample: the best of the best policy's solutions of an instance is its expert
             experts, sampling = sample(state, settings, search, pool, execution)
             state.dataset.add(*experts)
@@ -68,13 +68,9 @@ def self_improvement(
             report.improved = state.accept(quality)
             report.lap("validation", state.quality(quality))
 
-            # save, forget the experts of worse policies
-            state.complete(report, settings)
-            if report.improved:
-                execution.recorder.best(state)
+            # forget the experts of worse policies; the end of the block saves
             if settings.pool is None and (report.improved or not settings.keep_experts):
                 state.dataset.clear()
-            execution.recorder.epoch(state, report)
 
 
 def train(cfg: Any, ranks: Ranks = SINGLE_PROCESS) -> dict[str, float]:

@@ -12,10 +12,10 @@ from gumbeldore.instance_set import InstanceSet
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import generator
+from gumbeldore.training.epoch import epoch_of
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.incumbents import Incumbents, improve
-from gumbeldore.training.interruption import epoch_of
 from gumbeldore.training.settings import ActiveSearchSettings
 from gumbeldore.training.state import TrainState
 
@@ -42,7 +42,7 @@ def active_search(
     problem = pool.problem
     incumbents = Incumbents.of(problem, instance_sets, state.dataset.shards)
     while not (state.over(settings) or execution.stop()):
-        with epoch_of(state, pool, [], execution) as report:
+        with epoch_of(state, settings, pool, [], execution) as report:
             # sample, keep what is better
             pool.load(state.policy.state_dict())
             try:
@@ -54,12 +54,8 @@ def active_search(
             imitation = fit(problem, state, settings, generator(execution.seed, "batches", state.epoch), execution)
             report.lap("training", imitation)
 
-            # save
+            # accept what is better
             report.improved = state.accept(incumbents.quality())
             quality = {"quality/best_cost": state.best_cost, "quality/best_gap": state.best_gap}
             report.metrics |= {name: value for name, value in quality.items() if not math.isnan(value)}
-            state.complete(report, settings)
-            if report.improved:
-                execution.recorder.best(state)
-            execution.recorder.epoch(state, report)
     return incumbents

@@ -5,9 +5,9 @@ from __future__ import annotations
 from gumbeldore.instance_set import InstanceSet
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.seeding import generator
+from gumbeldore.training.epoch import epoch_of
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
-from gumbeldore.training.interruption import epoch_of
 from gumbeldore.training.settings import SupervisedSettings
 from gumbeldore.training.state import TrainState
 from gumbeldore.training.validation import validate
@@ -25,7 +25,7 @@ def supervised(
     Arguments and end as those of `train.self_improvement`.
     """
     while not (state.over(settings) or execution.stop()):
-        with epoch_of(state, pool, validation, execution) as report:
+        with epoch_of(state, settings, pool, validation, execution) as report:
             # imitate the experts' decisions
             draws = generator(execution.seed, "batches", state.epoch)
             report.lap("training", fit(pool.problem, state, settings, draws, execution))
@@ -35,9 +35,3 @@ def supervised(
             quality = validate(pool, validation, execution.progress)
             report.improved = state.accept(quality)
             report.lap("validation", state.quality(quality))
-
-            # save
-            state.complete(report, settings)
-            if report.improved:
-                execution.recorder.best(state)
-            execution.recorder.epoch(state, report)

@@ -1,4 +1,4 @@
-"""Epochs that are cut short: by a time limit, Ctrl-C or a termination signal."""
+"""An epoch of a training: its end, when it is complete, and when a time limit, Ctrl-C or a signal cuts it short."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.stopping import Stopped
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.report import EpochReport
+from gumbeldore.training.settings import ImitationSettings
 from gumbeldore.training.state import TrainState
 from gumbeldore.training.validation import validate
 
 
 @contextmanager
 def epoch_of(
-    state: TrainState, pool: SearchPool, validation: list[InstanceSet], execution: Execution
+    state: TrainState,
+    settings: ImitationSettings,
+    pool: SearchPool,
+    validation: list[InstanceSet],
+    execution: Execution,
 ) -> Iterator[EpochReport]:
-    """An epoch, which ends early without an error if the training is to stop.
+    """An epoch, which is counted, saved and reported at its end. It ends early without an error if training is to stop.
 
-    The saved state is then still the state after the epoch before: a continued training does this epoch again. A policy
-    that was trained in part is validated, and saved as the best policy if it is better. The epoch's time counts.
+    After an early end the saved state is still the state after the epoch before: a continued training does this epoch
+    again. A policy that was trained in part is validated, and saved as the best policy if it is better. The epoch's
+    time counts.
 
     Arguments:
         validation: on which a policy may be the best one; empty: policies are not compared
@@ -37,3 +43,8 @@ def epoch_of(
                 execution.recorder.best(state)
             report.lap("validation", {})
         state.count(report, stopped.batches)
+    else:
+        state.complete(report, settings)
+        if report.improved:
+            execution.recorder.best(state)
+        execution.recorder.epoch(state, report)
