@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from problems.cvrp.instances import Instance, Original
 from problems.routing.distances import UNROUNDED
-from problems.solvers.backends import Backend, register
+from problems.solvers.backends import BACKENDS, Backend
 from problems.solvers.routing import solve_cvrp
 
 
@@ -13,4 +13,4 @@ def originals(instances: Instance) -> Original:
     return Original(instances.coords, instances.demands, instances.capacity, metrics)
 
 
-register("cvrp", Backend("PyVRP", "pyvrp", "pyvrp", solve_cvrp, patience=True, originals=originals))
+BACKENDS["cvrp"] = Backend("PyVRP", "pyvrp", "pyvrp", solve_cvrp, patience=True, originals=originals)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
 from importlib import import_module
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet
+from problems.common.registry import Registry
 
 
 class Found(NamedTuple):
@@ -30,12 +30,7 @@ class Heuristics(NamedTuple):
     needs_ortools: bool = False
 
 
-HEURISTICS: dict[str, Heuristics] = {}  # by the name of the problem
-
-
-def register(problem: str, heuristics: Heuristics) -> None:
-    """Say which heuristics a problem has, by the problem's name; a module that defines a problem may call it."""
-    HEURISTICS[problem] = heuristics
+HEURISTICS: Registry[Heuristics] = Registry("heuristic", "heuristics")
 
 
 class Heuristic:
@@ -45,12 +40,7 @@ class Heuristic:
 
     def check(self, problem: str) -> None:
         """Raises ValueError if the problem has no heuristic, or the package that has it is not installed."""
-        if problem not in HEURISTICS:
-            with contextlib.suppress(ModuleNotFoundError):  # a problem of somebody else
-                import_module(f"problems.{problem}.heuristics")
-        if problem not in HEURISTICS:
-            raise ValueError(f"there is no heuristic for problem {problem}; see docs/add-a-problem.md")
-        if HEURISTICS[problem].needs_ortools:
+        if HEURISTICS.of(problem).needs_ortools:
             try:
                 import_module("ortools.constraint_solver.pywrapcp")
             except ImportError:

@@ -1,6 +1,6 @@
 """The classical heuristics of the JSSP."""
 
 from problems.heuristics.dispatching import RULES, dispatch
-from problems.heuristics.heuristic import Heuristics, register
+from problems.heuristics.heuristic import HEURISTICS, Heuristics
 
-register("jssp", Heuristics(lambda originals: list(RULES), dispatch, together=1024))
+HEURISTICS["jssp"] = Heuristics(lambda originals: list(RULES), dispatch, together=1024)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from problems.jssp.instances import Instance, Original
-from problems.solvers.backends import Backend, register
+from problems.solvers.backends import BACKENDS, Backend
 from problems.solvers.scheduling import solve_jssp
 
 
@@ -15,4 +15,4 @@ def originals(instances: Instance) -> Original:
 
 
 CP_SAT = "ortools.sat.python.cp_model"
-register("jssp", Backend("OR-Tools", "ortools", CP_SAT, solve_jssp, patience=False, originals=originals))
+BACKENDS["jssp"] = Backend("OR-Tools", "ortools", CP_SAT, solve_jssp, patience=False, originals=originals)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
+from problems.common.registry import Registry
 from problems.solvers.answer import Answer, Options
 
 
@@ -23,25 +23,12 @@ class Backend(NamedTuple):
         return version(self.package)
 
 
-BACKENDS: dict[str, Backend] = {}  # by the name of the problem
-
-
-def register(problem: str, backend: Backend) -> None:
-    """Say which solver a problem has, by the problem's name; a module that defines a problem may call it."""
-    BACKENDS[problem] = backend
+BACKENDS: Registry[Backend] = Registry("solver", "solver")
 
 
 def backend_of(problem: str) -> Backend:
-    """The solver of a problem; the problems of this project register theirs in problems/<name>/solver.py.
-
-    Raises ValueError if there is none or it is not installed.
-    """
-    if problem not in BACKENDS:
-        with contextlib.suppress(ModuleNotFoundError):  # a problem of somebody else
-            import_module(f"problems.{problem}.solver")
-    if problem not in BACKENDS:
-        raise ValueError(f"there is no solver for problem {problem}; see docs/add-a-problem.md")
-    backend = BACKENDS[problem]
+    """The solver of a problem; raises ValueError if there is none or it is not installed."""
+    backend = BACKENDS.of(problem)
     try:
         import_module(backend.module)
     except ImportError:

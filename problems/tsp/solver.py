@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from problems.routing.distances import UNROUNDED
-from problems.solvers.backends import Backend, register
+from problems.solvers.backends import BACKENDS, Backend
 from problems.solvers.routing import solve_tsp
 from problems.tsp.instances import Instance, Original
 
@@ -12,4 +12,4 @@ def originals(instances: Instance) -> Original:
     return Original(instances.coords, [UNROUNDED] * len(instances.coords))
 
 
-register("tsp", Backend("PyVRP", "pyvrp", "pyvrp", solve_tsp, patience=True, originals=originals))
+BACKENDS["tsp"] = Backend("PyVRP", "pyvrp", "pyvrp", solve_tsp, patience=True, originals=originals)

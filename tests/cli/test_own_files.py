@@ -35,40 +35,29 @@ def test_keys_of_an_experiment_are_checked(case, tmp_path):
     assert result.stderr.count("\n") == 1 and not (tmp_path / "runs").exists()
 
 
-KINDS = {  # an own option of train=
-    "instances alone": ("instances: kool/tsp20", "train.instances has no effect on train=self_improvement"),
+OWN_OPTIONS = {  # of train= or method=: the group, the file, what the error says
+    "instances alone": ("train", "instances: kool/tsp20", "train.instances has no effect on train=self_improvement"),
     "pool of another": (
+        "train",
         "algorithm: supervised\nexperts: x.npz\npool: 3",
         "train.pool has no effect on train=supervised",
     ),
-    "unknown": (
-        "algorithm: mine",
-        "train.algorithm must be one of self_improvement, supervised",
+    "unknown": ("train", "algorithm: mine", "train.algorithm must be one of self_improvement, supervised"),
+    "no package": (
+        "method",
+        "_target_: gumbeldore.methods.Greedy",
+        "begins with the line `# @package methods.<its name>`",
     ),
+    "no target": ("method", "# @package methods.mine\nshare: 3", "method._target_=None cannot be imported"),
 }
 
 
-@pytest.mark.parametrize("case", KINDS)
-def test_an_own_kind_of_training_is_not_another_kind(case, tmp_path):
-    (tmp_path / "own/train").mkdir(parents=True)
-    text, message = KINDS[case]
-    (tmp_path / "own/train/mine.yaml").write_text(text + "\n")
-    result = typed(train, "--config-dir", "own", "train=mine", "debug=fast", cwd=tmp_path)
-    assert result.returncode == 2 and message in result.stderr and result.stderr.count("\n") == 1, result.stderr
-
-
-METHODS = {
-    "no package": ("_target_: gumbeldore.methods.Greedy", "begins with the line `# @package methods.<its name>`"),
-    "no target": ("# @package methods.mine\nshare: 3", "method._target_=None cannot be imported"),
-}
-
-
-@pytest.mark.parametrize("case", METHODS)
-def test_a_file_of_a_method_says_what_it_is(case, tmp_path):
-    (tmp_path / "own/method").mkdir(parents=True)
-    text, message = METHODS[case]
-    (tmp_path / "own/method/mine.yaml").write_text(text + "\n")
-    result = typed(train, "--config-dir", "own", "method=mine", "debug=fast", cwd=tmp_path)
+@pytest.mark.parametrize("case", OWN_OPTIONS)
+def test_an_own_option_says_what_it_is(case, tmp_path):
+    group, text, message = OWN_OPTIONS[case]
+    (tmp_path / "own" / group).mkdir(parents=True)
+    (tmp_path / "own" / group / "mine.yaml").write_text(text + "\n")
+    result = typed(train, "--config-dir", "own", f"{group}=mine", "debug=fast", cwd=tmp_path)
     assert result.returncode == 2 and message in result.stderr and result.stderr.count("\n") == 1, result.stderr
 
 
