@@ -155,5 +155,9 @@ class TooFewError(ValueError):
     """A source has fewer instances than are asked for."""
 
 
+class MixedSizesError(ValueError):
+    """Instances that are to be of one size are not; alone, each may be right."""
+
+
 class WrongProblemError(ValueError):
-    """Instances that seem to be of another problem."""
+    """A source that a problem does not know: it may be of another problem."""

@@ -28,9 +28,9 @@ class CanonicalState(State):
 class JobShop(TokenPolicy):
     """Logits of the next job from all operations that are not scheduled yet.
 
-    Every job visits every machine once, so the operations form a grid [J, M]. Attention within jobs is attention within
-    the rows of the grid. Attention within machines is attention within the rows of a grid [M, J], which has the
-    operations sorted by machine. A pair of layers costs J * M * (J + M) attention scores instead of (J * M)^2.
+    The operations form a grid [J, O]. Attention within jobs is attention within the rows of the grid. Attention within
+    machines is attention within the rows of a grid [M, S], which has the operations sorted by machine. In a classical
+    job shop a pair of layers costs J * M * (J + M) attention scores instead of (J * M)^2.
 
     The policy does not change when jobs or machines are numbered otherwise.
 
@@ -63,8 +63,7 @@ class JobShop(TokenPolicy):
         self.order_loss = OrderLoss(width) if order_loss else None
 
     def row_size(self, context: Instance, state: State) -> RowSize:
-        jobs, ops = context.times.shape[1:]
-        scores = self.between_jobs.heads * MAX_DENSE_RATIO * jobs * ops * (jobs + ops)
+        scores = self.between_jobs.heads * MAX_DENSE_RATIO * grouped_scores(context)
         return RowSize(scores, state.remaining.shape[1] * self.embed.out_features)
 
     def tokens(self, instance: Instance, state: State) -> list[Tensor]:
@@ -131,7 +130,7 @@ class JobShop(TokenPolicy):
 def earliest_starts(instance: Instance, state: State) -> Tensor:
     """When the next operation of each job can start [R, J]; of a finished job, when its last one could come again."""
     next_op = state.next_op.clamp(max=instance.times.shape[2] - 1)[..., None]
-    times, machine = (field.gather(2, next_op).squeeze(2) for field in instance)
+    times, machine = (field.gather(2, next_op).squeeze(2) for field in (instance.times, instance.machines))
     busy = state.machine_free.gather(1, machine).masked_fill(times == 0, 0.0)
     return torch.maximum(state.job_free, busy)
 
@@ -144,25 +143,34 @@ def attention_patterns(
     The bias within jobs is slope * index of the key: ALiBi [Press et al. 2022; GD, appendix D.4.2] without the term of
     the query, which changes no softmax.
 
-    In groups of one per job (or machine), both take J * M * (J + M) scores in all. Where few operations remain, full
-    attention takes about as many scores; a bias then hides the pairs that are in different groups, with the same
-    result. On a CPU that saves torch the copies into the groups. On a GPU the copies cost next to nothing, while every
-    layer would read a bias for all pairs.
+    Attention in groups of one per job or machine saves scores (`grouped_scores`). Where few operations remain, full
+    attention takes about as many; a bias then hides the pairs that are in different groups, with the same result. On a
+    CPU that saves torch the copies into the groups. On a GPU the copies cost next to nothing, while every layer
+    would read a bias for all pairs.
     """
     rows, jobs, ops = instance.times.shape
     job, index = state.remaining // ops, state.remaining % ops
     machine = machine_of(instance, state.remaining)
     slope = 2.0 ** (-8.0 / heads * torch.arange(1, heads + 1, dtype=torch.float32, device=job.device))
-    few = state.remaining.shape[1] ** 2 <= MAX_DENSE_RATIO * jobs * ops * (jobs + ops)
+    few = state.remaining.shape[1] ** 2 <= MAX_DENSE_RATIO * grouped_scores(instance)
     if few and job.device.type == "cpu":
         same_job, same_machine = (group[:, :, None] == group[:, None, :] for group in (job, machine))
         hidden = [bias_against(~same)[:, None] for same in (same_job, same_machine)]
         return [(hidden[0] + slope[:, None, None] * index[:, None, None, :], None), (hidden[1], None)]
-    row = torch.arange(rows, device=job.device)[:, None] * (jobs * ops)
-    by_job = AttentionGroups.of((row + state.remaining).flatten(), rows * jobs, ops)
-    slots = row + instance.machines.flatten(1).gather(1, state.remaining) * jobs + job
-    by_machine = AttentionGroups.of(slots.flatten(), rows * ops, jobs, alone=machine >= ops)
+    row = torch.arange(rows, device=job.device)[:, None]
+    by_job = AttentionGroups.of((row * jobs * ops + state.remaining).flatten(), rows * jobs, ops)
+    machines, longest = instance.queues.shape[1:]
+    slot = torch.arange(machines * longest, device=job.device).expand(rows, -1)
+    slots = slot.new_zeros(rows, jobs * ops + 1).scatter_(1, instance.queues.flatten(1), slot)  # of all operations
+    slots = row * machines * longest + slots.gather(1, state.remaining)
+    by_machine = AttentionGroups.of(slots.flatten(), rows * machines, longest, alone=machine >= machines)
     return [(slope[:, None, None] * torch.arange(ops, device=job.device), by_job), (None, by_machine)]
+
+
+def grouped_scores(instance: Instance) -> int:
+    """The attention scores of a head in groups of one per job and one per machine, when all operations remain."""
+    (jobs, ops), (machines, longest) = instance.times.shape[1:], instance.queues.shape[1:]
+    return jobs * ops**2 + machines * longest**2
 
 
 def positional_encoding(count: int, width: int, device: torch.device) -> Tensor:

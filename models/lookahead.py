@@ -18,19 +18,19 @@ def lookahead(instance: Instance, state: State) -> list[Tensor]:
     The unit stays the same from the first decision to the last, and makes small and large instances alike.
 
     The features of an operation: the earliest start of its job's next operation, its own earliest start (its head), the
-    work that its job has after it (its tail), how long its machine stays busy, and four lower bounds on the makespan.
+    work and waits of its job after it (its tail), how long its machine stays busy, four lower bounds on the makespan.
     """
-    ops = instance.times.shape[2]  # of a job, one on each machine
-    job = state.remaining // ops
+    job = state.remaining // instance.times.shape[2]
     machine = machine_of(instance, state.remaining)
-    times = instance.times.flatten(1).gather(1, state.remaining)
-    through = times.cumsum(dim=1)  # the difference between two operations of a job is the work in between
-    left = torch.zeros_like(state.job_free).scatter_add_(1, job, times)  # [R, J]
-    before = through - times - (left.cumsum(dim=1) - left).gather(1, job)
+    times, waits = (field.flatten(1).gather(1, state.remaining) for field in (instance.times, instance.waits))
+    lasts = times + waits
+    through = lasts.cumsum(dim=1)  # the difference between two operations of a job is the time in between
+    left = torch.zeros_like(state.job_free).scatter_add_(1, job, lasts)  # [R, J]
+    before = through - lasts - (left.cumsum(dim=1) - left).gather(1, job)
     machine_free = F.pad(state.machine_free, (0, machine.shape[1]))
     start, busy = state.job_free.gather(1, job), machine_free.gather(1, machine)
     head, tail = start + before, left.gather(1, job) - before - times
-    bounds = lower_bounds(ops, machine, times, torch.maximum(head, busy), tail)
+    bounds = lower_bounds(state.machine_free.shape[1], machine, times, torch.maximum(head, busy), tail)
     unit = bound_of(instance)[:, None] / 4
     return [feature / unit for feature in (start, head, tail, busy, *bounds)]
 
@@ -59,5 +59,5 @@ def lower_bounds(machines: int, machine: Tensor, times: Tensor, head: Tensor, ta
 
 def bound_of(instance: Instance) -> Tensor:
     """The instance's lower bound [R] on the makespan, 1 where there is no work."""
-    bound = lower_bound(*instance)
+    bound = lower_bound(instance)
     return bound.where(bound > 0, 1.0)

@@ -84,12 +84,12 @@ def _read(
     """The one problem that can read the instances, and what it reads."""
     read: dict[str, list[Group]] = {}
     errors: dict[str, str] = {}
-    of_others: list[str] = []  # errors that say that the source is of another problem
+    of_others: dict[str, str] = {}  # errors that say that the source may be of another problem
     for name, problem in problems.items():
         try:
             read[name] = groups_of(problem, instances, limit)
         except WrongProblemError as error:
-            of_others.append(str(error))
+            of_others[name] = str(error)
         except ValueError as error:
             errors[name] = str(error)
     if len(read) == 1:
@@ -99,12 +99,11 @@ def _read(
     remedy = f"{whose}; policies that are shipped: {', '.join(shipped())}"
     if read:
         raise ValueError(f"{what} can be read for several problems ({', '.join(read)}): {remedy}")
+    errors = errors or of_others
     if len(set(errors.values())) == 1:
         raise ValueError(next(iter(errors.values())))
     if isinstance(instances, (str, Path)) and not in_home(instances).exists():
         raise ValueError(f"{what} is neither a file or folder nor a standard set, which docs/data.md lists")
-    if not errors:
-        raise ValueError(f"{what} is of no problem with a policy that is shipped: {'; '.join(of_others)}")
     reasons = "; ".join(f"{name}: {error}" for name, error in errors.items())
     raise ValueError(f"it is not clear which problem {what} is of ({reasons}): {remedy}")
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from gumbeldore.instance_set import InstanceSet, checked, count_of
+from gumbeldore.instance_set import InstanceSet, MixedSizesError, checked, count_of
 from gumbeldore.interfaces import Problem
 from gumbeldore.runtime.checked import is_integer
 
@@ -155,7 +155,17 @@ def _of_arrays(problem: Problem, instances: Mapping[int, Arrays], names: Sequenc
     for place, arrays in batches.items():
         shapes = sorted((name, array.shape, array.dtype.kind) for name, array in arrays.items())
         same.setdefault(tuple(shapes), []).append(place)
-    return [Group(_stacked(problem, batches, places, names), places) for places in same.values()]
+    return [group for places in same.values() for group in _of_one_shape(problem, batches, places, names)]
+
+
+def _of_one_shape(
+    problem: Problem, batches: Mapping[int, Mapping[str, np.ndarray]], places: list[int], names: Sequence[str]
+) -> list[Group]:
+    """The instances at some places, whose arrays have the same shapes: together if they are of one size."""
+    try:
+        return [Group(_stacked(problem, batches, places, names), places)]
+    except MixedSizesError:
+        return [Group(_stacked(problem, batches, [place], names), [place]) for place in places]
 
 
 def _stacked(

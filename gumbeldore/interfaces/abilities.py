@@ -61,6 +61,18 @@ class HasCanonicalState(Protocol):
         """
 
 
+@runtime_checkable
+class HasStoredForm(Protocol):
+    """The type of instances of which files of experts hold other tensors than the fields."""
+
+    def stored(self) -> dict[str, Tensor]:
+        """The tensors [R, ...] that files hold, by name."""
+
+    @classmethod
+    def restored(cls, fields: dict[str, Tensor]) -> Any:
+        """The instances of such tensors. Raises ValueError if some are missing."""
+
+
 class Pieces(NamedTuple):
     """Pieces of solutions, each instance has one at least; no two have a decision in common (`HasPieces`)."""
 

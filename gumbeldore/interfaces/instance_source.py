@@ -46,7 +46,8 @@ class InstanceSource(Dynamics):
         Arguments:
             where: what the arrays come from; messages begin with it
 
-        Raises ValueError for arrays that are not well-formed (WrongProblemError if they seem to be of another problem).
+        Raises ValueError for arrays that are not well-formed: WrongProblemError if they seem to be of another problem,
+        MixedSizesError if instances of several sizes have arrays of the same shapes.
         """
         raise ValueError(f"{type(self).__name__} takes no arrays: it does not define from_arrays")
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gumbeldore.batches import batch_size, moved, take, to
 from gumbeldore.interfaces import Problem
+from gumbeldore.interfaces.abilities import HasStoredForm
 from gumbeldore.runtime.arrays import check_sizes
 from gumbeldore.runtime.files import atomic_write
 
@@ -60,7 +61,8 @@ class PseudoExperts:
         shard = Shard(name, instances, actions, costs)
         if self.folder is not None:
             arrays = {"actions": actions.numpy(), "costs": costs.numpy()}
-            arrays |= {f"instance.{field}": value.numpy() for field, value in instances._asdict().items()}
+            fields = instances.stored() if isinstance(instances, HasStoredForm) else instances._asdict()
+            arrays |= {f"instance.{field}": value.numpy() for field, value in fields.items()}
             with atomic_write(self.folder / f"{name}.npz") as file:
                 np.savez(file, **arrays)  # type: ignore[arg-type]
         self._keep([*self.shards, shard])
@@ -157,17 +159,25 @@ def read_shard(path: Path, instance_type: Any) -> Shard:
     try:
         check_sizes(path)
         with np.load(path, allow_pickle=False) as arrays:
-            needed = [*(f"instance.{field}" for field in instance_type._fields), "actions", "costs"]
-            if missing := [name for name in needed if name not in arrays]:
+            fields = {name: torch.from_numpy(arrays[name]) for name in arrays if name.startswith("instance.")}
+            instances = _instances(instance_type, {name.removeprefix("instance."): fields[name] for name in fields})
+            if missing := [name for name in ("actions", "costs") if name not in arrays]:
                 raise ValueError(f"it lacks the arrays {', '.join(missing)}")
-            fields = [torch.from_numpy(arrays[f"instance.{field}"]) for field in instance_type._fields]
             actions, costs = torch.from_numpy(arrays["actions"]), torch.from_numpy(arrays["costs"])
     except Exception as error:  # a damaged archive can fail in any part of zipfile, zlib or numpy
         raise ValueError(f"{path} is damaged or holds something else: {error}") from None
-    shard = Shard(path.stem, instance_type(*fields), actions, costs)
+    shard = Shard(path.stem, instances, actions, costs)
     if batch_size(shard.instances) != len(shard.actions):
         raise ValueError(f"{path} is damaged: {batch_size(shard.instances)} instances, {len(shard.actions)} solutions")
     return shard
+
+
+def _instances(instance_type: Any, fields: dict[str, Tensor]) -> Any:
+    if issubclass(instance_type, HasStoredForm):
+        return instance_type.restored(fields)
+    if missing := [f"instance.{name}" for name in instance_type._fields if name not in fields]:
+        raise ValueError(f"it lacks the arrays {', '.join(missing)}")
+    return instance_type(*(fields[name] for name in instance_type._fields))
 
 
 def read_experts(source: Path, problem: Problem, example: Any) -> list[Shard]:

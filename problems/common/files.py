@@ -13,8 +13,7 @@ from torch import Tensor
 from gumbeldore.instance_set import InstanceSet, TooFewError, WrongProblemError
 from problems.formats.text import MAKE_NPZ, lines, stem, unpacked
 
-OF_OTHER_PROGRAMS = {".csv", ".tsv", ".json", ".xml", ".yaml", ".xls", ".xlsx", ".ods", ".md"}
-OF_A_PROBLEM = {".tsp", ".atsp", ".vrp", ".txt", ".jsp", ".jss"}  # suffixes that say which problem a file is for
+OF_OTHER_PROGRAMS = {".csv", ".tsv", ".xml", ".yaml", ".xls", ".xlsx", ".ods", ".md"}
 
 
 class Reference(NamedTuple):
@@ -79,14 +78,14 @@ def _of_file(path: Path, library: Library) -> list[tuple[Path, Any]]:
         return [(path, instance) for instance in library.read(path)]
     except ValueError as error:
         suffix = suffix_of(path)
-        if suffix in OF_A_PROBLEM - set(library.suffixes):
-            raise WrongProblemError(str(error)) from None
+        if suffix and suffix in library.suffixes:
+            raise
         if suffix in OF_OTHER_PROGRAMS:
             lines(path)  # has its own words for what is no text
-            rule = f"{suffix} is no format of instances, {', '.join(sorted(OF_A_PROBLEM))} and .npz are"
-            remedy = f"give a file in one of these its suffix, else {MAKE_NPZ.format(name=stem(path))}"
+            rule = f"{suffix} is no format of instances (docs/data.md lists these)"
+            remedy = f"give a file in one of them its suffix, else {MAKE_NPZ.format(name=stem(path))}"
             raise ValueError(f"{path}: {rule}: {remedy}") from None
-        raise
+        raise WrongProblemError(str(error)) from None
 
 
 def _of_folder(folder: Path, limit: int | None, library: Library, left_out: dict[str, str]) -> list[tuple[Path, Any]]:

@@ -14,7 +14,6 @@ from problems.common.files import Library, load_files
 from problems.formats.npz import kinds_of
 
 DATA = Path(__file__).parents[1] / "data"
-SETS = ("kool", "gd", "taillard", "l2d", "abz", "ft", "la", "orb")  # how names of standard sets begin
 
 
 def load(
@@ -50,8 +49,7 @@ def load(
         return [load_npz(path, limit)]
     suffixes = ", ".join(suffix or "(none)" for suffix in library.suffixes)
     kinds = f"a .npz file, a {library.name} file or a folder of such files ({suffixes})"
-    kind = WrongProblemError if source.partition("/")[0] in SETS else ValueError
-    raise kind(f"unknown source {source!r}: neither one of {', '.join(named)} nor the path of {kinds}")
+    raise WrongProblemError(f"unknown source {source!r}: neither one of {', '.join(named)} nor the path of {kinds}")
 
 
 def numbered(name: str, n: int) -> list[str]:

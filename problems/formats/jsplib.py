@@ -1,29 +1,18 @@
-"""Reading files of the job shop scheduling problem: the standard format of OR-Library and JSPLIB, and Taillard's."""
+"""Reading job shops from text: the standard format of OR-Library and JSPLIB, and Taillard's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
-
+from problems.formats.job_shop import LARGEST_TOTAL, JsspInstance, job_shop
 from problems.formats.text import error, lines, number, short, stem
 
-LARGEST_TOTAL = 10**12  # of all times of an instance: 99 times any start time is exact in int64 and in float64
 LARGEST_COUNT = 10**6  # of jobs and of machines
 TITLE = "nb of jobs, nb of machines, time seed, machine seed, upper bound, lower bound"  # of Taillard's own files
 
 Row = tuple[int, list[str]]  # line number and words of a line
-
-
-class JsspInstance(NamedTuple):
-    name: str
-    times: np.ndarray  # [J, M] int64 processing times >= 0, in the order of each job's operations
-    machines: np.ndarray  # [J, M] int64, a permutation of 0..M-1 for each job
-    first: int = 0  # the number of the first machine in the file
-    remark: str = ""  # what was assumed of the file
 
 
 def read_jssp(path: str | Path) -> list[JsspInstance]:
@@ -32,12 +21,14 @@ def read_jssp(path: str | Path) -> list[JsspInstance]:
     Several instances each begin with the title of Taillard's files or, as in OR-Library's, with a line `instance NAME`,
     below which remarks may stand. Without such a NAME the file's own name is used, numbered if there are several.
 
-    Standard format: `jobs machines`, then one row per job of pairs `machine time`, with machines from 0. A third number
-    behind these two, with which some files state a makespan, is not used; the remark of the instance says so.
+    Standard format: `jobs machines`, then one row per job of pairs `machine time`, with machines from 0. Rows may
+    differ in length, name a machine several times, and end with `-1 -1` [Da Col and Teppan 2022]. A third number behind
+    the first two, with which some files state a makespan, is not used. The remark of the instance tells of both.
     Taillard's format: `jobs machines`, which his own four further numbers may follow, then one row of times per job,
     then one row of machines per job, from 1; headings as in his files may stand above the three parts.
     A makespan and one row of jobs per machine, a solution, may follow an instance in the standard format.
-    The number of words in a row tells the formats apart. Raises ValueError with file, line and rule for anything else.
+    The number of rows and of words in them tells the formats apart. Raises ValueError with file, line and rule for
+    anything else.
     """
     path = Path(path)
     parts = _parts(path, [(line, text.split()) for line, text in lines(path) if not text.startswith("#")])
@@ -81,23 +72,37 @@ def _instance(path: Path, name: str, titled: bool, rows: list[Row]) -> JsspInsta
         raise error(path, None, f"there is no line `jobs machines`{f' of the instance {short(name)}' if name else ''}")
     jobs, ops, extended = _sizes(path, *rows[0])
     body, headed = _without_headings(path, rows[1:], jobs)
-    if titled or extended or headed:
-        times, machines, first = _taillard(path, body, jobs, ops)
-    elif _has_narrow_rows(path, body, ops):
-        try:
-            times, machines, first = _taillard(path, body, jobs, ops)
-        except ValueError as wrong:
-            rule = f"of {ops} numbers, rows are read as Taillard's format; in the standard format they have {2 * ops}"
-            raise ValueError(f"{wrong} ({rule})") from None
-    else:
-        times, machines, first = _standard(path, _without_solution(body, jobs, ops), jobs, ops)
+    sure = titled or extended or headed
+    body = body if sure else _without_solution(body, jobs, ops)
+    narrow = sure or _has_narrow_rows(body, jobs, ops)
+    try:
+        times, machines = (_taillard if narrow else _standard)(path, body, jobs, ops)
+    except ValueError as wrong:
+        if sure or not narrow:
+            raise
+        rule = f"of {ops} numbers, rows are read as Taillard's format; in the standard format they have {2 * ops}"
+        raise ValueError(f"{wrong} ({rule})") from None
     total = sum(map(sum, times))  # Python's integers, which cannot overflow
     if total > LARGEST_TOTAL:
         raise error(path, None, f"the times of all operations may add up to {LARGEST_TOTAL:g}, got {total:g}")
-    remark = ""
-    if len(rows[0][1]) == 3:
-        remark = f"the third number of the first line, {short(rows[0][1][2])}, is taken for a makespan and not used"
-    return JsspInstance(name, np.array(times, dtype=np.int64), np.array(machines, dtype=np.int64), first, remark)
+    if sum(map(len, times)) < 2:
+        raise error(path, None, "there must be two operations at least")
+    remark = "; ".join([*_remark_on_words(rows[0][1]), *_remark_on_jobs(machines, ops)])
+    return job_shop(name, times, machines, [0] * ops)._replace(first=int(narrow), remark=remark)
+
+
+def _remark_on_words(words: list[str]) -> list[str]:
+    if len(words) != 3:
+        return []
+    return [f"the third number of the first line, {short(words[2])}, is taken for a makespan and not used"]
+
+
+def _remark_on_jobs(machines: list[list[int]], ops: int) -> list[str]:
+    """On those of a general job shop: a cut row may have been meant to have more."""
+    lengths, several = list(map(len, machines)), sum(len(set(row)) < len(row) for row in machines)
+    if set(lengths) == {ops} and not several:
+        return []
+    return [f"jobs have {min(lengths)} to {max(lengths)} operations, {several} of them visit a machine several times"]
 
 
 def _sizes(path: Path, line: int, words: list[str]) -> tuple[int, int, bool]:
@@ -127,13 +132,10 @@ def _without_headings(path: Path, rows: list[Row], jobs: int) -> tuple[list[Row]
     return [row for i, row in enumerate(rows) if i not in expected], True
 
 
-def _has_narrow_rows(path: Path, rows: list[Row], ops: int) -> bool:
-    """Whether the first row is one of Taillard's, of one number per operation, not of the standard's two."""
-    width = len(rows[0][1]) if rows else 2 * ops
-    if width not in (ops, 2 * ops):
-        rule = f"for {ops} machines a row has {2 * ops} numbers in the standard format and {ops} in Taillard's"
-        raise error(path, rows[0][0], f"{rule}, got {width}")
-    return width == ops and not any(len(words) == 2 * ops for _, words in rows)  # not a first row that is wrapped
+def _has_narrow_rows(rows: list[Row], jobs: int, ops: int) -> bool:
+    """Whether the rows are Taillard's, of one number per operation, not of the standard's two."""
+    widths = [len(words) for _, words in rows]
+    return widths[:1] == [ops] and len(rows) != jobs and 2 * ops not in widths  # not a first row that is wrapped
 
 
 def _without_solution(rows: list[Row], jobs: int, ops: int) -> list[Row]:
@@ -144,29 +146,32 @@ def _without_solution(rows: list[Row], jobs: int, ops: int) -> list[Row]:
     return rows[:jobs] if whole and widths in ([1], [1] + [jobs] * ops) else rows
 
 
-def _standard(path: Path, rows: list[Row], jobs: int, ops: int) -> tuple[list[list[int]], list[list[int]], int]:
-    """Times, machines of rows of pairs, and the number of the first machine."""
+def _standard(path: Path, rows: list[Row], jobs: int, ops: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Times and machines of rows of pairs."""
     times, machines = [], []
-    for line, words in _checked(path, rows, jobs, 2 * ops, f"{ops} pairs `machine time`"):
-        machines.append(_order(path, line, words[0::2], first=0))
+    for line, words in _checked(path, rows, jobs, None, "pairs `machine time`"):
+        if words[-2:] == ["-1", "-1"]:
+            words = words[:-2]
+        machines.append(_machines(path, line, words[0::2], ops, first=0))
         times.append(_times(path, line, words[1::2]))
-    return times, machines, 0
+    return times, machines
 
 
-def _taillard(path: Path, rows: list[Row], jobs: int, ops: int) -> tuple[list[list[int]], list[list[int]], int]:
+def _taillard(path: Path, rows: list[Row], jobs: int, ops: int) -> tuple[list[list[int]], list[list[int]]]:
     """The same of two matrices, one below the other."""
     rows = _checked(path, rows, 2 * jobs, ops, f"{ops} times, then of {ops} machines")
     times = [_times(path, line, words) for line, words in rows[:jobs]]
-    machines = [_order(path, line, words, first=1) for line, words in rows[jobs:]]
-    return times, machines, 1
+    return times, [_machines(path, line, words, ops, first=1) for line, words in rows[jobs:]]
 
 
-def _checked(path: Path, rows: list[Row], count: int, width: int, what: str) -> list[Row]:
-    """The rows, if there are `count` of `width` words each. Nothing is allocated by these numbers before."""
+def _checked(path: Path, rows: list[Row], count: int, width: int | None, what: str) -> list[Row]:
+    """The rows, if there are `count` of `width` words each, None: of pairs. Nothing is allocated by these numbers."""
     for place, (line, words) in enumerate(rows, start=1):
         if place > count:
             raise error(path, line, f"nothing may follow the {count} rows, got {short(' '.join(words))}")
-        if len(words) != width:
+        if width is None and len(words) % 2:
+            raise error(path, line, f"row {place} has {len(words)} numbers, {what} expected")
+        if width is not None and len(words) != width:
             raise error(path, line, f"row {place} has {len(words)} numbers, {width} expected: {what}")
     if len(rows) < count:
         raise error(path, None, f"expected {count} rows of {what}, the file has {len(rows)}")
@@ -181,19 +186,17 @@ def _times(path: Path, line: int, words: Sequence[str]) -> list[int]:
     return times
 
 
-def _order(path: Path, line: int, words: Sequence[str], first: int) -> list[int]:
+def _machines(path: Path, line: int, words: Sequence[str], ops: int, first: int) -> list[int]:
     """The machines of a job, counted from 0, of a file that counts them from `first`."""
     machines = [number(path, line, word, int, "a machine") - first for word in words]
-    ops, other = len(machines), 1 - first
-    if sorted(machines) == list(range(ops)):
-        return machines
-    if sorted(machines) == list(range(other - first, other - first + ops)):
-        raise error(path, line, f"machines are counted from {first} here; this file seems to count from {other}")
     for machine, word in zip(machines, words, strict=True):
-        if not 0 <= machine < ops:
-            raise error(path, line, f"machines are {first}..{ops - 1 + first} here, got {short(word)}")
-    twice = next(machine for machine in machines if machines.count(machine) > 1)
-    raise error(path, line, f"a job must visit each machine once, here it visits {twice + first} twice")
+        if 0 <= machine < ops:
+            continue
+        # All are within the range that counts from the other number.
+        shifted = all(0 <= each + 2 * first - 1 < ops for each in machines)
+        hint = f"; this file seems to count them from {1 - first}" if shifted else ""
+        raise error(path, line, f"machines are {first}..{ops - 1 + first} here, got {short(word)}{hint}")
+    return machines
 
 
 def _says(words: list[str], text: str) -> bool:

@@ -14,7 +14,6 @@ from gumbeldore.runtime.arrays import check_sizes
 
 NODES = {"coords", "distances"}  # where nodes lie, or how far they are from each other
 REFERENCES = {"cost", "reference"}
-OF_A_PROBLEM = [{"nodes"}, {"nodes", "demands", "capacity"}, {"times", "machines"}]  # the arrays of each
 MOST_NUMBERS = 2**29  # of an array: 4 GiB
 
 
@@ -31,13 +30,12 @@ class Arrays(NamedTuple):
         return complete and names <= self.required | self.either | self.optional
 
     def check(self, names: set[str], where: str) -> None:
-        """Raises ValueError that begins with `where` unless arrays of these names are instances of the problem."""
+        """Raises WrongProblemError that begins with `where` unless arrays of these names are the problem's."""
         if self.hold(names):
             return
         required = [*sorted(self.required), *([" or ".join(sorted(self.either))] if self.either else [])]
         rule = f"{where} must hold {_listed(required)} and may hold {_listed(sorted(self.optional))}"
-        found = {"nodes" if name in NODES else name for name in names - self.optional}
-        raise (WrongProblemError if found in OF_A_PROBLEM else ValueError)(f"{rule}, got {sorted(names)}")
+        raise WrongProblemError(f"{rule}, got {sorted(names)}")
 
 
 def read_npz(

@@ -20,6 +20,12 @@ MAKE_NPZ = "load it in Python and write the arrays that docs/data.md names, e.g.
 
 def lines(path: Path) -> list[tuple[int, str]]:
     """The stripped lines that are not blank, with their numbers from 1, of a text that may be packed by gzip."""
+    text = text_of(path)
+    return [(place, line.strip()) for place, line in enumerate(text.split("\n"), start=1) if line.strip()]
+
+
+def text_of(path: Path) -> str:
+    """A text that may be packed by gzip. Raises ValueError that names the file if it is empty or no text."""
     data = _content(path).replace(b"\r\n", b"\n").replace(b"\r", b"\n").rstrip(b"\x1a\n")  # the end mark of DOS
     try:
         text = data.decode().removeprefix("\ufeff")
@@ -27,10 +33,9 @@ def lines(path: Path) -> list[tuple[int, str]]:
         if b"\0" in data:
             raise error(path, None, "this is not a text but a binary file") from None
         text = data.decode("latin-1")  # of old files: names and remarks with accents
-    found = [(place, line.strip()) for place, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    if not found:
+    if not text.strip():
         raise error(path, None, "the file is empty")
-    return found
+    return text
 
 
 def _content(path: Path) -> bytes:

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from problems.jssp import JSSP, State
-from problems.jssp.instances import Instance, Original
+from problems.jssp.instances import Instance, with_times
+from problems.jssp.originals import Original
 
 PRIORITIES = {  # what the next operation of each job (all [R, J] float64) is preferred for: the larger, the better
     "SPT": lambda time, work, operations, ready: -time,  # shortest processing time
@@ -26,15 +27,14 @@ RULES = {f"{rule} ({generation})": (rule, generation) for generation in GENERATI
 
 
 def dispatch(original: Original, name: str) -> Tensor:
-    """The jobs [n, J*M] in the order in which a rule schedules their operations; of equal jobs the first comes first.
+    """The jobs [n, T] in the order in which a rule schedules their operations; of equal jobs the first comes first.
 
     Arguments:
         name: a key of RULES
     """
     rule, generation = RULES[name]
-    instance = Instance(original.times.double(), original.machines)  # whole numbers, so ties are exact
-    size = list(instance.times.shape[1:])
-    problem = JSSP([size], [size])
+    instance = with_times(original.to_schedule(), Tensor.double)  # whole numbers, so ties are exact
+    problem = JSSP([[1, 2]], [[1, 2]])  # its rules are those of all sizes
     state = problem.reset(instance)
     sequence = []
     for _ in range(problem.horizon(instance)):
@@ -47,7 +47,7 @@ def dispatch(original: Original, name: str) -> Tensor:
 def _next_job(instance: Instance, state: State, rule: str, generation: str) -> Tensor:
     """The job [R] whose next operation the rule prefers."""
     ops = instance.times.shape[2]
-    following = torch.arange(ops) >= state.next_op[..., None]  # [R, J, M] not scheduled yet
+    following = torch.arange(ops) >= state.next_op[..., None]  # [R, J, O] not scheduled yet
     op = state.next_op.clamp(max=ops - 1)[..., None]
     time = instance.times.gather(2, op).squeeze(2)
     machine = instance.machines.gather(2, op).squeeze(2)  # [R, J]

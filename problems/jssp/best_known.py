@@ -9,13 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
+from problems.formats.job_shop import NOT_FIXED, JsspInstance
+
 TABLE = Path(__file__).parents[1] / "data" / "jssp_best_known.csv"
 DATE = "2026-08-19"  # of the table: sources differ, and open instances improve
 
 
-def best_known(times: np.ndarray, machines: np.ndarray) -> tuple[float, str]:
-    """Cost and kind of the best solution known of an instance, times and machines [J, M] int64; else NaN and ""."""
-    known = _table().get(fingerprint(times, machines))
+def best_known(shop: JsspInstance) -> tuple[float, str]:
+    """Cost and kind of the best solution known of an instance; else NaN and ""."""
+    more = shop.release.any() or shop.machine_release.any() or shop.waits.any() or (shop.fixed > NOT_FIXED).any()
+    known = None if more else _table().get(fingerprint(shop.times, shop.machines))
     if known is None:
         return float("nan"), ""
     lower, upper = known
@@ -23,12 +26,15 @@ def best_known(times: np.ndarray, machines: np.ndarray) -> tuple[float, str]:
 
 
 def fingerprint(times: np.ndarray, machines: np.ndarray) -> str:
-    """16 hex digits that stand for instances [.., J, M], int64 both: no name is needed, and none can mislead.
+    """16 hex digits that stand for instances [.., J, O], int64 both: no name is needed, and none can mislead.
 
-    Their shape is not part of it, and need not be: the operations of a job visit each machine once.
+    If each job visits each machine once, the shape is not part of it, and need not be.
     """
-    digits = hashlib.sha256(np.ascontiguousarray(times, dtype="<i8").tobytes())
-    digits.update(np.ascontiguousarray(machines, dtype="<i8").tobytes())
+    there = machines >= 0
+    digits = hashlib.sha256(np.ascontiguousarray(times[there], dtype="<i8").tobytes())
+    digits.update(np.ascontiguousarray(machines[there], dtype="<i8").tobytes())
+    if not (np.sort(machines, axis=-1) == np.arange(machines.shape[-1])).all():
+        digits.update(there.sum(axis=-1).astype("<i8").tobytes())
     return digits.hexdigest()[:16]
 
 

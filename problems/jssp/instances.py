@@ -1,145 +1,216 @@
-"""What the JSSP and its evaluation sets share: the instance, the schedule of a sequence of jobs, and its check."""
+"""The instance of the job shop as networks and searches see it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from gumbeldore.instance_set import MixedSizesError
+
+TIMES = ("times", "release", "machine_release", "waits")  # the fields that hold times
 TIME_RANGE = (50, 99)  # an instance's largest time is brought to 99 if it is outside
 
 
 class Instance(NamedTuple):
-    """Operation o of job j is the (o+1)-th of the job.
+    """R job shops with the same number T of operations, J jobs, M machines and at most O operations per job.
+
+    A job of k operations has them in the last k of its O places, so that every job ends at place O - 1. In the places
+    before there is nothing: time 0, wait 0, machine 0. Operation o of job j has the number j * O + o.
 
     An operation of time 0 takes no machine: it can start as soon as its job is ready, and no other operation waits for
     it. So a job skips the machines at which its time is 0.
+
+    In the classical job shop every job visits every machine once: O = M, T = J * M, releases and waits are 0.
     """
 
-    times: Tensor  # [R, J, M] float32 processing times, not negative (of random instances above 0), about 1..99
-    machines: Tensor  # [R, J, M] int64, a permutation of 0..M-1 for each job
+    times: Tensor  # [R, J, O] float32 processing times, not negative (of random instances above 0), about 1..99
+    machines: Tensor  # [R, J, O] int64 in 0..M-1
+    operations: Tensor  # [R, T] int64 the numbers of all operations, ascending
+    release: Tensor  # [R, J] float32 no operation of the job starts before
+    machine_release: Tensor  # [R, M] float32 no operation starts on the machine before
+    waits: Tensor  # [R, J, O] float32 from an operation's end to the start of its job's next one at least; last: 0
+    queues: Tensor  # [R, M, S] int64 the numbers of the operations of each machine, ascending, then J * O up to S
+
+    def stored(self) -> dict[str, Tensor]:
+        """The fields that files of experts hold: all that does not follow from others; machine -1: no operation."""
+        jobs, ops = self.times.shape[1:]
+        there = torch.zeros_like(self.machines, dtype=torch.bool).flatten(1).scatter(1, self.operations, True)
+        machines = self.machines.masked_fill(~there.view(-1, jobs, ops), -1)
+        fields = self._replace(machines=machines)._asdict()
+        return {name: fields[name] for name in ("times", "machines", "release", "machine_release", "waits")}
+
+    @classmethod
+    def restored(cls, fields: dict[str, Tensor]) -> Instance:
+        """The instances whose fields these are; times and machines will do. Raises ValueError for fields that lack."""
+        if lacking := {"times", "machines"} - set(fields):
+            raise ValueError(f"it lacks the arrays {', '.join(f'instance.{name}' for name in sorted(lacking))}")
+        return job_shop(**fields)
 
 
-class Original(NamedTuple):
-    """Instances of one size in their own units."""
+def job_shop(
+    times: Tensor,
+    machines: Tensor,
+    release: Tensor | None = None,
+    machine_release: Tensor | None = None,
+    waits: Tensor | None = None,
+) -> Instance:
+    """Instances of these fields, 0 where they are missing. Places [n, J, O] where the machine is -1 have no operation.
 
-    times: Tensor  # [n, J, M] int64
-    machines: Tensor  # [n, J, M] int64
-    first: Tensor  # [n] int64 the number of the first machine in the input, 1 in Taillard's files
+    Raises ValueError for shapes that do not go together, MixedSizesError unless all have equally many operations.
+    """
+    shape = times.shape
+    if len(shape) != 3 or machines.shape != shape:
+        raise ValueError(
+            f"times and machines must have the same shape [n, J, O], got {list(shape)} and {list(machines.shape)}"
+        )
+    if machine_release is None:
+        machine_release = times.new_zeros(shape[0], max(1, int(machines.max()) + 1))
+    release = times.new_zeros(shape[:2]) if release is None else release
+    waits = torch.zeros_like(times) if waits is None else waits
+    order = (machines >= 0).to(torch.uint8).argsort(dim=2, stable=True)  # places without operation come first
+    times, machines, waits = (field.gather(2, order) for field in (times, machines, waits))
+    operations = numbers_of(machines >= 0)
+    times, waits = (field.masked_fill(machines < 0, 0) for field in (times, waits))
+    waits, machines = waits.index_fill(2, torch.tensor([shape[2] - 1]), 0), machines.clamp(min=0)
+    queues = queues_of(machines, operations, machine_release.shape[1])
+    return Instance(times, machines, operations, release, machine_release, waits, queues)
+
+
+def numbers_of(there: Tensor) -> Tensor:
+    """The numbers [R, T] of the operations that are there, bool [R, J, O]. Raises ValueError if their counts differ."""
+    counts = there.flatten(1).sum(dim=1)
+    total = int(counts[0]) if len(counts) else 0
+    if (counts != total).any():
+        got = f"got {total} and {int(counts[counts != total][0])}"
+        raise MixedSizesError(f"instances given together must have the same number of operations to schedule, {got}")
+    return (~there).flatten(1).to(torch.uint8).argsort(dim=1, stable=True)[:, :total]
+
+
+def queues_of(machines: Tensor, operations: Tensor, count: int) -> Tensor:
+    """`Instance.queues` [R, count, S] of the operations [R, T]; S is the most operations of a machine."""
+    rows, jobs, ops = machines.shape
+    machine = machines.flatten(1).gather(1, operations)
+    machine, order = machine.sort(dim=1, stable=True)
+    visits = torch.zeros(rows, count, dtype=torch.int64, device=machine.device)
+    visits.scatter_add_(1, machine, torch.ones_like(machine))
+    before = visits.cumsum(dim=1) - visits
+    rank = torch.arange(machine.shape[1], device=machine.device) - before.gather(1, machine)
+    longest = int(visits.max()) if visits.numel() else 0
+    queues = torch.full((rows, count * longest), jobs * ops, device=machine.device)
+    return queues.scatter_(1, machine * longest + rank, operations.gather(1, order)).view(rows, count, longest)
+
+
+def lengths_of(instance: Instance) -> Tensor:
+    """The number of operations of each job [R, J]."""
+    job = instance.operations // instance.times.shape[2]
+    return torch.zeros_like(instance.release, dtype=torch.int64).scatter_add_(1, job, torch.ones_like(job))
 
 
 def random_instances(n: int, jobs: int, machines: int, generator: torch.Generator) -> Instance:
     """n instances with times uniform in 1..99 and the machines in a random order for each job [Taillard 1993]."""
     times = torch.randint(1, 100, (n, jobs, machines), generator=generator).float()
-    order = torch.rand(n, jobs, machines, dtype=torch.float32, generator=generator)
-    return Instance(times, order.argsort(dim=2))
+    order = torch.rand(n, jobs, machines, dtype=torch.float32, generator=generator).argsort(dim=2)
+    return job_shop(times, order, machine_release=times.new_zeros(n, machines))
+
+
+def random_general_instances(n: int, jobs: int, machines: int, generator: torch.Generator) -> Instance:
+    """n general instances with times uniform in 1..99, J * M operations in all, and J for every machine.
+
+    Pairs of jobs have M + d and M - d operations, d uniform in 0..M/2. The operations are spread over the machines at
+    random, so that a job visits some machines several times and others never. A third of the jobs and of the machines
+    have releases in 0..99 * M/2, a third of the operations are followed by a wait in 1..99.
+    """
+
+    def uniform(low: int, high: int, *shape: int) -> Tensor:
+        return torch.randint(low, high + 1, shape, generator=generator)
+
+    def third(values: Tensor) -> Tensor:
+        return values * (torch.rand(values.shape, dtype=torch.float32, generator=generator) < 1 / 3)
+
+    more = uniform(0, machines // 2, n, jobs // 2)
+    lengths = F.pad(torch.cat([machines + more, machines - more], dim=1), (0, jobs % 2), value=machines)
+    ops = machines + machines // 2
+    there = torch.arange(ops) >= ops - lengths[..., None]  # [n, J, O]
+    spread = torch.rand(n, jobs * machines, dtype=torch.float32, generator=generator).argsort(dim=1) % machines
+    on = torch.full((n, jobs, ops), -1).masked_scatter_(there, spread)
+    last = torch.arange(ops) == ops - 1
+    waits = third(uniform(1, 99, n, jobs, ops)).masked_fill(~there | last, 0)
+    release, machine_release = (third(uniform(0, 99 * machines // 2, n, count)) for count in (jobs, machines))
+    times = uniform(1, 99, n, jobs, ops).masked_fill(~there, 0)
+    return job_shop(times.float(), on, release.float(), machine_release.float(), waits.float())
 
 
 def check_instance(instance: Instance) -> None:
-    """Raises ValueError unless every job visits each machine once, in times that are not negative."""
-    if instance.machines.shape != instance.times.shape:
-        shapes = f"{list(instance.times.shape)} and {list(instance.machines.shape)}"
-        raise ValueError(f"times and machines must have the same shape, got {shapes}")
-    expected = torch.arange(instance.times.shape[2])
-    visits = (instance.machines.sort(dim=2).values == expected).flatten(1).all(dim=1)
-    lasts = (instance.times.isfinite() & (instance.times >= 0)).flatten(1).all(dim=1)
-    for well, rule in ((visits, "jobs must visit each machine once"), (lasts, "times must be finite and not negative")):
+    """Raises ValueError unless machines are there, and times, releases and waits are finite and not negative."""
+    machines = instance.machine_release.shape[1]
+    within = (instance.machines >= 0) & (instance.machines < machines)
+    rules = {f"machines must be in 0..{machines - 1}": within}
+    for name in TIMES:
+        values = getattr(instance, name)
+        rules[f"{name} must be finite and not negative"] = values.isfinite() & (values >= 0)
+    for rule, well in rules.items():
         if not well.all():
-            raise ValueError(f"{rule}; not so in instance {int((~well).nonzero()[0])}")
+            raise ValueError(f"{rule}; not so in instance {int((~well).flatten(1).any(dim=1).nonzero()[0])}")
 
 
-def lower_bound(times: Tensor, machines: Tensor) -> Tensor:
-    """The most work of a job or a machine [R], which no makespan is below; times and machines [R, J, M]."""
-    load = torch.zeros_like(times[:, 0]).scatter_add_(1, machines.flatten(1), times.flatten(1))
-    return torch.maximum(times.sum(dim=2).amax(dim=1), load.amax(dim=1))
+def lower_bound(instance: Instance) -> Tensor:
+    """What no makespan [R] is below: a job's release, work and waits, a machine's release and work."""
+    load = torch.zeros_like(instance.machine_release)
+    load.scatter_add_(1, instance.machines.flatten(1), instance.times.flatten(1))
+    chains = instance.release + (instance.times + instance.waits).sum(dim=2)
+    return torch.maximum(chains.amax(dim=1), (load + instance.machine_release * (load > 0)).amax(dim=1))
 
 
 def machine_of(instance: Instance, operations: Tensor) -> Tensor:
-    """The machine of each of the operations [R, n], which are numbered job * M + index in the job.
+    """The machine of each of the operations [R, n].
 
     An operation of time 0 takes no machine. It has one to itself, which no other operation has: M + its place in n.
     """
-    times, machine = (field.flatten(1).gather(1, operations) for field in instance)
-    own = torch.arange(operations.shape[1], device=operations.device) + instance.times.shape[2]
+    times, machine = (field.flatten(1).gather(1, operations) for field in (instance.times, instance.machines))
+    own = torch.arange(operations.shape[1], device=operations.device) + instance.machine_release.shape[1]
     return torch.where(times > 0, machine, own)
 
 
-def for_network(times: Tensor) -> Tensor:
-    """Times [n, J, M] float32; where an instance's largest is not 50..99 already, multiplied so that it is 99."""
-    largest = times.amax(dim=(1, 2), keepdim=True).double()
+def for_network(instance: Instance) -> Instance:
+    """The instances in float32, in another unit where the largest time is not 50..99 already: it is 99 then."""
+    largest = instance.times.amax(dim=(1, 2)).double()[:, None]
     low, high = TIME_RANGE
     fits = (largest >= low) & (largest <= high) | (largest == 0)
-    return torch.where(fits, times.double(), times.double() * high / largest).float()
+
+    def scaled(field: Tensor) -> Tensor:
+        values = field.double().flatten(1)
+        return torch.where(fits, values, values * high / largest).float().view_as(field)
+
+    return with_times(instance, scaled)
 
 
-class Timeline(NamedTuple):
-    """What a sequence of q decisions does, each operation started as early as possible."""
-
-    operations: Tensor  # [R, q] int64 scheduled by each decision; operation o of job j is j * M + o
-    starts: Tensor  # [R, q] of them
-    job_free: Tensor  # [R, J] end of the job's last one
-    machine_free: Tensor  # [R, M] end of the machine's last one
+def with_times(instance: Instance, change: Callable[[Tensor], Tensor]) -> Instance:
+    """The instances with all times, releases and waits changed."""
+    return instance._replace(**{name: change(getattr(instance, name)) for name in TIMES})
 
 
-def timeline(times: Tensor, machines: Tensor, actions: Tensor) -> Timeline:
-    """The timeline of `actions` [R, q], q >= 1: the job whose next operation comes next, none more than M times."""
-    rows, jobs, ops = times.shape
-    # Sorted by job, the first decision of each job stands where the earlier jobs' end: its operation 0.
-    order = actions.argsort(dim=1, stable=True)
-    count_up = torch.arange(order.shape[1], device=order.device).expand_as(order)
-    place = torch.empty_like(order).scatter_(1, order, count_up)
-    count = torch.zeros(rows, jobs, dtype=torch.int64, device=actions.device)
-    count.scatter_add_(1, actions, torch.ones_like(actions))
-    operations = actions * ops + place - (count.cumsum(dim=1) - count).gather(1, actions)
-    duration = times.flatten(1).gather(1, operations)
-    machine = machines.flatten(1).gather(1, operations)
-    # Jobs and machines side by side: few kernels in the loop, which is all that cannot be done at once.
-    free = times.new_zeros(rows, jobs + ops)
-    starts = []
-    needs = torch.where(duration > 0, jobs + machine, actions)  # an operation of time 0 needs its job alone
-    pairs = torch.stack([actions, needs], dim=2)  # [R, q, 2]
-    for needed, takes in zip(pairs.unbind(1), duration.split(1, 1), strict=True):
-        start = free.gather(1, needed).amax(dim=1, keepdim=True)  # [R, 1]
-        starts.append(start)
-        free.scatter_(1, needed, (start + takes).expand(-1, 2))
-    return Timeline(operations, torch.cat(starts, dim=1), free[:, :jobs], free[:, jobs:])
+def is_reversible(instance: Instance) -> Tensor:
+    """Which instances [R] are as good backwards in time: those without releases."""
+    return ((instance.release == 0).all(dim=1)) & ((instance.machine_release == 0).all(dim=1))
 
 
-def schedule(times: Tensor, machines: Tensor, actions: Tensor) -> Tensor:
-    """Start times [R, J, M] when operations are started as early as possible, in the order of `actions` [R, J*M].
-
-    An action is the job whose next operation comes next. Raises ValueError unless every job occurs M times.
-    """
-    rows, jobs, ops = times.shape
-    if actions.dim() != 2 or actions.shape[1] != jobs * ops:
-        raise ValueError(f"{jobs} jobs of {ops} operations take {jobs * ops} actions, got shape {tuple(actions.shape)}")
-    expected = torch.arange(jobs, device=actions.device).repeat_interleave(ops)
-    wrong = (actions.sort(dim=1).values != expected).any(dim=1)
-    if wrong.any():
-        row = int(wrong.nonzero()[0])
-        raise ValueError(f"row {row} does not schedule each job 0..{jobs - 1} {ops} times: {actions[row].tolist()}")
-    done = timeline(times, machines, actions)
-    return torch.empty_like(done.starts).scatter_(1, done.operations, done.starts).view(rows, jobs, ops)
-
-
-def check_schedule(times: Tensor, machines: Tensor, start: Tensor) -> None:
-    """Raises ValueError unless start times [R, J, M] are a feasible schedule; independent of how they were found.
-
-    Nothing starts before 0 or before the job's operation before it has ended, and on each machine no two operations
-    overlap.
-    """
-    end = start + times
-    _refuse(start < 0, "starts before time 0")
-    _refuse(start[:, :, 1:] < end[:, :, :-1], "starts before its job is ready")
-    start, end = (moment.masked_fill(times == 0, 0) for moment in (start, end))  # these overlap with no operation
-    by_machine = machines.argsort(dim=2)  # [R, J, M] the operation of each job on machine m
-    start, end = start.gather(2, by_machine).mT, end.gather(2, by_machine).mT  # [R, M, J]
-    order = end.argsort(dim=2)
-    order = order.gather(2, start.gather(2, order).argsort(dim=2, stable=True))  # operations of no time come first
-    _refuse(start.gather(2, order)[..., 1:] < end.gather(2, order)[..., :-1], "overlaps another on its machine")
-
-
-def _refuse(wrong: Tensor, rule: str) -> None:
-    if wrong.any():
-        raise ValueError(f"row {int(wrong.nonzero()[0, 0])}: an operation {rule}")
+def backwards(instance: Instance, which: Tensor) -> Instance:
+    """The instances, those of `which` bool [R] with the operations of every job in reverse order."""
+    rows, jobs, ops = instance.times.shape
+    place = torch.arange(ops, device=which.device).expand(rows, jobs, -1)
+    first = ops - lengths_of(instance)[..., None]  # [R, J, 1]
+    mirrored = torch.where((place >= first) & which[:, None, None], first + ops - 1 - place, place)  # [R, J, O]
+    # Of two operations in turn, the wait stands at the earlier one: mirrored, at the other one of them.
+    waits = F.pad(instance.waits, (1, 0)).gather(2, mirrored)
+    numbers = mirrored + ops * torch.arange(jobs, device=which.device)[:, None]
+    numbers = F.pad(numbers.flatten(1), (0, 1), value=jobs * ops)
+    return instance._replace(
+        times=instance.times.gather(2, mirrored),
+        machines=instance.machines.gather(2, mirrored),
+        waits=torch.where(which[:, None, None], waits, instance.waits),
+        queues=numbers.gather(1, instance.queues.flatten(1)).view_as(instance.queues),
+    )

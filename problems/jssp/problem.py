@@ -16,19 +16,29 @@ from gumbeldore.interfaces import Problem
 from problems.common.growth import check_growth, size_at
 from problems.common.remaining import unmarked, without
 from problems.jssp import sets
-from problems.jssp.instances import Instance, check_instance, for_network, random_instances, schedule, timeline
+from problems.jssp.instances import (
+    Instance,
+    backwards,
+    check_instance,
+    for_network,
+    is_reversible,
+    lengths_of,
+    random_general_instances,
+    random_instances,
+)
 from problems.jssp.reports import JSSPReports
+from problems.jssp.schedules import schedule, timeline
 
 
 class State(NamedTuple):
-    next_op: Tensor  # [R, J] int64 operations scheduled of each job; M when it is finished
-    job_free: Tensor  # [R, J] end of the job's last scheduled operation
-    machine_free: Tensor  # [R, M] end of the machine's last scheduled operation
-    remaining: Tensor  # [R, n] int64 operations to come, ascending; operation o of job j is j * M + o
+    next_op: Tensor  # [R, J] int64 place of the job's next operation; O when it is finished
+    job_free: Tensor  # [R, J] when the job's next operation can start
+    machine_free: Tensor  # [R, M] end of the machine's last scheduled operation, before there is one its release
+    remaining: Tensor  # [R, n] int64 the numbers of the operations to come, ascending
 
 
 class JSSP(Problem):
-    """An action is the job whose next operation starts as early as it can (A = J); T = J * M decisions.
+    """An action is the job whose next operation starts as early as it can (A = J); a decision for each operation.
 
     Arguments:
         sizes: [jobs, machines] or [jobs, machines, weight] of the random training instances; `generate` draws one size
@@ -41,11 +51,14 @@ class JSSP(Problem):
             reversed schedule is as good. Not in the paper.
         grow: [[jobs, machines], share]: the first training instances have this size, later ones more of both, up to
             `sizes` after that share of the training (None: `sizes` from the start). Not in the paper.
+        general: the share of the calls of `generate` that draw general job shops, with jobs of different lengths, that
+            visit machines several times or never, with releases and waits (`random_general_instances`). Not in the
+            paper.
     """
 
     name = "jssp"
     reports = JSSPReports()
-    dimensions = {"times": 2, "machines": 2}
+    dimensions = {"times": 2, "machines": 2, "release": 1, "machine_release": 1, "waits": 2, "fixed": 2}
 
     def __init__(
         self,
@@ -54,8 +67,11 @@ class JSSP(Problem):
         reversal: bool = False,
         grow: list | None = None,
         chronological: bool = False,
+        general: float = 0.0,
     ):
         check_growth(grow, 1, dimensions=2)
+        if not 0 <= general <= 1:
+            raise ValueError(f"general must be a share in 0..1, got {general}")
         if not sizes or not validation_sizes:
             raise ValueError("sizes and validation_sizes must each list at least one [jobs, machines]")
         for size in [*(size[:2] for size in sizes), *validation_sizes, *(grow or [])[:1]]:
@@ -72,6 +88,7 @@ class JSSP(Problem):
         self.chronological = chronological
         self.reversal = reversal
         self.grow = grow
+        self.general = general
 
     def curriculum(self, progress: float) -> JSSP:
         """The same problem with the sizes due after a share `progress` of the training."""
@@ -86,41 +103,39 @@ class JSSP(Problem):
         return stage
 
     def generate(self, n: int, generator: torch.Generator) -> Instance:
-        """n instances of one of the sizes: times uniform in 1..99, machines in a random order for each job."""
+        """n instances of one of the sizes, all classical or all general."""
         shares = [weight / max(self.weights) for weight in self.weights]  # float32 ends at 3e38
         weights = torch.tensor(shares, dtype=torch.float32)
         jobs, ops = self.sizes[int(torch.multinomial(weights, 1, generator=generator))]
+        if self.general and float(torch.rand((), dtype=torch.float32, generator=generator)) < self.general:
+            return random_general_instances(n, jobs, ops, generator)
         return random_instances(n, jobs, ops, generator)
 
     def num_actions(self, instance: Instance) -> int:
         return instance.times.shape[1]
 
     def horizon(self, instance: Instance) -> int:
-        return instance.times.shape[1] * instance.times.shape[2]
+        return instance.operations.shape[1]
 
     def last_choice(self, instance: Instance) -> int:
-        return self.horizon(instance) - 2  # with one operation left the move is forced
+        return max(0, self.horizon(instance) - 2)  # with one operation left the move is forced
 
     def reset(self, instance: Instance) -> State:
-        rows, jobs, ops = instance.times.shape
-        return State(
-            next_op=torch.zeros(rows, jobs, dtype=torch.int64, device=instance.times.device),
-            job_free=instance.times.new_zeros(rows, jobs),
-            machine_free=instance.times.new_zeros(rows, ops),
-            remaining=torch.arange(jobs * ops, device=instance.times.device).expand(rows, -1),
-        )
+        first = instance.times.shape[2] - lengths_of(instance)
+        return State(first, instance.release, instance.machine_release, instance.operations)
 
     def step(self, instance: Instance, state: State, action: Tensor) -> State:
         job = action[:, None]  # [R, 1]
         op = state.next_op.gather(1, job)
         flat = job * instance.times.shape[2] + op
-        machine = instance.machines.flatten(1).gather(1, flat)
-        time = instance.times.flatten(1).gather(1, flat)
+        machine, time, wait = (
+            field.flatten(1).gather(1, flat) for field in (instance.machines, instance.times, instance.waits)
+        )
         ready, free = state.job_free.gather(1, job), state.machine_free.gather(1, machine)
         end = torch.where(time > 0, torch.maximum(ready, free) + time, ready)  # z of job and machine [GD, eq. 31-32]
         return State(
             next_op=state.next_op.scatter(1, job, op + 1),
-            job_free=state.job_free.scatter(1, job, end),
+            job_free=state.job_free.scatter(1, job, end + wait),
             machine_free=state.machine_free.scatter(1, machine, torch.where(time > 0, end, free)),
             remaining=without(state.remaining, flat),
         )
@@ -130,11 +145,12 @@ class JSSP(Problem):
         if actions.shape[1] == 0:
             return self.reset(instance)
         rows, jobs, ops = instance.times.shape
-        done = timeline(*instance, actions)
-        scheduled = torch.zeros(rows, jobs * ops, dtype=torch.bool, device=actions.device)
-        scheduled.scatter_(1, done.operations, True)
-        remaining = unmarked(scheduled, jobs * ops - actions.shape[1])
-        return State(scheduled.view(rows, jobs, ops).sum(dim=2), done.job_free, done.machine_free, remaining)
+        done = timeline(instance, actions)
+        each = torch.zeros_like(instance.release, dtype=torch.int64).scatter_add_(1, actions, torch.ones_like(actions))
+        elsewhere = torch.ones(rows, jobs * ops, dtype=torch.bool, device=actions.device)
+        elsewhere.scatter_(1, instance.operations, False).scatter_(1, done.operations, True)
+        remaining = unmarked(elsewhere, self.horizon(instance) - actions.shape[1])
+        return State(ops - lengths_of(instance) + each, done.job_free, done.machine_free, remaining)
 
     def mask(self, instance: Instance, state: State) -> Tensor:
         legal = state.next_op < instance.times.shape[2]
@@ -142,32 +158,29 @@ class JSSP(Problem):
         return torch.cat([legal[:, :1] | done, legal[:, 1:]], dim=1)
 
     def cost(self, instance: Instance, actions: Tensor) -> Tensor:
-        """Makespan [R] of the schedules that the sequences of jobs [R, J*M] stand for."""
-        start = schedule(instance.times, instance.machines, actions)
-        return (start + instance.times).amax(dim=(1, 2))
+        """Makespan [R] of the schedules that the sequences of jobs [R, T] stand for."""
+        return (schedule(instance, actions) + instance.times).amax(dim=(1, 2))
 
     def edges(self, instance: Instance, actions: Tensor) -> Tensor:
-        """The M * (J - 1) pairs of operations that follow each other on a machine, in their order."""
-        rows, jobs, ops = instance.times.shape
-        operations = timeline(*instance, actions).operations
-        # Those of time 0 take no machine: on each machine they come first, always in the same order.
-        takes = instance.times.flatten(1).gather(1, operations) > 0
-        place = torch.arange(jobs * ops, 2 * jobs * ops, device=actions.device).where(takes, operations)
-        machine = instance.machines.flatten(1).gather(1, operations)
-        order = (machine * (2 * jobs * ops) + place).argsort(dim=1)
-        of_machine = operations.gather(1, order).view(rows, ops, jobs)
-        return (of_machine[..., :-1] * (jobs * ops) + of_machine[..., 1:]).flatten(1)
+        """The pairs of operations that follow each other on a machine, in their order; -1 where there is no pair."""
+        count = instance.times[0].numel()
+        operations = timeline(instance, actions).operations
+        takes = instance.times.flatten(1).gather(1, operations) > 0  # those of time 0 take no machine
+        machine = instance.machines.flatten(1).gather(1, operations).masked_fill(~takes, -1)
+        machine, order = machine.sort(dim=1, stable=True)
+        operations = operations.gather(1, order)
+        pairs = operations[:, :-1] * count + operations[:, 1:]
+        return pairs.masked_fill((machine[:, :-1] != machine[:, 1:]) | (machine[:, 1:] < 0), -1)
 
     def augment(
         self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator
     ) -> tuple[Instance, Tensor]:
         """Schedules as good: half of them backwards in time, if `reversal`."""
         if self.reversal:
-            backwards = moved(
-                torch.rand(len(actions), 1, dtype=torch.float32, generator=generator) < 0.5, actions.device
-            )
-            instance = Instance(*(torch.where(backwards[..., None], field.flip(2), field) for field in instance))
-            actions = torch.where(backwards, actions.flip(1), actions)
+            half = moved(torch.rand(len(actions), 1, dtype=torch.float32, generator=generator) < 0.5, actions.device)
+            reversed_ones = half & is_reversible(instance)[:, None]
+            instance = backwards(instance, reversed_ones.squeeze(1))
+            actions = torch.where(reversed_ones, actions.flip(1), actions)
         return instance, actions
 
     def reorder(self, instance: Instance, actions: Tensor, step: int, generator: torch.Generator) -> Tensor:
@@ -180,25 +193,25 @@ class JSSP(Problem):
         order = moved(torch.rand(actions.shape, dtype=torch.float32, generator=generator), actions.device).argsort(
             dim=1
         )
-        done = timeline(*instance, actions)
+        done = timeline(instance, actions)
         ends = done.starts + instance.times.flatten(1).gather(1, done.operations)
         for key in (ends > done.starts, done.starts):  # the last one decides first
             order = order.gather(1, key.gather(1, order).argsort(dim=1, stable=True))
         return actions.gather(1, order)
 
     def num_equivalents(self, instance: Instance) -> int:
-        """Forwards and backwards in time."""
-        return 2
+        """Forwards and backwards in time; instances with releases have no equivalent."""
+        return 2 if bool(is_reversible(instance).all()) else 1
 
     def equivalents(self, instance: Instance, count: int) -> tuple[Instance, Callable[[Tensor], Tensor]]:
         """Backwards in time: a schedule of reversed jobs, reversed, is as good or better with all operations early."""
         each = repeated(instance, count)
-        backwards = (torch.arange(count, device=each.times.device).repeat(len(instance.times)) > 0)[:, None, None]
+        second = torch.arange(count, device=each.times.device).repeat(len(instance.times)) > 0  # [R * count]
 
         def restored(actions: Tensor) -> Tensor:
-            return torch.where(backwards, actions.flip(2), actions)
+            return torch.where(second[:, None, None], actions.flip(2), actions)
 
-        return Instance(*(torch.where(backwards, field.flip(2), field) for field in each)), restored
+        return backwards(each, second), restored
 
     def check(self, instance: Instance) -> None:
         """Raises ValueError unless all instances are well-formed."""
@@ -206,10 +219,10 @@ class JSSP(Problem):
 
     def scaled(self, instance: Instance) -> Instance:
         """With times as evaluation sets have them."""
-        return instance._replace(times=for_network(instance.times))
+        return for_network(instance)
 
     def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
-        """Evaluation sets: a named standard set, a `.npz`, a file in the standard or Taillard's format, a folder."""
+        """Evaluation sets: a named standard set, a `.npz`, a file (`problems.formats.jsplib`), a folder."""
         return sets.load_jssp(source, limit)
 
     def from_arrays(self, arrays: Mapping[str, Any], where: str) -> InstanceSet:
@@ -218,7 +231,7 @@ class JSSP(Problem):
 
     def scale(self, instance: Instance) -> dict[str, Tensor]:
         """The numbers of jobs and of machines."""
-        rows, jobs, machines = instance.times.shape
+        rows, jobs, machines = *instance.release.shape, instance.machine_release.shape[1]
         return {"jobs": torch.full((rows,), float(jobs)), "machines": torch.full((rows,), float(machines))}
 
     def validation(self, n: int, seed: int) -> list[InstanceSet]:

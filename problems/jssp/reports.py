@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
 from torch import Tensor
 
+from gumbeldore.batches import take
 from gumbeldore.reports import Reports
-from problems.jssp.instances import Instance, Original, check_schedule, schedule
+from problems.jssp.instances import Instance
+from problems.jssp.originals import Original, original_of
 from problems.jssp.plots import plot_schedules
+from problems.jssp.schedules import check_schedule, schedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,20 +30,17 @@ class JSSPReports(Reports):
 
     def size(self, instance: Instance, horizon: int) -> str:
         """jobs x machines"""
-        return "x".join(map(str, instance.times.shape[1:]))
+        return f"{instance.release.shape[1]}x{instance.machine_release.shape[1]}"
 
     def details(self, originals: Original, index: int, actions: Tensor) -> tuple[str, list[str], list[list[int]]]:
-        """The schedule in the instance's own units: file name, columns and a row per operation.
+        """The schedule in the instance's own units: file name, columns and a row per operation, fixed ones included.
 
         Operations are counted from 0, jobs and machines from the number of the first machine in the input.
         """
-        times, machines = originals.times[index, None], originals.machines[index, None]
-        start = schedule(times, machines, actions[None])
-        check_schedule(times, machines, start)
-        job, op = torch.meshgrid(*(torch.arange(n) for n in times.shape[1:]), indexing="ij")
-        first = originals.first[index]
-        rows = torch.stack([job + first, op, machines[0] + first, start[0], (start + times)[0]], dim=-1).flatten(0, 1)
-        return "schedules.csv", ["job", "operation", "machine", "start", "end"], rows.tolist()
+        jobs = self.named_solution(originals, index, actions)["schedule"]
+        first = int(originals.first[index])
+        rows = [[job, op, *operation] for job, row in enumerate(jobs, start=first) for op, operation in enumerate(row)]
+        return "schedules.csv", ["job", "operation", "machine", "start", "end"], rows
 
     def solution_file(
         self, originals: Original, index: int, name: str, actions: Tensor, cost: float
@@ -56,13 +55,23 @@ class JSSPReports(Reports):
 
     def named_solution(self, originals: Original, index: int, actions: Tensor) -> dict[str, list[list[Operation]]]:
         """`schedule`: the operations of each job, in their order"""
-        _, _, rows = self.details(originals, index, actions)
-        jobs, machines = originals.times[index].shape
-        operations = [Operation(*row[2:]) for row in rows]
-        return {"schedule": [operations[job * machines : (job + 1) * machines] for job in range(jobs)]}
+        original = take(originals, slice(index, index + 1))
+        shop = original.to_schedule()
+        start = schedule(shop, actions[None])
+        check_schedule(shop, start)
+        start = original.all_starts(start)[0]
+        machines = original.machines[0] + original.first
+        fields = machines, start, start + original.times[0]
+        there = original.there[0]
+        return {
+            "schedule": [
+                [Operation(*row) for row in zip(*(field[job][there[job]].tolist() for field in fields), strict=True)]
+                for job in range(len(there))
+            ]
+        }
 
     def render(self, instance: Instance | Original, actions: Tensor, titles: list[str]) -> Figure:
         """A figure with one Gantt chart per schedule, jobs and machines numbered as in the input."""
-        start = schedule(instance.times, instance.machines, actions)
-        first = instance.first.tolist() if isinstance(instance, Original) else [0] * len(actions)
-        return plot_schedules(instance.times, instance.machines, start, titles, first)
+        original = instance if isinstance(instance, Original) else original_of(instance)
+        shop = instance if isinstance(instance, Instance) else original.to_schedule()
+        return plot_schedules(original, original.all_starts(schedule(shop, actions)), titles)

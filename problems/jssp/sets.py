@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -11,13 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gumbeldore.instance_set import InstanceSet
-from problems.common.files import Library, Reference, load_files, taken
+from gumbeldore.batches import take
+from gumbeldore.instance_set import InstanceSet, MixedSizesError
+from problems.common.files import Library, Reference, load_files, suffix_of, taken
 from problems.common.sets import DATA, load, numbered
-from problems.formats.jsplib import LARGEST_TOTAL, JsspInstance, read_jssp
+from problems.formats.job_shop import NOT_FIXED, JsspInstance
+from problems.formats.job_shop_json import read_json
+from problems.formats.jsplib import read_jssp
 from problems.formats.npz import REFERENCES, Arrays, costs_of, read_npz
 from problems.jssp.best_known import best_known, fingerprint
-from problems.jssp.instances import Instance, Original, for_network, lower_bound, random_instances, schedule
+from problems.jssp.instances import Instance, for_network, lower_bound, random_instances, with_times
+from problems.jssp.originals import Original, check_original
+from problems.jssp.originals import from_arrays as original_from
+from problems.jssp.schedules import schedule
 from problems.jssp.taillard import SIZES, taillard_instances
 
 # jobs and machines -> fingerprint of the 100 instances of Learning to Dispatch's validation [Zhang et al. 2020]
@@ -32,8 +37,9 @@ TAILLARD_SETS = {**{f"taillard/{jobs}x{machines}": [(jobs, machines)] for jobs, 
 FILES = {name: DATA / f"jssp_{name}.txt" for name in ("abz", "ft", "la", "orb")}  # each of several sizes
 NAMED_SETS = [*TAILLARD_SETS, *L2D_SETS, *FILES]
 
-ARRAYS = Arrays({"times", "machines"}, REFERENCES)
-SUFFIXES = (".txt", ".jsp", ".jss", "")  # of the files taken from a folder; JSPLIB's have none
+MORE = {"release", "machine_release", "waits", "fixed"}  # arrays of general job shops
+ARRAYS = Arrays({"times", "machines"}, {*MORE, *REFERENCES})
+SUFFIXES = (".txt", ".jsp", ".jss", ".json", "")  # of the files taken from a folder; JSPLIB's have none
 VALIDATION_COUNT = 10_000
 
 
@@ -66,13 +72,13 @@ def validation(jobs: int, machines: int, n: int) -> InstanceSet:
     costs, kinds, first = np.full(n, np.nan), [""] * n, slice(len(shipped))
     if fingerprint(times[first], orders[first]) == expected:  # another release of torch may draw others
         costs[first], kinds[first] = shipped[:n], known[:n]
-    return _instance_set(numbered(name, n), times[:n], orders[:n], costs, kinds)
+    return _instance_set(numbered(name, n), original_from({"times": times[:n], "machines": orders[:n]}), costs, kinds)
 
 
 def _taillard(name: str, limit: int | None) -> list[InstanceSet]:
     """The first instances of Taillard's, one InstanceSet per size."""
     instances = [each for each in taillard_instances() if each.times.shape in TAILLARD_SETS[name]]
-    groups = groupby(instances[: taken(limit, len(instances), name)], _size)  # they are sorted by size
+    groups = groupby(instances[: taken(limit, len(instances), name)], size)  # they are sorted by size
     return [_with_best_known(list(group)) for _, group in groups]
 
 
@@ -81,7 +87,15 @@ def _shipped_file(name: str, limit: int | None) -> list[InstanceSet]:
 
 
 def _library() -> Library:
-    return Library("job shop", SUFFIXES, read_jssp, _size, _reference, _from_files)
+    return Library("job shop", SUFFIXES, read, size, _reference, _from_files)
+
+
+def read(path: Path) -> list[JsspInstance]:
+    """The instances in a file. Raises ValueError that names it for what is not well-formed."""
+    shops = read_json(path) if suffix_of(path) == ".json" else read_jssp(path)
+    for shop in shops:
+        check_original(_original([shop]), f"{path}: {shop.name}" if len(shops) > 1 else str(path))
+    return shops
 
 
 def _l2d(name: str, limit: int | None) -> list[InstanceSet]:
@@ -100,7 +114,8 @@ def _l2d(name: str, limit: int | None) -> list[InstanceSet]:
     costs, kinds, described = _shipped(f"jssp_{jobs}x{machines}_l2d.npz")
     if described != expected:
         costs, kinds = np.full(n, np.nan), [""] * n
-    return [_instance_set(numbered(name, n), times[:n], orders[:n], costs[:n], kinds[:n])]
+    original = original_from({"times": times[:n], "machines": orders[:n]})
+    return [_instance_set(numbered(name, n), original, costs[:n], kinds[:n])]
 
 
 def _shipped(file: str) -> tuple[np.ndarray, list[str], str]:
@@ -118,7 +133,10 @@ def _load_npz(path: Path, limit: int | None) -> InstanceSet:
 
 
 def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> InstanceSet:
-    """Instances from the arrays `times` and `machines` [n, J, M], with `cost` [n] and `reference` as in `costs_of`.
+    """Instances from arrays by name, with `cost` [n] and `reference` as in `costs_of`.
+
+    `times` and `machines` [n, J, O], where machine -1 stands for no operation; if there are any, `release` [n, J],
+    `machine_release` [n, M], `waits` [n, J, O], and `fixed` [n, J, O], NaN where an operation has no fixed start.
 
     Arguments:
         where: what the arrays come from, e.g. a path: error messages begin with it, instances are called after it
@@ -127,91 +145,97 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
     Raises ValueError for arrays that are not well-formed.
     """
     ARRAYS.check(set(arrays), where)
-    times, machines = arrays["times"], arrays["machines"]
-    _check_arrays(times, machines, where)
-    n = taken(limit, len(times), where)
-    costs, kinds = costs_of(where, arrays, len(times))
-    times, machines = times[:n].astype(np.int64), machines[:n].astype(np.int64)
-    for i, known in enumerate(map(best_known, times, machines)):
+    shops = _whole_numbers({name: array for name, array in arrays.items() if name not in REFERENCES}, where)
+    total = len(shops["times"])
+    n = taken(limit, total, where)
+    costs, kinds = costs_of(where, arrays, total)
+    original = original_from({name: array[:n] for name, array in shops.items()})
+    check_original(original, where)
+    sizes = (original.there & ~original.is_fixed).flatten(1).sum(dim=1).unique().tolist()
+    if len(sizes) > 1:
+        rule = "all instances must have the same number of operations to be scheduled"
+        raise MixedSizesError(f"{where}: {rule}, got {', '.join(map(str, sizes))}: give them apart")
+    names = numbered(Path(where).stem, n)
+    for i, known in enumerate(map(best_known, _shops(original, names))):
         if known[1] and not costs[i] > 0:  # NaN or 0
             costs[i], kinds[i] = known
-    return _instance_set(numbered(Path(where).stem, n), times, machines, costs[:n], kinds[:n])
+    return _instance_set(names, original, costs[:n], kinds[:n])
 
 
-def _check_arrays(times: np.ndarray, machines: np.ndarray, where: str) -> None:
-    """Raises ValueError unless there are times for all operations and every job visits each machine once."""
-    shaped = times.ndim == 3 and len(times) >= 1 and times[0].size >= 2 and machines.shape == times.shape
-    whole = times.dtype.kind in "iu" or times.dtype.kind == "f" and bool((times == np.rint(times)).all())
-    if not shaped or not whole or machines.dtype.kind not in "iu":
-        shapes = " and ".join(f"{array.dtype} {list(array.shape)}" for array in (times, machines))
-        rule = "times and machines must be whole numbers [n, J, M] with n >= 1 and J * M >= 2"
-        raise ValueError(f"{where}: {rule}, got {shapes}")
-
-    wrong = (times < 0).any(axis=(1, 2)) | (times.sum(axis=(1, 2), dtype=np.float64) > LARGEST_TOTAL)
-    if wrong.any():
-        rule = f"times must be >= 0 and add up to at most {LARGEST_TOTAL:g} per instance"
-        raise ValueError(f"{where}: {rule}, those of instance {int(wrong.argmax())} do not")
-    ordered, expected = np.sort(machines, axis=2), np.arange(times.shape[2])
-    wrong = (ordered != expected).any(axis=(1, 2))
-    if wrong.any():
-        rule = f"each job must visit the machines 0..{times.shape[2] - 1} once, in instance {int(wrong.argmax())}"
-        hint = "; the machines seem to be counted from 1" if (ordered == expected + 1).all() else ""
-        raise ValueError(f"{where}: {rule} one does not{hint}")
-
-
-def _size(instance: JsspInstance) -> tuple[int, int]:
-    """Operations, then jobs."""
-    jobs, machines = instance.times.shape
-    return jobs * machines, jobs
+def _whole_numbers(arrays: dict[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
+    """The arrays as int64, NOT_FIXED for NaN. Raises ValueError unless they are whole numbers of shapes that fit."""
+    times, machines = arrays["times"], arrays["machines"]
+    if times.ndim != 3 or len(times) < 1 or times[0].size < 2 or machines.shape != times.shape:
+        shapes = f"{list(times.shape)} and {list(machines.shape)}"
+        raise ValueError(f"{where}: times and machines must be [n, J, O] with n >= 1 and J * O >= 2, got {shapes}")
+    n, jobs, _ = times.shape
+    by_name = {"release": (n, jobs), "machine_release": (n, arrays.get("machine_release", times).shape[-1])}
+    whole = {}
+    for name, array in arrays.items():
+        unknown = np.isnan(array) if name == "fixed" and array.dtype.kind == "f" else np.zeros(array.shape, dtype=bool)
+        known = np.where(unknown, 0, array)
+        fits = array.dtype.kind in "iuf" and array.shape == by_name.get(name, times.shape)
+        if not fits or not (np.abs(known.astype(np.float64)) < -NOT_FIXED).all() or (known != np.rint(known)).any():
+            rule = f"{name} must be whole numbers {list(by_name.get(name, times.shape))}"
+            raise ValueError(f"{where}: {rule}, got {array.dtype} {list(array.shape)}")
+        whole[name] = np.where(unknown, NOT_FIXED, known.astype(np.int64))
+    return whole
 
 
-def _reference(path: Path, instance: JsspInstance) -> Reference:
-    warnings = (f"{instance.name}: {instance.remark}",) if instance.remark else ()
-    return Reference(*best_known(instance.times, instance.machines), warnings=warnings)
+def _shops(original: Original, names: list[str]) -> list[JsspInstance]:
+    """The instances one by one."""
+    fields = [field.numpy() for field in original[:-1]]
+    return [JsspInstance(name, *(field[i] for field in fields)) for i, name in enumerate(names)]
 
 
-def _from_files(instances: list[JsspInstance], costs: np.ndarray, kinds: list[str]) -> InstanceSet:
-    times = np.stack([each.times for each in instances])
-    machines = np.stack([each.machines for each in instances])
-    names, first = [each.name for each in instances], [each.first for each in instances]
-    return _instance_set(names, times, machines, costs, kinds, first)
+def size(shop: JsspInstance) -> tuple[int, ...]:
+    """Operations to be scheduled, then jobs, machines and most operations of a job."""
+    remaining = (shop.machines >= 0) & (shop.fixed == NOT_FIXED)
+    return int(remaining.sum()), len(shop.release), len(shop.machine_release), shop.times.shape[1]
 
 
-def _with_best_known(instances: list[JsspInstance]) -> InstanceSet:
+def _reference(path: Path, shop: JsspInstance) -> Reference:
+    return Reference(*best_known(shop), warnings=(f"{shop.name}: {shop.remark}",) if shop.remark else ())
+
+
+def _original(shops: list[JsspInstance]) -> Original:
+    """Instances of one size together."""
+    arrays = [shop.arrays() for shop in shops]
+    together = {name: np.stack([each[name] for each in arrays]) for name in arrays[0]}
+    return original_from(together, np.array([shop.first for shop in shops]))
+
+
+def _from_files(shops: list[JsspInstance], costs: np.ndarray, kinds: list[str]) -> InstanceSet:
+    return _instance_set([shop.name for shop in shops], _original(shops), costs, kinds)
+
+
+def _with_best_known(shops: list[JsspInstance]) -> InstanceSet:
     """An InstanceSet of instances of one size, with the best makespans known."""
-    costs, kinds = zip(*(best_known(each.times, each.machines) for each in instances), strict=True)
-    return _from_files(instances, np.array(costs), list(kinds))
+    costs, kinds = zip(*map(best_known, shops), strict=True)
+    return _from_files(shops, np.array(costs), list(kinds))
 
 
-def _instance_set(
-    names: list[str],
-    times: np.ndarray,
-    machines: np.ndarray,
-    costs: np.ndarray,
-    kinds: list[str],
-    first: Sequence[int] = (),
-) -> InstanceSet:
-    """An InstanceSet of n instances, times and machines [n, J, M] int64, a reference cost (or NaN) and its kind each.
-
-    Arguments:
-        first: n numbers of the first machine in the input; none: 0
-    """
-    numbers = torch.tensor(first or [0] * len(names))
-    original = Original(torch.tensor(times), torch.tensor(machines), numbers)  # the copies let go of a set cut to n
+def _instance_set(names: list[str], original: Original, costs: np.ndarray, kinds: list[str]) -> InstanceSet:
+    """An InstanceSet of n instances with a reference cost (or NaN) and its kind each."""
+    shop = original.to_schedule()
+    fixed = original.fixed_ends.amax(dim=(1, 2))
     return InstanceSet(
         names=names,
-        instances=Instance(for_network(original.times), original.machines),
+        instances=for_network(shop),
         originals=original,
-        true_cost=partial(_true_cost, original),
+        true_cost=partial(_true_cost, with_times(shop, Tensor.double), fixed.double()),
         references=torch.tensor(costs, dtype=torch.float64),
         kinds=kinds,
-        lower_bounds=lower_bound(original.times, original.machines).double(),
+        lower_bounds=torch.maximum(lower_bound(shop), fixed).double(),
     )
 
 
-def _true_cost(original: Original, index: Tensor, actions: Tensor) -> Tensor:
-    """Makespans [m] of the sequences of jobs [m, J*M] of the instances `index` [m], on the CPU, which has float64."""
+def _true_cost(shop: Instance, fixed: Tensor, index: Tensor, actions: Tensor) -> Tensor:
+    """Makespans [m] of the sequences of jobs [m, T] of the instances `index` [m], on the CPU, which has float64.
+
+    Arguments:
+        fixed: [n] the latest end of a fixed operation
+    """
     index, actions = index.cpu(), actions.cpu()
-    times = original.times[index].double()
-    start = schedule(times, original.machines[index], actions)
-    return (start + times).amax(dim=(1, 2))
+    chosen = take(shop, index)
+    return torch.maximum((schedule(chosen, actions) + chosen.times).amax(dim=(1, 2)), fixed[index])

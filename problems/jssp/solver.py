@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import torch
-
-from problems.jssp.instances import Instance, Original
+from problems.jssp.instances import Instance
+from problems.jssp.originals import Original, original_of
 from problems.solvers.backends import BACKENDS, Backend
 from problems.solvers.scheduling import solve_jssp
 
 
 def originals(instances: Instance) -> Original:
-    first = torch.zeros(len(instances.times), dtype=torch.int64)
-    return Original(instances.times.long(), instances.machines, first)  # drawn as whole numbers
+    return Original(*(field.long() for field in original_of(instances)))  # drawn as whole numbers
 
 
 CP_SAT = "ortools.sat.python.cp_model"

@@ -136,7 +136,7 @@ def test_a_reason_that_all_problems_give_is_given_once(tmp_path):
 
 def test_a_folder_without_instances_is_refused(tmp_path):
     np.savez(tmp_path / "x.npz", coords=np.zeros((1, 3, 2)))
-    with pytest.raises(ValueError, match=r"is of no problem with a policy .* no files \S+/\*\.vrp; .*\*\.tsp"):
+    with pytest.raises(ValueError, match=r"it is not clear which problem .* no files \S+/\*\.vrp; .*\*\.tsp"):
         choose_policies(str(tmp_path), None, {})
 
 

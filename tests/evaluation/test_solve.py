@@ -388,7 +388,7 @@ def test_a_limit_that_suffices_for_the_greedy_solution_alone_is_a_warning(method
             {"x": [[0, 0]] * 2},
             "it is not clear which problem what is given is of .* in Python the first argument",
         ),
-        (None, {"instances": [FILES["tsp20"], FILES["cvrp20"]]}, "what is given is of no problem with a policy"),
+        (None, {"instances": [FILES["tsp20"], FILES["cvrp20"]]}, "it is not clear which problem what is given is of"),
         (
             "tsp20",
             {"instances": [FILES["tsp20"]], "num_instances": 1},

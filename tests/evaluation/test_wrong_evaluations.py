@@ -38,7 +38,7 @@ from tests.helpers.evaluations import DATA
         ("tsp", ["instances=kool/tsp20", "problem.distances=rounded"], "kool/tsp20 has exact distances"),
         ("tsp", [f"instances={DATA}/cvrplib/A-n32-k5.vrp"], "got 'CVRP' (the policy of "),
         ("cvrp", [f"instances={DATA}/jssp"], "*.vrp (the policy of "),
-        ("tsp", [f"instances={DATA}/README.md"], "README.md: .md is no format of instances, "),
+        ("tsp", [f"instances={DATA}/README.md"], "README.md: .md is no format of instances "),
         (
             "cvrp",
             [f"instances={DATA}/cvrplib", "nearest=5"],

@@ -15,7 +15,7 @@ from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime.building import build
 from problems.cvrp.instances import Instance as CVRPInstance
 from problems.cvrp.instances import encode
-from problems.jssp.instances import Instance as JSSPInstance
+from problems.jssp.instances import job_shop
 from problems.tsp.instances import Instance as TSPInstance
 
 FOLDER = Path(__file__).parents[1] / "data" / "published"
@@ -75,7 +75,7 @@ def recorded(name: str) -> list[Recorded]:
         return [Recorded(instance, actions, arrays["tour_length"], log_probs)]
     return [
         Recorded(
-            JSSPInstance(arrays[f"{size}_proc_times"].float(), arrays[f"{size}_machines"]),
+            job_shop(arrays[f"{size}_proc_times"].float(), arrays[f"{size}_machines"]),
             *(arrays[f"{size}_{key}"] for key in ("job_sequence", "makespan", "log_probs")),
         )
         for size in ("j4m3", "j3m5")

@@ -85,3 +85,20 @@ def plain_schedule(times, machines, actions):
 
 def plain_makespan(times, machines, actions):
     return max(start + times[job][op] for (job, op), start in plain_schedule(times, machines, actions).items())
+
+
+def plain_general_schedule(instance, row, actions):
+    """{(job, place): start} of a general job shop, one decision after the other."""
+    times, machines, waits = (field[row].tolist() for field in (instance.times, instance.machines, instance.waits))
+    job_free, machine_free = instance.release[row].tolist(), instance.machine_release[row].tolist()
+    numbers = [divmod(number, len(times[0])) for number in instance.operations[row].tolist()]
+    places = {job: iter([place for other, place in numbers if other == job]) for job in range(len(times))}
+    start = {}
+    for job in actions:
+        op = next(places[job])
+        machine, takes = machines[job][op], times[job][op]
+        start[job, op] = max(job_free[job], machine_free[machine] if takes else 0)
+        job_free[job] = start[job, op] + takes + waits[job][op]
+        if takes:
+            machine_free[machine] = start[job, op] + takes
+    return start

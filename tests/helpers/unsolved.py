@@ -7,10 +7,12 @@ from functools import partial
 
 import torch
 
+from gumbeldore.batches import take
 from gumbeldore.instance_set import InstanceSet
 from problems.cvrp import instances as cvrp_types
 from problems.formats.tsplib import edge_lengths, tour_lengths
-from problems.jssp import instances as jssp_types
+from problems.jssp.originals import from_arrays
+from problems.jssp.schedules import schedule
 from problems.tsp import instances as tsp_types
 
 
@@ -45,11 +47,10 @@ def cvrp(coords, demands, capacity, metrics):
 
 def jssp(times, machines):
     def true_cost(original, index, actions):
-        takes = original.times[index]
-        start = jssp_types.schedule(takes, original.machines[index], actions)
-        return (start + takes).amax(dim=(1, 2)).double()
+        shop = take(original.to_schedule(), index)
+        return (schedule(shop, actions) + shop.times).amax(dim=(1, 2)).double()
 
-    return unsolved(jssp_types.Original(times, machines, torch.zeros(len(times), dtype=torch.int64)), true_cost)
+    return unsolved(from_arrays({"times": times.numpy(), "machines": machines.numpy()}), true_cost)
 
 
 def random_points(n, nodes, seed=0, scale=1.0):

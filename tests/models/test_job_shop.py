@@ -16,14 +16,15 @@ from gumbeldore.testing import policy_contract
 from models.attention import MASKED_SCORE
 from models.job_shop import JobShop
 from problems.jssp import JSSP, State
-from problems.jssp.instances import Instance, random_instances
+from problems.jssp.instances import job_shop as shop_of
+from problems.jssp.instances import random_general_instances, random_instances
 from tests.helpers.networks import WAYS, attend_by
 
 SIZES = [(4, 3), (3, 5), (2, 2), (1, 4), (5, 1)]
 
 
-def jssp(jobs, ops):
-    return JSSP(sizes=[[jobs, ops]], validation_sizes=[[jobs, ops]])
+def jssp(jobs, ops, general=0.0):
+    return JSSP(sizes=[[jobs, ops]], validation_sizes=[[jobs, ops]], general=general)
 
 
 def job_shop(seed=0, **options):
@@ -36,12 +37,13 @@ def job_shop(seed=0, **options):
     return policy.eval()
 
 
-def played(n, jobs, ops, step, seed=0, zeros=0.0):
+def played(n, jobs, ops, step, seed=0, zeros=0.0, general=False):
     """Instances, of every second one a share `zeros` of the times is 0, and the state after `step` random decisions."""
     generator = torch.Generator().manual_seed(seed)
-    instance = random_instances(n, jobs, ops, generator)
-    actions = torch.rand(n, jobs * ops, generator=generator).argsort(dim=1) % jobs
-    none = (torch.rand(n, jobs, ops, generator=generator) < zeros) & (torch.arange(n) % 2 == 1)[:, None, None]
+    instance = (random_general_instances if general else random_instances)(n, jobs, ops, generator)
+    order = torch.rand(n, jobs * ops, generator=generator).argsort(dim=1)
+    actions = (instance.operations // instance.times.shape[2]).gather(1, order)
+    none = (torch.rand(instance.times.shape, generator=generator) < zeros) & (torch.arange(n) % 2 == 1)[:, None, None]
     instance = instance._replace(times=instance.times.masked_fill(none, 0.0))
     return instance, jssp(jobs, ops).replay(instance, actions[:, :step]), actions[:, step:]
 
@@ -58,6 +60,7 @@ OPTIONS = [{}, {"lookahead": True}, {"order_loss": 0.5}, {"lookahead": True, "or
 @pytest.mark.parametrize("size", [size for size in SIZES if size[0] > 1])  # with one job there is nothing to learn
 def test_contract(size, options):
     policy_contract(job_shop(**options), jssp(*size))
+    policy_contract(job_shop(**options), jssp(*size, general=1.0))
 
 
 # ---- features
@@ -66,13 +69,14 @@ def test_contract(size, options):
 def machine_of(instance, row):
     """{(job, operation): its machine}; one of time 0 has a machine to itself, which is always free."""
     times, machines = instance.times[row].tolist(), instance.machines[row].tolist()
-    operations = itertools.product(range(len(times)), range(len(times[0])))
+    operations = [divmod(number, len(times[0])) for number in instance.operations[row].tolist()]
     return {(j, o): machines[j][o] if times[j][o] else (j, o) for j, o in operations}
 
 
 def slow_features(instance, state, row, lookahead):
     """{(job, operation): features}, in plain Python [GD, eq. 33]."""
     times, on = instance.times[row].tolist(), machine_of(instance, row)
+    waits, release, machine_release = (field[row].tolist() for field in (instance.waits, *instance[3:5]))
     next_op, job_free, machine_free = (field[row].tolist() for field in state[:3])
     machine_free = dict(enumerate(machine_free))
     jobs, ops = range(len(times)), range(len(times[0]))
@@ -80,15 +84,18 @@ def slow_features(instance, state, row, lookahead):
     now = min(start.values())
     bounds = slow_bounds(instance, state, row)
     largest = max(max(chain, relaxed) for chain, relaxed, *_ in bounds.values())
-    work = [sum(numbers) for numbers in times]
-    work += [sum(times[j][o] for j in jobs for o in ops if on[j, o] == machine) for machine in ops]
+    work = [sum(times[job]) + sum(waits[job]) + release[job] for job in jobs]
+    for machine, released in enumerate(machine_release):
+        load = sum(times[j][o] for j, o in on if on[j, o] == machine)
+        work.append(load + released if load else 0)
     unit = (max(work) or 1) / 4 if lookahead else 100
     features = {}
     for job in start:
         for op in ops[next_op[job] :]:
             numbers = [start[job] - now]
             if lookahead:
-                before, after = times[job][next_op[job] : op], times[job][op + 1 :]
+                before = times[job][next_op[job] : op] + waits[job][next_op[job] : op]
+                after = times[job][op + 1 :] + waits[job][op:]
                 numbers.append(start[job] - now + sum(before))
                 numbers.append(sum(after))
                 numbers.append(max(0.0, machine_free.get(on[job, op], 0) - now))
@@ -102,15 +109,16 @@ def slow_bounds(instance, state, row):
 
     By its job, by its machine, and by its machine if the operation is the first, and if it is the last there.
     """
-    times, machine = instance.times[row].tolist(), machine_of(instance, row)
+    times, waits, machine = instance.times[row].tolist(), instance.waits[row].tolist(), machine_of(instance, row)
     next_op, job_free, machine_free = (field[row].tolist() for field in state[:3])
     machine_free = dict(enumerate(machine_free))
     head, tail, on = {}, {}, {}
     for job, first in enumerate(next_op):
         for op in range(first, len(times[job])):
             free = max(job_free[job], machine_free.get(machine[job, first], 0))
-            head[job, op] = max(free + sum(times[job][first:op]), machine_free.get(machine[job, op], 0))
-            tail[job, op] = sum(times[job][op + 1 :])
+            chain = free + sum(times[job][first:op]) + sum(waits[job][first:op])
+            head[job, op] = max(chain, machine_free.get(machine[job, op], 0))
+            tail[job, op] = sum(times[job][op + 1 :]) + sum(waits[job][op:])
             on.setdefault(machine[job, op], []).append((job, op))
     bounds = {}
     for job, op in head:
@@ -131,7 +139,7 @@ def slow_bounds(instance, state, row):
 
 def test_features_of_a_state_by_hand():
     """Job 1 is finished and ended at 20, before any other can start: it must not count as the earliest."""
-    instance = Instance(
+    instance = shop_of(
         torch.tensor([[[30.0, 40.0], [5.0, 7.0], [10.0, 60.0]]]), torch.tensor([[[0, 1], [1, 0], [0, 1]]])
     )
     state = State(
@@ -152,22 +160,23 @@ def test_features_of_a_state_by_hand():
     ]
 
 
+@pytest.mark.parametrize("general", [False, True])
 @pytest.mark.parametrize("lookahead", [False, True])
 @pytest.mark.parametrize(("jobs", "ops"), SIZES)
-def test_features_equal_plain_loops(jobs, ops, lookahead):
+def test_features_equal_plain_loops(jobs, ops, lookahead, general):
     policy = job_shop(lookahead=lookahead)
     for step in steps(jobs, ops):
-        instance, state, _ = played(20, jobs, ops, step, seed=step, zeros=0.4)
+        instance, state, _ = played(20, jobs, ops, step, seed=step, zeros=0.4, general=general)
         features = policy._features(instance, state).tolist()
         for row in range(20):
             expected = slow_features(instance, state, row, lookahead)
-            assert [job * ops + op for job, op in expected] == state.remaining[row].tolist()
+            assert [job * instance.times.shape[2] + op for job, op in expected] == state.remaining[row].tolist()
             assert features[row] == [pytest.approx(numbers, abs=1e-6) for numbers in expected.values()]
 
 
 def test_the_network_sees_less_than_the_state():
     """What the clock shows, when a job waiting for its machine was done, and machines without operations to come."""
-    instance = Instance(torch.tensor([[[30.0, 40.0, 5.0], [5.0, 7.0, 5.0]]]), torch.tensor([[[0, 1, 2], [2, 1, 0]]]))
+    instance = shop_of(torch.tensor([[[30.0, 40.0, 5.0], [5.0, 7.0, 5.0]]]), torch.tensor([[[0, 1, 2], [2, 1, 0]]]))
     # Job 0 starts on machine 1 at 60; job 1 waits for it, too. Machine 2 is busy until 70, machine 0 until 65.
     state = State(
         next_op=torch.tensor([[1, 1]]),
@@ -258,12 +267,13 @@ def slow_logits(policy, instance, state, row):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("options", [{}, {"lookahead": True, "heads": 4, "width": 24}])
+@pytest.mark.parametrize("general", [False, True])
 @pytest.mark.parametrize(("jobs", "ops"), [(4, 3), (3, 5), (1, 4), (5, 1)])
-def test_forward_equals_plain_loops(jobs, ops, options, way, monkeypatch):
+def test_forward_equals_plain_loops(jobs, ops, options, way, general, monkeypatch):
     attend_by(way, monkeypatch)
     policy = job_shop(**options)
     for step in sorted({0, 1, jobs * ops // 2, jobs * ops - 3, jobs * ops - 2} & {*steps(jobs, ops)}):
-        instance, state, _ = played(2, jobs, ops, step, seed=step, zeros=0.4)
+        instance, state, _ = played(2, jobs, ops, step, seed=step, zeros=0.4, general=general)
         with torch.no_grad():
             logits = policy(instance, state)
             for row in range(2):
@@ -292,13 +302,14 @@ def test_hidden_keys_leave_no_trace(way, monkeypatch):
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("general", [False, True])
 @pytest.mark.parametrize(("jobs", "ops"), [(4, 3), (3, 5), (5, 1), (1, 4)])
-def test_order_loss_equals_plain_loops(jobs, ops, way, monkeypatch):
+def test_order_loss_equals_plain_loops(jobs, ops, way, general, monkeypatch):
     """Of every two open operations of a machine, the one that the expert schedules first should win."""
     attend_by(way, monkeypatch)
     policy = job_shop(order_loss=0.25)
     for step in (0, jobs * ops // 2):
-        instance, state, rest = played(4, jobs, ops, step, zeros=0.4)
+        instance, state, rest = played(4, jobs, ops, step, zeros=0.4, general=general)
         means = []
         for row in range(4):
             losses = []

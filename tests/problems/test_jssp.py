@@ -6,15 +6,19 @@ import itertools
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 
 import gumbeldore
+from gumbeldore.batches import repeated, take
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.testing import problem_contract
 from problems.jssp import JSSP
-from problems.jssp.instances import Instance, Original, check_schedule, schedule
+from problems.jssp.instances import job_shop
+from problems.jssp.originals import from_arrays
+from problems.jssp.schedules import check_schedule, schedule
 from tests.helpers.policies import FixedPolicy
 from tests.helpers.schedules import one_size, plain_makespan, plain_schedule, random_sequences
 from tests.helpers.tensors import same_tensors
@@ -52,8 +56,8 @@ def test_contract_with_several_sizes():
 def test_cost_is_the_makespan(jobs, ops):
     instance, actions = random_sequences(30, jobs, ops)
     costs = one_size(jobs, ops).cost(instance, actions).tolist()
-    starts = schedule(*instance, actions).tolist()
-    check_schedule(*instance, schedule(*instance, actions))
+    starts = schedule(instance, actions).tolist()
+    check_schedule(instance, schedule(instance, actions))
     for row in range(30):
         times, machines = instance.times[row].tolist(), instance.machines[row].tolist()
         assert costs[row] == plain_makespan(times, machines, actions[row].tolist())
@@ -65,12 +69,12 @@ def test_cost_is_the_makespan(jobs, ops):
 @pytest.mark.parametrize(
     ("wrong", "rule"),
     [
-        ([[0, 0, 0, 1, 1, 1]], "row 0 does not schedule each job 0..2 2 times"),
+        ([[0, 0, 0, 1, 1, 1]], "row 0 does not schedule each job 0..2 as often as it has operations"),
         ([[0, 1, 2, 0, 1, 3]], "row 0 does not schedule"),
         ([[0, 1, 2, 0, 1, -1]], "row 0 does not schedule"),
-        ([[0, 1, 2, 0, 1]], "3 jobs of 2 operations take 6 actions"),
-        ([[0, 1, 2, 0, 1, 2, 2]], "3 jobs of 2 operations take 6 actions"),
-        ([0, 1, 2, 0, 1, 2], "3 jobs of 2 operations take 6 actions"),
+        ([[0, 1, 2, 0, 1]], "3 jobs of 6 operations take 6 actions"),
+        ([[0, 1, 2, 0, 1, 2, 2]], "3 jobs of 6 operations take 6 actions"),
+        ([0, 1, 2, 0, 1, 2], "3 jobs of 6 operations take 6 actions"),
     ],
 )
 def test_illegal_sequences_are_refused(wrong, rule):
@@ -82,11 +86,12 @@ def test_illegal_sequences_are_refused(wrong, rule):
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        ({"machines": torch.tensor([[[0, 0], [1, 0]]])}, "visit each machine once; not so in instance 0"),
-        ({"machines": torch.tensor([[[1, 2], [2, 1]]])}, "visit each machine once"),
+        ({"machines": torch.tensor([[[1, 2], [2, 1]]])}, r"machines must be in 0..1; not so in instance 0"),
+        ({"waits": torch.tensor([[[3.0, 0.0], [-4.0, 0.0]]])}, "waits must be finite and not negative"),
+        ({"release": torch.tensor([[3.0, torch.inf]])}, "release must be finite and not negative"),
+        ({"machine_release": torch.tensor([[-3.0, 0.0]])}, "machine_release must be finite and not negative"),
         ({"times": torch.tensor([[[3.0, -1.0], [4.0, 1.0]]])}, "times must be finite and not negative"),
         ({"times": torch.tensor([[[3.0, torch.nan], [4.0, 1.0]]])}, "times must be finite and not negative"),
-        ({"times": torch.ones(1, 2, 3)}, "the same shape"),
     ],
 )
 def test_malformed_instances_are_refused(changes, rule):
@@ -98,7 +103,7 @@ def test_malformed_instances_are_refused(changes, rule):
 
 # ---- the check of schedules
 
-TWO_BY_TWO = Instance(torch.tensor([[[3.0, 2.0], [4.0, 1.0]]]), torch.tensor([[[0, 1], [1, 0]]]))
+TWO_BY_TWO = job_shop(torch.tensor([[[3.0, 2.0], [4.0, 1.0]]]), torch.tensor([[[0, 1], [1, 0]]]))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +111,7 @@ TWO_BY_TWO = Instance(torch.tensor([[[3.0, 2.0], [4.0, 1.0]]]), torch.tensor([[[
     [
         ([[0, 4], [0, 4]], None),
         ([[0, 9], [5, 20]], None),  # idle time is allowed
-        ([[-1, 4], [0, 4]], "starts before time 0"),
+        ([[-1, 4], [0, 4]], "starts before its job is released"),
         ([[1, 3], [5, 9]], "starts before its job is ready"),
         ([[0, 4], [0, 3]], "starts before its job is ready"),
         ([[0, 3], [0, 4]], "overlaps another on its machine"),  # machine 1 until 4
@@ -116,15 +121,15 @@ TWO_BY_TWO = Instance(torch.tensor([[[3.0, 2.0], [4.0, 1.0]]]), torch.tensor([[[
 )
 def test_infeasible_schedules_are_found(start, rule):
     start = torch.tensor([start]).float()
-    assert plain_is_feasible(*(field[0].tolist() for field in TWO_BY_TWO), start[0].tolist()) == (rule is None)
+    assert plain_is_feasible(*(field[0].tolist() for field in TWO_BY_TWO[:2]), start[0].tolist()) == (rule is None)
     if rule is None:
-        check_schedule(*TWO_BY_TWO, start)
+        check_schedule(TWO_BY_TWO, start)
         return
     with pytest.raises(ValueError, match=rule):
-        check_schedule(*TWO_BY_TWO, start)
+        check_schedule(TWO_BY_TWO, start)
     feasible = torch.tensor([[[0.0, 4.0], [0.0, 4.0]]])
     with pytest.raises(ValueError, match=f"row 1: .*{rule}"):
-        check_schedule(*(field.expand(3, -1, -1) for field in TWO_BY_TWO), torch.cat([feasible, start, feasible]))
+        check_schedule(repeated(TWO_BY_TWO, 3), torch.cat([feasible, start, feasible]))
 
 
 @pytest.mark.parametrize("zeros", [False, True])
@@ -132,7 +137,8 @@ def test_moved_operations_are_judged_like_pair_by_pair(zeros):
     """One operation of a feasible schedule moved at random: many stay feasible and many do not."""
     instance, actions = random_sequences(300, 4, 3)
     times = (instance.times // 20) * (instance.times > 40 if zeros else 1)
-    start = schedule(times, instance.machines, actions)
+    instance = instance._replace(times=times)
+    start = schedule(instance, actions)
     generator = torch.Generator().manual_seed(1)
     moved = torch.randint(12, (300, 1), generator=generator)
     by = torch.randint(-2, 3, (300, 1), generator=generator).float()
@@ -140,7 +146,7 @@ def test_moved_operations_are_judged_like_pair_by_pair(zeros):
     judged = []
     for row in range(300):
         try:
-            check_schedule(times[row, None], instance.machines[row, None], start[row, None])
+            check_schedule(take(instance, slice(row, row + 1)), start[row, None])
             judged.append(True)
         except ValueError:
             judged.append(False)
@@ -151,13 +157,12 @@ def test_moved_operations_are_judged_like_pair_by_pair(zeros):
 
 def test_operations_of_no_time_take_no_machine():
     """Job 1 skips machine 1: its first operation is done at once, while job 0 is on that machine."""
-    times = torch.tensor([[[11.0, 0.0, 0.0], [1.0, 0.0, 10.0]]])
-    machines = torch.tensor([[[0, 1, 2], [1, 0, 2]]])
+    shop = job_shop(torch.tensor([[[11.0, 0.0, 0.0], [1.0, 0.0, 10.0]]]), torch.tensor([[[0, 1, 2], [1, 0, 2]]]))
     for order in itertools.permutations([0, 0, 0, 1, 1, 1]):
-        assert schedule(times, machines, torch.tensor([order])).tolist() == [[[0, 11, 11], [0, 1, 1]]]
-    check_schedule(times, machines, torch.tensor([[[0.0, 11.0, 11.0], [0.0, 1.0, 1.0]]]))
+        assert schedule(shop, torch.tensor([order])).tolist() == [[[0, 11, 11], [0, 1, 1]]]
+    check_schedule(shop, torch.tensor([[[0.0, 11.0, 11.0], [0.0, 1.0, 1.0]]]))
     with pytest.raises(ValueError, match="starts before its job is ready"):
-        check_schedule(times, machines, torch.tensor([[[0.0, 10.0, 11.0], [0.0, 1.0, 1.0]]]))
+        check_schedule(shop, torch.tensor([[[0.0, 10.0, 11.0], [0.0, 1.0, 1.0]]]))
     result = gumbeldore.solve(
         "jssp15x15", times=[[11, 0, 0], [1, 0, 10]], machines=[[0, 1, 2], [1, 0, 2]], method="greedy"
     )
@@ -215,11 +220,9 @@ def test_exhaustive_sampling_finds_every_sequence_and_the_optimum(jobs, ops):
 
 def test_details_are_the_schedule_in_the_instances_own_units():
     """Two jobs on two machines: on machine 0 job 0 is first, on machine 1 job 1."""
-    originals = Original(
-        torch.tensor([[[9, 9], [9, 9]], [[300, 200], [400, 100]]]),
-        torch.tensor([[[0, 1], [0, 1]], [[0, 1], [1, 0]]]),
-        first=torch.tensor([1, 0]),
-    )
+    times = np.array([[[9, 9], [9, 9]], [[300, 200], [400, 100]]])
+    machines = np.array([[[0, 1], [0, 1]], [[0, 1], [1, 0]]])
+    originals = from_arrays({"times": times, "machines": machines}, first=np.array([1, 0]))
     file, columns, rows = one_size(2, 2).reports.details(originals, 1, torch.tensor([0, 1, 1, 0]))
     assert file == "schedules.csv" and columns == ["job", "operation", "machine", "start", "end"]
     assert sorted(rows) == [[0, 0, 0, 0, 300], [0, 1, 1, 400, 600], [1, 0, 1, 0, 400], [1, 1, 0, 400, 500]]

@@ -8,9 +8,11 @@ from collections import Counter
 import pytest
 import torch
 
+from gumbeldore.batches import repeated
 from gumbeldore.testing import problem_contract
 from problems.jssp import JSSP
-from problems.jssp.instances import Instance, schedule
+from problems.jssp.instances import job_shop
+from problems.jssp.schedules import schedule
 from tests.helpers.schedules import one_size, plain_schedule, random_sequences
 from tests.helpers.tensors import same_tensors
 
@@ -41,7 +43,7 @@ def test_weights_may_be_of_any_size(weight):
 
 
 def test_generated_times_are_uniform_and_machines_permutations():
-    times, machines = one_size(5, 3).generate(4000, torch.Generator().manual_seed(0))
+    times, machines = one_size(5, 3).generate(4000, torch.Generator().manual_seed(0))[:2]
     seen = Counter(times.flatten().tolist())
     assert sorted(seen) == [*range(1, 100)] and times.dtype == torch.float32
     assert min(seen.values()) > 480 and max(seen.values()) < 740  # 606 expected, within five standard deviations
@@ -70,7 +72,7 @@ def test_chronological_experts_keep_their_schedule():
     instance, actions = random_sequences(60, 5, 4)
     ordered = one_size(5, 4, chronological=True).reorder(instance, actions, 3, torch.Generator().manual_seed(0))
     assert not torch.equal(actions, ordered)
-    assert torch.equal(schedule(*instance, ordered), schedule(*instance, actions))
+    assert torch.equal(schedule(instance, ordered), schedule(instance, actions))
     for row in range(60):
         start = plain_schedule(instance.times[row].tolist(), instance.machines[row].tolist(), ordered[row].tolist())
         begins = list(start.values())  # in the order of the decisions
@@ -79,7 +81,7 @@ def test_chronological_experts_keep_their_schedule():
 
 def test_ties_of_starts_come_in_any_order():
     """The first operations of three jobs start at 0, and among the others are two pairs of equal starts."""
-    instance = Instance(
+    instance = job_shop(
         torch.tensor([[[2.0, 60.0, 1.0], [3.0, 70.0, 1.0], [5.0, 80.0, 1.0]]]),
         torch.tensor([[[0, 1, 2], [1, 2, 0], [2, 0, 1]]]),
     )
@@ -87,7 +89,7 @@ def test_ties_of_starts_come_in_any_order():
     start = plain_schedule(instance.times[0].tolist(), instance.machines[0].tolist(), actions[0].tolist())
     together = [[job for (job, _), begin in start.items() if begin == time] for time in sorted(set(start.values()))]
     expected = {sum(parts, ()) for parts in itertools.product(*map(itertools.permutations, together))}
-    many = Instance(*(field.expand(3000, -1, -1) for field in instance)), actions.expand(3000, -1)
+    many = repeated(instance, 3000), actions.expand(3000, -1)
     ordered = one_size(3, 3, chronological=True).reorder(*many, 0, torch.Generator().manual_seed(0))
     seen = Counter(map(tuple, ordered.tolist()))
     assert set(seen) == expected and len(expected) == 6 * 2 * 2

@@ -14,7 +14,8 @@ import torch
 from problems.jssp import JSSP
 from problems.jssp import sets as standard_sets
 from problems.jssp.best_known import DATE, TABLE, best_known
-from problems.jssp.instances import check_schedule, random_instances, schedule
+from problems.jssp.instances import random_instances
+from problems.jssp.schedules import check_schedule, schedule
 from problems.jssp.sets import L2D_SETS, load_jssp, validation
 from problems.jssp.taillard import SIZES, taillard_instance, taillard_instances
 
@@ -72,7 +73,7 @@ def test_taillard_sets_have_all_references_and_these_fit():
     kinds = [kind for b in whole for kind in b.kinds]
     assert kinds.count("optimal") == 68 and kinds.count(f"best known {DATE}") == 12
     for instance_set in whole:
-        times, machines, _ = instance_set.originals
+        times, machines = instance_set.originals[:2]
         bound = trivial_bound(times, machines)
         assert (bound <= instance_set.references).all() and (instance_set.references < 1.4 * bound).all()
         assert ((times >= 1) & (times <= 99)).all()
@@ -201,23 +202,30 @@ def test_published_instances_are_recognised_by_content_in_either_format(tmp_path
 
 
 def test_the_shape_is_part_of_what_is_recognised():
-    times, machines = taillard_instances()[0][1:3]
-    assert best_known(times, machines) == (1231.0, "optimal")
-    assert np.isnan(best_known(times[:14], machines[:14])[0])
-    assert best_known(times.astype(np.int32), machines.astype(np.int16)) == (1231.0, "optimal")
+    shop = taillard_instances()[0]
+    assert best_known(shop) == (1231.0, "optimal")
+    assert np.isnan(best_known(shop._replace(times=shop.times[:14], machines=shop.machines[:14]))[0])
+    other = shop._replace(times=shop.times.reshape(5, 45), machines=shop.machines.reshape(5, 45))  # of the same numbers
+    assert np.isnan(best_known(other)[0])
+    assert best_known(shop._replace(times=shop.times.astype(np.int32))) == (1231.0, "optimal")
+    for field in ("release", "machine_release", "waits"):  # the same work, another problem
+        changed = getattr(shop, field).copy()
+        changed.flat[0] = 1
+        assert np.isnan(best_known(shop._replace(**{field: changed}))[0])
 
 
 def test_true_cost_is_the_makespan_of_the_original(tmp_path):
     (instance_set,) = load_jssp(str(DATA / "ft06.txt"))
     worst = instance_set.true_cost(torch.tensor([0]), one_after_the_other(instance_set))
-    start = schedule(instance_set.originals.times, instance_set.originals.machines, one_after_the_other(instance_set))
-    check_schedule(instance_set.originals.times, instance_set.originals.machines, start)
+    shop = instance_set.originals.to_schedule()
+    start = schedule(shop, one_after_the_other(instance_set))
+    check_schedule(shop, start)
     assert worst.dtype == torch.float64 and worst.item() == (start + instance_set.originals.times).max() == 152
     # Two jobs in opposite directions on two machines: 5 + 7 in sequence on machine 1 after 10.
     (tiny,) = load_jssp(str(write(tmp_path / "a.txt", [[10, 5], [7, 6]], [[0, 1], [1, 0]])))
     costs = tiny.true_cost(torch.tensor([0, 0]), torch.tensor([[0, 1, 0, 1], [0, 0, 1, 1]]))
     assert costs.tolist() == [16, 28]
-    with pytest.raises(ValueError, match="row 1 does not schedule each job 0..1 2 times"):
+    with pytest.raises(ValueError, match="row 1 does not schedule each job 0..1 as often as it has operations"):
         tiny.true_cost(torch.tensor([0, 0]), torch.tensor([[0, 1, 0, 1], [0, 0, 0, 1]]))
     with pytest.raises(ValueError, match="take 4 actions"):
         tiny.true_cost(torch.tensor([0]), torch.tensor([[0, 1, 0]]))
@@ -309,16 +317,22 @@ def test_npz(tmp_path, dtype):
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        ({"times": TIMES[0]}, r"whole numbers \[n, J, M\] .*, got int64 \[2, 2\] and int64 \[2, 2, 2\]"),
-        ({"times": TIMES[:0], "machines": MACHINES[:0]}, r"got int64 \[0, 2, 2\]"),
-        ({"times": TIMES[:, :1, :1], "machines": MACHINES[:, :1, :1]}, r"J \* M >= 2, got int64 \[2, 1, 1\]"),
-        ({"times": TIMES + 0.5}, r"whole numbers .*, got float64"),
-        ({"machines": MACHINES.astype(bool)}, r"whole numbers .*, got int64 \[2, 2, 2\] and bool"),
-        ({"times": TIMES * [[[1]], [[-1]]]}, r"times must be >= 0 .*, those of instance 1 do not"),
-        ({"times": TIMES * 10**10}, r"add up to at most 1e\+12 per instance, those of instance 1 do not"),
-        ({"times": TIMES.astype(np.uint64) + np.uint64(2**63)}, "those of instance 0 do not"),
-        ({"machines": MACHINES + 1}, r"machines 0..1 once, in instance 0 .*the machines seem to be counted from 1"),
-        ({"machines": MACHINES * [[[1]], [[0]]]}, "machines 0..1 once, in instance 1 one does not$"),
+        ({"times": TIMES[0]}, r"must be \[n, J, O\] .*, got \[2, 2\] and \[2, 2, 2\]"),
+        ({"times": TIMES[:0], "machines": MACHINES[:0]}, r"got \[0, 2, 2\]"),
+        ({"times": TIMES[:, :1, :1], "machines": MACHINES[:, :1, :1]}, r"J \* O >= 2, got \[2, 1, 1\]"),
+        ({"times": TIMES + 0.5}, r"times must be whole numbers .*, got float64"),
+        ({"machines": MACHINES.astype(bool)}, r"machines must be whole numbers .*, got bool"),
+        ({"times": TIMES * [[[1]], [[-1]]]}, r"instance 1, job 0, operation 0: times must not be negative, got -1"),
+        ({"times": TIMES * 10**10}, r"instance 1: times may add up to at most 1e\+12"),
+        ({"times": TIMES.astype(np.uint64) + np.uint64(2**63)}, r"times must be whole numbers .*, got uint64"),
+        ({"machines": MACHINES - 2}, "instance 0, job 0, operation 0: there are 1 machines, not one for -2"),
+        ({"waits": TIMES[0]}, r"waits must be whole numbers \[2, 2, 2\], got int64 \[2, 2\]"),
+        ({"release": np.ones((2, 3))}, r"release must be whole numbers \[2, 2\], got float64 \[2, 3\]"),
+        ({"waits": -MACHINES}, "instance 0, job 1, operation 0: waits must not be negative, got -1"),
+        (
+            {"machine_release": np.array([[0], [0]])},
+            "instance 0, job 0, operation 1: there are 1 machines, not one for 1",
+        ),
     ],
 )
 def test_malformed_npz_are_refused(tmp_path, changes, rule):

@@ -7,16 +7,19 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 
-from problems.jssp.instances import random_instances, schedule
+from problems.jssp.instances import job_shop, random_instances
+from problems.jssp.originals import original_of
 from problems.jssp.plots import plot_schedules
+from problems.jssp.schedules import schedule
 
 
 @pytest.mark.parametrize(("jobs", "machines"), [(3, 2), (15, 4), (25, 2)])
 def test_pictures_show_every_operation_where_it_is(jobs, machines):
-    times, orders = random_instances(3, jobs, machines, torch.Generator().manual_seed(0))
+    instance = random_instances(3, jobs, machines, torch.Generator().manual_seed(0))
+    times, orders = instance[:2]
     sequence = torch.arange(jobs).repeat_interleave(machines).repeat(3, 1)
-    start = schedule(times, orders, sequence)
-    figure = plot_schedules(times, orders, start, ["a", "b", "c"])
+    start = schedule(instance, sequence)
+    figure = plot_schedules(original_of(instance), start, ["a", "b", "c"])
     FigureCanvasAgg(figure).draw()
     assert [axes.get_title() for axes in figure.axes] == ["a", "b", "c"]
     for i, axes in enumerate(figure.axes):
@@ -47,7 +50,8 @@ def test_pictures_show_every_operation_where_it_is(jobs, machines):
 
 def test_pictures_need_one_title_each_and_may_take_no_time():
     zero = torch.zeros(1, 2, 2)
-    FigureCanvasAgg(plot_schedules(zero, torch.tensor([[[0, 1], [1, 0]]]), zero, ["nothing"])).draw()
+    original = original_of(job_shop(zero, torch.tensor([[[0, 1], [1, 0]]])))
+    FigureCanvasAgg(plot_schedules(original, zero, ["nothing"])).draw()
     for titles in ([], ["a", "b"]):
         with pytest.raises(ValueError, match="one title per solution is needed"):
-            plot_schedules(zero, zero.long(), zero, titles)
+            plot_schedules(original, zero, titles)

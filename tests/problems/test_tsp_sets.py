@@ -288,12 +288,10 @@ def test_instances_of_other_problems_are_recognised(tmp_path):
     for source in (cvrp, cvrp.parent, jssp, tmp_path / "a.npz", "kool/cvrp20", "taillard"):
         with pytest.raises(WrongProblemError):
             load_tsp(str(source))
-    (tmp_path / "a.tsp").write_text("TYPE: CVRP\n")
-    np.savez(tmp_path / "b.npz", coords=np.zeros((1, 3, 2)), demand=np.zeros((1, 3)))
-    for source in (tmp_path / "a.tsp", tmp_path / "b.npz", tmp_path / "missing.tsp"):
-        with pytest.raises(ValueError) as caught:
-            load_tsp(str(source))
-        assert not isinstance(caught.value, WrongProblemError)
+    (tmp_path / "a.tsp").write_text("TYPE: CVRP\n")  # what is wrong with a file of TSPLIB is no sign of another problem
+    with pytest.raises(ValueError) as caught:
+        load_tsp(str(tmp_path / "a.tsp"))
+    assert not isinstance(caught.value, WrongProblemError)
 
 
 def test_reference_tour_need_not_be_optimal_but_must_fit(tmp_path):

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from problems.formats.jsplib import JsspInstance, read_jssp
 from problems.jssp.sets import load_jssp
@@ -65,8 +66,9 @@ def read_one(path: Path) -> JsspInstance:
 def test_spellings_and_line_ends(tmp_path, data, change):
     path = tmp_path / "Small.v2.txt"
     path.write_bytes(change(data))
-    name, times, machines, _, remark = read_one(path)
-    assert (name, times.tolist(), machines.tolist(), remark) == ("Small.v2", TIMES, MACHINES, "")
+    shop = read_one(path)
+    assert (shop.name, shop.times.tolist(), shop.machines.tolist()) == ("Small.v2", TIMES, MACHINES)
+    assert (shop.first, shop.remark) == (int(data is TAILLARD), "")
 
 
 def test_files_of_several_instances(tmp_path):
@@ -129,18 +131,46 @@ def test_the_number_of_words_in_a_row_tells_the_formats_apart(tmp_path):
         read_jssp(path)
 
 
+GENERAL = "2 3\n1 5 0 4 1 2 2 9\n2 7 0 1\n"  # a job visits machine 1 twice, another never
+
+
+@pytest.mark.parametrize("end", ["", " -1 -1"])  # as Da Col and Teppan end their rows
+def test_jobs_of_different_lengths_visit_machines_any_number_of_times(tmp_path, end):
+    path = tmp_path / "general.txt"
+    path.write_text(GENERAL.replace("\n", f"{end}\n").replace(f"2 3{end}", "2 3"))
+    shop = read_one(path)
+    assert shop.times.tolist() == [[5, 4, 2, 9], [7, 1, 0, 0]]
+    assert shop.machines.tolist() == [[1, 0, 1, 2], [2, 0, -1, -1]]
+    assert shop.remark == "jobs have 2 to 4 operations, 1 of them visit a machine several times"
+    (instance_set,) = load_jssp(str(path))
+    assert instance_set.warnings == [f"general: {shop.remark}"]
+    assert instance_set.instances.operations.tolist() == [[0, 1, 2, 3, 6, 7]]  # jobs end at the last place
+    assert instance_set.originals.times.tolist() == [[[5, 4, 2, 9], [0, 0, 7, 1]]]
+    assert instance_set.true_cost(torch.tensor([0]), torch.tensor([[0, 0, 0, 1, 1, 0]])).tolist() == [20]
+    path.write_text("2 4\n1 5 0 4\n2 7 0 1\n")  # rows of 4 numbers, as many as machines, but one for each job
+    assert read_one(path).machines.tolist() == [[1, 0], [2, 0]]
+    path.write_text("1 3\n-1 -1\n")
+    with pytest.raises(ValueError, match="there must be two operations at least"):
+        read_jssp(path)
+
+
 BAD_STANDARD = {  # what is replaced in JSPLIB -> by what, the line named, the rule
     "remarks alone": (JSPLIB, b"# nothing\n", None, "there is no line `jobs machines`"),
-    "truncated": (b"\n  1   3 0 +4\n", b"", None, "expected 3 rows of 2 pairs `machine time`, the file has 2"),
-    "cut in a line": (b" 0 +4\n", b" 0", 7, "row 3 has 3 numbers, 4 expected: 2 pairs `machine time`"),
-    "cut in the first row": (b"0 5 1 7", b"0 5 1", 4, "4 numbers in the standard format and 2 in Taillard's, got 3"),
+    "truncated": (b"\n  1   3 0 +4\n", b"", None, "expected 3 rows of pairs `machine time`, the file has 2"),
+    "cut in a line": (b" 0 +4\n", b" 0", 7, "row 3 has 3 numbers, pairs `machine time` expected"),
+    "cut in the first row": (b"0 5 1 7", b"0 5 1", 4, "row 1 has 3 numbers, pairs `machine time` expected"),
     "a row too many": (b"+4\n", b"+4\n0 1 1 1\n", 8, "nothing may follow the 3 rows, got '0 1 1 1'"),
     "four numbers first": (b"3 2\n", b"3 2 1 1\n", 3, "the first line must be `jobs machines`"),
-    "rows below the end": (b"0 5 1 7", b"+ EOF +\n0 5 1 7", 4, "and 2 in Taillard's, got 3"),
+    "rows below the end": (b"0 5 1 7", b"+ EOF +\n0 5 1 7", 4, "row 1 has 3 numbers, pairs `machine time` expected"),
     "no jobs": (b"3 2\n", b"0 2\n", 3, "jobs and machines must be 1..1000000, with two operations"),
     "one operation": (JSPLIB, b"1 1\n0 5\n", 1, "two operations at least, got '1 1'"),
-    "huge claim": (b"3 2\n", b"999999 2\n", None, "expected 999999 rows of 2 pairs `machine time`, the file has 3"),
-    "huge rows": (b"3 2\n", b"1000000 1000000\n", 4, "for 1000000 machines a row has 2000000 numbers"),
+    "huge claim": (b"3 2\n", b"999999 2\n", None, "expected 999999 rows of pairs `machine time`, the file has 3"),
+    "huge rows": (
+        b"3 2\n",
+        b"1000000 1000000\n",
+        None,
+        "expected 1000000 rows of pairs `machine time`, the file has 3",
+    ),
     "absurd claim": (b"3 2\n", b"3 " + b"9" * 4000 + b"\n", 3, "must be 1..1000000"),
     "extended header": (b"3 2\n", b"3 2 1 1 1 1\n", 4, "row 1 has 4 numbers, 2 expected: 2 times, then of 2 m"),
     "words for numbers": (b"1 12 0 0", b"1 12 0 x", 5, "a processing time must be a whole number, got 'x'"),
@@ -149,12 +179,11 @@ BAD_STANDARD = {  # what is replaced in JSPLIB -> by what, the line named, the r
     "total huge": (b"1 12 0 0", b"1 999999999999 0 9", None, "may add up to 1e+12, got 1e+12"),
     "machine negative": (b"1 12 0 0", b"1 12 -1 0", 5, "machines are 0..1 here, got '-1'"),
     "machine too large": (b"1 12 0 0", b"3 12 0 0", 5, "machines are 0..1 here, got '3'"),
-    "machine twice": (b"1 12 0 0", b"1 12 1 0", 5, "must visit each machine once, here it visits 1 twice"),
-    "counted from 1": (b"0 5 1 7", b"1 5 2 7", 4, "counted from 0 here; this file seems to count from 1"),
+    "counted from 1": (b"0 5 1 7", b"1 5 2 7", 4, "are 0..1 here, got '2'; this file seems to count them from 1"),
     "time before machine": (b"0 5 1 7", b"5 0 7 1", 4, "machines are 0..1 here, got '5'"),
-    "a wrapped row": (b"0 5 1 7", b"0 5\n1 7", 4, "row 1 has 2 numbers, 4 expected: 2 pairs `machine time`"),
+    "a wrapped row": (b"0 5 1 7", b"0 5\n1 7", 8, "nothing may follow the 3 rows, got '1 3 0 +4'"),
     "heading": (b"3 2\n", b"3 2\nTimes\n", None, "must stand above 3 rows each, one is missing"),
-    "remark behind numbers": (b"0 5 1 7", b"0 5 1 7 # x", 4, "and 2 in Taillard's, got 6"),
+    "remark behind numbers": (b"0 5 1 7", b"0 5 1 7 # x", 4, "a machine must be a whole number, got '#'"),
 }
 BAD_TAILLARD = {  # the same of TAILLARD
     "truncated": (b" 2  1\n", b"", None, "expected 6 rows of 2 times, then of 2 machines, the file has 5"),
@@ -170,7 +199,7 @@ BAD_TAILLARD = {  # the same of TAILLARD
     "headings swapped": (b"Times", b"Machines", 3, "must stand above 3 rows each, 'Machines' does not"),
     "another heading": (b"Times\n", b"Durations\n", None, "must stand above 3 rows each, one is missing"),
     "five numbers": (b" 44\n", b"\n", 2, "the first line must be `jobs machines`"),
-    "counted from 0": (b"\n1 2\n", b"\n0 1\n", 8, "counted from 1 here; this file seems to count from 0"),
+    "counted from 0": (b"\n1 2\n", b"\n0 1\n", 8, "are 1..2 here, got '0'; this file seems to count them from 0"),
     "machine too large": (b"\n1 2\n", b"\n1 3\n", 8, "machines are 1..2 here, got '3'"),
     "standard rows": (b" 5 7\n12 0\n3 4\nMachines\n", b"0 5 1 7\n", None, "one is missing"),
 }

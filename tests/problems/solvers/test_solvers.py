@@ -14,7 +14,8 @@ import torch
 
 from problems.cvrp import instances as cvrp_types
 from problems.formats.tsplib import METRICS, edge_lengths
-from problems.jssp import instances as jssp_types
+from problems.jssp.instances import job_shop
+from problems.jssp.originals import Original
 from problems.solvers import Solver, SolverError, with_references
 from problems.solvers import backends as registry
 from problems.solvers.answer import Options
@@ -166,16 +167,15 @@ def test_operations_that_take_no_time_keep_their_place(seed):
     generator = torch.Generator().manual_seed(seed)
     times = torch.randint(0, 3, (1, 4, 4), generator=generator)
     instance_set = jssp(times, torch.rand(1, 4, 4, generator=generator).argsort(dim=2))
-    answer = solve_jssp(
-        jssp_types.Original(times[0], instance_set.originals.machines[0], torch.tensor(0)), Options(5.0, seed, None)
-    )
+    original = Original(*(field[0] for field in instance_set.originals))
+    answer = solve_jssp(original, Options(5.0, seed, None))
     cost = instance_set.true_cost(torch.zeros(1, dtype=torch.int64), torch.from_numpy(answer.actions)[None])
     assert answer.kind == "optimal (CP-SAT)" and answer.lowest == cost.item() == answer.highest
 
 
 def test_ties_are_broken_by_what_takes_no_time():
-    start, times = np.array([[0, 3], [3, 3]]), np.array([[3, 2], [0, 0]])
-    assert _jobs_in_order(start, times).tolist() == [0, 1, 1, 0]
+    shop = job_shop(torch.tensor([[[3, 2], [0, 0]]]), torch.tensor([[[0, 1], [0, 1]]]))
+    assert _jobs_in_order(shop, torch.tensor([0, 3, 3, 3])).tolist() == [0, 1, 1, 0]
 
 
 # ---- workers, seeds, patience

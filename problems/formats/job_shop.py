@@ -1,0 +1,57 @@
+"""The job shop as its files give it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+LARGEST_TOTAL = 10**12  # of all times of an instance: 99 times any start time is exact in int64 and in float64
+NO_OPERATION = -1  # the machine of a place behind the last operation of a job
+NOT_FIXED = -(2**62)  # stands where an operation has no fixed start
+
+Row = Sequence[int] | np.ndarray
+
+
+class JsspInstance(NamedTuple):
+    """J jobs of at most O operations on M machines; all arrays int64."""
+
+    name: str
+    times: np.ndarray  # [J, O] processing times, in the order of each job's operations
+    machines: np.ndarray  # [J, O] in 0..M-1, NO_OPERATION behind the last operation of a job
+    release: np.ndarray  # [J] no operation of the job starts before
+    machine_release: np.ndarray  # [M] no operation starts on the machine before
+    waits: np.ndarray  # [J, O] from the end of an operation to the start of its job's next one at least
+    fixed: np.ndarray  # [J, O] start of an operation that has one already, else NOT_FIXED
+    first: int = 0  # the number of the first machine in the file
+    remark: str = ""  # what was assumed of the file
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays by name."""
+        return {name: value for name, value in self._asdict().items() if isinstance(value, np.ndarray)}
+
+
+def job_shop(
+    name: str,
+    times: Sequence[Row] | np.ndarray,
+    machines: Sequence[Row] | np.ndarray,
+    machine_release: Row,
+    release: Row | None = None,
+    waits: Sequence[Row] = (),
+    fixed: Sequence[Row] = (),
+) -> JsspInstance:
+    """An instance of a row per job, rows of any lengths. What is not given is 0, and nothing is fixed."""
+    longest = max(map(len, times))
+
+    def padded(rows: Sequence[Row] | np.ndarray, fill: int) -> np.ndarray:
+        filled = np.full((len(times), longest), fill, dtype=np.int64)
+        for place, row in enumerate(rows):
+            filled[place, : len(row)] = row
+        return filled
+
+    released = np.zeros(len(times), dtype=np.int64) if release is None else np.array(release, dtype=np.int64)
+    rows = padded(times, 0), padded(machines, NO_OPERATION)
+    return JsspInstance(
+        name, *rows, released, np.array(machine_release, dtype=np.int64), padded(waits, 0), padded(fixed, NOT_FIXED)
+    )

@@ -1,0 +1,94 @@
+"""Reading job shops with releases, waits and fixed operations, which no other format has, from JSON (docs/data.md)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from problems.formats.job_shop import NOT_FIXED, JsspInstance, job_shop
+from problems.formats.text import error, short, stem, text_of
+
+SHOP = {"machines", "jobs", "machine_release"}
+JOB = {"operations", "release"}
+OPERATION = {"machine", "time", "wait", "start"}
+NOT_SUPPORTED = {  # by the key that other programs give it
+    "due": "due dates",
+    "due_date": "due dates",
+    "weight": "weights of jobs",
+    "modes": "flexible machines",
+    "alternatives": "flexible machines",
+    "calendar": "calendars",
+    "breaks": "calendars",
+    "blocking": "blocking",
+    "buffer": "blocking",
+    "setup": "setup times",
+}
+
+
+def read_json(path: str | Path) -> list[JsspInstance]:
+    """The instance in a file. Raises ValueError that names the file and the place in it for anything else."""
+    path = Path(path)
+    try:
+        shop = json.loads(text_of(path))
+    except ValueError as wrong:
+        raise error(path, None, f"this is not JSON: {wrong}") from None
+    _check_keys(path, "the shop", shop, SHOP, {"machines", "jobs"})
+    count = _whole(path, "machines", shop["machines"])
+    released = _whole_list(path, "machine_release", shop.get("machine_release", [0] * count), count)
+    if not isinstance(shop["jobs"], list) or not shop["jobs"]:
+        raise error(path, None, f"jobs must be a list of jobs, got {short(str(shop['jobs']))}")
+    release, rows = [], []
+    for place, job in enumerate(shop["jobs"]):
+        where = f"job {place}"
+        _check_keys(path, where, job, JOB, {"operations"})
+        release.append(_whole(path, f"{where}, release", job.get("release", 0)))
+        if not isinstance(job["operations"], list):
+            raise error(path, None, f"{where}: operations must be a list, got {short(str(job['operations']))}")
+        rows.append([_operation(path, f"{where}, operation {o}", each) for o, each in enumerate(job["operations"])])
+    if sum(map(len, rows)) < 2:
+        raise error(path, None, "there must be two operations at least")
+    times, machines, waits, fixed = ([[each[field] for each in row] for row in rows] for field in range(4))
+    return [job_shop(stem(path), times, machines, released, release, waits, fixed)]
+
+
+def _operation(path: Path, where: str, operation: Any) -> tuple[int, ...]:
+    """Time, machine, wait and fixed start."""
+    _check_keys(path, where, operation, OPERATION, {"machine", "time"})
+    if isinstance(operation["machine"], list):
+        raise error(path, None, f"{where}: {_not_supported('flexible machines')}")
+    missing = {"wait": 0, "start": NOT_FIXED}
+    names = ("time", "machine", "wait", "start")
+    time, machine, wait, start = (
+        _whole(path, f"{where}, {name}", operation[name]) if name in operation else missing[name] for name in names
+    )
+    if machine < 0:
+        raise error(path, None, f"{where}, machine must be at least 0, got {machine}")
+    return time, machine, wait, start
+
+
+def _check_keys(path: Path, where: str, found: Any, known: set[str], required: set[str]) -> None:
+    if not isinstance(found, dict):
+        raise error(path, None, f"{where} must be an object with {', '.join(sorted(known))}, got {short(str(found))}")
+    for key in found:
+        if key not in known:
+            more = f": {_not_supported(NOT_SUPPORTED[key])}" if key in NOT_SUPPORTED else ""
+            raise error(path, None, f"{where} has no {short(key)}, it has {', '.join(sorted(known))}{more}")
+    if lacking := required - set(found):
+        raise error(path, None, f"{where} lacks {', '.join(sorted(lacking))}")
+
+
+def _not_supported(what: str) -> str:
+    return f"{what} are not supported here; PyJobShop and OR-Tools' CP-SAT can do them"
+
+
+def _whole(path: Path, where: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= -NOT_FIXED:
+        raise error(path, None, f"{where} must be a whole number, got {short(str(value))}")
+    return value
+
+
+def _whole_list(path: Path, where: str, values: Any, count: int) -> list[int]:
+    if not isinstance(values, list) or len(values) != count:
+        raise error(path, None, f"{where} must be a list of {count} numbers, got {short(str(values))}")
+    return [_whole(path, f"{where}[{place}]", value) for place, value in enumerate(values)]

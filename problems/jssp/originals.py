@@ -1,0 +1,154 @@
+"""The job shop in its own units, as users give it, and what of it is to be scheduled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from problems.formats.job_shop import LARGEST_TOTAL, NO_OPERATION, NOT_FIXED
+from problems.jssp.instances import TIMES, Instance, numbers_of, queues_of
+from problems.jssp.schedules import overlapping
+
+
+class Original(NamedTuple):
+    """n instances of one size in their own units. The places of operations are those of `Instance`."""
+
+    times: Tensor  # [n, J, O] int64
+    machines: Tensor  # [n, J, O] int64, NO_OPERATION where there is none
+    release: Tensor  # [n, J] int64
+    machine_release: Tensor  # [n, M] int64
+    waits: Tensor  # [n, J, O] int64
+    fixed: Tensor  # [n, J, O] int64 starts of operations that have one already, else NOT_FIXED
+    first: Tensor  # [n] int64 the number of the first machine in the input, 1 in Taillard's files
+
+    @property
+    def there(self) -> Tensor:
+        """Where operations are, bool [n, J, O]."""
+        return self.machines >= 0
+
+    @property
+    def is_fixed(self) -> Tensor:
+        """Which operations are fixed, bool [n, J, O]."""
+        return self.fixed > NOT_FIXED
+
+    @property
+    def fixed_ends(self) -> Tensor:
+        """Ends of the fixed operations [n, J, O], 0 elsewhere."""
+        return torch.where(self.is_fixed, self.fixed + self.times, 0)
+
+    def to_schedule(self) -> Instance:
+        """The operations that are not fixed, int64. The fixed ones are in the releases of their jobs and machines.
+
+        Raises MixedSizesError unless as many remain in all instances.
+        """
+        ends, remains = self.fixed_ends, self.there & ~self.is_fixed
+        release = torch.maximum(self.release, (ends + self.waits * self.is_fixed).amax(dim=2))
+        machines = self.machines.clamp(min=0)
+        taken = torch.where(self.times > 0, ends, 0).flatten(1)
+        machine_release = self.machine_release.scatter_reduce(1, machines.flatten(1), taken, "amax")
+        times, machines, waits = (field * remains for field in (self.times, machines, self.waits))
+        operations = numbers_of(remains)
+        queues = queues_of(machines, operations, machine_release.shape[1])
+        return Instance(times, machines, operations, release, machine_release, waits, queues)
+
+    def all_starts(self, start: Tensor) -> Tensor:
+        """Starts [n, J, O] of all operations from those of the operations that are not fixed."""
+        return torch.where(self.is_fixed, self.fixed, start)
+
+
+def original_of(instance: Instance) -> Original:
+    """Instances as originals in the same unit, of the same dtype, without fixed operations."""
+    fields = instance.stored()
+    fixed, first = torch.full_like(fields["machines"], NOT_FIXED), torch.zeros_like(fields["machines"][:, 0, 0])
+    return Original(**fields, fixed=fixed, first=first)
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray], first: np.ndarray | None = None) -> Original:
+    """Originals from the arrays of JsspInstance with one dimension more for n instances; 0 where these are missing.
+
+    Arguments:
+        arrays: of whole numbers; those of operations have NO_OPERATION as machine wherever there is none
+        first: as in `Original`
+    """
+    given = {name: torch.from_numpy(array.astype(np.int64)) for name, array in arrays.items()}
+    machines = given["machines"]
+    n, jobs, _ = machines.shape
+    order = (machines >= 0).to(torch.uint8).argsort(dim=2, stable=True)  # places without operation come first
+    last = torch.arange(machines.shape[2]) == machines.shape[2] - 1
+
+    def placed(name: str, missing: int) -> Tensor:
+        return given.get(name, torch.full_like(machines, missing)).gather(2, order)
+
+    machines = placed("machines", NO_OPERATION)
+    return Original(
+        placed("times", 0).masked_fill(machines < 0, 0),
+        machines,
+        given.get("release", torch.zeros(n, jobs, dtype=torch.int64)),
+        given.get("machine_release", torch.zeros(n, max(1, int(machines.max()) + 1), dtype=torch.int64)),
+        placed("waits", 0).masked_fill((machines < 0) | last, 0),
+        placed("fixed", NOT_FIXED),
+        torch.zeros(n, dtype=torch.int64) if first is None else torch.from_numpy(first.astype(np.int64)),
+    )
+
+
+def check_original(original: Original, where: str) -> None:
+    """Raises ValueError that begins with `where` and names job and operation unless the instances are well-formed.
+
+    Times, releases and waits must not be negative. The fixed operations of a job must be its first ones. Each starts
+    after the one before it has ended and the wait after it is over, and no two of a machine overlap.
+    """
+    count = original.machine_release.shape[1]
+    total = sum(getattr(original, name).double().flatten(1).sum(dim=1) for name in TIMES)
+    for name in TIMES:
+        values = getattr(original, name)
+        _refuse(original, values < 0, f"{where}: {{place}}: {name} must not be negative, got {{value}}", values)
+    wrong = (original.machines < NO_OPERATION) | (original.machines >= count)
+    _refuse(
+        original, wrong, f"{where}: {{place}}: there are {count} machines, not one for {{value}}", original.machines
+    )
+    too_much = f"{where}: {{place}}: times may add up to at most {LARGEST_TOTAL:g}, got {{value:g}}"
+    _refuse(original, total > LARGEST_TOTAL, too_much, total)
+    none = ~(original.there & ~original.is_fixed).flatten(1).any(dim=1)
+    _refuse(original, none, f"{where}: {{place}}: there is no operation to be scheduled")
+    _check_fixed(original, where)
+
+
+def _check_fixed(original: Original, where: str) -> None:
+    fixed, is_fixed = original.fixed, original.is_fixed
+    _refuse(original, is_fixed & ~original.there, f"{where}: {{place}}: it is fixed, but there is no such operation")
+    far = is_fixed & (fixed.abs() > LARGEST_TOTAL)
+    _refuse(
+        original, far, f"{where}: {{place}}: its fixed start must be within {LARGEST_TOTAL:g}, got {{value}}", fixed
+    )
+    open_before = F.pad((original.there & ~is_fixed)[..., :-1], (1, 0))
+    _refuse(original, is_fixed & open_before, f"{where}: {{place}}: it is fixed, the operation before it is not")
+    ready = F.pad((original.fixed_ends + original.waits)[..., :-1], (1, 0))
+    early = is_fixed & F.pad(is_fixed[..., :-1], (1, 0)) & (fixed < ready)
+    _refuse(original, early, f"{where}: {{place}}: it is fixed at {{value}}, before its job is ready for it", fixed)
+    machines = original.machines.masked_fill(~is_fixed | (original.times == 0), NO_OPERATION)
+    wrong = overlapping(machines, fixed, fixed + original.times)
+    rule = f"{where}: {{place}}: it is fixed at {{value}}, while another fixed operation is on its machine"
+    _refuse(original, wrong, rule, fixed)
+
+
+def _refuse(original: Original, wrong: Tensor, rule: str, values: Tensor | None = None) -> None:
+    """Raises ValueError with the rule if something is wrong, [n, ...]; it names the first place, and its value."""
+    if not wrong.any():
+        return
+    instance, *place = wrong.nonzero()[0].tolist()
+    first = int(original.first[instance])
+    parts = [f"instance {instance}"] if len(wrong) > 1 or not place else []
+    if values is original.machine_release:
+        parts.append(f"machine {place[0] + first}")
+    elif place:
+        parts.append(f"job {place[0] + first}")
+    if len(place) == 2:  # counted from the job's first one
+        absent = int((~original.there[instance, place[0]]).sum())
+        parts.append(f"operation {max(0, place[1] - absent)}")
+    value = None if values is None else values[(instance, *place)].item()
+    raise ValueError(rule.format(place=", ".join(parts), value=value))

@@ -1,0 +1,103 @@
+"""The schedule of a sequence of jobs, and the check of a schedule."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from problems.jssp.instances import Instance, lengths_of
+
+
+class Timeline(NamedTuple):
+    """What a sequence of q decisions does, each operation started as early as possible."""
+
+    operations: Tensor  # [R, q] int64 the numbers of those scheduled by each decision
+    starts: Tensor  # [R, q] of them
+    job_free: Tensor  # [R, J] when the job's next operation can start: the last one has ended, and the wait after it
+    machine_free: Tensor  # [R, M] end of the machine's last operation
+
+
+def timeline(instance: Instance, actions: Tensor) -> Timeline:
+    """The timeline of `actions` [R, q], q >= 1: the job whose next operation comes next, none too often."""
+    _, jobs, ops = instance.times.shape
+    # Sorted by job, the first decision of each job stands where the earlier jobs' end: its first operation.
+    order = actions.argsort(dim=1, stable=True)
+    count_up = torch.arange(order.shape[1], device=order.device).expand_as(order)
+    place = torch.empty_like(order).scatter_(1, order, count_up)
+    count = torch.zeros_like(instance.release, dtype=torch.int64)
+    count.scatter_add_(1, actions, torch.ones_like(actions))
+    first = ops - lengths_of(instance) - (count.cumsum(dim=1) - count)
+    operations = actions * ops + place + first.gather(1, actions)
+    duration, wait, machine = (
+        field.flatten(1).gather(1, operations) for field in (instance.times, instance.waits, instance.machines)
+    )
+    # Jobs and machines side by side: few kernels in the loop, which is all that cannot be done at once.
+    free = torch.cat([instance.release, instance.machine_release], dim=1)
+    starts = []
+    needs = torch.where(duration > 0, jobs + machine, actions)  # an operation of time 0 needs its job alone
+    pairs = torch.stack([actions, needs], dim=2)  # [R, q, 2]
+    blocked = torch.stack([duration + wait, torch.where(duration > 0, duration, wait)], dim=2)  # the same twice: wait
+    for needed, takes in zip(pairs.unbind(1), blocked.unbind(1), strict=True):
+        start = free.gather(1, needed).amax(dim=1, keepdim=True)  # [R, 1]
+        starts.append(start)
+        free.scatter_(1, needed, start + takes)
+    return Timeline(operations, torch.cat(starts, dim=1), free[:, :jobs], free[:, jobs:])
+
+
+def schedule(instance: Instance, actions: Tensor) -> Tensor:
+    """Start times [R, J, O] when operations are started as early as possible, in the order of `actions` [R, T].
+
+    An action is the job whose next operation comes next. Where there is no operation, the start is 0. Raises ValueError
+    unless every job occurs as often as it has operations.
+    """
+    rows, jobs, ops = instance.times.shape
+    total = instance.operations.shape[1]
+    if actions.dim() != 2 or actions.shape[1] != total:
+        raise ValueError(f"{jobs} jobs of {total} operations take {total} actions, got shape {tuple(actions.shape)}")
+    wrong = (actions.sort(dim=1).values != instance.operations // ops).any(dim=1)
+    if wrong.any():
+        row = int(wrong.nonzero()[0])
+        rule = f"row {row} does not schedule each job 0..{jobs - 1} as often as it has operations"
+        raise ValueError(f"{rule}: {actions[row].tolist()}")
+    done = timeline(instance, actions)
+    starts = torch.zeros_like(instance.times).flatten(1)
+    return starts.scatter_(1, done.operations, done.starts).view(rows, jobs, ops)
+
+
+def check_schedule(instance: Instance, start: Tensor) -> None:
+    """Raises ValueError unless start times [R, J, O] are a feasible schedule; independent of how they were found.
+
+    Nothing starts before its job or its machine is released, nor before the job's operation before it has ended and the
+    wait after it is over; on each machine no two operations overlap.
+    """
+    rows, jobs, ops = start.shape
+    there = torch.zeros_like(start, dtype=torch.bool).flatten(1).scatter(1, instance.operations, True).view_as(start)
+    takes = there & (instance.times > 0)
+    end = start + instance.times
+    _refuse(there & (start < instance.release[..., None]), "starts before its job is released")
+    released = instance.machine_release.gather(1, instance.machines.flatten(1)).view_as(start)
+    _refuse(takes & (start < released), "starts before its machine is released")
+    ready = (end + instance.waits)[:, :, :-1]
+    _refuse(there[:, :, :-1] & (start[:, :, 1:] < ready), "starts before its job is ready")
+    machines = instance.machines.masked_fill(~takes, -1)
+    _refuse(overlapping(machines, start, end), "overlaps another on its machine")
+
+
+def overlapping(machines: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    """Which operations [R, J, O] start before an earlier one on their machine has ended; machine -1: they take none."""
+    machine, begins, ends = (field.flatten(1) for field in (machines, start, end))
+    order = ends.argsort(dim=1)
+    for key in (begins, machine):  # the last one decides first
+        order = order.gather(1, key.gather(1, order).argsort(dim=1, stable=True))
+    machine, begins, ends = (field.gather(1, order) for field in (machine, begins, ends))
+    same = (machine[:, 1:] == machine[:, :-1]) & (machine[:, 1:] >= 0)
+    wrong = F.pad(same & (begins[:, 1:] < ends[:, :-1]), (1, 0))
+    return torch.zeros_like(wrong).scatter(1, order, wrong).view_as(start)
+
+
+def _refuse(wrong: Tensor, rule: str) -> None:
+    if wrong.any():
+        raise ValueError(f"row {int(wrong.nonzero()[0, 0])}: an operation {rule}")

@@ -1,0 +1,106 @@
+"""Job shops in JSON: what can be said in it, and what is wrong with a file."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+
+import pytest
+import torch
+
+from problems.formats.job_shop import NOT_FIXED
+from problems.formats.job_shop_json import read_json
+from problems.jssp.sets import load_jssp
+
+SHOP = {
+    "machines": 3,
+    "machine_release": [0, 60, 0],
+    "jobs": [
+        {"release": 5, "operations": [{"machine": 0, "time": 12, "wait": 3}, {"machine": 1, "time": 7}]},
+        {"operations": [{"machine": 2, "time": 9, "start": -4}, {"machine": 0, "time": 2}, {"machine": 2, "time": 1}]},
+    ],
+}
+
+
+def written(path, change=lambda shop: None):
+    shop = copy.deepcopy(SHOP)
+    change(shop)
+    path.write_text(json.dumps(shop))
+    return path
+
+
+def test_every_field_is_read(tmp_path):
+    (shop,) = read_json(written(tmp_path / "plant.json"))
+    assert shop.name == "plant" and shop.first == 0
+    assert shop.times.tolist() == [[12, 7, 0], [9, 2, 1]] and shop.machines.tolist() == [[0, 1, -1], [2, 0, 2]]
+    assert shop.release.tolist() == [5, 0] and shop.machine_release.tolist() == [0, 60, 0]
+    assert shop.waits.tolist() == [[3, 0, 0], [0, 0, 0]]
+    assert shop.fixed.tolist() == [[NOT_FIXED] * 3, [-4, NOT_FIXED, NOT_FIXED]]
+
+
+def test_files_and_folders_are_evaluated(tmp_path):
+    path = written(tmp_path / "plant.json")
+    (instance_set,) = load_jssp(str(path))
+    # Job 0: 5..17 on machine 0, from 20 on for machine 1, which is free from 60 on. Job 1 goes on at 5.
+    assert instance_set.true_cost(torch.tensor([0]), torch.tensor([[0, 0, 1, 1]])).tolist() == [67]
+    (tmp_path / "packed.json.gz").write_bytes(gzip.compress(path.read_bytes()))
+    written(tmp_path / "later.json", lambda shop: shop["jobs"][1]["operations"].pop())
+    (tmp_path / "b.txt").write_text("1 2\n0 1 1 2\n")
+    found = load_jssp(str(tmp_path))
+    assert [each.names for each in found] == [["b"], ["later"], ["packed", "plant"]]
+
+
+WRONG = {
+    "no list": (lambda shop: shop.update(jobs=3), "jobs must be a list of jobs, got '3'"),
+    "no machines": (lambda shop: shop.pop("machines"), "the shop lacks machines"),
+    "a job": (lambda shop: shop["jobs"].append(7), "job 2 must be an object with operations, release, got '7'"),
+    "its operations": (lambda shop: shop["jobs"][0].update(operations=7), "job 0: operations must be a list, got '7'"),
+    "a time": (
+        lambda shop: shop["jobs"][0]["operations"][1].update(time=2.5),
+        "job 0, operation 1, time must be a whole number, got '2.5'",
+    ),
+    "a wait": (
+        lambda shop: shop["jobs"][0]["operations"][0].update(wait=-1),
+        "job 0, operation 0: waits must not be negative, got -1",
+    ),
+    "a machine": (
+        lambda shop: shop["jobs"][1]["operations"][0].update(machine=3),
+        "job 1, operation 0: there are 3 machines, not one for 3",
+    ),
+    "below": (lambda shop: shop["jobs"][1]["operations"][0].update(machine=-1), "machine must be at least 0, got -1"),
+    "releases": (
+        lambda shop: shop.update(machine_release=[1]),
+        r"machine_release must be a list of 3 numbers, got '\[1",
+    ),
+    "fixed": (
+        lambda shop: shop["jobs"][0]["operations"][1].update(start=9),
+        "it is fixed, the operation before it is not",
+    ),
+    "unknown": (lambda shop: shop.update(name="x"), "the shop has no 'name', it has jobs, machine_release, machines$"),
+    "due dates": (
+        lambda shop: shop["jobs"][0].update(due_date=9),
+        "due dates are not supported .* PyJobShop and OR-Tools",
+    ),
+    "flexible": (
+        lambda shop: shop["jobs"][0]["operations"][0].update(machine=[0, 1]),
+        "job 0, operation 0: flexible machines are not supported here; PyJobShop",
+    ),
+    "nothing": (lambda shop: shop.update(jobs=[{"operations": []}]), "there must be two operations at least"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_named(case, tmp_path):
+    change, rule = WRONG[case]
+    with pytest.raises(ValueError, match=rf"bad\.json.*{rule}"):
+        load_jssp(str(written(tmp_path / "bad.json", change)))
+
+
+def test_what_is_not_json_is_refused(tmp_path):
+    (tmp_path / "cut.json").write_text('{"machines": 3, ')
+    with pytest.raises(ValueError, match=r"cut\.json: this is not JSON: .*line 1 column 17"):
+        load_jssp(str(tmp_path / "cut.json"))
+    (tmp_path / "list.json").write_text("[1, 2]")
+    with pytest.raises(ValueError, match="the shop must be an object with jobs, machine_release, machines, got"):
+        load_jssp(str(tmp_path / "list.json"))
