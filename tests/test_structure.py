@@ -127,9 +127,9 @@ def training() -> str:
 def test_trains_with_torch_and_numpy_alone(tmp_path):
     result = subprocess.run([sys.executable, "-c", training()], cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    epochs = re.findall(r"^(\d) (\d\.\d{3})$", result.stdout, re.MULTILINE)
-    assert [number for number, _ in epochs] == ["1", "2", "3"]
-    assert 2.638 < float(epochs[-1][1]) < 3.0  # random tours of these nodes are 4.10 long, optimal ones 2.638
+    best, cost, tour = result.stdout.split(maxsplit=2)
+    assert 2.638 < float(best) < 3.0  # random tours of the validation set are 4.10 long, optimal ones 2.638
+    assert float(cost) == pytest.approx(5 + 5 + 45**0.5 + 5) and sorted(eval(tour)) == [0, 1, 2, 3]
 
 
 def test_the_tests_for_a_gpu_need_neither_hydra_nor_ray():
