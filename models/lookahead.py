@@ -13,7 +13,9 @@ FEATURES = 8  # of each operation
 
 
 def lookahead(instance: Instance, state: State) -> list[Tensor]:
-    """Eight features [R, n] of the operations that remain, in quarters of the instance's bound (`bound_of`).
+    """Eight features [R, v] of the operations in view, in quarters of the instance's bound (`bound_of`).
+
+    All operations that remain count, in view or not.
 
     The unit stays the same from the first decision to the last, and makes small and large instances alike.
 
@@ -32,7 +34,11 @@ def lookahead(instance: Instance, state: State) -> list[Tensor]:
     head, tail = start + before, left.gather(1, job) - before - times
     bounds = lower_bounds(state.machine_free.shape[1], machine, times, torch.maximum(head, busy), tail)
     unit = bound_of(instance)[:, None] / 4
-    return [feature / unit for feature in (start, head, tail, busy, *bounds)]
+    features = [start, head, tail, busy, *bounds]
+    if state.in_view.shape[1] < state.remaining.shape[1]:
+        place = torch.searchsorted(state.remaining.contiguous(), state.in_view.contiguous())
+        features = [feature.gather(1, place) for feature in features]
+    return [feature / unit for feature in features]
 
 
 def lower_bounds(machines: int, machine: Tensor, times: Tensor, head: Tensor, tail: Tensor) -> list[Tensor]:

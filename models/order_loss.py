@@ -13,7 +13,7 @@ from problems.jssp.instances import Instance, machine_of
 
 
 class OrderLoss(nn.Module):
-    """Of every two unscheduled operations of a machine, which one does the expert schedule first?"""
+    """Of every two operations in view of a machine, which one does the expert schedule first?"""
 
     def __init__(self, width: int):
         super().__init__()
@@ -23,16 +23,17 @@ class OrderLoss(nn.Module):
         """Mean cross-entropy [] of the pairs of each row, then of the rows; 0 for a row without pairs.
 
         Arguments:
-            x: tokens [R, n, width] of the operations that remain
+            x: tokens [R, v, width] of the operations in view
             remaining_actions: [R, n] the expert's jobs
         """
         jobs, ops = instance.times.shape[1:]
         # The operation that each decision schedules: the k-th time its job occurs, k on from next_op.
         one_hot = F.one_hot(remaining_actions, jobs)  # [R, n, J]
         op = (one_hot.cumsum(dim=1) * one_hot).sum(dim=2) - 1 + state.next_op.gather(1, remaining_actions)
-        order = (remaining_actions * ops + op).argsort(dim=1)  # [R, n] when each remaining operation is scheduled
+        when = (remaining_actions * ops + op).argsort(dim=1)  # [R, n] when each remaining operation is scheduled
+        order = instance.machines.flatten(1).scatter(1, state.remaining, when).gather(1, state.in_view)
         scores = (self.earlier(x) @ self.later(x).mT).float() * x.shape[-1] ** -0.5
         scores = scores - scores.mT
-        machine = machine_of(instance, state.remaining)
+        machine = machine_of(instance, state.in_view)
         pairs = (machine[:, :, None] == machine[:, None, :]) & (order[:, :, None] < order[:, None, :])
         return ((F.softplus(-scores) * pairs).sum(dim=(1, 2)) / pairs.sum(dim=(1, 2)).clamp(min=1)).mean()

@@ -28,6 +28,7 @@ from problems.jssp.instances import (
 )
 from problems.jssp.reports import JSSPReports
 from problems.jssp.schedules import schedule, timeline
+from problems.jssp.window import Window
 
 
 class State(NamedTuple):
@@ -35,6 +36,7 @@ class State(NamedTuple):
     job_free: Tensor  # [R, J] when the job's next operation can start
     machine_free: Tensor  # [R, M] end of the machine's last scheduled operation, before there is one its release
     remaining: Tensor  # [R, n] int64 the numbers of the operations to come, ascending
+    in_view: Tensor  # [R, v] int64 those of them that the policy sees, ascending: all, or those in the window
 
 
 class JSSP(Problem):
@@ -54,6 +56,10 @@ class JSSP(Problem):
         general: the share of the calls of `generate` that draw general job shops, with jobs of different lengths, that
             visit machines several times or never, with releases and waits (`random_general_instances`). Not in the
             paper.
+        window: the policy sees so many operations of each job, the next ones, and what all others imply for these; for
+            large shops (None or `all`: all operations). Not in the paper.
+        jobs_in_view: the policy sees so many jobs, those that can go on first, and chooses among them; for hundreds of
+            jobs (None or `all`: all jobs). Not in the paper.
     """
 
     name = "jssp"
@@ -68,6 +74,8 @@ class JSSP(Problem):
         grow: list | None = None,
         chronological: bool = False,
         general: float = 0.0,
+        window: int | str | None = None,
+        jobs_in_view: int | str | None = None,
     ):
         check_growth(grow, 1, dimensions=2)
         if not 0 <= general <= 1:
@@ -89,6 +97,7 @@ class JSSP(Problem):
         self.reversal = reversal
         self.grow = grow
         self.general = general
+        self.window = Window.of(window, jobs_in_view)
 
     def curriculum(self, progress: float) -> JSSP:
         """The same problem with the sizes due after a share `progress` of the training."""
@@ -122,7 +131,11 @@ class JSSP(Problem):
 
     def reset(self, instance: Instance) -> State:
         first = instance.times.shape[2] - lengths_of(instance)
-        return State(first, instance.release, instance.machine_release, instance.operations)
+        return self._state(instance, first, instance.release, instance.machine_release, instance.operations)
+
+    def _state(self, instance: Instance, *fields: Tensor) -> State:
+        """The state with all fields but the last one given."""
+        return State(*fields, in_view=self.window.in_view(instance, *fields))
 
     def step(self, instance: Instance, state: State, action: Tensor) -> State:
         job = action[:, None]  # [R, 1]
@@ -133,11 +146,12 @@ class JSSP(Problem):
         )
         ready, free = state.job_free.gather(1, job), state.machine_free.gather(1, machine)
         end = torch.where(time > 0, torch.maximum(ready, free) + time, ready)  # z of job and machine [GD, eq. 31-32]
-        return State(
-            next_op=state.next_op.scatter(1, job, op + 1),
-            job_free=state.job_free.scatter(1, job, end + wait),
-            machine_free=state.machine_free.scatter(1, machine, torch.where(time > 0, end, free)),
-            remaining=without(state.remaining, flat),
+        return self._state(
+            instance,
+            state.next_op.scatter(1, job, op + 1),
+            state.job_free.scatter(1, job, end + wait),
+            state.machine_free.scatter(1, machine, torch.where(time > 0, end, free)),
+            without(state.remaining, flat),
         )
 
     def replay(self, instance: Instance, actions: Tensor) -> State:
@@ -150,12 +164,18 @@ class JSSP(Problem):
         elsewhere = torch.ones(rows, jobs * ops, dtype=torch.bool, device=actions.device)
         elsewhere.scatter_(1, instance.operations, False).scatter_(1, done.operations, True)
         remaining = unmarked(elsewhere, self.horizon(instance) - actions.shape[1])
-        return State(ops - lengths_of(instance) + each, done.job_free, done.machine_free, remaining)
+        next_op = ops - lengths_of(instance) + each
+        return self._state(instance, next_op, done.job_free, done.machine_free, remaining)
 
     def mask(self, instance: Instance, state: State) -> Tensor:
-        legal = state.next_op < instance.times.shape[2]
+        """The jobs with operations in view, the next one among them."""
+        job = state.in_view // instance.times.shape[2]
+        legal = torch.zeros_like(state.next_op, dtype=torch.bool).scatter_(1, job, True)
         done = ~legal.any(dim=1, keepdim=True)  # some action is legal, also where nothing is left to decide
         return torch.cat([legal[:, :1] | done, legal[:, 1:]], dim=1)
+
+    def in_view(self, instance: Instance, state: State, action: Tensor) -> Tensor:
+        return self.mask(instance, state).gather(1, action[:, None]).squeeze(1)
 
     def cost(self, instance: Instance, actions: Tensor) -> Tensor:
         """Makespan [R] of the schedules that the sequences of jobs [R, T] stand for."""

@@ -47,6 +47,18 @@ def timeline(instance: Instance, actions: Tensor) -> Timeline:
     return Timeline(operations, torch.cat(starts, dim=1), free[:, :jobs], free[:, jobs:])
 
 
+def earliest_starts(instance: Instance, next_op: Tensor, job_free: Tensor, machine_free: Tensor) -> Tensor:
+    """When the next operation of each job can start [R, J]; of a finished job, when its last one could come again.
+
+    Arguments:
+        next_op, job_free, machine_free: as in `State`
+    """
+    place = next_op.clamp(max=instance.times.shape[2] - 1)[..., None]
+    times, machine = (field.gather(2, place).squeeze(2) for field in (instance.times, instance.machines))
+    busy = machine_free.gather(1, machine).masked_fill(times == 0, 0.0)
+    return torch.maximum(job_free, busy)
+
+
 def schedule(instance: Instance, actions: Tensor) -> Tensor:
     """Start times [R, J, O] when operations are started as early as possible, in the order of `actions` [R, T].
 

@@ -10,7 +10,7 @@ WAYS = ("groups", "dense")  # of attention within jobs and within machines
 
 def attend_by(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attention in groups, or over all pairs of operations."""
-    monkeypatch.setattr("models.job_shop.MAX_DENSE_RATIO", {"groups": 0, "dense": 1e9}[way])
+    monkeypatch.setattr("models.shop_attention.MAX_DENSE_RATIO", {"groups": 0, "dense": 1e9}[way])
 
 
 def awake(network: nn.Module) -> nn.Module:

@@ -18,13 +18,14 @@ from models.job_shop import JobShop
 from problems.jssp import JSSP, State
 from problems.jssp.instances import job_shop as shop_of
 from problems.jssp.instances import random_general_instances, random_instances
+from problems.jssp.window import Window
 from tests.helpers.networks import WAYS, attend_by
 
 SIZES = [(4, 3), (3, 5), (2, 2), (1, 4), (5, 1)]
 
 
-def jssp(jobs, ops, general=0.0):
-    return JSSP(sizes=[[jobs, ops]], validation_sizes=[[jobs, ops]], general=general)
+def jssp(jobs, ops, **options):
+    return JSSP(sizes=[[jobs, ops]], validation_sizes=[[jobs, ops]], **options)
 
 
 def job_shop(seed=0, **options):
@@ -61,6 +62,7 @@ OPTIONS = [{}, {"lookahead": True}, {"order_loss": 0.5}, {"lookahead": True, "or
 def test_contract(size, options):
     policy_contract(job_shop(**options), jssp(*size))
     policy_contract(job_shop(**options), jssp(*size, general=1.0))
+    policy_contract(job_shop(**options), jssp(*size, general=0.5, window=2, jobs_in_view=3))
 
 
 # ---- features
@@ -147,6 +149,7 @@ def test_features_of_a_state_by_hand():
         job_free=torch.tensor([[50.0, 20.0, 0.0]]),
         machine_free=torch.tensor([[45.0, 13.0]]),
         remaining=torch.tensor([[1, 4, 5]]),
+        in_view=torch.tensor([[1, 4, 5]]),
     )
     # Job 0 can start at max(50, 13) = 50, job 2 at max(0, 45) = 45: now is 45.
     assert job_shop()._features(instance, state)[0].tolist() == [
@@ -183,6 +186,7 @@ def test_the_network_sees_less_than_the_state():
         job_free=torch.tensor([[50.0, 20.0]]),
         machine_free=torch.tensor([[65.0, 60.0, 70.0]]),
         remaining=torch.tensor([[1, 2, 4, 5]]),
+        in_view=torch.tensor([[1, 2, 4, 5]]),
     )
     policy = job_shop(lookahead=True)
     seen = policy.canonical_state(instance, state)
@@ -195,7 +199,10 @@ def test_the_network_sees_less_than_the_state():
     without = job_shop(lookahead=False).canonical_state(instance, state)
     assert without.job_free.tolist() == [[0.0, 0.0]] and without.machine_free.tolist() == [[0.0, 0.0, 0.0]]
     last = State(
-        torch.tensor([[3, 2]]), torch.tensor([[90.0, 80.0]]), torch.tensor([[85.0, 90.0, 95.0]]), torch.tensor([[5]])
+        torch.tensor([[3, 2]]),
+        torch.tensor([[90.0, 80.0]]),
+        torch.tensor([[85.0, 90.0, 95.0]]),
+        *[torch.tensor([[5]])] * 2,
     )
     seen = policy.canonical_state(instance, last)  # job 0 has ended, and only machine 0 is needed
     assert seen.job_free.tolist() == [[0.0, 0.0]] and seen.machine_free.tolist() == [[0.0, 0.0, 0.0]]
@@ -235,7 +242,10 @@ def slow_layer(layer, tokens, sees, bias=lambda query, key, head: 0.0):
 def slow_operations(policy, instance, state, row):
     """{(job, operation): the transformed operation}; scheduled ones are not there for anyone to see."""
     machine, tokens = machine_of(instance, row), {}
+    seen = {divmod(number, instance.times.shape[2]) for number in state.in_view[row].tolist()}
     for (job, op), numbers in slow_features(instance, state, row, policy.lookahead).items():
+        if (job, op) not in seen:
+            continue
         token = policy.embed(torch.tensor(numbers))
         width = len(token)
         for k in range(0 if policy.lookahead else width):
@@ -279,6 +289,27 @@ def test_forward_equals_plain_loops(jobs, ops, options, way, general, monkeypatc
             for row in range(2):
                 for job, logit in slow_logits(policy, instance, state, row).items():
                     assert logits[row, job].item() == pytest.approx(logit, abs=1e-5), (step, row, job)
+
+
+@pytest.mark.parametrize("general", [False, True])
+@pytest.mark.parametrize(("lookahead", "jobs_in_view"), [(False, None), (True, None), (True, 3)])
+def test_what_is_out_of_the_window_is_not_there_for_the_network(lookahead, jobs_in_view, general, monkeypatch):
+    """In groups as over all pairs; and the features of what is in view are those of the whole shop."""
+    policy = job_shop(lookahead=lookahead, order_loss=0.5)
+    for step in (0, 3, 9, 14):
+        instance, state, rest = played(3, 5, 4, step, seed=step, zeros=0.3, general=general)
+        state = state._replace(in_view=Window(2, jobs_in_view).in_view(instance, *state[:4]))
+        found = {}
+        for way in WAYS:
+            attend_by(way, monkeypatch)
+            found[way] = policy.with_auxiliary_loss(instance, state, rest)
+        legal = jssp(5, 4, window=2, jobs_in_view=jobs_in_view).mask(instance, state)
+        assert torch.allclose(found["groups"][0][legal], found["dense"][0][legal], atol=1e-5)
+        assert torch.allclose(found["groups"][1], found["dense"][1], atol=1e-5)
+        with torch.no_grad():
+            for row in range(3):
+                for job, logit in slow_logits(policy, instance, state, row).items():
+                    assert found["dense"][0][row, job].item() == pytest.approx(logit, abs=1e-5), (step, row, job)
 
 
 @pytest.mark.parametrize("way", WAYS)

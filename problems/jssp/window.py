@@ -1,0 +1,53 @@
+"""The window: a policy sees the next operations of some jobs, and can choose these jobs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from problems.jssp.instances import Instance
+from problems.jssp.schedules import earliest_starts
+
+
+class Window(NamedTuple):
+    """How much of a shop is in view; None: all of it."""
+
+    operations: int | None  # of a job, the next ones
+    jobs: int | None  # those whose next operation can start first
+
+    @classmethod
+    def of(cls, operations: int | str | None, jobs: int | str | None) -> Window:
+        """Raises ValueError for what is neither a number, nor None or `all`."""
+        sizes = {"window": operations, "jobs_in_view": jobs}
+        for name, size in sizes.items():
+            if size not in (None, "all") and (isinstance(size, str) or size < 1):
+                raise ValueError(f"{name} must be at least 1, all or null, got {size}")
+        return cls(*(None if size == "all" else size for size in sizes.values()))
+
+    def in_view(
+        self, instance: Instance, next_op: Tensor, job_free: Tensor, machine_free: Tensor, remaining: Tensor
+    ) -> Tensor:
+        """The operations in view, ascending [R, v], of those that remain [R, n]; v = min(n, jobs * operations).
+
+        Where jobs have fewer left, more is in view: of other jobs, then of the same ones.
+
+        Arguments:
+            next_op, job_free, machine_free, remaining: as in `State`
+        """
+        jobs, ops = instance.times.shape[1:]
+        depth, width = self.operations or ops, min(self.jobs or jobs, jobs)
+        if remaining.shape[1] <= width * depth:
+            return remaining
+        job, place = remaining // ops, remaining % ops
+        rank = torch.arange(jobs, device=job.device).expand_as(next_op)
+        if width < jobs:
+            start = earliest_starts(instance, next_op, job_free, machine_free)
+            order = start.masked_fill(next_op == ops, torch.inf).argsort(dim=1, stable=True)
+            rank = torch.empty_like(order).scatter_(1, order, rank)
+        rank, away = rank.gather(1, job), place - next_op.gather(1, job)
+        outside = (rank >= width) | (away >= depth)
+        key = outside * (jobs * ops) + away * jobs + rank  # no two are equal
+        closest = key.topk(width * depth, dim=1, largest=False, sorted=False).indices
+        return remaining.gather(1, closest.sort(dim=1).values)

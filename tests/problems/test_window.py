@@ -1,0 +1,75 @@
+"""The window of the job shop: the next operations of every job."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gumbeldore.testing import problem_contract
+from problems.jssp.schedules import earliest_starts
+from tests.helpers.schedules import one_size
+
+
+@pytest.mark.parametrize(("window", "jobs"), [(1, None), (2, None), (5, 2), (None, 3), (2, 1), (1, 9)])
+def test_contract(window, jobs):
+    problem_contract(one_size(5, 4, window=window, jobs_in_view=jobs, general=0.5, chronological=True))
+
+
+def test_jobs_show_their_next_operations():
+    """Of four jobs of four operations, at the places 0, 2, 3 and 4: the last one is finished."""
+    instance = one_size(4, 4).generate(1, torch.Generator().manual_seed(0))
+    actions = torch.tensor([[1, 1, 2, 2, 2, 3, 3, 3, 3]])
+
+    def seen(**options):
+        state = one_size(4, 4, **options).replay(instance, actions)
+        return state.in_view.tolist()[0], one_size(4, 4, **options).mask(instance, state).tolist()[0]
+
+    three = [True, True, True, False]
+    assert seen(window=1) == ([0, 1, 6, 11], three)  # job 3 has none, so one job shows one more
+    for whole in (2, 4, None, "all"):  # twice four places are enough
+        assert seen(window=whole) == ([0, 1, 2, 3, 6, 7, 11], three)
+    state = one_size(4, 4).replay(instance, actions)
+    start = earliest_starts(instance, *state[:3])[0, :3].tolist()
+    first, second, _ = sorted(range(3), key=start.__getitem__)
+    next_one = [0, 6, 11]
+    assert seen(window=1, jobs_in_view=1)[0] == [next_one[first]]
+    assert seen(window=1, jobs_in_view=2)[0] == sorted([next_one[first], next_one[second]])
+    assert seen(window=1, jobs_in_view=2)[1] == [job in (first, second) for job in range(4)]
+
+
+def test_every_row_shows_as_many():
+    """Whatever has been done: the next operation of every job, and no gap between the operations of a job."""
+    problem = one_size(6, 5, general=0.5, window=2)
+    for seed in range(6):
+        generator = torch.Generator().manual_seed(seed)
+        instance = problem.generate(20, generator)
+        ops = instance.times.shape[2]
+        order = torch.rand(20, 30, generator=generator).argsort(dim=1)
+        actions = (instance.operations // ops).gather(1, order)
+        for step in range(31):
+            state = problem.replay(instance, actions[:, :step])
+            assert state.in_view.shape == (20, min(30 - step, 12))
+            for row in range(20):
+                seen = state.in_view[row].tolist()
+                assert seen == sorted(seen) and set(seen) <= set(state.remaining[row].tolist())
+                for job, first in enumerate(state.next_op[row].tolist()):
+                    places = [number % ops for number in seen if number // ops == job]
+                    assert places == list(range(first, first + len(places)))
+                    assert len(places) >= min(2, ops - first) or len(seen) < 12
+
+
+def test_what_an_expert_does_out_of_view_is_not_imitated():
+    problem = one_size(5, 4, window=2, jobs_in_view=2)
+    instance = problem.generate(3, torch.Generator().manual_seed(0))
+    state = problem.reset(instance)
+    legal = problem.mask(instance, state)
+    assert legal.sum(dim=1).tolist() == [2, 2, 2]
+    for job in range(5):
+        assert torch.equal(problem.in_view(instance, state, torch.full((3,), job)), legal[:, job])
+
+
+@pytest.mark.parametrize("name", ["window", "jobs_in_view"])
+def test_wrong_windows_are_refused(name):
+    for wrong in (0, -1, "some"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1, all or null, got {wrong}"):
+            one_size(3, 3, **{name: wrong})
