@@ -16,7 +16,7 @@ from models.policy import TokenPolicy, check_weight
 from models.shop_attention import attention_patterns, most_scores
 from problems.jssp import State
 from problems.jssp.instances import Instance, machine_of
-from problems.jssp.schedules import earliest_starts
+from problems.jssp.state import earliest_starts
 
 TIME_UNIT = 100.0  # times are divided by it [GD, eq. 33]
 
@@ -26,7 +26,7 @@ class CanonicalState(State):
 
 
 class JobShop(TokenPolicy):
-    """Logits of the next job from all operations that are not scheduled yet.
+    """Logits of the next job from the operations in view: all that are not scheduled yet, or those in the window.
 
     The operations form a grid [J, O]. Attention within jobs is attention within the rows of the grid. Attention within
     machines is attention within the rows of a grid [M, S], which has the operations sorted by machine. In a classical
@@ -43,7 +43,7 @@ class JobShop(TokenPolicy):
             bounds on the makespan, all relative to the instance's bound. A policy trained on small instances then
             decides well in large ones. Not in the paper, which gives the index and the earliest start of the job's next
             operation (docs/decisions.md).
-        order_loss: weight of the auxiliary loss: of every two unscheduled operations of a machine, which one does the
+        order_loss: weight of the auxiliary loss: of two operations of one machine, both in view, which one does the
             expert schedule first. 0 leaves it out, as the paper does.
     """
 
@@ -63,9 +63,8 @@ class JobShop(TokenPolicy):
         self.order_loss = OrderLoss(width) if order_loss else None
 
     def row_size(self, context: Instance, state: State) -> RowSize:
-        tokens = state.in_view.shape[1]
         scores = self.between_jobs.heads * most_scores(context, state)
-        return RowSize(scores, tokens * self.embed.out_features)
+        return RowSize(scores, state.in_view.shape[1] * self.embed.out_features)
 
     def tokens(self, instance: Instance, state: State) -> list[Tensor]:
         """The tokens [R, v, width] of the operations in view, after all pairs of layers."""
@@ -85,7 +84,7 @@ class JobShop(TokenPolicy):
         without lookahead, where the features do not tell how long a machine stays busy.
         """
         finished = state.next_op == instance.times.shape[2]
-        start = earliest_starts(instance, *state[:3])
+        start = earliest_starts(instance, state)
         now = start.masked_fill(finished, torch.inf).amin(dim=1, keepdim=True)
         busy = torch.zeros_like(state.machine_free)  # [R, M]
         if self.lookahead:
@@ -110,7 +109,7 @@ class JobShop(TokenPolicy):
         return torch.stack(features, dim=-1)
 
     def logits(self, instance: Instance, state: State, x: Tensor) -> Tensor:
-        """[R, J]; the logits of finished jobs mean nothing."""
+        """[R, J]; the logits of jobs without an operation in view mean nothing."""
         jobs, ops = instance.times.shape[1:]
         job = state.in_view // ops
         left = torch.zeros_like(state.next_op).scatter_add_(1, job, torch.ones_like(job))  # [R, J] operations in view

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from problems.jssp import State
 from problems.jssp.instances import Instance, lower_bound, machine_of
+from problems.jssp.state import places_in_view
 
 FEATURES = 8  # of each operation
 
@@ -36,8 +37,8 @@ def lookahead(instance: Instance, state: State) -> list[Tensor]:
     unit = bound_of(instance)[:, None] / 4
     features = [start, head, tail, busy, *bounds]
     if state.in_view.shape[1] < state.remaining.shape[1]:
-        place = torch.searchsorted(state.remaining.contiguous(), state.in_view.contiguous())
-        features = [feature.gather(1, place) for feature in features]
+        places = places_in_view(state)
+        features = [feature.gather(1, places) for feature in features]
     return [feature / unit for feature in features]
 
 

@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from problems.jssp import State
 from problems.jssp.instances import Instance, machine_of
+from problems.jssp.state import places_in_view
 
 
 class OrderLoss(nn.Module):
-    """Of every two operations in view of a machine, which one does the expert schedule first?"""
+    """Of two operations of one machine, both in view, which one does the expert schedule first?"""
 
     def __init__(self, width: int):
         super().__init__()
@@ -31,7 +32,7 @@ class OrderLoss(nn.Module):
         one_hot = F.one_hot(remaining_actions, jobs)  # [R, n, J]
         op = (one_hot.cumsum(dim=1) * one_hot).sum(dim=2) - 1 + state.next_op.gather(1, remaining_actions)
         when = (remaining_actions * ops + op).argsort(dim=1)  # [R, n] when each remaining operation is scheduled
-        order = instance.machines.flatten(1).scatter(1, state.remaining, when).gather(1, state.in_view)
+        order = when.gather(1, places_in_view(state))
         scores = (self.earlier(x) @ self.later(x).mT).float() * x.shape[-1] ** -0.5
         scores = scores - scores.mT
         machine = machine_of(instance, state.in_view)

@@ -17,7 +17,7 @@ from models.shop_attention import attention_patterns
 from problems import cvrp, jssp
 from problems.cvrp.instances import Instance as CVRPInstance
 from problems.jssp.instances import Instance as JSSPInstance
-from problems.jssp.schedules import earliest_starts
+from problems.jssp.state import earliest_starts
 
 
 class CVRPBQ(bq_cvrp.BQ):
@@ -84,7 +84,7 @@ class JSSPTransformer(JobShop):
 
         The times of finished jobs are forgotten, which does not change the first earliest start: it is 0 afterwards.
         """
-        start = earliest_starts(instance, *state[:3])
+        start = earliest_starts(instance, state)
         from_first = start - start.amin(dim=1, keepdim=True)
         job_free = from_first.masked_fill(state.next_op == instance.times.shape[2], 0.0)
         return CanonicalState(*state._replace(job_free=job_free, machine_free=torch.zeros_like(state.machine_free)))

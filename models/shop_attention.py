@@ -34,10 +34,12 @@ def attention_patterns(
     if whole:
         job_size, machine_size = ops, longest
     else:
-        job_slots, job_size = slots_of(job, jobs, ops)
-        machine_slots, machine_size = slots_of(instance.machines.flatten(1).gather(1, seen), machines, longest)
+        exact = job.device.type == "cpu"
+        job_slots, job_size = slots_of(job, jobs, ops, exact)
+        number = instance.machines.flatten(1).gather(1, seen)
+        machine_slots, machine_size = slots_of(number, machines, longest, exact)
     few = seen.shape[1] ** 2 <= MAX_DENSE_RATIO * (jobs * job_size**2 + machines * machine_size**2)
-    if few and job.device.type == "cpu":
+    if few and (job.device.type == "cpu" or not whole):
         same_job, same_machine = (group[:, :, None] == group[:, None, :] for group in (job, machine))
         hidden = [bias_against(~same)[:, None] for same in (same_job, same_machine)]
         return [(hidden[0] + slope[:, None, None] * (seen % ops)[:, None, None, :], None), (hidden[1], None)]
@@ -57,18 +59,19 @@ def queue_slots(instance: Instance) -> Tensor:
     return queues.new_zeros(len(queues), instance.times[0].numel() + 1).scatter_(1, queues, slot)
 
 
-def slots_of(group: Tensor, count: int, most: int) -> tuple[Tensor, int]:
+def slots_of(group: Tensor, count: int, most: int, exact: bool) -> tuple[Tensor, int]:
     """The slot [R, v] of each token in groups of one size, and this size.
 
     Arguments:
         group: [R, v] of each token, 0..count-1
-        most: tokens of a group at most; on a GPU the size, as no number is asked of it
+        most: tokens of a group at most
+        exact: groups of the size that is needed; a GPU would have to wait for this number
     """
     ordered, order = group.sort(dim=1, stable=True)
     sizes = torch.zeros(len(group), count, dtype=torch.int64, device=group.device)
     sizes.scatter_add_(1, group, torch.ones_like(group))
     rank = torch.arange(group.shape[1], device=group.device) - (sizes.cumsum(dim=1) - sizes).gather(1, ordered)
-    size = min(most, group.shape[1]) if group.is_cuda else int(sizes.max())
+    size = int(sizes.max()) if exact else min(most, group.shape[1])
     return torch.empty_like(group).scatter_(1, order, ordered * size + rank), size
 
 

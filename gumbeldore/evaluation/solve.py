@@ -80,7 +80,8 @@ def solve(
         device: "cpu", "cuda", "cuda:1", ...; "auto": a GPU if there is one
         precision: "bf16" or "float32"; "auto": bf16 on GPUs that have instructions for it, float32 on CPUs
         arrays: instead of `instances`: coords or distances (TSP), and demands and capacity (CVRP), times and machines
-            (JSSP); of one instance, or of n: arrays with a first dimension n, or lists of n arrays of any sizes
+            (JSSP; docs/data.md has more); of one instance, or of n: arrays with a first dimension n, or lists of n
+            arrays of any sizes
 
     Returns one Result, or a list for a list of instances, for arrays of n, and for a source that holds several.
     Raises ValueError as the command line does, which finds the same solutions; warns of files of a folder that are left

@@ -165,7 +165,11 @@ def _of_one_shape(
     try:
         return [Group(_stacked(problem, batches, places, names), places)]
     except MixedSizesError:
-        return [Group(_stacked(problem, batches, [place], names), [place]) for place in places]
+        by_size: dict[int, list[int]] = {}
+        for place in places:
+            alone = _stacked(problem, batches, [place], names)
+            by_size.setdefault(problem.horizon(alone.instances), []).append(place)
+        return [Group(_stacked(problem, batches, same, names), same) for same in by_size.values()]
 
 
 def _stacked(
@@ -175,6 +179,8 @@ def _stacked(
     together = {name: np.stack([batches[place][name] for place in places]) for name in batches[places[0]]}
     try:
         instance_set = problem.from_arrays(together, "the arrays")
+    except MixedSizesError:
+        raise
     except ValueError:
         for place in places:  # the message must name the one that is wrong
             alone = {name: array[None] for name, array in batches[place].items()}

@@ -10,7 +10,14 @@ the batch; the core only ever indexes that dimension or moves them between devic
 Costs are to be minimised, everywhere a user sees them.
 """
 
-from gumbeldore.interfaces.abilities import HasCanonicalState, HasEquivalents, HasPieces, Pieces, num_equivalents
+from gumbeldore.interfaces.abilities import (
+    HasCanonicalState,
+    HasEquivalents,
+    HasPieces,
+    HasStoredForm,
+    Pieces,
+    num_equivalents,
+)
 from gumbeldore.interfaces.instance_source import without_references
 from gumbeldore.interfaces.policy import Policy
 from gumbeldore.interfaces.problem import Problem, size_name
@@ -19,6 +26,7 @@ __all__ = [
     "HasCanonicalState",
     "HasEquivalents",
     "HasPieces",
+    "HasStoredForm",
     "Pieces",
     "Policy",
     "Problem",

@@ -63,7 +63,7 @@ class HasCanonicalState(Protocol):
 
 @runtime_checkable
 class HasStoredForm(Protocol):
-    """The type of instances of which files of experts hold other tensors than the fields."""
+    """An instance type of which files of experts hold other tensors than its fields."""
 
     def stored(self) -> dict[str, Tensor]:
         """The tensors [R, ...] that files hold, by name."""

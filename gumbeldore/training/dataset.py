@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import batch_size, moved, take, to
-from gumbeldore.interfaces import Problem
-from gumbeldore.interfaces.abilities import HasStoredForm
+from gumbeldore.interfaces import HasStoredForm, Problem
 from gumbeldore.runtime.arrays import check_sizes
 from gumbeldore.runtime.files import atomic_write
 

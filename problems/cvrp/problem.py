@@ -14,6 +14,7 @@ from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Pieces, Problem
 from problems.common.growth import check_growth, size_at
 from problems.common.remaining import unmarked, without
+from problems.common.view import check_view
 from problems.cvrp import sets
 from problems.cvrp.instances import Instance, as_walks, check_instance, check_routes, decode, encode, routes_of
 from problems.cvrp.reports import CVRPReports
@@ -22,7 +23,7 @@ from problems.cvrp.uchoa import with_depots_and_demands
 from problems.formats.tsplib import check_distances
 from problems.routing.distributions import drawn, scattered, weights_of
 from problems.routing.edges import undirected
-from problems.routing.nearest import check_nearest, in_view
+from problems.routing.nearest import in_view
 from problems.routing.plane import SYMMETRIES, into_unit_square, move_square, symmetric
 
 
@@ -83,7 +84,7 @@ class CVRP(Problem):
         self.far_first = far_first
         self.grow = grow
         check_distances(distances)
-        self.nearest = check_nearest(nearest)
+        self.nearest = check_view("nearest", nearest)
         self.distances = distances
         self.validation_capacity = validation_capacity
         self.weights = weights_of(distribution)

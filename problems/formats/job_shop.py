@@ -8,8 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 LARGEST_TOTAL = 10**12  # of all times of an instance: 99 times any start time is exact in int64 and in float64
+LARGEST_COUNT = 10**6  # of jobs and of machines
+LARGEST_NUMBER = 2**62
 NO_OPERATION = -1  # the machine of a place behind the last operation of a job
-NOT_FIXED = -(2**62)  # stands where an operation has no fixed start
+NOT_FIXED = -LARGEST_NUMBER  # stands where an operation has no fixed start
 
 Row = Sequence[int] | np.ndarray
 
@@ -19,12 +21,12 @@ class JsspInstance(NamedTuple):
 
     name: str
     times: np.ndarray  # [J, O] processing times, in the order of each job's operations
-    machines: np.ndarray  # [J, O] in 0..M-1, NO_OPERATION behind the last operation of a job
+    machines: np.ndarray  # [J, O] in 0..M-1, NO_OPERATION where a job has none
     release: np.ndarray  # [J] no operation of the job starts before
     machine_release: np.ndarray  # [M] no operation starts on the machine before
     waits: np.ndarray  # [J, O] from the end of an operation to the start of its job's next one at least
     fixed: np.ndarray  # [J, O] start of an operation that has one already, else NOT_FIXED
-    first: int = 0  # the number of the first machine in the file
+    first: int = 0  # the number of the first machine and of the first job in the file
     remark: str = ""  # what was assumed of the file
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -42,7 +44,7 @@ def job_shop(
     fixed: Sequence[Row] = (),
 ) -> JsspInstance:
     """An instance of a row per job, rows of any lengths. What is not given is 0, and nothing is fixed."""
-    longest = max(map(len, times))
+    longest = max(1, *map(len, times))
 
     def padded(rows: Sequence[Row] | np.ndarray, fill: int) -> np.ndarray:
         filled = np.full((len(times), longest), fill, dtype=np.int64)

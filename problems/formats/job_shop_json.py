@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from problems.formats.job_shop import NOT_FIXED, JsspInstance, job_shop
+from problems.formats.job_shop import LARGEST_COUNT, LARGEST_NUMBER, NOT_FIXED, JsspInstance, job_shop
 from problems.formats.text import error, short, stem, text_of
 
 SHOP = {"machines", "jobs", "machine_release"}
@@ -35,6 +35,8 @@ def read_json(path: str | Path) -> list[JsspInstance]:
         raise error(path, None, f"this is not JSON: {wrong}") from None
     _check_keys(path, "the shop", shop, SHOP, {"machines", "jobs"})
     count = _whole(path, "machines", shop["machines"])
+    if not 1 <= count <= LARGEST_COUNT:
+        raise error(path, None, f"machines must be 1..{LARGEST_COUNT}, got {count}")
     released = _whole_list(path, "machine_release", shop.get("machine_release", [0] * count), count)
     if not isinstance(shop["jobs"], list) or not shop["jobs"]:
         raise error(path, None, f"jobs must be a list of jobs, got {short(str(shop['jobs']))}")
@@ -42,12 +44,10 @@ def read_json(path: str | Path) -> list[JsspInstance]:
     for place, job in enumerate(shop["jobs"]):
         where = f"job {place}"
         _check_keys(path, where, job, JOB, {"operations"})
-        release.append(_whole(path, f"{where}, release", job.get("release", 0)))
+        release.append(_whole(path, f"{where}: release", job.get("release", 0)))
         if not isinstance(job["operations"], list):
             raise error(path, None, f"{where}: operations must be a list, got {short(str(job['operations']))}")
         rows.append([_operation(path, f"{where}, operation {o}", each) for o, each in enumerate(job["operations"])])
-    if sum(map(len, rows)) < 2:
-        raise error(path, None, "there must be two operations at least")
     times, machines, waits, fixed = ([[each[field] for each in row] for row in rows] for field in range(4))
     return [job_shop(stem(path), times, machines, released, release, waits, fixed)]
 
@@ -60,22 +60,24 @@ def _operation(path: Path, where: str, operation: Any) -> tuple[int, ...]:
     missing = {"wait": 0, "start": NOT_FIXED}
     names = ("time", "machine", "wait", "start")
     time, machine, wait, start = (
-        _whole(path, f"{where}, {name}", operation[name]) if name in operation else missing[name] for name in names
+        _whole(path, f"{where}: {name}", operation[name]) if name in operation else missing[name] for name in names
     )
     if machine < 0:
-        raise error(path, None, f"{where}, machine must be at least 0, got {machine}")
+        raise error(path, None, f"{where}: machine must be at least 0, got {machine}")
     return time, machine, wait, start
 
 
 def _check_keys(path: Path, where: str, found: Any, known: set[str], required: set[str]) -> None:
     if not isinstance(found, dict):
-        raise error(path, None, f"{where} must be an object with {', '.join(sorted(known))}, got {short(str(found))}")
+        raise error(
+            path, None, f"{where}: it must be an object with {', '.join(sorted(known))}, got {short(str(found))}"
+        )
     for key in found:
         if key not in known:
             more = f": {_not_supported(NOT_SUPPORTED[key])}" if key in NOT_SUPPORTED else ""
-            raise error(path, None, f"{where} has no {short(key)}, it has {', '.join(sorted(known))}{more}")
+            raise error(path, None, f"{where}: unknown key {short(key)}; known are {', '.join(sorted(known))}{more}")
     if lacking := required - set(found):
-        raise error(path, None, f"{where} lacks {', '.join(sorted(lacking))}")
+        raise error(path, None, f"{where}: it lacks {', '.join(sorted(lacking))}")
 
 
 def _not_supported(what: str) -> str:
@@ -83,8 +85,8 @@ def _not_supported(what: str) -> str:
 
 
 def _whole(path: Path, where: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= -NOT_FIXED:
-        raise error(path, None, f"{where} must be a whole number, got {short(str(value))}")
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= LARGEST_NUMBER:
+        raise error(path, None, f"{where} must be a whole number below {LARGEST_NUMBER:g}, got {short(str(value))}")
     return value
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from problems.jssp import JSSP, State
 from problems.jssp.instances import Instance, with_times
 from problems.jssp.originals import Original
+from problems.jssp.state import earliest_starts
 
 PRIORITIES = {  # what the next operation of each job (all [R, J] float64) is preferred for: the larger, the better
     "SPT": lambda time, work, operations, ready: -time,  # shortest processing time
@@ -51,8 +52,7 @@ def _next_job(instance: Instance, state: State, rule: str, generation: str) -> T
     op = state.next_op.clamp(max=ops - 1)[..., None]
     time = instance.times.gather(2, op).squeeze(2)
     machine = instance.machines.gather(2, op).squeeze(2)  # [R, J]
-    begin = torch.maximum(state.job_free, state.machine_free.gather(1, machine).masked_fill(time == 0, 0.0))
-    begin = begin.masked_fill(state.next_op == ops, torch.inf)  # of finished jobs
+    begin = earliest_starts(instance, state).masked_fill(state.next_op == ops, torch.inf)  # of finished jobs
     work = (instance.times * following).sum(dim=2)
     priority = PRIORITIES[rule](time, work, following.sum(dim=2).double(), state.job_free)
     candidates = _candidates(begin, begin + time, machine.masked_fill(time == 0, -1), generation)

@@ -28,7 +28,7 @@ def best_known(shop: JsspInstance) -> tuple[float, str]:
 def fingerprint(times: np.ndarray, machines: np.ndarray) -> str:
     """16 hex digits that stand for instances [.., J, O], int64 both: no name is needed, and none can mislead.
 
-    If each job visits each machine once, the shape is not part of it, and need not be.
+    The lengths of the jobs are part of it unless each job visits each machine once, where no other shape is possible.
     """
     there = machines >= 0
     digits = hashlib.sha256(np.ascontiguousarray(times[there], dtype="<i8").tobytes())

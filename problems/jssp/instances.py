@@ -35,17 +35,19 @@ class Instance(NamedTuple):
     waits: Tensor  # [R, J, O] float32 from an operation's end to the start of its job's next one at least; last: 0
     queues: Tensor  # [R, M, S] int64 the numbers of the operations of each machine, ascending, then J * O up to S
 
+    def there(self) -> Tensor:
+        """Which places have an operation, bool [R, J, O]."""
+        there = torch.zeros_like(self.machines, dtype=torch.bool).flatten(1)
+        return there.scatter_(1, self.operations, True).view_as(self.machines)
+
     def stored(self) -> dict[str, Tensor]:
-        """The fields that files of experts hold: all that does not follow from others; machine -1: no operation."""
-        jobs, ops = self.times.shape[1:]
-        there = torch.zeros_like(self.machines, dtype=torch.bool).flatten(1).scatter(1, self.operations, True)
-        machines = self.machines.masked_fill(~there.view(-1, jobs, ops), -1)
-        fields = self._replace(machines=machines)._asdict()
+        """The fields that files of experts hold, from which the others follow. Machine -1: no operation."""
+        fields = self._replace(machines=self.machines.masked_fill(~self.there(), -1))._asdict()
         return {name: fields[name] for name in ("times", "machines", "release", "machine_release", "waits")}
 
     @classmethod
     def restored(cls, fields: dict[str, Tensor]) -> Instance:
-        """The instances whose fields these are; times and machines will do. Raises ValueError for fields that lack."""
+        """Instances of these fields; times and machines suffice. Raises ValueError if one of the two is missing."""
         if lacking := {"times", "machines"} - set(fields):
             raise ValueError(f"it lacks the arrays {', '.join(f'instance.{name}' for name in sorted(lacking))}")
         return job_shop(**fields)
@@ -60,7 +62,8 @@ def job_shop(
 ) -> Instance:
     """Instances of these fields, 0 where they are missing. Places [n, J, O] where the machine is -1 have no operation.
 
-    Raises ValueError for shapes that do not go together, MixedSizesError unless all have equally many operations.
+    Raises ValueError for shapes that do not go together and machines that are not there, MixedSizesError unless all
+    instances have equally many operations.
     """
     shape = times.shape
     if len(shape) != 3 or machines.shape != shape:
@@ -71,13 +74,24 @@ def job_shop(
         machine_release = times.new_zeros(shape[0], max(1, int(machines.max()) + 1))
     release = times.new_zeros(shape[:2]) if release is None else release
     waits = torch.zeros_like(times) if waits is None else waits
-    order = (machines >= 0).to(torch.uint8).argsort(dim=2, stable=True)  # places without operation come first
-    times, machines, waits = (field.gather(2, order) for field in (times, machines, waits))
+    count = machine_release.shape[-1]
+    if release.shape != shape[:2] or waits.shape != shape or machine_release.shape != (shape[0], count):
+        shapes = ", ".join(str(list(field.shape)) for field in (release, machine_release, waits))
+        raise ValueError(f"release, machine_release and waits must be [n, J], [n, M] and [n, J, O], got {shapes}")
+    if ((machines < -1) | (machines >= count)).any():
+        raise ValueError(f"machines must be in 0..{count - 1}, or -1 for no operation")
+    times, machines, waits = at_the_end(machines, times, machines, waits)
     operations = numbers_of(machines >= 0)
     times, waits = (field.masked_fill(machines < 0, 0) for field in (times, waits))
-    waits, machines = waits.index_fill(2, torch.tensor([shape[2] - 1]), 0), machines.clamp(min=0)
+    waits, machines = F.pad(waits[..., :-1], (0, 1)), machines.clamp(min=0)
     queues = queues_of(machines, operations, machine_release.shape[1])
     return Instance(times, machines, operations, release, machine_release, waits, queues)
+
+
+def at_the_end(machines: Tensor, *fields: Tensor) -> list[Tensor]:
+    """Fields [n, J, O] with the operations of every job moved to its last places; machine -1: no operation."""
+    order = (machines >= 0).to(torch.uint8).argsort(dim=2, stable=True)
+    return [field.gather(2, order) for field in fields]
 
 
 def numbers_of(there: Tensor) -> Tensor:
@@ -121,8 +135,8 @@ def random_general_instances(n: int, jobs: int, machines: int, generator: torch.
     """n general instances with times uniform in 1..99, J * M operations in all, and J for every machine.
 
     Pairs of jobs have M + d and M - d operations, d uniform in 0..M/2. The operations are spread over the machines at
-    random, so that a job visits some machines several times and others never. A third of the jobs and of the machines
-    have releases in 0..99 * M/2, a third of the operations are followed by a wait in 1..99.
+    random, so that a job visits some machines several times and others never. With probability 1/3 a job or a machine
+    has a release, uniform in 0..99 * M/2, and an operation is followed by a wait, uniform in 1..99.
     """
 
     def uniform(low: int, high: int, *shape: int) -> Tensor:
@@ -145,16 +159,13 @@ def random_general_instances(n: int, jobs: int, machines: int, generator: torch.
 
 
 def check_instance(instance: Instance) -> None:
-    """Raises ValueError unless machines are there, and times, releases and waits are finite and not negative."""
-    machines = instance.machine_release.shape[1]
-    within = (instance.machines >= 0) & (instance.machines < machines)
-    rules = {f"machines must be in 0..{machines - 1}": within}
+    """Raises ValueError unless times, releases and waits are finite and not negative."""
     for name in TIMES:
         values = getattr(instance, name)
-        rules[f"{name} must be finite and not negative"] = values.isfinite() & (values >= 0)
-    for rule, well in rules.items():
+        well = (values.isfinite() & (values >= 0)).flatten(1).all(dim=1)
         if not well.all():
-            raise ValueError(f"{rule}; not so in instance {int((~well).flatten(1).any(dim=1).nonzero()[0])}")
+            rule = f"{name} must be finite and not negative"
+            raise ValueError(f"{rule}; not so in instance {int((~well).nonzero()[0])}")
 
 
 def lower_bound(instance: Instance) -> Tensor:
@@ -162,6 +173,7 @@ def lower_bound(instance: Instance) -> Tensor:
     load = torch.zeros_like(instance.machine_release)
     load.scatter_add_(1, instance.machines.flatten(1), instance.times.flatten(1))
     chains = instance.release + (instance.times + instance.waits).sum(dim=2)
+    chains = chains.masked_fill(lengths_of(instance) == 0, 0)
     return torch.maximum(chains.amax(dim=1), (load + instance.machine_release * (load > 0)).amax(dim=1))
 
 
@@ -176,7 +188,14 @@ def machine_of(instance: Instance, operations: Tensor) -> Tensor:
 
 
 def for_network(instance: Instance) -> Instance:
-    """The instances in float32, in another unit where the largest time is not 50..99 already: it is 99 then."""
+    """The instances in float32, in another unit where the largest time is not 50..99 already: it is 99 then.
+
+    Time 0 is when the first job is released: beside a late release float32 would lose the times.
+    """
+    released = instance.release.where(lengths_of(instance) > 0, instance.release.amax(dim=1, keepdim=True))
+    begin = released.amin(dim=1, keepdim=True)
+    release, machine_release = ((field - begin).clamp(min=0) for field in (instance.release, instance.machine_release))
+    instance = instance._replace(release=release, machine_release=machine_release)
     largest = instance.times.amax(dim=(1, 2)).double()[:, None]
     low, high = TIME_RANGE
     fits = (largest >= low) & (largest <= high) | (largest == 0)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from problems.formats.job_shop import LARGEST_TOTAL, NO_OPERATION, NOT_FIXED
-from problems.jssp.instances import TIMES, Instance, numbers_of, queues_of
+from problems.jssp.instances import TIMES, Instance, at_the_end, numbers_of, queues_of
 from problems.jssp.schedules import overlapping
 
 
@@ -24,7 +24,7 @@ class Original(NamedTuple):
     machine_release: Tensor  # [n, M] int64
     waits: Tensor  # [n, J, O] int64
     fixed: Tensor  # [n, J, O] int64 starts of operations that have one already, else NOT_FIXED
-    first: Tensor  # [n] int64 the number of the first machine in the input, 1 in Taillard's files
+    first: Tensor  # [n] int64 the number of the first machine and of the first job in the input, 1 in Taillard's files
 
     @property
     def there(self) -> Tensor:
@@ -78,20 +78,16 @@ def from_arrays(arrays: Mapping[str, np.ndarray], first: np.ndarray | None = Non
     given = {name: torch.from_numpy(array.astype(np.int64)) for name, array in arrays.items()}
     machines = given["machines"]
     n, jobs, _ = machines.shape
-    order = (machines >= 0).to(torch.uint8).argsort(dim=2, stable=True)  # places without operation come first
-    last = torch.arange(machines.shape[2]) == machines.shape[2] - 1
-
-    def placed(name: str, missing: int) -> Tensor:
-        return given.get(name, torch.full_like(machines, missing)).gather(2, order)
-
-    machines = placed("machines", NO_OPERATION)
+    waits = given.get("waits", torch.zeros_like(machines))
+    fixed = given.get("fixed", torch.full_like(machines, NOT_FIXED))
+    times, machines, waits, fixed = at_the_end(machines, given["times"], machines, waits, fixed)
     return Original(
-        placed("times", 0).masked_fill(machines < 0, 0),
+        times.masked_fill(machines < 0, 0),
         machines,
         given.get("release", torch.zeros(n, jobs, dtype=torch.int64)),
         given.get("machine_release", torch.zeros(n, max(1, int(machines.max()) + 1), dtype=torch.int64)),
-        placed("waits", 0).masked_fill((machines < 0) | last, 0),
-        placed("fixed", NOT_FIXED),
+        F.pad(waits.masked_fill(machines < 0, 0)[..., :-1], (0, 1)),
+        fixed,
         torch.zeros(n, dtype=torch.int64) if first is None else torch.from_numpy(first.astype(np.int64)),
     )
 
@@ -103,52 +99,46 @@ def check_original(original: Original, where: str) -> None:
     after the one before it has ended and the wait after it is over, and no two of a machine overlap.
     """
     count = original.machine_release.shape[1]
-    total = sum(getattr(original, name).double().flatten(1).sum(dim=1) for name in TIMES)
     for name in TIMES:
         values = getattr(original, name)
-        _refuse(original, values < 0, f"{where}: {{place}}: {name} must not be negative, got {{value}}", values)
-    wrong = (original.machines < NO_OPERATION) | (original.machines >= count)
-    _refuse(
-        original, wrong, f"{where}: {{place}}: there are {count} machines, not one for {{value}}", original.machines
-    )
-    too_much = f"{where}: {{place}}: times may add up to at most {LARGEST_TOTAL:g}, got {{value:g}}"
-    _refuse(original, total > LARGEST_TOTAL, too_much, total)
+        kind = "machine" if name == "machine_release" else "job"
+        _refuse(original, values < 0, f"{name} must not be negative, got {{}}", where, values, kind)
+    machines = original.machines
+    wrong = (machines < NO_OPERATION) | (machines >= count)
+    _refuse(original, wrong, f"there are {count} machines, not one for {{}}", where, machines)
+    total = sum(getattr(original, name).double().flatten(1).sum(dim=1) for name in TIMES)
+    _refuse(original, total > LARGEST_TOTAL, f"times may add up to at most {LARGEST_TOTAL:g}, got {{:g}}", where, total)
     none = ~(original.there & ~original.is_fixed).flatten(1).any(dim=1)
-    _refuse(original, none, f"{where}: {{place}}: there is no operation to be scheduled")
+    _refuse(original, none, "there is no operation to be scheduled", where)
     _check_fixed(original, where)
 
 
 def _check_fixed(original: Original, where: str) -> None:
     fixed, is_fixed = original.fixed, original.is_fixed
-    _refuse(original, is_fixed & ~original.there, f"{where}: {{place}}: it is fixed, but there is no such operation")
+    _refuse(original, is_fixed & ~original.there, "it is fixed, but there is no such operation", where)
     far = is_fixed & (fixed.abs() > LARGEST_TOTAL)
-    _refuse(
-        original, far, f"{where}: {{place}}: its fixed start must be within {LARGEST_TOTAL:g}, got {{value}}", fixed
-    )
+    _refuse(original, far, f"its fixed start must be within {LARGEST_TOTAL:g}, got {{}}", where, fixed)
     open_before = F.pad((original.there & ~is_fixed)[..., :-1], (1, 0))
-    _refuse(original, is_fixed & open_before, f"{where}: {{place}}: it is fixed, the operation before it is not")
+    _refuse(original, is_fixed & open_before, "it is fixed, the operation before it is not", where)
     ready = F.pad((original.fixed_ends + original.waits)[..., :-1], (1, 0))
     early = is_fixed & F.pad(is_fixed[..., :-1], (1, 0)) & (fixed < ready)
-    _refuse(original, early, f"{where}: {{place}}: it is fixed at {{value}}, before its job is ready for it", fixed)
+    _refuse(original, early, "it is fixed at {}, before its job is ready for it", where, fixed)
     machines = original.machines.masked_fill(~is_fixed | (original.times == 0), NO_OPERATION)
     wrong = overlapping(machines, fixed, fixed + original.times)
-    rule = f"{where}: {{place}}: it is fixed at {{value}}, while another fixed operation is on its machine"
-    _refuse(original, wrong, rule, fixed)
+    _refuse(original, wrong, "it is fixed at {}, while another fixed operation is on its machine", where, fixed)
 
 
-def _refuse(original: Original, wrong: Tensor, rule: str, values: Tensor | None = None) -> None:
+def _refuse(
+    original: Original, wrong: Tensor, rule: str, where: str, values: Tensor | None = None, kind: str = "job"
+) -> None:
     """Raises ValueError with the rule if something is wrong, [n, ...]; it names the first place, and its value."""
     if not wrong.any():
         return
     instance, *place = wrong.nonzero()[0].tolist()
-    first = int(original.first[instance])
     parts = [f"instance {instance}"] if len(wrong) > 1 or not place else []
-    if values is original.machine_release:
-        parts.append(f"machine {place[0] + first}")
-    elif place:
-        parts.append(f"job {place[0] + first}")
+    parts += [f"{kind} {number + int(original.first[instance])}" for number in place[:1]]
     if len(place) == 2:  # counted from the job's first one
         absent = int((~original.there[instance, place[0]]).sum())
         parts.append(f"operation {max(0, place[1] - absent)}")
     value = None if values is None else values[(instance, *place)].item()
-    raise ValueError(rule.format(place=", ".join(parts), value=value))
+    raise ValueError(f"{where}: {', '.join(parts)}: {rule.format(value)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,16 +27,9 @@ from problems.jssp.instances import (
     random_instances,
 )
 from problems.jssp.reports import JSSPReports
-from problems.jssp.schedules import schedule, timeline
+from problems.jssp.schedules import order_by, schedule, timeline
+from problems.jssp.state import State
 from problems.jssp.window import Window
-
-
-class State(NamedTuple):
-    next_op: Tensor  # [R, J] int64 place of the job's next operation; O when it is finished
-    job_free: Tensor  # [R, J] when the job's next operation can start
-    machine_free: Tensor  # [R, M] end of the machine's last scheduled operation, before there is one its release
-    remaining: Tensor  # [R, n] int64 the numbers of the operations to come, ascending
-    in_view: Tensor  # [R, v] int64 those of them that the policy sees, ascending: all, or those in the window
 
 
 class JSSP(Problem):
@@ -53,11 +46,10 @@ class JSSP(Problem):
             reversed schedule is as good. Not in the paper.
         grow: [[jobs, machines], share]: the first training instances have this size, later ones more of both, up to
             `sizes` after that share of the training (None: `sizes` from the start). Not in the paper.
-        general: the share of the calls of `generate` that draw general job shops, with jobs of different lengths, that
-            visit machines several times or never, with releases and waits (`random_general_instances`). Not in the
-            paper.
-        window: the policy sees so many operations of each job, the next ones, and what all others imply for these; for
-            large shops (None or `all`: all operations). Not in the paper.
+        general: the probability that the instances of an epoch are general job shops (`random_general_instances`): jobs
+            of different lengths, repeated visits to machines, releases, waits. Not in the paper.
+        window: the policy sees the next operations of each job, so many; for large shops (None or `all`: all
+            operations). The features of `model.lookahead` still count every remaining operation. Not in the paper.
         jobs_in_view: the policy sees so many jobs, those that can go on first, and chooses among them; for hundreds of
             jobs (None or `all`: all jobs). Not in the paper.
     """
@@ -131,11 +123,12 @@ class JSSP(Problem):
 
     def reset(self, instance: Instance) -> State:
         first = instance.times.shape[2] - lengths_of(instance)
-        return self._state(instance, first, instance.release, instance.machine_release, instance.operations)
+        operations = instance.operations
+        return self._seen(instance, State(first, instance.release, instance.machine_release, operations, operations))
 
-    def _state(self, instance: Instance, *fields: Tensor) -> State:
-        """The state with all fields but the last one given."""
-        return State(*fields, in_view=self.window.in_view(instance, *fields))
+    def _seen(self, instance: Instance, state: State) -> State:
+        """The state with those operations in view that are in the window."""
+        return state._replace(in_view=self.window.in_view(instance, state))
 
     def step(self, instance: Instance, state: State, action: Tensor) -> State:
         job = action[:, None]  # [R, 1]
@@ -146,13 +139,15 @@ class JSSP(Problem):
         )
         ready, free = state.job_free.gather(1, job), state.machine_free.gather(1, machine)
         end = torch.where(time > 0, torch.maximum(ready, free) + time, ready)  # z of job and machine [GD, eq. 31-32]
-        return self._state(
-            instance,
-            state.next_op.scatter(1, job, op + 1),
-            state.job_free.scatter(1, job, end + wait),
-            state.machine_free.scatter(1, machine, torch.where(time > 0, end, free)),
-            without(state.remaining, flat),
+        remaining = without(state.remaining, flat)
+        after = State(
+            next_op=state.next_op.scatter(1, job, op + 1),
+            job_free=state.job_free.scatter(1, job, end + wait),
+            machine_free=state.machine_free.scatter(1, machine, torch.where(time > 0, end, free)),
+            remaining=remaining,
+            in_view=remaining,
         )
+        return self._seen(instance, after)
 
     def replay(self, instance: Instance, actions: Tensor) -> State:
         """The state after `actions` [R, q] without the tensors of the q states before it."""
@@ -160,12 +155,11 @@ class JSSP(Problem):
             return self.reset(instance)
         rows, jobs, ops = instance.times.shape
         done = timeline(instance, actions)
-        each = torch.zeros_like(instance.release, dtype=torch.int64).scatter_add_(1, actions, torch.ones_like(actions))
-        elsewhere = torch.ones(rows, jobs * ops, dtype=torch.bool, device=actions.device)
-        elsewhere.scatter_(1, instance.operations, False).scatter_(1, done.operations, True)
-        remaining = unmarked(elsewhere, self.horizon(instance) - actions.shape[1])
-        next_op = ops - lengths_of(instance) + each
-        return self._state(instance, next_op, done.job_free, done.machine_free, remaining)
+        next_op = ops - lengths_of(instance)
+        next_op.scatter_add_(1, actions, torch.ones_like(actions))
+        not_remaining = (~instance.there()).flatten(1).scatter_(1, done.operations, True)
+        remaining = unmarked(not_remaining, self.horizon(instance) - actions.shape[1])
+        return self._seen(instance, State(next_op, done.job_free, done.machine_free, remaining, remaining))
 
     def mask(self, instance: Instance, state: State) -> Tensor:
         """The jobs with operations in view, the next one among them."""
@@ -210,23 +204,23 @@ class JSSP(Problem):
         """
         if not self.chronological:
             return actions
-        order = moved(torch.rand(actions.shape, dtype=torch.float32, generator=generator), actions.device).argsort(
-            dim=1
-        )
+        drawn = moved(torch.rand(actions.shape, dtype=torch.float32, generator=generator), actions.device)
         done = timeline(instance, actions)
-        ends = done.starts + instance.times.flatten(1).gather(1, done.operations)
-        for key in (ends > done.starts, done.starts):  # the last one decides first
-            order = order.gather(1, key.gather(1, order).argsort(dim=1, stable=True))
-        return actions.gather(1, order)
+        ends = done.starts + instance.times.flatten(1).gather(1, done.operations)  # a tiny time may be lost in it
+        return actions.gather(1, order_by(done.starts, ends > done.starts, drawn))
 
     def num_equivalents(self, instance: Instance) -> int:
-        """Forwards and backwards in time; instances with releases have no equivalent."""
-        return 2 if bool(is_reversible(instance).all()) else 1
+        """Forwards and backwards in time."""
+        return 2
 
     def equivalents(self, instance: Instance, count: int) -> tuple[Instance, Callable[[Tensor], Tensor]]:
-        """Backwards in time: a schedule of reversed jobs, reversed, is as good or better with all operations early."""
+        """Backwards in time: a schedule of reversed jobs, reversed, is as good or better with all operations early.
+
+        An instance with releases is its own equivalent.
+        """
         each = repeated(instance, count)
         second = torch.arange(count, device=each.times.device).repeat(len(instance.times)) > 0  # [R * count]
+        second = second & is_reversible(each)
 
         def restored(actions: Tensor) -> Tensor:
             return torch.where(second[:, None, None], actions.flip(2), actions)
@@ -242,7 +236,7 @@ class JSSP(Problem):
         return for_network(instance)
 
     def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
-        """Evaluation sets: a named standard set, a `.npz`, a file (`problems.formats.jsplib`), a folder."""
+        """Evaluation sets: a named standard set, a `.npz`, a text or JSON file, a folder."""
         return sets.load_jssp(source, limit)
 
     def from_arrays(self, arrays: Mapping[str, Any], where: str) -> InstanceSet:

@@ -17,7 +17,7 @@ class Timeline(NamedTuple):
     operations: Tensor  # [R, q] int64 the numbers of those scheduled by each decision
     starts: Tensor  # [R, q] of them
     job_free: Tensor  # [R, J] when the job's next operation can start: the last one has ended, and the wait after it
-    machine_free: Tensor  # [R, M] end of the machine's last operation
+    machine_free: Tensor  # [R, M] end of the machine's last operation, before there is one its release
 
 
 def timeline(instance: Instance, actions: Tensor) -> Timeline:
@@ -39,24 +39,13 @@ def timeline(instance: Instance, actions: Tensor) -> Timeline:
     starts = []
     needs = torch.where(duration > 0, jobs + machine, actions)  # an operation of time 0 needs its job alone
     pairs = torch.stack([actions, needs], dim=2)  # [R, q, 2]
-    blocked = torch.stack([duration + wait, torch.where(duration > 0, duration, wait)], dim=2)  # the same twice: wait
+    # For an operation of time 0 both entries are its job's, and both must be the wait.
+    blocked = torch.stack([duration + wait, torch.where(duration > 0, duration, wait)], dim=2)
     for needed, takes in zip(pairs.unbind(1), blocked.unbind(1), strict=True):
         start = free.gather(1, needed).amax(dim=1, keepdim=True)  # [R, 1]
         starts.append(start)
         free.scatter_(1, needed, start + takes)
     return Timeline(operations, torch.cat(starts, dim=1), free[:, :jobs], free[:, jobs:])
-
-
-def earliest_starts(instance: Instance, next_op: Tensor, job_free: Tensor, machine_free: Tensor) -> Tensor:
-    """When the next operation of each job can start [R, J]; of a finished job, when its last one could come again.
-
-    Arguments:
-        next_op, job_free, machine_free: as in `State`
-    """
-    place = next_op.clamp(max=instance.times.shape[2] - 1)[..., None]
-    times, machine = (field.gather(2, place).squeeze(2) for field in (instance.times, instance.machines))
-    busy = machine_free.gather(1, machine).masked_fill(times == 0, 0.0)
-    return torch.maximum(job_free, busy)
 
 
 def schedule(instance: Instance, actions: Tensor) -> Tensor:
@@ -68,7 +57,7 @@ def schedule(instance: Instance, actions: Tensor) -> Tensor:
     rows, jobs, ops = instance.times.shape
     total = instance.operations.shape[1]
     if actions.dim() != 2 or actions.shape[1] != total:
-        raise ValueError(f"{jobs} jobs of {total} operations take {total} actions, got shape {tuple(actions.shape)}")
+        raise ValueError(f"{total} operations need {total} actions, got shape {tuple(actions.shape)}")
     wrong = (actions.sort(dim=1).values != instance.operations // ops).any(dim=1)
     if wrong.any():
         row = int(wrong.nonzero()[0])
@@ -86,7 +75,7 @@ def check_schedule(instance: Instance, start: Tensor) -> None:
     wait after it is over; on each machine no two operations overlap.
     """
     rows, jobs, ops = start.shape
-    there = torch.zeros_like(start, dtype=torch.bool).flatten(1).scatter(1, instance.operations, True).view_as(start)
+    there = instance.there()
     takes = there & (instance.times > 0)
     end = start + instance.times
     _refuse(there & (start < instance.release[..., None]), "starts before its job is released")
@@ -99,15 +88,24 @@ def check_schedule(instance: Instance, start: Tensor) -> None:
 
 
 def overlapping(machines: Tensor, start: Tensor, end: Tensor) -> Tensor:
-    """Which operations [R, J, O] start before an earlier one on their machine has ended; machine -1: they take none."""
+    """An operation [R, J, O], at least, of each machine on which two overlap; machine -1: it takes none.
+
+    It starts before the one before it has ended.
+    """
     machine, begins, ends = (field.flatten(1) for field in (machines, start, end))
-    order = ends.argsort(dim=1)
-    for key in (begins, machine):  # the last one decides first
-        order = order.gather(1, key.gather(1, order).argsort(dim=1, stable=True))
+    order = order_by(machine, begins, ends)
     machine, begins, ends = (field.gather(1, order) for field in (machine, begins, ends))
     same = (machine[:, 1:] == machine[:, :-1]) & (machine[:, 1:] >= 0)
     wrong = F.pad(same & (begins[:, 1:] < ends[:, :-1]), (1, 0))
     return torch.zeros_like(wrong).scatter(1, order, wrong).view_as(start)
+
+
+def order_by(*keys: Tensor) -> Tensor:
+    """Places [R, n] in the order of the first key [R, n]; equal ones in that of the second, and so on."""
+    order = keys[-1].argsort(dim=1, stable=True)
+    for key in keys[-2::-1]:
+        order = order.gather(1, key.gather(1, order).argsort(dim=1, stable=True))
+    return order
 
 
 def _refuse(wrong: Tensor, rule: str) -> None:

@@ -1,4 +1,4 @@
-"""Evaluation sets of the JSSP: standard ones, shipped or made from seeds; `.npz` files; files in two text formats."""
+"""Evaluation sets of the JSSP: standard ones, shipped or made from seeds; `.npz` files; text and JSON files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gumbeldore.batches import take
 from gumbeldore.instance_set import InstanceSet, MixedSizesError
 from problems.common.files import Library, Reference, load_files, suffix_of, taken
 from problems.common.sets import DATA, load, numbered
-from problems.formats.job_shop import NOT_FIXED, JsspInstance
+from problems.formats.job_shop import LARGEST_NUMBER, NOT_FIXED, JsspInstance
 from problems.formats.job_shop_json import read_json
 from problems.formats.jsplib import read_jssp
 from problems.formats.npz import REFERENCES, Arrays, costs_of, read_npz
@@ -37,8 +37,7 @@ TAILLARD_SETS = {**{f"taillard/{jobs}x{machines}": [(jobs, machines)] for jobs, 
 FILES = {name: DATA / f"jssp_{name}.txt" for name in ("abz", "ft", "la", "orb")}  # each of several sizes
 NAMED_SETS = [*TAILLARD_SETS, *L2D_SETS, *FILES]
 
-MORE = {"release", "machine_release", "waits", "fixed"}  # arrays of general job shops
-ARRAYS = Arrays({"times", "machines"}, {*MORE, *REFERENCES})
+ARRAYS = Arrays({"times", "machines"}, {"release", "machine_release", "waits", "fixed", *REFERENCES})
 SUFFIXES = (".txt", ".jsp", ".jss", ".json", "")  # of the files taken from a folder; JSPLIB's have none
 VALIDATION_COUNT = 10_000
 
@@ -175,8 +174,8 @@ def _whole_numbers(arrays: dict[str, np.ndarray], where: str) -> dict[str, np.nd
         unknown = np.isnan(array) if name == "fixed" and array.dtype.kind == "f" else np.zeros(array.shape, dtype=bool)
         known = np.where(unknown, 0, array)
         fits = array.dtype.kind in "iuf" and array.shape == by_name.get(name, times.shape)
-        if not fits or not (np.abs(known.astype(np.float64)) < -NOT_FIXED).all() or (known != np.rint(known)).any():
-            rule = f"{name} must be whole numbers {list(by_name.get(name, times.shape))}"
+        if not fits or not (np.abs(known.astype(np.float64)) < LARGEST_NUMBER).all() or (known != np.rint(known)).any():
+            rule = f"{name} must be whole numbers {list(by_name.get(name, times.shape))} below {LARGEST_NUMBER:g}"
             raise ValueError(f"{where}: {rule}, got {array.dtype} {list(array.shape)}")
         whole[name] = np.where(unknown, NOT_FIXED, known.astype(np.int64))
     return whole
@@ -184,8 +183,8 @@ def _whole_numbers(arrays: dict[str, np.ndarray], where: str) -> dict[str, np.nd
 
 def _shops(original: Original, names: list[str]) -> list[JsspInstance]:
     """The instances one by one."""
-    fields = [field.numpy() for field in original[:-1]]
-    return [JsspInstance(name, *(field[i] for field in fields)) for i, name in enumerate(names)]
+    arrays = {field: values.numpy() for field, values in original._asdict().items() if field != "first"}
+    return [JsspInstance(name, **{field: each[i] for field, each in arrays.items()}) for i, name in enumerate(names)]
 
 
 def size(shop: JsspInstance) -> tuple[int, ...]:

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from problems.common.view import check_view
 from problems.jssp.instances import Instance
-from problems.jssp.schedules import earliest_starts
+from problems.jssp.state import State, earliest_starts
 
 
 class Window(NamedTuple):
@@ -20,30 +21,22 @@ class Window(NamedTuple):
     @classmethod
     def of(cls, operations: int | str | None, jobs: int | str | None) -> Window:
         """Raises ValueError for what is neither a number, nor None or `all`."""
-        sizes = {"window": operations, "jobs_in_view": jobs}
-        for name, size in sizes.items():
-            if size not in (None, "all") and (isinstance(size, str) or size < 1):
-                raise ValueError(f"{name} must be at least 1, all or null, got {size}")
-        return cls(*(None if size == "all" else size for size in sizes.values()))
+        return cls(check_view("window", operations), check_view("jobs_in_view", jobs))
 
-    def in_view(
-        self, instance: Instance, next_op: Tensor, job_free: Tensor, machine_free: Tensor, remaining: Tensor
-    ) -> Tensor:
+    def in_view(self, instance: Instance, state: State) -> Tensor:
         """The operations in view, ascending [R, v], of those that remain [R, n]; v = min(n, jobs * operations).
 
         Where jobs have fewer left, more is in view: of other jobs, then of the same ones.
-
-        Arguments:
-            next_op, job_free, machine_free, remaining: as in `State`
         """
         jobs, ops = instance.times.shape[1:]
-        depth, width = self.operations or ops, min(self.jobs or jobs, jobs)
+        depth, width = min(self.operations or ops, ops), min(self.jobs or jobs, jobs)
+        remaining, next_op = state.remaining, state.next_op
         if remaining.shape[1] <= width * depth:
             return remaining
         job, place = remaining // ops, remaining % ops
         rank = torch.arange(jobs, device=job.device).expand_as(next_op)
         if width < jobs:
-            start = earliest_starts(instance, next_op, job_free, machine_free)
+            start = earliest_starts(instance, state)
             order = start.masked_fill(next_op == ops, torch.inf).argsort(dim=1, stable=True)
             rank = torch.empty_like(order).scatter_(1, order, rank)
         rank, away = rank.gather(1, job), place - next_op.gather(1, job)

@@ -5,15 +5,6 @@ from __future__ import annotations
 from torch import Tensor
 
 
-def check_nearest(nearest: int | str | None) -> int | None:
-    """How many nodes are in view; None for all of them. Raises ValueError for other values."""
-    if nearest is None or nearest == "all":
-        return None
-    if isinstance(nearest, str) or nearest < 1:
-        raise ValueError(f"nearest must be at least 1, all or null, got {nearest}")
-    return nearest
-
-
 def in_view(coords: Tensor, origin: Tensor, remaining: Tensor, nearest: int | None) -> Tensor:
     """The `nearest` of the remaining nodes to the origin, ascending [R, k]; all of them [R, n] if there are no more.
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from problems.jssp.instances import Instance
 from problems.jssp.originals import Original
+from problems.jssp.schedules import order_by
 from problems.solvers.answer import Answer, Options, SolverError
 
 LARGEST = 1 << 40  # the sum of all times that CP-SAT can do sums of in 64 bits
@@ -85,6 +86,5 @@ def _jobs_in_order(shop: Instance, start: Tensor) -> Tensor:
     whatever an operation waits for comes before it: started as early as possible in this order, none starts later.
     """
     times = shop.times.flatten()[shop.operations[0]]
-    order = (start + times).argsort(stable=True)
-    order = order[start[order].argsort(stable=True)]
+    order = order_by(start[None], (start + times)[None])[0]
     return shop.operations[0][order] // shop.times.shape[2]

@@ -14,10 +14,11 @@ from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Pieces, Problem
 from problems.common.growth import check_growth, size_at
 from problems.common.remaining import unmarked, without
+from problems.common.view import check_view
 from problems.formats.tsplib import check_distances
 from problems.routing.distributions import drawn, scattered, weights_of
 from problems.routing.edges import undirected
-from problems.routing.nearest import check_nearest, in_view
+from problems.routing.nearest import in_view
 from problems.routing.plane import SYMMETRIES, into_unit_square, move_square, symmetric
 from problems.tsp import sets
 from problems.tsp.instances import Instance, as_actions, as_tours, check_tours, rotated, swapped
@@ -63,7 +64,7 @@ class TSP(Problem):
         check_distances(distances)
         self.num_nodes = num_nodes
         self.grow = grow
-        self.nearest = check_nearest(nearest)
+        self.nearest = check_view("nearest", nearest)
         self.distances = distances
         self.weights = weights_of(distribution)
 

@@ -78,7 +78,8 @@ def machine_of(instance, row):
 def slow_features(instance, state, row, lookahead):
     """{(job, operation): features}, in plain Python [GD, eq. 33]."""
     times, on = instance.times[row].tolist(), machine_of(instance, row)
-    waits, release, machine_release = (field[row].tolist() for field in (instance.waits, *instance[3:5]))
+    fields = instance.waits, instance.release, instance.machine_release
+    waits, release, machine_release = (field[row].tolist() for field in fields)
     next_op, job_free, machine_free = (field[row].tolist() for field in state[:3])
     machine_free = dict(enumerate(machine_free))
     jobs, ops = range(len(times)), range(len(times[0]))
@@ -86,7 +87,7 @@ def slow_features(instance, state, row, lookahead):
     now = min(start.values())
     bounds = slow_bounds(instance, state, row)
     largest = max(max(chain, relaxed) for chain, relaxed, *_ in bounds.values())
-    work = [sum(times[job]) + sum(waits[job]) + release[job] for job in jobs]
+    work = [sum(times[job]) + sum(waits[job]) + release[job] for job in jobs if any(job == j for j, _ in on)]
     for machine, released in enumerate(machine_release):
         load = sum(times[j][o] for j, o in on if on[j, o] == machine)
         work.append(load + released if load else 0)
@@ -298,7 +299,7 @@ def test_what_is_out_of_the_window_is_not_there_for_the_network(lookahead, jobs_
     policy = job_shop(lookahead=lookahead, order_loss=0.5)
     for step in (0, 3, 9, 14):
         instance, state, rest = played(3, 5, 4, step, seed=step, zeros=0.3, general=general)
-        state = state._replace(in_view=Window(2, jobs_in_view).in_view(instance, *state[:4]))
+        state = state._replace(in_view=Window(2, jobs_in_view).in_view(instance, state))
         found = {}
         for way in WAYS:
             attend_by(way, monkeypatch)
@@ -334,23 +335,25 @@ def test_hidden_keys_leave_no_trace(way, monkeypatch):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("general", [False, True])
+@pytest.mark.parametrize("window", [None, 2])
 @pytest.mark.parametrize(("jobs", "ops"), [(4, 3), (3, 5), (5, 1), (1, 4)])
-def test_order_loss_equals_plain_loops(jobs, ops, way, general, monkeypatch):
+def test_order_loss_equals_plain_loops(jobs, ops, window, way, general, monkeypatch):
     """Of every two open operations of a machine, the one that the expert schedules first should win."""
     attend_by(way, monkeypatch)
     policy = job_shop(order_loss=0.25)
     for step in (0, jobs * ops // 2):
         instance, state, rest = played(4, jobs, ops, step, zeros=0.4, general=general)
+        state = state._replace(in_view=Window(window, None).in_view(instance, state))
         means = []
         for row in range(4):
             losses = []
             tokens, machine = slow_operations(policy, instance, state, row), machine_of(instance, row)
-            done, way = state.next_op[row].tolist(), []
+            done, sequence = state.next_op[row].tolist(), []
             for job in rest[row].tolist():
-                way.append((job, done[job]))
+                sequence.append((job, done[job]))
                 done[job] += 1
-            assert sorted(way) == sorted(tokens)
-            for first, second in itertools.combinations(way, 2):
+            assert window or sorted(sequence) == sorted(tokens)
+            for first, second in itertools.combinations([each for each in sequence if each in tokens], 2):
                 if machine[first] == machine[second]:
                     wins = policy.order_loss.earlier(tokens[first]) @ policy.order_loss.later(tokens[second])
                     loses = policy.order_loss.earlier(tokens[second]) @ policy.order_loss.later(tokens[first])

@@ -10,7 +10,7 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import gumbeldore
-from gumbeldore.batches import take
+from gumbeldore.batches import repeated, take
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.testing import problem_contract
@@ -29,6 +29,7 @@ from problems.jssp.instances import (
 from problems.jssp.originals import Original, check_original, from_arrays, original_of
 from problems.jssp.schedules import check_schedule, schedule
 from problems.jssp.sets import from_arrays as set_from_arrays
+from problems.jssp.sets import load_jssp
 from problems.solvers.answer import Options
 from problems.solvers.scheduling import job_shop_model, solve_jssp
 from tests.helpers.policies import FixedPolicy
@@ -110,14 +111,7 @@ def test_brute_force_finds_what_a_search_and_the_solver_find(fields):
     for name in ("waits", "release", "machine_release"):
         some = torch.randint(1, 60, getattr(instance, name).shape, generator=generator).float()
         instance = instance._replace(**{name: some if name in fields else torch.zeros_like(some)})
-    there = torch.zeros_like(instance.times, dtype=torch.bool).flatten(1).scatter(1, instance.operations, True)
-    instance = job_shop(
-        instance.times,
-        instance.machines.masked_fill(~there.view_as(instance.times), -1),
-        instance.release,
-        instance.machine_release,
-        instance.waits,
-    )
+    instance = Instance.restored(instance.stored())
     problem = one_size(3, 2)
     every = methods.WithoutReplacement(16, 16)
     found = search(problem, FixedPolicy(problem), instance, every, torch.Generator().manual_seed(0))
@@ -184,7 +178,7 @@ def test_infeasible_schedules_are_found(job, place, by, rule):
 
 
 def test_rules_work_on_general_shops():
-    """Every rule's schedule is feasible, and one of them is the plain rule's: the job that can start first."""
+    """Every rule's schedule is feasible, and that of FIFO (non_delay) is the one of plain Python."""
     instance, _ = drawn(20, 5, 4, seed=3)
     originals = Original(*(field.long() for field in original_of(instance)))
     for name in RULES:
@@ -232,7 +226,9 @@ def test_backwards_in_time():
     assert (one_size(5, 4).cost(other, actions.flip(1)) <= ends.flatten()).all()
     assert same_tensors(backwards(other, every), free)
     assert same_tensors(backwards(free, ~every), free)
-    assert one_size(5, 4).num_equivalents(free) == 2 and one_size(5, 4).num_equivalents(instance) == 1
+    each, restored = one_size(5, 4).equivalents(instance, 2)
+    assert same_tensors(each, repeated(instance, 2))  # releases have no mirror image
+    assert torch.equal(restored(actions[:, None].repeat_interleave(2, 0)).squeeze(1)[::2], actions)
     reversed_half, turned = one_size(5, 4, reversal=True).augment(instance, actions, 0, torch.Generator())
     assert same_tensors(reversed_half, instance) and torch.equal(turned, actions)  # releases have no mirror image
 
@@ -273,9 +269,8 @@ def test_the_rest_of_a_schedule_is_that_of_the_shop_that_remains():
             if not 0 < rest.shape[1] < 20:
                 continue
             start = original.all_starts(schedule(shop, rest))
-            assert torch.equal(
-                start + now, torch.where(original.there, schedule(instance, actions).long(), now + start)
-            )
+            there = original.there
+            assert torch.equal(start[there] + now, schedule(instance, actions).long()[there])
             arrays = {name: field.numpy() for name, field in original._asdict().items() if name != "first"}
             arrays["fixed"] = np.where(arrays["fixed"] == NOT_FIXED, np.nan, arrays["fixed"])
             instance_set = set_from_arrays(arrays, "arrays")
@@ -359,6 +354,56 @@ def test_pictures_show_releases_and_what_is_fixed():
     assert [bar.get_hatch() for bar in bars] == ["", "", "", "////", ""] and bars[3].get_x() == -2
     (release,) = axes.lines
     assert release.get_xdata() == [3] and axes.get_xlim()[0] == -2
+
+
+def test_late_releases_cost_no_digits():
+    """Times since 1970: in float32 beside 1.7e9 seconds, minutes would be lost."""
+    arrays = {name: array.copy() for name, array in TWO_JOBS.items()}
+    (plain,), (late,) = (
+        [set_from_arrays({**arrays, "release": np.array([[r, r + 30]])}, "x")] for r in (0, 17 * 10**8)
+    )
+    assert same_tensors(plain.instances, late.instances)
+    actions = torch.tensor([[0, 1, 0, 1, 0]])
+    assert late.costs(actions) == plain.costs(actions) + 17 * 10**8
+
+
+def test_jobs_without_operations_do_not_count():
+    """A job that is released late, but has nothing to do any more, or never had."""
+    arrays = {name: array.copy() for name, array in TWO_JOBS.items()}
+    arrays["machines"][0, 1], arrays["release"] = -1, np.array([[0, 10**6]])
+    instance_set = set_from_arrays(arrays, "x")
+    assert instance_set.true_cost(torch.tensor([0]), torch.tensor([[0, 0, 0]])).item() == 12
+    assert instance_set.lower_bounds.item() == 12 and instance_set.instances.release[0, 0] == 0
+
+
+def test_braces_in_a_name_do_no_harm(tmp_path):
+    path = tmp_path / "x{y}.json"
+    path.write_text('{"machines": 2, "jobs": [{"operations": [{"machine": 3, "time": 1}, {"machine": 1, "time": 1}]}]}')
+    with pytest.raises(ValueError, match=r"x\{y\}\.json: job 0, operation 0: there are 2 machines, not one for 3"):
+        load_jssp(str(path))
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ({"machines": torch.tensor([[[0, 3], [1, 0]]])}, r"machines must be in 0..1, or -1"),
+        ({"machines": torch.tensor([[[0, -7], [1, 0]]])}, r"machines must be in 0..1, or -1"),
+        (
+            {"release": torch.ones(1, 5)},
+            r"must be \[n, J\], \[n, M\] and \[n, J, O\], got \[1, 5\], \[1, 2\], \[1, 2, 2\]",
+        ),
+        ({"waits": torch.ones(1, 2, 3)}, r"got \[1, 2\], \[1, 2\], \[1, 2, 3\]"),
+        ({"times": torch.ones(1, 2, 3)}, r"the same shape \[n, J, O\], got \[1, 2, 3\] and \[1, 2, 2\]"),
+    ],
+)
+def test_malformed_shops_are_refused(fields, rule):
+    whole = {
+        "times": torch.ones(1, 2, 2),
+        "machines": torch.tensor([[[0, 1], [1, 0]]]),
+        "machine_release": torch.ones(1, 2),
+    }
+    with pytest.raises(ValueError, match=rule):
+        job_shop(**{**whole, **fields})
 
 
 # ---- files

@@ -53,12 +53,12 @@ def test_files_and_folders_are_evaluated(tmp_path):
 
 WRONG = {
     "no list": (lambda shop: shop.update(jobs=3), "jobs must be a list of jobs, got '3'"),
-    "no machines": (lambda shop: shop.pop("machines"), "the shop lacks machines"),
-    "a job": (lambda shop: shop["jobs"].append(7), "job 2 must be an object with operations, release, got '7'"),
+    "no machines": (lambda shop: shop.pop("machines"), "the shop: it lacks machines"),
+    "a job": (lambda shop: shop["jobs"].append(7), "job 2: it must be an object with operations, release, got '7'"),
     "its operations": (lambda shop: shop["jobs"][0].update(operations=7), "job 0: operations must be a list, got '7'"),
     "a time": (
         lambda shop: shop["jobs"][0]["operations"][1].update(time=2.5),
-        "job 0, operation 1, time must be a whole number, got '2.5'",
+        r"job 0, operation 1: time must be a whole number below 4.61\S+, got '2.5'",
     ),
     "a wait": (
         lambda shop: shop["jobs"][0]["operations"][0].update(wait=-1),
@@ -77,7 +77,10 @@ WRONG = {
         lambda shop: shop["jobs"][0]["operations"][1].update(start=9),
         "it is fixed, the operation before it is not",
     ),
-    "unknown": (lambda shop: shop.update(name="x"), "the shop has no 'name', it has jobs, machine_release, machines$"),
+    "unknown": (
+        lambda shop: shop.update(name="x"),
+        "the shop: unknown key 'name'; known are jobs, machine_release, machines$",
+    ),
     "due dates": (
         lambda shop: shop["jobs"][0].update(due_date=9),
         "due dates are not supported .* PyJobShop and OR-Tools",
@@ -86,7 +89,8 @@ WRONG = {
         lambda shop: shop["jobs"][0]["operations"][0].update(machine=[0, 1]),
         "job 0, operation 0: flexible machines are not supported here; PyJobShop",
     ),
-    "nothing": (lambda shop: shop.update(jobs=[{"operations": []}]), "there must be two operations at least"),
+    "many machines": (lambda shop: shop.update(machines=10**12), "machines must be 1..1000000, got 1000000000000"),
+    "nothing": (lambda shop: shop.update(jobs=[{"operations": []}]), "there is no operation to be scheduled"),
 }
 
 
@@ -102,5 +106,5 @@ def test_what_is_not_json_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"cut\.json: this is not JSON: .*line 1 column 17"):
         load_jssp(str(tmp_path / "cut.json"))
     (tmp_path / "list.json").write_text("[1, 2]")
-    with pytest.raises(ValueError, match="the shop must be an object with jobs, machine_release, machines, got"):
+    with pytest.raises(ValueError, match="the shop: it must be an object with jobs, machine_release, machines, got"):
         load_jssp(str(tmp_path / "list.json"))
