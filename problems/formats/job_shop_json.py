@@ -29,10 +29,11 @@ NOT_SUPPORTED = {  # by the key that other programs give it
 def read_json(path: str | Path) -> list[JsspInstance]:
     """The instance in a file. Raises ValueError that names the file and the place in it for anything else."""
     path = Path(path)
+    text = text_of(path)
     try:
-        shop = json.loads(text_of(path))
-    except ValueError as wrong:
-        raise error(path, None, f"this is not JSON: {wrong}") from None
+        shop = json.loads(text, object_pairs_hook=_without_twins, parse_int=_number)
+    except (ValueError, RecursionError) as wrong:
+        raise error(path, None, f"this cannot be read as JSON: {wrong}") from None
     _check_keys(path, "the shop", shop, SHOP, {"machines", "jobs"})
     count = _whole(path, "machines", shop["machines"])
     if not 1 <= count <= LARGEST_COUNT:
@@ -50,6 +51,19 @@ def read_json(path: str | Path) -> list[JsspInstance]:
         rows.append([_operation(path, f"{where}, operation {o}", each) for o, each in enumerate(job["operations"])])
     times, machines, waits, fixed = ([[each[field] for each in row] for row in rows] for field in range(4))
     return [job_shop(stem(path), times, machines, released, release, waits, fixed)]
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, unless a key comes twice: Python would take the last one."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"a key comes twice in one object: {next(short(key) for key in keys if keys.count(key) > 1)}")
+    return found
+
+
+def _number(digits: str) -> int:
+    return int(digits) if len(digits) < 30 else LARGEST_NUMBER  # far beyond what is allowed
 
 
 def _operation(path: Path, where: str, operation: Any) -> tuple[int, ...]:

@@ -86,7 +86,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray], first: np.ndarray | None = Non
         machines,
         given.get("release", torch.zeros(n, jobs, dtype=torch.int64)),
         given.get("machine_release", torch.zeros(n, max(1, int(machines.max()) + 1), dtype=torch.int64)),
-        F.pad(waits.masked_fill(machines < 0, 0)[..., :-1], (0, 1)),
+        torch.cat([waits[..., :-1], waits[..., -1:].clamp(max=0)], dim=2).masked_fill(machines < 0, 0),  # last: 0
         fixed,
         torch.zeros(n, dtype=torch.int64) if first is None else torch.from_numpy(first.astype(np.int64)),
     )
@@ -107,7 +107,7 @@ def check_original(original: Original, where: str) -> None:
     wrong = (machines < NO_OPERATION) | (machines >= count)
     _refuse(original, wrong, f"there are {count} machines, not one for {{}}", where, machines)
     total = sum(getattr(original, name).double().flatten(1).sum(dim=1) for name in TIMES)
-    _refuse(original, total > LARGEST_TOTAL, f"times may add up to at most {LARGEST_TOTAL:g}, got {{:g}}", where, total)
+    _refuse(original, total > LARGEST_TOTAL, f"times may add up to at most {LARGEST_TOTAL}, got {{:.0f}}", where, total)
     none = ~(original.there & ~original.is_fixed).flatten(1).any(dim=1)
     _refuse(original, none, "there is no operation to be scheduled", where)
     _check_fixed(original, where)
@@ -115,7 +115,6 @@ def check_original(original: Original, where: str) -> None:
 
 def _check_fixed(original: Original, where: str) -> None:
     fixed, is_fixed = original.fixed, original.is_fixed
-    _refuse(original, is_fixed & ~original.there, "it is fixed, but there is no such operation", where)
     far = is_fixed & (fixed.abs() > LARGEST_TOTAL)
     _refuse(original, far, f"its fixed start must be within {LARGEST_TOTAL:g}, got {{}}", where, fixed)
     open_before = F.pad((original.there & ~is_fixed)[..., :-1], (1, 0))
@@ -135,10 +134,10 @@ def _refuse(
     if not wrong.any():
         return
     instance, *place = wrong.nonzero()[0].tolist()
-    parts = [f"instance {instance}"] if len(wrong) > 1 or not place else []
+    parts = [f"instance {instance}"] if len(wrong) > 1 else []
     parts += [f"{kind} {number + int(original.first[instance])}" for number in place[:1]]
     if len(place) == 2:  # counted from the job's first one
         absent = int((~original.there[instance, place[0]]).sum())
         parts.append(f"operation {max(0, place[1] - absent)}")
     value = None if values is None else values[(instance, *place)].item()
-    raise ValueError(f"{where}: {', '.join(parts)}: {rule.format(value)}")
+    raise ValueError(": ".join([where, *([", ".join(parts)] if parts else []), rule.format(value)]))

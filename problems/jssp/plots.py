@@ -54,7 +54,7 @@ def _draw(axes: Axes, shop: Original, start: Tensor) -> None:
         begins, takes, where, fixed = (field[job][there[job]].tolist() for field in fields)
         hatches = ["////" if each else "" for each in fixed]
         axes.barh(where, takes, left=begins, height=0.8, color=color, edgecolor="white", linewidth=0.3, hatch=hatches)
-        if shop.release[job] > 0:
+        if 0 < shop.release[job] <= makespan:
             axes.plot(float(shop.release[job]), -0.45, marker="v", color=color, markersize=5, clip_on=False)
         if num_jobs > LABELLED_JOBS:
             continue

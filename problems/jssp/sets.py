@@ -14,7 +14,7 @@ from gumbeldore.batches import take
 from gumbeldore.instance_set import InstanceSet, MixedSizesError
 from problems.common.files import Library, Reference, load_files, suffix_of, taken
 from problems.common.sets import DATA, load, numbered
-from problems.formats.job_shop import LARGEST_NUMBER, NOT_FIXED, JsspInstance
+from problems.formats.job_shop import LARGEST_COUNT, LARGEST_NUMBER, NO_OPERATION, NOT_FIXED, JsspInstance
 from problems.formats.job_shop_json import read_json
 from problems.formats.jsplib import read_jssp
 from problems.formats.npz import REFERENCES, Arrays, costs_of, read_npz
@@ -168,17 +168,30 @@ def _whole_numbers(arrays: dict[str, np.ndarray], where: str) -> dict[str, np.nd
         shapes = f"{list(times.shape)} and {list(machines.shape)}"
         raise ValueError(f"{where}: times and machines must be [n, J, O] with n >= 1 and J * O >= 2, got {shapes}")
     n, jobs, _ = times.shape
-    by_name = {"release": (n, jobs), "machine_release": (n, arrays.get("machine_release", times).shape[-1])}
-    whole = {}
-    for name, array in arrays.items():
-        unknown = np.isnan(array) if name == "fixed" and array.dtype.kind == "f" else np.zeros(array.shape, dtype=bool)
-        known = np.where(unknown, 0, array)
-        fits = array.dtype.kind in "iuf" and array.shape == by_name.get(name, times.shape)
-        if not fits or not (np.abs(known.astype(np.float64)) < LARGEST_NUMBER).all() or (known != np.rint(known)).any():
-            rule = f"{name} must be whole numbers {list(by_name.get(name, times.shape))} below {LARGEST_NUMBER:g}"
-            raise ValueError(f"{where}: {rule}, got {array.dtype} {list(array.shape)}")
-        whole[name] = np.where(unknown, NOT_FIXED, known.astype(np.int64))
+    shapes = {"release": (n, jobs), "machine_release": (n, *np.shape(arrays.get("machine_release", times))[1:2])}
+    whole = {name: _whole(array, shapes.get(name, times.shape), f"{where}: {name}") for name, array in arrays.items()}
+    if "machine_release" not in arrays and whole["machines"].max() >= LARGEST_COUNT:
+        raise ValueError(f"{where}: machines must be below {LARGEST_COUNT}, got {whole['machines'].max()}")
+    nowhere = whole["machines"] == NO_OPERATION
+    for name, wrong in (("times", whole["times"] > 0), ("fixed", whole.get("fixed", whole["times"]) > NOT_FIXED)):
+        if name in arrays and (wrong & nowhere).any():
+            place = [int(each[0]) for each in (wrong & nowhere).nonzero()]
+            raise ValueError(f"{where}: {name}{place} must not be given, machines{place} is -1: no operation")
     return whole
+
+
+def _whole(array: np.ndarray, shape: tuple[int, ...], where: str) -> np.ndarray:
+    """An array as int64, NOT_FIXED for the NaN of fixed starts. Raises ValueError that begins with `where`."""
+    if array.dtype.kind not in "iuf" or array.shape != shape:
+        raise ValueError(f"{where} must be whole numbers {list(shape)}, got {array.dtype} {list(array.shape)}")
+    unknown = np.isnan(array) if where.endswith(": fixed") and array.dtype.kind == "f" else np.zeros(shape, dtype=bool)
+    known = np.where(unknown, 0, array)
+    wrong = ~(np.abs(known.astype(np.float64)) < LARGEST_NUMBER) | (known != np.rint(known))
+    if wrong.any():
+        place = tuple(int(each[0]) for each in wrong.nonzero())
+        rule = f"must be whole numbers below {LARGEST_NUMBER:g}"
+        raise ValueError(f"{where} {rule}, got {array[place]} at {list(place)}")
+    return np.where(unknown, NOT_FIXED, known.astype(np.int64))
 
 
 def _shops(original: Original, names: list[str]) -> list[JsspInstance]:

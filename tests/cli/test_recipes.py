@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 import yaml
+from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 import train
@@ -11,7 +14,7 @@ from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.setup import set_up
 from gumbeldore.cli.words import FOLDER, check_overrides
 from gumbeldore.sampler import methods
-from tests.helpers.commands import configured, defaults_of, options, refused
+from tests.helpers.commands import compose, configured, defaults_of, options, refused
 
 CHOICES = [*options("problem"), "experiment=paper_tsp100", "experiment=paper_cvrp100", "experiment=paper_jssp"]
 # What a recipe decides; all else is a size or a length, and belongs to a preset or an experiment.
@@ -28,6 +31,16 @@ def composed(*words):
 
 def search_of(cfg):
     return Configuration(OmegaConf.create(cfg)).training_search()
+
+
+ELSEWHERE = {"distances", "validation_capacity"}  # what files say, and what follows from another key
+
+
+@pytest.mark.parametrize("choice", options("problem"))
+def test_what_a_problem_takes_is_a_key_of_its_preset(choice):
+    """What is not there cannot be typed."""
+    problem = compose("train", choice).problem
+    assert set(inspect.signature(get_class(problem._target_)).parameters) - set(problem) <= ELSEWHERE
 
 
 @pytest.mark.parametrize("choice", CHOICES)

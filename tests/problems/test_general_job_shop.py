@@ -293,10 +293,13 @@ NONE = np.nan
         ),
         ({"fixed": [[[-5, -1, NONE], [NONE] * 3]]}, "job 0, operation 1: it is fixed at -1, before its job is ready"),
         ({"fixed": [[[-3, NONE, NONE], [-7, 1, NONE]]]}, "job 1, operation 1: it is fixed at 1, while another fixed"),
-        ({"fixed": [[[NONE] * 3, [0, 6, 20]]]}, "it is fixed, but there is no such operation"),
+        (
+            {"fixed": [[[NONE] * 3, [0, 6, 20]]]},
+            r"fixed\[0, 1, 2\] must not be given, machines\[0, 1, 2\] is -1: no operation",
+        ),
         ({"fixed": [[[1e15, NONE, NONE], [NONE] * 3]]}, "job 0, operation 0: its fixed start must be within 1e"),
         ({"fixed": [[[0.5, NONE, NONE], [NONE] * 3]]}, "fixed must be whole numbers"),
-        ({"fixed": [[[0, 6, 13], [0, 13, NONE]]]}, "instance 0: there is no operation to be scheduled"),
+        ({"fixed": [[[0, 6, 13], [0, 13, NONE]]]}, ": there is no operation to be scheduled"),
         ({"waits": [[[0, -2, 0], [0, 0, 0]]]}, "job 0, operation 1: waits must not be negative, got -2"),
         ({"release": [[0, -1]]}, "job 1: release must not be negative, got -1"),
         ({"machine_release": [[0, -1]]}, "machine 1: machine_release must not be negative, got -1"),
@@ -370,7 +373,7 @@ def test_late_releases_cost_no_digits():
 def test_jobs_without_operations_do_not_count():
     """A job that is released late, but has nothing to do any more, or never had."""
     arrays = {name: array.copy() for name, array in TWO_JOBS.items()}
-    arrays["machines"][0, 1], arrays["release"] = -1, np.array([[0, 10**6]])
+    arrays["times"][0, 1], arrays["machines"][0, 1], arrays["release"] = 0, -1, np.array([[0, 10**6]])
     instance_set = set_from_arrays(arrays, "x")
     assert instance_set.true_cost(torch.tensor([0]), torch.tensor([[0, 0, 0]])).item() == 12
     assert instance_set.lower_bounds.item() == 12 and instance_set.instances.release[0, 0] == 0

@@ -64,6 +64,10 @@ WRONG = {
         lambda shop: shop["jobs"][0]["operations"][0].update(wait=-1),
         "job 0, operation 0: waits must not be negative, got -1",
     ),
+    "a last wait": (
+        lambda shop: shop["jobs"][1]["operations"][2].update(wait=-1),
+        "job 1, operation 2: waits must not be negative, got -1",
+    ),
     "a machine": (
         lambda shop: shop["jobs"][1]["operations"][0].update(machine=3),
         "job 1, operation 0: there are 3 machines, not one for 3",
@@ -103,8 +107,17 @@ def test_what_is_wrong_is_named(case, tmp_path):
 
 def test_what_is_not_json_is_refused(tmp_path):
     (tmp_path / "cut.json").write_text('{"machines": 3, ')
-    with pytest.raises(ValueError, match=r"cut\.json: this is not JSON: .*line 1 column 17"):
+    with pytest.raises(ValueError, match=r"cut\.json: this cannot be read as JSON: .*line 1 column 17"):
         load_jssp(str(tmp_path / "cut.json"))
+    for text, rule in (
+        ("[" * 100_000, "this cannot be read as JSON"),
+        ('{"machines": 1, "machines": 2, "jobs": []}', ".*: a key comes twice in one object: 'machines'"),
+        ('{"machines": ' + "9" * 9000 + ', "jobs": [1]}', "machines must be a whole number below 4.61"),
+        (" ", "the file is empty"),
+    ):
+        (tmp_path / "cut.json").write_text(text)
+        with pytest.raises(ValueError, match=rf"^\S+cut\.json: {rule}"):
+            load_jssp(str(tmp_path / "cut.json"))
     (tmp_path / "list.json").write_text("[1, 2]")
     with pytest.raises(ValueError, match="the shop: it must be an object with jobs, machine_release, machines, got"):
         load_jssp(str(tmp_path / "list.json"))
