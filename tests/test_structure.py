@@ -20,14 +20,16 @@ ROOT_MODULES = {"batches", "instance_set", "interfaces", "reports", "seeding"}
 PUBLIC = {"__init__", "testing"}  # of the root, for users: no room imports them
 CONTRACTS = {"gumbeldore.batches", "gumbeldore.instance_set", "gumbeldore.interfaces"}
 ALLOWED = {
-    "problems": {"problems", *CONTRACTS, "gumbeldore.reports", "gumbeldore.runtime.arrays"},
+    "problems": {
+        *("problems", *CONTRACTS, "gumbeldore.reports"),
+        *("gumbeldore.runtime.arrays", "gumbeldore.runtime.checked"),
+    },
     "models": {"models", "problems", *CONTRACTS, "gumbeldore.runtime.checked", "gumbeldore.runtime.gpu"},
 }
 RAY = {"ray_cluster.py", "ray_actors.py", "pool.py"}  # the modules of the core that know it
 # problems/solvers may import these, too
 SOLVERS = {
-    *("gumbeldore.runtime.checked", "gumbeldore.runtime.files"),
-    *("gumbeldore.runtime.errors", "gumbeldore.runtime.stopping"),
+    *("gumbeldore.runtime.files", "gumbeldore.runtime.errors", "gumbeldore.runtime.stopping"),
     *("gumbeldore.parallel.ray_actors", "gumbeldore.parallel.ray_cluster"),
 }
 
