@@ -35,7 +35,10 @@ SHORT = {
     "problems.solvers": ["num_instances=4", "time_limit=1", "workers=0"],
 }
 # Also where a page gives them.
-REPLACED = ("num_instances", "search.iterations", "solver.time_limit", "time_limit", "reference_samples")
+REPLACED = (
+    *("num_instances", "search.iterations", "solver.time_limit", "time_limit", "reference_samples"),
+    "train.instances_per_epoch",
+)
 MADE = ("run_dir=", "out=", "out_dir=")
 
 
