@@ -14,6 +14,7 @@ from models.micro_batches import RowSize
 from models.order_loss import OrderLoss
 from models.policy import TokenPolicy, check_weight
 from models.shop_attention import attention_patterns, most_scores
+from problems.common.groups import sizes_of
 from problems.jssp import State
 from problems.jssp.instances import Instance, machine_of
 from problems.jssp.state import earliest_starts
@@ -111,8 +112,7 @@ class JobShop(TokenPolicy):
     def logits(self, instance: Instance, state: State, x: Tensor) -> Tensor:
         """[R, J]; the logits of jobs without an operation in view mean nothing."""
         jobs, ops = instance.times.shape[1:]
-        job = state.in_view // ops
-        left = torch.zeros_like(state.next_op).scatter_add_(1, job, torch.ones_like(job))  # [R, J] operations in view
+        left = sizes_of(state.in_view // ops, jobs) if state.is_cropped else ops - state.next_op  # [R, J] in view
         first = (left.cumsum(dim=1) - left).clamp(max=x.shape[1] - 1)  # token of the next one; any for a finished job
         heads = x.gather(1, first[..., None].expand(-1, -1, x.shape[-1]))  # [R, J, width]
         heads = self.between_jobs(heads, bias_against(left == 0)[:, None, None, :])

@@ -36,7 +36,7 @@ def lookahead(instance: Instance, state: State) -> list[Tensor]:
     bounds = lower_bounds(state.machine_free.shape[1], machine, times, torch.maximum(head, busy), tail)
     unit = bound_of(instance)[:, None] / 4
     features = [start, head, tail, busy, *bounds]
-    if state.in_view.shape[1] < state.remaining.shape[1]:
+    if state.is_cropped:
         places = places_in_view(state)
         features = [feature.gather(1, places) for feature in features]
     return [feature / unit for feature in features]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from problems.common.groups import ranks_of, sizes_of
 from problems.jssp import State
 from problems.jssp.instances import Instance, machine_of
 from problems.jssp.state import places_in_view
@@ -29,8 +30,7 @@ class OrderLoss(nn.Module):
         """
         jobs, ops = instance.times.shape[1:]
         # The operation that each decision schedules: the k-th time its job occurs, k on from next_op.
-        one_hot = F.one_hot(remaining_actions, jobs)  # [R, n, J]
-        op = (one_hot.cumsum(dim=1) * one_hot).sum(dim=2) - 1 + state.next_op.gather(1, remaining_actions)
+        op = state.next_op.gather(1, remaining_actions) + ranks_of(remaining_actions, sizes_of(remaining_actions, jobs))
         when = (remaining_actions * ops + op).argsort(dim=1)  # [R, n] when each remaining operation is scheduled
         order = when.gather(1, places_in_view(state))
         scores = (self.earlier(x) @ self.later(x).mT).float() * x.shape[-1] ** -0.5

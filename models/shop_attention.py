@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from models.attention import AttentionGroups, bias_against
+from problems.common.groups import ranks_of, sizes_of
 from problems.jssp import State
 from problems.jssp.instances import Instance, machine_of
 
@@ -28,7 +29,7 @@ def attention_patterns(
     """
     rows, jobs, ops = instance.times.shape
     machines, longest = instance.queues.shape[1:]
-    seen, whole = state.in_view, state.in_view.shape[1] == state.remaining.shape[1]
+    seen, whole = state.in_view, not state.is_cropped
     job, machine = seen // ops, machine_of(instance, seen)
     slope = 2.0 ** (-8.0 / heads * torch.arange(1, heads + 1, dtype=torch.float32, device=job.device))
     if whole:
@@ -67,17 +68,13 @@ def slots_of(group: Tensor, count: int, most: int, exact: bool) -> tuple[Tensor,
         most: tokens of a group at most
         exact: groups of the size that is needed; a GPU would have to wait for this number
     """
-    ordered, order = group.sort(dim=1, stable=True)
-    sizes = torch.zeros(len(group), count, dtype=torch.int64, device=group.device)
-    sizes.scatter_add_(1, group, torch.ones_like(group))
-    rank = torch.arange(group.shape[1], device=group.device) - (sizes.cumsum(dim=1) - sizes).gather(1, ordered)
+    sizes = sizes_of(group, count)
     size = int(sizes.max()) if exact else min(most, group.shape[1])
-    return torch.empty_like(group).scatter_(1, order, ordered * size + rank), size
+    return group * size + ranks_of(group, sizes), size
 
 
 def most_scores(instance: Instance, state: State) -> int:
     """The attention scores of a head in a layer within jobs and one within machines are at most as many."""
     (jobs, ops), (machines, longest) = instance.times.shape[1:], instance.queues.shape[1:]
     most = MAX_DENSE_RATIO * (jobs * ops**2 + machines * longest**2)
-    cropped = state.in_view.shape[1] < state.remaining.shape[1]
-    return min(most, 2 * state.in_view.shape[1] ** 2) if cropped else most
+    return min(most, 2 * state.in_view.shape[1] ** 2) if state.is_cropped else most

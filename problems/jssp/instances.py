@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gumbeldore.instance_set import MixedSizesError
+from problems.common.groups import ranks_of, sizes_of
+from problems.common.remaining import unmarked
 
 TIMES = ("times", "release", "machine_release", "waits")  # the fields that hold times
 TIME_RANGE = (50, 99)  # an instance's largest time is brought to 99 if it is outside
@@ -30,7 +32,7 @@ class Instance(NamedTuple):
     times: Tensor  # [R, J, O] float32 processing times, not negative (of random instances above 0), about 1..99
     machines: Tensor  # [R, J, O] int64 in 0..M-1
     operations: Tensor  # [R, T] int64 the numbers of all operations, ascending
-    release: Tensor  # [R, J] float32 no operation of the job starts before
+    release: Tensor  # [R, J] float32 no operation of the job starts before; without operations: 0
     machine_release: Tensor  # [R, M] float32 no operation starts on the machine before
     waits: Tensor  # [R, J, O] float32 from an operation's end to the start of its job's next one at least; last: 0
     queues: Tensor  # [R, M, S] int64 the numbers of the operations of each machine, ascending, then J * O up to S
@@ -82,6 +84,7 @@ def job_shop(
         raise ValueError(f"machines must be in 0..{count - 1}, or -1 for no operation")
     times, machines, waits = at_the_end(machines, times, machines, waits)
     operations = numbers_of(machines >= 0)
+    release = release.masked_fill((machines < 0).all(dim=2), 0)
     times, waits = (field.masked_fill(machines < 0, 0) for field in (times, waits))
     waits, machines = F.pad(waits[..., :-1], (0, 1)), machines.clamp(min=0)
     queues = queues_of(machines, operations, machine_release.shape[1])
@@ -96,32 +99,28 @@ def at_the_end(machines: Tensor, *fields: Tensor) -> list[Tensor]:
 
 def numbers_of(there: Tensor) -> Tensor:
     """The numbers [R, T] of the operations that are there, bool [R, J, O]. Raises ValueError if their counts differ."""
-    counts = there.flatten(1).sum(dim=1)
-    total = int(counts[0]) if len(counts) else 0
-    if (counts != total).any():
-        got = f"got {total} and {int(counts[counts != total][0])}"
-        raise MixedSizesError(f"instances given together must have the same number of operations to schedule, {got}")
-    return (~there).flatten(1).to(torch.uint8).argsort(dim=1, stable=True)[:, :total]
+    sizes = there.flatten(1).sum(dim=1).unique().tolist()
+    if len(sizes) > 1:
+        rule = "all instances must have the same number of operations to be scheduled"
+        raise MixedSizesError(f"{rule}, got {', '.join(map(str, sizes))}: give them apart")
+    return unmarked(~there.flatten(1), sum(sizes))
 
 
 def queues_of(machines: Tensor, operations: Tensor, count: int) -> Tensor:
     """`Instance.queues` [R, count, S] of the operations [R, T]; S is the most operations of a machine."""
     rows, jobs, ops = machines.shape
     machine = machines.flatten(1).gather(1, operations)
-    machine, order = machine.sort(dim=1, stable=True)
-    visits = torch.zeros(rows, count, dtype=torch.int64, device=machine.device)
-    visits.scatter_add_(1, machine, torch.ones_like(machine))
-    before = visits.cumsum(dim=1) - visits
-    rank = torch.arange(machine.shape[1], device=machine.device) - before.gather(1, machine)
+    visits = sizes_of(machine, count)
     longest = int(visits.max()) if visits.numel() else 0
     queues = torch.full((rows, count * longest), jobs * ops, device=machine.device)
-    return queues.scatter_(1, machine * longest + rank, operations.gather(1, order)).view(rows, count, longest)
+    slots = machine * longest + ranks_of(machine, visits)
+    return queues.scatter_(1, slots, operations).view(rows, count, longest)
 
 
 def lengths_of(instance: Instance) -> Tensor:
     """The number of operations of each job [R, J]."""
-    job = instance.operations // instance.times.shape[2]
-    return torch.zeros_like(instance.release, dtype=torch.int64).scatter_add_(1, job, torch.ones_like(job))
+    _, jobs, ops = instance.times.shape
+    return sizes_of(instance.operations // ops, jobs)
 
 
 def random_instances(n: int, jobs: int, machines: int, generator: torch.Generator) -> Instance:
@@ -173,7 +172,6 @@ def lower_bound(instance: Instance) -> Tensor:
     load = torch.zeros_like(instance.machine_release)
     load.scatter_add_(1, instance.machines.flatten(1), instance.times.flatten(1))
     chains = instance.release + (instance.times + instance.waits).sum(dim=2)
-    chains = chains.masked_fill(lengths_of(instance) == 0, 0)
     return torch.maximum(chains.amax(dim=1), (load + instance.machine_release * (load > 0)).amax(dim=1))
 
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from problems.formats.job_shop import LARGEST_TOTAL, NO_OPERATION, NOT_FIXED
-from problems.jssp.instances import TIMES, Instance, at_the_end, numbers_of, queues_of
+from problems.jssp.instances import TIMES, Instance, at_the_end, job_shop
 from problems.jssp.schedules import overlapping
 
 
@@ -46,15 +46,13 @@ class Original(NamedTuple):
 
         Raises MixedSizesError unless as many remain in all instances.
         """
-        ends, remains = self.fixed_ends, self.there & ~self.is_fixed
+        ends = self.fixed_ends
         release = torch.maximum(self.release, (ends + self.waits * self.is_fixed).amax(dim=2))
-        machines = self.machines.clamp(min=0)
         taken = torch.where(self.times > 0, ends, 0).flatten(1)
-        machine_release = self.machine_release.scatter_reduce(1, machines.flatten(1), taken, "amax")
-        times, machines, waits = (field * remains for field in (self.times, machines, self.waits))
-        operations = numbers_of(remains)
-        queues = queues_of(machines, operations, machine_release.shape[1])
-        return Instance(times, machines, operations, release, machine_release, waits, queues)
+        machines = self.machines.clamp(min=0).flatten(1)
+        machine_release = self.machine_release.scatter_reduce(1, machines, taken, "amax")
+        remaining = self.machines.masked_fill(self.is_fixed, NO_OPERATION)
+        return job_shop(self.times, remaining, release, machine_release, self.waits)
 
     def all_starts(self, start: Tensor) -> Tensor:
         """Starts [n, J, O] of all operations from those of the operations that are not fixed."""

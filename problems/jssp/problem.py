@@ -13,6 +13,7 @@ from torch import Tensor
 from gumbeldore.batches import moved, repeated
 from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Problem
+from problems.common.groups import sizes_of
 from problems.common.growth import check_growth, size_at
 from problems.common.remaining import unmarked, without
 from problems.jssp import sets
@@ -155,16 +156,16 @@ class JSSP(Problem):
             return self.reset(instance)
         rows, jobs, ops = instance.times.shape
         done = timeline(instance, actions)
-        next_op = ops - lengths_of(instance)
-        next_op.scatter_add_(1, actions, torch.ones_like(actions))
+        next_op = ops - lengths_of(instance) + sizes_of(actions, jobs)
         not_remaining = (~instance.there()).flatten(1).scatter_(1, done.operations, True)
         remaining = unmarked(not_remaining, self.horizon(instance) - actions.shape[1])
         return self._seen(instance, State(next_op, done.job_free, done.machine_free, remaining, remaining))
 
     def mask(self, instance: Instance, state: State) -> Tensor:
         """The jobs with operations in view, the next one among them."""
-        job = state.in_view // instance.times.shape[2]
-        legal = torch.zeros_like(state.next_op, dtype=torch.bool).scatter_(1, job, True)
+        legal = state.next_op < instance.times.shape[2]
+        if state.is_cropped:
+            legal = torch.zeros_like(legal).scatter_(1, state.in_view // instance.times.shape[2], True)
         done = ~legal.any(dim=1, keepdim=True)  # some action is legal, also where nothing is left to decide
         return torch.cat([legal[:, :1] | done, legal[:, 1:]], dim=1)
 

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from problems.common.groups import ranks_of, sizes_of
 from problems.jssp.instances import Instance, lengths_of
 
 
@@ -23,14 +24,8 @@ class Timeline(NamedTuple):
 def timeline(instance: Instance, actions: Tensor) -> Timeline:
     """The timeline of `actions` [R, q], q >= 1: the job whose next operation comes next, none too often."""
     _, jobs, ops = instance.times.shape
-    # Sorted by job, the first decision of each job stands where the earlier jobs' end: its first operation.
-    order = actions.argsort(dim=1, stable=True)
-    count_up = torch.arange(order.shape[1], device=order.device).expand_as(order)
-    place = torch.empty_like(order).scatter_(1, order, count_up)
-    count = torch.zeros_like(instance.release, dtype=torch.int64)
-    count.scatter_add_(1, actions, torch.ones_like(actions))
-    first = ops - lengths_of(instance) - (count.cumsum(dim=1) - count)
-    operations = actions * ops + place + first.gather(1, actions)
+    first = (ops - lengths_of(instance)).gather(1, actions)
+    operations = actions * ops + first + ranks_of(actions, sizes_of(actions, jobs))
     duration, wait, machine = (
         field.flatten(1).gather(1, operations) for field in (instance.times, instance.waits, instance.machines)
     )

@@ -150,15 +150,14 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
     costs, kinds = costs_of(where, arrays, total)
     original = original_from({name: array[:n] for name, array in shops.items()})
     check_original(original, where)
-    sizes = (original.there & ~original.is_fixed).flatten(1).sum(dim=1).unique().tolist()
-    if len(sizes) > 1:
-        rule = "all instances must have the same number of operations to be scheduled"
-        raise MixedSizesError(f"{where}: {rule}, got {', '.join(map(str, sizes))}: give them apart")
     names = numbered(Path(where).stem, n)
     for i, known in enumerate(map(best_known, _shops(original, names))):
         if known[1] and not costs[i] > 0:  # NaN or 0
             costs[i], kinds[i] = known
-    return _instance_set(names, original, costs[:n], kinds[:n])
+    try:
+        return _instance_set(names, original, costs[:n], kinds[:n])
+    except MixedSizesError as error:
+        raise MixedSizesError(f"{where}: {error}") from None
 
 
 def _whole_numbers(arrays: dict[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
@@ -169,7 +168,10 @@ def _whole_numbers(arrays: dict[str, np.ndarray], where: str) -> dict[str, np.nd
         raise ValueError(f"{where}: times and machines must be [n, J, O] with n >= 1 and J * O >= 2, got {shapes}")
     n, jobs, _ = times.shape
     shapes = {"release": (n, jobs), "machine_release": (n, *np.shape(arrays.get("machine_release", times))[1:2])}
-    whole = {name: _whole(array, shapes.get(name, times.shape), f"{where}: {name}") for name, array in arrays.items()}
+    whole = {
+        name: _whole(array, shapes.get(name, times.shape), f"{where}: {name}", may_lack=name == "fixed")
+        for name, array in arrays.items()
+    }
     if "machine_release" not in arrays and whole["machines"].max() >= LARGEST_COUNT:
         raise ValueError(f"{where}: machines must be below {LARGEST_COUNT}, got {whole['machines'].max()}")
     nowhere = whole["machines"] == NO_OPERATION
@@ -180,11 +182,11 @@ def _whole_numbers(arrays: dict[str, np.ndarray], where: str) -> dict[str, np.nd
     return whole
 
 
-def _whole(array: np.ndarray, shape: tuple[int, ...], where: str) -> np.ndarray:
-    """An array as int64, NOT_FIXED for the NaN of fixed starts. Raises ValueError that begins with `where`."""
+def _whole(array: np.ndarray, shape: tuple[int, ...], where: str, may_lack: bool) -> np.ndarray:
+    """An array as int64, NOT_FIXED for NaN if numbers may lack. Raises ValueError that begins with `where`."""
     if array.dtype.kind not in "iuf" or array.shape != shape:
         raise ValueError(f"{where} must be whole numbers {list(shape)}, got {array.dtype} {list(array.shape)}")
-    unknown = np.isnan(array) if where.endswith(": fixed") and array.dtype.kind == "f" else np.zeros(shape, dtype=bool)
+    unknown = np.isnan(array) if may_lack and array.dtype.kind == "f" else np.zeros(shape, dtype=bool)
     known = np.where(unknown, 0, array)
     wrong = ~(np.abs(known.astype(np.float64)) < LARGEST_NUMBER) | (known != np.rint(known))
     if wrong.any():

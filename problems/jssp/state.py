@@ -17,6 +17,11 @@ class State(NamedTuple):
     remaining: Tensor  # [R, n] int64 the numbers of the operations to come, ascending
     in_view: Tensor  # [R, v] int64 those of them that the policy sees, ascending: all, or those in the window
 
+    @property
+    def is_cropped(self) -> bool:
+        """Whether some operations are out of view."""
+        return self.in_view.shape[1] < self.remaining.shape[1]
+
 
 def earliest_starts(instance: Instance, state: State) -> Tensor:
     """When the next operation of each job can start [R, J]; of a finished job, when its last one could come again."""
