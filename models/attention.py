@@ -25,7 +25,7 @@ def attention(qkv: Tensor, bias: Tensor | None = None) -> Tensor:
     scores = query * key.shape[-1] ** -0.5 @ key.mT
     if bias is not None:
         scores = scores + bias
-    return _softmax(scores).to(value.dtype) @ value
+    return softmax(scores).to(value.dtype) @ value
 
 
 def products_are_faster(qkv: Tensor, bias: Tensor | None) -> bool:
@@ -36,7 +36,7 @@ def products_are_faster(qkv: Tensor, bias: Tensor | None) -> bool:
     return tokens <= MAX_TOKENS_OF_PRODUCTS or bias is not None or qkv.dtype != torch.float32
 
 
-def _softmax(scores: Tensor) -> Tensor:
+def softmax(scores: Tensor) -> Tensor:
     """Softmax over the last dimension.
 
     On a CPU, where the last dimension is shorter than the 16 lanes of AVX-512, torch's own softmax does not use them

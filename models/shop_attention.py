@@ -27,30 +27,45 @@ def attention_patterns(
     result. On a CPU that saves torch the copies into the groups. On a GPU the copies cost next to nothing, while every
     layer would read a bias for all pairs.
     """
-    rows, jobs, ops = instance.times.shape
+    _, jobs, ops = instance.times.shape
     machines, longest = instance.queues.shape[1:]
     seen, whole = state.in_view, not state.is_cropped
-    job, machine = seen // ops, machine_of(instance, seen)
-    slope = 2.0 ** (-8.0 / heads * torch.arange(1, heads + 1, dtype=torch.float32, device=job.device))
-    if whole:
-        job_size, machine_size = ops, longest
-    else:
-        exact = job.device.type == "cpu"
-        job_slots, job_size = slots_of(job, jobs, ops, exact)
+    machine = machine_of(instance, seen)
+    job_slots, job_size = slots_of_jobs(state, jobs, ops)
+    machine_size = longest
+    if not whole:
         number = instance.machines.flatten(1).gather(1, seen)
-        machine_slots, machine_size = slots_of(number, machines, longest, exact)
+        machine_slots, machine_size = slots_of(number, machines, longest)
     few = seen.shape[1] ** 2 <= MAX_DENSE_RATIO * (jobs * job_size**2 + machines * machine_size**2)
-    if few and (job.device.type == "cpu" or not whole):
-        same_job, same_machine = (group[:, :, None] == group[:, None, :] for group in (job, machine))
-        hidden = [bias_against(~same)[:, None] for same in (same_job, same_machine)]
-        return [(hidden[0] + slope[:, None, None] * (seen % ops)[:, None, None, :], None), (hidden[1], None)]
+    dense = few and (seen.device.type == "cpu" or not whole)
+    within_jobs = attention_within_jobs(seen, ops, heads, None if dense else (job_slots, jobs, job_size))
+    if dense:
+        return [within_jobs, (bias_against(machine[:, :, None] != machine[:, None, :])[:, None], None)]
     if whole:
-        job_slots, machine_slots = seen, queue_slots(instance).gather(1, seen)
-    row = torch.arange(rows, device=job.device)[:, None]
-    by_job = AttentionGroups.of((row * jobs * job_size + job_slots).flatten(), rows * jobs, job_size)
-    slots = (row * machines * machine_size + machine_slots).flatten()
-    by_machine = AttentionGroups.of(slots, rows * machines, machine_size, alone=machine >= machines)
-    return [(slope[:, None, None] * torch.arange(job_size, device=job.device), by_job), (None, by_machine)]
+        machine_slots = queue_slots(instance).gather(1, seen)
+    return [within_jobs, (None, groups_of(machine_slots, machines, machine_size, alone=machine >= machines))]
+
+
+def attention_within_jobs(
+    seen: Tensor, ops: int, heads: int, groups: tuple[Tensor, int, int] | None
+) -> tuple[Tensor | None, AttentionGroups | None]:
+    """Bias and groups of attention within jobs, for the operations in view [R, v], of which a job has O at most.
+
+    Arguments:
+        groups: slots [R, v], count and size of the groups; None: a bias hides the pairs of different jobs instead
+    """
+    slope = 2.0 ** (-8.0 / heads * torch.arange(1, heads + 1, dtype=torch.float32, device=seen.device))
+    if groups is not None:
+        return slope[:, None, None] * torch.arange(groups[2], device=seen.device), groups_of(*groups)
+    job = seen // ops
+    hidden = bias_against(job[:, :, None] != job[:, None, :])[:, None]
+    return hidden + slope[:, None, None] * (seen % ops)[:, None, None, :], None
+
+
+def groups_of(slots: Tensor, count: int, size: int, alone: Tensor | None = None) -> AttentionGroups:
+    """The groups of all rows: the tokens' slots [R, v] among `count` groups of `size` slots each in a row."""
+    row = torch.arange(len(slots), device=slots.device)[:, None]
+    return AttentionGroups.of((row * count * size + slots).flatten(), len(slots) * count, size, alone)
 
 
 def queue_slots(instance: Instance) -> Tensor:
@@ -60,16 +75,24 @@ def queue_slots(instance: Instance) -> Tensor:
     return queues.new_zeros(len(queues), instance.times[0].numel() + 1).scatter_(1, queues, slot)
 
 
-def slots_of(group: Tensor, count: int, most: int, exact: bool) -> tuple[Tensor, int]:
+def slots_of_jobs(state: State, jobs: int, ops: int) -> tuple[Tensor, int]:
+    """The slot [R, v] of each operation in view where every job is a group of one size, and this size."""
+    if not state.is_cropped:
+        return state.in_view, ops
+    return slots_of(state.in_view // ops, jobs, ops)
+
+
+def slots_of(group: Tensor, count: int, most: int) -> tuple[Tensor, int]:
     """The slot [R, v] of each token in groups of one size, and this size.
+
+    On a CPU the size is the one that is needed; a GPU would have to wait for this number.
 
     Arguments:
         group: [R, v] of each token, 0..count-1
         most: tokens of a group at most
-        exact: groups of the size that is needed; a GPU would have to wait for this number
     """
     sizes = sizes_of(group, count)
-    size = int(sizes.max()) if exact else min(most, group.shape[1])
+    size = int(sizes.max()) if group.device.type == "cpu" else min(most, group.shape[1])
     return group * size + ranks_of(group, sizes), size
 
 

@@ -145,7 +145,7 @@ def test_configs_outside_the_repository_are_checked_too(tmp_path):
     with pytest.raises(ValueError, match="--config-dir: there is no folder nowhere"):
         check_overrides(["problem=flowshop"], "train", "nowhere")
     for problem, message in (
-        ("flowshp", "problem=flowshp: there is no such option; there are cvrp, flowshop, gomoku, jssp, tsp"),
+        ("flowshp", "problem=flowshp: there is no such option; there are cvrp, fjsp, flowshop, gomoku, jssp, tsp"),
         ("flowshop", "No module named 'flowshop'; is its folder in PYTHONPATH?"),
     ):
         refused = typed(train, "--config-dir", str(tmp_path), f"problem={problem}", cwd=tmp_path)

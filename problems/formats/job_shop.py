@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from problems.formats.npz import LARGEST_NUMBER
+
 LARGEST_TOTAL = 10**12  # of all times of an instance: 99 times any start time is exact in int64 and in float64
 LARGEST_COUNT = 10**6  # of jobs and of machines
-LARGEST_NUMBER = 2**62
 NO_OPERATION = -1  # the machine of a place behind the last operation of a job
 NOT_FIXED = -LARGEST_NUMBER  # stands where an operation has no fixed start
 

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from problems.formats.job_shop import LARGEST_COUNT, LARGEST_NUMBER, NOT_FIXED, JsspInstance, job_shop
+from problems.formats.job_shop import LARGEST_COUNT, NOT_FIXED, JsspInstance, job_shop
+from problems.formats.npz import LARGEST_NUMBER
 from problems.formats.text import error, short, stem, text_of
 
 SHOP = {"machines", "jobs", "machine_release"}

@@ -14,6 +14,7 @@ from gumbeldore.runtime.arrays import check_sizes
 
 NODES = {"coords", "distances"}  # where nodes lie, or how far they are from each other
 REFERENCES = {"cost", "reference"}
+LARGEST_NUMBER = 2**62
 MOST_NUMBERS = 2**29  # of an array: 4 GiB
 
 
@@ -96,6 +97,24 @@ def costs_of(where: str, arrays: dict[str, np.ndarray], n: int, lowest: float = 
 def kinds_of(costs: np.ndarray, kind: str) -> list[str]:
     """`kind` for each known reference cost [n], empty where it is NaN."""
     return ["" if np.isnan(cost) else kind for cost in costs]
+
+
+def whole(array: np.ndarray, shape: tuple[int, ...], where: str, lacking: int | None = None) -> np.ndarray:
+    """An array as int64. Raises ValueError that begins with `where` unless it has this shape and whole numbers.
+
+    Arguments:
+        lacking: what stands for NaN; None: there must be none
+    """
+    if array.dtype.kind not in "iuf" or array.shape != shape:
+        raise ValueError(f"{where} must be whole numbers {list(shape)}, got {array.dtype} {list(array.shape)}")
+    unknown = np.isnan(array) if lacking is not None and array.dtype.kind == "f" else np.zeros(shape, dtype=bool)
+    known = np.where(unknown, 0, array)
+    wrong = ~(np.abs(known.astype(np.float64)) < LARGEST_NUMBER) | (known != np.rint(known))
+    if wrong.any():
+        place = tuple(int(each[0]) for each in wrong.nonzero())
+        rule = f"must be whole numbers below {LARGEST_NUMBER:g}"
+        raise ValueError(f"{where} {rule}, got {array[place]} at {list(place)}")
+    return np.where(unknown, 0 if lacking is None else lacking, known.astype(np.int64))
 
 
 def _listed(names: list[str]) -> str:

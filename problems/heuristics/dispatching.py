@@ -1,6 +1,9 @@
-"""Priority dispatching rules for the JSSP [Haupt 1989]."""
+"""Priority dispatching rules for job shops [Haupt 1989]."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,6 +11,7 @@ from torch import Tensor
 from problems.jssp import JSSP, State
 from problems.jssp.instances import Instance, with_times
 from problems.jssp.originals import Original
+from problems.jssp.shop import Shop
 from problems.jssp.state import earliest_starts
 
 PRIORITIES = {  # what the next operation of each job (all [R, J] float64) is preferred for: the larger, the better
@@ -27,35 +31,61 @@ GENERATIONS = ("non_delay", "active")
 RULES = {f"{rule} ({generation})": (rule, generation) for generation in GENERATIONS for rule in PRIORITIES}
 
 
-def dispatch(original: Original, name: str) -> Tensor:
+class Next(NamedTuple):
+    """The next operation of each job, all [R, J]."""
+
+    action: Tensor  # int64 the decision that schedules it
+    machine: Tensor  # int64; -1: it takes none, as its time is 0
+    begin: Tensor  # float64, inf of a finished job
+    time: Tensor  # float64
+
+
+def dispatch_job_shop(original: Original, name: str) -> Tensor:
     """The jobs [n, T] in the order in which a rule schedules their operations; of equal jobs the first comes first.
 
     Arguments:
         name: a key of RULES
     """
-    rule, generation = RULES[name]
     instance = with_times(original.to_schedule(), Tensor.double)  # whole numbers, so ties are exact
-    problem = JSSP([[1, 2]], [[1, 2]])  # its rules are those of all sizes
+    return dispatch(JSSP([[1, 2]], [[1, 2]]), instance, instance.times, _next, name)  # its rules are those of all sizes
+
+
+def dispatch(problem: Shop, instance: Any, times: Tensor, following: Callable[[Any, State], Next], name: str) -> Tensor:
+    """The decisions [n, T] of a rule.
+
+    Arguments:
+        instance: in float64
+        times: [n, J, O] of the operations, of which remaining work is the sum
+        following: the next operations in a state
+        name: a key of RULES
+    """
+    rule, generation = RULES[name]
     state = problem.reset(instance)
     sequence = []
     for _ in range(problem.horizon(instance)):
-        job = _next_job(instance, state, rule, generation)
-        state = problem.step(instance, state, job)
-        sequence.append(job)
+        options = following(instance, state)
+        job = _next_job(options, times, state, rule, generation)
+        action = options.action.gather(1, job[:, None]).squeeze(1)
+        state = problem.step(instance, state, action)
+        sequence.append(action)
     return torch.stack(sequence, dim=1)
 
 
-def _next_job(instance: Instance, state: State, rule: str, generation: str) -> Tensor:
-    """The job [R] whose next operation the rule prefers."""
+def _next(instance: Instance, state: State) -> Next:
     ops = instance.times.shape[2]
-    following = torch.arange(ops) >= state.next_op[..., None]  # [R, J, O] not scheduled yet
     op = state.next_op.clamp(max=ops - 1)[..., None]
-    time = instance.times.gather(2, op).squeeze(2)
-    machine = instance.machines.gather(2, op).squeeze(2)  # [R, J]
-    begin = earliest_starts(instance, state).masked_fill(state.next_op == ops, torch.inf)  # of finished jobs
-    work = (instance.times * following).sum(dim=2)
-    priority = PRIORITIES[rule](time, work, following.sum(dim=2).double(), state.job_free)
-    candidates = _candidates(begin, begin + time, machine.masked_fill(time == 0, -1), generation)
+    time, machine = (field.gather(2, op).squeeze(2) for field in (instance.times, instance.machines))
+    begin = earliest_starts(instance, state).masked_fill(state.next_op == ops, torch.inf)
+    action = torch.arange(time.shape[1]).expand_as(machine)
+    return Next(action, machine.masked_fill(time == 0, -1), begin, time)
+
+
+def _next_job(options: Next, times: Tensor, state: State, rule: str, generation: str) -> Tensor:
+    """The job [R] whose next operation the rule prefers."""
+    remaining = torch.arange(times.shape[2]) >= state.next_op[..., None]  # [R, J, O]
+    work = (times * remaining).sum(dim=2)
+    priority = PRIORITIES[rule](options.time, work, remaining.sum(dim=2).double(), state.job_free)
+    candidates = _candidates(options.begin, options.begin + options.time, options.machine, generation)
     return priority.masked_fill(~candidates, -torch.inf).argmax(dim=1)  # the first of equals
 
 

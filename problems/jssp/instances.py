@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,8 @@ from torch import Tensor
 from gumbeldore.instance_set import MixedSizesError
 from problems.common.groups import ranks_of, sizes_of
 from problems.common.remaining import unmarked
+
+Shops = TypeVar("Shops", bound=tuple)  # instances of one class, those of the flexible job shop included
 
 TIMES = ("times", "release", "machine_release", "waits")  # the fields that hold times
 TIME_RANGE = (50, 99)  # an instance's largest time is brought to 99 if it is outside
@@ -37,14 +39,9 @@ class Instance(NamedTuple):
     waits: Tensor  # [R, J, O] float32 from an operation's end to the start of its job's next one at least; last: 0
     queues: Tensor  # [R, M, S] int64 the numbers of the operations of each machine, ascending, then J * O up to S
 
-    def there(self) -> Tensor:
-        """Which places have an operation, bool [R, J, O]."""
-        there = torch.zeros_like(self.machines, dtype=torch.bool).flatten(1)
-        return there.scatter_(1, self.operations, True).view_as(self.machines)
-
     def stored(self) -> dict[str, Tensor]:
         """The fields that files of experts hold, from which the others follow. Machine -1: no operation."""
-        fields = self._replace(machines=self.machines.masked_fill(~self.there(), -1))._asdict()
+        fields = self._replace(machines=self.machines.masked_fill(~is_there(self), -1))._asdict()
         return {name: fields[name] for name in ("times", "machines", "release", "machine_release", "waits")}
 
     @classmethod
@@ -82,7 +79,7 @@ def job_shop(
         raise ValueError(f"release, machine_release and waits must be [n, J], [n, M] and [n, J, O], got {shapes}")
     if ((machines < -1) | (machines >= count)).any():
         raise ValueError(f"machines must be in 0..{count - 1}, or -1 for no operation")
-    times, machines, waits = at_the_end(machines, times, machines, waits)
+    times, machines, waits = at_the_end(machines >= 0, times, machines, waits)
     operations = numbers_of(machines >= 0)
     release = release.masked_fill((machines < 0).all(dim=2), 0)
     times, waits = (field.masked_fill(machines < 0, 0) for field in (times, waits))
@@ -91,10 +88,14 @@ def job_shop(
     return Instance(times, machines, operations, release, machine_release, waits, queues)
 
 
-def at_the_end(machines: Tensor, *fields: Tensor) -> list[Tensor]:
-    """Fields [n, J, O] with the operations of every job moved to its last places; machine -1: no operation."""
-    order = (machines >= 0).to(torch.uint8).argsort(dim=2, stable=True)
-    return [field.gather(2, order) for field in fields]
+def at_the_end(there: Tensor, *fields: Tensor) -> list[Tensor]:
+    """Fields [n, J, O, ...] with the operations of every job moved to its last places.
+
+    Arguments:
+        there: bool [n, J, O] where operations are
+    """
+    order = there.to(torch.uint8).argsort(dim=2, stable=True)
+    return [field.gather(2, order.view(*order.shape, *[1] * (field.dim() - 3)).expand_as(field)) for field in fields]
 
 
 def numbers_of(there: Tensor) -> Tensor:
@@ -117,9 +118,15 @@ def queues_of(machines: Tensor, operations: Tensor, count: int) -> Tensor:
     return queues.scatter_(1, slots, operations).view(rows, count, longest)
 
 
-def lengths_of(instance: Instance) -> Tensor:
+def is_there(instance: Any) -> Tensor:
+    """Which places have an operation, bool [R, J, O]."""
+    there = torch.zeros_like(instance.waits, dtype=torch.bool).flatten(1)
+    return there.scatter_(1, instance.operations, True).view_as(instance.waits)
+
+
+def lengths_of(instance: Any) -> Tensor:
     """The number of operations of each job [R, J]."""
-    _, jobs, ops = instance.times.shape
+    _, jobs, ops = instance.waits.shape
     return sizes_of(instance.operations // ops, jobs)
 
 
@@ -185,7 +192,7 @@ def machine_of(instance: Instance, operations: Tensor) -> Tensor:
     return torch.where(times > 0, machine, own)
 
 
-def for_network(instance: Instance) -> Instance:
+def for_network(instance: Shops) -> Shops:
     """The instances in float32, in another unit where the largest time is not 50..99 already: it is 99 then.
 
     Time 0 is when the first job is released: beside a late release float32 would lose the times.
@@ -194,7 +201,8 @@ def for_network(instance: Instance) -> Instance:
     begin = released.amin(dim=1, keepdim=True)
     release, machine_release = ((field - begin).clamp(min=0) for field in (instance.release, instance.machine_release))
     instance = instance._replace(release=release, machine_release=machine_release)
-    largest = instance.times.amax(dim=(1, 2)).double()[:, None]
+    times = instance.times.flatten(1).double()
+    largest = times.masked_fill(times.isinf(), 0).amax(dim=1, keepdim=True)  # inf: a machine that cannot do it
     low, high = TIME_RANGE
     fits = (largest >= low) & (largest <= high) | (largest == 0)
 
@@ -205,29 +213,39 @@ def for_network(instance: Instance) -> Instance:
     return with_times(instance, scaled)
 
 
-def with_times(instance: Instance, change: Callable[[Tensor], Tensor]) -> Instance:
+def with_times(instance: Shops, change: Callable[[Tensor], Tensor]) -> Shops:
     """The instances with all times, releases and waits changed."""
     return instance._replace(**{name: change(getattr(instance, name)) for name in TIMES})
 
 
-def is_reversible(instance: Instance) -> Tensor:
+def is_reversible(instance: Any) -> Tensor:
     """Which instances [R] are as good backwards in time: those without releases."""
     return ((instance.release == 0).all(dim=1)) & ((instance.machine_release == 0).all(dim=1))
 
 
 def backwards(instance: Instance, which: Tensor) -> Instance:
     """The instances, those of `which` bool [R] with the operations of every job in reverse order."""
-    rows, jobs, ops = instance.times.shape
-    place = torch.arange(ops, device=which.device).expand(rows, jobs, -1)
-    first = ops - lengths_of(instance)[..., None]  # [R, J, 1]
-    mirrored = torch.where((place >= first) & which[:, None, None], first + ops - 1 - place, place)  # [R, J, O]
-    # Of two operations in turn, the wait stands at the earlier one: mirrored, at the other one of them.
-    waits = F.pad(instance.waits, (1, 0)).gather(2, mirrored)
+    mirrored = mirrored_places(instance, which)
+    _, jobs, ops = mirrored.shape
     numbers = mirrored + ops * torch.arange(jobs, device=which.device)[:, None]
     numbers = F.pad(numbers.flatten(1), (0, 1), value=jobs * ops)
     return instance._replace(
         times=instance.times.gather(2, mirrored),
         machines=instance.machines.gather(2, mirrored),
-        waits=torch.where(which[:, None, None], waits, instance.waits),
+        waits=mirrored_waits(instance, which, mirrored),
         queues=numbers.gather(1, instance.queues.flatten(1)).view_as(instance.queues),
     )
+
+
+def mirrored_places(instance: Any, which: Tensor) -> Tensor:
+    """The place [R, J, O] of the operation that each place gets, if those of `which` bool [R] are turned round."""
+    rows, jobs, ops = instance.waits.shape
+    place = torch.arange(ops, device=which.device).expand(rows, jobs, -1)
+    first = ops - lengths_of(instance)[..., None]  # [R, J, 1]
+    return torch.where((place >= first) & which[:, None, None], first + ops - 1 - place, place)
+
+
+def mirrored_waits(instance: Any, which: Tensor, mirrored: Tensor) -> Tensor:
+    """The waits [R, J, O] then; of two operations in turn, the wait stands at the earlier one."""
+    waits = F.pad(instance.waits, (1, 0)).gather(2, mirrored)  # mirrored, at the other one of them
+    return torch.where(which[:, None, None], waits, instance.waits)

@@ -78,7 +78,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray], first: np.ndarray | None = Non
     n, jobs, _ = machines.shape
     waits = given.get("waits", torch.zeros_like(machines))
     fixed = given.get("fixed", torch.full_like(machines, NOT_FIXED))
-    times, machines, waits, fixed = at_the_end(machines, given["times"], machines, waits, fixed)
+    times, machines, waits, fixed = at_the_end(machines >= 0, given["times"], machines, waits, fixed)
     return Original(
         times.masked_fill(machines < 0, 0),
         machines,
@@ -100,32 +100,32 @@ def check_original(original: Original, where: str) -> None:
     for name in TIMES:
         values = getattr(original, name)
         kind = "machine" if name == "machine_release" else "job"
-        _refuse(original, values < 0, f"{name} must not be negative, got {{}}", where, values, kind)
+        refuse(original, values < 0, f"{name} must not be negative, got {{}}", where, values, kind)
     machines = original.machines
     wrong = (machines < NO_OPERATION) | (machines >= count)
-    _refuse(original, wrong, f"there are {count} machines, not one for {{}}", where, machines)
+    refuse(original, wrong, f"there are {count} machines, not one for {{}}", where, machines)
     total = sum(getattr(original, name).double().flatten(1).sum(dim=1) for name in TIMES)
-    _refuse(original, total > LARGEST_TOTAL, f"times may add up to at most {LARGEST_TOTAL}, got {{:.0f}}", where, total)
+    refuse(original, total > LARGEST_TOTAL, f"times may add up to at most {LARGEST_TOTAL}, got {{:.0f}}", where, total)
     none = ~(original.there & ~original.is_fixed).flatten(1).any(dim=1)
-    _refuse(original, none, "there is no operation to be scheduled", where)
+    refuse(original, none, "there is no operation to be scheduled", where)
     _check_fixed(original, where)
 
 
 def _check_fixed(original: Original, where: str) -> None:
     fixed, is_fixed = original.fixed, original.is_fixed
     far = is_fixed & (fixed.abs() > LARGEST_TOTAL)
-    _refuse(original, far, f"its fixed start must be within {LARGEST_TOTAL:g}, got {{}}", where, fixed)
+    refuse(original, far, f"its fixed start must be within {LARGEST_TOTAL:g}, got {{}}", where, fixed)
     open_before = F.pad((original.there & ~is_fixed)[..., :-1], (1, 0))
-    _refuse(original, is_fixed & open_before, "it is fixed, the operation before it is not", where)
+    refuse(original, is_fixed & open_before, "it is fixed, the operation before it is not", where)
     ready = F.pad((original.fixed_ends + original.waits)[..., :-1], (1, 0))
     early = is_fixed & F.pad(is_fixed[..., :-1], (1, 0)) & (fixed < ready)
-    _refuse(original, early, "it is fixed at {}, before its job is ready for it", where, fixed)
+    refuse(original, early, "it is fixed at {}, before its job is ready for it", where, fixed)
     machines = original.machines.masked_fill(~is_fixed | (original.times == 0), NO_OPERATION)
     wrong = overlapping(machines, fixed, fixed + original.times)
-    _refuse(original, wrong, "it is fixed at {}, while another fixed operation is on its machine", where, fixed)
+    refuse(original, wrong, "it is fixed at {}, while another fixed operation is on its machine", where, fixed)
 
 
-def _refuse(
+def refuse(
     original: Original, wrong: Tensor, rule: str, where: str, values: Tensor | None = None, kind: str = "job"
 ) -> None:
     """Raises ValueError with the rule if something is wrong, [n, ...]; it names the first place, and its value."""

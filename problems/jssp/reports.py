@@ -28,6 +28,10 @@ class Operation(NamedTuple):
 class JSSPReports(Reports):
     """A solution is shown as its actions: the jobs, from 0, in the order in which their operations are scheduled."""
 
+    def job_shop(self, shop: Instance | Original, actions: Tensor) -> tuple[Original, Tensor]:
+        """The job shops, in the unit of those given, and the jobs [n, T] of solutions [n, T]."""
+        return shop if isinstance(shop, Original) else original_of(shop), actions
+
     def size(self, instance: Instance, horizon: int) -> str:
         """jobs x machines"""
         return f"{instance.release.shape[1]}x{instance.machine_release.shape[1]}"
@@ -55,9 +59,9 @@ class JSSPReports(Reports):
 
     def named_solution(self, originals: Original, index: int, actions: Tensor) -> dict[str, list[list[Operation]]]:
         """`schedule`: the operations of each job, in their order"""
-        original = take(originals, slice(index, index + 1))
+        original, jobs = self.job_shop(take(originals, slice(index, index + 1)), actions[None])
         shop = original.to_schedule()
-        start = schedule(shop, actions[None])
+        start = schedule(shop, jobs)
         check_schedule(shop, start)
         start = original.all_starts(start)[0]
         machines = original.machines[0] + original.first
@@ -72,6 +76,5 @@ class JSSPReports(Reports):
 
     def render(self, instance: Instance | Original, actions: Tensor, titles: list[str]) -> Figure:
         """A figure with one Gantt chart per schedule, jobs and machines numbered as in the input."""
-        original = instance if isinstance(instance, Original) else original_of(instance)
-        shop = instance if isinstance(instance, Instance) else original.to_schedule()
-        return plot_schedules(original, original.all_starts(schedule(shop, actions)), titles)
+        original, jobs = self.job_shop(instance, actions)
+        return plot_schedules(original, original.all_starts(schedule(original.to_schedule(), jobs)), titles)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from problems.common.groups import ranks_of, sizes_of
-from problems.jssp.instances import Instance, lengths_of
+from problems.jssp.instances import Instance, is_there, lengths_of
 
 
 class Timeline(NamedTuple):
@@ -21,11 +21,17 @@ class Timeline(NamedTuple):
     machine_free: Tensor  # [R, M] end of the machine's last operation, before there is one its release
 
 
+def operations_of(instance: Any, jobs: Tensor) -> Tensor:
+    """The number [R, q] of the operation that each decision schedules, the next one of its job [R, q]."""
+    _, count, ops = instance.waits.shape
+    first = (ops - lengths_of(instance)).gather(1, jobs)
+    return jobs * ops + first + ranks_of(jobs, sizes_of(jobs, count))
+
+
 def timeline(instance: Instance, actions: Tensor) -> Timeline:
     """The timeline of `actions` [R, q], q >= 1: the job whose next operation comes next, none too often."""
-    _, jobs, ops = instance.times.shape
-    first = (ops - lengths_of(instance)).gather(1, actions)
-    operations = actions * ops + first + ranks_of(actions, sizes_of(actions, jobs))
+    jobs = instance.times.shape[1]
+    operations = operations_of(instance, actions)
     duration, wait, machine = (
         field.flatten(1).gather(1, operations) for field in (instance.times, instance.waits, instance.machines)
     )
@@ -47,20 +53,26 @@ def schedule(instance: Instance, actions: Tensor) -> Tensor:
     """Start times [R, J, O] when operations are started as early as possible, in the order of `actions` [R, T].
 
     An action is the job whose next operation comes next. Where there is no operation, the start is 0. Raises ValueError
-    unless every job occurs as often as it has operations.
+    as `check_jobs` does.
     """
+    check_jobs(instance, actions)
     rows, jobs, ops = instance.times.shape
-    total = instance.operations.shape[1]
-    if actions.dim() != 2 or actions.shape[1] != total:
-        raise ValueError(f"{total} operations need {total} actions, got shape {tuple(actions.shape)}")
-    wrong = (actions.sort(dim=1).values != instance.operations // ops).any(dim=1)
-    if wrong.any():
-        row = int(wrong.nonzero()[0])
-        rule = f"row {row} does not schedule each job 0..{jobs - 1} as often as it has operations"
-        raise ValueError(f"{rule}: {actions[row].tolist()}")
     done = timeline(instance, actions)
     starts = torch.zeros_like(instance.times).flatten(1)
     return starts.scatter_(1, done.operations, done.starts).view(rows, jobs, ops)
+
+
+def check_jobs(instance: Any, jobs: Tensor) -> None:
+    """Raises ValueError unless every job occurs in the decisions [R, T] as often as it has operations."""
+    _, count, ops = instance.waits.shape
+    total = instance.operations.shape[1]
+    if jobs.dim() != 2 or jobs.shape[1] != total:
+        raise ValueError(f"{total} operations need {total} actions, got shape {tuple(jobs.shape)}")
+    wrong = (jobs.sort(dim=1).values != instance.operations // ops).any(dim=1)
+    if wrong.any():
+        row = int(wrong.nonzero()[0])
+        rule = f"row {row} does not schedule each job 0..{count - 1} as often as it has operations"
+        raise ValueError(f"{rule}: {jobs[row].tolist()}")
 
 
 def check_schedule(instance: Instance, start: Tensor) -> None:
@@ -70,7 +82,7 @@ def check_schedule(instance: Instance, start: Tensor) -> None:
     wait after it is over; on each machine no two operations overlap.
     """
     rows, jobs, ops = start.shape
-    there = instance.there()
+    there = is_there(instance)
     takes = there & (instance.times > 0)
     end = start + instance.times
     _refuse(there & (start < instance.release[..., None]), "starts before its job is released")

@@ -14,10 +14,10 @@ from gumbeldore.batches import take
 from gumbeldore.instance_set import InstanceSet, MixedSizesError
 from problems.common.files import Library, Reference, load_files, suffix_of, taken
 from problems.common.sets import DATA, load, numbered
-from problems.formats.job_shop import LARGEST_COUNT, LARGEST_NUMBER, NO_OPERATION, NOT_FIXED, JsspInstance
+from problems.formats.job_shop import LARGEST_COUNT, NO_OPERATION, NOT_FIXED, JsspInstance
 from problems.formats.job_shop_json import read_json
 from problems.formats.jsplib import read_jssp
-from problems.formats.npz import REFERENCES, Arrays, costs_of, read_npz
+from problems.formats.npz import REFERENCES, Arrays, costs_of, read_npz, whole
 from problems.jssp.best_known import best_known, fingerprint
 from problems.jssp.instances import Instance, for_network, lower_bound, random_instances, with_times
 from problems.jssp.originals import Original, check_original
@@ -62,7 +62,7 @@ def validation(jobs: int, machines: int, n: int) -> InstanceSet:
     """The first n of 10,000 random instances of one size, with the references that the project ships."""
     name = f"validation/{jobs}x{machines}"
     taken(n, VALIDATION_COUNT, name, "")
-    shipped, known, expected = _shipped(f"jssp_{jobs}x{machines}_validation.npz")
+    shipped, known, expected = shipped_makespans(f"jssp_{jobs}x{machines}_validation.npz")
     generator = torch.Generator().manual_seed(4321)
     # Drawn one by one, so that the first ones do not depend on how many follow.
     drawn = [random_instances(1, jobs, machines, generator) for _ in range(max(n, len(shipped)))]
@@ -110,14 +110,14 @@ def _l2d(name: str, limit: int | None) -> list[InstanceSet]:
     if found != expected:
         raise ValueError(f"{name} must have the checksum {expected}, this numpy {np.__version__} generated {found}")
     n = taken(limit, count, name)
-    costs, kinds, described = _shipped(f"jssp_{jobs}x{machines}_l2d.npz")
+    costs, kinds, described = shipped_makespans(f"jssp_{jobs}x{machines}_l2d.npz")
     if described != expected:
         costs, kinds = np.full(n, np.nan), [""] * n
     original = original_from({"times": times[:n], "machines": orders[:n]})
     return [_instance_set(numbered(name, n), original, costs[:n], kinds[:n])]
 
 
-def _shipped(file: str) -> tuple[np.ndarray, list[str], str]:
+def shipped_makespans(file: str) -> tuple[np.ndarray, list[str], str]:
     """Costs [m] in a file of the project, their m kinds, and the fingerprint of the m instances they belong to."""
     if not (DATA / file).is_file():
         return np.empty(0), [], ""
@@ -168,32 +168,18 @@ def _whole_numbers(arrays: dict[str, np.ndarray], where: str) -> dict[str, np.nd
         raise ValueError(f"{where}: times and machines must be [n, J, O] with n >= 1 and J * O >= 2, got {shapes}")
     n, jobs, _ = times.shape
     shapes = {"release": (n, jobs), "machine_release": (n, *np.shape(arrays.get("machine_release", times))[1:2])}
-    whole = {
-        name: _whole(array, shapes.get(name, times.shape), f"{where}: {name}", may_lack=name == "fixed")
+    given = {
+        name: whole(array, shapes.get(name, times.shape), f"{where}: {name}", NOT_FIXED if name == "fixed" else None)
         for name, array in arrays.items()
     }
-    if "machine_release" not in arrays and whole["machines"].max() >= LARGEST_COUNT:
-        raise ValueError(f"{where}: machines must be below {LARGEST_COUNT}, got {whole['machines'].max()}")
-    nowhere = whole["machines"] == NO_OPERATION
-    for name, wrong in (("times", whole["times"] > 0), ("fixed", whole.get("fixed", whole["times"]) > NOT_FIXED)):
+    if "machine_release" not in arrays and given["machines"].max() >= LARGEST_COUNT:
+        raise ValueError(f"{where}: machines must be below {LARGEST_COUNT}, got {given['machines'].max()}")
+    nowhere = given["machines"] == NO_OPERATION
+    for name, wrong in (("times", given["times"] > 0), ("fixed", given.get("fixed", given["times"]) > NOT_FIXED)):
         if name in arrays and (wrong & nowhere).any():
             place = [int(each[0]) for each in (wrong & nowhere).nonzero()]
             raise ValueError(f"{where}: {name}{place} must not be given, machines{place} is -1: no operation")
-    return whole
-
-
-def _whole(array: np.ndarray, shape: tuple[int, ...], where: str, may_lack: bool) -> np.ndarray:
-    """An array as int64, NOT_FIXED for NaN if numbers may lack. Raises ValueError that begins with `where`."""
-    if array.dtype.kind not in "iuf" or array.shape != shape:
-        raise ValueError(f"{where} must be whole numbers {list(shape)}, got {array.dtype} {list(array.shape)}")
-    unknown = np.isnan(array) if may_lack and array.dtype.kind == "f" else np.zeros(shape, dtype=bool)
-    known = np.where(unknown, 0, array)
-    wrong = ~(np.abs(known.astype(np.float64)) < LARGEST_NUMBER) | (known != np.rint(known))
-    if wrong.any():
-        place = tuple(int(each[0]) for each in wrong.nonzero())
-        rule = f"must be whole numbers below {LARGEST_NUMBER:g}"
-        raise ValueError(f"{where} {rule}, got {array[place]} at {list(place)}")
-    return np.where(unknown, NOT_FIXED, known.astype(np.int64))
+    return given
 
 
 def _shops(original: Original, names: list[str]) -> list[JsspInstance]:

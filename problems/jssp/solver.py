@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from problems.jssp.instances import Instance
 from problems.jssp.originals import Original, original_of
+from problems.solvers.answer import Answer, Options
 from problems.solvers.backends import BACKENDS, Backend
-from problems.solvers.scheduling import solve_jssp
+from problems.solvers.scheduling import Task, best_schedule
+
+CP_SAT = "ortools.sat.python.cp_model"
+
+
+def solve(original: Original, options: Options) -> Answer:
+    """The schedule of one instance, a row of originals."""
+    shop = Original(*(field[None] for field in original)).to_schedule()
+    tasks, fixed = tasks_of(shop), int(original.fixed_ends.max())
+    found = best_schedule(tasks, shop.release[0].tolist(), shop.machine_release[0].tolist(), options)
+    actions = np.array([tasks[task].job for task in found.order])
+    return Answer(actions, max(found.lowest, fixed), max(found.makespan, fixed), found.kind, found.seconds)
+
+
+def tasks_of(shop: Instance) -> list[Task]:
+    """The operations of one shop in whole numbers."""
+    operations = shop.operations[0]
+    fields = (each.flatten()[operations].tolist() for each in (shop.waits, shop.machines, shop.times))
+    jobs = (operations // shop.times.shape[2]).tolist()
+    return [Task(job, wait, [(machine, takes)]) for job, wait, machine, takes in zip(jobs, *fields, strict=True)]
 
 
 def originals(instances: Instance) -> Original:
     return Original(*(field.long() for field in original_of(instances)))  # drawn as whole numbers
 
 
-CP_SAT = "ortools.sat.python.cp_model"
-BACKENDS["jssp"] = Backend("OR-Tools", "ortools", CP_SAT, solve_jssp, patience=False, originals=originals)
+BACKENDS["jssp"] = Backend("OR-Tools", "ortools", CP_SAT, solve, patience=False, originals=originals)

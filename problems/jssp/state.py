@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from problems.common.remaining import without
 from problems.jssp.instances import Instance
 
 
@@ -21,6 +22,28 @@ class State(NamedTuple):
     def is_cropped(self) -> bool:
         """Whether some operations are out of view."""
         return self.in_view.shape[1] < self.remaining.shape[1]
+
+
+def after(instance: Any, state: State, operation: Tensor, machine: Tensor, time: Tensor) -> State:
+    """The state after the next operation of a job has started as early as it can, all operations in view.
+
+    Arguments:
+        operation: [R, 1] the number of the operation
+        machine, time: [R, 1] where it goes and how long it takes
+    """
+    ops = instance.waits.shape[2]
+    job, op = operation // ops, operation % ops
+    wait = instance.waits.flatten(1).gather(1, operation)
+    ready, free = state.job_free.gather(1, job), state.machine_free.gather(1, machine)
+    end = torch.where(time > 0, torch.maximum(ready, free) + time, ready)  # z of job and machine [GD, eq. 31-32]
+    remaining = without(state.remaining, operation)
+    return State(
+        next_op=state.next_op.scatter(1, job, op + 1),
+        job_free=state.job_free.scatter(1, job, end + wait),
+        machine_free=state.machine_free.scatter(1, machine, torch.where(time > 0, end, free)),
+        remaining=remaining,
+        in_view=remaining,
+    )
 
 
 def earliest_starts(instance: Instance, state: State) -> Tensor:

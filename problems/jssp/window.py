@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from problems.common.view import check_view
-from problems.jssp.instances import Instance
-from problems.jssp.state import State, earliest_starts
+from problems.jssp.state import State
 
 
 class Window(NamedTuple):
@@ -23,12 +22,16 @@ class Window(NamedTuple):
         """Raises ValueError for what is neither a number, nor None or `all`."""
         return cls(check_view("window", operations), check_view("jobs_in_view", jobs))
 
-    def in_view(self, instance: Instance, state: State) -> Tensor:
+    def in_view(self, state: State, starts: Tensor, ops: int) -> Tensor:
         """The operations in view, ascending [R, v], of those that remain [R, n]; v = min(n, jobs * operations).
 
         Where jobs have fewer left, more is in view: of other jobs, then of the same ones.
+
+        Arguments:
+            starts: [R, J] when the next operation of each job can start; not read if all jobs are in view
+            ops: O, the places of a job
         """
-        jobs, ops = instance.times.shape[1:]
+        jobs = state.next_op.shape[1]
         depth, width = min(self.operations or ops, ops), min(self.jobs or jobs, jobs)
         remaining, next_op = state.remaining, state.next_op
         if remaining.shape[1] <= width * depth:
@@ -36,8 +39,7 @@ class Window(NamedTuple):
         job, place = remaining // ops, remaining % ops
         rank = torch.arange(jobs, device=job.device).expand_as(next_op)
         if width < jobs:
-            start = earliest_starts(instance, state)
-            order = start.masked_fill(next_op == ops, torch.inf).argsort(dim=1, stable=True)
+            order = starts.masked_fill(next_op == ops, torch.inf).argsort(dim=1, stable=True)
             rank = torch.empty_like(order).scatter_(1, order, rank)
         rank, away = rank.gather(1, job), place - next_op.gather(1, job)
         outside = (rank >= width) | (away >= depth)

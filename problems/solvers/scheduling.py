@@ -1,29 +1,58 @@
-"""OR-Tools' CP-SAT for the JSSP; one thread per instance."""
+"""OR-Tools' CP-SAT for job shops, flexible ones included; one thread per instance."""
 
 from __future__ import annotations
 
 import math
 import time
 from importlib.metadata import version
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
-from problems.jssp.instances import Instance
-from problems.jssp.originals import Original
 from problems.jssp.schedules import order_by
-from problems.solvers.answer import Answer, Options, SolverError
+from problems.solvers.answer import Options, SolverError
 
 LARGEST = 1 << 40  # the sum of all times that CP-SAT can do sums of in 64 bits
 
 
-def solve_jssp(original: Original, options: Options) -> Answer:
-    """The schedule of one instance, a row of originals."""
+class Task(NamedTuple):
+    """An operation; the tasks of a job stand in their order. An operation of time 0 takes no machine."""
+
+    job: int
+    wait: int  # before the job's next one
+    options: list[tuple[int, int]]  # machine and time, one option at least
+
+
+class Schedule(NamedTuple):
+    """What CP-SAT found, in whole numbers."""
+
+    order: list[int]  # the tasks by their starts
+    chosen: list[int]  # the option of each task
+    lowest: int  # no makespan is below
+    makespan: int  # less is possible if operations can start earlier in the same order
+    kind: str
+    seconds: float
+
+
+class Model(NamedTuple):
+    """The constraint model of a shop."""
+
+    model: Any
+    makespan: Any
+    starts: list  # a variable for each task
+    chosen: list[list]  # for each task a literal for each option; none where there is one option
+
+
+def best_schedule(tasks: list[Task], release: list[int], machine_release: list[int], options: Options) -> Schedule:
+    """The schedule of a shop with releases of its jobs and of its machines. Raises SolverError if none is found.
+
+    Of operations that start together, those that take no time come first and a job's own stay in their order, so that
+    whatever an operation waits for comes before it: started as early as possible in this order, none starts later.
+    """
     from ortools.sat.python import cp_model
 
     begin = time.perf_counter()
-    shop = Original(*(field[None] for field in original)).to_schedule()
-    model, start, makespan = job_shop_model(shop)
+    model, makespan, starts, literals = model_of(tasks, release, machine_release)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = options.time_limit
     solver.parameters.random_seed = options.seed
@@ -33,58 +62,52 @@ def solve_jssp(original: Original, options: Options) -> Answer:
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         nothing = f"CP-SAT found no schedule within {options.time_limit:g} s ({solver.status_name(status)})"
         raise SolverError(f"{nothing}; give it more time")
-    values = torch.tensor([solver.value(variable) for variable in start])
-    fixed = int(original.fixed_ends.max())
-    release = ".".join(version("ortools").split(".")[:2])
-    return Answer(
-        actions=_jobs_in_order(shop, values).numpy(),
-        # A whole number up to the solver's own rounding.
-        lowest=max(math.ceil(solver.best_objective_bound - 1e-6), fixed),
-        highest=max(solver.value(makespan), fixed),  # less if operations can start earlier in the same order
-        kind="optimal (CP-SAT)" if status == cp_model.OPTIMAL else f"CP-SAT {release}, {options.time_limit:g} s",
+    chosen = [next((place for place, literal in enumerate(each) if solver.value(literal)), 0) for each in literals]
+    start = torch.tensor([[solver.value(variable) for variable in starts]])
+    takes = torch.tensor([[task.options[place][1] for task, place in zip(tasks, chosen, strict=True)]])
+    release_of = ".".join(version("ortools").split(".")[:2])
+    return Schedule(
+        order=order_by(start, start + takes)[0].tolist(),
+        chosen=chosen,
+        lowest=math.ceil(solver.best_objective_bound - 1e-6),  # a whole number up to the solver's own rounding
+        makespan=solver.value(makespan),
+        kind="optimal (CP-SAT)" if status == cp_model.OPTIMAL else f"CP-SAT {release_of}, {options.time_limit:g} s",
         seconds=time.perf_counter() - begin,
     )
 
 
-def job_shop_model(shop: Instance) -> tuple:
-    """The constraint model of one shop in whole numbers, the starts [T] of its operations, and its makespan."""
+def model_of(tasks: list[Task], release: list[int], machine_release: list[int]) -> Model:
+    """The constraint model of a shop. Raises SolverError if its times are too large."""
     from ortools.sat.python import cp_model
 
-    ops = shop.times.shape[2]
-    operations = shop.operations[0]
-    fields = (shop.times, shop.waits, shop.machines)
-    times, waits, machines = (field.flatten()[operations].tolist() for field in fields)
-    jobs = (operations // ops).tolist()
-    release, machine_release = shop.release[0].tolist(), shop.machine_release[0].tolist()
-    # One operation after the other, once all are released.
-    horizon = max(release + machine_release) + sum(times) + sum(waits)
+    # One operation after the other, each on its slowest machine, once all are released.
+    slowest = sum(max(takes for _, takes in task.options) for task in tasks)
+    horizon = max(release + machine_release) + slowest + sum(task.wait for task in tasks)
     if horizon > LARGEST:
         raise SolverError(f"times that add up to {horizon:g} are too large for CP-SAT, which takes {LARGEST:g}")
     model = cp_model.CpModel()
     makespan = model.new_int_var(0, horizon, "makespan")
-    start, on_machine = [], [[] for _ in machine_release]
-    for number, (job, takes, machine) in enumerate(zip(jobs, times, machines, strict=True)):
-        # An operation of time 0 takes no machine.
-        earliest = max(release[job], machine_release[machine] if takes else 0)
-        begins = model.new_int_var(earliest, horizon, f"start {number}")
-        if number and jobs[number - 1] == job:
-            model.add(begins >= start[-1] + times[number - 1] + waits[number - 1])
+    on_machine: list[list] = [[] for _ in machine_release]
+    starts, chosen, ready = [], [], 0
+    for number, task in enumerate(tasks):
+        begins = model.new_int_var(release[task.job], horizon, f"start {number}")
+        literals = [model.new_bool_var(f"{number} on {m}") for m, _ in task.options] if len(task.options) > 1 else []
+        if number and tasks[number - 1].job == task.job:
+            model.add(begins >= ready)
+        if literals:
+            model.add_exactly_one(literals)
+        takes = 0
+        for (machine, lasts), literal in zip(task.options, literals or [True], strict=True):
+            takes += literal * lasts
+            if lasts:
+                model.add(begins >= machine_release[machine]).only_enforce_if(literal)
+                interval = model.new_optional_fixed_size_interval_var(begins, lasts, literal, f"{number} on {machine}")
+                on_machine[machine].append(interval)
         model.add(makespan >= begins + takes)
-        if takes:
-            on_machine[machine].append(model.new_fixed_size_interval_var(begins, takes, f"operation {number}"))
-        start.append(begins)
+        ready = begins + takes + task.wait
+        starts.append(begins)
+        chosen.append(literals)
     for intervals in on_machine:
         model.add_no_overlap(intervals)
     model.minimize(makespan)
-    return model, start, makespan
-
-
-def _jobs_in_order(shop: Instance, start: Tensor) -> Tensor:
-    """The jobs [T] of the operations in the order of their start times [T].
-
-    Of operations that start together, those that take no time come first and a job's own stay in their order, so that
-    whatever an operation waits for comes before it: started as early as possible in this order, none starts later.
-    """
-    times = shop.times.flatten()[shop.operations[0]]
-    order = order_by(start[None], (start + times)[None])[0]
-    return shop.operations[0][order] // shop.times.shape[2]
+    return Model(model, makespan, starts, chosen)

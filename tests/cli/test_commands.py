@@ -239,7 +239,7 @@ def test_every_default_stands_in_one_place():
         (train, ["train.muon_learning_rate=null", "train.muon_weight_decay=1"], "train.muon_weight_decay has no"),
         (train, ["search.sampled_root=off"], "sampled_root must be true or false, got 'off'"),
         (train, ["resume=nowhere"], "resume=nowhere: there is no"),
-        (train, ["problem=chess"], "problem=chess: there is no such option; there are cvrp, gomoku, jssp, tsp"),
+        (train, ["problem=chess"], "problem=chess: there is no such option; there are cvrp, fjsp, gomoku, jssp, tsp"),
         (train, ["train=supervised"], "train.experts must be given"),
         *(
             (train, ["train=supervised", "train.experts=x.npz", f"train.{key}=3"], f"train.{key} has no effect")

@@ -18,6 +18,7 @@ from models.job_shop import JobShop
 from problems.jssp import JSSP, State
 from problems.jssp.instances import job_shop as shop_of
 from problems.jssp.instances import random_general_instances, random_instances
+from problems.jssp.state import earliest_starts
 from problems.jssp.window import Window
 from tests.helpers.networks import WAYS, attend_by
 
@@ -299,7 +300,9 @@ def test_what_is_out_of_the_window_is_not_there_for_the_network(lookahead, jobs_
     policy = job_shop(lookahead=lookahead, order_loss=0.5)
     for step in (0, 3, 9, 14):
         instance, state, rest = played(3, 5, 4, step, seed=step, zeros=0.3, general=general)
-        state = state._replace(in_view=Window(2, jobs_in_view).in_view(instance, state))
+        state = state._replace(
+            in_view=Window(2, jobs_in_view).in_view(state, earliest_starts(instance, state), instance.times.shape[2])
+        )
         found = {}
         for way in WAYS:
             attend_by(way, monkeypatch)
@@ -343,7 +346,7 @@ def test_order_loss_equals_plain_loops(jobs, ops, window, way, general, monkeypa
     policy = job_shop(order_loss=0.25)
     for step in (0, jobs * ops // 2):
         instance, state, rest = played(4, jobs, ops, step, zeros=0.4, general=general)
-        state = state._replace(in_view=Window(window, None).in_view(instance, state))
+        state = state._replace(in_view=Window(window, None).in_view(state, state.job_free, instance.times.shape[2]))
         means = []
         for row in range(4):
             losses = []

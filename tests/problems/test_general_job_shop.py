@@ -16,7 +16,7 @@ from gumbeldore.sampler.search import search
 from gumbeldore.testing import problem_contract
 from gumbeldore.training.dataset import PseudoExperts, read_experts, read_shard
 from problems.formats.job_shop import NOT_FIXED
-from problems.heuristics.dispatching import RULES, dispatch
+from problems.heuristics.dispatching import RULES, dispatch_job_shop
 from problems.jssp import JSSP, Instance
 from problems.jssp.instances import (
     backwards,
@@ -30,8 +30,10 @@ from problems.jssp.originals import Original, check_original, from_arrays, origi
 from problems.jssp.schedules import check_schedule, schedule
 from problems.jssp.sets import from_arrays as set_from_arrays
 from problems.jssp.sets import load_jssp
+from problems.jssp.solver import solve as solve_jssp
+from problems.jssp.solver import tasks_of
 from problems.solvers.answer import Options
-from problems.solvers.scheduling import job_shop_model, solve_jssp
+from problems.solvers.scheduling import model_of
 from tests.helpers.policies import FixedPolicy
 from tests.helpers.schedules import one_size, plain_general_schedule
 from tests.helpers.tensors import same_tensors
@@ -141,7 +143,8 @@ def test_the_solver_and_we_agree_on_the_makespan_of_a_sequence():
     whole = Instance(*(field.long() for field in instance))
     for row in range(1000):
         shop = take(whole, slice(row, row + 1))
-        model, start, makespan = job_shop_model(shop)
+        releases = shop.release[0].tolist(), shop.machine_release[0].tolist()
+        model, makespan, start, _ = model_of(tasks_of(shop), *releases)
         numbers = shop.operations[0]
         takes, machines = (field.flatten()[numbers].tolist() for field in (shop.times, shop.machines))
         begins = starts[row].flatten()[numbers].tolist()
@@ -182,9 +185,9 @@ def test_rules_work_on_general_shops():
     instance, _ = drawn(20, 5, 4, seed=3)
     originals = Original(*(field.long() for field in original_of(instance)))
     for name in RULES:
-        actions = dispatch(originals, name)
+        actions = dispatch_job_shop(originals, name)
         check_schedule(instance, schedule(instance, actions))
-    actions = dispatch(originals, "FIFO (non_delay)")
+    actions = dispatch_job_shop(originals, "FIFO (non_delay)")
     for row in range(20):
         assert actions[row].tolist() == first_come_first_served(take(instance, slice(row, row + 1)))
 

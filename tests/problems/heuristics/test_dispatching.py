@@ -20,7 +20,7 @@ from tests.helpers.unsolved import jssp
 def dispatched(rule: str, generation: str, times: torch.Tensor, machines: torch.Tensor) -> torch.Tensor:
     """The rule's sequences of jobs [n, J*M]."""
     original = from_arrays({"times": times.long().numpy(), "machines": machines.numpy()})
-    return dispatching.dispatch(original, f"{rule} ({generation})")
+    return dispatching.dispatch_job_shop(original, f"{rule} ({generation})")
 
 
 def mean_gap(rule: str, generation: str, source: str) -> float:

@@ -14,13 +14,12 @@ import torch
 
 from problems.cvrp import instances as cvrp_types
 from problems.formats.tsplib import METRICS, edge_lengths
-from problems.jssp.instances import job_shop
 from problems.jssp.originals import Original
+from problems.jssp.solver import solve as solve_jssp
 from problems.solvers import Solver, SolverError, with_references
 from problems.solvers import backends as registry
 from problems.solvers.answer import Options
 from problems.solvers.baseline import wall_clock
-from problems.solvers.scheduling import _jobs_in_order, solve_jssp
 from tests.helpers.unsolved import cvrp, jssp, random_points, tsp
 
 pytest.importorskip("pyvrp")
@@ -171,11 +170,6 @@ def test_operations_that_take_no_time_keep_their_place(seed):
     answer = solve_jssp(original, Options(5.0, seed, None))
     cost = instance_set.true_cost(torch.zeros(1, dtype=torch.int64), torch.from_numpy(answer.actions)[None])
     assert answer.kind == "optimal (CP-SAT)" and answer.lowest == cost.item() == answer.highest
-
-
-def test_ties_are_broken_by_what_takes_no_time():
-    shop = job_shop(torch.tensor([[[3, 2], [0, 0]]]), torch.tensor([[[0, 1], [0, 1]]]))
-    assert _jobs_in_order(shop, torch.tensor([0, 3, 3, 3])).tolist() == [0, 1, 1, 0]
 
 
 # ---- workers, seeds, patience

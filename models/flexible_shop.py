@@ -1,0 +1,212 @@
+"""The network for the flexible job shop: operations attend within their job and to machines, machines to operations."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gumbeldore.runtime.checked import check_counts
+from models.attention import bias_against, softmax
+from models.job_shop import CanonicalState
+from models.layers import FullPrecisionLinear, Linears, ReZeroLayer
+from models.micro_batches import RowSize
+from models.policy import TokenPolicy
+from models.shop_attention import MAX_DENSE_RATIO, attention_within_jobs, slots_of_jobs
+from problems.common.groups import sizes_of
+from problems.fjsp.instances import Instance, lower_bound
+from problems.fjsp.state import next_starts, next_times
+from problems.jssp.state import State, places_in_view
+
+OPERATION_FEATURES = 6
+MACHINE_FEATURES = 4
+OPTION_FEATURES = 2  # of an operation on a machine
+DECISION_FEATURES = 5  # of the next operation of a job on a machine
+
+
+class FlexibleShop(TokenPolicy):
+    """Logits of the next job and its machine from the operations in view and the machines, a token each.
+
+    A block: operations attend within their job, as in `models.job_shop`; then operations attend to the machines that
+    can do them, and machines to the operations. In the last two, scores have a bias that is linear in the operation's
+    time on the machine. The next operations and the machines then attend to each other, and a small network scores each
+    pair of them. Times count from the first moment at which an operation can start, in quarters of the instance's
+    lower bound. So a policy is the same for small and large instances and for all units.
+
+    The policy does not change when jobs or machines are numbered otherwise.
+
+    Arguments:
+        width: of the embeddings; a multiple of heads
+        blocks: of the three kinds of attention
+        heads, feedforward: of every layer
+    """
+
+    problem = "fjsp"
+
+    def __init__(self, width: int, blocks: int, heads: int, feedforward: int):
+        check_counts(width=width, blocks=blocks, feedforward=feedforward)
+        super().__init__()
+        self.embed_operations = FullPrecisionLinear(OPERATION_FEATURES, width)
+        self.embed_machines = FullPrecisionLinear(MACHINE_FEATURES, width)
+        self.job_wise = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(blocks)])
+        self.to_machines = nn.ModuleList([CrossLayer(width, heads, feedforward) for _ in range(blocks)])
+        self.to_operations = nn.ModuleList([CrossLayer(width, heads, feedforward) for _ in range(blocks)])
+        self.between = ReZeroLayer(width, heads, feedforward)
+        self.of_next, self.of_machine = nn.Linear(width, width), nn.Linear(width, width, bias=False)
+        self.of_decision = FullPrecisionLinear(DECISION_FEATURES, width)
+        self.head = FullPrecisionLinear(width, 1)
+
+    def row_size(self, context: Instance, state: State) -> RowSize:
+        _, jobs, ops, machines = context.times.shape
+        seen = state.in_view.shape[1]
+        within_jobs = min(seen**2, MAX_DENSE_RATIO * jobs * ops**2)
+        scores = self.between.heads * max(within_jobs, seen * machines, (jobs + machines) ** 2)
+        return RowSize(scores, (seen + machines + jobs * machines // 4) * self.head.in_features)
+
+    def tokens(self, instance: Instance, state: State) -> list[Tensor]:
+        """The tokens [R, v + M, width] of the operations in view and of the machines, after all blocks."""
+        _, jobs, ops, _ = instance.times.shape
+        seen, heads = state.in_view, self.between.heads
+        operations, machines, options = self._features(instance, state)
+        x, y = self.embed_operations(operations), self.embed_machines(machines)
+        slots, size = slots_of_jobs(state, jobs, ops)
+        dense = seen.shape[1] ** 2 <= MAX_DENSE_RATIO * jobs * size**2
+        within_jobs = attention_within_jobs(seen, ops, heads, None if dense else (slots, jobs, size))
+        for job_wise, to_machines, to_operations in zip(
+            self.job_wise, self.to_machines, self.to_operations, strict=True
+        ):
+            x = job_wise(x, *within_jobs)
+            x, y = to_machines(x, y, options), to_operations(y, x, options.transpose(1, 2))
+        return [torch.cat([x, y], dim=1)]
+
+    def canonical_state(self, instance: Instance, state: State) -> State:
+        """The state with times that count from the first moment at which an operation can start.
+
+        A job is free when its next operation can start, a machine at once if no operation is left that it can do.
+        """
+        finished = state.next_op == instance.waits.shape[2]
+        start = next_starts(instance, state).amin(dim=2)
+        now = start.masked_fill(finished, torch.inf).amin(dim=1, keepdim=True)
+        needed = remaining_times(instance, state).isfinite().any(dim=1)  # [R, M]
+        free = (start - now).masked_fill(finished, 0.0)
+        busy = (state.machine_free - now).clamp(min=0.0).masked_fill(~needed, 0.0)
+        return CanonicalState(*state._replace(job_free=free, machine_free=busy))
+
+    def _features(self, instance: Instance, state: State) -> tuple[Tensor, Tensor, Tensor]:
+        """Of operations in view [R, v, 6], of machines [R, M, 4], of operations on machines [R, v, M, 2].
+
+        All operations that remain count, in view or not.
+
+        Of an operation: the earliest start of its job's next operation, its own earliest start, its shortest and its
+        mean time, the shortest work and waits of its job after it, the share of the machines that can do it. Of a
+        machine: how long it stays busy; the remaining work if each operation is spread evenly over the machines that
+        can do it; the work that it alone can do; busy time and even work less the largest of all machines. Of an
+        operation on a machine: the time, and how much longer it is than the shortest; inf if the machine cannot do it.
+        """
+        if not isinstance(state, CanonicalState):
+            state = self.canonical_state(instance, state)
+        unit = unit_of(instance)[:, None]
+        times = remaining_times(instance, state)  # [R, n, M]
+        able = times.isfinite()
+        count = able.sum(dim=2).clamp(min=1)
+        shortest_time = times.amin(dim=2)
+        finite = times.masked_fill(~able, 0)
+        evenly = finite / count[..., None]
+
+        job = state.remaining // instance.waits.shape[2]
+        lasts = shortest_time + instance.waits.flatten(1).gather(1, state.remaining)
+        through = lasts.cumsum(dim=1)
+        left = torch.zeros_like(state.job_free).scatter_add_(1, job, lasts)  # [R, J]
+        before = through - lasts - (left.cumsum(dim=1) - left).gather(1, job)
+        start = state.job_free.gather(1, job)
+        tail = left.gather(1, job) - before - shortest_time
+        share = count / times.shape[2] * unit
+        of_operations = torch.stack([start, start + before, shortest_time, evenly.sum(dim=2), tail, share], dim=2)
+
+        load = evenly.sum(dim=1)
+        alone = finite.masked_fill(count[..., None] > 1, 0).sum(dim=1)
+        until = state.machine_free + load
+        relative = until - until.amax(dim=1, keepdim=True)
+        of_machines = torch.stack([state.machine_free, load, alone, relative], dim=2)
+
+        options = torch.stack([times, times - shortest_time[..., None]], dim=3)
+        if state.is_cropped:
+            places = places_in_view(state)[..., None]
+            of_operations = of_operations.gather(1, places.expand(-1, -1, OPERATION_FEATURES))
+            options = options.gather(1, places[..., None].expand(-1, -1, *options.shape[2:]))
+        unit = unit[..., None]
+        return of_operations / unit, of_machines / unit, options / unit[..., None]
+
+    def logits(self, instance: Instance, state: State, x: Tensor) -> Tensor:
+        """[R, J * M]; the logits of jobs without an operation in view and of machines that cannot mean nothing."""
+        if not isinstance(state, CanonicalState):
+            state = self.canonical_state(instance, state)
+        _, jobs, ops, machines = instance.times.shape
+        operations, machine = x[:, :-machines], x[:, -machines:]
+        left = sizes_of(state.in_view // ops, jobs)  # [R, J] in view
+        first = (left.cumsum(dim=1) - left).clamp(max=operations.shape[1] - 1)  # token of the next one
+        heads = operations.gather(1, first[..., None].expand(-1, -1, x.shape[-1]))  # [R, J, width]
+        hidden = F.pad(left == 0, (0, machines))
+        both = self.between(torch.cat([heads, machine], dim=1), bias_against(hidden)[:, None, None, :])
+        heads, machine = both[:, :jobs], both[:, jobs:]
+        pairs = self.of_next(heads)[:, :, None] + self.of_machine(machine)[:, None]
+        pairs = pairs + self.of_decision(self._decisions(instance, state))
+        return self.head(F.gelu(pairs)).flatten(1).float()
+
+    def _decisions(self, instance: Instance, state: State) -> Tensor:
+        """Features [R, J, M, 5] of the next operations on machines: start, time, end, time beyond the shortest, idling.
+
+        The machine idles from its last operation to the start. Where it cannot do the operation, all are 0.
+        """
+        times, starts = next_times(instance, state), next_starts(instance, state)
+        idle = (starts - state.machine_free[:, None]).clamp(min=0)
+        beyond = times - times.amin(dim=2, keepdim=True)
+        features = torch.stack([starts, times, starts + times, beyond, idle], dim=3)
+        return features.masked_fill(times.isinf()[..., None], 0) / unit_of(instance)[:, None, None, None]
+
+
+class CrossLayer(nn.Module):
+    """A layer as `ReZeroLayer`, in which tokens attend to others tokens, those of their row.
+
+    The bias of the scores is linear in features of the pairs of tokens.
+    """
+
+    def __init__(self, width: int, heads: int, feedforward: int):
+        super().__init__()
+        self.heads = heads
+        self.query, self.key_value = nn.Linear(width, width), Linears(2, width, width)
+        self.bias = FullPrecisionLinear(OPTION_FEATURES, heads, bias=False)
+        self.output_projection = nn.Linear(width, width)
+        self.up_projection = nn.Linear(width, feedforward)
+        self.down_projection = nn.Linear(feedforward, width)
+        self.scale = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor, y: Tensor, options: Tensor) -> Tensor:
+        """x [R, n, width] after it has attended to y [R, m, width]; options [R, n, m, f], inf where it must not."""
+        a = self.scale
+        x = x + a * self.attention(x, y, options)
+        x = x + a * self.down_projection(F.gelu(self.up_projection(x)))
+        return x
+
+    def attention(self, x: Tensor, y: Tensor, options: Tensor) -> Tensor:
+        query, key, value = (
+            each.unflatten(2, (self.heads, -1)).transpose(1, 2)
+            for each in (self.query(x), *self.key_value(y).chunk(2, dim=2))
+        )
+        hidden = options[..., 0].isinf()
+        bias = self.bias(options.masked_fill(hidden[..., None], 0)).permute(0, 3, 1, 2)
+        scores = query * key.shape[-1] ** -0.5 @ key.mT + bias + bias_against(hidden)[:, None]
+        found = softmax(scores).to(value.dtype) @ value
+        return self.output_projection(found.transpose(1, 2).flatten(2))
+
+
+def remaining_times(instance: Instance, state: State) -> Tensor:
+    """The times of the operations that remain on each machine [R, n, M], inf: it cannot do the operation."""
+    machines = instance.times.shape[3]
+    return instance.times.flatten(1, 2).gather(1, state.remaining[..., None].expand(-1, -1, machines))
+
+
+def unit_of(instance: Instance) -> Tensor:
+    """A quarter of the instance's lower bound [R] on the makespan, 1 where there is no work."""
+    bound = lower_bound(instance) / 4
+    return bound.where(bound > 0, 1.0)

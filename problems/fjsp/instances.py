@@ -1,0 +1,169 @@
+"""The instance of the flexible job shop as networks and searches see it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from problems.formats.fjs import CANNOT
+from problems.jssp import instances as job_shops
+from problems.jssp.instances import (
+    at_the_end,
+    is_there,
+    lengths_of,
+    mirrored_places,
+    mirrored_waits,
+    numbers_of,
+    queues_of,
+)
+from problems.jssp.schedules import check_jobs, operations_of
+
+# The times of Song et al. [2023]: an operation's mean is uniform, on its machines the times are close to the mean.
+LARGEST_MEAN = 20
+SPREAD = 0.2
+LARGEST_TIME = 99  # of Wang et al. [2024], whose times are uniform
+
+
+class Instance(NamedTuple):
+    """R flexible job shops with the same number T of operations, J jobs, M machines, at most O operations per job.
+
+    An operation goes to one of the machines that can do it. Its place is that of `problems.jssp.Instance`: jobs end at
+    place O - 1. As there, an operation of time 0 takes no machine.
+    """
+
+    times: Tensor  # [R, J, O, M] float32 on each machine, inf where the machine cannot do it; 0 where no operation is
+    operations: Tensor  # [R, T] int64 the numbers j * O + o of all operations, ascending
+    release: Tensor  # [R, J] float32 no operation of the job starts before; without operations: 0
+    machine_release: Tensor  # [R, M] float32 no operation starts on the machine before
+    waits: Tensor  # [R, J, O] float32 from an operation's end to the start of its job's next one at least; last: 0
+
+    def stored(self) -> dict[str, Tensor]:
+        """The fields that files of experts hold. Time -1: the machine cannot do the operation, or none is there."""
+        cannot = self.times.isinf() | ~is_there(self)[..., None]
+        fields = self._replace(times=self.times.masked_fill(cannot, CANNOT))._asdict()
+        return {name: fields[name] for name in ("times", "release", "machine_release", "waits")}
+
+    @classmethod
+    def restored(cls, fields: dict[str, Tensor]) -> Instance:
+        """Instances of these fields; times suffice. Raises ValueError if they are missing."""
+        if "times" not in fields:
+            raise ValueError("it lacks the array instance.times")
+        return flexible_shop(**fields)
+
+
+def flexible_shop(
+    times: Tensor, release: Tensor | None = None, machine_release: Tensor | None = None, waits: Tensor | None = None
+) -> Instance:
+    """Instances of these fields, 0 where they are missing. Times [n, J, O, M], below 0: the machine cannot do it.
+
+    Where no machine can, there is no operation. Raises ValueError for shapes that do not go together, MixedSizesError
+    unless all instances have equally many operations.
+    """
+    if times.dim() != 4:
+        raise ValueError(f"times must be [n, J, O, M], got {list(times.shape)}")
+    n, jobs, ops, machines = times.shape
+    release = times.new_zeros(n, jobs) if release is None else release
+    machine_release = times.new_zeros(n, machines) if machine_release is None else machine_release
+    waits = times.new_zeros(n, jobs, ops) if waits is None else waits
+    if (release.shape, machine_release.shape, waits.shape) != ((n, jobs), (n, machines), (n, jobs, ops)):
+        shapes = ", ".join(str(list(field.shape)) for field in (release, machine_release, waits))
+        raise ValueError(f"release, machine_release and waits must be [n, J], [n, M] and [n, J, O], got {shapes}")
+    times, waits = at_the_end((times >= 0).any(dim=3), times, waits)
+    there = (times >= 0).any(dim=3)
+    return Instance(
+        times=times.masked_fill(times < 0, torch.inf).masked_fill(~there[..., None], 0),
+        operations=numbers_of(there),
+        release=release.masked_fill(~there.any(dim=2), 0),
+        machine_release=machine_release,
+        waits=F.pad(waits.masked_fill(~there, 0)[..., :-1], (0, 1)),
+    )
+
+
+def random_instances(n: int, jobs: int, machines: int, similar: bool, generator: torch.Generator) -> Instance:
+    """n instances with J * M operations, each on 1..M machines drawn at random.
+
+    Arguments:
+        similar: as Song et al. [2023] draw them (SD1): an operation's mean time is uniform in 1..20, its times are
+            whole numbers within 20% of the mean, 20 at most; jobs have 0.8 M to 1.2 M operations, here in pairs that
+            have 2 M, so that all instances have equally many. False: as Wang et al. [2024] do (SD2): times uniform in
+            1..99, jobs of M operations
+    """
+
+    def uniform(low: int, high: int, *shape: int) -> Tensor:
+        return torch.randint(low, high + 1, shape, generator=generator)
+
+    def share(*shape: int) -> Tensor:
+        return torch.rand(shape, dtype=torch.float32, generator=generator)
+
+    extra = round(SPREAD * machines)
+    most = machines + extra
+    more = uniform(-extra, extra, n, jobs // 2) * similar
+    lengths = F.pad(torch.cat([machines + more, machines - more], dim=1), (0, jobs % 2), value=machines)
+    there = torch.arange(most) >= most - lengths[..., None]  # [n, J, O]
+    shape = n, jobs, most, machines
+    if similar:
+        mean = uniform(1, LARGEST_MEAN, *shape[:3], 1)
+        low = ((1 - SPREAD) * mean).round().clamp(min=1)
+        high = ((1 + SPREAD) * mean).round().clamp(max=LARGEST_MEAN)
+        times = low + (share(*shape) * (high - low + 1)).floor()
+    else:
+        times = uniform(1, LARGEST_TIME, *shape).float()
+    rank = share(*shape).argsort(dim=3).argsort(dim=3)
+    able = (rank < uniform(1, machines, *shape[:3], 1)) & there[..., None]
+    return flexible_shop(times.masked_fill(~able, CANNOT))
+
+
+def assigned(instance: Instance, actions: Tensor) -> tuple[job_shops.Instance, Tensor]:
+    """The job shops in which each operation has the machine that it is given, and the jobs of the decisions [R, q].
+
+    Operations without a decision take no time. Raises ValueError if a machine cannot do its operation, and as
+    `check_jobs` does if there are T decisions.
+    """
+    rows, jobs, ops, count = instance.times.shape
+    job = actions // count
+    if actions.shape[-1] == instance.operations.shape[1]:
+        check_jobs(instance, job)
+    operations = operations_of(instance, job)
+    machines = torch.zeros(rows, jobs * ops, dtype=torch.int64, device=actions.device)
+    machines.scatter_(1, operations, actions % count)
+    undecided = torch.ones_like(machines, dtype=torch.bool).scatter_(1, operations, False)
+    times = instance.times.flatten(1, 2).gather(2, machines[..., None]).squeeze(2).masked_fill(undecided, 0)
+    if times.isinf().any():
+        row, number = times.isinf().nonzero()[0].tolist()
+        op = number % ops - ops + int(lengths_of(instance)[row, number // ops])
+        where = f"row {row}: machine {int(machines[row, number])}"
+        raise ValueError(f"{where} cannot do operation {op} of job {number // ops}")
+    times, machines = times.view(rows, jobs, ops), machines.view(rows, jobs, ops)
+    queues = queues_of(machines, instance.operations, count)
+    _, operations, *releases_and_waits = instance
+    return job_shops.Instance(times, machines, operations, *releases_and_waits, queues), job
+
+
+def shortest(instance: Instance) -> Tensor:
+    """The time of each operation on its fastest machine [R, J, O]."""
+    return instance.times.amin(dim=3)
+
+
+def lower_bound(instance: Instance) -> Tensor:
+    """What no makespan [R] is below: a job's release, work and waits; all work, evenly spread over the machines."""
+    work = shortest(instance)
+    chains = instance.release + (work + instance.waits).sum(dim=2)
+    return torch.maximum(chains.amax(dim=1), work.sum(dim=(1, 2)) / instance.times.shape[3])
+
+
+def check_instance(instance: Instance) -> None:
+    """Raises ValueError unless times, releases and waits are not negative, and finite but for machines that cannot."""
+    finite = instance._replace(times=instance.times.masked_fill(instance.times.isinf(), 0))
+    job_shops.check_instance(finite)
+    if shortest(instance).isinf().any():
+        raise ValueError("each operation needs a machine that can do it")
+
+
+def backwards(instance: Instance, which: Tensor) -> Instance:
+    """The instances, those of `which` bool [R] with the operations of every job in reverse order."""
+    mirrored = mirrored_places(instance, which)
+    times = instance.times.gather(2, mirrored[..., None].expand_as(instance.times))
+    return instance._replace(times=times, waits=mirrored_waits(instance, which, mirrored))

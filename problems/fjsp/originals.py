@@ -1,0 +1,76 @@
+"""The flexible job shop in its own units, as users give it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from problems.fjsp.instances import Instance, flexible_shop
+from problems.formats.fjs import CANNOT
+from problems.formats.job_shop import LARGEST_TOTAL
+from problems.jssp.instances import TIMES, at_the_end
+from problems.jssp.originals import refuse
+
+
+class Original(NamedTuple):
+    """n instances of one size in their own units. The places of operations are those of `Instance`."""
+
+    times: Tensor  # [n, J, O, M] int64, CANNOT where the machine cannot do the operation, and where no operation is
+    release: Tensor  # [n, J] int64
+    machine_release: Tensor  # [n, M] int64
+    waits: Tensor  # [n, J, O] int64
+    first: Tensor  # [n] int64 the number of the first machine and of the first job in the input
+
+    @property
+    def there(self) -> Tensor:
+        """Where operations are, bool [n, J, O]."""
+        return (self.times >= 0).any(dim=3)
+
+    def to_schedule(self) -> Instance:
+        """The instances in float64, which is exact. Raises MixedSizesError unless all have equally many operations."""
+        return flexible_shop(*(field.double() for field in self[:-1]))
+
+
+def original_of(instance: Instance) -> Original:
+    """Instances of whole numbers as originals in the same unit."""
+    fields = {name: field.long() for name, field in instance.stored().items()}
+    return Original(**fields, first=torch.zeros(len(instance.times), dtype=torch.int64))
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray], first: np.ndarray | None = None) -> Original:
+    """Originals from the arrays of FjspInstance with one dimension more for n instances; 0 where these are missing.
+
+    Arguments:
+        first: as in `Original`
+    """
+    given = {name: torch.from_numpy(array.astype(np.int64)) for name, array in arrays.items()}
+    n, jobs, ops, machines = given["times"].shape
+    waits = given.get("waits", torch.zeros(n, jobs, ops, dtype=torch.int64))
+    times, waits = at_the_end((given["times"] >= 0).any(dim=3), given["times"], waits)
+    there = (times >= 0).any(dim=3)
+    return Original(
+        times,
+        given.get("release", torch.zeros(n, jobs, dtype=torch.int64)),
+        given.get("machine_release", torch.zeros(n, machines, dtype=torch.int64)),
+        torch.cat([waits[..., :-1], waits[..., -1:].clamp(max=0)], dim=2).masked_fill(~there, 0),  # last: 0
+        torch.zeros(n, dtype=torch.int64) if first is None else torch.from_numpy(first.astype(np.int64)),
+    )
+
+
+def check_original(original: Original, where: str) -> None:
+    """Raises ValueError that begins with `where` and names job and operation unless the instances are well-formed."""
+    times = original.times
+    worst = times.amin(dim=3)
+    refuse(original, worst < CANNOT, "times must not be negative, but for -1: the machine cannot; got {}", where, worst)
+    for name in TIMES[1:]:
+        values = getattr(original, name)
+        kind = "machine" if name == "machine_release" else "job"
+        refuse(original, values < 0, f"{name} must not be negative, got {{}}", where, values, kind)
+    longest = times.amax(dim=3).clamp(min=0)
+    total = sum(field.double().flatten(1).sum(dim=1) for field in (longest, *original[1:4]))
+    refuse(original, total > LARGEST_TOTAL, f"times may add up to at most {LARGEST_TOTAL}, got {{:.0f}}", where, total)
+    refuse(original, ~original.there.flatten(1).any(dim=1), "there is no operation to be scheduled", where)

@@ -1,0 +1,107 @@
+"""The flexible job shop scheduling problem: an operation may go to one of several machines, at times of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gumbeldore.instance_set import InstanceSet
+from problems.fjsp import sets
+from problems.fjsp.instances import (
+    Instance,
+    assigned,
+    backwards,
+    check_instance,
+    random_instances,
+)
+from problems.fjsp.reports import FJSPReports
+from problems.fjsp.state import next_starts, next_times
+from problems.jssp import instances as job_shops
+from problems.jssp.instances import with_times
+from problems.jssp.shop import Shop
+from problems.jssp.state import State, after
+
+SIMILAR_UNIT = 5  # makes times of at most 20 about as long as those of at most 99, and keeps whole numbers
+
+
+class FJSP(Shop):
+    """An action is j * M + m: the next operation of job j goes to machine m (A = J * M) as early as it can.
+
+    Arguments:
+        similar_times: the probability that the instances of an epoch are those of Song et al. [2023] (SD1), where an
+            operation takes about the same on all its machines; else they are those of Wang et al. [2024] (SD2), where
+            times are uniform in 1..99
+    """
+
+    name = "fjsp"
+    reports = FJSPReports()
+    dimensions = {"times": 3, "release": 1, "machine_release": 1, "waits": 2}
+
+    def __init__(
+        self,
+        sizes: list[list[int | float]],
+        validation_sizes: list[list[int]],
+        reversal: bool = False,
+        grow: list | None = None,
+        chronological: bool = False,
+        similar_times: float = 0.5,
+        window: int | str | None = None,
+        jobs_in_view: int | str | None = None,
+    ):
+        super().__init__(sizes, validation_sizes, reversal, grow, chronological, window, jobs_in_view)
+        if not 0 <= similar_times <= 1:
+            raise ValueError(f"similar_times must be a share in 0..1, got {similar_times}")
+        self.similar_times = similar_times
+
+    def generate(self, n: int, generator: torch.Generator) -> Instance:
+        """n instances of one of the sizes, all with similar times or all with uniform ones."""
+        jobs, machines = self.drawn_size(generator)
+        similar = float(torch.rand((), dtype=torch.float32, generator=generator)) < self.similar_times
+        instances = random_instances(n, jobs, machines, similar, generator)
+        return with_times(instances, lambda times: SIMILAR_UNIT * times) if similar else instances
+
+    def num_actions(self, instance: Instance) -> int:
+        return instance.times.shape[1] * instance.times.shape[3]
+
+    def last_choice(self, instance: Instance) -> int:
+        return self.horizon(instance) - 1  # the last operation still chooses its machine
+
+    def step(self, instance: Instance, state: State, action: Tensor) -> State:
+        _, _, ops, machines = instance.times.shape
+        job, machine = action[:, None] // machines, action[:, None] % machines
+        operation = job * ops + state.next_op.gather(1, job)
+        time = instance.times.flatten(1).gather(1, operation * machines + machine)
+        return self.seen(instance, after(instance, state, operation, machine, time))
+
+    def mask(self, instance: Instance, state: State) -> Tensor:
+        """The machines that can do the next operations of the jobs in view."""
+        jobs, machines = instance.times.shape[1], instance.times.shape[3]
+        able = next_times(instance, state).isfinite()
+        return (able & self.can_go_on(instance, state)[..., None]).view(-1, jobs * machines)
+
+    def job_shop(self, instance: Instance, actions: Tensor) -> tuple[job_shops.Instance, Tensor]:
+        return assigned(instance, actions)
+
+    def earliest_starts(self, instance: Instance, state: State) -> Tensor:
+        return next_starts(instance, state).amin(dim=2)
+
+    def backwards(self, instance: Instance, which: Tensor) -> Instance:
+        return backwards(instance, which)
+
+    def check(self, instance: Instance) -> None:
+        """Raises ValueError unless all instances are well-formed."""
+        check_instance(instance)
+
+    def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
+        """Evaluation sets: a `.npz`, a `.fjs` file, a folder."""
+        return sets.load_fjsp(source, limit)
+
+    def from_arrays(self, arrays: Mapping[str, Any], where: str) -> InstanceSet:
+        """Instances in arrays by the names of those of an `.npz`."""
+        return sets.from_arrays(dict(arrays), where)
+
+    def validation_set(self, jobs: int, machines: int, n: int) -> InstanceSet:
+        return sets.validation(jobs, machines, n)

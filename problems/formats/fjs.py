@@ -1,0 +1,116 @@
+"""Reading flexible job shops: the format of Brandimarte's and Hurink's instances, which most others have taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from problems.formats.job_shop import LARGEST_COUNT
+from problems.formats.text import error, lines, number, short, stem
+
+CANNOT = -1  # the time of an operation on a machine that cannot do it, and at places without an operation
+MOST_TIMES = 10**8  # J * O * M: 0.8 GB
+
+
+class FjspInstance(NamedTuple):
+    """J jobs of at most O operations on M machines; all arrays int64."""
+
+    name: str
+    times: np.ndarray  # [J, O, M] processing times, CANNOT where the machine cannot do the operation
+    release: np.ndarray  # [J] no operation of the job starts before
+    machine_release: np.ndarray  # [M] no operation starts on the machine before
+    waits: np.ndarray  # [J, O] from the end of an operation to the start of its job's next one at least
+    first: int = 0  # the number of the first machine and of the first job in the file
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays by name."""
+        return {name: value for name, value in self._asdict().items() if isinstance(value, np.ndarray)}
+
+
+def flexible_shop(name: str, jobs: Sequence[Sequence[Sequence[tuple[int, int]]]], machines: int) -> FjspInstance:
+    """An instance of a list for each job, with a list for each operation, with (machine, time) for each machine."""
+    longest = max(1, *map(len, jobs))
+    times = np.full((len(jobs), longest, machines), CANNOT, dtype=np.int64)
+    for job, operations in enumerate(jobs):
+        for op, alternatives in enumerate(operations):
+            for machine, time in alternatives:
+                times[job, op, machine] = time
+    nothing = (np.zeros(shape, dtype=np.int64) for shape in (len(jobs), machines, times.shape[:2]))
+    return FjspInstance(name, times, *nothing)
+
+
+def read_fjs(path: str | Path) -> list[FjspInstance]:
+    """The instance in a file.
+
+    `jobs machines`, which the mean number of machines of an operation may follow; then for each job the number of its
+    operations, and for each of them the number of its machines and as many pairs `machine time`. Machines are counted
+    from 1, or from 0 if there is a machine 0. A job may be wrapped over several lines. Raises ValueError with file,
+    line and rule for anything else.
+    """
+    path = Path(path)
+    (line, header), *rows = [(place, text.split()) for place, text in lines(path)]
+    if len(header) not in (2, 3):
+        rule = "the first line must be `jobs machines`, perhaps with the mean number of machines of an operation"
+        raise error(path, line, f"{rule}, got {short(' '.join(header))}")
+    count, machines = (number(path, line, word, int, "a number of the first line") for word in header[:2])
+    if not (1 <= count <= LARGEST_COUNT and 1 <= machines <= LARGEST_COUNT):
+        raise error(path, line, f"jobs and machines must be 1..{LARGEST_COUNT}, got {short(' '.join(header[:2]))}")
+    words = _Words(path, ((place, word) for place, row in rows for word in row))
+    jobs = [_job(words, job) for job in range(count)]
+    words.end()
+    longest = max(map(len, jobs))
+    if count * longest * machines > MOST_TIMES:
+        raise error(path, None, f"jobs x operations x machines must be at most {MOST_TIMES:g}")
+    first = 0 if any(machine == 0 for job in jobs for op in job for machine, _ in op) else 1
+    for place, job in enumerate(jobs, start=first):
+        for op, alternatives in enumerate(job):
+            _check(path, f"job {place}, operation {op}", [machine for machine, _ in alternatives], first, machines)
+    counted = [[[(machine - first, time) for machine, time in op] for op in job] for job in jobs]
+    return [flexible_shop(stem(path), counted, machines)._replace(first=first)]
+
+
+class _Words:
+    """The numbers behind the first line, one after the other."""
+
+    def __init__(self, path: Path, words: Iterator[tuple[int, str]]):
+        self.path, self.words = path, words
+
+    def next(self, what: str, most: float = float("inf")) -> int:
+        found = next(self.words, None)
+        if found is None:
+            raise error(self.path, None, f"the file ends before {what}")
+        line, word = found
+        value = number(self.path, line, word, int, what)
+        if not 0 <= value <= most:
+            allowed = "at least 0" if most == float("inf") else f"0..{most:g}"
+            raise error(self.path, line, f"{what} must be {allowed}, got {short(word)}")
+        return value
+
+    def end(self) -> None:
+        for line, word in self.words:
+            raise error(self.path, line, f"{short(word)} follows the last job; more operations or jobs than announced?")
+
+
+def _job(words: _Words, place: int) -> list[list[tuple[int, int]]]:
+    """The machines and times of each operation."""
+    operations = []
+    for op in range(words.next(f"the number of operations of job {place}", LARGEST_COUNT)):
+        where = f"job {place}, operation {op}"
+        alternatives = words.next(f"the number of machines of {where}", LARGEST_COUNT)
+        if not alternatives:
+            raise error(words.path, None, f"{where} has no machine (jobs and operations are counted from 0)")
+        pairs = range(alternatives)
+        operations.append([(words.next(f"a machine of {where}"), words.next(f"a time of {where}")) for _ in pairs])
+    return operations
+
+
+def _check(path: Path, where: str, found: list[int], first: int, machines: int) -> None:
+    """Raises ValueError unless the machines of an operation are there and differ."""
+    for machine in found:
+        if not first <= machine < machines + first:
+            raise error(path, None, f"{where}: machines are {first}..{machines - 1 + first} here, got {machine}")
+    if len(set(found)) < len(found):
+        raise error(path, None, f"{where}: a machine comes twice")

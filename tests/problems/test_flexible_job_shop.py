@@ -1,0 +1,369 @@
+"""The flexible job shop: each operation goes to one of the machines that can do it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+import gumbeldore
+from gumbeldore.batches import take
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.search import search
+from gumbeldore.testing import problem_contract, random_solution
+from gumbeldore.training.dataset import PseudoExperts, read_experts, read_shard
+from problems.fjsp import FJSP, Instance, best_known
+from problems.fjsp.heuristics import dispatch_flexible
+from problems.fjsp.instances import assigned, backwards, flexible_shop, lower_bound, random_instances
+from problems.fjsp.originals import Original, original_of
+from problems.fjsp.sets import from_arrays, validation
+from problems.fjsp.solver import solve
+from problems.formats.fjs import CANNOT
+from problems.formats.fjs import flexible_shop as shop_of_lists
+from problems.heuristics.dispatching import PRIORITIES, RULES
+from problems.jssp import instances as job_shops
+from problems.jssp.instances import lengths_of
+from problems.jssp.schedules import check_schedule, schedule
+from problems.solvers.answer import Options
+from tests.helpers.flexible_shops import drawn, one_size
+from tests.helpers.policies import FixedPolicy
+from tests.helpers.schedules import one_size as job_shop_of
+from tests.helpers.tensors import same_tensors
+
+SIZES = [(4, 3), (3, 5), (5, 1), (1, 4), (2, 2)]
+
+
+def plain_makespan(instance, row, actions):
+    """Each decision in turn: the operation starts when its job is ready and its machine is free."""
+    times, waits = instance.times[row].tolist(), instance.waits[row].tolist()
+    ready, free = instance.release[row].tolist(), instance.machine_release[row].tolist()
+    jobs, ops, machines = instance.times.shape[1:]
+    place = (ops - lengths_of(instance)[row]).tolist()
+    makespan = 0
+    for action in actions:
+        job, machine = divmod(action, machines)
+        takes = times[job][place[job]][machine]
+        begin = max(ready[job], free[machine] if takes else 0)
+        if takes:
+            free[machine] = begin + takes
+        ready[job] = begin + takes + waits[job][place[job]]
+        makespan = max(makespan, begin + takes)
+        place[job] += 1
+    return makespan
+
+
+# ---- the rules
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_contract(size):
+    for seed, options in enumerate(
+        ({}, {"chronological": True, "reversal": True}, {"window": 1, "jobs_in_view": 2}, {"similar_times": 0.0})
+    ):
+        problem_contract(one_size(*size, **options), seed=seed)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_costs_equal_those_of_plain_python(size):
+    for seed in (0, 1):
+        instance, actions = drawn(20, *size, seed=seed)
+        costs = one_size(*size).cost(instance, actions)
+        given, jobs = assigned(instance, actions)
+        check_schedule(given, schedule(given, jobs))
+        for row in range(20):
+            assert costs[row] == plain_makespan(instance, row, actions[row].tolist())
+        assert (lower_bound(instance) <= costs).all()
+
+
+def test_a_machine_that_cannot_is_refused():
+    shop = flexible_shop(torch.tensor([[[[3.0, -1.0], [2.0, 4.0]], [[-1.0, -1.0], [-1.0, 5.0]]]]))
+    assert one_size(2, 2).cost(shop, torch.tensor([[0, 3, 1]])).tolist() == [9]
+    with pytest.raises(ValueError, match="row 0: machine 0 cannot do operation 0 of job 1"):
+        one_size(2, 2).cost(shop, torch.tensor([[0, 2, 1]]))
+
+
+def test_with_one_machine_each_it_is_the_job_shop():
+    """Equal costs, decisions with equal masks, and equal edges, as of the job shop with these machines."""
+    plain = job_shop_of(5, 4)
+    shop = job_shops.random_general_instances(10, 5, 4, torch.Generator().manual_seed(0))
+    there = torch.zeros(10, 5 * 6, dtype=torch.bool).scatter_(1, shop.operations, True).view(10, 5, 6, 1)
+    times = torch.full((10, 5, 6, 4), -1.0).scatter_(3, shop.machines[..., None], shop.times[..., None])
+    instance = flexible_shop(times.masked_fill(~there, -1), shop.release, shop.machine_release, shop.waits)
+    actions = random_solution(one_size(5, 4), instance, torch.Generator().manual_seed(1))
+    assert torch.equal(one_size(5, 4).cost(instance, actions), plain.cost(shop, actions // 4))
+    assert torch.equal(one_size(5, 4).edges(instance, actions), plain.edges(shop, actions // 4))
+    state = one_size(5, 4).replay(instance, actions[:, :7])
+    same = plain.replay(shop, actions[:, :7] // 4)
+    assert same_tensors(state, same)
+    legal = one_size(5, 4).mask(instance, state).view(10, 5, 4)
+    assert torch.equal(legal.any(dim=2), plain.mask(shop, same)) and (legal.sum(dim=2) <= 1).all()
+
+
+def test_brute_force_finds_what_a_search_and_the_solver_find():
+    pytest.importorskip("ortools")
+    problem = one_size(2, 2)
+    instance, _ = drawn(6, 2, 2, seed=4)
+    every = methods.WithoutReplacement(128, 1)
+    found = search(problem, FixedPolicy(problem), instance, every, torch.Generator().manual_seed(0))
+    for row in range(6):
+        able = instance.times[row].isfinite().nonzero().tolist()
+        there = {(each // 2) * 2 + each % 2 for each in instance.operations[row].tolist()}
+        options = {number: [m for j, o, m in able if j * 2 + o == number] for number in there}
+        sequences = set()
+        for jobs in set(itertools.permutations(number // 2 for number in sorted(there))):
+            done, numbers = Counter(), []
+            for job in jobs:
+                numbers.append(sorted(n for n in there if n // 2 == job)[done[job]])
+                done[job] += 1
+            for on in itertools.product(*(options[number] for number in numbers)):
+                sequences.add(tuple(job * 2 + machine for job, machine in zip(jobs, on, strict=True)))
+        best = min(plain_makespan(instance, row, actions) for actions in sequences)
+        leaves = {tuple(actions) for actions in found.actions[row][found.valid[row]].tolist()}
+        assert leaves == sequences and found.best()[1][row] == best
+        answer = solved(original_of(take(instance, slice(row, row + 1))))
+        assert answer.lowest == answer.highest == best
+        assert plain_makespan(instance, row, answer.actions.tolist()) == best
+
+
+def solved(original, seconds=5.0):
+    answer = solve(Original(*(field[0] for field in original)), Options(seconds, 0, None))
+    assert answer.kind == "optimal (CP-SAT)"
+    return answer
+
+
+def test_the_solver_and_we_agree_on_the_makespan_of_its_schedule():
+    pytest.importorskip("ortools")
+    for seed in range(30):
+        instance, _ = drawn(1, 4, 3, seed=seed)
+        answer = solved(original_of(instance))
+        actions = torch.from_numpy(answer.actions)[None]
+        assert one_size(4, 3).cost(instance, actions).item() == answer.highest == answer.lowest
+
+
+def test_backwards_in_time():
+    """The reversed solution of reversed jobs is as good or better, and twice backwards is forwards."""
+    instance, actions = drawn(20, 4, 3, general=False)
+    instance = Instance.restored(
+        instance.stored() | {"waits": torch.randint(0, 9, (20, 4, 4), generator=torch.Generator()).float()}
+    )
+    problem, all_rows = one_size(4, 3), torch.ones(20, dtype=torch.bool)
+    turned = backwards(instance, all_rows)
+    assert (problem.cost(turned, actions.flip(1)) > 0).all()
+    assert same_tensors(backwards(turned, all_rows), instance)
+    for row in range(5):
+        pair = take(instance, slice(row, row + 1)), take(turned, slice(row, row + 1))
+        bests = [search(problem, FixedPolicy(problem), each, methods.Greedy()).best()[1] for each in pair]
+        assert all(best >= lower_bound(each) for best, each in zip(bests, pair, strict=True))
+    assert not torch.equal(turned.times, instance.times)
+
+
+# ---- random instances
+
+
+@pytest.mark.parametrize("similar", [True, False])
+def test_random_instances_are_those_of_the_papers(similar):
+    """The ranges of the published sets, and each of their values is drawn."""
+    instance = random_instances(300, 6, 10, similar, torch.Generator().manual_seed(0))
+    assert same_tensors(instance, random_instances(300, 6, 10, similar, torch.Generator().manual_seed(0)))
+    lengths = set(lengths_of(instance).flatten().tolist())
+    assert lengths == ({8, 9, 10, 11, 12} if similar else {10})
+    times = instance.times.flatten(1, 2).gather(1, instance.operations[..., None].expand(-1, -1, 10)).flatten(0, 1)
+    able = times.isfinite()
+    counts = torch.bincount(able.sum(dim=1), minlength=11)[1:]
+    assert (counts > 0.8 * len(times) / 10).all() and (counts < 1.2 * len(times) / 10).all()
+    assert (able.sum(dim=0) > 0.5 * len(times)).all()
+    values = set(times[able].int().tolist())
+    assert values == set(range(1, 21 if similar else 100))
+    highest = times.masked_fill(~able, 0).amax(dim=1)
+    lowest = times.amin(dim=1)
+    assert (highest <= (1.5 * lowest + 1) if similar else highest <= 99).all()
+    assert similar == bool((highest / lowest < 3).all())
+
+
+def test_both_kinds_are_drawn_in_training():
+    problem = FJSP([[3, 5]], [[3, 5]], similar_times=0.3)
+    kinds = [problem.generate(2, torch.Generator().manual_seed(seed)).times for seed in range(200)]
+    similar = [bool((times.masked_fill(times.isinf(), 0) % 5 == 0).all()) for times in kinds]  # in units of 5
+    assert 35 < sum(similar) < 85  # 60 expected
+    with pytest.raises(ValueError, match="similar_times must be a share in 0..1, got 2"):
+        FJSP([[3, 5]], [[3, 5]], similar_times=2)
+
+
+def test_validation_instances_are_the_same_however_many():
+    few, many = validation(10, 5, 4), validation(10, 5, 9)
+    assert same_tensors(take(many.instances, slice(4)), few.instances)
+    spread = many.originals.times.masked_fill(many.originals.times < 0, 0).amax(dim=(1, 2, 3))
+    assert (spread[::2] <= 20).all() and (spread[1::2] > 80).all()
+
+
+# ---- rules
+
+
+def test_rules_put_an_operation_where_it_ends_first():
+    instance, _ = drawn(10, 5, 3, seed=1)
+    for name, (rule, generation) in RULES.items():
+        actions = dispatch_flexible(original_of(instance), name)
+        given, jobs = assigned(instance, actions)
+        check_schedule(given, schedule(given, jobs))
+        if generation == "non_delay":
+            for row in range(10):
+                assert actions[row].tolist() == plain_rule(instance, row, rule), (name, row)
+    assert set(PRIORITIES) >= {"FIFO", "MOR", "SPT", "MWR"}
+
+
+def plain_rule(instance, row, rule):
+    times, waits = instance.times[row].tolist(), instance.waits[row].tolist()
+    ready, free = instance.release[row].tolist(), instance.machine_release[row].tolist()
+    jobs, ops, machines = instance.times.shape[1:]
+    place = (ops - lengths_of(instance)[row]).tolist()
+    actions = []
+    while len(actions) < instance.operations.shape[1]:
+        options = {}
+        for job in range(jobs):
+            if place[job] < ops:
+                each = []
+                for machine in range(machines):
+                    takes = times[job][place[job]][machine]
+                    begin = max(ready[job], free[machine] if takes else 0)
+                    each.append((begin + takes, machine, begin, takes))
+                options[job] = min(each)
+        work = {job: sum(min(times[job][op]) for op in range(place[job], ops)) for job in options}
+        worth = {
+            job: {
+                "SPT": -option[3],
+                "LPT": option[3],
+                "MWR": work[job],
+                "LWR": -work[job],
+                "MOR": ops - place[job],
+                "LOR": place[job] - ops,
+                "FIFO": -ready[job],
+            }[rule]
+            for job, option in options.items()
+        }
+        first = min(begin for _, _, begin, _ in options.values())
+        job = max((job for job in options if options[job][2] == first), key=worth.get)
+        end, machine, _, takes = options[job]
+        ready[job] = end + waits[job][place[job]]
+        if takes:
+            free[machine] = end
+        place[job] += 1
+        actions.append(job * machines + machine)
+    return actions
+
+
+# ---- files, arrays, reports
+
+
+TEXT = """2 3 1.8
+2  2 1 5 3 4   1 2 6
+
+1 3 1 7
+  2 8 3 9
+"""
+
+
+def test_files_are_read(tmp_path):
+    """Blanks at the ends, a mean in the first line, jobs over several lines; machines from 1, or from 0 if one is 0."""
+    (tmp_path / "shop.fjs").write_text(TEXT)
+    (found,) = FJSP([[2, 3]], [[2, 3]]).load(str(tmp_path / "shop.fjs"))
+    assert found.names == ["shop"] and found.originals.first.tolist() == [1]
+    assert found.originals.times[0].tolist() == [[[5, -1, 4], [-1, 6, -1]], [[-1, -1, -1], [7, 8, 9]]]
+    actions = torch.tensor([[2, 3, 1]])
+    assert found.true_cost(torch.tensor([0]), actions).tolist() == [10]
+    (tmp_path / "zero.fjs").write_text("1 2\n2 1 0 5 2 0 3 1 4\n")
+    (found,) = FJSP([[2, 3]], [[2, 3]]).load(str(tmp_path / "zero.fjs"))
+    assert found.originals.first.tolist() == [0] and found.originals.times[0].tolist() == [[[5, -1], [3, 4]]]
+    both = FJSP([[2, 3]], [[2, 3]]).load(str(tmp_path))
+    assert [each.names for each in both] == [["zero"], ["shop"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("2 3\n1 1 1 5\n", "the file ends before the number of operations of job 1"),
+        ("1 3\n1 1 1\n", "the file ends before a time of job 0, operation 0"),
+        ("1 3\n1 1 4 5\n", "job 1, operation 0: machines are 1..3 here, got 4"),
+        ("1 3\n1 2 2 5 2 6\n", "job 1, operation 0: a machine comes twice"),
+        ("1 3\n1 0\n", "job 0, operation 0 has no machine"),
+        ("1 3\n1 1 1 5 7\n", "line 2: '7' follows the last job"),
+        ("1 3\n1 1 1 -5\n", "line 2: a time of job 0, operation 0 must be at least 0, got '-5'"),
+        ("1 3\n1 1 1 x\n", "line 2: a time of job 0, operation 0 must be a whole number, got 'x'"),
+        ("1\n1 1 1 5\n", "line 1: the first line must be `jobs machines`"),
+        ("0 3\n", "line 1: jobs and machines must be 1..1000000"),
+        ("1000000 1000000\n", "the file ends before the number of operations of job 0"),
+        ("1 1\n1 1 1 2000000000000\n", "times may add up to at most 1000000000000"),
+    ],
+)
+def test_malformed_files_are_refused(text, rule, tmp_path):
+    (tmp_path / "shop.fjs").write_text(text)
+    with pytest.raises(ValueError, match=rule) as wrong:
+        FJSP([[2, 3]], [[2, 3]]).load(str(tmp_path / "shop.fjs"))
+    assert str(wrong.value).startswith(str(tmp_path / "shop.fjs"))
+
+
+def test_references_are_found_by_content(tmp_path, monkeypatch):
+    """Whatever the file is called; not with a release more. The shipped table has 547 instances."""
+    assert len(best_known._table()) == 547
+    (tmp_path / "shop.fjs").write_text(TEXT)
+    times = np.array([[[5, -1, 4], [-1, 6, -1]], [[7, 8, 9], [-1, -1, -1]]])
+    table = tmp_path / "table.csv"
+    table.write_text(f"instance,fingerprint,lower,upper\nmine,{best_known.fingerprint(times)},9,10\n")
+    monkeypatch.setattr(best_known, "TABLE", table)
+    best_known._table.cache_clear()
+    try:
+        (found,) = FJSP([[2, 3]], [[2, 3]]).load(str(tmp_path / "shop.fjs"))
+        assert found.references.tolist() == [10] and found.kinds == [f"best known {best_known.DATE}"]
+        later = from_arrays({"times": times[None], "release": np.array([[0, 1]])}, "x")
+        assert later.references.isnan().all()
+    finally:
+        best_known._table.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "rule"),
+    [
+        ({"times": np.zeros((2, 3))}, r"x: times must be \[n, J, O, M\], got \[2, 3\]"),
+        ({"times": np.full((1, 1, 1, 2), 1.5)}, "x: times must be whole numbers below"),
+        ({"times": np.full((1, 1, 1, 2), -2)}, "x: job 0, operation 0: times must not be negative, but for -1"),
+        ({"times": np.full((1, 1, 1, 2), -1)}, "x: there is no operation to be scheduled"),
+        ({"times": np.ones((1, 2, 2, 2)), "waits": -np.ones((1, 2, 2))}, "job 0, operation 0: waits must not be neg"),
+        ({"times": np.ones((1, 2, 2, 2)), "release": np.ones((1, 3))}, r"x: release must be whole numbers \[1, 2\]"),
+        ({"times": np.ones((1, 2, 2, 2)), "machines": np.ones((1, 2))}, "x must hold times and may hold"),
+    ],
+)
+def test_malformed_arrays_are_refused(arrays, rule):
+    with pytest.raises(ValueError, match=rule):
+        from_arrays(arrays, "x")
+
+
+def test_lists_of_machines_and_times_are_solved_and_shown(tmp_path):
+    shop = shop_of_lists("mine", [[[(0, 5), (2, 4)], [(1, 6)]], [[(0, 7), (1, 8), (2, 9)]]], machines=3)
+    (found,) = gumbeldore.load_instances(one_size(2, 3), **shop.arrays())
+    actions = torch.tensor([2, 3, 1])
+    named = one_size(2, 3).reports.named_solution(found.originals, 0, actions)
+    assert named == {"schedule": [[(2, 0, 4), (1, 4, 10)], [(0, 0, 7)]]}
+    name, columns, rows = one_size(2, 3).reports.details(found.originals, 0, actions)
+    assert (name, columns) == ("schedules.csv", ["job", "operation", "machine", "start", "end"])
+    assert rows == [[0, 0, 2, 0, 4], [0, 1, 1, 4, 10], [1, 0, 0, 0, 7]]
+    for shown in (found.instances, found.originals):
+        figure = one_size(2, 3).reports.render(shown, actions[None], ["x"])
+        bars = sorted(round(bar.get_y() + bar.get_height() / 2) for bar in figure.axes[0].patches)
+        assert bars == [0, 1, 2]
+
+
+def test_experts_are_written_and_read(tmp_path):
+    problem = one_size(5, 3)
+    instance, actions = drawn(6, 5, 3)
+    costs = problem.cost(instance, actions)
+    PseudoExperts(tmp_path).add("mine", instance, actions, costs)
+    with np.load(tmp_path / "mine.npz") as file:
+        names = {"times", "release", "machine_release", "waits"}
+        assert set(file.files) == {"actions", "costs", *(f"instance.{name}" for name in names)}
+        assert file["instance.times"].min() == CANNOT
+        whole = from_arrays({name: file[f"instance.{name}"] for name in names}, "x")
+    assert same_tensors(read_shard(tmp_path / "mine.npz", Instance).instances, instance)
+    read_experts(tmp_path / "mine.npz", problem, problem.generate(1, torch.Generator()))
+    assert torch.equal(whole.true_cost(torch.arange(6), actions), costs.double())
