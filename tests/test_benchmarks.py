@@ -111,9 +111,9 @@ def test_sampling(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("problem", ["tsp", "cvrp"])
+@pytest.mark.parametrize("problem", ["tsp", "cvrp", "jssp"])
 def test_growth_leaves_out_what_would_take_too_long(problem):
-    words = ["sizes=30,10,900000", "nearest=3", "seconds=10"]
+    words = ["sizes=30,10,900000", "nearest=3", "window=2", "jobs_in_view=5", "seconds=30"]
     lines = printed_by("growth", f"problem={problem}", *words).splitlines()
     assert [line.split()[0] for line in lines[2:]] == ["10", "30", "900000"]
     assert lines[-1].split()[1:] == ["-", "-"] and "-" not in lines[-2]

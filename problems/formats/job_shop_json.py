@@ -13,12 +13,13 @@ from problems.formats.text import error, short, stem, text_of
 SHOP = {"machines", "jobs", "machine_release"}
 JOB = {"operations", "release"}
 OPERATION = {"machine", "time", "wait", "start"}
+FLEXIBLE = "flexible machines"
 NOT_SUPPORTED = {  # by the key that other programs give it
     "due": "due dates",
     "due_date": "due dates",
     "weight": "weights of jobs",
-    "modes": "flexible machines",
-    "alternatives": "flexible machines",
+    "modes": FLEXIBLE,
+    "alternatives": FLEXIBLE,
     "calendar": "calendars",
     "breaks": "calendars",
     "blocking": "blocking",
@@ -96,6 +97,8 @@ def _check_keys(path: Path, where: str, found: Any, known: set[str], required: s
 
 
 def _not_supported(what: str) -> str:
+    if what == FLEXIBLE:
+        return f"{what} are a problem of their own, problem=fjsp, which takes .fjs files and arrays (docs/data.md)"
     return f"{what} are not supported here; PyJobShop and OR-Tools' CP-SAT can do them"
 
 

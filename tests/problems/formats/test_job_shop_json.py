@@ -91,7 +91,7 @@ WRONG = {
     ),
     "flexible": (
         lambda shop: shop["jobs"][0]["operations"][0].update(machine=[0, 1]),
-        "job 0, operation 0: flexible machines are not supported here; PyJobShop",
+        "job 0, operation 0: flexible machines are a problem of their own, problem=fjsp",
     ),
     "many machines": (lambda shop: shop.update(machines=10**12), "machines must be 1..1000000, got 1000000000000"),
     "nothing": (lambda shop: shop.update(jobs=[{"operations": []}]), "there is no operation to be scheduled"),
