@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -28,11 +29,12 @@ class InstanceSet(NamedTuple):
     instances: Any  # [n, ...] as the network sees them, of the same types as `Problem.generate` makes
     originals: Any  # [n, ...] in their own units, as solvers and pictures see them; None where neither is wanted
     true_cost: Callable[[Tensor, Tensor], Tensor]  # (index [m], actions [m, T]) -> cost [m] float64, of the originals
-    references: Tensor  # [n] float64 cost of the reference solution, NaN or 0 where there is none
+    references: Tensor  # [n] float64 cost of the reference solution; NaN where there is none, or 0 unless `pooled`
     kinds: list[str]  # n; how good each reference is, e.g. "optimal (Concorde)"; empty where there is none
     means: dict[str, float] = {}  # further reference by its kind, known only as the mean cost of all n
     solutions: dict[int, Tensor] = {}  # by index, the actions [T] of those references that are more than a cost
     lower_bounds: Tensor | None = None  # [n] float64: no solution of an instance costs less; None: nothing is known
+    pooled: bool = False  # gaps are parts of the mean reference, not of each: where a good solution may cost 0
     # (index [m], actions [m, T]) -> solutions [m, T] that cost no more: where a search cannot see the true costs
     improved: Callable[[Tensor, Tensor], Tensor] = as_they_are
     # Of the source, which may have several sets; the first can speak for all.
@@ -50,6 +52,19 @@ class InstanceSet(NamedTuple):
     def improve(self, actions: Tensor, first: int = 0) -> Tensor:
         """The solutions, as `costs` takes them, each as `improved` makes it."""
         return self.improved(*_side_by_side(actions, first)).view_as(actions)
+
+    def gaps(self, costs: Tensor, rows: Tensor | slice = slice(None)) -> Tensor:
+        """Gaps to the references of the instances `rows`, whose costs are [m, ...]; NaN where there is none.
+
+        If `pooled`, their mean over all instances is the sum of the costs, divided by that of the references, less 1.
+        """
+        references = self.references[rows].view(-1, *[1] * (costs.dim() - 1))
+        if not self.pooled:
+            return gaps_to(references, costs)
+        # Where all references are 0, a cost of 0 has no gap, and another one an infinite gap.
+        return torch.nan_to_num((costs - references) / self.references.nanmean(), nan=0.0, posinf=math.inf).where(
+            ~references.isnan(), math.nan
+        )
 
     def part(self, rows: Tensor) -> InstanceSet:
         """Some of the instances, numbers int64 [m], as a set; what is known of the mean of all is left out."""
@@ -109,7 +124,7 @@ def _writable(names: list[str]) -> list[str]:
 
 def _without_zeros(instance_set: InstanceSet) -> InstanceSet:
     zero = (instance_set.references == 0).nonzero().flatten().tolist()
-    if not zero:
+    if not zero or instance_set.pooled:
         return instance_set
     references, kinds = instance_set.references.clone(), list(instance_set.kinds)
     for place in zero:

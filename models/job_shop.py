@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from gumbeldore.runtime.checked import check_counts
 from models.attention import bias_against
 from models.layers import FullPrecisionLinear, ReZeroLayer
-from models.lookahead import FEATURES, lookahead
+from models.lookahead import FEATURES, due_date_features, lookahead
 from models.micro_batches import RowSize
 from models.order_loss import OrderLoss
 from models.policy import TokenPolicy, check_weight
@@ -46,15 +46,28 @@ class JobShop(TokenPolicy):
             operation (docs/decisions.md).
         order_loss: weight of the auxiliary loss: of two operations of one machine, both in view, which one does the
             expert schedule first. 0 leaves it out, as the paper does.
+        due_dates: for `problem.objective=weighted_tardiness` or `total_flow_time`: lookahead then tells how late the
+            jobs will be at least, in the place of lower bounds on the makespan
     """
 
     problem = "jssp"
 
-    def __init__(self, width: int, blocks: int, heads: int, feedforward: int, lookahead: bool, order_loss: float):
+    def __init__(
+        self,
+        width: int,
+        blocks: int,
+        heads: int,
+        feedforward: int,
+        lookahead: bool,
+        order_loss: float,
+        due_dates: bool = False,
+    ):
         check_counts(width=width, blocks=blocks, feedforward=feedforward)
+        if due_dates and not lookahead:
+            raise ValueError("due_dates needs lookahead: without it the network does not see when a job will end")
         check_weight("order_loss", order_loss)
         super().__init__()
-        self.lookahead = lookahead
+        self.lookahead, self.due_dates = lookahead, due_dates
         self.embed = FullPrecisionLinear(1 + FEATURES if lookahead else 2, width)
         self.job_wise = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(blocks)])
         self.machine_wise = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(blocks)])
@@ -82,7 +95,8 @@ class JobShop(TokenPolicy):
         """The state with times that count from the first moment at which an operation can start.
 
         A job is free when its next operation can start. A machine is free at once if no operation is left for it, and
-        without lookahead, where the features do not tell how long a machine stays busy.
+        without lookahead, where the features do not tell how long a machine stays busy. With due dates, times stay as
+        they are: these dates do not move.
         """
         finished = state.next_op == instance.times.shape[2]
         start = earliest_starts(instance, state)
@@ -92,6 +106,8 @@ class JobShop(TokenPolicy):
             needed = F.pad(torch.zeros_like(busy, dtype=torch.bool), (0, state.remaining.shape[1]))
             needed = needed.scatter_(1, machine_of(instance, state.remaining), True)[:, : busy.shape[1]]
             busy = (state.machine_free - now).clamp(min=0.0).masked_fill(~needed, 0.0)
+        if self.due_dates:
+            now, busy = torch.zeros_like(now), busy + now
         free = (start - now).masked_fill(finished, 0.0)
         return CanonicalState(*state._replace(job_free=free, machine_free=busy))
 
@@ -104,7 +120,7 @@ class JobShop(TokenPolicy):
             state = self.canonical_state(instance, state)
         features = [instance.times.flatten(1).gather(1, state.in_view) / TIME_UNIT]
         if self.lookahead:
-            features += lookahead(instance, state)
+            features += (due_date_features if self.due_dates else lookahead)(instance, state)
         else:
             features.append(state.job_free.gather(1, state.in_view // instance.times.shape[2]) / TIME_UNIT)
         return torch.stack(features, dim=-1)

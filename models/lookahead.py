@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -11,6 +13,32 @@ from problems.jssp.instances import Instance, lower_bound, machine_of
 from problems.jssp.state import places_in_view
 
 FEATURES = 8  # of each operation
+
+
+class Outlook(NamedTuple):
+    """What a partial schedule implies for the operations that remain, all [R, n]."""
+
+    job: Tensor  # int64
+    machine: Tensor  # int64 as `machine_of` gives them
+    times: Tensor
+    start: Tensor  # earliest start of the job's next operation
+    head: Tensor  # earliest start of the operation itself, after the job's operations before it
+    tail: Tensor  # work and waits of the job after the operation
+    busy: Tensor  # when the machine is free
+
+
+def outlook(instance: Instance, state: State) -> Outlook:
+    """The outlook of all operations that remain, in view or not."""
+    job = state.remaining // instance.times.shape[2]
+    machine = machine_of(instance, state.remaining)
+    times, waits = (field.flatten(1).gather(1, state.remaining) for field in (instance.times, instance.waits))
+    lasts = times + waits
+    through = lasts.cumsum(dim=1)  # the difference between two operations of a job is the time in between
+    left = torch.zeros_like(state.job_free).scatter_add_(1, job, lasts)  # [R, J]
+    before = through - lasts - (left.cumsum(dim=1) - left).gather(1, job)
+    machine_free = F.pad(state.machine_free, (0, machine.shape[1]))
+    start, busy = state.job_free.gather(1, job), machine_free.gather(1, machine)
+    return Outlook(job, machine, times, start, start + before, left.gather(1, job) - before - times, busy)
 
 
 def lookahead(instance: Instance, state: State) -> list[Tensor]:
@@ -23,22 +51,35 @@ def lookahead(instance: Instance, state: State) -> list[Tensor]:
     The features of an operation: the earliest start of its job's next operation, its own earliest start (its head), the
     work and waits of its job after it (its tail), how long its machine stays busy, four lower bounds on the makespan.
     """
-    job = state.remaining // instance.times.shape[2]
-    machine = machine_of(instance, state.remaining)
-    times, waits = (field.flatten(1).gather(1, state.remaining) for field in (instance.times, instance.waits))
-    lasts = times + waits
-    through = lasts.cumsum(dim=1)  # the difference between two operations of a job is the time in between
-    left = torch.zeros_like(state.job_free).scatter_add_(1, job, lasts)  # [R, J]
-    before = through - lasts - (left.cumsum(dim=1) - left).gather(1, job)
-    machine_free = F.pad(state.machine_free, (0, machine.shape[1]))
-    start, busy = state.job_free.gather(1, job), machine_free.gather(1, machine)
-    head, tail = start + before, left.gather(1, job) - before - times
+    _, machine, times, start, head, tail, busy = outlook(instance, state)
     bounds = lower_bounds(state.machine_free.shape[1], machine, times, torch.maximum(head, busy), tail)
-    unit = bound_of(instance)[:, None] / 4
-    features = [start, head, tail, busy, *bounds]
+    return _in_view(instance, state, [start, head, tail, busy, *bounds])
+
+
+def due_date_features(instance: Instance, state: State) -> list[Tensor]:
+    """Eight features [R, v] as `lookahead` has them, for the weighted tardiness; the state's times are absolute.
+
+    The bounds on the makespan, which say nothing here, are replaced: by the work that remains on the operation's
+    machine, by how late its job will be at least (below 0: by its slack), by this time if it is late, and by the weight
+    of its job, of which the mean counts 1.
+    """
+    finished = state.next_op == instance.times.shape[2]
+    now = state.job_free.masked_fill(finished, torch.inf).amin(dim=1, keepdim=True)
+    job, machine, times, start, head, tail, busy = outlook(instance, state)
+    load = of_machines(state.machine_free.shape[1], machine, times, "sum")
+    late = head + times + tail - instance.due.gather(1, job)
+    mean = instance.weight.mean(dim=1, keepdim=True).clamp(min=1e-9)
+    weight = (instance.weight / mean).gather(1, job) * (bound_of(instance)[:, None] / 4)
+    relative = [start - now, head - now, tail, (busy - now).clamp(min=0)]
+    return _in_view(instance, state, [*relative, load, late, late.clamp(min=0), weight])
+
+
+def _in_view(instance: Instance, state: State, features: list[Tensor]) -> list[Tensor]:
+    """The features [R, n] of the operations that are in view [R, v], in quarters of the bound."""
     if state.is_cropped:
         places = places_in_view(state)
         features = [feature.gather(1, places) for feature in features]
+    unit = bound_of(instance)[:, None] / 4
     return [feature / unit for feature in features]
 
 
@@ -53,15 +94,19 @@ def lower_bounds(machines: int, machine: Tensor, times: Tensor, head: Tensor, ta
         machines: M
         machine, times, head, tail: [R, n] of each operation, machines as `machine_of` gives them
     """
-
-    def of_machine(values: Tensor, reduce: str) -> Tensor:
-        empty = values.new_zeros(values.shape[0], machines + values.shape[1])
-        return empty.scatter_reduce(1, machine, values, reduce, include_self=False).gather(1, machine)
-
-    load, first, last = of_machine(times, "sum"), of_machine(head, "amin"), of_machine(tail, "amin")
+    load, first, last = (
+        of_machines(machines, machine, values, reduce)
+        for values, reduce in ((times, "sum"), (head, "amin"), (tail, "amin"))
+    )
     chain, relaxed = head + times + tail, first + load + last
     largest = torch.maximum(chain, relaxed).amax(dim=1, keepdim=True)
     return [bound - largest for bound in (chain, relaxed, head + load + last, first + load + tail)]
+
+
+def of_machines(machines: int, machine: Tensor, values: Tensor, reduce: str) -> Tensor:
+    """For each operation [R, n] the sum or the minimum of the values [R, n] of all operations of its machine."""
+    empty = values.new_zeros(values.shape[0], machines + values.shape[1])
+    return empty.scatter_reduce(1, machine, values, reduce, include_self=False).gather(1, machine)
 
 
 def bound_of(instance: Instance) -> Tensor:

@@ -62,6 +62,8 @@ def with_table(instance_sets: list[InstanceSet], table: dict[str, tuple[float, s
         solutions = dict(instance_set.solutions)
         for place, name in enumerate(map(as_cell, instance_set.names)):
             if name in table:
+                if table[name][0] == 0 and not instance_set.pooled:
+                    raise ValueError(f"{source}: the cost of {name} must be a number other than 0")
                 references[place], kinds[place] = table[name]
                 solutions.pop(place, None)
         changed.append(instance_set._replace(references=references, kinds=kinds, solutions=solutions))
@@ -105,6 +107,6 @@ def _cost(where: str, word: str) -> float:
         cost = float(word)
     except ValueError:
         cost = math.nan
-    if not math.isfinite(cost) or cost == 0:
-        raise ValueError(f"{where}: a cost must be a number other than 0, got {word!r}")
+    if not math.isfinite(cost):
+        raise ValueError(f"{where}: a cost must be a number, got {word!r}")
     return cost

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gumbeldore.evaluation.loading import LoadedPolicy
 from gumbeldore.evaluation.tables import percentage
-from gumbeldore.instance_set import InstanceSet, gaps_to
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import size_name
 from gumbeldore.runtime.files import atomic_write, in_home
 
@@ -52,15 +52,14 @@ class Result:
         known = not instance_set.references.isnan().any()
         self.reference = instance_set.references.item() if known else None
         self.cost, self.actions = cost, actions
+        self._gap = instance_set.gaps(torch.tensor([cost], dtype=torch.float64)).item()
         self.num_solutions, self.seconds = num_solutions, seconds
         self._problem, self._instances, self._originals = problem, instance_set.instances, instance_set.originals
         self._solution = problem.reports.named_solution(instance_set.originals, 0, actions)
 
     @property
     def gap(self) -> float | None:
-        if self.reference is None:
-            return None
-        return gaps_to(*torch.tensor([self.reference, self.cost], dtype=torch.float64)).item()
+        return None if self.reference is None else self._gap
 
     def __getattr__(self, name: str) -> Any:
         """The solution, by the problem's word for it."""

@@ -7,7 +7,7 @@ import json
 import re
 from pathlib import Path
 
-from gumbeldore.evaluation.solved_sets import gaps, summarise
+from gumbeldore.evaluation.solved_sets import summarise
 from gumbeldore.evaluation.tables import Results, by_size, contradictions, further_numbers, reference_of, remarks
 from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Problem, size_name
@@ -45,7 +45,7 @@ def write_csv(out_dir: Path, results: Results, instance_sets: list[InstanceSet],
     for name, solved in results.items():
         for part, instance_set in zip(solved, instance_sets, strict=True):
             numbers = [values.tolist() for values in further_numbers(problem, [part]).values()]
-            gap, found, costs = gaps(part, instance_set).tolist(), part.found.tolist(), part.costs.tolist()
+            gap, found, costs = instance_set.gaps(part.costs).tolist(), part.found.tolist(), part.costs.tolist()
             size = size_name(problem, instance_set.instances)
             for i, instance in enumerate(instance_set.names):
                 reference = instance_set.references[i].item()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.evaluation.parts import SEARCH, Parts, SolvedSet, in_all
-from gumbeldore.instance_set import InstanceSet, gaps_to
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
 from gumbeldore.sampler.methods import Method
@@ -117,15 +117,11 @@ def results_of(name: str, parts: list[Parts], instance_sets: list[InstanceSet]) 
     return {name if len(found) == 1 else f"{name}: {best}": found[best]}
 
 
-def gaps(solved: SolvedSet, instance_set: InstanceSet) -> Tensor:
-    """cost / reference - 1 [n], NaN without a reference."""
-    return gaps_to(instance_set.references, solved.costs)
-
-
 def summarise(solved: list[SolvedSet], instance_sets: list[InstanceSet]) -> MethodSummary:
     """One method's results over instance sets of several sizes."""
     costs = torch.cat([part.costs for part in solved])
-    gap = torch.cat([gaps(part, instance_set) for part, instance_set in zip(solved, instance_sets, strict=True)])
+    pairs = zip(solved, instance_sets, strict=True)
+    gap = torch.cat([instance_set.gaps(part.costs) for part, instance_set in pairs])
     return MethodSummary(
         mean_cost=costs.mean().item(),
         mean_gap=None if gap.isnan().any() else gap.mean().item(),

@@ -7,7 +7,7 @@ from collections import Counter
 from torch import Tensor
 
 from gumbeldore.evaluation.references import contradicted, proven
-from gumbeldore.evaluation.solved_sets import SolvedSet, gaps, summarise
+from gumbeldore.evaluation.solved_sets import SolvedSet, have_gaps, summarise
 from gumbeldore.instance_set import InstanceSet, count_of
 from gumbeldore.interfaces import Problem, size_name
 
@@ -32,7 +32,8 @@ def reference_note(instance_sets: list[InstanceSet]) -> str:
     """What gaps are measured against, in words."""
     known, count = (sum(numbers) for numbers in zip(*((_known(x), len(x.names)) for x in instance_sets), strict=True))
     if known == count:
-        return f"gap to: {reference_of(instance_sets)}"
+        gap = "gap of the summed costs" if instance_sets[0].pooled else "gap"
+        return f"{gap} to: {reference_of(instance_sets)}"
     return f"{known} of {count} have a reference, so no gap over all" if known else "no reference costs, so no gap"
 
 
@@ -85,7 +86,7 @@ def instance_rows(
     rows: list[list[str]] = []
     for place, instance_set in enumerate(instance_sets):
         parts = [solved[place] for solved in results.values()]
-        values = [(part.costs.tolist(), gaps(part, instance_set).tolist()) for part in parts]
+        values = [(part.costs.tolist(), instance_set.gaps(part.costs).tolist()) for part in parts]
         references = instance_set.references.tolist()
         for i, name in enumerate(instance_set.names[: limit - len(rows)]):
             row = [name, size_name(problem, instance_set.instances)]
@@ -118,6 +119,18 @@ def mean_lines(results: Results, instance_sets: list[InstanceSet]) -> list[str]:
             gaps_to = (f"{name} {percentage(gap, 3)}" for name, gap in found.items())
             lines.append(f"gap of the mean cost to {kind} (mean {mean:g}): {', '.join(gaps_to)}")
     return lines
+
+
+def reached_lines(results: Results, instance_sets: list[InstanceSet]) -> list[str]:
+    """Where gaps are parts of the mean reference: how many references each method reaches."""
+    if not (instance_sets[0].pooled and have_gaps(instance_sets)):
+        return []
+    found = []
+    for name, solved in results.items():
+        pairs = zip(solved, instance_sets, strict=True)
+        reached = sum(int((part.costs <= instance_set.references).sum()) for part, instance_set in pairs)
+        found.append(f"{name} {reached} of {count_of(instance_sets)}")
+    return [f"reaches the reference: {', '.join(found)}"]
 
 
 def shortage_lines(results: Results) -> list[str]:

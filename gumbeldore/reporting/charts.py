@@ -14,11 +14,10 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
-from torch import Tensor
 
 from gumbeldore.evaluation.solved_sets import SolvedSet, have_gaps
 from gumbeldore.evaluation.tables import Results
-from gumbeldore.instance_set import InstanceSet, count_of, gaps_to
+from gumbeldore.instance_set import InstanceSet, count_of
 
 COLOURS = ("#2b83ba", "#e08214", "#1b9e77", "#c75a9b", "#6a8fd8", "#d3492f", "#8a8a1e", "#8c6bb1")  # on white and black
 STYLE: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none"}
@@ -36,10 +35,9 @@ def quality(results: Results, instance_sets: list[InstanceSet]) -> Figure | None
     if all(_longest(solved) == 1 for solved in results.values()):
         return None
     relative = have_gaps(instance_sets)
-    references = [instance_set.references for instance_set in instance_sets] if relative else None
     figure, axes = _axes(3.2)
     for (name, solved), colour in zip(results.items(), _colours(results), strict=True):
-        counts, means = best_so_far(solved, references)
+        counts, means = best_so_far(solved, instance_sets if relative else None)
         if len(counts) == 1:
             axes.axhline(means[0], color=colour, linestyle="--", label=name)
         else:
@@ -56,13 +54,13 @@ def quality(results: Results, instance_sets: list[InstanceSet]) -> Figure | None
     return figure
 
 
-def best_so_far(solved: list[SolvedSet], references: list[Tensor] | None) -> tuple[list[int], list[float]]:
+def best_so_far(solved: list[SolvedSet], instance_sets: list[InstanceSet] | None) -> tuple[list[int], list[float]]:
     """Numbers of samples k, and the mean over all instances of the gap of the best of the first k samples.
 
     Of an instance with fewer than k samples, all count.
 
     Arguments:
-        references: costs [n] of each instance set; None: the mean is of the costs
+        instance_sets: that have the references; None: the mean is of the costs
     """
     longest = _longest(solved)
     counts = sorted({round(longest ** (place / (POINTS - 1))) for place in range(POINTS)})
@@ -74,7 +72,7 @@ def best_so_far(solved: list[SolvedSet], references: list[Tensor] | None) -> tup
             if before < min(count, samples.shape[1]):
                 best = torch.minimum(best, samples[:, before:count].amin(dim=1).double())
             before = count
-            totals[place] += float((best if references is None else gaps_to(references[number], best)).sum())
+            totals[place] += float((best if instance_sets is None else instance_sets[number].gaps(best)).sum())
     instances = sum(len(part.costs) for part in solved)
     return counts, [total / instances for total in totals]
 
@@ -91,8 +89,8 @@ def distribution(results: Results, instance_sets: list[InstanceSet]) -> tuple[Fi
         shown = []
         for place, (part, instance_set) in enumerate(zip(solved, instance_sets, strict=True)):
             best = torch.stack([each[place].costs for each in results.values()]).amin(dim=0)
-            base = (instance_set.references if known else best)[:, None]
-            shown.append(part.samples.double() if alone else gaps_to(base, part.samples))
+            base = instance_set if known else instance_set._replace(references=best)
+            shown.append(part.samples.double() if alone else base.gaps(part.samples))
         flat = torch.cat([part.flatten() for part in shown])
         values[name] = flat[flat.isfinite()].numpy()  # not of an empty place, nor relative to a cost of 0
     if all(len(each) <= 1 for each in values.values()) or not all(map(len, values.values())):

@@ -86,5 +86,6 @@ class EvaluationReport(NamedTuple):
         self.terminal.table(title, *tables.method_rows(found, instance_sets, self.problem), note)
         if len(instance_sets) > 1:
             self.terminal.table("by size", *tables.size_rows(found, instance_sets, self.problem))
-        for line in tables.mean_lines(found, instance_sets) + tables.contradiction_lines(found, instance_sets):
+        lines = tables.mean_lines(found, instance_sets) + tables.reached_lines(found, instance_sets)
+        for line in lines + tables.contradiction_lines(found, instance_sets):
             self.terminal.say(line)

@@ -10,7 +10,7 @@ import torch
 
 from gumbeldore.batches import take
 from gumbeldore.evaluation import tables
-from gumbeldore.evaluation.solved_sets import SolvedSet, best_of, gaps, summarise
+from gumbeldore.evaluation.solved_sets import SolvedSet, best_of, summarise
 from gumbeldore.instance_set import InstanceSet, count_of
 from gumbeldore.interfaces import Problem
 from gumbeldore.reporting import charts
@@ -46,7 +46,9 @@ def write(
         note=tables.reference_note(instance_sets),
         methods=tables.method_rows(found, instance_sets, problem),
         sizes=tables.size_rows(found, instance_sets, problem) if len(instance_sets) > 1 else None,
-        remarks=tables.mean_lines(found, instance_sets) + tables.remarks(instance_sets, problem),
+        remarks=tables.mean_lines(found, instance_sets)
+        + tables.reached_lines(found, instance_sets)
+        + tables.remarks(instance_sets, problem),
         warnings=tables.contradiction_lines(found, instance_sets) + tables.notices(instance_sets),
         quality=quality and charts.markup(quality),
         distribution=distribution and (charts.markup(distribution[0]), distribution[1]),
@@ -65,7 +67,7 @@ def pictures(solved: list[SolvedSet], instance_sets: list[InstanceSet], problem:
     """
     pairs = list(zip(solved, instance_sets, strict=True))
     places = [(part, instance_set, i) for part, instance_set in pairs for i in range(len(instance_set.names))]
-    gap = torch.cat([gaps(part, instance_set) for part, instance_set in pairs])
+    gap = torch.cat([instance_set.gaps(part.costs) for part, instance_set in pairs])
     by_gap = not gap.isnan().any()
     order = (gap if by_gap else torch.cat([part.costs for part in solved])).argsort(stable=True).tolist()
     what = "gap" if by_gap else "cost"
@@ -85,7 +87,7 @@ def _picture(
     figure = problem.reports.render(one, part.actions[index, None], [""])
     if figure is None:
         return None
-    cost, gap = tables.number(part.costs[index].item()), gaps(part, instance_set)[index].item()
+    cost, gap = tables.number(part.costs[index].item()), instance_set.gaps(part.costs)[index].item()
     panels = [(charts.markup(figure), f"{method}: {cost}" + (f", gap {tables.percentage(gap)}" if gap == gap else ""))]
     if gap == gap:
         reference = f"{instance_set.kinds[index]}: {tables.number(instance_set.references[index].item())}"

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gumbeldore.batches import repeated, take
 from gumbeldore.evaluation.solved_sets import have_gaps
-from gumbeldore.instance_set import InstanceSet, gaps_to
+from gumbeldore.instance_set import InstanceSet
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.checked import at_least
 from gumbeldore.runtime.errors import instance_errors
@@ -120,7 +120,7 @@ def _searched(
         for _, chunk, sampled in pool.map_all(instance_set.instances, keys, [search], read=SampledSolutions.of):
             costs = true_costs(instance_set, chunk, sampled)
             if relative:
-                costs = gaps_to(instance_set.references[chunk, None], costs)
+                costs = instance_set.gaps(costs, chunk)
             share = distinct_share(edges_of(pool, instance_set, chunk, sampled), sampled.valid)
             number = sampled.valid.sum(dim=1)
             low = costs.masked_fill(~sampled.valid, torch.inf).amin(dim=1)

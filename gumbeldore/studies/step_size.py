@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.solved_sets import have_gaps, solve_set
-from gumbeldore.instance_set import by_set, count_of, gaps_to
+from gumbeldore.instance_set import by_set, count_of
 from gumbeldore.races.bounds import Normal
 from gumbeldore.races.outcome import Outcome
 from gumbeldore.races.racing import race
@@ -73,7 +73,7 @@ class StepSize(Study[Method, Outcome]):
                     instance_set, parts = instance_sets[place], kept.parts(words_of(arms[arm]), place, *rows.tolist())
                     advance(len(parts))
                     costs = solve_set(pool, instance_set, arms[arm].search, seed, advance, parts, rows).costs
-                    found[mine] = gaps_to(instance_set.references[rows], costs) if relative else costs
+                    found[mine] = instance_set.gaps(costs, rows) if relative else costs
                 return -found
 
             return race(

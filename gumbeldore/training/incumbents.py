@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.instance_set import InstanceSet, count_of, gaps_to
+from gumbeldore.instance_set import InstanceSet, count_of
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
@@ -67,8 +67,8 @@ class Incumbents:
 
     def quality(self) -> Quality:
         """Mean cost and gap of the solutions."""
-        costs, references = torch.cat(self.costs), torch.cat([each.references for each in self.instance_sets])
-        return Quality(costs.mean().item(), gaps_to(references, costs).mean().item(), {})
+        gaps = torch.cat([each.gaps(costs) for each, costs in zip(self.instance_sets, self.costs, strict=True)])
+        return Quality(torch.cat(self.costs).mean().item(), gaps.mean().item(), {})
 
 
 GREEDY, SEARCH = 0, 1  # of equally good solutions the greedy one stays

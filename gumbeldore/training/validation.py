@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.instance_set import InstanceSet, checked, count_of, gaps_to
+from gumbeldore.instance_set import InstanceSet, checked, count_of
 from gumbeldore.interfaces import Problem, size_name
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import check_costs, instance_errors
@@ -50,7 +50,7 @@ def validate(pool: SearchPool, validation: list[InstanceSet], progress: Progress
 
 def quality_of(problem: Problem, validation: list[InstanceSet], found: list[Tensor]) -> Quality:
     """The quality that greedy costs make: `found` has those [n] of each InstanceSet."""
-    references, costs = torch.cat([instance_set.references for instance_set in validation]), torch.cat(found)
+    gaps = torch.cat([instance_set.gaps(costs) for instance_set, costs in zip(validation, found, strict=True)])
     sizes = [size_name(problem, instance_set.instances) for instance_set in validation]
     by_size = {size: mine.mean().item() for size, mine in zip(sizes, found, strict=True)} if len(found) > 1 else {}
-    return Quality(costs.mean().item(), gaps_to(references, costs).nanmean().item(), by_size)
+    return Quality(torch.cat(found).mean().item(), gaps.nanmean().item(), by_size)

@@ -9,13 +9,13 @@ from problems.fjsp.instances import Instance, shortest
 from problems.fjsp.originals import Original
 from problems.fjsp.problem import FJSP
 from problems.fjsp.state import next_starts, next_times
-from problems.heuristics.dispatching import RULES, Next, dispatch
+from problems.heuristics.dispatching import Next, dispatch, rules_for
 from problems.heuristics.heuristic import HEURISTICS, Heuristics
 from problems.jssp.state import State
 
 
 def dispatch_flexible(original: Original, name: str) -> Tensor:
-    """The decisions [n, T] of a rule, a key of RULES. Remaining work is that on the fastest machines."""
+    """The decisions [n, T] of a rule, a key of RULES or DUE_RULES. Remaining work is that on the fastest machines."""
     instance = original.to_schedule()  # its rules are those of all sizes
     return dispatch(FJSP([[1, 2]], [[1, 2]]), instance, shortest(instance), _next, name)
 
@@ -30,4 +30,4 @@ def _next(instance: Instance, state: State) -> Next:
     return Next(action, machine.masked_fill(time == 0, -1), begin, time)
 
 
-HEURISTICS["fjsp"] = Heuristics(lambda originals: list(RULES), dispatch_flexible, together=256)
+HEURISTICS["fjsp"] = Heuristics(rules_for, dispatch_flexible, together=256)

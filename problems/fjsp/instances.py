@@ -11,6 +11,8 @@ from torch import Tensor
 from problems.formats.fjs import CANNOT
 from problems.jssp import instances as job_shops
 from problems.jssp.instances import (
+    DUE,
+    TIMES,
     at_the_end,
     is_there,
     lengths_of,
@@ -39,12 +41,14 @@ class Instance(NamedTuple):
     release: Tensor  # [R, J] float32 no operation of the job starts before; without operations: 0
     machine_release: Tensor  # [R, M] float32 no operation starts on the machine before
     waits: Tensor  # [R, J, O] float32 from an operation's end to the start of its job's next one at least; last: 0
+    due: Tensor  # [R, J] float32 when the job should have ended; may be below 0
+    weight: Tensor  # [R, J] float32 what a unit of time later costs; 0: no due date
 
     def stored(self) -> dict[str, Tensor]:
         """The fields that files of experts hold. Time -1: the machine cannot do the operation, or none is there."""
         cannot = self.times.isinf() | ~is_there(self)[..., None]
         fields = self._replace(times=self.times.masked_fill(cannot, CANNOT))._asdict()
-        return {name: fields[name] for name in ("times", "release", "machine_release", "waits")}
+        return {name: fields[name] for name in (*TIMES, *DUE)}
 
     @classmethod
     def restored(cls, fields: dict[str, Tensor]) -> Instance:
@@ -55,7 +59,12 @@ class Instance(NamedTuple):
 
 
 def flexible_shop(
-    times: Tensor, release: Tensor | None = None, machine_release: Tensor | None = None, waits: Tensor | None = None
+    times: Tensor,
+    release: Tensor | None = None,
+    machine_release: Tensor | None = None,
+    waits: Tensor | None = None,
+    due: Tensor | None = None,
+    weight: Tensor | None = None,
 ) -> Instance:
     """Instances of these fields, 0 where they are missing. Times [n, J, O, M], below 0: the machine cannot do it.
 
@@ -65,12 +74,13 @@ def flexible_shop(
     if times.dim() != 4:
         raise ValueError(f"times must be [n, J, O, M], got {list(times.shape)}")
     n, jobs, ops, machines = times.shape
-    release = times.new_zeros(n, jobs) if release is None else release
+    release, due, weight = (times.new_zeros(n, jobs) if field is None else field for field in (release, due, weight))
     machine_release = times.new_zeros(n, machines) if machine_release is None else machine_release
     waits = times.new_zeros(n, jobs, ops) if waits is None else waits
-    if (release.shape, machine_release.shape, waits.shape) != ((n, jobs), (n, machines), (n, jobs, ops)):
-        shapes = ", ".join(str(list(field.shape)) for field in (release, machine_release, waits))
-        raise ValueError(f"release, machine_release and waits must be [n, J], [n, M] and [n, J, O], got {shapes}")
+    shapes = [list(field.shape) for field in (release, due, weight, machine_release, waits)]
+    if shapes != [[n, jobs]] * 3 + [[n, machines], [n, jobs, ops]]:
+        rule = "release, due, weight, machine_release and waits must be [n, J], [n, J], [n, J], [n, M] and [n, J, O]"
+        raise ValueError(f"{rule}, got {', '.join(map(str, shapes))}")
     times, waits = at_the_end((times >= 0).any(dim=3), times, waits)
     there = (times >= 0).any(dim=3)
     return Instance(
@@ -79,6 +89,8 @@ def flexible_shop(
         release=release.masked_fill(~there.any(dim=2), 0),
         machine_release=machine_release,
         waits=F.pad(waits.masked_fill(~there, 0)[..., :-1], (0, 1)),
+        due=due.masked_fill(~there.any(dim=2), 0),
+        weight=weight.masked_fill(~there.any(dim=2), 0),
     )
 
 
@@ -138,8 +150,8 @@ def assigned(instance: Instance, actions: Tensor) -> tuple[job_shops.Instance, T
         raise ValueError(f"{where} cannot do operation {op} of job {number // ops}")
     times, machines = times.view(rows, jobs, ops), machines.view(rows, jobs, ops)
     queues = queues_of(machines, instance.operations, count)
-    _, operations, *releases_and_waits = instance
-    return job_shops.Instance(times, machines, operations, *releases_and_waits, queues), job
+    _, operations, *of_jobs_and_machines = instance
+    return job_shops.Instance(times, machines, operations, *of_jobs_and_machines, queues), job
 
 
 def shortest(instance: Instance) -> Tensor:

@@ -13,7 +13,7 @@ from problems.fjsp.instances import Instance, flexible_shop
 from problems.formats.fjs import CANNOT
 from problems.formats.job_shop import LARGEST_TOTAL
 from problems.jssp.instances import TIMES, at_the_end
-from problems.jssp.originals import refuse
+from problems.jssp.originals import check_due_dates, due_dates, refuse
 
 
 class Original(NamedTuple):
@@ -23,6 +23,8 @@ class Original(NamedTuple):
     release: Tensor  # [n, J] int64
     machine_release: Tensor  # [n, M] int64
     waits: Tensor  # [n, J, O] int64
+    due: Tensor  # [n, J] int64, as in `Instance`
+    weight: Tensor  # [n, J] int64; all 0 where the makespan is minimised
     first: Tensor  # [n] int64 the number of the first machine and of the first job in the input
 
     @property
@@ -57,6 +59,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray], first: np.ndarray | None = Non
         given.get("release", torch.zeros(n, jobs, dtype=torch.int64)),
         given.get("machine_release", torch.zeros(n, machines, dtype=torch.int64)),
         torch.cat([waits[..., :-1], waits[..., -1:].clamp(max=0)], dim=2).masked_fill(~there, 0),  # last: 0
+        *due_dates(given, n, jobs),
         torch.zeros(n, dtype=torch.int64) if first is None else torch.from_numpy(first.astype(np.int64)),
     )
 
@@ -70,6 +73,7 @@ def check_original(original: Original, where: str) -> None:
         values = getattr(original, name)
         kind = "machine" if name == "machine_release" else "job"
         refuse(original, values < 0, f"{name} must not be negative, got {{}}", where, values, kind)
+    check_due_dates(original, where)
     longest = times.amax(dim=3).clamp(min=0)
     total = sum(field.double().flatten(1).sum(dim=1) for field in (longest, *original[1:4]))
     refuse(original, total > LARGEST_TOTAL, f"times may add up to at most {LARGEST_TOTAL}, got {{:.0f}}", where, total)

@@ -16,11 +16,13 @@ from problems.fjsp.instances import (
     backwards,
     check_instance,
     random_instances,
+    shortest,
 )
 from problems.fjsp.reports import FJSPReports
 from problems.fjsp.state import next_starts, next_times
 from problems.jssp import instances as job_shops
 from problems.jssp.instances import with_times
+from problems.jssp.objectives import MAKESPAN
 from problems.jssp.shop import Shop
 from problems.jssp.state import State, after
 
@@ -38,7 +40,7 @@ class FJSP(Shop):
 
     name = "fjsp"
     reports = FJSPReports()
-    dimensions = {"times": 3, "release": 1, "machine_release": 1, "waits": 2}
+    dimensions = {"times": 3, "release": 1, "machine_release": 1, "waits": 2, "due": 1, "weight": 1}
 
     def __init__(
         self,
@@ -50,8 +52,9 @@ class FJSP(Shop):
         similar_times: float = 0.5,
         window: int | str | None = None,
         jobs_in_view: int | str | None = None,
+        objective: str = MAKESPAN,
     ):
-        super().__init__(sizes, validation_sizes, reversal, grow, chronological, window, jobs_in_view)
+        super().__init__(sizes, validation_sizes, reversal, grow, chronological, window, jobs_in_view, objective)
         if not 0 <= similar_times <= 1:
             raise ValueError(f"similar_times must be a share in 0..1, got {similar_times}")
         self.similar_times = similar_times
@@ -61,7 +64,9 @@ class FJSP(Shop):
         jobs, machines = self.drawn_size(generator)
         similar = float(torch.rand((), dtype=torch.float32, generator=generator)) < self.similar_times
         instances = random_instances(n, jobs, machines, similar, generator)
-        return with_times(instances, lambda times: SIMILAR_UNIT * times) if similar else instances
+        if similar:
+            instances = with_times(instances, lambda times: SIMILAR_UNIT * times)
+        return self.with_objective(instances, generator)
 
     def num_actions(self, instance: Instance) -> int:
         return instance.times.shape[1] * instance.times.shape[3]
@@ -85,6 +90,9 @@ class FJSP(Shop):
     def job_shop(self, instance: Instance, actions: Tensor) -> tuple[job_shops.Instance, Tensor]:
         return assigned(instance, actions)
 
+    def shortest(self, instance: Instance) -> Tensor:
+        return shortest(instance)
+
     def earliest_starts(self, instance: Instance, state: State) -> Tensor:
         return next_starts(instance, state).amin(dim=2)
 
@@ -97,11 +105,11 @@ class FJSP(Shop):
 
     def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
         """Evaluation sets: a `.npz`, a `.fjs` file, a folder."""
-        return sets.load_fjsp(source, limit)
+        return sets.load_fjsp(source, limit, self.objective)
 
     def from_arrays(self, arrays: Mapping[str, Any], where: str) -> InstanceSet:
         """Instances in arrays by the names of those of an `.npz`."""
-        return sets.from_arrays(dict(arrays), where)
+        return sets.from_arrays(dict(arrays), where, objective=self.objective)
 
     def validation_set(self, jobs: int, machines: int, n: int) -> InstanceSet:
-        return sets.validation(jobs, machines, n)
+        return sets.validation(jobs, machines, n, self.objective)

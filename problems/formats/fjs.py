@@ -23,6 +23,8 @@ class FjspInstance(NamedTuple):
     release: np.ndarray  # [J] no operation of the job starts before
     machine_release: np.ndarray  # [M] no operation starts on the machine before
     waits: np.ndarray  # [J, O] from the end of an operation to the start of its job's next one at least
+    due: np.ndarray  # [J] when the job should have ended
+    weight: np.ndarray  # [J] what a unit of time later costs; 0: no due date
     first: int = 0  # the number of the first machine and of the first job in the file
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -38,7 +40,9 @@ def flexible_shop(name: str, jobs: Sequence[Sequence[Sequence[tuple[int, int]]]]
         for op, alternatives in enumerate(operations):
             for machine, time in alternatives:
                 times[job, op, machine] = time
-    nothing = (np.zeros(shape, dtype=np.int64) for shape in (len(jobs), machines, times.shape[:2]))
+    nothing = (
+        np.zeros(shape, dtype=np.int64) for shape in (len(jobs), machines, times.shape[:2], len(jobs), len(jobs))
+    )
     return FjspInstance(name, times, *nothing)
 
 

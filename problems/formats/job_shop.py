@@ -26,6 +26,8 @@ class JsspInstance(NamedTuple):
     release: np.ndarray  # [J] no operation of the job starts before
     machine_release: np.ndarray  # [M] no operation starts on the machine before
     waits: np.ndarray  # [J, O] from the end of an operation to the start of its job's next one at least
+    due: np.ndarray  # [J] when the job should have ended
+    weight: np.ndarray  # [J] what a unit of time later costs; 0: no due date
     fixed: np.ndarray  # [J, O] start of an operation that has one already, else NOT_FIXED
     first: int = 0  # the number of the first machine and of the first job in the file
     remark: str = ""  # what was assumed of the file
@@ -43,6 +45,8 @@ def job_shop(
     release: Row | None = None,
     waits: Sequence[Row] = (),
     fixed: Sequence[Row] = (),
+    due: Row | None = None,
+    weight: Row | None = None,
 ) -> JsspInstance:
     """An instance of a row per job, rows of any lengths. What is not given is 0, and nothing is fixed."""
     longest = max(1, *map(len, times))
@@ -53,8 +57,17 @@ def job_shop(
             filled[place, : len(row)] = row
         return filled
 
-    released = np.zeros(len(times), dtype=np.int64) if release is None else np.array(release, dtype=np.int64)
-    rows = padded(times, 0), padded(machines, NO_OPERATION)
+    def of_jobs(row: Row | None) -> np.ndarray:
+        return np.zeros(len(times), dtype=np.int64) if row is None else np.array(row, dtype=np.int64)
+
     return JsspInstance(
-        name, *rows, released, np.array(machine_release, dtype=np.int64), padded(waits, 0), padded(fixed, NOT_FIXED)
+        name,
+        padded(times, 0),
+        padded(machines, NO_OPERATION),
+        of_jobs(release),
+        np.array(machine_release, dtype=np.int64),
+        padded(waits, 0),
+        of_jobs(due),
+        of_jobs(weight),
+        padded(fixed, NOT_FIXED),
     )

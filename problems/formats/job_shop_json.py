@@ -11,13 +11,10 @@ from problems.formats.npz import LARGEST_NUMBER
 from problems.formats.text import error, short, stem, text_of
 
 SHOP = {"machines", "jobs", "machine_release"}
-JOB = {"operations", "release"}
+JOB = {"operations", "release", "due", "weight"}
 OPERATION = {"machine", "time", "wait", "start"}
 FLEXIBLE = "flexible machines"
 NOT_SUPPORTED = {  # by the key that other programs give it
-    "due": "due dates",
-    "due_date": "due dates",
-    "weight": "weights of jobs",
     "modes": FLEXIBLE,
     "alternatives": FLEXIBLE,
     "calendar": "calendars",
@@ -43,16 +40,20 @@ def read_json(path: str | Path) -> list[JsspInstance]:
     released = _whole_list(path, "machine_release", shop.get("machine_release", [0] * count), count)
     if not isinstance(shop["jobs"], list) or not shop["jobs"]:
         raise error(path, None, f"jobs must be a list of jobs, got {short(str(shop['jobs']))}")
-    release, rows = [], []
+    release, due, weight, rows = [], [], [], []
     for place, job in enumerate(shop["jobs"]):
         where = f"job {place}"
         _check_keys(path, where, job, JOB, {"operations"})
         release.append(_whole(path, f"{where}: release", job.get("release", 0)))
+        due.append(_whole(path, f"{where}: due", job.get("due", 0)))
+        weight.append(_whole(path, f"{where}: weight", job.get("weight", int("due" in job))))
+        if weight[-1] and "due" not in job:
+            raise error(path, None, f"{where}: it has a weight, and no due date (due)")
         if not isinstance(job["operations"], list):
             raise error(path, None, f"{where}: operations must be a list, got {short(str(job['operations']))}")
         rows.append([_operation(path, f"{where}, operation {o}", each) for o, each in enumerate(job["operations"])])
     times, machines, waits, fixed = ([[each[field] for each in row] for row in rows] for field in range(4))
-    return [job_shop(stem(path), times, machines, released, release, waits, fixed)]
+    return [job_shop(stem(path), times, machines, released, release, waits, fixed, due, weight)]
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

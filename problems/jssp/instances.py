@@ -15,7 +15,8 @@ from problems.common.remaining import unmarked
 
 Shops = TypeVar("Shops", bound=tuple)  # instances of one class, those of the flexible job shop included
 
-TIMES = ("times", "release", "machine_release", "waits")  # the fields that hold times
+TIMES = ("times", "release", "machine_release", "waits")  # the fields that hold times, none negative
+DUE = ("due", "weight")  # the fields that only the weighted tardiness asks for
 TIME_RANGE = (50, 99)  # an instance's largest time is brought to 99 if it is outside
 
 
@@ -37,12 +38,14 @@ class Instance(NamedTuple):
     release: Tensor  # [R, J] float32 no operation of the job starts before; without operations: 0
     machine_release: Tensor  # [R, M] float32 no operation starts on the machine before
     waits: Tensor  # [R, J, O] float32 from an operation's end to the start of its job's next one at least; last: 0
+    due: Tensor  # [R, J] float32 when the job should have ended; may be below 0
+    weight: Tensor  # [R, J] float32 what a unit of time later costs; 0: no due date
     queues: Tensor  # [R, M, S] int64 the numbers of the operations of each machine, ascending, then J * O up to S
 
     def stored(self) -> dict[str, Tensor]:
         """The fields that files of experts hold, from which the others follow. Machine -1: no operation."""
         fields = self._replace(machines=self.machines.masked_fill(~is_there(self), -1))._asdict()
-        return {name: fields[name] for name in ("times", "machines", "release", "machine_release", "waits")}
+        return {name: fields[name] for name in ("times", "machines", "release", "machine_release", "waits", *DUE)}
 
     @classmethod
     def restored(cls, fields: dict[str, Tensor]) -> Instance:
@@ -58,6 +61,8 @@ def job_shop(
     release: Tensor | None = None,
     machine_release: Tensor | None = None,
     waits: Tensor | None = None,
+    due: Tensor | None = None,
+    weight: Tensor | None = None,
 ) -> Instance:
     """Instances of these fields, 0 where they are missing. Places [n, J, O] where the machine is -1 have no operation.
 
@@ -73,19 +78,22 @@ def job_shop(
         machine_release = times.new_zeros(shape[0], max(1, int(machines.max()) + 1))
     release = times.new_zeros(shape[:2]) if release is None else release
     waits = torch.zeros_like(times) if waits is None else waits
+    due, weight = (times.new_zeros(shape[:2]) if field is None else field for field in (due, weight))
     count = machine_release.shape[-1]
     if release.shape != shape[:2] or waits.shape != shape or machine_release.shape != (shape[0], count):
         shapes = ", ".join(str(list(field.shape)) for field in (release, machine_release, waits))
         raise ValueError(f"release, machine_release and waits must be [n, J], [n, M] and [n, J, O], got {shapes}")
+    if due.shape != shape[:2] or weight.shape != shape[:2]:
+        raise ValueError(f"due and weight must be [n, J], got {list(due.shape)} and {list(weight.shape)}")
     if ((machines < -1) | (machines >= count)).any():
         raise ValueError(f"machines must be in 0..{count - 1}, or -1 for no operation")
     times, machines, waits = at_the_end(machines >= 0, times, machines, waits)
     operations = numbers_of(machines >= 0)
-    release = release.masked_fill((machines < 0).all(dim=2), 0)
+    release, due, weight = (field.masked_fill((machines < 0).all(dim=2), 0) for field in (release, due, weight))
     times, waits = (field.masked_fill(machines < 0, 0) for field in (times, waits))
     waits, machines = F.pad(waits[..., :-1], (0, 1)), machines.clamp(min=0)
     queues = queues_of(machines, operations, machine_release.shape[1])
-    return Instance(times, machines, operations, release, machine_release, waits, queues)
+    return Instance(times, machines, operations, release, machine_release, waits, due, weight, queues)
 
 
 def at_the_end(there: Tensor, *fields: Tensor) -> list[Tensor]:
@@ -172,6 +180,8 @@ def check_instance(instance: Instance) -> None:
         if not well.all():
             rule = f"{name} must be finite and not negative"
             raise ValueError(f"{rule}; not so in instance {int((~well).nonzero()[0])}")
+    if not (instance.due.isfinite() & instance.weight.isfinite() & (instance.weight >= 0)).all():
+        raise ValueError("due dates and weights must be finite, and no weight negative")
 
 
 def lower_bound(instance: Instance) -> Tensor:
@@ -200,7 +210,9 @@ def for_network(instance: Shops) -> Shops:
     released = instance.release.where(lengths_of(instance) > 0, instance.release.amax(dim=1, keepdim=True))
     begin = released.amin(dim=1, keepdim=True)
     release, machine_release = ((field - begin).clamp(min=0) for field in (instance.release, instance.machine_release))
-    instance = instance._replace(release=release, machine_release=machine_release)
+    due = (instance.due - begin).masked_fill(instance.weight == 0, 0)
+    fields = {"release": release, "machine_release": machine_release, "due": due, "weight": instance.weight.float()}
+    instance = instance._replace(**fields)
     times = instance.times.flatten(1).double()
     largest = times.masked_fill(times.isinf(), 0).amax(dim=1, keepdim=True)  # inf: a machine that cannot do it
     low, high = TIME_RANGE
@@ -214,8 +226,8 @@ def for_network(instance: Shops) -> Shops:
 
 
 def with_times(instance: Shops, change: Callable[[Tensor], Tensor]) -> Shops:
-    """The instances with all times, releases and waits changed."""
-    return instance._replace(**{name: change(getattr(instance, name)) for name in TIMES})
+    """The instances with all times, releases, waits and due dates changed."""
+    return instance._replace(**{name: change(getattr(instance, name)) for name in (*TIMES, "due")})
 
 
 def is_reversible(instance: Any) -> Tensor:

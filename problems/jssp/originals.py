@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from problems.formats.job_shop import LARGEST_TOTAL, NO_OPERATION, NOT_FIXED
-from problems.jssp.instances import TIMES, Instance, at_the_end, job_shop
+from problems.jssp.instances import DUE, TIMES, Instance, at_the_end, job_shop
+from problems.jssp.objectives import FLOW, TARDINESS
 from problems.jssp.schedules import overlapping
 
 
@@ -23,6 +24,8 @@ class Original(NamedTuple):
     release: Tensor  # [n, J] int64
     machine_release: Tensor  # [n, M] int64
     waits: Tensor  # [n, J, O] int64
+    due: Tensor  # [n, J] int64, as in `Instance`
+    weight: Tensor  # [n, J] int64; all 0 where the makespan is minimised
     fixed: Tensor  # [n, J, O] int64 starts of operations that have one already, else NOT_FIXED
     first: Tensor  # [n] int64 the number of the first machine and of the first job in the input, 1 in Taillard's files
 
@@ -52,7 +55,7 @@ class Original(NamedTuple):
         machines = self.machines.clamp(min=0).flatten(1)
         machine_release = self.machine_release.scatter_reduce(1, machines, taken, "amax")
         remaining = self.machines.masked_fill(self.is_fixed, NO_OPERATION)
-        return job_shop(self.times, remaining, release, machine_release, self.waits)
+        return job_shop(self.times, remaining, release, machine_release, self.waits, self.due, self.weight)
 
     def all_starts(self, start: Tensor) -> Tensor:
         """Starts [n, J, O] of all operations from those of the operations that are not fixed."""
@@ -85,9 +88,32 @@ def from_arrays(arrays: Mapping[str, np.ndarray], first: np.ndarray | None = Non
         given.get("release", torch.zeros(n, jobs, dtype=torch.int64)),
         given.get("machine_release", torch.zeros(n, max(1, int(machines.max()) + 1), dtype=torch.int64)),
         torch.cat([waits[..., :-1], waits[..., -1:].clamp(max=0)], dim=2).masked_fill(machines < 0, 0),  # last: 0
+        *due_dates(given, n, jobs),
         fixed,
         torch.zeros(n, dtype=torch.int64) if first is None else torch.from_numpy(first.astype(np.int64)),
     )
+
+
+def due_dates(given: Mapping[str, Tensor], n: int, jobs: int) -> tuple[Tensor, Tensor]:
+    """Due dates and weights [n, J] from the arrays that are given: without due dates 0 and 0, without weights 1."""
+    nothing = torch.zeros(n, jobs, dtype=torch.int64)
+    if "due" not in given:
+        return nothing, nothing
+    return given["due"], given.get("weight", torch.ones_like(nothing))
+
+
+def for_objective(original: Any, objective: str, where: str) -> Any:
+    """Originals with the due dates and weights of the objective; with the makespan these are 0.
+
+    Raises ValueError that begins with `where` if the weighted tardiness is asked for and there are no due dates.
+    """
+    if objective == TARDINESS:
+        if not original.weight.any():
+            rule = "the weighted tardiness needs due dates: due [n, J], if need be with weight [n, J] above 0"
+            raise ValueError(f"{where}: {rule}")
+        return original
+    same = torch.full_like(original.weight, int(objective == FLOW))
+    return original._replace(due=original.release * same, weight=same)
 
 
 def check_original(original: Original, where: str) -> None:
@@ -104,11 +130,21 @@ def check_original(original: Original, where: str) -> None:
     machines = original.machines
     wrong = (machines < NO_OPERATION) | (machines >= count)
     refuse(original, wrong, f"there are {count} machines, not one for {{}}", where, machines)
+    check_due_dates(original, where)
     total = sum(getattr(original, name).double().flatten(1).sum(dim=1) for name in TIMES)
     refuse(original, total > LARGEST_TOTAL, f"times may add up to at most {LARGEST_TOTAL}, got {{:.0f}}", where, total)
     none = ~(original.there & ~original.is_fixed).flatten(1).any(dim=1)
     refuse(original, none, "there is no operation to be scheduled", where)
     _check_fixed(original, where)
+
+
+def check_due_dates(original: Any, where: str) -> None:
+    """Raises ValueError unless no weight is negative, and due dates and weights are not too large."""
+    refuse(original, original.weight < 0, "weight must not be negative, got {}", where, original.weight)
+    for name in DUE:
+        values = getattr(original, name)
+        far = values.abs() > LARGEST_TOTAL
+        refuse(original, far, f"{name} must be within {LARGEST_TOTAL:g}, got {{}}", where, values)
 
 
 def _check_fixed(original: Original, where: str) -> None:

@@ -17,6 +17,7 @@ from problems.jssp.instances import (
     random_general_instances,
     random_instances,
 )
+from problems.jssp.objectives import MAKESPAN
 from problems.jssp.reports import JSSPReports
 from problems.jssp.shop import Shop
 from problems.jssp.state import State, after, earliest_starts
@@ -32,7 +33,16 @@ class JSSP(Shop):
 
     name = "jssp"
     reports = JSSPReports()
-    dimensions = {"times": 2, "machines": 2, "release": 1, "machine_release": 1, "waits": 2, "fixed": 2}
+    dimensions = {
+        "times": 2,
+        "machines": 2,
+        "release": 1,
+        "machine_release": 1,
+        "waits": 2,
+        "fixed": 2,
+        "due": 1,
+        "weight": 1,
+    }
 
     def __init__(
         self,
@@ -44,8 +54,9 @@ class JSSP(Shop):
         general: float = 0.0,
         window: int | str | None = None,
         jobs_in_view: int | str | None = None,
+        objective: str = MAKESPAN,
     ):
-        super().__init__(sizes, validation_sizes, reversal, grow, chronological, window, jobs_in_view)
+        super().__init__(sizes, validation_sizes, reversal, grow, chronological, window, jobs_in_view, objective)
         if not 0 <= general <= 1:
             raise ValueError(f"general must be a share in 0..1, got {general}")
         self.general = general
@@ -53,9 +64,9 @@ class JSSP(Shop):
     def generate(self, n: int, generator: torch.Generator) -> Instance:
         """n instances of one of the sizes, all classical or all general."""
         jobs, ops = self.drawn_size(generator)
-        if self.general and float(torch.rand((), dtype=torch.float32, generator=generator)) < self.general:
-            return random_general_instances(n, jobs, ops, generator)
-        return random_instances(n, jobs, ops, generator)
+        general = self.general and float(torch.rand((), dtype=torch.float32, generator=generator)) < self.general
+        draw = random_general_instances if general else random_instances
+        return self.with_objective(draw(n, jobs, ops, generator), generator)
 
     def num_actions(self, instance: Instance) -> int:
         return instance.times.shape[1]
@@ -75,6 +86,9 @@ class JSSP(Shop):
     def job_shop(self, instance: Instance, actions: Tensor) -> tuple[Instance, Tensor]:
         return instance, actions
 
+    def shortest(self, instance: Instance) -> Tensor:
+        return instance.times
+
     def earliest_starts(self, instance: Instance, state: State) -> Tensor:
         return earliest_starts(instance, state)
 
@@ -87,11 +101,11 @@ class JSSP(Shop):
 
     def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
         """Evaluation sets: a named standard set, a `.npz`, a text or JSON file, a folder."""
-        return sets.load_jssp(source, limit)
+        return sets.load_jssp(source, limit, self.objective)
 
     def from_arrays(self, arrays: Mapping[str, Any], where: str) -> InstanceSet:
         """Instances in arrays by the names of those of an `.npz`."""
-        return sets.from_arrays(dict(arrays), where)
+        return sets.from_arrays(dict(arrays), where, objective=self.objective)
 
     def validation_set(self, jobs: int, machines: int, n: int) -> InstanceSet:
-        return sets.validation(jobs, machines, n)
+        return sets.validation(jobs, machines, n, self.objective)

@@ -19,10 +19,10 @@ from problems.formats.job_shop_json import read_json
 from problems.formats.jsplib import read_jssp
 from problems.formats.npz import REFERENCES, Arrays, costs_of, read_npz, whole
 from problems.jssp.best_known import best_known, fingerprint
-from problems.jssp.instances import Instance, for_network, lower_bound, random_instances, with_times
-from problems.jssp.originals import Original, check_original
+from problems.jssp.instances import DUE, Instance, for_network, lower_bound, random_instances, with_times
+from problems.jssp.objectives import MAKESPAN, TARDINESS, cost_of, with_due_dates
+from problems.jssp.originals import Original, check_original, for_objective
 from problems.jssp.originals import from_arrays as original_from
-from problems.jssp.schedules import schedule
 from problems.jssp.taillard import SIZES, taillard_instances
 
 # jobs and machines -> fingerprint of the 100 instances of Learning to Dispatch's validation [Zhang et al. 2020]
@@ -37,56 +37,64 @@ TAILLARD_SETS = {**{f"taillard/{jobs}x{machines}": [(jobs, machines)] for jobs, 
 FILES = {name: DATA / f"jssp_{name}.txt" for name in ("abz", "ft", "la", "orb")}  # each of several sizes
 NAMED_SETS = [*TAILLARD_SETS, *L2D_SETS, *FILES]
 
-ARRAYS = Arrays({"times", "machines"}, {"release", "machine_release", "waits", "fixed", *REFERENCES})
+ARRAYS = Arrays({"times", "machines"}, {"release", "machine_release", "waits", "fixed", *DUE, *REFERENCES})
 SUFFIXES = (".txt", ".jsp", ".jss", ".json", "")  # of the files taken from a folder; JSPLIB's have none
 VALIDATION_COUNT = 10_000
+UNKNOWN = (float("nan"), "")  # a reference, and its kind
 
 
-def load_jssp(source: str, limit: int | None = None) -> list[InstanceSet]:
+def load_jssp(source: str, limit: int | None = None, objective: str = MAKESPAN) -> list[InstanceSet]:
     """The instances of `source`, one InstanceSet per size, in ascending order of operations, then jobs.
 
     Arguments:
         source: one of NAMED_SETS, a `.npz` file, an instance file (any other file) or a folder of files with
             one of SUFFIXES.
         limit: how many instances to take from the front (of a folder: of the first files by name), None for all.
+        objective: one of OBJECTIVES; published references are makespans
     """
     named = {
-        **{name: partial(_taillard, name) for name in TAILLARD_SETS},
-        **{name: partial(_l2d, name) for name in L2D_SETS},
-        **{name: partial(_shipped_file, name) for name in FILES},
+        **{name: partial(_taillard, objective, name) for name in TAILLARD_SETS},
+        **{name: partial(_l2d, objective, name) for name in L2D_SETS},
+        **{name: partial(_shipped_file, objective, name) for name in FILES},
     }
-    return load(source, limit, named, _load_npz, _library())
+    return load(source, limit, named, partial(_load_npz, objective), _library(objective))
 
 
-def validation(jobs: int, machines: int, n: int) -> InstanceSet:
+def validation(jobs: int, machines: int, n: int, objective: str = MAKESPAN) -> InstanceSet:
     """The first n of 10,000 random instances of one size, with the references that the project ships."""
     name = f"validation/{jobs}x{machines}"
     taken(n, VALIDATION_COUNT, name, "")
-    shipped, known, expected = shipped_makespans(f"jssp_{jobs}x{machines}_validation.npz")
-    generator = torch.Generator().manual_seed(4321)
+    kind = "" if objective == MAKESPAN else f"_{objective}"
+    shipped, known, expected = shipped_makespans(f"jssp_{jobs}x{machines}{kind}_validation.npz")
+    generator, due_generator = (torch.Generator().manual_seed(seed) for seed in (4321, 1234))
     # Drawn one by one, so that the first ones do not depend on how many follow.
     drawn = [random_instances(1, jobs, machines, generator) for _ in range(max(n, len(shipped)))]
     times = torch.cat([each.times for each in drawn]).to(torch.int64).numpy()
     orders = torch.cat([each.machines for each in drawn]).numpy()
+    arrays = {"times": times, "machines": orders}
+    if objective == TARDINESS:
+        late = [with_due_dates(each, each.times.sum(dim=2), due_generator) for each in drawn]
+        arrays |= {name: torch.cat([getattr(each, name) for each in late]).numpy() for name in DUE}
     costs, kinds, first = np.full(n, np.nan), [""] * n, slice(len(shipped))
     if fingerprint(times[first], orders[first]) == expected:  # another release of torch may draw others
         costs[first], kinds[first] = shipped[:n], known[:n]
-    return _instance_set(numbered(name, n), original_from({"times": times[:n], "machines": orders[:n]}), costs, kinds)
+    original = original_from({name: array[:n] for name, array in arrays.items()})
+    return _instance_set(objective, numbered(name, n), original, costs, kinds)
 
 
-def _taillard(name: str, limit: int | None) -> list[InstanceSet]:
+def _taillard(objective: str, name: str, limit: int | None) -> list[InstanceSet]:
     """The first instances of Taillard's, one InstanceSet per size."""
     instances = [each for each in taillard_instances() if each.times.shape in TAILLARD_SETS[name]]
     groups = groupby(instances[: taken(limit, len(instances), name)], size)  # they are sorted by size
-    return [_with_best_known(list(group)) for _, group in groups]
+    return [_with_best_known(objective, list(group)) for _, group in groups]
 
 
-def _shipped_file(name: str, limit: int | None) -> list[InstanceSet]:
-    return load_files(FILES[name], limit, _library())
+def _shipped_file(objective: str, name: str, limit: int | None) -> list[InstanceSet]:
+    return load_files(FILES[name], limit, _library(objective))
 
 
-def _library() -> Library:
-    return Library("job shop", SUFFIXES, read, size, _reference, _from_files)
+def _library(objective: str) -> Library:
+    return Library("job shop", SUFFIXES, read, size, partial(_reference, objective), partial(_from_files, objective))
 
 
 def read(path: Path) -> list[JsspInstance]:
@@ -97,7 +105,7 @@ def read(path: Path) -> list[JsspInstance]:
     return shops
 
 
-def _l2d(name: str, limit: int | None) -> list[InstanceSet]:
+def _l2d(objective: str, name: str, limit: int | None) -> list[InstanceSet]:
     """The first instances of a validation set of Learning to Dispatch; times are 1..98, not 1..99."""
     jobs, machines = L2D_SETS[name]
     count = 100
@@ -111,10 +119,10 @@ def _l2d(name: str, limit: int | None) -> list[InstanceSet]:
         raise ValueError(f"{name} must have the checksum {expected}, this numpy {np.__version__} generated {found}")
     n = taken(limit, count, name)
     costs, kinds, described = shipped_makespans(f"jssp_{jobs}x{machines}_l2d.npz")
-    if described != expected:
+    if described != expected or objective != MAKESPAN:
         costs, kinds = np.full(n, np.nan), [""] * n
     original = original_from({"times": times[:n], "machines": orders[:n]})
-    return [_instance_set(numbered(name, n), original, costs[:n], kinds[:n])]
+    return [_instance_set(objective, numbered(name, n), original, costs[:n], kinds[:n])]
 
 
 def shipped_makespans(file: str) -> tuple[np.ndarray, list[str], str]:
@@ -127,15 +135,18 @@ def shipped_makespans(file: str) -> tuple[np.ndarray, list[str], str]:
         return costs, kinds, str(arrays["fingerprint"])
 
 
-def _load_npz(path: Path, limit: int | None) -> InstanceSet:
-    return from_arrays(read_npz(path, *ARRAYS), str(path), limit)
+def _load_npz(objective: str, path: Path, limit: int | None) -> InstanceSet:
+    return from_arrays(read_npz(path, *ARRAYS), str(path), limit, objective)
 
 
-def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> InstanceSet:
+def from_arrays(
+    arrays: dict[str, np.ndarray], where: str, limit: int | None = None, objective: str = MAKESPAN
+) -> InstanceSet:
     """Instances from arrays by name, with `cost` [n] and `reference` as in `costs_of`.
 
     `times` and `machines` [n, J, O], where machine -1 stands for no operation; if there are any, `release` [n, J],
-    `machine_release` [n, M], `waits` [n, J, O], and `fixed` [n, J, O], NaN where an operation has no fixed start.
+    `machine_release` [n, M], `waits` [n, J, O], `due` and `weight` [n, J], and `fixed` [n, J, O], NaN where an
+    operation has no fixed start. `cost` belongs to the objective.
 
     Arguments:
         where: what the arrays come from, e.g. a path: error messages begin with it, instances are called after it
@@ -151,11 +162,12 @@ def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = N
     original = original_from({name: array[:n] for name, array in shops.items()})
     check_original(original, where)
     names = numbered(Path(where).stem, n)
-    for i, known in enumerate(map(best_known, _shops(original, names))):
+    for i, shop in enumerate(_shops(original, names)):
+        known = best_known(shop) if objective == MAKESPAN else UNKNOWN
         if known[1] and not costs[i] > 0:  # NaN or 0
             costs[i], kinds[i] = known
     try:
-        return _instance_set(names, original, costs[:n], kinds[:n])
+        return _instance_set(objective, names, original, costs[:n], kinds[:n])
     except MixedSizesError as error:
         raise MixedSizesError(f"{where}: {error}") from None
 
@@ -167,7 +179,10 @@ def _whole_numbers(arrays: dict[str, np.ndarray], where: str) -> dict[str, np.nd
         shapes = f"{list(times.shape)} and {list(machines.shape)}"
         raise ValueError(f"{where}: times and machines must be [n, J, O] with n >= 1 and J * O >= 2, got {shapes}")
     n, jobs, _ = times.shape
-    shapes = {"release": (n, jobs), "machine_release": (n, *np.shape(arrays.get("machine_release", times))[1:2])}
+    shapes = {
+        **dict.fromkeys(("release", *DUE), (n, jobs)),
+        "machine_release": (n, *np.shape(arrays.get("machine_release", times))[1:2]),
+    }
     given = {
         name: whole(array, shapes.get(name, times.shape), f"{where}: {name}", NOT_FIXED if name == "fixed" else None)
         for name, array in arrays.items()
@@ -194,8 +209,9 @@ def size(shop: JsspInstance) -> tuple[int, ...]:
     return int(remaining.sum()), len(shop.release), len(shop.machine_release), shop.times.shape[1]
 
 
-def _reference(path: Path, shop: JsspInstance) -> Reference:
-    return Reference(*best_known(shop), warnings=(f"{shop.name}: {shop.remark}",) if shop.remark else ())
+def _reference(objective: str, path: Path, shop: JsspInstance) -> Reference:
+    known = best_known(shop) if objective == MAKESPAN else UNKNOWN
+    return Reference(*known, warnings=(f"{shop.name}: {shop.remark}",) if shop.remark else ())
 
 
 def _original(shops: list[JsspInstance]) -> Original:
@@ -205,37 +221,50 @@ def _original(shops: list[JsspInstance]) -> Original:
     return original_from(together, np.array([shop.first for shop in shops]))
 
 
-def _from_files(shops: list[JsspInstance], costs: np.ndarray, kinds: list[str]) -> InstanceSet:
-    return _instance_set([shop.name for shop in shops], _original(shops), costs, kinds)
+def _from_files(objective: str, shops: list[JsspInstance], costs: np.ndarray, kinds: list[str]) -> InstanceSet:
+    return _instance_set(objective, [shop.name for shop in shops], _original(shops), costs, kinds)
 
 
-def _with_best_known(shops: list[JsspInstance]) -> InstanceSet:
+def _with_best_known(objective: str, shops: list[JsspInstance]) -> InstanceSet:
     """An InstanceSet of instances of one size, with the best makespans known."""
-    costs, kinds = zip(*map(best_known, shops), strict=True)
-    return _from_files(shops, np.array(costs), list(kinds))
+    known = [best_known(shop) if objective == MAKESPAN else UNKNOWN for shop in shops]
+    costs, kinds = zip(*known, strict=True)
+    return _from_files(objective, shops, np.array(costs), list(kinds))
 
 
-def _instance_set(names: list[str], original: Original, costs: np.ndarray, kinds: list[str]) -> InstanceSet:
+def _instance_set(
+    objective: str, names: list[str], original: Original, costs: np.ndarray, kinds: list[str]
+) -> InstanceSet:
     """An InstanceSet of n instances with a reference cost (or NaN) and its kind each."""
-    shop = original.to_schedule()
-    fixed = original.fixed_ends.amax(dim=(1, 2))
+    original = for_objective(original, objective, names[0])
+    shop, fixed = original.to_schedule(), original.fixed_ends.amax(dim=2)  # [n, J]
+    whole = objective == MAKESPAN
     return InstanceSet(
         names=names,
         instances=for_network(shop),
         originals=original,
-        true_cost=partial(_true_cost, with_times(shop, Tensor.double), fixed.double()),
+        true_cost=partial(_true_cost, objective, with_times(shop, Tensor.double), cost_of_fixed(original)),
         references=torch.tensor(costs, dtype=torch.float64),
         kinds=kinds,
-        lower_bounds=torch.maximum(lower_bound(shop), fixed).double(),
+        lower_bounds=torch.maximum(lower_bound(shop), fixed.amax(dim=1)).double() if whole else None,
+        pooled=objective == TARDINESS,
     )
 
 
-def _true_cost(shop: Instance, fixed: Tensor, index: Tensor, actions: Tensor) -> Tensor:
-    """Makespans [m] of the sequences of jobs [m, T] of the instances `index` [m], on the CPU, which has float64.
+def cost_of_fixed(original: Original) -> Tensor:
+    """Of the fixed operations: [n] the latest end; with due dates the weighted tardiness of the jobs that are done."""
+    ends = original.fixed_ends.amax(dim=2)
+    done = original.is_fixed.any(dim=2) & ~(original.there & ~original.is_fixed).any(dim=2)
+    late = (original.weight * (ends - original.due).clamp(min=0) * done).sum(dim=1)
+    return torch.where(original.weight.any(dim=1), late, ends.amax(dim=1)).double()
+
+
+def _true_cost(objective: str, shop: Instance, fixed: Tensor, index: Tensor, actions: Tensor) -> Tensor:
+    """Costs [m] of the sequences of jobs [m, T] of the instances `index` [m], on the CPU, which has float64.
 
     Arguments:
-        fixed: [n] the latest end of a fixed operation
+        fixed: [n] of `cost_of_fixed`
     """
-    index, actions = index.cpu(), actions.cpu()
-    chosen = take(shop, index)
-    return torch.maximum((schedule(chosen, actions) + chosen.times).amax(dim=(1, 2)), fixed[index])
+    index = index.cpu()
+    costs = cost_of(objective, take(shop, index), actions.cpu())
+    return torch.maximum(costs, fixed[index]) if objective == MAKESPAN else costs + fixed[index]

@@ -18,7 +18,17 @@ from problems.common.groups import sizes_of
 from problems.common.growth import check_growth, size_at
 from problems.common.remaining import unmarked
 from problems.jssp.instances import Instance, for_network, is_reversible, is_there, lengths_of
-from problems.jssp.schedules import order_by, schedule, timeline
+from problems.jssp.objectives import (
+    FLOW,
+    MAKESPAN,
+    TARDINESS,
+    check_objective,
+    cost_of,
+    with_due_dates,
+    with_flow_time,
+    work_of,
+)
+from problems.jssp.schedules import order_by, timeline
 from problems.jssp.state import State
 from problems.jssp.window import Window
 
@@ -46,6 +56,9 @@ class Shop(Problem):
             operations). The features of `model.lookahead` still count every remaining operation. Not in the paper.
         jobs_in_view: the policy sees so many jobs, those that can go on first, and chooses among them; for hundreds of
             jobs (None or `all`: all jobs). Not in the paper.
+        objective: what is to be minimised: `makespan`, `total_flow_time` or `weighted_tardiness`. The last two sum over
+            the jobs: the time from release to end; the weight times the time after the due date. Random instances
+            get the due dates and weights of Singer and Pinedo [1998]. Not in the paper.
     """
 
     def __init__(
@@ -57,6 +70,7 @@ class Shop(Problem):
         chronological: bool = False,
         window: int | str | None = None,
         jobs_in_view: int | str | None = None,
+        objective: str = MAKESPAN,
     ):
         check_growth(grow, 1, dimensions=2)
         if not sizes or not validation_sizes:
@@ -76,6 +90,9 @@ class Shop(Problem):
         self.reversal = reversal
         self.grow = grow
         self.window = Window.of(window, jobs_in_view)
+        self.objective = check_objective(objective)
+        if reversal and objective != MAKESPAN:
+            raise ValueError(f"reversal is for the makespan: backwards in time, a schedule has another {objective}")
 
     @abstractmethod
     def job_shop(self, instance: Any, actions: Tensor) -> tuple[Instance, Tensor]:
@@ -83,6 +100,10 @@ class Shop(Problem):
 
         Raises ValueError if one gives an operation a machine that cannot do it.
         """
+
+    @abstractmethod
+    def shortest(self, instance: Any) -> Tensor:
+        """The time of each operation [R, J, O] where it takes the least."""
 
     @abstractmethod
     def earliest_starts(self, instance: Any, state: State) -> Tensor:
@@ -113,6 +134,14 @@ class Shop(Problem):
         shares = [weight / max(self.weights) for weight in self.weights]  # float32 ends at 3e38
         weights = torch.tensor(shares, dtype=torch.float32)
         return self.sizes[int(torch.multinomial(weights, 1, generator=generator))]
+
+    def with_objective(self, instance: Any, generator: torch.Generator) -> Any:
+        """Random instances with the due dates that the objective asks for."""
+        if self.objective == FLOW:
+            return with_flow_time(instance)
+        if self.objective == TARDINESS:
+            return with_due_dates(instance, work_of(instance, self.shortest(instance)), generator)
+        return instance
 
     def horizon(self, instance: Any) -> int:
         return instance.operations.shape[1]
@@ -151,9 +180,8 @@ class Shop(Problem):
         return self.mask(instance, state).gather(1, action[:, None]).squeeze(1)
 
     def cost(self, instance: Any, actions: Tensor) -> Tensor:
-        """Makespan [R] of the schedules that the decisions [R, T] stand for."""
-        shop, jobs = self.job_shop(instance, actions)
-        return (schedule(shop, jobs) + shop.times).amax(dim=(1, 2))
+        """Cost [R] of the schedules that the decisions [R, T] stand for."""
+        return cost_of(self.objective, *self.job_shop(instance, actions))
 
     def edges(self, instance: Any, actions: Tensor) -> Tensor:
         """The pairs of operations that follow each other on a machine, in their order; -1 where there is no pair."""
@@ -190,8 +218,8 @@ class Shop(Problem):
         return actions.gather(1, order_by(done.starts, ends > done.starts, drawn))
 
     def num_equivalents(self, instance: Any) -> int:
-        """Forwards and backwards in time."""
-        return 2
+        """Forwards and backwards in time; of other objectives than the makespan, forwards alone."""
+        return 2 if self.objective == MAKESPAN else 1
 
     def equivalents(self, instance: Any, count: int) -> tuple[Any, Callable[[Tensor], Tensor]]:
         """Backwards in time: a schedule of reversed jobs, reversed, is as good or better with all operations early.

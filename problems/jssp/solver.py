@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from problems.jssp.instances import Instance
 from problems.jssp.originals import Original, original_of
+from problems.jssp.sets import cost_of_fixed
 from problems.solvers.answer import Answer, Options
 from problems.solvers.backends import BACKENDS, Backend
-from problems.solvers.scheduling import Task, best_schedule
+from problems.solvers.scheduling import Due, Task, best_schedule
 
 CP_SAT = "ortools.sat.python.cp_model"
 
@@ -16,10 +19,17 @@ CP_SAT = "ortools.sat.python.cp_model"
 def solve(original: Original, options: Options) -> Answer:
     """The schedule of one instance, a row of originals."""
     shop = Original(*(field[None] for field in original)).to_schedule()
-    tasks, fixed = tasks_of(shop), int(original.fixed_ends.max())
-    found = best_schedule(tasks, shop.release[0].tolist(), shop.machine_release[0].tolist(), options)
+    tasks, due = tasks_of(shop), due_of(original)
+    found = best_schedule(tasks, shop.release[0].tolist(), shop.machine_release[0].tolist(), due, options)
     actions = np.array([tasks[task].job for task in found.order])
-    return Answer(actions, max(found.lowest, fixed), max(found.makespan, fixed), found.kind, found.seconds)
+    fixed = int(cost_of_fixed(Original(*(field[None] for field in original)))[0])
+    lowest, cost = (each + fixed if due else max(each, fixed) for each in (found.lowest, found.cost))
+    return Answer(actions, lowest, cost, found.kind, found.seconds)
+
+
+def due_of(original: Any) -> Due | None:
+    """Due dates and weights of one instance, a row of originals; None where the makespan is minimised."""
+    return Due(original.due.tolist(), original.weight.tolist()) if original.weight.any() else None
 
 
 def tasks_of(shop: Instance) -> list[Task]:

@@ -23,13 +23,20 @@ class Task(NamedTuple):
     options: list[tuple[int, int]]  # machine and time, one option at least
 
 
+class Due(NamedTuple):
+    """What the weighted tardiness asks of each job."""
+
+    date: list[int]
+    weight: list[int]
+
+
 class Schedule(NamedTuple):
     """What CP-SAT found, in whole numbers."""
 
     order: list[int]  # the tasks by their starts
     chosen: list[int]  # the option of each task
-    lowest: int  # no makespan is below
-    makespan: int  # less is possible if operations can start earlier in the same order
+    lowest: int  # no cost is below
+    cost: int  # less is possible if operations can start earlier in the same order
     kind: str
     seconds: float
 
@@ -38,13 +45,17 @@ class Model(NamedTuple):
     """The constraint model of a shop."""
 
     model: Any
-    makespan: Any
+    cost: Any  # a variable or a sum of variables
     starts: list  # a variable for each task
     chosen: list[list]  # for each task a literal for each option; none where there is one option
 
 
-def best_schedule(tasks: list[Task], release: list[int], machine_release: list[int], options: Options) -> Schedule:
+def best_schedule(
+    tasks: list[Task], release: list[int], machine_release: list[int], due: Due | None, options: Options
+) -> Schedule:
     """The schedule of a shop with releases of its jobs and of its machines. Raises SolverError if none is found.
+
+    Without due dates it is the makespan that is minimised.
 
     Of operations that start together, those that take no time come first and a job's own stay in their order, so that
     whatever an operation waits for comes before it: started as early as possible in this order, none starts later.
@@ -52,7 +63,7 @@ def best_schedule(tasks: list[Task], release: list[int], machine_release: list[i
     from ortools.sat.python import cp_model
 
     begin = time.perf_counter()
-    model, makespan, starts, literals = model_of(tasks, release, machine_release)
+    model, cost, starts, literals = model_of(tasks, release, machine_release, due)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = options.time_limit
     solver.parameters.random_seed = options.seed
@@ -70,23 +81,25 @@ def best_schedule(tasks: list[Task], release: list[int], machine_release: list[i
         order=order_by(start, start + takes)[0].tolist(),
         chosen=chosen,
         lowest=math.ceil(solver.best_objective_bound - 1e-6),  # a whole number up to the solver's own rounding
-        makespan=solver.value(makespan),
+        cost=solver.value(cost),
         kind="optimal (CP-SAT)" if status == cp_model.OPTIMAL else f"CP-SAT {release_of}, {options.time_limit:g} s",
         seconds=time.perf_counter() - begin,
     )
 
 
-def model_of(tasks: list[Task], release: list[int], machine_release: list[int]) -> Model:
-    """The constraint model of a shop. Raises SolverError if its times are too large."""
+def model_of(tasks: list[Task], release: list[int], machine_release: list[int], due: Due | None = None) -> Model:
+    """The constraint model of a shop. Raises SolverError if its numbers are too large."""
     from ortools.sat.python import cp_model
 
     # One operation after the other, each on its slowest machine, once all are released.
     slowest = sum(max(takes for _, takes in task.options) for task in tasks)
     horizon = max(release + machine_release) + slowest + sum(task.wait for task in tasks)
-    if horizon > LARGEST:
-        raise SolverError(f"times that add up to {horizon:g} are too large for CP-SAT, which takes {LARGEST:g}")
+    worst = sum(w * (horizon + abs(d)) for d, w in zip(due.date, due.weight, strict=True)) if due else horizon
+    if worst > LARGEST:
+        raise SolverError(f"times that add up to {worst:g} are too large for CP-SAT, which takes {LARGEST:g}")
     model = cp_model.CpModel()
     makespan = model.new_int_var(0, horizon, "makespan")
+    ends: dict[int, Any] = {}  # of the last operation of each job
     on_machine: list[list] = [[] for _ in machine_release]
     starts, chosen, ready = [], [], 0
     for number, task in enumerate(tasks):
@@ -104,10 +117,17 @@ def model_of(tasks: list[Task], release: list[int], machine_release: list[int]) 
                 interval = model.new_optional_fixed_size_interval_var(begins, lasts, literal, f"{number} on {machine}")
                 on_machine[machine].append(interval)
         model.add(makespan >= begins + takes)
+        ends[task.job] = begins + takes
         ready = begins + takes + task.wait
         starts.append(begins)
         chosen.append(literals)
     for intervals in on_machine:
         model.add_no_overlap(intervals)
-    model.minimize(makespan)
-    return Model(model, makespan, starts, chosen)
+    cost = makespan
+    if due:
+        late = {job: model.new_int_var(0, horizon + abs(due.date[job]), f"tardiness {job}") for job in ends}
+        for job, end in ends.items():
+            model.add(late[job] >= end - due.date[job])
+        cost = sum(due.weight[job] * tardiness for job, tardiness in late.items())
+    model.minimize(cost)
+    return Model(model, cost, starts, chosen)

@@ -140,7 +140,8 @@ def with_references(
         return instance_set
     result = solver.solve(problem, instance_set, progress, missing)
     references, kinds = instance_set.references.clone(), list(instance_set.kinds)
-    references[missing] = result.costs.where(result.costs > 0, torch.nan)  # there is no gap to a cost of 0
+    # There is no gap to a cost of 0, unless gaps are parts of the mean.
+    references[missing] = result.costs.where((result.costs > 0) | instance_set.pooled, torch.nan)
     for place, kind in zip(missing, result.kinds, strict=True):
         kinds[place] = "" if references[place].isnan() else kind
     solutions = {**instance_set.solutions, **dict(zip(missing, result.actions, strict=True))}

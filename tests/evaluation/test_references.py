@@ -53,7 +53,7 @@ def test_a_table_replaces_references_and_the_others_stay(policies, tmp_path):
         ("name,cost\nft06,55\nft10\n", "table.csv, line 3: a row has as many values as there are columns, 2"),
         ("name,cost\nft06,55,optimal\n", "table.csv, line 2: a row has as many values as there are columns, 2"),
         ("name,cost\nft06,55\n\nft06,56\n", "table.csv, line 4: ft06 is given twice"),
-        ("name,cost\nft06,nan\n", "table.csv, line 2: a cost must be a number other than 0, got 'nan'"),
+        ("name,cost\nft06,nan\n", "table.csv, line 2: a cost must be a number, got 'nan'"),
         (b"name,cost\nft06,\xff\xfe\n", "table.csv is not a text"),
         ("name,cost\nft07,55\n", "table.csv names none of the instances; the first is ft06"),
     ],

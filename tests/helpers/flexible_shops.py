@@ -26,7 +26,7 @@ def drawn(n, jobs, machines, seed=0, general=True):
 
         fields = instance.stored()
         zero = (torch.rand(instance.times.shape, generator=generator) < 0.2) & (fields["times"] > 0)
-        fields = {name: some(field).float() for name, field in fields.items()} | {
+        fields = {name: some(fields[name]).float() for name in ("release", "machine_release", "waits")} | {
             "times": fields["times"].masked_fill(zero, 0)
         }
         instance = Instance.restored(fields)

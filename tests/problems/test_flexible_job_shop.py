@@ -360,7 +360,7 @@ def test_experts_are_written_and_read(tmp_path):
     costs = problem.cost(instance, actions)
     PseudoExperts(tmp_path).add("mine", instance, actions, costs)
     with np.load(tmp_path / "mine.npz") as file:
-        names = {"times", "release", "machine_release", "waits"}
+        names = {"times", "release", "machine_release", "waits", "due", "weight"}
         assert set(file.files) == {"actions", "costs", *(f"instance.{name}" for name in names)}
         assert file["instance.times"].min() == CANNOT
         whole = from_arrays({name: file[f"instance.{name}"] for name in names}, "x")

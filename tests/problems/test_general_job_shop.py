@@ -307,7 +307,7 @@ NONE = np.nan
         ({"release": [[0, -1]]}, "job 1: release must not be negative, got -1"),
         ({"machine_release": [[0, -1]]}, "machine 1: machine_release must not be negative, got -1"),
         ({"machine_release": [[0]]}, "job 0, operation 1: there are 1 machines, not one for 1"),
-        ({"due": [[0, 1]]}, "may hold cost, fixed, machine_release, reference, release and waits, got"),
+        ({"dew": [[0, 1]]}, "may hold cost, due, fixed, machine_release, reference, release, waits and weight, got"),
     ],
 )
 def test_wrong_input_names_job_and_operation(more, rule):
@@ -422,7 +422,7 @@ def test_experts_are_written_and_read(tmp_path):
     costs = problem.cost(instance, actions)
     PseudoExperts(tmp_path).add("general", instance, actions, costs)
     with np.load(tmp_path / "general.npz") as file:
-        names = {"times", "machines", "release", "machine_release", "waits"}
+        names = {"times", "machines", "release", "machine_release", "waits", "due", "weight"}
         assert set(file.files) == {"actions", "costs", *(f"instance.{name}" for name in names)}
         given = {name: file[f"instance.{name}"] for name in names}
     shard = read_shard(tmp_path / "general.npz", Instance)

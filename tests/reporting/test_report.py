@@ -33,7 +33,7 @@ def unnamed(references):
 def test_the_curve_is_the_mean_of_the_best_so_far():
     nan = math.nan
     parts = [solved([[4.0, 3.0, 5.0, 2.0], [9.0, 9.0, nan, nan]]), solved([[8.0, 6.0]])]
-    counts, means = charts.best_so_far(parts, [torch.tensor([2.0, 9.0]), torch.tensor([2.0])])
+    counts, means = charts.best_so_far(parts, [unnamed([2.0, 9.0]), unnamed([2.0])])
     assert counts == [1, 2, 3, 4]
     assert means == pytest.approx([(1 + 0 + 3) / 3, (0.5 + 0 + 2) / 3, (0.5 + 0 + 2) / 3, (0 + 0 + 2) / 3])
 

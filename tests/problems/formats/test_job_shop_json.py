@@ -54,7 +54,10 @@ def test_files_and_folders_are_evaluated(tmp_path):
 WRONG = {
     "no list": (lambda shop: shop.update(jobs=3), "jobs must be a list of jobs, got '3'"),
     "no machines": (lambda shop: shop.pop("machines"), "the shop: it lacks machines"),
-    "a job": (lambda shop: shop["jobs"].append(7), "job 2: it must be an object with operations, release, got '7'"),
+    "a job": (
+        lambda shop: shop["jobs"].append(7),
+        "job 2: it must be an object with due, operations, release, weight, got '7'",
+    ),
     "its operations": (lambda shop: shop["jobs"][0].update(operations=7), "job 0: operations must be a list, got '7'"),
     "a time": (
         lambda shop: shop["jobs"][0]["operations"][1].update(time=2.5),
@@ -85,10 +88,11 @@ WRONG = {
         lambda shop: shop.update(name="x"),
         "the shop: unknown key 'name'; known are jobs, machine_release, machines$",
     ),
-    "due dates": (
-        lambda shop: shop["jobs"][0].update(due_date=9),
-        "due dates are not supported .* PyJobShop and OR-Tools",
+    "setup times": (
+        lambda shop: shop["jobs"][0].update(setup=9),
+        "setup times are not supported .* PyJobShop and OR-Tools",
     ),
+    "a weight": (lambda shop: shop["jobs"][0].update(weight=9), "job 0: it has a weight, and no due date"),
     "flexible": (
         lambda shop: shop["jobs"][0]["operations"][0].update(machine=[0, 1]),
         "job 0, operation 0: flexible machines are a problem of their own, problem=fjsp",

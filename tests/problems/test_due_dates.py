@@ -1,0 +1,333 @@
+"""Total flow time and weighted tardiness of job shops, flexible ones included."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import gumbeldore
+from gumbeldore.batches import take
+from gumbeldore.evaluation import tables
+from gumbeldore.evaluation.solved_sets import SolvedSet, summarise
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.search import search
+from gumbeldore.testing import policy_contract, problem_contract
+from models.job_shop import JobShop
+from models.lookahead import bound_of, due_date_features
+from problems.fjsp import FJSP
+from problems.fjsp.originals import original_of as flexible_original_of
+from problems.fjsp.solver import solve as solve_flexible
+from problems.heuristics.dispatching import DUE_RULES, RULES, dispatch_job_shop, rules_for
+from problems.jssp import JSSP, Instance
+from problems.jssp.instances import lengths_of, random_general_instances
+from problems.jssp.objectives import FACTORS, FLOW, OBJECTIVES, TARDINESS, with_due_dates, work_of
+from problems.jssp.originals import Original, original_of
+from problems.jssp.sets import from_arrays, load_jssp, validation
+from problems.jssp.solver import solve
+from problems.solvers.answer import Options
+from tests.helpers.networks import awake
+from tests.helpers.policies import FixedPolicy
+from tests.helpers.schedules import plain_general_schedule
+
+LATE = [FLOW, TARDINESS]
+
+
+def shop_of(jobs, machines, objective, kind=JSSP, **options):
+    return kind([[jobs, machines]], [[jobs, machines]], objective=objective, **options)
+
+
+def drawn(n, jobs, machines, objective, seed=0):
+    """General instances with tight due dates, and random sequences of their jobs."""
+    generator = torch.Generator().manual_seed(seed)
+    problem = shop_of(jobs, machines, objective, general=1.0)
+    instance = problem.generate(n, generator)
+    if objective == TARDINESS:
+        due = (instance.due * torch.rand(n, jobs, generator=generator)).floor()
+        instance = instance._replace(due=due.masked_fill(instance.weight == 0, 0))
+    order = torch.rand(n, jobs * machines, generator=generator).argsort(dim=1)
+    return instance, (instance.operations // instance.times.shape[2]).gather(1, order)
+
+
+def plain_cost(instance, row, actions):
+    """The sum over the jobs of weight times lateness, in plain Python."""
+    ends = {}
+    for (job, op), begin in plain_general_schedule(instance, row, actions).items():
+        ends[job] = max(ends.get(job, 0), begin + instance.times[row, job, op].item())
+    due, weight = instance.due[row].tolist(), instance.weight[row].tolist()
+    return sum(weight[job] * max(0, end - due[job]) for job, end in ends.items())
+
+
+# ---- costs
+
+
+@pytest.mark.parametrize("objective", LATE)
+@pytest.mark.parametrize("kind", [JSSP, FJSP])
+def test_contract(objective, kind):
+    problem_contract(shop_of(4, 3, objective, kind, chronological=True))
+    problem_contract(shop_of(4, 3, objective, kind, window=2, jobs_in_view=2), seed=1)
+
+
+@pytest.mark.parametrize("objective", LATE)
+def test_costs_equal_those_of_plain_python(objective):
+    instance, actions = drawn(40, 5, 4, objective)
+    costs = shop_of(5, 4, objective).cost(instance, actions)
+    assert costs.tolist() == [plain_cost(instance, row, actions[row].tolist()) for row in range(40)]
+    assert costs.min() > 0 and not torch.equal(costs, shop_of(5, 4, "makespan").cost(instance, actions))
+
+
+@pytest.mark.parametrize("objective", LATE)
+@pytest.mark.parametrize("seed", range(4))
+def test_brute_force_finds_what_a_search_and_the_solver_find(objective, seed):
+    pytest.importorskip("ortools")
+    instance, _ = drawn(4, 3, 2, objective, seed=seed)
+    problem = shop_of(3, 2, objective)
+    every = methods.WithoutReplacement(16, 16)
+    found = search(problem, FixedPolicy(problem), instance, every, torch.Generator().manual_seed(0))
+    originals = original_of(Instance(*(field.long() for field in instance)))
+    for row in range(4):
+        jobs = (instance.operations[row] // instance.times.shape[2]).tolist()
+        best = min(plain_cost(instance, row, actions) for actions in set(itertools.permutations(jobs)))
+        answer = solve(Original(*(field[row] for field in originals)), Options(5.0, 0, None))
+        assert answer.kind == "optimal (CP-SAT)" and answer.lowest == answer.highest == best
+        assert plain_cost(instance, row, answer.actions.tolist()) == best == found.best()[1][row]
+
+
+@pytest.mark.parametrize("objective", LATE)
+def test_the_solver_and_we_agree_on_flexible_shops(objective):
+    pytest.importorskip("ortools")
+    problem = shop_of(4, 3, objective, FJSP)
+    instance = problem.generate(8, torch.Generator().manual_seed(0))
+    originals = flexible_original_of(instance)
+    for row in range(8):
+        answer = solve_flexible(type(originals)(*(field[row] for field in originals)), Options(5.0, 0, None))
+        cost = problem.cost(take(instance, slice(row, row + 1)), torch.from_numpy(answer.actions)[None]).item()
+        assert answer.lowest <= cost <= answer.highest and answer.kind == "optimal (CP-SAT)"
+
+
+def test_flow_time_counts_from_the_release_of_the_job_also_when_some_of_it_is_fixed():
+    times, machines = np.array([[[4, 5], [3, 6]]]), np.array([[[0, 1], [1, 0]]])
+    fixed = np.array([[[2, np.nan], [np.nan, np.nan]]])
+    release = np.array([[1, 0]])
+    whole = from_arrays({"times": times, "machines": machines, "release": release, "fixed": fixed}, "x", objective=FLOW)
+    # Job 0: 2 to 6, then machine 1 from 6 to 11. Job 1: machine 1 from 0 to 3, machine 0 from 6 to 12.
+    cost = whole.true_cost(torch.tensor([0]), torch.tensor([[1, 0, 1]]))
+    assert cost.tolist() == [(11 - 1) + (12 - 0)]
+    all_fixed = np.array([[[2, 6], [np.nan, np.nan]]])
+    arrays = {"times": times, "machines": machines, "fixed": all_fixed, "due": np.array([[9, 20]])}
+    late = from_arrays(arrays | {"weight": np.array([[3, 1]])}, "x", objective=TARDINESS)
+    # Job 0 ended at 11, 2 late: that costs 6 whatever is decided. Job 1 waits for machine 1 until 11.
+    assert late.true_cost(torch.tensor([0]), torch.tensor([[1, 1]])).tolist() == [6 + 0]
+    pytest.importorskip("ortools")
+    answer = solve(Original(*(field[0] for field in late.originals)), Options(5.0, 0, None))
+    assert answer.lowest == answer.highest == 6
+
+
+# ---- random due dates
+
+
+def test_due_dates_are_those_of_singer_and_pinedo():
+    problem = shop_of(10, 4, TARDINESS)
+    instance = problem.generate(300, torch.Generator().manual_seed(0))
+    counts = [(instance.weight == weight).sum(dim=1).unique().tolist() for weight in (4, 2, 1)]
+    assert counts == [[2], [6], [2]]
+    work = instance.times.sum(dim=2)
+    fits = torch.stack([((factor * work).floor() == instance.due).all(dim=1) for factor in FACTORS])
+    assert (fits.sum(dim=0) >= 1).all() and (fits.sum(dim=1) > 60).all()
+    assert len(instance.weight.unique(dim=0)) > 200  # any job may have any weight
+    released = random_general_instances(20, 5, 4, torch.Generator().manual_seed(0))
+    late = with_due_dates(released, work_of(released, released.times), torch.Generator().manual_seed(0))
+    assert (late.due >= released.release + (1.3 * work_of(released, released.times)).floor()).all()
+    flow = shop_of(4, 3, FLOW).generate(5, torch.Generator().manual_seed(0))
+    assert torch.equal(flow.due, flow.release) and (flow.weight == 1).all()
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_validation_instances_are_the_same_however_many(objective):
+    few, many = validation(10, 4, 3, objective), validation(10, 4, 7, objective)
+    assert torch.equal(many.originals.due[:3], few.originals.due)
+    assert torch.equal(many.originals.times, validation(10, 4, 7).originals.times)
+    assert bool(many.originals.weight.any()) == (objective != "makespan") and many.pooled == (objective == TARDINESS)
+
+
+# ---- rules
+
+
+def test_rules_for_due_dates_schedule_as_plain_python_does():
+    instance, _ = drawn(20, 5, 4, TARDINESS, seed=3)
+    originals = original_of(Instance(*(field.long() for field in instance)))
+    assert rules_for(originals) == [*RULES, *DUE_RULES] and len(DUE_RULES) == 6
+    assert rules_for(originals._replace(weight=torch.zeros_like(originals.weight))) == list(RULES)
+    for name in DUE_RULES:
+        if name.endswith("(non_delay)"):
+            actions = dispatch_job_shop(originals, name)
+            for row in range(20):
+                assert actions[row].tolist() == plain_rule(take(instance, slice(row, row + 1)), name.split()[0]), name
+
+
+def plain_rule(instance, rule):
+    times, machines, waits = (field[0].tolist() for field in (instance.times, instance.machines, instance.waits))
+    ready, free = instance.release[0].tolist(), instance.machine_release[0].tolist()
+    due, weight = instance.due[0].tolist(), instance.weight[0].tolist()
+    place = (instance.times.shape[2] - lengths_of(instance))[0].tolist()
+    # The mean time is that of all jobs; of finished ones, of their last operation.
+    sequence = []
+    while len(sequence) < instance.operations.shape[1]:
+        following = [min(op, len(times[0]) - 1) for op in place]
+        mean = max(1e-9, sum(times[job][op] for job, op in enumerate(following)) / len(following))
+        begin = {
+            job: max(ready[job], free[machines[job][op]] if times[job][op] else 0)
+            for job, op in enumerate(place)
+            if op < len(times[0])
+        }
+        now = min(begin.values())
+        worth = {}
+        for job in (job for job in begin if begin[job] == now):
+            takes, work = times[job][place[job]], sum(times[job][place[job] :])
+            slack = max(0, due[job] - work - now)
+            worth[job] = {
+                "EDD": -due[job],
+                "MOD": -max(due[job] - (work - takes), now + takes),
+                "ATC": weight[job] / max(takes, 1e-9) * math.exp(-slack / (2 * mean)),
+            }[rule]
+        job = max(worth, key=worth.get)
+        op = place[job]
+        ready[job] = begin[job] + times[job][op] + waits[job][op]
+        if times[job][op]:
+            free[machines[job][op]] = begin[job] + times[job][op]
+        place[job] += 1
+        sequence.append(job)
+    return sequence
+
+
+# ---- files and arrays
+
+
+def test_due_dates_in_files_and_arrays(tmp_path):
+    shop = {
+        "machines": 2,
+        "jobs": [
+            {"due": 9, "weight": 3, "operations": [{"machine": 0, "time": 4}, {"machine": 1, "time": 6}]},
+            {"due": -2, "operations": [{"machine": 1, "time": 5}]},
+            {"operations": [{"machine": 1, "time": 2}]},
+        ],
+    }
+    (tmp_path / "shop.json").write_text(json.dumps(shop))
+    (found,) = load_jssp(str(tmp_path / "shop.json"), objective=TARDINESS)
+    assert found.originals.due.tolist() == [[9, -2, 0]] and found.originals.weight.tolist() == [[3, 1, 0]]
+    assert found.true_cost(torch.tensor([0]), torch.tensor([[0, 1, 0, 2]])).tolist() == [3 * (11 - 9) + (5 + 2)]
+    (same,) = load_jssp(str(tmp_path / "shop.json"))  # the makespan
+    assert same.true_cost(torch.tensor([0]), torch.tensor([[0, 1, 0, 2]])).tolist() == [13]
+    result = gumbeldore.load_instances(
+        shop_of(2, 2, TARDINESS), times=[[4, 6], [5, 2]], machines=[[0, 1], [1, 0]], due=[8, 3]
+    )
+    assert result[0].originals.weight.tolist() == [[1, 1]] and result[0].references.isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("more", "rule"),
+    [
+        ({}, "x/0: the weighted tardiness needs due dates"),
+        ({"due": np.ones((1, 2)), "weight": -np.ones((1, 2))}, "job 0: weight must not be negative, got -1"),
+        ({"due": np.full((1, 2), 2e12)}, r"job 0: due must be within 1e\+12, got 2000000000000"),
+        ({"due": np.ones((1, 3))}, r"x: due must be whole numbers \[1, 2\]"),
+    ],
+)
+def test_wrong_due_dates_are_refused(more, rule):
+    arrays = {"times": np.ones((1, 2, 2)), "machines": np.array([[[0, 1], [1, 0]]])}
+    with pytest.raises(ValueError, match=rule):
+        from_arrays(arrays | more, "x", objective=TARDINESS)
+
+
+def test_wrong_settings_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="objective must be one of makespan, total_flow_time, weighted_tardiness, got"):
+        shop_of(3, 2, "lateness")
+    with pytest.raises(ValueError, match="reversal is for the makespan"):
+        shop_of(3, 2, TARDINESS, reversal=True)
+    with pytest.raises(ValueError, match="due_dates needs lookahead"):
+        JobShop(8, 1, 2, 8, lookahead=False, order_loss=0.0, due_dates=True)
+    (tmp_path / "x.json").write_text('{"machines": 1, "jobs": [{"weight": 2, "operations": []}]}')
+    with pytest.raises(ValueError, match="job 0: it has a weight, and no due date"):
+        load_jssp(str(tmp_path / "x.json"), objective=TARDINESS)
+
+
+# ---- gaps
+
+
+def solved(costs):
+    costs = torch.tensor(costs, dtype=torch.float64)
+    return SolvedSet.without_policy(torch.zeros(len(costs), 1, dtype=torch.int64), costs, 1.0)
+
+
+def test_gaps_are_parts_of_the_sum_where_a_reference_may_be_0():
+    """300 instead of 200 in all is 50% more, though one instance has a reference of 0; one reaches its reference."""
+    arrays = {"times": np.ones((2, 2, 2)), "machines": np.array([[[0, 1], [1, 0]]] * 2), "due": np.ones((2, 2))}
+    found = from_arrays(arrays | {"cost": np.array([0.0, 200.0])}, "x", objective=TARDINESS)
+    assert found.references.tolist() == [0, 200]  # a value, not "unknown"
+    assert found.gaps(torch.tensor([100.0, 200.0])).tolist() == [1.0, 0.0]
+    results = {"greedy": [solved([100.0, 200.0])], "wor": [solved([0.0, 150.0])]}
+    assert summarise(results["greedy"], [found]).mean_gap == pytest.approx(300 / 200 - 1)
+    assert tables.reached_lines(results, [found]) == ["reaches the reference: greedy 1 of 2, wor 2 of 2"]
+    assert tables.reference_note([found]).startswith("gap of the summed costs to: ")
+    nothing = found._replace(references=torch.zeros(2, dtype=torch.float64))
+    assert nothing.gaps(torch.tensor([0.0, 3.0])).tolist() == [0.0, math.inf]
+    plain = from_arrays({name: arrays[name] for name in ("times", "machines")} | {"cost": np.array([4.0, 5.0])}, "x")
+    assert plain.gaps(torch.tensor([8.0, 5.0])).tolist() == [1.0, 0.0] and not tables.reached_lines(results, [plain])
+
+
+# ---- the network
+
+
+def network(**options):
+    torch.manual_seed(0)
+    arguments = {"width": 16, "blocks": 1, "heads": 4, "feedforward": 32, "lookahead": True, "order_loss": 0.5}
+    return awake(JobShop(**arguments | {"due_dates": True} | options))
+
+
+@pytest.mark.parametrize("options", [{}, {"window": 2, "jobs_in_view": 3}, {"general": 1.0}])
+def test_policy_contract(options):
+    policy_contract(network(), shop_of(4, 3, TARDINESS, **options))
+
+
+@pytest.mark.parametrize("step", [0, 5, 15])
+def test_features_equal_plain_loops(step):
+    instance, actions = drawn(4, 5, 4, TARDINESS, seed=2)
+    problem = shop_of(5, 4, TARDINESS)
+    state = network().canonical_state(instance, problem.replay(instance, actions[:, :step]))
+    features = torch.stack(due_date_features(instance, state), dim=2)
+    ops = instance.times.shape[2]
+    for row in range(4):
+        unit = bound_of(instance)[row].item() / 4
+        times, waits = instance.times[row].tolist(), instance.waits[row].tolist()
+        machines, due = instance.machines[row].tolist(), instance.due[row].tolist()
+        weight = instance.weight[row]
+        next_op = state.next_op[row].tolist()
+        remaining = [(job, op) for job in range(5) for op in range(next_op[job], ops)]
+        starts = state.job_free[row].tolist()
+        now = min(starts[job] for job, _ in remaining)
+        for place, number in enumerate(state.in_view[row].tolist()):
+            job, op = divmod(number, ops)
+            before = sum(times[job][o] + waits[job][o] for o in range(next_op[job], op))
+            after = waits[job][op] + sum(times[job][o] + waits[job][o] for o in range(op + 1, ops))
+            takes = times[job][op] > 0  # an operation of time 0 is alone, on no machine
+            mine = [times[j][o] for j, o in remaining if machines[j][o] == machines[job][op] and times[j][o]]
+            busy = state.machine_free[row, machines[job][op]].item() - now if takes else 0
+            late = starts[job] + before + times[job][op] + after - due[job]
+            load = sum(mine) if takes else 0
+            relative = weight[job].item() / weight.mean().item() * unit
+            expected = [starts[job] - now, starts[job] - now + before, after, max(0, busy), load, late, max(0, late)]
+            assert features[row, place].mul(unit).tolist() == pytest.approx([*expected, relative], abs=1e-3)
+
+
+def test_the_time_that_has_passed_counts():
+    """The same shop later is another one: due dates stay where they are."""
+    instance, actions = drawn(4, 5, 4, TARDINESS, seed=2)
+    state = shop_of(5, 4, TARDINESS).replay(instance, actions[:, :3])
+    later = state._replace(job_free=state.job_free + 500, machine_free=state.machine_free + 500)
+    assert not torch.allclose(network()(instance, state), network()(instance, later))
+    makespan = network(due_dates=False)
+    assert torch.allclose(makespan(instance, state), makespan(instance, later), atol=1e-4)
