@@ -17,7 +17,7 @@ import torch
 
 import gumbeldore
 import train
-from docs.figures import method, overlay, races, trie
+from docs.figures import method, overlay, races, solution, trie
 from gumbeldore.cli import key_reference as reference
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.words import check_overrides
@@ -161,7 +161,7 @@ def test_links_lead_somewhere(path):
 
 
 def test_the_readme_stays_short():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 200, "more belongs on the pages of docs/"
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 130, "more belongs on the pages of docs/"
 
 
 def headings_of(page: Path) -> set[str]:
@@ -238,6 +238,16 @@ def test_the_picture_of_the_method_has_no_page_behind_it(tmp_path):
     for text in (out.read_text(), (ROOT / "docs/figures/method.svg").read_text()):
         background = text.partition('<g id="patch_1">')[2].partition("</g>")[0]
         assert "fill: none" in background and text.count(f"fill: {method.BOX}") == len(method.STEPS)
+
+
+def test_the_picture_of_a_solution_is_that_of_the_policy():
+    """Circles have the sizes of probabilities, and the last panel shows the whole tour."""
+    *panels, last = solution.draw().axes
+    for panel, step in zip(panels, solution.MOMENTS, strict=False):
+        sizes = panel.collections[2].get_sizes()
+        assert sizes.sum() == pytest.approx(600, rel=1e-4) and (sizes > 0).sum() <= 20 - step
+        assert len(panel.lines[0].get_xdata()) == step + 1
+    assert len(set(zip(*last.lines[0].get_data(), strict=True))) == 20 and len(last.lines[0].get_xdata()) == 21
 
 
 def test_the_figure_of_races(tmp_path, capsys):
