@@ -19,7 +19,12 @@ from gumbeldore.cli.schema import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
-OF_PROBLEM = {"cvrp": ["cvrp"], "gomoku": ["gomoku"], "jssp": ["jssp", "job_shop", "tardiness"], "fjsp": ["fjsp", "flexible_shop"]}
+OF_PROBLEM = {
+    "cvrp": ["cvrp"],
+    "gomoku": ["gomoku"],
+    "jssp": ["jssp", "job_shop", "tardiness"],
+    "fjsp": ["fjsp", "flexible_shop"],
+}
 
 
 def compose(name, *overrides):
