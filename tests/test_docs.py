@@ -98,7 +98,7 @@ def test_the_problem_that_maximises_works_as_written(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_new_network_works_as_written(tmp_path):
     """It is not good after seconds, but far from random tours, which are about 180% longer than the shortest."""
-    text = page("add-a-network")
+    text = page("extend")
     write(files_of(text), tmp_path)
     run(commands_of(text), tmp_path)
     reached = json.loads((tmp_path / "results" / "results.json").read_text())["methods"]
@@ -108,12 +108,13 @@ def test_the_new_network_works_as_written(tmp_path):
 @pytest.mark.slow
 def test_the_studies_run_as_written(tmp_path):
     """With smaller numbers: the page's take minutes."""
-    script = commands_of(page("choose-sigma-and-nucleus"))
+    script = commands_of(page("studies"))
     short = "debug=fast train.instances_per_epoch=2 model.layers=1 model.width=16"
     script = script.replace("time_limit=60", short).replace(
         "num_instances=20", "num_instances=2 repetitions=2 workers=0"
     )
     script = script.replace("num_instances=100", "num_instances=3 race.first_batch=2 workers=0")
+    script = script.replace("python -m docs.figures.races", "true")  # a test below draws it
     assert script.count("repetitions=2") == 2 and short in script
     run(script, tmp_path)
     studies = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("evaluations/*/study.json"))]
@@ -123,6 +124,12 @@ def test_the_studies_run_as_written(tmp_path):
         ["greedy", "gumbeldore", "sampling", "wor"],
     ]
     assert len(race["arms"]) == 6 and race["chosen"].keys() == {"step_size", "top_p_start"}
+
+
+def test_the_race_of_the_page_ends_as_written(capsys):
+    (code,) = [code for language, _, code in FENCE.findall(page("studies")) if language == "python"]
+    exec(code, {})
+    assert capsys.readouterr().out.splitlines()[0] == "1 1350" and "# 1, and 1350: of 50,000 rewards" in code
 
 
 def random_gap(times: torch.Tensor, optimum: torch.Tensor, orders: int = 1000) -> float:

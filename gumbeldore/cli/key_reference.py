@@ -1,4 +1,4 @@
-"""Writes docs/config.md: every key with its default and what its class says of it, and what the options set.
+"""Writes docs/config.md: every key with its default and what its class says of it.
 
 `python -m gumbeldore.cli.key_reference` writes the page anew; a test compares it with the classes and the files.
 """
@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -28,12 +26,14 @@ from gumbeldore.training.settings import ALGORITHMS
 PAGE = FOLDER.parent / "docs" / "config.md"
 INTRODUCTION = """# All keys of the configurations
 
-This page helps you to find a setting: what it means, its default, and what presets and recipes set it to.
+After this page you know what a setting means, and its default.
 
 You can change every value on the command line (`train.epochs=10`), and choose an option of a group (`problem=cvrp`,
-`'method=[greedy,wor]'`). You must give `???`; `null` means none, or what the text says. A key that does not exist is an
-error, and so is a value that nothing reads. Options of your own: `--config-dir`, see
-[add-a-problem.md](add-a-problem.md). `python -m gumbeldore.cli.key_reference` writes this page.
+`'method=[greedy,wor]'`). The options are the files in [configs/](../configs), one folder for each group; a comment at the
+beginning of a file says what it is for. You must give `???`; `null` means none, or what the text says. A key that does not
+exist is an error, and so is a value that nothing reads. For options of your own see `--config-dir` in
+[add-a-problem.md](add-a-problem.md).
+`python -m gumbeldore.cli.key_reference` writes this page.
 """
 WRAPPERS = {"all": methods.Equivalents, "all with rounds, reconstruct": methods.Anytime}  # of methods
 SECTIONS: dict[str, tuple[str, Mapping[str, type[Any]]]] = {  # by heading: the group of the keys, its classes by name
@@ -48,17 +48,6 @@ SECTIONS: dict[str, tuple[str, Mapping[str, type[Any]]]] = {  # by heading: the 
     "Established solvers, `method=solver` and `references=solver`": ("solver.", {"all": SolverSettings}),
     "Ray": ("ray.", {"all": schema.RaySettings}),
 }
-GROUPS = (
-    "",
-    "recipe",
-    "problem",
-    "experiment",
-    "model",
-    "method",
-    "train",
-    "study",
-    "debug",
-)  # that options are chosen of; the commands' own files
 IN_YAML = {"None": "null", "True": "true", "False": "false"}
 SHARED = [spec.name for spec in fields(schema.MachineSettings)]
 
@@ -70,8 +59,6 @@ def page() -> str:
         parts.append(f"## {heading}\n\n" + table(["key", "default", "of", ""], keys_of(prefix, classes)))
     for group in ("problem", "model"):
         parts.append(f"## The classes of `{group}=...`\n\n" + table(["key", "of", ""], arguments_of(group)))
-    parts.append("## Options\n\nWhat the files in [configs/](../configs) set.\n")
-    parts += ["\n".join(map(option, sorted((FOLDER / group).glob("*.yaml")))) + "\n" for group in GROUPS]
     return "\n".join(parts)
 
 
@@ -108,27 +95,6 @@ def documented(cls: type) -> dict[str, str]:
             words = re.sub(r"\b(None|True|False)\b", lambda word: IN_YAML[word[0]], " ".join(text.split()))
             found |= dict.fromkeys(names.split(", "), words.replace("<", "&lt;"))
     return found
-
-
-def option(path: Path) -> str:
-    """What an option is for, by the comment at the beginning of its file, and the values that it sets."""
-    text = path.read_text()
-    comments = itertools.takewhile(lambda line: line.startswith("# "), text.splitlines())
-    words = [line[2:] for line in comments if "@package" not in line]
-    about = [f"`{line.strip()}`" if line.startswith("  ") else line for line in words]
-    values = {key: value for key, value in flat(yaml.safe_load(text)) if not key.startswith(("defaults", "hydra."))}
-    sets = [f"`{key}={written(value)}`" for key, value in values.items()]
-    name = path.name if path.parent == FOLDER else f"{path.parent.name}={path.stem}"
-    return " ".join([f"- `{name}`:", *about, *sets])
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value by its dotted key."""
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def written(value: Any) -> str:

@@ -194,7 +194,7 @@ def test_mistakes_end_in_one_line(file, words, rule, tmp_path, monkeypatch, caps
 
 def test_the_commands_of_the_page_are_accepted():
     """The files are not at hand: their words alone."""
-    steps, known = steps_of(ROOT / "docs/published-weights.md"), [(x.problem, x.model) for x in NETWORKS.values()]
+    steps, known = steps_of(ROOT / "docs/papers.md"), [(x.problem, x.model) for x in NETWORKS.values()]
     made = []
     for script, words, _ in steps:
         if script == "gumbeldore.cli.import_checkpoint":

@@ -1,4 +1,4 @@
-"""A search method of the user's, as docs/add-a-search-method.md writes it: trained, evaluated, studied."""
+"""A search method of the user's, as docs/extend.md#a-search-method writes it: trained, evaluated, studied."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SMALL = ["search.beam_width=2", "workers=0"]
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The page's files, and its classes importable."""
-    write(files_of(page("add-a-search-method")), tmp_path)
+    write(files_of(page("extend")), tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
     yield tmp_path

@@ -18,12 +18,10 @@ from tests.helpers.pages import Command, steps_of
 README = ROOT / "README.md"
 PAGES = [
     README,
-    *(ROOT / f"docs/{name}.md" for name in ("data", "evaluation", "training", "results", "faults", "races")),
+    *(ROOT / f"docs/{name}.md" for name in ("data", "evaluation", "training", "results", "runs")),
 ]
 
 CONFIGS = {"train.py": "train", "evaluate.py": "evaluate", "study.py": "study", "problems.solvers": "experts"}
-
-FIGURES = ("docs.figures.races",)  # tests/test_docs.py draws it
 
 SHORT = {
     "train.py": [
@@ -83,9 +81,6 @@ def test_keys_and_options_of_the_commands_exist(page):
     commands = [step for step in steps_of(page) if isinstance(step, Command)]
     assert commands
     for script, words, _ in commands:
-        if script in FIGURES:
-            assert not words
-            continue
         if script == "benchmarks":  # tests/test_benchmarks.py runs them
             name, *words = words
             given = dict(word.split("=", 1) for word in words)
@@ -105,7 +100,7 @@ def paste(steps: list[Command | str], folder: Path, with_ray: Command | None = N
     solvers = all(find_spec(name) for name in ("pyvrp", "ortools"))
     absent: set[str] = set()  # what the commands that were left out would have made
     for step in steps:
-        if isinstance(step, Command) and step.script in ("benchmarks", *FIGURES):
+        if isinstance(step, Command) and step.script == "benchmarks":
             continue
         if isinstance(step, str):
             if not solvers and re.search("pyvrp|ortools", step):

@@ -1,7 +1,7 @@
 """The search methods, and what wraps them: equivalent instances inside, a time limit outside.
 
 A method is a dataclass with its settings as fields; an object of it is called with a `SearchTask`. A new method is one
-new file (docs/add-a-search-method.md).
+new file (docs/extend.md#a-search-method).
 """
 
 from __future__ import annotations
