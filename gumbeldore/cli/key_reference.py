@@ -29,11 +29,10 @@ INTRODUCTION = """# All keys of the configurations
 After this page you know what a setting means, and its default.
 
 You can change every value on the command line (`train.epochs=10`), and choose an option of a group (`problem=cvrp`,
-`'method=[greedy,wor]'`). The options are the files in [configs/](../configs), one folder for each group; a comment at the
-beginning of a file says what it is for. You must give `???`; `null` means none, or what the text says. A key that does not
-exist is an error, and so is a value that nothing reads. For options of your own see `--config-dir` in
-[add-a-problem.md](add-a-problem.md).
-`python -m gumbeldore.cli.key_reference` writes this page.
+`'method=[greedy,wor]'`). The options are the files in [configs/](../configs), one folder for each group; a comment at
+the beginning of a file says what it is for. You must give `???`; `null` means none, or what the text says. A key that
+does not exist is an error, and so is a value that nothing reads. For options of your own see `--config-dir` in
+[add-a-problem.md](add-a-problem.md). `python -m gumbeldore.cli.key_reference` writes this page.
 """
 WRAPPERS = {"all": methods.Equivalents, "all with rounds, reconstruct": methods.Anytime}  # of methods
 SECTIONS: dict[str, tuple[str, Mapping[str, type[Any]]]] = {  # by heading: the group of the keys, its classes by name
