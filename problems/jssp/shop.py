@@ -92,7 +92,7 @@ class Shop(Problem):
         self.window = Window.of(window, jobs_in_view)
         self.objective = check_objective(objective)
         if reversal and objective != MAKESPAN:
-            raise ValueError(f"reversal is for the makespan: backwards in time, a schedule has another {objective}")
+            raise ValueError(f"reversal is for the makespan; with objective={objective} set reversal=false")
 
     @abstractmethod
     def job_shop(self, instance: Any, actions: Tensor) -> tuple[Instance, Tensor]:
