@@ -129,7 +129,8 @@ class Terminal:
         self.bars.update(self.task, best=_quality(m, best))
         sampling = f"  {m['sampling/new_best']:,} better solutions" if "sampling/new_best" in m else ""
         if "sampling/improvement_over_greedy" in m:
-            sampling = f"  best sampled {-m['sampling/improvement_over_greedy']:+.1%} against greedy"
+            better = m["sampling/improvement_over_greedy"]
+            sampling = f"  best sampled {abs(better):.1%} {'below' if better >= 0 else 'above'} greedy"
         if "sampling/solutions" in m:
             sampling += f"  {m['sampling/solutions_per_second']:,.0f} solutions/s"
         self.say(

@@ -48,7 +48,7 @@ def shortened(command: Command) -> list[str]:
     short = list(SHORT[script])
     if script == "train.py" and not any(word.startswith("init=") for word in words):
         choice = next((word for word in words if re.match("problem=|experiment=", word)), "problem=tsp")
-        short.append("model.blocks=1" if problem_of(choice) in ("gomoku", "jssp") else "model.layers=1")
+        short.append("model.blocks=1" if problem_of(choice) in ("gomoku", "jssp", "fjsp") else "model.layers=1")
     for kind in ("supervised", "active_search"):
         if f"train={kind}" in words:
             unread = defaults_of(TrainSettings).keys() - defaults_of(ALGORITHMS[kind]).keys()
