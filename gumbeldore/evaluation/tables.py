@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import torch
 from torch import Tensor
 
 from gumbeldore.evaluation.references import contradicted, proven
@@ -53,7 +54,7 @@ def method_rows(
         gap = "-" if outcome.mean_gap is None else percentage(outcome.mean_gap, 3)
         each = f"{outcome.seconds / outcome.num_instances:.3g} s"
         numbers = [f"{values.double().mean():.2f}" for values in further_numbers(problem, solved).values()]
-        rows.append([name, f"{outcome.mean_cost:.4f}", gap, *numbers, f"{outcome.seconds:.1f} s", each])
+        rows.append([name, mean(solved), gap, *numbers, f"{outcome.seconds:.1f} s", each])
     return ["Method", "Obj", "Gap", *further, "Time", "per instance"], rows
 
 
@@ -103,6 +104,13 @@ def percentage(gap: float, digits: int = 2) -> str:
     """A gap as tables show it, without the sign of a zero."""
     text = f"{gap:.{digits}%}"
     return text.removeprefix("-") if float(text[:-1]) == 0 else text
+
+
+def mean(solved: list[SolvedSet]) -> str:
+    """The mean cost as tables show it: means of whole costs have two decimals, and none if they are whole, too."""
+    costs = torch.cat([part.costs for part in solved])
+    found = costs.mean().item()
+    return f"{found:.2f}" if bool((costs == costs.round()).all()) and not found.is_integer() else number(found)
 
 
 def number(cost: float) -> str:
