@@ -200,9 +200,11 @@ def evaluate(
     ask = new & choice
     policy = context.policy
     canonical = policy.canonical_state(context.instance, state) if isinstance(policy, HasCanonicalState) else state
-    hashes = state_hash(canonical).view(batch, width).where(ask, trie_ops.NO_HASH)
-    known = first_in_same_state(trie, depth, filled, hashes)
     own = trie_ops.places(trie, filled + torch.arange(width, device=new.device))
+    known = own.expand(batch, -1)
+    if not trie.is_path:  # which meets no state twice
+        hashes = state_hash(canonical).view(batch, width).where(ask, trie_ops.NO_HASH)
+        known = first_in_same_state(trie, depth, filled, hashes)
     rows = (ask & (known == own)).flatten().nonzero().squeeze(1)
     dtype = trie.log_probs[0].dtype
     if len(rows):

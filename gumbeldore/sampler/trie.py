@@ -36,6 +36,11 @@ class Trie(NamedTuple):
         """W, nodes for which each depth has room."""
         return self.parent.shape[2]
 
+    @property
+    def is_path(self) -> bool:
+        """Whether it has one node for each depth and no later round reads it, as in greedy decoding."""
+        return self.state_hash.shape[-1] == 1 and len(self.log_probs) < len(self.parent) - 1
+
 
 class Children(NamedTuple):
     log_mass: Tensor  # [B, K, A]  unsampled mass of each child under the original policy
