@@ -109,7 +109,7 @@ def percentage(gap: float, digits: int = 2) -> str:
 def mean(solved: list[SolvedSet]) -> str:
     """The mean cost as tables show it: means of whole costs have two decimals, and none if they are whole, too."""
     costs = torch.cat([part.costs for part in solved])
-    found = costs.mean().item()
+    found = float(costs.mean())
     return f"{found:.2f}" if bool((costs == costs.round()).all()) and not found.is_integer() else number(found)
 
 

@@ -60,7 +60,7 @@ def test_a_shipped_policy_is_found_by_its_name(tmp_path, monkeypatch):
     """From any folder; a file or folder of the user's comes first."""
     monkeypatch.chdir(tmp_path)
     assert load_policy("tsp20").path == FOLDER / "tsp20" / "best.pt"
-    rule = "there is no checkpoint tsp21; policies that are shipped: cvrp20, cvrp50, cvrp100, jssp6x6"
+    rule = "there is no checkpoint tsp21; policies that are shipped: cvrp20, cvrp50, cvrp100, fjsp, jssp6x6"
     with pytest.raises(ValueError, match=rule):
         load_policy("tsp21")
     (tmp_path / "tsp20").mkdir()

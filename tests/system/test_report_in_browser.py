@@ -95,7 +95,7 @@ def test_tables_show_what_was_measured(evaluations, browser):
     browser.open(found.folder / "report.html", 1280)
     shown = {name: (cost, gap) for name, cost, gap, *_ in browser.value(TABLE.format("methods"))}
     methods = found.methods.items()
-    assert shown == {name: (f"{method['mean_cost']:.4f}", f"{method['mean_gap']:.3%}") for name, method in methods}
+    assert shown == {name: (f"{method['mean_cost']:.2f}", f"{method['mean_gap']:.3%}") for name, method in methods}
     rows = browser.value(TABLE.format("instances"))
     for name, _, *cells, reference, kind in rows:
         lines = [row for row in found.rows if row["instance"] == name]
