@@ -105,12 +105,11 @@ def due_dates(given: Mapping[str, Tensor], n: int, jobs: int) -> tuple[Tensor, T
 def for_objective(original: Any, objective: str, where: str) -> Any:
     """Originals with the due dates and weights of the objective; with the makespan these are 0.
 
-    Raises ValueError that begins with `where` if the weighted tardiness is asked for and there are no due dates.
+    Raises ValueError that begins with `where` if the weighted tardiness is asked for and an instance has no due dates.
     """
     if objective == TARDINESS:
-        if not original.weight.any():
-            rule = "the weighted tardiness needs due dates: due [n, J], if need be with weight [n, J] above 0"
-            raise ValueError(f"{where}: {rule}")
+        rule = "the weighted tardiness needs due dates: due [n, J], if need be with weight [n, J] above 0"
+        refuse(original, ~original.weight.any(dim=1), rule, where)
         return original
     same = torch.full_like(original.weight, int(objective == FLOW))
     return original._replace(due=original.release * same, weight=same)

@@ -243,6 +243,13 @@ def test_wrong_due_dates_are_refused(more, rule):
         from_arrays(arrays | more, "x", objective=TARDINESS)
 
 
+def test_each_instance_needs_due_dates():
+    """Else one would cost its makespan, and the others their tardiness."""
+    arrays = {"times": np.ones((2, 2, 2)), "machines": np.array([[[0, 1], [1, 0]]] * 2), "due": np.ones((2, 2))}
+    with pytest.raises(ValueError, match="x/0: instance 1: the weighted tardiness needs due dates"):
+        from_arrays(arrays | {"weight": np.array([[1, 2], [0, 0]])}, "x", objective=TARDINESS)
+
+
 def test_wrong_settings_are_refused(tmp_path):
     with pytest.raises(ValueError, match="objective must be one of makespan, total_flow_time, weighted_tardiness, got"):
         shop_of(3, 2, "lateness")
