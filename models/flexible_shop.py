@@ -10,6 +10,7 @@ from gumbeldore.runtime.checked import check_counts
 from models.attention import bias_against, softmax
 from models.job_shop import CanonicalState
 from models.layers import FullPrecisionLinear, Linears, ReZeroLayer
+from models.lookahead import around
 from models.micro_batches import RowSize
 from models.policy import TokenPolicy
 from models.shop_attention import MAX_DENSE_RATIO, attention_within_jobs, slots_of_jobs
@@ -114,12 +115,9 @@ class FlexibleShop(TokenPolicy):
         evenly = finite / count[..., None]
 
         job = state.remaining // instance.waits.shape[2]
-        lasts = shortest_time + instance.waits.flatten(1).gather(1, state.remaining)
-        through = lasts.cumsum(dim=1)
-        left = torch.zeros_like(state.job_free).scatter_add_(1, job, lasts)  # [R, J]
-        before = through - lasts - (left.cumsum(dim=1) - left).gather(1, job)
+        waits = instance.waits.flatten(1).gather(1, state.remaining)
+        before, tail = around(job, shortest_time, waits, state.job_free.shape[1])
         start = state.job_free.gather(1, job)
-        tail = left.gather(1, job) - before - shortest_time
         share = count / times.shape[2] * unit
         of_operations = torch.stack([start, start + before, shortest_time, evenly.sum(dim=2), tail, share], dim=2)
 

@@ -32,13 +32,19 @@ def outlook(instance: Instance, state: State) -> Outlook:
     job = state.remaining // instance.times.shape[2]
     machine = machine_of(instance, state.remaining)
     times, waits = (field.flatten(1).gather(1, state.remaining) for field in (instance.times, instance.waits))
-    lasts = times + waits
-    through = lasts.cumsum(dim=1)  # the difference between two operations of a job is the time in between
-    left = torch.zeros_like(state.job_free).scatter_add_(1, job, lasts)  # [R, J]
-    before = through - lasts - (left.cumsum(dim=1) - left).gather(1, job)
+    before, after = around(job, times, waits, state.job_free.shape[1])
     machine_free = F.pad(state.machine_free, (0, machine.shape[1]))
     start, busy = state.job_free.gather(1, job), machine_free.gather(1, machine)
-    return Outlook(job, machine, times, start, start + before, left.gather(1, job) - before - times, busy)
+    return Outlook(job, machine, times, start, start + before, after, busy)
+
+
+def around(job: Tensor, times: Tensor, waits: Tensor, jobs: int) -> tuple[Tensor, Tensor]:
+    """Work and waits of the job before and after each operation that remains, all [R, n], those of a job in turn."""
+    lasts = times + waits
+    through = lasts.cumsum(dim=1)  # the difference between two operations of a job is the time in between
+    left = lasts.new_zeros(len(lasts), jobs).scatter_add_(1, job, lasts)  # [R, J]
+    before = through - lasts - (left.cumsum(dim=1) - left).gather(1, job)
+    return before, left.gather(1, job) - before - times
 
 
 def lookahead(instance: Instance, state: State) -> list[Tensor]:

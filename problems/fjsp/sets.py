@@ -22,7 +22,7 @@ from problems.formats.npz import REFERENCES, Arrays, costs_of, read_npz, whole
 from problems.jssp.instances import DUE, for_network
 from problems.jssp.objectives import MAKESPAN, TARDINESS, cost_of, with_due_dates
 from problems.jssp.originals import for_objective
-from problems.jssp.sets import UNKNOWN, shipped_makespans
+from problems.jssp.sets import UNKNOWN, add_best_known, shipped_costs, stacked, validation_file
 
 VALIDATION_SETS = {f"validation/{jobs}x{machines}": (jobs, machines) for jobs, machines in [(10, 5), (20, 5), (20, 10)]}
 VALIDATION_COUNT = 1_000
@@ -50,7 +50,7 @@ def validation(jobs: int, machines: int, n: int, objective: str = MAKESPAN) -> I
     """The first n of 1,000 random instances of one size, similar and uniform times in turn; references as shipped."""
     name = f"validation/{jobs}x{machines}"
     taken(n, VALIDATION_COUNT, name, "")
-    known, kinds_known, expected = shipped_makespans(f"fjsp_{jobs}x{machines}_validation.npz")
+    known, kinds_known, expected = shipped_costs(validation_file("fjsp", jobs, machines, objective))
     generator, due_generator = (torch.Generator().manual_seed(seed) for seed in (4321, 1234))
     # Drawn one by one, so that the first ones do not depend on how many follow.
     count = max(n, len(known))
@@ -59,9 +59,7 @@ def validation(jobs: int, machines: int, n: int, objective: str = MAKESPAN) -> I
         drawn = [with_due_dates(each, shortest(each).sum(dim=2), due_generator) for each in drawn]
     original = Original(*map(torch.cat, zip(*map(original_of, drawn), strict=True)))
     costs, kinds = np.full(count, np.nan), [""] * count
-    if (
-        fingerprint(original.times[: len(known)].numpy()) == expected and objective == MAKESPAN
-    ):  # another release of torch may draw others
+    if fingerprint(original.times[: len(known)].numpy()) == expected:  # another release of torch may draw others
         costs[: len(known)], kinds[: len(known)] = known, kinds_known
     return _instance_set(objective, numbered(name, n), take(original, slice(n)), costs[:n], kinds[:n])
 
@@ -73,7 +71,7 @@ def _validation_set(objective: str, jobs: int, machines: int, limit: int | None)
 def read(path: Path) -> list[FjspInstance]:
     """The instance in a file. Raises ValueError that names it for what is not well-formed."""
     shops = read_fjs(path)
-    check_original(_original(shops), str(path))
+    check_original(original_from(*stacked(shops)), str(path))
     return shops
 
 
@@ -108,10 +106,8 @@ def from_arrays(
     original = original_from(given)
     check_original(original, where)
     names = numbered(Path(where).stem, len(original.times))
-    for i, shop in enumerate(_shops(original, names)):
-        known = best_known(shop) if objective == MAKESPAN else UNKNOWN
-        if known[1] and not costs[i] > 0:  # NaN or 0
-            costs[i], kinds[i] = known
+    if objective == MAKESPAN:
+        add_best_known(costs, kinds, map(best_known, _shops(original, names)))
     try:
         return _instance_set(objective, names, original, costs[rows], kinds[rows])
     except MixedSizesError as error:
@@ -134,15 +130,8 @@ def _reference(objective: str, path: Path, shop: FjspInstance) -> Reference:
     return Reference(*(best_known(shop) if objective == MAKESPAN else UNKNOWN))
 
 
-def _original(shops: list[FjspInstance]) -> Original:
-    """Instances of one size together."""
-    arrays = [shop.arrays() for shop in shops]
-    together = {name: np.stack([each[name] for each in arrays]) for name in arrays[0]}
-    return original_from(together, np.array([shop.first for shop in shops]))
-
-
 def _from_files(objective: str, shops: list[FjspInstance], costs: np.ndarray, kinds: list[str]) -> InstanceSet:
-    return _instance_set(objective, [shop.name for shop in shops], _original(shops), costs, kinds)
+    return _instance_set(objective, [shop.name for shop in shops], original_from(*stacked(shops)), costs, kinds)
 
 
 def _instance_set(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -64,8 +65,7 @@ def validation(jobs: int, machines: int, n: int, objective: str = MAKESPAN) -> I
     """The first n of 10,000 random instances of one size, with the references that the project ships."""
     name = f"validation/{jobs}x{machines}"
     taken(n, VALIDATION_COUNT, name, "")
-    kind = "" if objective == MAKESPAN else f"_{objective}"
-    shipped, known, expected = shipped_makespans(f"jssp_{jobs}x{machines}{kind}_validation.npz")
+    shipped, known, expected = shipped_costs(validation_file("jssp", jobs, machines, objective))
     generator, due_generator = (torch.Generator().manual_seed(seed) for seed in (4321, 1234))
     # Drawn one by one, so that the first ones do not depend on how many follow.
     drawn = [random_instances(1, jobs, machines, generator) for _ in range(max(n, len(shipped)))]
@@ -101,7 +101,7 @@ def read(path: Path) -> list[JsspInstance]:
     """The instances in a file. Raises ValueError that names it for what is not well-formed."""
     shops = read_json(path) if suffix_of(path) == ".json" else read_jssp(path)
     for shop in shops:
-        check_original(_original([shop]), f"{path}: {shop.name}" if len(shops) > 1 else str(path))
+        check_original(original_from(*stacked([shop])), f"{path}: {shop.name}" if len(shops) > 1 else str(path))
     return shops
 
 
@@ -118,14 +118,20 @@ def _l2d(objective: str, name: str, limit: int | None) -> list[InstanceSet]:
     if found != expected:
         raise ValueError(f"{name} must have the checksum {expected}, this numpy {np.__version__} generated {found}")
     n = taken(limit, count, name)
-    costs, kinds, described = shipped_makespans(f"jssp_{jobs}x{machines}_l2d.npz")
+    costs, kinds, described = shipped_costs(f"jssp_{jobs}x{machines}_l2d.npz")
     if described != expected or objective != MAKESPAN:
         costs, kinds = np.full(n, np.nan), [""] * n
     original = original_from({"times": times[:n], "machines": orders[:n]})
     return [_instance_set(objective, numbered(name, n), original, costs[:n], kinds[:n])]
 
 
-def shipped_makespans(file: str) -> tuple[np.ndarray, list[str], str]:
+def validation_file(problem: str, jobs: int, machines: int, objective: str) -> str:
+    """The file with the costs of validation instances, which need not be there."""
+    kind = "" if objective == MAKESPAN else f"_{objective}"
+    return f"{problem}_{jobs}x{machines}{kind}_validation.npz"
+
+
+def shipped_costs(file: str) -> tuple[np.ndarray, list[str], str]:
     """Costs [m] in a file of the project, their m kinds, and the fingerprint of the m instances they belong to."""
     if not (DATA / file).is_file():
         return np.empty(0), [], ""
@@ -162,14 +168,19 @@ def from_arrays(
     original = original_from({name: array[:n] for name, array in shops.items()})
     check_original(original, where)
     names = numbered(Path(where).stem, n)
-    for i, shop in enumerate(_shops(original, names)):
-        known = best_known(shop) if objective == MAKESPAN else UNKNOWN
-        if known[1] and not costs[i] > 0:  # NaN or 0
-            costs[i], kinds[i] = known
+    if objective == MAKESPAN:
+        add_best_known(costs, kinds, map(best_known, _shops(original, names)))
     try:
         return _instance_set(objective, names, original, costs[:n], kinds[:n])
     except MixedSizesError as error:
         raise MixedSizesError(f"{where}: {error}") from None
+
+
+def add_best_known(costs: np.ndarray, kinds: list[str], known: Iterable[tuple[float, str]]) -> None:
+    """Costs and kinds of the best solutions known, in place, where no cost is given."""
+    for i, (cost, kind) in enumerate(known):
+        if kind and not costs[i] > 0:  # NaN or 0
+            costs[i], kinds[i] = cost, kind
 
 
 def _whole_numbers(arrays: dict[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
@@ -214,15 +225,15 @@ def _reference(objective: str, path: Path, shop: JsspInstance) -> Reference:
     return Reference(*known, warnings=(f"{shop.name}: {shop.remark}",) if shop.remark else ())
 
 
-def _original(shops: list[JsspInstance]) -> Original:
-    """Instances of one size together."""
+def stacked(shops: list) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The arrays of instances of one size together, and the numbers of their first machines."""
     arrays = [shop.arrays() for shop in shops]
     together = {name: np.stack([each[name] for each in arrays]) for name in arrays[0]}
-    return original_from(together, np.array([shop.first for shop in shops]))
+    return together, np.array([shop.first for shop in shops])
 
 
 def _from_files(objective: str, shops: list[JsspInstance], costs: np.ndarray, kinds: list[str]) -> InstanceSet:
-    return _instance_set(objective, [shop.name for shop in shops], _original(shops), costs, kinds)
+    return _instance_set(objective, [shop.name for shop in shops], original_from(*stacked(shops)), costs, kinds)
 
 
 def _with_best_known(objective: str, shops: list[JsspInstance]) -> InstanceSet:

@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from copy import copy
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -153,7 +154,7 @@ class Shop(Problem):
 
     def seen(self, instance: Any, state: State) -> State:
         """The state with those operations in view that are in the window."""
-        starts = self.earliest_starts(instance, state) if self.window.jobs else state.job_free
+        starts = partial(self.earliest_starts, instance, state)
         return state._replace(in_view=self.window.in_view(state, starts, instance.waits.shape[2]))
 
     def replay(self, instance: Any, actions: Tensor) -> State:

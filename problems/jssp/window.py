@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -22,13 +23,13 @@ class Window(NamedTuple):
         """Raises ValueError for what is neither a number, nor None or `all`."""
         return cls(check_view("window", operations), check_view("jobs_in_view", jobs))
 
-    def in_view(self, state: State, starts: Tensor, ops: int) -> Tensor:
+    def in_view(self, state: State, starts: Callable[[], Tensor], ops: int) -> Tensor:
         """The operations in view, ascending [R, v], of those that remain [R, n]; v = min(n, jobs * operations).
 
         Where jobs have fewer left, more is in view: of other jobs, then of the same ones.
 
         Arguments:
-            starts: [R, J] when the next operation of each job can start; not read if all jobs are in view
+            starts: gives [R, J] when the next operation of each job can start; asked if not all jobs are in view
             ops: O, the places of a job
         """
         jobs = state.next_op.shape[1]
@@ -39,7 +40,7 @@ class Window(NamedTuple):
         job, place = remaining // ops, remaining % ops
         rank = torch.arange(jobs, device=job.device).expand_as(next_op)
         if width < jobs:
-            order = starts.masked_fill(next_op == ops, torch.inf).argsort(dim=1, stable=True)
+            order = starts().masked_fill(next_op == ops, torch.inf).argsort(dim=1, stable=True)
             rank = torch.empty_like(order).scatter_(1, order, rank)
         rank, away = rank.gather(1, job), place - next_op.gather(1, job)
         outside = (rank >= width) | (away >= depth)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -301,7 +302,9 @@ def test_what_is_out_of_the_window_is_not_there_for_the_network(lookahead, jobs_
     for step in (0, 3, 9, 14):
         instance, state, rest = played(3, 5, 4, step, seed=step, zeros=0.3, general=general)
         state = state._replace(
-            in_view=Window(2, jobs_in_view).in_view(state, earliest_starts(instance, state), instance.times.shape[2])
+            in_view=Window(2, jobs_in_view).in_view(
+                state, partial(earliest_starts, instance, state), instance.times.shape[2]
+            )
         )
         found = {}
         for way in WAYS:
@@ -346,7 +349,11 @@ def test_order_loss_equals_plain_loops(jobs, ops, window, way, general, monkeypa
     policy = job_shop(order_loss=0.25)
     for step in (0, jobs * ops // 2):
         instance, state, rest = played(4, jobs, ops, step, zeros=0.4, general=general)
-        state = state._replace(in_view=Window(window, None).in_view(state, state.job_free, instance.times.shape[2]))
+        state = state._replace(
+            in_view=Window(window, None).in_view(
+                state, partial(earliest_starts, instance, state), instance.times.shape[2]
+            )
+        )
         means = []
         for row in range(4):
             losses = []
