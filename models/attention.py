@@ -9,7 +9,7 @@ from torch import Tensor
 
 from models.fused_attention import fused_attention
 
-# Up to so many tokens, matrix products and a softmax are faster than torch's fused attention (docs/speed.md).
+# Up to so many tokens, matrix products and a softmax are faster than torch's fused attention (docs/results.md).
 MAX_TOKENS_OF_PRODUCTS = 40  # on a CPU in float32; in bf16, or with a bias, products are always faster there
 MAX_TOKENS_OF_PRODUCTS_ON_GPU = 20
 

@@ -23,7 +23,8 @@ class BQ(TokenPolicy):
 
     Arguments:
         width: of the embeddings; a multiple of heads
-        layers, heads, feedforward: of the transformer
+        layers: of the transformer
+        heads, feedforward: of every layer
         canonical_coordinates: express the nodes in canonical coordinates, as seen from the origin and from the depot;
             and add two features: by how much the remaining demand exceeds the capacity left, and what the last vehicle
             will have to spare of it. The policy does not change when the instance is moved, rotated, mirrored or scaled

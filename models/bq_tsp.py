@@ -25,7 +25,8 @@ class BQ(TokenPolicy):
 
     Arguments:
         width: of the embeddings; a multiple of heads
-        layers, heads, feedforward: of the transformer
+        layers: of the transformer
+        heads, feedforward: of every layer
         canonical_coordinates: express the nodes in canonical coordinates of the sub-problem, so that the policy does
             not change when the instance is moved, rotated, mirrored or scaled (at the first decision, where origin and
             destination coincide: moved or scaled). Not in the paper; it learns from a fraction of the samples

@@ -10,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 MAX_ROWS = 2**16 - 1  # of a call; a kernel fails with more ("invalid configuration argument")
 ALIGNMENT = 16  # bytes; a kernel takes vectors of multiples of it alone
 # torch prefers a kernel that works on 128 tokens at a time, however few there are, to one that works on 64; on an H200
-# the latter takes half the time for 21 to 64 tokens, and one and a half times as long for 101 (docs/speed.md).
+# the latter takes half the time for 21 to 64 tokens, and one and a half times as long for 101 (docs/results.md).
 MAX_TOKENS_OF_SMALL_TILES = 64
 
 

@@ -35,7 +35,7 @@ class LEHD(TokenPolicy):
     Arguments:
         width: of the embeddings; a multiple of heads
         layers: of the decoder; the encoder has one
-        heads, feedforward: of all layers
+        heads, feedforward: of every layer
         route_loss: weight of the auxiliary loss: every node also points at its two neighbours and at all nodes of its
             route in the expert's solution, after half of the decoder's layers as well as after all of them. 0 leaves it
             out, as the papers do.

@@ -33,7 +33,7 @@ class LEHD(TokenPolicy):
     Arguments:
         width: of the embeddings; a multiple of heads
         layers: of the decoder; the encoder has one
-        heads, feedforward: of all layers
+        heads, feedforward: of every layer
         successor_loss: weight of the auxiliary loss: every node also points at its successor in the expert's tour,
             which teaches n + 1 decisions per example instead of one. 0 leaves it out, as the papers do.
     """

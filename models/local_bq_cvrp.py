@@ -19,9 +19,7 @@ class LocalBQ(BQ):
 
     For `problem.nearest`. The customers in view decide the scale, so that a view looks alike in instances of all sizes.
     The depot, which may be far away, is seen by its direction and distance.
-
-    Arguments:
-        width, layers, heads, feedforward, route_loss: as of BQ
+    The arguments are those of BQ, whose canonical coordinates it always has.
     """
 
     def __init__(self, width: int, layers: int, heads: int, feedforward: int, route_loss: float):

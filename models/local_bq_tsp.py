@@ -14,9 +14,7 @@ class LocalBQ(BQ):
 
     The nodes in view decide the scale, so that a view looks alike in instances of all sizes. The destination, which may
     be far away, is seen by its direction and distance.
-
-    Arguments:
-        width, layers, heads, feedforward, successor_loss: as of BQ
+    The arguments are those of BQ, whose canonical coordinates it always has.
     """
 
     def __init__(self, width: int, layers: int, heads: int, feedforward: int, successor_loss: float):

@@ -58,6 +58,20 @@ class Configuration:
 
         return walk(to_plain(self.cfg), "")
 
+    def hyperparameters(self) -> dict[str, Any]:
+        """The values that tell trainings apart, by their dotted keys; those that were typed come first."""
+        telling = ("seed", "train.", "search.", "model.", "problem.")
+        values = {key: value for key, value in self.flat().items() if key.startswith(telling)}
+        return {key: values[key] for key in self.typed if key in values} | values
+
+    def preset(self) -> str | None:
+        """The name of the preset (an experiment, or a problem) that is trained as it stands; None if it is changed."""
+        choices = dict(word.split("=", 1) for word in self.words if is_group(word.split("=")[0]))
+        of_results = ("init", "resume", "train.", "search.", "model.", "problem.", "methods.")
+        if choices.keys() - {"problem", "experiment"} or any(key.startswith(of_results) for key in self.typed):
+            return None
+        return choices.get("experiment") or choices.get("problem", "tsp")
+
     def reads(self, group: str, names: Iterable[str]) -> None:
         """Note that keys have an effect."""
         self._read |= {f"{group}.{name}" if group else name for name in names}

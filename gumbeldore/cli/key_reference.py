@@ -77,12 +77,17 @@ def keys_of(prefix: str, classes: Mapping[str, type[Any]]) -> Iterator[list[str]
 
 
 def arguments_of(group: str) -> Iterator[list[str]]:
-    """A row for each argument of the classes that the options of a group name."""
+    """A row for each argument of the classes that the options of a group name; one for all that say the same of it."""
     values = [yaml.safe_load(path.read_text()) for path in sorted((FOLDER / group).glob("*.yaml"))]
     targets = dict.fromkeys((each.get(group) or each).get("_target_") for each in values)
+    having: dict[tuple[str, str], list[str]] = {}
     for target in filter(None, targets):
-        for name, text in documented(imported(target, group)).items():
-            yield [f"`{group}.{name}`", f"`{target}`", text]
+        cls = imported(target, group)
+        for name, text in documented(cls).items():
+            if name in inspect.signature(cls).parameters:  # a subclass may fix an argument of its base
+                having.setdefault((name, text), []).append(f"`{target.removeprefix(f'{group}s.')}`")
+    for (name, text), classes in having.items():
+        yield [f"`{group}.{name}`", ", ".join(classes), text]
 
 
 def documented(cls: type) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,7 +20,8 @@ from gumbeldore.cli.schema import RunSettings
 from gumbeldore.cli.setup import Setup, set_up
 from gumbeldore.parallel.devices import cpu_threads
 from gumbeldore.reporting.console import Terminal
-from gumbeldore.reporting.tensorboard import LAYOUT, OF_GIVEN, OF_POOL, Dashboard
+from gumbeldore.reporting.tensorboard import Dashboard
+from gumbeldore.runtime.checkpoint import SHIPPED
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.runtime.stopping import Stopper
@@ -28,6 +30,8 @@ from gumbeldore.training.execution import Execution
 from gumbeldore.training.ranks import Ranks
 from gumbeldore.training.state import TrainState
 from gumbeldore.training.validation import validate
+
+CURVES = SHIPPED / "curves"
 
 
 class Training(NamedTuple):
@@ -64,12 +68,13 @@ def open_training(cfg: DictConfig, ranks: Ranks) -> Iterator[Training]:
         save(directory.best, values, setup.problem, state)
         save(directory.last, values, setup.problem, state, whole=True)
         pool = setup.machine.pool(setup.problem, setup.policy, beside_training=True)
-        layout = OF_GIVEN if setup.settings.instances else OF_POOL if setup.settings.pool else LAYOUT
-        dashboard, terminal = Dashboard(directory.path, state.epoch, layout), Terminal()
+        dashboard, terminal = Dashboard(directory.path, state.epoch), Terminal()
         # The advice of `resumable` is for errors of all others; the signals of `stopper` are for what is computed.
         for each in (resume.resumable(directory), pool, dashboard, terminal, stopper, cpu_threads(setup.threads)):
             opened.enter_context(each)
-        dashboard.config(text, config.flat())
+        dashboard.config(text, config.hyperparameters(), given=bool(setup.settings.instances))
+        if curve := preset_curve(config):
+            dashboard.beside("preset", curve)
         run = OpenRun(setup, values, directory, pool, dashboard, terminal, stopper)
         introduce(run, state)
         recorder = RunRecorder(run, first, state.epoch)
@@ -88,6 +93,12 @@ def kept_config(cfg: DictConfig, setup: Setup) -> str:
     if setup.settings.instances and Path(setup.settings.instances).exists():  # files are found from every folder
         cfg.train.instances = str(Path(setup.settings.instances).resolve())
     return OmegaConf.to_yaml(cfg, resolve=True)
+
+
+def preset_curve(config: Configuration) -> list[dict[str, float]]:
+    """The shipped metrics of the preset's own training, epoch by epoch; none if this training differs, or goes on."""
+    path = CURVES / f"{config.preset()}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
 
 
 def open_directory(run: RunSettings, problem: str, config: str) -> RunDirectory:

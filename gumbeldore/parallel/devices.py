@@ -12,7 +12,7 @@ from gumbeldore.parallel import ray_cluster
 from gumbeldore.runtime.gpu import gpu_memory, use_device
 
 CPU_BATCH_ROWS = 1024  # fastest of those measured, see docs/decisions.md
-GPU_BATCH_ROWS = 16384  # a step takes several times as long as launching it (docs/speed.md)
+GPU_BATCH_ROWS = 16384  # a step takes several times as long as launching it (docs/results.md)
 
 
 def resolve_device(device: str) -> torch.device:

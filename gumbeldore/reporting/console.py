@@ -147,7 +147,7 @@ class Terminal:
             growing: whether later epochs sample larger instances
         """
         others = epochs - report.epoch
-        seconds = others * sum(value for name, value in report.metrics.items() if name.startswith("usage/seconds/"))
+        seconds = others * report.metrics["usage/epoch_seconds"]
         text = f"about {duration(seconds)} for the other {f'{others} epochs' if others > 1 else 'epoch'}"
         text += f", at the pace of epoch {report.epoch}"
         text += "; later instances are larger and take longer" if growing else ""

@@ -14,79 +14,48 @@ from torch.utils.tensorboard.summary import hparams
 
 from gumbeldore.runtime.memory import peak_memory
 
-# TensorBoard sorts the groups of tags by name: quality, sampling, training, then usage (time and memory).
-
-# The columns of the HPARAMS page that tell runs apart: tags of scalars, of which the page takes the last values.
+# "Is my training going well?": TensorBoard sorts groups by name, so these six cards at most are the first on its page.
+# Gap and cost of the best solutions, and new ones, are of active search and of a pool.
+PROGRESS = (
+    *("quality/greedy_gap", "quality/greedy_cost", "quality/best_gap", "quality/best_cost"),
+    *("sampling/improvement_over_greedy", "sampling/improved_share", "sampling/new_best"),
+    *("training/loss", "usage/epoch_seconds"),
+)
+CONSTANT = ("sampling/solutions",)  # a card would be a flat line
 TOTALS = [f"usage/totals/{name}" for name in ("seconds", "batches", "solutions")]
-OUTCOME = ["quality/best_greedy_cost", "quality/best_greedy_gap", *TOTALS]
 
-# The page CUSTOM SCALARS: charts by question, each with the tags that answer it together.
-LAYOUT = {
-    "quality": {
-        "optimality gap, greedy, validation": ["quality/greedy_gap", "quality/best_greedy_gap"],
-        "cost, greedy, validation": ["quality/greedy_cost", "quality/best_greedy_cost"],
-        "improvement of the best sampled over greedy": ["sampling/improvement_over_greedy"],
-    },
-    "sampling": {
-        "cost of the training instances": ["sampling/best_cost", "sampling/mean_cost", "sampling/greedy_cost"],
-        "distinct solutions, share": ["sampling/distinct_share"],
-        "solutions per second": ["sampling/solutions_per_second"],
-    },
-    "training": {
-        "loss": ["training/loss", "training/auxiliary_loss"],
-        "decisions like the expert's, share": ["training/accuracy", "training/out_of_view"],
-        "gradient norm": ["training/gradient_norm"],
-        "learning rate": ["training/learning_rate"],
-        "experts in the dataset": ["training/dataset_size"],
-    },
-    "usage": {
-        "seconds per epoch": [f"usage/seconds/{phase}" for phase in ("sampling", "training", "validation")],
-        "memory of this process, GiB": ["usage/memory_gib", "usage/gpu_memory_gib"],
-        "seconds since the start": ["usage/totals/seconds"],
-    },
-}
-# Both for active search, whose instances are given.
-OUTCOME_OF_GIVEN = ["quality/best_cost", "quality/best_gap", *TOTALS]
-OF_GIVEN = {
-    **LAYOUT,
-    "quality": {
-        "optimality gap, best solutions": ["quality/best_gap"],
-        "cost, best solutions": ["quality/best_cost"],
-    },
-    "sampling": {
-        "cost, solutions of the epoch": ["sampling/best_cost", "sampling/greedy_cost"],
-        "instances with a better solution than before": ["sampling/new_best"],
-        "solutions per second": ["sampling/solutions_per_second"],
-    },
-}
-# For a pool of experts, whose instances are random.
-OF_POOL = {
-    **LAYOUT,
-    "sampling": {"cost, best solutions": ["quality/best_cost"], **OF_GIVEN["sampling"]},
-}
+
+def tag_of(metric: str) -> str:
+    """The tag of a metric's card."""
+    return f"progress/{metric.rsplit('/', 1)[1]}" if metric in PROGRESS else metric
 
 
 class Dashboard:
-    """Scalars by phase, charts of them by question, pictures, the configuration as text and as hyperparameters.
+    """Scalars, pictures, the configuration as text and as hyperparameters.
 
     TensorBoard names a run by the folder of its event files, so these lie in the run directory itself.
 
     Arguments:
         folder: the run directory
         epoch: of the checkpoint the run goes on from; later events of a killed run are hidden
-        layout: of the page CUSTOM SCALARS; that of active search also decides the columns of the HPARAMS page
     """
 
-    def __init__(self, folder: Path, epoch: int, layout: dict[str, dict[str, list[str]]] = LAYOUT):
+    def __init__(self, folder: Path, epoch: int):
+        self.folder = folder
         self.writer = SummaryWriter(str(folder), purge_step=epoch + 1 if epoch else None)
-        self.outcome = OUTCOME_OF_GIVEN if layout is OF_GIVEN else OUTCOME
-        charts = {group: {title: ["Multiline", tags] for title, tags in layout[group].items()} for group in layout}
-        self.writer.add_custom_scalars(charts)
 
     def epoch(self, epoch: int, metrics: dict[str, float]) -> None:
         for name, value in {**metrics, **_memory()}.items():
-            self.writer.add_scalar(name, value, epoch)
+            if name not in CONSTANT:
+                self.writer.add_scalar(tag_of(name), value, epoch)
         self.writer.flush()
+
+    def beside(self, name: str, curve: list[dict[str, float]]) -> None:
+        """Draw the metrics of another training, epoch by epoch, beside this run's, as the run `<folder>/<name>`."""
+        with SummaryWriter(str(self.folder / name)) as writer:
+            for metrics in curve:
+                for metric in metrics.keys() - {"epoch"}:
+                    writer.add_scalar(tag_of(metric), metrics[metric], int(metrics["epoch"]))
 
     def figure(self, tag: str, figure: Any, epoch: int) -> None:
         """A matplotlib figure; None (a problem that cannot draw) is left out."""
@@ -97,12 +66,17 @@ class Dashboard:
         self.writer.add_image(tag, np.asarray(canvas.buffer_rgba())[..., :3], epoch, dataformats="HWC")
         self.writer.flush()
 
-    def config(self, yaml: str, flat: dict[str, Any]) -> None:
-        """The configuration as text, and as the run's row of the HPARAMS page."""
+    def config(self, yaml: str, hyperparameters: dict[str, Any], given: bool) -> None:
+        """The configuration as text, and the run's row of the HPARAMS page, with the last values of some metrics.
+
+        Arguments:
+            given: whether it is the best solutions of given instances that count, or a policy's greedy ones
+        """
+        best = "quality/best" if given else "quality/best_greedy"
         self.writer.add_text("config", "\n".join(f"    {line}" for line in yaml.splitlines()), 0)
-        row = {key: value if isinstance(value, bool | int | float | str) else str(value) for key, value in flat.items()}
+        plain = {key: x if isinstance(x, bool | int | float | str) else str(x) for key, x in hyperparameters.items()}
         # SummaryWriter.add_hparams would also write scalars: cards of one point each.
-        columns, start, _ = hparams(row, dict.fromkeys(self.outcome))
+        columns, start, _ = hparams(plain, dict.fromkeys(map(tag_of, [f"{best}_gap", f"{best}_cost", *TOTALS])))
         for summary in (columns, start):
             self.writer._get_file_writer().add_summary(summary)
 

@@ -2,7 +2,8 @@
 
 The whole network would compile for minutes at every start, its layers for one. On CPUs, training steps of the CVRP
 become 1.2 times as fast, those of the JSSP hardly faster, and sampling slower (docs/decisions.md), so there
-only training is compiled. On GPUs sampling is, too: 1.4 times as fast for the TSP, slower for the JSSP (docs/speed.md).
+only training is compiled. On GPUs sampling is, too: the TSP becomes 1.4 times as fast, the JSSP slower
+(docs/results.md).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ PRECISIONS = ("auto", *FORMATS)
 def resolve_precision(precision: str, device: torch.device) -> str:
     """'bf16' or 'float32'. 'auto' is bf16 on a GPU with instructions for it, and float32 on every CPU.
 
-    So every CPU finds the same solutions. Not every CPU with bf16 instructions is faster with them (docs/speed.md).
+    So every CPU finds the same solutions. Not every CPU with bf16 instructions is faster with them (docs/results.md).
 
     Raises ValueError for an unknown name, and for bf16 on a GPU without instructions for it.
     """

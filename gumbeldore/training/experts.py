@@ -108,6 +108,7 @@ def sample_experts(
         "sampling/best_cost": sampled.costs.mean().item(),
         "sampling/mean_cost": (sampled.cost_sum.sum() / total).item(),
         "sampling/greedy_cost": greedy.costs.mean().item(),
+        "sampling/improved_share": (sampled.costs < greedy.costs).double().mean().item(),
         "sampling/distinct_share": sampled.distinct.sum().item() / total,
         "sampling/solutions": total,
         "sampling/solutions_per_second": total / (time.perf_counter() - start),

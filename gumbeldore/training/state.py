@@ -52,7 +52,7 @@ class TrainState:
         self.count(report, settings.batches_per_epoch)
         phases = {f"usage/seconds/{phase}": seconds for phase, seconds in report.seconds.items()}
         totals = {f"usage/totals/{name}": value for name, value in self.totals.items()}
-        report.metrics |= {**phases, **totals}
+        report.metrics |= {"usage/epoch_seconds": sum(report.seconds.values()), **phases, **totals}
 
     def count(self, report: EpochReport, batches: int) -> None:
         """Add the epoch to the totals. The totals of a cut epoch are not saved, because a continued run repeats it."""

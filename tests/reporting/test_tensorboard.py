@@ -1,21 +1,22 @@
-"""The TensorBoard page of a run: its name, the order of its groups, charts with their data, its hyperparameters."""
+"""The TensorBoard page of a run: its name, its first cards, its groups, its hyperparameters, the preset's curve."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import hydra
 import pytest
 from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
-from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import plugin_data_pb2
 
 import train
-from gumbeldore.reporting.tensorboard import LAYOUT
+from gumbeldore.cli import training
+from gumbeldore.reporting.tensorboard import CONSTANT, tag_of
+from tests.helpers.commands import configured
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 NAME = "tsp/2026-01-31_12-00-00"
-CHARTED = [tag for charts in LAYOUT.values() for tags in charts.values() for tag in tags]
 
 
 def hparams_of(found, part):
@@ -23,51 +24,97 @@ def hparams_of(found, part):
     return getattr(plugin_data_pb2.HParamsPluginData.FromString(data), part)
 
 
+def trained(folder, *words):
+    with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        return train.train(hydra.compose("train", [*words, "workers=0", f"run_dir={folder}"]))
+
+
+def runs_of(folder):
+    found = EventMultiplexer().AddRunsFromDirectory(str(folder))
+    found.Reload()
+    return found
+
+
 @pytest.fixture(scope="module")
 def events(tmp_path_factory):
     """What TensorBoard reads of a folder with one short run of the TSP preset's size, in a folder of its own."""
     runs = tmp_path_factory.mktemp("runs")
-    words = ["debug=fast", "problem.num_nodes=20", "workers=0", f"run_dir={runs / NAME}"]
-    with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        metrics = train.train(hydra.compose("train", words))
-    found = EventMultiplexer().AddRunsFromDirectory(str(runs))
-    found.Reload()
+    metrics = trained(runs / NAME, "debug=fast", "problem.num_nodes=20")
+    found = runs_of(runs)
     assert list(found.Runs()) == [NAME]
     return found.GetAccumulator(NAME), metrics
 
 
-def test_groups_are_in_the_order_of_a_readers_questions(events):
-    """TensorBoard sorts them by name."""
-    found, _ = events
-    groups = sorted({tag.split("/")[0] for tag in found.Tags()["scalars"]})
-    assert groups == ["quality", "sampling", "training", "usage"]
-
-
-def test_every_chart_has_its_scalars_and_every_scalar_its_values(events):
+def test_the_first_cards_tell_whether_it_goes_well(events):
+    """TensorBoard sorts groups by name; six cards at most are in the first one."""
     found, metrics = events
-    logged = set(found.Tags()["scalars"])
-    assert set(CHARTED) - logged == {"usage/gpu_memory_gib", "training/out_of_view"}  # of a GPU, and of problem.nearest
+    tags = found.Tags()["scalars"]
+    assert sorted({tag.split("/")[0] for tag in tags}) == ["progress", "quality", "sampling", "training", "usage"]
+    first = {tag.removeprefix("progress/") for tag in tags if tag.startswith("progress/")}
+    cards = {"greedy_gap", "greedy_cost", "improvement_over_greedy", "improved_share", "loss", "epoch_seconds"}
+    assert first == cards
+
+
+def test_every_metric_that_changes_is_a_card(events):
+    found, metrics = events
     for name, value in metrics.items():
-        assert found.Scalars(name)[-1].value == pytest.approx(value, rel=1e-6)
-
-
-def test_charts_are_grouped_by_question(events):
-    found, _ = events
-    layout = layout_pb2.Layout.FromString(found.Tensors("custom_scalars__config__")[0].tensor_proto.string_val[0])
-    assert [category.title for category in layout.category] == ["quality", "sampling", "training", "usage"]
-    for category in layout.category:
-        assert {chart.title: list(chart.multiline.tag) for chart in category.chart} == LAYOUT[category.title]
+        if name not in CONSTANT:
+            assert found.Scalars(tag_of(name))[-1].value == pytest.approx(value, rel=1e-6)
+    assert metrics.keys() >= set(CONSTANT) and not set(CONSTANT) & set(found.Tags()["scalars"])
 
 
 def test_runs_can_be_compared_by_hyperparameters_and_outcome(events):
-    """The columns of the HPARAMS page are last values of charted scalars, so they add no charts of one point."""
+    """The columns of the HPARAMS page are last values of scalars, so they add no cards of one point."""
     found, _ = events
     start = hparams_of(found, "session_start_info")
     assert start.hparams["seed"].number_value == 0 and start.hparams["problem.num_nodes"].number_value == 20
+    assert "run_dir" not in start.hparams and "workers" not in start.hparams
     columns = [column.name.tag for column in hparams_of(found, "experiment").metric_infos]
-    assert {"quality/best_greedy_cost", "quality/best_greedy_gap", "usage/totals/seconds"} <= set(columns)
+    assert columns[:2] == ["quality/best_greedy_gap", "quality/best_greedy_cost"]
     assert set(columns) <= set(found.Tags()["scalars"])
     assert all(len(found.Scalars(tag)) == 2 for tag in columns)  # one value per epoch
+
+
+def test_what_was_typed_comes_first_among_the_hyperparameters():
+    config = configured("train", "problem=cvrp", "search.step_size=1", "run_dir=a", "train.epochs=2")
+    assert list(config.hyperparameters())[:2] == ["search.step_size", "train.epochs"]
+
+
+@pytest.mark.parametrize(
+    ("words", "preset"),
+    [
+        ([], "tsp"),
+        (["problem=cvrp", "seed=1", "run_dir=a", "workers=0"], "cvrp"),
+        (["problem=tsp", "experiment=demo"], "demo"),
+        (["experiment=demo", "recipe=paper"], None),
+        (["problem=cvrp", "train.epochs=3"], None),
+        (["init=tsp20"], None),
+    ],
+)
+def test_which_preset_is_trained_as_it_stands(words, preset):
+    assert configured("train", *words).preset() == preset
+
+
+def test_the_curve_of_the_preset_is_drawn_beside_the_run(tmp_path, monkeypatch):
+    """As a run of its own, with the tags of the run's cards."""
+    (tmp_path / "tsp.jsonl").write_text('{"epoch": 1, "quality/greedy_gap": 0.5}\n{"epoch": 2, "training/loss": 2}\n')
+    monkeypatch.setattr(training, "CURVES", tmp_path)
+    monkeypatch.setattr("gumbeldore.cli.configuration.Configuration.preset", lambda self: "tsp")
+    trained(tmp_path / "runs/a", "debug=fast", "problem.num_nodes=5")
+    found = runs_of(tmp_path / "runs")
+    assert sorted(found.Runs()) == ["a", "a/preset"]
+    (gap,) = found.GetAccumulator("a/preset").Scalars("progress/greedy_gap")
+    (loss,) = found.GetAccumulator("a/preset").Scalars("progress/loss")
+    assert (gap.step, gap.value, loss.step, loss.value) == (1, 0.5, 2, 2)
+
+
+@pytest.mark.parametrize("path", sorted(training.CURVES.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_shipped_curves_are_those_of_presets(path):
+    """One line for each epoch of the preset; the gap falls."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    word = f"experiment={path.stem}" if (CONFIGS / f"experiment/{path.stem}.yaml").exists() else f"problem={path.stem}"
+    assert [line["epoch"] for line in lines] == list(range(1, configured("train", word).cfg.train.epochs + 1))
+    assert lines[-1]["quality/greedy_gap"] < lines[0]["quality/greedy_gap"] / 2
 
 
 def test_pictures_show_solutions(events):

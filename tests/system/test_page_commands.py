@@ -18,7 +18,7 @@ from tests.helpers.pages import Command, steps_of
 README = ROOT / "README.md"
 PAGES = [
     README,
-    *(ROOT / f"docs/{name}.md" for name in ("data", "evaluation", "training", "results", "runs")),
+    *(ROOT / f"docs/{name}.md" for name in ("data", "evaluation", "training", "results")),
 ]
 
 CONFIGS = {"train.py": "train", "evaluate.py": "evaluate", "study.py": "study", "problems.solvers": "experts"}

@@ -63,6 +63,7 @@ def test_experts_and_their_metrics_are_those_of_the_solutions(config, lowest):
         "best_cost": sum(best) / 6,
         "mean_cost": sum(map(sum, costs)) / count,
         "greedy_cost": sum(alone) / 6,
+        "improved_share": sum(x < y for x, y in zip(best, alone, strict=True)) / 6,
         "distinct_share": sum(len(set(row)) for row in actions) / count,
         "solutions": count,
         "evaluations": sampled.stats.evaluations + greedy.stats.evaluations,
