@@ -28,22 +28,20 @@ LARGEST_SVG = 400_000  # characters; a busier picture becomes pixels
 
 
 def quality(results: Results, instance_sets: list[InstanceSet]) -> Figure | None:
-    """Mean of the best so far against the number of samples, a curve per method; None if none took more than one.
+    """Mean of the best so far against the number of samples, a curve for each method that samples; None if none does.
 
-    The mean gap, or the mean cost where references are missing. A method with one solution is a dashed line.
+    The mean gap, or the mean cost where references are missing.
     """
-    if all(_longest(solved) == 1 for solved in results.values()):
+    sampled = {name: solved for name, solved in results.items() if _longest(solved) > 1}
+    if not sampled:
         return None
     relative = have_gaps(instance_sets)
     figure, axes = _axes(3.2)
-    for (name, solved), colour in zip(results.items(), _colours(results), strict=True):
+    for (name, solved), colour in zip(sampled.items(), _colours(sampled), strict=True):
         counts, means = best_so_far(solved, instance_sets if relative else None)
-        if len(counts) == 1:
-            axes.axhline(means[0], color=colour, linestyle="--", label=name)
-        else:
-            axes.plot(counts, means, color=colour, marker="." if len(counts) < 8 else None, label=name)
+        axes.plot(counts, means, color=colour, marker="." if len(counts) < 8 else None, label=name)
     axes.set(xscale="log", xlabel="samples per instance", ylabel="mean gap" if relative else "mean cost")
-    longest = max(map(_longest, results.values()))
+    longest = max(map(_longest, sampled.values()))
     axes.set_xticks([n * 10**power for power in range(7) for n in (1, 2, 5) if n * 10**power <= longest])
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.minorticks_off()
@@ -78,7 +76,7 @@ def best_so_far(solved: list[SolvedSet], instance_sets: list[InstanceSet] | None
 
 
 def distribution(results: Results, instance_sets: list[InstanceSet]) -> tuple[Figure, str] | None:
-    """A histogram of all sampled costs per method, and what it shows; None if each has found one solution in all.
+    """A histogram of the costs of each method that samples, and what it shows; None if no method does.
 
     Of several instances the costs are compared with the reference, or with the best found by any method.
     """
@@ -86,6 +84,8 @@ def distribution(results: Results, instance_sets: list[InstanceSet]) -> tuple[Fi
     known = have_gaps(instance_sets)
     values = {}
     for name, solved in results.items():
+        if _longest(solved) == 1:
+            continue
         shown = []
         for place, (part, instance_set) in enumerate(zip(solved, instance_sets, strict=True)):
             best = torch.stack([each[place].costs for each in results.values()]).amin(dim=0)
@@ -93,16 +93,16 @@ def distribution(results: Results, instance_sets: list[InstanceSet]) -> tuple[Fi
             shown.append(part.samples.double() if alone else base.gaps(part.samples))
         flat = torch.cat([part.flatten() for part in shown])
         values[name] = flat[flat.isfinite()].numpy()  # not of an empty place, nor relative to a cost of 0
-    if all(len(each) <= 1 for each in values.values()) or not all(map(len, values.values())):
+    if not values or not all(map(len, values.values())):
         return None
     pooled = np.concatenate(list(values.values()))
     edges = np.histogram_bin_edges(pooled, bins=min(BINS, len(np.unique(pooled))))
     figure, *panels = _axes(0.8 + 0.8 * len(values), len(values))
-    for axes, (name, each), colour in zip(panels, values.items(), _colours(results), strict=True):
+    for axes, (name, each), colour in zip(panels, values.items(), _colours(values), strict=True):
         share = np.histogram(each, edges)[0] / len(each)
         axes.stairs(share, edges, fill=True, color=colour)
         axes.axvline(each.mean(), color="black", linewidth=1, linestyle=":")
-        axes.set_title(f"{name}: {len(each):,} solution{'s' if len(each) > 1 else ''}", loc="left", fontsize=9)
+        axes.set_title(f"{name}: {len(each):,} solutions", loc="left", fontsize=9)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         axes.locator_params(axis="y", nbins=2)

@@ -42,14 +42,16 @@ class EvaluationReport(NamedTuple):
             self.terminal.say(line)
         written = self.write_tables(folder, found, instance_sets)
         instance_sets = tables.proven_by(found, instance_sets)
+        details = None
         with self.terminal.sparing("the problem's own table"):
-            written.append(result_files.write_details(folder, found, instance_sets, self.problem))
+            details = result_files.write_details(folder, found, instance_sets, self.problem)
+            written.append(details)
         with self.terminal.sparing(folder / "solutions"):
             written.append(result_files.write_solutions(folder, found, instance_sets, self.problem))
         with self.terminal.sparing(folder / "report.html"):
             from gumbeldore.reporting import html_report  # imports matplotlib, for which `--help` need not wait
 
-            html_report.write(folder, found, instance_sets, self.problem, self.about)
+            html_report.write(folder, found, instance_sets, self.problem, self.about, details)
             written.insert(0, "report.html")
         self.show(found, instance_sets)
         self.terminal.say("written: " + ", ".join(f"{folder}/{name}" for name in written if name))

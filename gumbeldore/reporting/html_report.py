@@ -25,12 +25,23 @@ class Picture(NamedTuple):
 
     title: str
     panels: list[tuple[str, str]]  # markup and caption of each
+    wide: bool  # each needs the whole width of the page
 
 
 def write(
-    out_dir: Path, found: tables.Results, instance_sets: list[InstanceSet], problem: Problem, about: dict[str, Any]
+    out_dir: Path,
+    found: tables.Results,
+    instance_sets: list[InstanceSet],
+    problem: Problem,
+    about: dict[str, Any],
+    details: str | None = None,
 ) -> None:
-    """Write report.html; `about` is shown as it is, its `instances` as the title and its `command` to be copied."""
+    """Write report.html.
+
+    Arguments:
+        about: shown as it is, its `instances` as the title and its `command` to be copied
+        details: the file of the problem's own table beside the page, which has a link to it
+    """
     pages = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
@@ -43,6 +54,8 @@ def write(
         count=count,
         best=best,
         outcome=summarise(found[best], instance_sets),
+        mean_cost=tables.mean(found[best]),
+        details=details,
         note=tables.reference_note(instance_sets),
         methods=tables.method_rows(found, instance_sets, problem),
         sizes=tables.size_rows(found, instance_sets, problem) if len(instance_sets) > 1 else None,
@@ -96,4 +109,5 @@ def _picture(
             panels += [(charts.markup(drawn), reference)] if drawn else []
         else:
             panels[0] = (panels[0][0], f"{panels[0][1]} ({reference}, only its cost is known)")
-    return Picture(f"{word}: {instance_set.names[index]}".removeprefix(": "), panels)
+    wide = figure.get_figwidth() > charts.INCHES * 2
+    return Picture(f"{word}: {instance_set.names[index]}".removeprefix(": "), panels, wide)

@@ -46,12 +46,17 @@ def test_long_curves_agree_with_every_sample():
     assert means == pytest.approx([expected[count - 1].item() for count in counts])
 
 
-def test_single_solutions_have_no_distribution():
+def test_single_solutions_have_no_curve_and_no_distribution():
     alone = {"greedy": [solved([[3.0]])], "heuristic: savings": [solved([[4.0]])]}
     assert charts.quality(alone, [unnamed([3.0])]) is None and charts.distribution(alone, [unnamed([3.0])]) is None
     (figure, text) = charts.distribution({"wor": [solved([[3.0, 4.0]])]}, [unnamed([math.nan])])
     assert len(figure.axes) == 1 and text == "Costs of all solutions found"
-    (_, text) = charts.distribution({"greedy": [solved([[3.0], [4.0]])]}, [unnamed([math.nan] * 2)])
+    assert charts.distribution({"greedy": [solved([[3.0], [4.0]])]}, [unnamed([math.nan] * 2)]) is None
+    both = {"wor": [solved([[3.0, 5.0], [4.0, 5.0]])], **{"greedy": [solved([[3.0], [4.0]])]}}
+    (figure, text) = charts.distribution(both, [unnamed([math.nan] * 2)])
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["wor: 4 solutions"]
+    curves = charts.quality(both, [unnamed([math.nan] * 2)])
+    assert [line.get_label() for line in curves.axes[0].lines] == ["wor"]  # greedy is no curve of samples
     assert text.endswith("relative to the best found here for the same instance")
 
 
