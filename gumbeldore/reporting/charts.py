@@ -6,7 +6,7 @@ import base64
 import io
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import Any
 
 import matplotlib
@@ -139,7 +139,7 @@ def _axes(height: float, panels: int = 1) -> tuple:
         return figure, *np.atleast_1d(figure.subplots(panels, sharex=True))
 
 
-def _colours(results: Results) -> Iterator[str]:
+def _colours(results: Sized) -> Iterator[str]:
     return (COLOURS[place % len(COLOURS)] for place in range(len(results)))
 
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from gumbeldore.instance_set import InstanceSet
-from problems.fjsp import sets
 from problems.fjsp.instances import (
     Instance,
     assigned,
@@ -19,6 +14,7 @@ from problems.fjsp.instances import (
     shortest,
 )
 from problems.fjsp.reports import FJSPReports
+from problems.fjsp.sets import FlexibleShopSets
 from problems.fjsp.state import next_starts, next_times
 from problems.jssp import instances as job_shops
 from problems.jssp.instances import with_times
@@ -40,6 +36,7 @@ class FJSP(Shop):
 
     name = "fjsp"
     reports = FJSPReports()
+    sets = FlexibleShopSets
     dimensions = {"times": 3, "release": 1, "machine_release": 1, "waits": 2, "due": 1, "weight": 1}
 
     def __init__(
@@ -102,14 +99,3 @@ class FJSP(Shop):
     def check(self, instance: Instance) -> None:
         """Raises ValueError unless all instances are well-formed."""
         check_instance(instance)
-
-    def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
-        """Evaluation sets: a `.npz`, a `.fjs` file, a folder."""
-        return sets.load_fjsp(source, limit, self.objective)
-
-    def from_arrays(self, arrays: Mapping[str, Any], where: str) -> InstanceSet:
-        """Instances in arrays by the names of those of an `.npz`."""
-        return sets.from_arrays(dict(arrays), where, objective=self.objective)
-
-    def validation_set(self, jobs: int, machines: int, n: int) -> InstanceSet:
-        return sets.validation(jobs, machines, n, self.objective)

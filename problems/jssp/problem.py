@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from gumbeldore.instance_set import InstanceSet
-from problems.jssp import sets
 from problems.jssp.instances import (
     Instance,
     backwards,
@@ -19,6 +14,7 @@ from problems.jssp.instances import (
 )
 from problems.jssp.objectives import MAKESPAN
 from problems.jssp.reports import JSSPReports
+from problems.jssp.sets import JobShopSets
 from problems.jssp.shop import Shop
 from problems.jssp.state import State, after, earliest_starts
 
@@ -33,6 +29,7 @@ class JSSP(Shop):
 
     name = "jssp"
     reports = JSSPReports()
+    sets = JobShopSets
     dimensions = {
         "times": 2,
         "machines": 2,
@@ -98,14 +95,3 @@ class JSSP(Shop):
     def check(self, instance: Instance) -> None:
         """Raises ValueError unless all instances are well-formed."""
         check_instance(instance)
-
-    def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
-        """Evaluation sets: a named standard set, a `.npz`, a text or JSON file, a folder."""
-        return sets.load_jssp(source, limit, self.objective)
-
-    def from_arrays(self, arrays: Mapping[str, Any], where: str) -> InstanceSet:
-        """Instances in arrays by the names of those of an `.npz`."""
-        return sets.from_arrays(dict(arrays), where, objective=self.objective)
-
-    def validation_set(self, jobs: int, machines: int, n: int) -> InstanceSet:
-        return sets.validation(jobs, machines, n, self.objective)

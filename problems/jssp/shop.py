@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ from problems.jssp.objectives import (
     work_of,
 )
 from problems.jssp.schedules import order_by, timeline
+from problems.jssp.shop_sets import ShopSets
 from problems.jssp.state import State
 from problems.jssp.window import Window
 
@@ -61,6 +62,8 @@ class Shop(Problem):
             the jobs: the time from release to end; the weight times the time after the due date. Random instances
             get the due dates and weights of Singer and Pinedo [1998]. Not in the paper.
     """
+
+    sets: ClassVar[type[ShopSets]]
 
     def __init__(
         self,
@@ -113,10 +116,6 @@ class Shop(Problem):
     @abstractmethod
     def backwards(self, instance: Any, which: Tensor) -> Any:
         """The instances, those of `which` bool [R] with the operations of every job in reverse order."""
-
-    @abstractmethod
-    def validation_set(self, jobs: int, machines: int, n: int) -> InstanceSet:
-        """The first n validation instances of a size."""
 
     def curriculum(self: AnyShop, progress: float) -> AnyShop:
         """The same problem with the sizes due after a share `progress` of the training."""
@@ -251,4 +250,13 @@ class Shop(Problem):
         counts = [part + (i < more) for i in range(len(self.validation_sizes))]
         if not part:
             raise ValueError(f"{len(counts)} validation sizes need at least as many validation instances, got {n}")
-        return [self.validation_set(*size, count) for size, count in zip(self.validation_sizes, counts, strict=True)]
+        sets = self.sets(self.objective)
+        return [sets.validation(*size, count) for size, count in zip(self.validation_sizes, counts, strict=True)]
+
+    def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
+        """Evaluation sets: a standard set, an `.npz`, an instance file, a folder."""
+        return self.sets(self.objective).load(source, limit)
+
+    def from_arrays(self, arrays: Mapping[str, Any], where: str) -> InstanceSet:
+        """Instances in arrays by the names of those of an `.npz`."""
+        return self.sets(self.objective).from_arrays(dict(arrays), where)

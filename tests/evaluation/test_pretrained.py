@@ -32,7 +32,7 @@ SHIPPED = {
 
 
 def test_every_shipped_policy_has_a_card_and_is_tested():
-    folders = {path.name for path in FOLDER.iterdir() if path.is_dir()}
+    folders = {path.parent.name for path in FOLDER.glob("*/best.pt")}
     card = (FOLDER / "README.md").read_text()
     assert folders == set(SHIPPED) and all(f"`{name}`" in card for name in folders)
 

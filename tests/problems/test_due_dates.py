@@ -27,7 +27,7 @@ from problems.jssp import JSSP, Instance
 from problems.jssp.instances import lengths_of, random_general_instances
 from problems.jssp.objectives import FACTORS, FLOW, OBJECTIVES, TARDINESS, with_due_dates, work_of
 from problems.jssp.originals import Original, original_of
-from problems.jssp.sets import from_arrays, load_jssp, validation
+from problems.jssp.sets import JobShopSets
 from problems.jssp.solver import solve
 from problems.solvers.answer import Options
 from tests.helpers.networks import awake
@@ -113,13 +113,15 @@ def test_flow_time_counts_from_the_release_of_the_job_also_when_some_of_it_is_fi
     times, machines = np.array([[[4, 5], [3, 6]]]), np.array([[[0, 1], [1, 0]]])
     fixed = np.array([[[2, np.nan], [np.nan, np.nan]]])
     release = np.array([[1, 0]])
-    whole = from_arrays({"times": times, "machines": machines, "release": release, "fixed": fixed}, "x", objective=FLOW)
+    whole = JobShopSets(FLOW).from_arrays(
+        {"times": times, "machines": machines, "release": release, "fixed": fixed}, "x"
+    )
     # Job 0: 2 to 6, then machine 1 from 6 to 11. Job 1: machine 1 from 0 to 3, machine 0 from 6 to 12.
     cost = whole.true_cost(torch.tensor([0]), torch.tensor([[1, 0, 1]]))
     assert cost.tolist() == [(11 - 1) + (12 - 0)]
     all_fixed = np.array([[[2, 6], [np.nan, np.nan]]])
     arrays = {"times": times, "machines": machines, "fixed": all_fixed, "due": np.array([[9, 20]])}
-    late = from_arrays(arrays | {"weight": np.array([[3, 1]])}, "x", objective=TARDINESS)
+    late = JobShopSets(TARDINESS).from_arrays(arrays | {"weight": np.array([[3, 1]])}, "x")
     # Job 0 ended at 11, 2 late: that costs 6 whatever is decided. Job 1 waits for machine 1 until 11.
     assert late.true_cost(torch.tensor([0]), torch.tensor([[1, 1]])).tolist() == [6 + 0]
     pytest.importorskip("ortools")
@@ -148,9 +150,9 @@ def test_due_dates_are_those_of_singer_and_pinedo():
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_validation_instances_are_the_same_however_many(objective):
-    few, many = validation(10, 4, 3, objective), validation(10, 4, 7, objective)
+    few, many = JobShopSets(objective).validation(10, 4, 3), JobShopSets(objective).validation(10, 4, 7)
     assert torch.equal(many.originals.due[:3], few.originals.due)
-    assert torch.equal(many.originals.times, validation(10, 4, 7).originals.times)
+    assert torch.equal(many.originals.times, JobShopSets().validation(10, 4, 7).originals.times)
     assert bool(many.originals.weight.any()) == (objective != "makespan") and many.pooled == (objective == TARDINESS)
 
 
@@ -217,10 +219,10 @@ def test_due_dates_in_files_and_arrays(tmp_path):
         ],
     }
     (tmp_path / "shop.json").write_text(json.dumps(shop))
-    (found,) = load_jssp(str(tmp_path / "shop.json"), objective=TARDINESS)
+    (found,) = JobShopSets(TARDINESS).load(str(tmp_path / "shop.json"))
     assert found.originals.due.tolist() == [[9, -2, 0]] and found.originals.weight.tolist() == [[3, 1, 0]]
     assert found.true_cost(torch.tensor([0]), torch.tensor([[0, 1, 0, 2]])).tolist() == [3 * (11 - 9) + (5 + 2)]
-    (same,) = load_jssp(str(tmp_path / "shop.json"))  # the makespan
+    (same,) = JobShopSets().load(str(tmp_path / "shop.json"))  # the makespan
     assert same.true_cost(torch.tensor([0]), torch.tensor([[0, 1, 0, 2]])).tolist() == [13]
     result = gumbeldore.load_instances(
         shop_of(2, 2, TARDINESS), times=[[4, 6], [5, 2]], machines=[[0, 1], [1, 0]], due=[8, 3]
@@ -240,14 +242,14 @@ def test_due_dates_in_files_and_arrays(tmp_path):
 def test_wrong_due_dates_are_refused(more, rule):
     arrays = {"times": np.ones((1, 2, 2)), "machines": np.array([[[0, 1], [1, 0]]])}
     with pytest.raises(ValueError, match=rule):
-        from_arrays(arrays | more, "x", objective=TARDINESS)
+        JobShopSets(TARDINESS).from_arrays(arrays | more, "x")
 
 
 def test_each_instance_needs_due_dates():
     """Else one would cost its makespan, and the others their tardiness."""
     arrays = {"times": np.ones((2, 2, 2)), "machines": np.array([[[0, 1], [1, 0]]] * 2), "due": np.ones((2, 2))}
     with pytest.raises(ValueError, match="x/0: instance 1: the weighted tardiness needs due dates"):
-        from_arrays(arrays | {"weight": np.array([[1, 2], [0, 0]])}, "x", objective=TARDINESS)
+        JobShopSets(TARDINESS).from_arrays(arrays | {"weight": np.array([[1, 2], [0, 0]])}, "x")
 
 
 def test_wrong_settings_are_refused(tmp_path):
@@ -259,7 +261,7 @@ def test_wrong_settings_are_refused(tmp_path):
         JobShop(8, 1, 2, 8, lookahead=False, order_loss=0.0, due_dates=True)
     (tmp_path / "x.json").write_text('{"machines": 1, "jobs": [{"weight": 2, "operations": []}]}')
     with pytest.raises(ValueError, match="job 0: it has a weight, and no due date"):
-        load_jssp(str(tmp_path / "x.json"), objective=TARDINESS)
+        JobShopSets(TARDINESS).load(str(tmp_path / "x.json"))
 
 
 # ---- gaps
@@ -273,7 +275,7 @@ def solved(costs):
 def test_gaps_are_parts_of_the_sum_where_a_reference_may_be_0():
     """300 instead of 200 in all is 50% more, though one instance has a reference of 0; one reaches its reference."""
     arrays = {"times": np.ones((2, 2, 2)), "machines": np.array([[[0, 1], [1, 0]]] * 2), "due": np.ones((2, 2))}
-    found = from_arrays(arrays | {"cost": np.array([0.0, 200.0])}, "x", objective=TARDINESS)
+    found = JobShopSets(TARDINESS).from_arrays(arrays | {"cost": np.array([0.0, 200.0])}, "x")
     assert found.references.tolist() == [0, 200]  # a value, not "unknown"
     assert found.gaps(torch.tensor([100.0, 200.0])).tolist() == [1.0, 0.0]
     results = {"greedy": [solved([100.0, 200.0])], "wor": [solved([0.0, 150.0])]}
@@ -282,7 +284,9 @@ def test_gaps_are_parts_of_the_sum_where_a_reference_may_be_0():
     assert tables.reference_note([found]).startswith("gap of the summed costs to: ")
     nothing = found._replace(references=torch.zeros(2, dtype=torch.float64))
     assert nothing.gaps(torch.tensor([0.0, 3.0])).tolist() == [0.0, math.inf]
-    plain = from_arrays({name: arrays[name] for name in ("times", "machines")} | {"cost": np.array([4.0, 5.0])}, "x")
+    plain = JobShopSets().from_arrays(
+        {name: arrays[name] for name in ("times", "machines")} | {"cost": np.array([4.0, 5.0])}, "x"
+    )
     assert plain.gaps(torch.tensor([8.0, 5.0])).tolist() == [1.0, 0.0] and not tables.reached_lines(results, [plain])
 
 

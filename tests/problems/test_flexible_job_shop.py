@@ -19,7 +19,7 @@ from problems.fjsp import FJSP, Instance, best_known
 from problems.fjsp.heuristics import dispatch_flexible
 from problems.fjsp.instances import assigned, backwards, flexible_shop, lower_bound, random_instances
 from problems.fjsp.originals import Original, original_of
-from problems.fjsp.sets import from_arrays, validation
+from problems.fjsp.sets import FlexibleShopSets
 from problems.fjsp.solver import solve
 from problems.formats.fjs import CANNOT
 from problems.formats.fjs import flexible_shop as shop_of_lists
@@ -193,7 +193,7 @@ def test_both_kinds_are_drawn_in_training():
 
 
 def test_validation_instances_are_the_same_however_many():
-    few, many = validation(10, 5, 4), validation(10, 5, 9)
+    few, many = FlexibleShopSets().validation(10, 5, 4), FlexibleShopSets().validation(10, 5, 9)
     assert same_tensors(take(many.instances, slice(4)), few.instances)
     spread = many.originals.times.masked_fill(many.originals.times < 0, 0).amax(dim=(1, 2, 3))
     assert (spread[::2] <= 20).all() and (spread[1::2] > 80).all()
@@ -316,7 +316,7 @@ def test_references_are_found_by_content(tmp_path, monkeypatch):
     try:
         (found,) = FJSP([[2, 3]], [[2, 3]]).load(str(tmp_path / "shop.fjs"))
         assert found.references.tolist() == [10] and found.kinds == [f"best known {best_known.DATE}"]
-        later = from_arrays({"times": times[None], "release": np.array([[0, 1]])}, "x")
+        later = FlexibleShopSets().from_arrays({"times": times[None], "release": np.array([[0, 1]])}, "x")
         assert later.references.isnan().all()
     finally:
         best_known._table.cache_clear()
@@ -336,7 +336,7 @@ def test_references_are_found_by_content(tmp_path, monkeypatch):
 )
 def test_malformed_arrays_are_refused(arrays, rule):
     with pytest.raises(ValueError, match=rule):
-        from_arrays(arrays, "x")
+        FlexibleShopSets().from_arrays(arrays, "x")
 
 
 def test_lists_of_machines_and_times_are_solved_and_shown(tmp_path):
@@ -363,7 +363,7 @@ def test_experts_are_written_and_read(tmp_path):
         names = {"times", "release", "machine_release", "waits", "due", "weight"}
         assert set(file.files) == {"actions", "costs", *(f"instance.{name}" for name in names)}
         assert file["instance.times"].min() == CANNOT
-        whole = from_arrays({name: file[f"instance.{name}"] for name in names}, "x")
+        whole = FlexibleShopSets().from_arrays({name: file[f"instance.{name}"] for name in names}, "x")
     assert same_tensors(read_shard(tmp_path / "mine.npz", Instance).instances, instance)
     read_experts(tmp_path / "mine.npz", problem, problem.generate(1, torch.Generator()))
     assert torch.equal(whole.true_cost(torch.arange(6), actions), costs.double())

@@ -28,8 +28,7 @@ from problems.jssp.instances import (
 )
 from problems.jssp.originals import Original, check_original, from_arrays, original_of
 from problems.jssp.schedules import check_schedule, schedule
-from problems.jssp.sets import from_arrays as set_from_arrays
-from problems.jssp.sets import load_jssp
+from problems.jssp.sets import JobShopSets
 from problems.jssp.solver import solve as solve_jssp
 from problems.jssp.solver import tasks_of
 from problems.solvers.answer import Options
@@ -276,7 +275,7 @@ def test_the_rest_of_a_schedule_is_that_of_the_shop_that_remains():
             assert torch.equal(start[there] + now, schedule(instance, actions).long()[there])
             arrays = {name: field.numpy() for name, field in original._asdict().items() if name != "first"}
             arrays["fixed"] = np.where(arrays["fixed"] == NOT_FIXED, np.nan, arrays["fixed"])
-            instance_set = set_from_arrays(arrays, "arrays")
+            instance_set = JobShopSets().from_arrays(arrays, "arrays")
             assert instance_set.true_cost(torch.tensor([0]), rest).item() == makespan - now
             assert instance_set.lower_bounds.item() <= makespan - now
             checked += 1
@@ -312,7 +311,7 @@ NONE = np.nan
 )
 def test_wrong_input_names_job_and_operation(more, rule):
     with pytest.raises(ValueError, match=f"^the arrays.*{rule}"):
-        set_from_arrays({**TWO_JOBS, **{name: np.array(value) for name, value in more.items()}}, "the arrays")
+        JobShopSets().from_arrays({**TWO_JOBS, **{name: np.array(value) for name, value in more.items()}}, "the arrays")
 
 
 def test_a_shop_of_ones_own_is_solved_and_shown(tmp_path):
@@ -345,7 +344,7 @@ def test_instances_of_different_lengths_are_solved_together():
     assert [sum(map(len, result.schedule)) for result in results] == [5, 6]
     arrays = {name: np.stack([shop[name] for shop in shops]) for name in shops[0]}
     with pytest.raises(ValueError, match="all instances must have the same number of operations .*, got 5, 6: give"):
-        set_from_arrays(arrays, "x.npz")
+        JobShopSets().from_arrays(arrays, "x.npz")
 
 
 def test_pictures_show_releases_and_what_is_fixed():
@@ -366,7 +365,7 @@ def test_late_releases_cost_no_digits():
     """Times since 1970: in float32 beside 1.7e9 seconds, minutes would be lost."""
     arrays = {name: array.copy() for name, array in TWO_JOBS.items()}
     (plain,), (late,) = (
-        [set_from_arrays({**arrays, "release": np.array([[r, r + 30]])}, "x")] for r in (0, 17 * 10**8)
+        [JobShopSets().from_arrays({**arrays, "release": np.array([[r, r + 30]])}, "x")] for r in (0, 17 * 10**8)
     )
     assert same_tensors(plain.instances, late.instances)
     actions = torch.tensor([[0, 1, 0, 1, 0]])
@@ -377,7 +376,7 @@ def test_jobs_without_operations_do_not_count():
     """A job that is released late, but has nothing to do any more, or never had."""
     arrays = {name: array.copy() for name, array in TWO_JOBS.items()}
     arrays["times"][0, 1], arrays["machines"][0, 1], arrays["release"] = 0, -1, np.array([[0, 10**6]])
-    instance_set = set_from_arrays(arrays, "x")
+    instance_set = JobShopSets().from_arrays(arrays, "x")
     assert instance_set.true_cost(torch.tensor([0]), torch.tensor([[0, 0, 0]])).item() == 12
     assert instance_set.lower_bounds.item() == 12 and instance_set.instances.release[0, 0] == 0
 
@@ -386,7 +385,7 @@ def test_braces_in_a_name_do_no_harm(tmp_path):
     path = tmp_path / "x{y}.json"
     path.write_text('{"machines": 2, "jobs": [{"operations": [{"machine": 3, "time": 1}, {"machine": 1, "time": 1}]}]}')
     with pytest.raises(ValueError, match=r"x\{y\}\.json: job 0, operation 0: there are 2 machines, not one for 3"):
-        load_jssp(str(path))
+        JobShopSets().load(str(path))
 
 
 @pytest.mark.parametrize(
@@ -429,7 +428,7 @@ def test_experts_are_written_and_read(tmp_path):
     assert same_tensors(shard.instances, instance)
     (again,) = read_experts(tmp_path / "general.npz", problem, problem.generate(1, torch.Generator()))
     assert again.costs.shape == (6,)
-    whole = set_from_arrays({**given, "cost": costs.numpy()}, "x")
+    whole = JobShopSets().from_arrays({**given, "cost": costs.numpy()}, "x")
     assert torch.equal(whole.true_cost(torch.arange(6), actions), costs.double())
     np.savez(tmp_path / "few.npz", actions=actions, costs=costs, **{"instance.times": given["times"]})
     with pytest.raises(ValueError, match=r"few\.npz is damaged .* it lacks the arrays instance.machines"):

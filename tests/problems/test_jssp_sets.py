@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from problems.jssp import JSSP
+from problems.jssp import JSSP, shop_sets
 from problems.jssp import sets as standard_sets
 from problems.jssp.best_known import DATE, TABLE, best_known
 from problems.jssp.instances import random_instances
 from problems.jssp.schedules import check_schedule, schedule
-from problems.jssp.sets import L2D_SETS, load_jssp, validation
+from problems.jssp.sets import L2D_SETS, JobShopSets
 from problems.jssp.taillard import SIZES, taillard_instance, taillard_instances
 
 DATA = Path(__file__).parents[1] / "data" / "jssp"
@@ -53,20 +53,20 @@ def test_taillards_generator_gives_his_instances():
 
 def test_a_folder_named_like_a_set_is_the_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert len(load_jssp("ft")) == 3
+    assert len(JobShopSets().load("ft")) == 3
     (tmp_path / "ft").mkdir()
-    assert len(load_jssp("ft")) == 3  # it is empty
+    assert len(JobShopSets().load("ft")) == 3  # it is empty
     (tmp_path / "ft/mine.txt").write_text("1 2\n0 3 1 4\n")
     for source, warned in (("ft", True), ("./ft", False)):
-        (mine,) = load_jssp(source)
+        (mine,) = JobShopSets().load(source)
         assert mine.names == ["mine"] and len(mine.warnings) == warned
-    assert load_jssp("ft")[0].warnings == [
+    assert JobShopSets().load("ft")[0].warnings == [
         f"ft is {tmp_path / 'ft'}, not the standard set of this name; for that, start in another folder"
     ]
 
 
 def test_taillard_sets_have_all_references_and_these_fit():
-    whole = load_jssp("taillard")
+    whole = JobShopSets().load("taillard")
     assert all((instance_set.originals.first == 1).all() for instance_set in whole)  # as in his files
     assert [(b.originals.times.shape[1:], len(b.names)) for b in whole] == [(size, 10) for size in SIZES]
     assert [name for b in whole for name in b.names] == [f"ta{i:02d}" for i in range(1, 81)]
@@ -85,11 +85,11 @@ def test_taillard_sets_have_all_references_and_these_fit():
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_size_of_taillards_is_that_part_of_all(size):
-    (part,) = load_jssp(f"taillard/{size[0]}x{size[1]}")
-    whole = load_jssp("taillard")[SIZES.index(size)]
+    (part,) = JobShopSets().load(f"taillard/{size[0]}x{size[1]}")
+    whole = JobShopSets().load("taillard")[SIZES.index(size)]
     assert part.names == whole.names and part.kinds == whole.kinds
     assert torch.equal(part.originals.times, whole.originals.times)
-    (first,) = load_jssp(f"taillard/{size[0]}x{size[1]}", 3)
+    (first,) = JobShopSets().load(f"taillard/{size[0]}x{size[1]}", 3)
     assert first.names == part.names[:3] and torch.equal(first.references, part.references[:3])
 
 
@@ -99,18 +99,18 @@ def test_the_classic_sets_are_those_that_bounds_are_published_for():
         rows = [row for row in csv.DictReader(file) if row["name"].startswith(("abz", "ft", "la", "orb"))]
     published = {row["name"]: (float(row["upper"]), int(row["jobs"]), int(row["machines"])) for row in rows}
     found = {}
-    for instance_set in (each for name in ("abz", "ft", "la", "orb") for each in load_jssp(name)):
+    for instance_set in (each for name in ("abz", "ft", "la", "orb") for each in JobShopSets().load(name)):
         size = instance_set.instances.times.shape[1:]
         costs = zip(instance_set.names, instance_set.references.tolist(), strict=True)
         found |= {name: (cost, *size) for name, cost in costs}
     assert found == published
-    assert [instance_set.names for instance_set in load_jssp("ft", 2)] == [["ft06"], ["ft10"]]
+    assert [instance_set.names for instance_set in JobShopSets().load("ft", 2)] == [["ft06"], ["ft10"]]
 
 
 @pytest.mark.parametrize("source", L2D_SETS)
 def test_l2d_sets_follow_the_published_recipe(source):
     jobs, machines = L2D_SETS[source]
-    (whole,), (part,) = load_jssp(source), load_jssp(source, 7)
+    (whole,), (part,) = JobShopSets().load(source), JobShopSets().load(source, 7)
     assert whole.originals.times.shape == (100, jobs, machines)
     assert (whole.originals.times.min(), whole.originals.times.max()) == (1, 98)
     assert part.names == whole.names[:7] == [f"{source}/{i}" for i in range(7)]
@@ -122,17 +122,17 @@ def test_l2d_sets_follow_the_published_recipe(source):
 
 
 def test_l2d_sets_use_optimal_costs_where_they_are_shipped(monkeypatch, tmp_path):
-    monkeypatch.setattr(standard_sets, "DATA", tmp_path)
-    assert not any(load_jssp("l2d/6x6")[0].kinds)
+    monkeypatch.setattr(shop_sets, "DATA", tmp_path)
+    assert not any(JobShopSets().load("l2d/6x6")[0].kinds)
     np.savez(tmp_path / "jssp_6x6_l2d.npz", cost=np.arange(100.0), fingerprint=standard_sets.L2D_FINGERPRINTS[6, 6])
-    (instance_set,) = load_jssp("l2d/6x6", 4)
+    (instance_set,) = JobShopSets().load("l2d/6x6", 4)
     assert instance_set.references.tolist() == [0, 1, 2, 3] and set(instance_set.kinds) == {"optimal (CP-SAT)"}
     np.savez(tmp_path / "jssp_6x6_l2d.npz", cost=np.arange(100.0), fingerprint="those of another set")
-    assert not any(load_jssp("l2d/6x6")[0].kinds)
+    assert not any(JobShopSets().load("l2d/6x6")[0].kinds)
 
 
 def test_validation_sets_are_prefixes_with_references_where_shipped():
-    whole = validation(6, 6, 500)
+    whole = JobShopSets().validation(6, 6, 500)
     assert whole.kinds == ["optimal (CP-SAT)"] * 500
     bound = trivial_bound(*whole.originals[:2]).double()
     assert (bound <= whole.references).all() and (whole.references < 1.7 * bound).all()
@@ -145,20 +145,20 @@ def test_validation_sets_are_prefixes_with_references_where_shipped():
     part = several[0]
     assert part.names == whole.names[:3] and torch.equal(part.references, whole.references[:3])
     assert torch.equal(part.instances.times, whole.instances.times[:3])
-    beyond = validation(6, 6, 501)
+    beyond = JobShopSets().validation(6, 6, 501)
     assert beyond.kinds == [*whole.kinds, ""] and torch.equal(beyond.references[:500], whole.references)
     assert beyond.references[500].isnan()
     assert torch.equal(beyond.instances.times[:500], whole.instances.times)
-    hard = validation(20, 20, 101)
+    hard = JobShopSets().validation(20, 20, 101)
     assert hard.kinds == [*["CP-SAT 9.15, 30 s"] * 100, ""] and hard.references[100].isnan()
     bound = trivial_bound(*hard.originals[:2]).double()[:100]
     assert (bound <= hard.references[:100]).all() and (hard.references[:100] < 1.7 * bound).all()
-    other = validation(4, 3, 2)
+    other = JobShopSets().validation(4, 3, 2)
     assert not any(other.kinds) and other.instances.times.shape == (2, 4, 3)
-    assert torch.equal(other.originals.machines, validation(4, 3, 9).originals.machines[:2])
+    assert torch.equal(other.originals.machines, JobShopSets().validation(4, 3, 9).originals.machines[:2])
     for n in (0, 10_001):
         with pytest.raises(ValueError, match=f"between 1 and 10000 can be taken, not {n}"):
-            validation(4, 3, n)
+            JobShopSets().validation(4, 3, n)
 
 
 def test_references_of_other_draws_are_not_used(monkeypatch):
@@ -167,7 +167,7 @@ def test_references_of_other_draws_are_not_used(monkeypatch):
         return instance._replace(times=100 - instance.times)
 
     monkeypatch.setattr(standard_sets, "random_instances", others)
-    assert validation(6, 6, 2).kinds == ["", ""]
+    assert JobShopSets().validation(6, 6, 2).kinds == ["", ""]
 
 
 def test_the_table_is_consistent():
@@ -187,17 +187,17 @@ def test_the_table_is_consistent():
 
 @pytest.mark.parametrize(("name", "optimum"), [("ft06", 55), ("ft10", 930), ("la01", 666), ("ta01", 1231)])
 def test_published_instances_are_recognised_by_content_in_either_format(tmp_path, name, optimum):
-    (instance_set,) = load_jssp(str(DATA / f"{name}.txt"))
+    (instance_set,) = JobShopSets().load(str(DATA / f"{name}.txt"))
     assert (instance_set.names, instance_set.references.tolist(), instance_set.kinds) == (
         [name],
         [optimum],
         ["optimal"],
     )
     times, machines = (array[0].tolist() for array in instance_set.originals[:2])
-    (renamed,) = load_jssp(str(write(tmp_path / "mine.any", times, machines)))
+    (renamed,) = JobShopSets().load(str(write(tmp_path / "mine.any", times, machines)))
     assert (renamed.names, renamed.references.tolist()) == (["mine"], [optimum])
     times[-1][-1] += 1
-    (changed,) = load_jssp(str(write(tmp_path / f"{name}.txt", times, machines)))
+    (changed,) = JobShopSets().load(str(write(tmp_path / f"{name}.txt", times, machines)))
     assert changed.kinds == [""] and changed.references.isnan().all()
 
 
@@ -215,14 +215,14 @@ def test_the_shape_is_part_of_what_is_recognised():
 
 
 def test_true_cost_is_the_makespan_of_the_original(tmp_path):
-    (instance_set,) = load_jssp(str(DATA / "ft06.txt"))
+    (instance_set,) = JobShopSets().load(str(DATA / "ft06.txt"))
     worst = instance_set.true_cost(torch.tensor([0]), one_after_the_other(instance_set))
     shop = instance_set.originals.to_schedule()
     start = schedule(shop, one_after_the_other(instance_set))
     check_schedule(shop, start)
     assert worst.dtype == torch.float64 and worst.item() == (start + instance_set.originals.times).max() == 152
     # Two jobs in opposite directions on two machines: 5 + 7 in sequence on machine 1 after 10.
-    (tiny,) = load_jssp(str(write(tmp_path / "a.txt", [[10, 5], [7, 6]], [[0, 1], [1, 0]])))
+    (tiny,) = JobShopSets().load(str(write(tmp_path / "a.txt", [[10, 5], [7, 6]], [[0, 1], [1, 0]])))
     costs = tiny.true_cost(torch.tensor([0, 0]), torch.tensor([[0, 1, 0, 1], [0, 0, 1, 1]]))
     assert costs.tolist() == [16, 28]
     with pytest.raises(ValueError, match="row 1 does not schedule each job 0..1 as often as it has operations"):
@@ -244,7 +244,7 @@ def test_true_cost_is_the_makespan_of_the_original(tmp_path):
     ],
 )
 def test_the_network_sees_times_of_one_scale(tmp_path, times, seen):
-    (instance_set,) = load_jssp(str(write(tmp_path / "a.txt", times, [[0, 1], [1, 0]])))
+    (instance_set,) = JobShopSets().load(str(write(tmp_path / "a.txt", times, [[0, 1], [1, 0]])))
     assert instance_set.instances.times.dtype == torch.float32
     assert torch.allclose(instance_set.instances.times, torch.tensor([seen]).float(), rtol=1e-6)
     assert instance_set.originals.times.tolist() == [times]
@@ -260,7 +260,7 @@ def test_folder_gives_one_set_per_size_by_operations_then_jobs(tmp_path):
     (tmp_path / "notes.md").write_text("not an instance")
     (tmp_path / "further.txt").mkdir()
     write(tmp_path / "further.txt" / "c.txt", [[1, 1]], [[0, 1]])
-    found = load_jssp(str(tmp_path))
+    found = JobShopSets().load(str(tmp_path))
     assert [b.names for b in found] == [["b", "ft06"], ["a"], ["la01"], ["ft10"], ["ta01"]]
     assert [b.originals.times.shape[1:] for b in found] == [(6, 6), (5, 10), (10, 5), (10, 10), (15, 15)]
     assert found[0].references[0].isnan() and found[0].references[1] == 55
@@ -269,27 +269,27 @@ def test_folder_gives_one_set_per_size_by_operations_then_jobs(tmp_path):
     actions = one_after_the_other(found[0], 3)
     costs = found[0].true_cost(torch.tensor([1, 0, 1]), actions)
     assert costs.tolist() == [152, 11, 152]
-    assert [b.names for b in load_jssp(str(tmp_path), 2)] == [["b"], ["a"]]  # the first files by name
+    assert [b.names for b in JobShopSets().load(str(tmp_path), 2)] == [["b"], ["a"]]  # the first files by name
     with pytest.raises(ValueError, match="has 6 instances, between 1 and 6 can be taken, not 7"):
-        load_jssp(str(tmp_path), 7)
+        JobShopSets().load(str(tmp_path), 7)
     (tmp_path / "z.txt").write_text("2 2\n")
     (tmp_path / "README").write_text("Instances\n")
     (tmp_path / "ft06.txt").rename(tmp_path / "ft06")  # as in JSPLIB's folder
-    found = load_jssp(str(tmp_path))
+    found = JobShopSets().load(str(tmp_path))
     assert [b.names for b in found] == [["b", "ft06"], ["a"], ["la01"], ["ft10"], ["ta01"]]
     assert list(found[0].left_out) == ["README", "z.txt"]
     assert found[0].left_out["z.txt"].startswith("expected 2 rows")
     with pytest.raises(ValueError, match=r"z\.txt: expected 2 rows"):
-        load_jssp(str(tmp_path / "z.txt"))
+        JobShopSets().load(str(tmp_path / "z.txt"))
 
 
 def test_files_of_several_instances(tmp_path):
     head, *rows = (DATA / "ft06.txt").read_text().splitlines()[-7:]
     text = "\n".join([head, *rows])
     (tmp_path / "two.txt").write_text(f" instance ft06\n +++\n 6x6\n{text}\n +++\n instance b\n +++\n1 2\n0 5 1 6\n")
-    small, large = load_jssp(str(tmp_path))
+    small, large = JobShopSets().load(str(tmp_path))
     assert (small.names, large.names, large.kinds) == (["b"], ["ft06"], ["optimal"])
-    assert [b.names for b in load_jssp(str(tmp_path / "two.txt"), 1)] == [["ft06"]]
+    assert [b.names for b in JobShopSets().load(str(tmp_path / "two.txt"), 1)] == [["ft06"]]
 
 
 TIMES = np.array([[[10, 50], [7, 6]], [[1, 200], [3, 4]]])
@@ -300,7 +300,7 @@ MACHINES = np.array([[[0, 1], [1, 0]], [[0, 1], [0, 1]]])
 def test_npz(tmp_path, dtype):
     path = tmp_path / "mine.npz"
     np.savez(path, times=TIMES.astype(dtype), machines=MACHINES.astype(dtype), cost=[60, np.nan], reference="my solver")
-    (instance_set,) = load_jssp(str(path))
+    (instance_set,) = JobShopSets().load(str(path))
     assert instance_set.names == ["mine/0", "mine/1"] and instance_set.kinds == ["my solver", ""]
     assert instance_set.references[0] == 60 and instance_set.references[1].isnan()
     assert instance_set.originals.times.dtype == instance_set.originals.machines.dtype == torch.int64
@@ -308,10 +308,10 @@ def test_npz(tmp_path, dtype):
     assert torch.equal(instance_set.originals.machines, torch.from_numpy(MACHINES))
     assert torch.allclose(instance_set.instances.times[1], torch.tensor([[99 / 200, 99], [297 / 200, 396 / 200]]))
     assert instance_set.true_cost(torch.tensor([1]), torch.tensor([[1, 0, 1, 0]])).tolist() == [207]
-    (part,) = load_jssp(str(path), 1)
+    (part,) = JobShopSets().load(str(path), 1)
     assert part.names == ["mine/0"] and len(part.references) == len(part.instances.times) == 1
     np.savez(path, times=TIMES, machines=MACHINES)
-    assert load_jssp(str(path))[0].kinds == ["", ""]
+    assert JobShopSets().load(str(path))[0].kinds == ["", ""]
 
 
 @pytest.mark.parametrize(
@@ -346,4 +346,4 @@ def test_malformed_npz_are_refused(tmp_path, changes, rule):
     arrays = {"times": TIMES, "machines": MACHINES, **changes}
     np.savez(tmp_path / "bad.npz", **arrays)
     with pytest.raises(ValueError, match=rf"bad\.npz.*{rule}"):
-        load_jssp(str(tmp_path / "bad.npz"))
+        JobShopSets().load(str(tmp_path / "bad.npz"))

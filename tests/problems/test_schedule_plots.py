@@ -45,7 +45,7 @@ def test_pictures_show_every_operation_where_it_is(jobs, machines):
         }
         written = {(int(text.get_text()), *text.get_position()) for text in axes.texts}
         assert written <= {(job, float(x), int(y)) for job, x, y in places}
-        assert bool(written) == (jobs <= 20)
+        assert written
 
 
 def test_pictures_need_one_title_each_and_may_take_no_time():

@@ -11,7 +11,7 @@ import torch
 
 from problems.formats.job_shop import NOT_FIXED
 from problems.formats.job_shop_json import read_json
-from problems.jssp.sets import load_jssp
+from problems.jssp.sets import JobShopSets
 
 SHOP = {
     "machines": 3,
@@ -41,13 +41,13 @@ def test_every_field_is_read(tmp_path):
 
 def test_files_and_folders_are_evaluated(tmp_path):
     path = written(tmp_path / "plant.json")
-    (instance_set,) = load_jssp(str(path))
+    (instance_set,) = JobShopSets().load(str(path))
     # Job 0: 5..17 on machine 0, from 20 on for machine 1, which is free from 60 on. Job 1 goes on at 5.
     assert instance_set.true_cost(torch.tensor([0]), torch.tensor([[0, 0, 1, 1]])).tolist() == [67]
     (tmp_path / "packed.json.gz").write_bytes(gzip.compress(path.read_bytes()))
     written(tmp_path / "later.json", lambda shop: shop["jobs"][1]["operations"].pop())
     (tmp_path / "b.txt").write_text("1 2\n0 1 1 2\n")
-    found = load_jssp(str(tmp_path))
+    found = JobShopSets().load(str(tmp_path))
     assert [each.names for each in found] == [["b"], ["later"], ["packed", "plant"]]
 
 
@@ -106,13 +106,13 @@ WRONG = {
 def test_what_is_wrong_is_named(case, tmp_path):
     change, rule = WRONG[case]
     with pytest.raises(ValueError, match=rf"bad\.json.*{rule}"):
-        load_jssp(str(written(tmp_path / "bad.json", change)))
+        JobShopSets().load(str(written(tmp_path / "bad.json", change)))
 
 
 def test_what_is_not_json_is_refused(tmp_path):
     (tmp_path / "cut.json").write_text('{"machines": 3, ')
     with pytest.raises(ValueError, match=r"cut\.json: this cannot be read as JSON: .*line 1 column 17"):
-        load_jssp(str(tmp_path / "cut.json"))
+        JobShopSets().load(str(tmp_path / "cut.json"))
     for text, rule in (
         ("[" * 100_000, "this cannot be read as JSON"),
         ('{"machines": 1, "machines": 2, "jobs": []}', ".*: a key comes twice in one object: 'machines'"),
@@ -121,7 +121,7 @@ def test_what_is_not_json_is_refused(tmp_path):
     ):
         (tmp_path / "cut.json").write_text(text)
         with pytest.raises(ValueError, match=rf"^\S+cut\.json: {rule}"):
-            load_jssp(str(tmp_path / "cut.json"))
+            JobShopSets().load(str(tmp_path / "cut.json"))
     (tmp_path / "list.json").write_text("[1, 2]")
     with pytest.raises(ValueError, match="the shop: it must be an object with jobs, machine_release, machines, got"):
-        load_jssp(str(tmp_path / "list.json"))
+        JobShopSets().load(str(tmp_path / "list.json"))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from problems.formats.jsplib import JsspInstance, read_jssp
-from problems.jssp.sets import load_jssp, read
+from problems.jssp.sets import JobShopSets
 from tests.helpers.instance_files import JSPLIB, raises_with
 
 DATA = Path(__file__).parents[2] / "data" / "jssp"
@@ -102,7 +102,7 @@ def test_a_solution_below_the_jobs_is_not_read(tmp_path, below):
 def test_a_third_number_of_the_first_line_is_no_reference_and_is_remarked_on(tmp_path):
     path = tmp_path / "known.jsp"
     path.write_bytes(JSPLIB.replace(b"3 2\n", b"3 2 17\n"))
-    (instance_set,) = load_jssp(str(path))
+    (instance_set,) = JobShopSets().load(str(path))
     remark = "the third number of the first line, '17', is taken for a makespan and not used"
     assert instance_set.warnings == [f"known: {remark}"] and instance_set.references.isnan().all()
     assert instance_set.originals.times[0].tolist() == TIMES
@@ -142,7 +142,7 @@ def test_jobs_of_different_lengths_visit_machines_any_number_of_times(tmp_path, 
     assert shop.times.tolist() == [[5, 4, 2, 9], [7, 1, 0, 0]]
     assert shop.machines.tolist() == [[1, 0, 1, 2], [2, 0, -1, -1]]
     assert shop.remark == "jobs have 2 to 4 operations, 1 jobs visit a machine several times"
-    (instance_set,) = load_jssp(str(path))
+    (instance_set,) = JobShopSets().load(str(path))
     assert instance_set.warnings == [f"general: {shop.remark}"]
     assert instance_set.instances.operations.tolist() == [[0, 1, 2, 3, 6, 7]]  # jobs end at the last place
     assert instance_set.originals.times.tolist() == [[[5, 4, 2, 9], [0, 0, 7, 1]]]
@@ -151,7 +151,7 @@ def test_jobs_of_different_lengths_visit_machines_any_number_of_times(tmp_path, 
     assert read_one(path).machines.tolist() == [[1, 0], [2, 0]]
     path.write_text("1 3\n-1 -1\n")
     with pytest.raises(ValueError, match=r"general\.txt: there is no operation to be scheduled"):
-        load_jssp(str(path))
+        JobShopSets().load(str(path))
 
 
 BAD_STANDARD = {  # what is replaced in JSPLIB -> by what, the line named, the rule
@@ -218,5 +218,5 @@ def test_malformed_files_are_refused_with_file_line_and_rule(tmp_path, data, cas
     assert data.count(old) == 1
     path.write_bytes(data.replace(old, new))
     with raises_with(path, line, rule) as caught:
-        read(path)
+        JobShopSets().read(path)
     assert len(str(caught.value)) < len(str(path)) + 200

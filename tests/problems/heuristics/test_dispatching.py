@@ -12,7 +12,7 @@ from problems.heuristics.dispatching import GENERATIONS, PRIORITIES, RULES
 from problems.jssp.instances import random_instances
 from problems.jssp.originals import from_arrays
 from problems.jssp.schedules import check_schedule, schedule
-from problems.jssp.sets import load_jssp
+from problems.jssp.sets import JobShopSets
 from tests.helpers.schedules import sequence_of
 from tests.helpers.unsolved import jssp
 
@@ -25,7 +25,7 @@ def dispatched(rule: str, generation: str, times: torch.Tensor, machines: torch.
 
 def mean_gap(rule: str, generation: str, source: str) -> float:
     """In percent, to the best-known makespans."""
-    (instance_set,) = load_jssp(source)
+    (instance_set,) = JobShopSets().load(source)
     sequences = dispatched(rule, generation, *instance_set.originals[:2])
     costs = instance_set.true_cost(torch.arange(len(instance_set.names)), sequences)
     return 100 * (costs / instance_set.references - 1).mean().item()

@@ -1,0 +1,202 @@
+"""Evaluation sets of job shops, flexible ones included: from arrays, from files, and random ones."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gumbeldore.instance_set import InstanceSet, MixedSizesError
+from problems.common.files import Library, Reference, taken
+from problems.common.sets import DATA, load, numbered
+from problems.formats.npz import REFERENCES, Arrays, costs_of, read_npz
+from problems.jssp.instances import for_network
+from problems.jssp.objectives import MAKESPAN, TARDINESS, check_objective, with_due_dates
+from problems.jssp.originals import for_objective
+
+UNKNOWN = (float("nan"), "")  # a reference, and its kind
+
+
+class ShopSets(ABC):
+    """The evaluation sets of a kind of job shop.
+
+    Arguments:
+        objective: one of OBJECTIVES; published references are makespans
+    """
+
+    kind: ClassVar[str]  # in messages
+    problem: ClassVar[str]  # in the names of files with references
+    suffixes: ClassVar[tuple[str, ...]]  # of the files taken from a folder
+    arrays: ClassVar[Arrays]  # of an `.npz`
+    validation_count: ClassVar[int]  # instances of each size
+
+    def __init__(self, objective: str = MAKESPAN):
+        self.objective = check_objective(objective)
+
+    @abstractmethod
+    def named(self) -> dict[str, Callable[[int | None], list[InstanceSet]]]:
+        """The standard sets by name: each gives the first so many instances, all if None."""
+
+    @abstractmethod
+    def read(self, path: Path) -> list:
+        """The instances in a file. Raises ValueError that names it for what is not well-formed."""
+
+    @abstractmethod
+    def size(self, shop: Any) -> tuple[int, ...]:
+        """Operations to be scheduled, then jobs, machines and most operations of a job, of an instance of a file."""
+
+    @abstractmethod
+    def known(self, shop: Any) -> tuple[float, str]:
+        """The best makespan known of an instance of a file, and its kind; UNKNOWN if there is none."""
+
+    @abstractmethod
+    def original(self, arrays: Mapping[str, np.ndarray], first: np.ndarray | None = None) -> Any:
+        """Instances in their own units from arrays with the dimension n, and the numbers of their first machines."""
+
+    @abstractmethod
+    def whole_numbers(self, arrays: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
+        """The arrays as int64. Raises ValueError unless they are whole numbers of shapes that fit."""
+
+    @abstractmethod
+    def check(self, original: Any, where: str) -> None:
+        """Raises ValueError that begins with `where` unless the instances are well-formed."""
+
+    @abstractmethod
+    def shops(self, original: Any, names: list[str]) -> list:
+        """The instances one by one, as files give them."""
+
+    @abstractmethod
+    def true_cost(self, original: Any, shop: Any) -> Callable[[Tensor, Tensor], Tensor]:
+        """The cost in the instances' own units, as in InstanceSet; `shop` is what of them is to be scheduled."""
+
+    @abstractmethod
+    def lower_bounds(self, original: Any, shop: Any) -> Tensor:
+        """What no makespan [n] is below."""
+
+    @abstractmethod
+    def draw(self, number: int, jobs: int, machines: int, generator: torch.Generator) -> Any:
+        """A random instance of a validation set, given its number in the set."""
+
+    @abstractmethod
+    def work(self, instance: Any) -> Tensor:
+        """The least work of each job [n, J]."""
+
+    @abstractmethod
+    def fingerprint(self, arrays: Mapping[str, np.ndarray]) -> str:
+        """Hex digits that stand for all instances in the arrays."""
+
+    def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
+        """The instances of `source`, one InstanceSet per size, in ascending order of operations, then jobs.
+
+        Arguments:
+            source: a standard set, an `.npz` file, an instance file (any other file) or a folder of files
+            limit: how many instances to take from the front (of a folder: of the first files by name), None for all
+        """
+        return load(source, limit, self.named(), self._load_npz, self.library)
+
+    @property
+    def library(self) -> Library:
+        """The files of the benchmark libraries."""
+        return Library(self.kind, self.suffixes, self.read, self.size, self.reference, self.of_shops)
+
+    def from_arrays(self, arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> InstanceSet:
+        """Instances from the arrays of an `.npz` (docs/data.md), with `cost` [n] and `reference` as in `costs_of`.
+
+        Arguments:
+            where: what the arrays come from, e.g. a path: error messages begin with it, instances are called after it
+            limit: how many instances to take from the front, None for all
+
+        Raises ValueError for arrays that are not well-formed.
+        """
+        self.arrays.check(set(arrays), where)
+        given = self.whole_numbers({name: array for name, array in arrays.items() if name not in REFERENCES}, where)
+        total = len(given["times"])
+        n = taken(limit, total, where)
+        costs, kinds = costs_of(where, arrays, total)
+        original = self.original({name: array[:n] for name, array in given.items()})
+        self.check(original, where)
+        names = numbered(Path(where).stem, n)
+        for i, shop in enumerate(self.shops(original, names)):
+            cost, kind = self.best_known(shop)
+            if kind and not costs[i] > 0:  # NaN or 0
+                costs[i], kinds[i] = cost, kind
+        try:
+            return self.instance_set(names, original, costs[:n], kinds[:n])
+        except MixedSizesError as error:
+            raise MixedSizesError(f"{where}: {error}") from None
+
+    def validation(self, jobs: int, machines: int, n: int) -> InstanceSet:
+        """The first n random instances of one size, with the references that the project ships."""
+        name = f"validation/{jobs}x{machines}"
+        taken(n, self.validation_count, name, "")
+        kind = "" if self.objective == MAKESPAN else f"_{self.objective}"
+        shipped, kinds, expected = shipped_costs(f"{self.problem}_{jobs}x{machines}{kind}_validation.npz")
+        generator, due_generator = (torch.Generator().manual_seed(seed) for seed in (4321, 1234))
+        # Drawn one by one, so that the first ones do not depend on how many follow.
+        drawn = [self.draw(i, jobs, machines, generator) for i in range(max(n, len(shipped)))]
+        if self.objective == TARDINESS:
+            drawn = [with_due_dates(each, self.work(each), due_generator) for each in drawn]
+        fields = [each.stored() for each in drawn]
+        arrays = {key: torch.cat([each[key] for each in fields]).long().numpy() for key in fields[0]}
+        if self.fingerprint({key: array[: len(shipped)] for key, array in arrays.items()}) != expected:
+            shipped, kinds = np.empty(0), []  # another release of torch draws others
+        original = self.original({key: array[:n] for key, array in arrays.items()})
+        return self.instance_set(numbered(name, n), original, *first_of(n, shipped, kinds))
+
+    def instance_set(self, names: list[str], original: Any, costs: np.ndarray, kinds: list[str]) -> InstanceSet:
+        """An InstanceSet of n instances with a reference cost (or NaN) and its kind each."""
+        original = for_objective(original, self.objective, names[0])
+        shop = original.to_schedule()
+        return InstanceSet(
+            names=names,
+            instances=for_network(shop),
+            originals=original,
+            true_cost=self.true_cost(original, shop),
+            references=torch.tensor(costs, dtype=torch.float64),
+            kinds=kinds,
+            lower_bounds=self.lower_bounds(original, shop).double() if self.objective == MAKESPAN else None,
+            pooled=self.objective == TARDINESS,
+        )
+
+    def of_shops(self, shops: list, costs: np.ndarray, kinds: list[str]) -> InstanceSet:
+        """An InstanceSet of instances of one size, as files give them."""
+        return self.instance_set([shop.name for shop in shops], self.original(*stacked(shops)), costs, kinds)
+
+    def best_known(self, shop: Any) -> tuple[float, str]:
+        """The reference of an instance of a file, and its kind."""
+        return self.known(shop) if self.objective == MAKESPAN else UNKNOWN
+
+    def reference(self, path: Path, shop: Any) -> Reference:
+        """What is known of an instance of a file."""
+        return Reference(*self.best_known(shop))
+
+    def _load_npz(self, path: Path, limit: int | None) -> InstanceSet:
+        return self.from_arrays(read_npz(path, *self.arrays), str(path), limit)
+
+
+def stacked(shops: list) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The arrays of instances of one size together, and the numbers of their first machines."""
+    arrays = [shop.arrays() for shop in shops]
+    together = {name: np.stack([each[name] for each in arrays]) for name in arrays[0]}
+    return together, np.array([shop.first for shop in shops])
+
+
+def shipped_costs(file: str) -> tuple[np.ndarray, list[str], str]:
+    """Costs [m] in a file of the project, which need not be there; their m kinds, and the instances' fingerprint."""
+    if not (DATA / file).is_file():
+        return np.empty(0), [], ""
+    with np.load(DATA / file, allow_pickle=False) as arrays:
+        costs = arrays["cost"]
+        kinds = arrays["kind"].tolist() if "kind" in arrays else ["optimal (CP-SAT)"] * len(costs)
+        return costs, kinds, str(arrays["fingerprint"])
+
+
+def first_of(n: int, costs: np.ndarray, kinds: list[str]) -> tuple[np.ndarray, list[str]]:
+    """The first n costs and kinds; NaN and "" where there are fewer."""
+    missing = max(0, n - len(costs))
+    return np.append(costs[:n], np.full(missing, np.nan)), [*kinds[:n], *[""] * missing]
