@@ -22,6 +22,7 @@ from gumbeldore.seeding import generator
 BATCHES = 16  # of training instances, which may differ in size, for a mean scale
 BATCH_SIZE = 16
 BEST_AT = SHIPPED / "best_at.json"
+REMEDY = "say whose policy solves it (checkpoint=..., in Python the first argument)"
 
 Scale = Mapping[str, float]  # of one instance, or the mean of several, by name
 
@@ -41,7 +42,8 @@ class Choice(NamedTuple):
 def choose_policies(instances: Source | Sequence[Source], limit: int | None, values: Mapping[str, Any]) -> list[Choice]:
     """For each of the instances the shipped policy that is nearest in `Problem.scale`.
 
-    Near to a policy are its training instances, and the sizes at which it was measured to be the best (`BEST_AT`).
+    Near to a policy are its training instances, and the sizes at which it was measured to be the best (`BEST_AT`). Only
+    policies of the objective that `values` name are asked; without one, of the problem's default.
 
     Arguments:
         instances, limit: see `groups_of`
@@ -49,7 +51,7 @@ def choose_policies(instances: Source | Sequence[Source], limit: int | None, val
 
     Raises ValueError if no shipped policy, or policies of several problems, can read them.
     """
-    policies = {name: load_policy(SHIPPED / name) for name in shipped()}
+    policies = _of_objective({name: load_policy(SHIPPED / name) for name in shipped()}, values.get("objective"))
     name, groups = _read(_problems(policies, values), instances, limit)
     policies = {key: with_values(each, values) for key, each in policies.items() if each.problem.name == name}
     best_at = json.loads(BEST_AT.read_text())
@@ -66,6 +68,15 @@ def choose_policies(instances: Source | Sequence[Source], limit: int | None, val
             group = group._replace(instance_set=group.instance_set._replace(warnings=[], left_out={}))
     choices = [Choice(policies[key], mine, "") for key, mine in chosen.items() if mine]
     return [choice._replace(reason=_reason(choice, scales)) for choice in choices]
+
+
+def _of_objective(policies: Mapping[str, LoadedPolicy], asked: str | None) -> dict[str, LoadedPolicy]:
+    """The policies that minimise what is asked for; if nothing is, what is the default of their problems."""
+    wanted = {key: asked or type(each.problem).objective for key, each in policies.items()}
+    found = {key: each for key, each in policies.items() if each.problem.objective == wanted[key]}
+    if not found:
+        raise ValueError(f"no policy that is shipped minimises objective={asked}; {REMEDY}")
+    return found
 
 
 def _problems(policies: Mapping[str, LoadedPolicy], values: Mapping[str, Any]) -> dict[str, Problem]:
@@ -95,8 +106,7 @@ def _read(
     if len(read) == 1:
         return next(iter(read.items()))
     what = f"instances={instances}" if isinstance(instances, (str, Path)) else "what is given"
-    whose = "say whose policy solves it (checkpoint=..., in Python the first argument)"
-    remedy = f"{whose}; policies that are shipped: {', '.join(shipped())}"
+    remedy = f"{REMEDY}; policies that are shipped: {', '.join(shipped())}"
     if read:
         raise ValueError(f"{what} can be read for several problems ({', '.join(read)}): {remedy}")
     errors = errors or of_others

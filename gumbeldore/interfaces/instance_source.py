@@ -54,6 +54,9 @@ class InstanceSource(Dynamics):
     # Of one instance's arrays, by name; arrays with one dimension more are of several. `from_arrays` takes these alone.
     dimensions: Mapping[str, int] = {}
 
+    # What is minimised, where a problem can minimise different things; a shipped policy is chosen for its own objective.
+    objective: str = ""
+
     def scale(self, instance: Any) -> dict[str, Tensor]:
         """Numbers [n] above 0 that tell how like each other instances are, by name. Default: the decisions.
 

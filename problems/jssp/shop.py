@@ -64,6 +64,7 @@ class Shop(Problem):
     """
 
     sets: ClassVar[type[ShopSets]]
+    objective = MAKESPAN
 
     def __init__(
         self,

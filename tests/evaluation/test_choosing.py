@@ -144,3 +144,14 @@ def test_what_several_problems_can_read_is_refused(monkeypatch):
     monkeypatch.setattr(JSSP, "load", lambda self, source, limit: TSP(20).load(source, limit))
     with pytest.raises(ValueError, match=r"can be read for several problems \(jssp, tsp\): say whose policy"):
         choose_policies("kool/tsp20", 1, {})
+
+
+def test_a_policy_is_chosen_for_its_objective(tmp_path):
+    """Makespans for one policy, weighted tardiness for another; of total flow times none is shipped."""
+    random = np.random.default_rng(0)
+    times, machines = random.integers(1, 99, (1, 10, 10)), random.random((1, 10, 10)).argsort(axis=2)
+    np.savez(tmp_path / "late.npz", times=times, machines=machines, due=times.sum(axis=2))
+    assert set(chosen(tmp_path / "late.npz")) == {"jssp15x15"}
+    assert set(chosen(tmp_path / "late.npz", objective="weighted_tardiness")) == {"jssp_tardiness"}
+    with pytest.raises(ValueError, match="no policy that is shipped minimises objective=total_flow_time; say whose"):
+        chosen(tmp_path / "late.npz", objective="total_flow_time")
