@@ -19,7 +19,6 @@ from problems.jssp.instances import (
     mirrored_places,
     mirrored_waits,
     numbers_of,
-    queues_of,
 )
 from problems.jssp.schedules import check_jobs, operations_of
 
@@ -149,7 +148,7 @@ def assigned(instance: Instance, actions: Tensor) -> tuple[job_shops.Instance, T
         where = f"row {row}: machine {int(machines[row, number])}"
         raise ValueError(f"{where} cannot do operation {op} of job {number // ops}")
     times, machines = times.view(rows, jobs, ops), machines.view(rows, jobs, ops)
-    queues = queues_of(machines, instance.operations, count)
+    queues = machines.new_zeros(rows, count, 0)  # which the network of the job shop alone reads
     _, operations, *of_jobs_and_machines = instance
     return job_shops.Instance(times, machines, operations, *of_jobs_and_machines, queues), job
 
