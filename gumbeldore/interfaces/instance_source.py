@@ -54,7 +54,7 @@ class InstanceSource(Dynamics):
     # Of one instance's arrays, by name; arrays with one dimension more are of several. `from_arrays` takes these alone.
     dimensions: Mapping[str, int] = {}
 
-    # What is minimised, where a problem can minimise different things; a shipped policy is chosen for its own objective.
+    # What is minimised, where a problem can minimise different things; a shipped policy is chosen for its objective.
     objective: str = ""
 
     def scale(self, instance: Any) -> dict[str, Tensor]:
