@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import take
-from gumbeldore.instance_set import InstanceSet
 from problems.fjsp import best_known, originals
 from problems.fjsp.instances import Instance, assigned, lower_bound, random_instances, shortest
 from problems.fjsp.originals import Original
@@ -20,8 +19,6 @@ from problems.formats.npz import REFERENCES, Arrays, whole
 from problems.jssp.instances import DUE
 from problems.jssp.objectives import cost_of
 from problems.jssp.shop_sets import ShopSets, stacked
-
-VALIDATION_SETS = {f"validation/{jobs}x{machines}": (jobs, machines) for jobs, machines in [(10, 5), (20, 5), (20, 10)]}
 
 
 class FlexibleShopSets(ShopSets):
@@ -35,14 +32,12 @@ class FlexibleShopSets(ShopSets):
     problem = "fjsp"
     suffixes = (".fjs", ".txt")
     arrays = Arrays({"times"}, {"release", "machine_release", "waits", *DUE, *REFERENCES})
+    validation_sizes = [(10, 5), (20, 5), (20, 10)]
     validation_count = 1_000
 
     original = staticmethod(originals.from_arrays)
     check = staticmethod(originals.check_original)
     known = staticmethod(best_known.best_known)
-
-    def named(self) -> dict[str, Callable[[int | None], list[InstanceSet]]]:
-        return {name: partial(self._validation_set, *size) for name, size in VALIDATION_SETS.items()}
 
     def read(self, path: Path) -> list[FjspInstance]:
         shops = read_fjs(path)
@@ -80,9 +75,6 @@ class FlexibleShopSets(ShopSets):
 
     def fingerprint(self, arrays: Mapping[str, np.ndarray]) -> str:
         return best_known.fingerprint(arrays["times"])
-
-    def _validation_set(self, jobs: int, machines: int, limit: int | None) -> list[InstanceSet]:
-        return [self.validation(jobs, machines, 100 if limit is None else limit)]
 
 
 def _true_cost(objective: str, shop: Instance, index: Tensor, actions: Tensor) -> Tensor:

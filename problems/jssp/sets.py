@@ -36,7 +36,6 @@ L2D_FINGERPRINTS = {
 L2D_SETS = {f"l2d/{jobs}x{machines}": (jobs, machines) for jobs, machines in L2D_FINGERPRINTS}
 TAILLARD_SETS = {**{f"taillard/{jobs}x{machines}": [(jobs, machines)] for jobs, machines in SIZES}, "taillard": SIZES}
 FILES = {name: DATA / f"jssp_{name}.txt" for name in ("abz", "ft", "la", "orb")}  # each of several sizes
-NAMED_SETS = [*TAILLARD_SETS, *L2D_SETS, *FILES]
 
 
 class JobShopSets(ShopSets):
@@ -51,6 +50,7 @@ class JobShopSets(ShopSets):
     problem = "jssp"
     suffixes = (".txt", ".jsp", ".jss", ".json", "")  # JSPLIB's have none
     arrays = Arrays({"times", "machines"}, {"release", "machine_release", "waits", "fixed", *DUE, *REFERENCES})
+    validation_sizes = [(6, 6), (10, 10), (20, 20)]
     validation_count = 10_000
 
     original = staticmethod(originals.from_arrays)
@@ -62,6 +62,7 @@ class JobShopSets(ShopSets):
             **{name: partial(self._taillard, name) for name in TAILLARD_SETS},
             **{name: partial(self._l2d, name) for name in L2D_SETS},
             **{name: partial(load_files, path, library=self.library) for name, path in FILES.items()},
+            **super().named(),
         }
 
     def read(self, path: Path) -> list[JsspInstance]:

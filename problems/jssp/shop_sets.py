@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,14 +34,11 @@ class ShopSets(ABC):
     problem: ClassVar[str]  # in the names of files with references
     suffixes: ClassVar[tuple[str, ...]]  # of the files taken from a folder
     arrays: ClassVar[Arrays]  # of an `.npz`
+    validation_sizes: ClassVar[list[tuple[int, int]]]  # jobs and machines of the random sets that have names
     validation_count: ClassVar[int]  # instances of each size
 
     def __init__(self, objective: str = MAKESPAN):
         self.objective = check_objective(objective)
-
-    @abstractmethod
-    def named(self) -> dict[str, Callable[[int | None], list[InstanceSet]]]:
-        """The standard sets by name: each gives the first so many instances, all if None."""
 
     @abstractmethod
     def read(self, path: Path) -> list:
@@ -89,6 +87,11 @@ class ShopSets(ABC):
     @abstractmethod
     def fingerprint(self, arrays: Mapping[str, np.ndarray]) -> str:
         """Hex digits that stand for all instances in the arrays."""
+
+    def named(self) -> dict[str, Callable[[int | None], list[InstanceSet]]]:
+        """The standard sets by name: each gives the first so many instances; if None all, of random ones 100."""
+        sizes = {f"validation/{jobs}x{machines}": (jobs, machines) for jobs, machines in self.validation_sizes}
+        return {name: partial(self._random_set, *size) for name, size in sizes.items()}
 
     def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
         """The instances of `source`, one InstanceSet per size, in ascending order of operations, then jobs.
@@ -174,6 +177,9 @@ class ShopSets(ABC):
     def reference(self, path: Path, shop: Any) -> Reference:
         """What is known of an instance of a file."""
         return Reference(*self.best_known(shop))
+
+    def _random_set(self, jobs: int, machines: int, limit: int | None) -> list[InstanceSet]:
+        return [self.validation(jobs, machines, 100 if limit is None else limit)]
 
     def _load_npz(self, path: Path, limit: int | None) -> InstanceSet:
         return self.from_arrays(read_npz(path, *self.arrays), str(path), limit)
