@@ -59,14 +59,18 @@ class Configuration:
         return walk(to_plain(self.cfg), "")
 
     def hyperparameters(self) -> dict[str, Any]:
-        """The values that tell trainings apart, by their dotted keys; those that were typed come first."""
-        telling = ("seed", "train.", "search.", "model.", "problem.")
-        values = {key: value for key, value in self.flat().items() if key.startswith(telling)}
-        return {key: values[key] for key in self.typed if key in values} | values
+        """What tells trainings apart: the options and the values that were typed, and the seed."""
+        values = self.flat()
+        return {**self.choices, "seed": values["seed"], **{key: values[key] for key in self.typed if key in values}}
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """The options that were typed, by their groups."""
+        return dict(word.split("=", 1) for word in self.words if is_group(word.split("=")[0]))
 
     def preset(self) -> str | None:
         """The name of the preset (an experiment, or a problem) that is trained as it stands; None if it is changed."""
-        choices = dict(word.split("=", 1) for word in self.words if is_group(word.split("=")[0]))
+        choices = self.choices
         of_results = ("init", "resume", "train.", "search.", "model.", "problem.", "methods.")
         if choices.keys() - {"problem", "experiment"} or any(key.startswith(of_results) for key in self.typed):
             return None

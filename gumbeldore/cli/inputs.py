@@ -56,6 +56,7 @@ class Inputs(NamedTuple):
         about = {"checkpoint": ", ".join(map(str, self.checkpoints)), "instances": self.settings.instances}
         if reasons := [choice.reason for choice in self.choices if choice.reason]:
             about["policy"] = "; ".join(reasons)
+        about |= {"objective": self.problem.objective} if self.problem.objective else {}
         about |= {"hardware": str(self.machine), "precision": self.machine.precision}
         return {**about, "seed": self.settings.seed, "command": command_line()}
 

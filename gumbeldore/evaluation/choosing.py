@@ -67,7 +67,7 @@ def choose_policies(instances: Source | Sequence[Source], limit: int | None, val
             # One part speaks for all.
             group = group._replace(instance_set=group.instance_set._replace(warnings=[], left_out={}))
     choices = [Choice(policies[key], mine, "") for key, mine in chosen.items() if mine]
-    return [choice._replace(reason=_reason(choice, scales)) for choice in choices]
+    return [choice._replace(reason=_reason(choice)) for choice in choices]
 
 
 def _of_objective(policies: Mapping[str, LoadedPolicy], asked: str | None) -> dict[str, LoadedPolicy]:
@@ -135,20 +135,15 @@ def _distance(scale: Mapping[str, Tensor], to: Scale) -> Tensor:
     return torch.stack([(scale[name] / value).log().abs() for name, value in to.items()]).sum(dim=0)
 
 
-def _reason(choice: Choice, scales: Mapping[str, Sequence[Scale]]) -> str:
-    """Which policy, for which instances, and why."""
+def _reason(choice: Choice) -> str:
+    """Which policy, and for which instances."""
     name, instance_sets = choice.loaded.path.parent.name, choice.instance_sets
     each = [choice.loaded.problem.scale(instance_set.instances) for instance_set in instance_sets]
     own = {key: torch.cat([scale[key] for scale in each]) for key in each[0]}
     count = len(next(iter(own.values())))
     which = instance_sets[0].names[0] if count == 1 else f"{count} instances"
     sizes = ", ".join(f"{key} {_range(values)}" for key, values in own.items())
-    near = "; ".join(f"{key}: {' / '.join(map(_words, each))}" for key, each in scales.items())
-    return f"policy {name} for {which} ({sizes}), the nearest by its training or where it was measured ({near})"
-
-
-def _words(scale: Scale) -> str:
-    return ", ".join(f"{name} {value:.3g}" for name, value in scale.items())
+    return f"policy {name} for {which} ({sizes}): of the policies that are shipped, the nearest in size"
 
 
 def _range(values: Tensor) -> str:

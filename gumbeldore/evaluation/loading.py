@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from gumbeldore.instance_set import WrongProblemError
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime import checkpoint
-from gumbeldore.runtime.building import build, described, takes
+from gumbeldore.runtime.building import build, described, imported, takes
 from gumbeldore.runtime.files import in_home
 
 # A network may make more numbers than are saved: it may replace parameters, share one among layers, or have masks.
@@ -177,9 +178,13 @@ def check_same_function(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> N
     The weights of auxiliary losses, whose keys end with `_loss`, may differ. A class may have moved to another module.
     """
 
+    defaults = inspect.signature(imported(ours["_target_"], "model")).parameters
+
     def comparable(model: Mapping[str, Any], key: str) -> Any:
-        return str(model[key]).rpartition(".")[2] if key == "_target_" else model[key]
+        value = model.get(key, defaults[key].default if key in defaults else None)  # an older file may lack it
+        return str(value).rpartition(".")[2] if key == "_target_" else value
 
     for key in ours:
-        if key in theirs and not key.endswith("_loss") and comparable(theirs, key) != comparable(ours, key):
-            raise ValueError(f"the networks differ: its model.{key} is {theirs[key]}, here it is {ours[key]}")
+        its, here = comparable(theirs, key), comparable(ours, key)
+        if not key.endswith("_loss") and its != here:
+            raise ValueError(f"the networks differ: its model.{key} is {its}, here it is {here}")

@@ -43,7 +43,7 @@ def read_table(path: Path) -> dict[str, tuple[float, str]]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path} is not a text of comma-separated values: {error}") from None
     except OSError as error:
-        raise ValueError(f"references={path}: {error.strerror}") from None
+        raise ValueError(f"references={path}: {error.strerror}; give `solver` or the path of a .csv") from None
     return table
 
 

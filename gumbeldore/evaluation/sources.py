@@ -197,4 +197,5 @@ def _array(value: Any, where: str) -> np.ndarray:
     try:
         return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:  # rows of several lengths, bf16, sparse tensors
-        raise ValueError(f"{where} is no array: {str(error).splitlines()[0]}") from None
+        rows = "; rows must have the same length" if "inhomogeneous" in str(error) else ""
+        raise ValueError(f"{where} is no array: {str(error).splitlines()[0]}{rows}") from None

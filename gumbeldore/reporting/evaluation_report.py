@@ -84,7 +84,8 @@ class EvaluationReport(NamedTuple):
         """The table of methods, and one by size where there are several."""
         title = tables.title_of(self.about["instances"], count_of(instance_sets))
         remarks = tables.remarks(instance_sets, self.problem)
-        note = "\n".join([tables.reference_note(instance_sets), *remarks, self.about["hardware"]])
+        objective = [f"objective: {self.about['objective']}"] if "objective" in self.about else []
+        note = "\n".join([*objective, tables.reference_note(instance_sets), *remarks, self.about["hardware"]])
         self.terminal.table(title, *tables.method_rows(found, instance_sets, self.problem), note)
         if len(instance_sets) > 1:
             self.terminal.table("by size", *tables.size_rows(found, instance_sets, self.problem))

@@ -30,7 +30,7 @@ class FlexibleShopSets(ShopSets):
 
     kind = "flexible job shop"
     problem = "fjsp"
-    suffixes = (".fjs", ".txt")
+    suffixes = (".fjs",)
     arrays = Arrays({"times"}, {"release", "machine_release", "waits", *DUE, *REFERENCES})
     validation_sizes = [(10, 5), (20, 5), (20, 10)]
     validation_count = 1_000
@@ -55,7 +55,13 @@ class FlexibleShopSets(ShopSets):
         n, jobs, ops, machines = times.shape
         shapes = {"times": times.shape, "machine_release": (n, machines), "waits": (n, jobs, ops)}
         shapes |= dict.fromkeys(("release", *DUE), (n, jobs))
-        return {name: whole(array, shapes[name], f"{where}: {name}") for name, array in arrays.items()}
+        given = {name: whole(array, shapes[name], f"{where}: {name}") for name, array in arrays.items()}
+        there = (given["times"] >= 0).any(axis=3)
+        before, after = there.cumsum(axis=2) > 0, there[..., ::-1].cumsum(axis=2)[..., ::-1] > 0
+        if (gap := ~there & before & after).any():
+            row, job, op = (int(each[0]) for each in gap.nonzero())
+            raise ValueError(f"{where}: times[{row}, {job}, {op}] has no machine, but operations before and after it")
+        return given
 
     def shops(self, original: Original, names: list[str]) -> list[FjspInstance]:
         fields = [field.numpy() for field in original[:-1]]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from problems.formats.job_shop import LARGEST_COUNT
+from problems.formats.job_shop import LARGEST_COUNT, Row
 from problems.formats.text import error, lines, number, short, stem
 
 CANNOT = -1  # the time of an operation on a machine that cannot do it, and at places without an operation
@@ -32,18 +32,45 @@ class FjspInstance(NamedTuple):
         return {name: value for name, value in self._asdict().items() if isinstance(value, np.ndarray)}
 
 
-def flexible_shop(name: str, jobs: Sequence[Sequence[Sequence[tuple[int, int]]]], machines: int) -> FjspInstance:
-    """An instance of a list for each job, with a list for each operation, with (machine, time) for each machine."""
+def flexible_shop(
+    name: str,
+    jobs: Sequence[Sequence[Sequence[tuple[int, int]]]],
+    machines: int,
+    release: Row | None = None,
+    machine_release: Row | None = None,
+    due: Row | None = None,
+    weight: Row | None = None,
+) -> FjspInstance:
+    """An instance of a list for each job, with a list for each operation, with (machine, time) for each machine.
+
+    Machines count from 0. The other arguments have a number for each job or machine; 0 if not given, `weight` 1 if
+    there are due dates. Raises ValueError that names job and operation for what is not well-formed.
+    """
     longest = max(1, *map(len, jobs))
     times = np.full((len(jobs), longest, machines), CANNOT, dtype=np.int64)
     for job, operations in enumerate(jobs):
         for op, alternatives in enumerate(operations):
-            for machine, time in alternatives:
-                times[job, op, machine] = time
-    nothing = (
-        np.zeros(shape, dtype=np.int64) for shape in (len(jobs), machines, times.shape[:2], len(jobs), len(jobs))
-    )
-    return FjspInstance(name, times, *nothing)
+            where = f"job {job}, operation {op}"
+            if not alternatives:
+                raise ValueError(f"{where} has no machine")
+            for pair in alternatives:
+                if not isinstance(pair, Sequence | np.ndarray) or len(pair) != 2:
+                    raise ValueError(f"{where}: each machine must be (machine, time), got {pair!r}")
+                machine, time = pair
+                if machine != int(machine) or not 0 <= machine < machines:
+                    raise ValueError(f"{where}: machines are 0..{machines - 1} here, got {machine}")
+                if time != int(time) or time < 0:
+                    raise ValueError(f"{where}: a time must be a whole number of at least 0, got {time}")
+                if times[job, op, int(machine)] != CANNOT:
+                    raise ValueError(f"{where}: machine {machine} comes twice")
+                times[job, op, int(machine)] = time
+
+    def row(values: Row | None, count: int, fill: int = 0) -> np.ndarray:
+        return np.full(count, fill, dtype=np.int64) if values is None else np.array(values, dtype=np.int64)
+
+    n = len(jobs)
+    releases, waits = (row(release, n), row(machine_release, machines)), np.zeros(times.shape[:2], dtype=np.int64)
+    return FjspInstance(name, times, *releases, waits, row(due, n), row(weight, n, int(due is not None)))
 
 
 def read_fjs(path: str | Path) -> list[FjspInstance]:

@@ -108,7 +108,7 @@ def for_objective(original: Any, objective: str, where: str) -> Any:
     Raises ValueError that begins with `where` if the weighted tardiness is asked for and an instance has no due dates.
     """
     if objective == TARDINESS:
-        rule = "the weighted tardiness needs due dates: due [n, J], if need be with weight [n, J] above 0"
+        rule = "the weighted tardiness needs due dates: `due` of each job, and perhaps `weight`, in JSON or arrays"
         refuse(original, ~original.weight.any(dim=1), rule, where)
         return original
     same = torch.full_like(original.weight, int(objective == FLOW))

@@ -51,7 +51,7 @@ class Shop(Problem):
             orders give the same schedule. With this one a policy is far better on larger instances than those of its
             training, and a bit worse on these (docs/results.md). Not in the paper.
         reversal: imitate half of the experts backwards in time: with the operations of every job in reverse order, the
-            reversed schedule is as good. Not in the paper.
+            reversed schedule has the same makespan. No effect with other objectives. Not in the paper.
         grow: [[jobs, machines], share]: the first training instances have this size, later ones more of both, up to
             `sizes` after that share of the training (None: `sizes` from the start). Not in the paper.
         window: the policy sees the next operations of each job, so many; for large shops (None or `all`: all
@@ -96,8 +96,6 @@ class Shop(Problem):
         self.grow = grow
         self.window = Window.of(window, jobs_in_view)
         self.objective = check_objective(objective)
-        if reversal and objective != MAKESPAN:
-            raise ValueError(f"reversal is for the makespan; with objective={objective} set reversal=false")
 
     @abstractmethod
     def job_shop(self, instance: Any, actions: Tensor) -> tuple[Instance, Tensor]:
@@ -197,8 +195,8 @@ class Shop(Problem):
         return pairs.masked_fill((machine[:, :-1] != machine[:, 1:]) | (machine[:, 1:] < 0), -1)
 
     def augment(self, instance: Any, actions: Tensor, step: int, generator: torch.Generator) -> tuple[Any, Tensor]:
-        """Schedules as good: half of them backwards in time, if `reversal`."""
-        if self.reversal:
+        """Schedules with the same makespan: half of them backwards in time, if `reversal`."""
+        if self.reversal and self.objective == MAKESPAN:
             half = moved(torch.rand(len(actions), 1, dtype=torch.float32, generator=generator) < 0.5, actions.device)
             reversed_ones = half & is_reversible(instance)[:, None]
             instance = self.backwards(instance, reversed_ones.squeeze(1))

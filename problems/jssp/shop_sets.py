@@ -21,6 +21,7 @@ from problems.jssp.objectives import MAKESPAN, TARDINESS, check_objective, with_
 from problems.jssp.originals import for_objective
 
 UNKNOWN = (float("nan"), "")  # a reference, and its kind
+IGNORED = "due dates have no effect on objective={}; problem.objective=weighted_tardiness counts them"
 
 
 class ShopSets(ABC):
@@ -153,6 +154,7 @@ class ShopSets(ABC):
 
     def instance_set(self, names: list[str], original: Any, costs: np.ndarray, kinds: list[str]) -> InstanceSet:
         """An InstanceSet of n instances with a reference cost (or NaN) and its kind each."""
+        unused = self.objective != TARDINESS and bool(original.weight.any())
         original = for_objective(original, self.objective, names[0])
         shop = original.to_schedule()
         return InstanceSet(
@@ -164,6 +166,7 @@ class ShopSets(ABC):
             kinds=kinds,
             lower_bounds=self.lower_bounds(original, shop).double() if self.objective == MAKESPAN else None,
             pooled=self.objective == TARDINESS,
+            warnings=[IGNORED.format(self.objective)] if unused else [],
         )
 
     def of_shops(self, shops: list, costs: np.ndarray, kinds: list[str]) -> InstanceSet:

@@ -316,7 +316,7 @@ def test_other_methods_sample_experts(method, settings, tmp_path):
     ("problem", "words", "message"),
     [
         ("jssp", ["method=reconstruct"], "no random reconstruction for jssp"),
-        ("cvrp", ["method=wor", "search.equivalents=9"], "equivalents must be at most 8 for cvrp"),
+        ("cvrp", ["method=wor", "search.equivalents=9"], "equivalents must be at most 8 for these cvrp"),
         ("tsp", ["method=wor", "search.replan_steps=3"], "search.replan_steps has no effect on wor"),
         ("tsp", ["method=wor", "search.temperature=0"], "temperature must be a number above 0"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 
 import numpy as np
@@ -280,6 +281,34 @@ def test_files_are_read(tmp_path):
     assert [each.names for each in both] == [["zero"], ["shop"]]
 
 
+def test_lists_of_alternatives_become_arrays():
+    shop = shop_of_lists("mine", [[[(0, 12), (1, 9)], [(1, 7)]], [[(0, 4)]]], 2, release=[0, 3], due=[20, 9])
+    assert shop.times.tolist() == [[[12, 9], [-1, 7]], [[4, -1], [-1, -1]]]
+    assert (shop.release.tolist(), shop.due.tolist(), shop.weight.tolist()) == ([0, 3], [20, 9], [1, 1])
+    (found,) = gumbeldore.load_instances(FJSP([[2, 3]], [[2, 3]], objective="weighted_tardiness"), **shop.arrays())
+    assert found.costs(torch.tensor([[[1, 1, 2]]])).tolist() == [[0.0]] and not found.warnings
+    (found,) = gumbeldore.load_instances(FJSP([[2, 3]], [[2, 3]]), **shop.arrays())
+    (line,) = found.warnings
+    assert line.startswith("due dates have no effect on objective=makespan; problem.objective=weighted_tardiness")
+
+
+@pytest.mark.parametrize(
+    ("jobs", "rule"),
+    [
+        ([[[(0, 3)], [], [(0, 2)]]], "job 0, operation 1 has no machine"),
+        ([[[(0, 3)]], [[(2, 3)]]], "job 1, operation 0: machines are 0..1 here, got 2"),
+        ([[[(-1, 3)]]], "job 0, operation 0: machines are 0..1 here, got -1"),
+        ([[[(0, 2.7)]]], "job 0, operation 0: a time must be a whole number of at least 0, got 2.7"),
+        ([[[(0, -1)]]], "job 0, operation 0: a time must be a whole number of at least 0, got -1"),
+        ([[[(0, 2), (0, 7)]]], "job 0, operation 0: machine 0 comes twice"),
+        ([[[0, 3]]], "job 0, operation 0: each machine must be (machine, time), got 0"),
+    ],
+)
+def test_wrong_alternatives_are_refused(jobs, rule):
+    with pytest.raises(ValueError, match=re.escape(rule)):
+        shop_of_lists("mine", jobs, machines=2)
+
+
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
@@ -328,6 +357,7 @@ def test_references_are_found_by_content(tmp_path, monkeypatch):
         ({"times": np.zeros((2, 3))}, r"x: times must be \[n, J, O, M\], got \[2, 3\]"),
         ({"times": np.full((1, 1, 1, 2), 1.5)}, "x: times must be whole numbers below"),
         ({"times": np.full((1, 1, 1, 2), -2)}, "x: job 0, operation 0: times must not be negative, but for -1"),
+        ({"times": [[[[3, -1], [-1, -1], [-1, 3]]]]}, r"x: times\[0, 0, 1\] has no machine, but operations before and"),
         ({"times": np.full((1, 1, 1, 2), -1)}, "x: there is no operation to be scheduled"),
         ({"times": np.ones((1, 2, 2, 2)), "waits": -np.ones((1, 2, 2))}, "job 0, operation 0: waits must not be neg"),
         ({"times": np.ones((1, 2, 2, 2)), "release": np.ones((1, 3))}, r"x: release must be whole numbers \[1, 2\]"),
@@ -336,7 +366,7 @@ def test_references_are_found_by_content(tmp_path, monkeypatch):
 )
 def test_malformed_arrays_are_refused(arrays, rule):
     with pytest.raises(ValueError, match=rule):
-        FlexibleShopSets().from_arrays(arrays, "x")
+        FlexibleShopSets().from_arrays({name: np.array(array) for name, array in arrays.items()}, "x")
 
 
 def test_lists_of_machines_and_times_are_solved_and_shown(tmp_path):

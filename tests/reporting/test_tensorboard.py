@@ -67,17 +67,17 @@ def test_runs_can_be_compared_by_hyperparameters_and_outcome(events):
     """The columns of the HPARAMS page are last values of scalars, so they add no cards of one point."""
     found, _ = events
     start = hparams_of(found, "session_start_info")
-    assert start.hparams["seed"].number_value == 0 and start.hparams["problem.num_nodes"].number_value == 20
-    assert "run_dir" not in start.hparams and "workers" not in start.hparams
+    assert start.hparams["seed"].number_value == 0 and len(start.hparams) == 1  # no words were typed here
     columns = [column.name.tag for column in hparams_of(found, "experiment").metric_infos]
     assert columns[:2] == ["quality/best_greedy_gap", "quality/best_greedy_cost"]
     assert set(columns) <= set(found.Tags()["scalars"])
     assert all(len(found.Scalars(tag)) == 2 for tag in columns)  # one value per epoch
 
 
-def test_what_was_typed_comes_first_among_the_hyperparameters():
-    config = configured("train", "problem=cvrp", "search.step_size=1", "run_dir=a", "train.epochs=2")
-    assert list(config.hyperparameters())[:2] == ["search.step_size", "train.epochs"]
+def test_the_hyperparameters_are_what_was_typed():
+    """TensorBoard sorts them by name and shows the first few, so there are no others."""
+    config = configured("train", "problem=cvrp", "search.step_size=1", "train.epochs=2")
+    assert config.hyperparameters() == {"problem": "cvrp", "seed": 0, "search.step_size": 1, "train.epochs": 2}
 
 
 @pytest.mark.parametrize(

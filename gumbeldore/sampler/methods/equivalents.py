@@ -70,6 +70,6 @@ class Equivalents(Rounds):
     def check(self, task: SearchTask) -> None:
         most = num_equivalents(task.problem, task.instances)
         if self.equivalents > most:
-            rule = f"equivalents must be at most {most} for {task.problem.name} instances of this size"
+            rule = f"equivalents must be at most {most} for these {task.problem.name} instances"
             raise ValueError(f"{rule}, got {self.equivalents}")
         self.method.check(task)
