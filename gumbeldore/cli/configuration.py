@@ -24,6 +24,7 @@ from gumbeldore.sampler.methods import Method
 from gumbeldore.training.settings import ALGORITHMS, ImitationSettings
 
 Settings = TypeVar("Settings", bound=Checked)
+OF_RESULTS = ("init", "resume", "train.", "search.", "model.", "problem.", "methods.")  # keys that decide what is learnt
 
 
 class Configuration:
@@ -61,7 +62,8 @@ class Configuration:
     def hyperparameters(self) -> dict[str, Any]:
         """What tells trainings apart: the options and the values that were typed, and the seed."""
         values = self.flat()
-        return {**self.choices, "seed": values["seed"], **{key: values[key] for key in self.typed if key in values}}
+        typed = {key: values[key] for key in self.typed if key in values and key.startswith(OF_RESULTS)}
+        return {**self.choices, "seed": values["seed"], **typed}
 
     @property
     def choices(self) -> dict[str, str]:
@@ -71,8 +73,7 @@ class Configuration:
     def preset(self) -> str | None:
         """The name of the preset (an experiment, or a problem) that is trained as it stands; None if it is changed."""
         choices = self.choices
-        of_results = ("init", "resume", "train.", "search.", "model.", "problem.", "methods.")
-        if choices.keys() - {"problem", "experiment"} or any(key.startswith(of_results) for key in self.typed):
+        if choices.keys() - {"problem", "experiment"} or any(key.startswith(OF_RESULTS) for key in self.typed):
             return None
         return choices.get("experiment") or choices.get("problem", "tsp")
 

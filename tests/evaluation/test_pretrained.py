@@ -27,7 +27,7 @@ SHIPPED = {
     "cvrp100": ("kool/cvrp20", 0.08),
     "jssp15x15": ("l2d/6x6", 0.05),
     "jssp6x6": ("l2d/6x6", 0.05),
-    "jssp_tardiness": ("validation/10x10", 1.5),
+    "jssp_tardiness": ("validation/10x10", 0.25),
     "fjsp": ("validation/10x5", 0.09),
 }
 

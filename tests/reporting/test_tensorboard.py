@@ -76,7 +76,7 @@ def test_runs_can_be_compared_by_hyperparameters_and_outcome(events):
 
 def test_the_hyperparameters_are_what_was_typed():
     """TensorBoard sorts them by name and shows the first few, so there are no others."""
-    config = configured("train", "problem=cvrp", "search.step_size=1", "train.epochs=2")
+    config = configured("train", "problem=cvrp", "search.step_size=1", "run_dir=a", "train.epochs=2")
     assert config.hyperparameters() == {"problem": "cvrp", "seed": 0, "search.step_size": 1, "train.epochs": 2}
 
 
