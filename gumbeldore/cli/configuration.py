@@ -24,7 +24,7 @@ from gumbeldore.sampler.methods import Method
 from gumbeldore.training.settings import ALGORITHMS, ImitationSettings
 
 Settings = TypeVar("Settings", bound=Checked)
-OF_RESULTS = ("init", "resume", "train.", "search.", "model.", "problem.", "methods.")  # keys that decide what is learnt
+OF_RESULTS = ("init", "resume", "train.", "search.", "model.", "problem.", "methods.")  # they decide what is learnt
 
 
 class Configuration:
