@@ -24,7 +24,7 @@ from gumbeldore.sampler.methods import Method
 from gumbeldore.training.settings import ALGORITHMS, ImitationSettings
 
 Settings = TypeVar("Settings", bound=Checked)
-OF_RESULTS = ("init", "resume", "train.", "search.", "model.", "problem.", "methods.")  # they decide what is learnt
+DECISIVE = ("init", "train.", "search.", "model.", "problem.", "methods.")  # what a training learns depends on them
 
 
 class Configuration:
@@ -62,7 +62,7 @@ class Configuration:
     def hyperparameters(self) -> dict[str, Any]:
         """What tells trainings apart: the options and the values that were typed, and the seed."""
         values = self.flat()
-        typed = {key: values[key] for key in self.typed if key in values and key.startswith(OF_RESULTS)}
+        typed = {key: values[key] for key in self.typed if key in values and key.startswith(DECISIVE)}
         return {**self.choices, "seed": values["seed"], **typed}
 
     @property
@@ -71,11 +71,11 @@ class Configuration:
         return dict(word.split("=", 1) for word in self.words if is_group(word.split("=")[0]))
 
     def preset(self) -> str | None:
-        """The name of the preset (an experiment, or a problem) that is trained as it stands; None if it is changed."""
+        """The preset (an experiment, or a problem) that was typed and is trained as it stands; else None."""
         choices = self.choices
-        if choices.keys() - {"problem", "experiment"} or any(key.startswith(OF_RESULTS) for key in self.typed):
+        if choices.keys() - {"problem", "experiment"} or any(key.startswith(DECISIVE) for key in self.typed):
             return None
-        return choices.get("experiment") or choices.get("problem", "tsp")
+        return choices.get("experiment") or choices.get("problem")
 
     def reads(self, group: str, names: Iterable[str]) -> None:
         """Note that keys have an effect."""

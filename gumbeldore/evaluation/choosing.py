@@ -22,7 +22,7 @@ from gumbeldore.seeding import generator
 BATCHES = 16  # of training instances, which may differ in size, for a mean scale
 BATCH_SIZE = 16
 BEST_AT = SHIPPED / "best_at.json"
-REMEDY = "say whose policy solves it (checkpoint=..., in Python the first argument)"
+REMEDY = "name a policy (checkpoint=..., in Python the first argument)"
 
 Scale = Mapping[str, float]  # of one instance, or the mean of several, by name
 
@@ -43,7 +43,7 @@ def choose_policies(instances: Source | Sequence[Source], limit: int | None, val
     """For each of the instances the shipped policy that is nearest in `Problem.scale`.
 
     Near to a policy are its training instances, and the sizes at which it was measured to be the best (`BEST_AT`). Only
-    policies of the objective that `values` name are asked; without one, of the problem's default.
+    policies for the objective among the values are considered; without one, for the problem's default.
 
     Arguments:
         instances, limit: see `groups_of`
@@ -51,9 +51,9 @@ def choose_policies(instances: Source | Sequence[Source], limit: int | None, val
 
     Raises ValueError if no shipped policy, or policies of several problems, can read them.
     """
-    policies = _of_objective({name: load_policy(SHIPPED / name) for name in shipped()}, values.get("objective"))
+    policies = {name: load_policy(SHIPPED / name) for name in shipped()}
     name, groups = _read(_problems(policies, values), instances, limit)
-    policies = {key: with_values(each, values) for key, each in policies.items() if each.problem.name == name}
+    policies = _of_objective({key: each for key, each in policies.items() if each.problem.name == name}, values)
     best_at = json.loads(BEST_AT.read_text())
     scales = {key: [_training_scale(each.problem), *best_at.get(key, [])] for key, each in policies.items()}
     chosen: dict[str, list[Group]] = {key: [] for key in policies}
@@ -70,12 +70,14 @@ def choose_policies(instances: Source | Sequence[Source], limit: int | None, val
     return [choice._replace(reason=_reason(choice)) for choice in choices]
 
 
-def _of_objective(policies: Mapping[str, LoadedPolicy], asked: str | None) -> dict[str, LoadedPolicy]:
-    """The policies that minimise what is asked for; if nothing is, what is the default of their problems."""
-    wanted = {key: asked or type(each.problem).objective for key, each in policies.items()}
-    found = {key: each for key, each in policies.items() if each.problem.objective == wanted[key]}
+def _of_objective(policies: Mapping[str, LoadedPolicy], values: Mapping[str, Any]) -> dict[str, LoadedPolicy]:
+    """The policies of a problem, with the values, that minimise what these ask for; else the problem's default."""
+    problem = next(iter(policies.values())).problem
+    objective = values.get("objective") or type(problem).objective
+    found = {key: with_values(each, values) for key, each in policies.items() if each.problem.objective == objective}
     if not found:
-        raise ValueError(f"no policy that is shipped minimises objective={asked}; {REMEDY}")
+        with_values(next(iter(policies.values())), values)  # refuses an objective that the problem does not have
+        raise ValueError(f"no policy that is shipped minimises the {objective} for {problem.name}; {REMEDY}")
     return found
 
 

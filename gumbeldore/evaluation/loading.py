@@ -178,13 +178,14 @@ def check_same_function(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> N
     The weights of auxiliary losses, whose keys end with `_loss`, may differ. A class may have moved to another module.
     """
 
-    defaults = inspect.signature(imported(ours["_target_"], "model")).parameters
+    arguments = inspect.signature(imported(ours["_target_"], "model")).parameters
+    defaults = {key: x.default for key, x in arguments.items() if x.default is not inspect.Parameter.empty}
 
     def comparable(model: Mapping[str, Any], key: str) -> Any:
-        value = model.get(key, defaults[key].default if key in defaults else None)  # an older file may lack it
+        value = (defaults | dict(model))[key]  # the file of an older version may lack what has a default
         return str(value).rpartition(".")[2] if key == "_target_" else value
 
-    for key in ours:
+    for key in [*defaults, *(key for key in ours if key in theirs)]:
         its, here = comparable(theirs, key), comparable(ours, key)
         if not key.endswith("_loss") and its != here:
             raise ValueError(f"the networks differ: its model.{key} is {its}, here it is {here}")

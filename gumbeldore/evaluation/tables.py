@@ -158,7 +158,7 @@ def shortage_lines(results: Results) -> list[str]:
 def notices(instance_sets: list[InstanceSet]) -> list[str]:
     """What is not as a user may expect of the instances, a line each: files left out and references not used."""
     left_out = [f"left out: {file}: {why}" for each in instance_sets for file, why in each.left_out.items()]
-    return left_out + [f"warning: {line}" for each in instance_sets for line in each.warnings]
+    return left_out + list(dict.fromkeys(f"warning: {line}" for each in instance_sets for line in each.warnings))
 
 
 def proven_by(results: Results, instance_sets: list[InstanceSet]) -> list[InstanceSet]:

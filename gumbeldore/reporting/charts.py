@@ -102,7 +102,7 @@ def distribution(results: Results, instance_sets: list[InstanceSet]) -> tuple[Fi
         share = np.histogram(each, edges)[0] / len(each)
         axes.stairs(share, edges, fill=True, color=colour)
         axes.axvline(each.mean(), color="black", linewidth=1, linestyle=":")
-        axes.set_title(f"{name}: {len(each):,} solutions", loc="left", fontsize=9)
+        axes.set_title(f"{name}: {len(each):,} solution{'s' if len(each) > 1 else ''}", loc="left", fontsize=9)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         axes.locator_params(axis="y", nbins=2)

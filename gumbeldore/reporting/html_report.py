@@ -18,6 +18,7 @@ from gumbeldore.runtime.files import write_text
 
 FOLDER = Path(__file__).parent
 MOST_ROWS = 200  # of the table of instances
+WIDE_INCHES = 8.8  # a wider picture has the whole width of the page
 
 
 class Picture(NamedTuple):
@@ -109,5 +110,5 @@ def _picture(
             panels += [(charts.markup(drawn), reference)] if drawn else []
         else:
             panels[0] = (panels[0][0], f"{panels[0][1]} ({reference}, only its cost is known)")
-    wide = figure.get_figwidth() > charts.INCHES * 2
+    wide = figure.get_figwidth() > WIDE_INCHES
     return Picture(f"{word}: {instance_set.names[index]}".removeprefix(": "), panels, wide)

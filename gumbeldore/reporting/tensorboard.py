@@ -14,14 +14,14 @@ from torch.utils.tensorboard.summary import hparams
 
 from gumbeldore.runtime.memory import peak_memory
 
-# "Is my training going well?": TensorBoard sorts groups by name, so these six cards at most are the first on its page.
-# Gap and cost of the best solutions, and new ones, are of active search and of a pool.
+# "Is my training going well?": TensorBoard sorts groups by name, so these cards are the first ones on its page. A run
+# has at most six of them; `best_*` and `new_best` are those of active search and of a pool alone.
 PROGRESS = (
     *("quality/greedy_gap", "quality/greedy_cost", "quality/best_gap", "quality/best_cost"),
     *("sampling/improvement_over_greedy", "sampling/improved_share", "sampling/new_best"),
     *("training/loss", "usage/epoch_seconds"),
 )
-CONSTANT = ("sampling/solutions",)  # a card would be a flat line
+CONSTANT = ("sampling/solutions",)  # in most trainings: a card would be a flat line
 TOTALS = [f"usage/totals/{name}" for name in ("seconds", "batches", "solutions")]
 
 

@@ -114,9 +114,9 @@ def sample_experts(
         "sampling/solutions_per_second": total / (time.perf_counter() - start),
         "sampling/evaluations": sampled.evaluations + greedy.evaluations,
     }
-    sign = greedy.costs[0].sign()
-    if sign and (greedy.costs.sign() == sign).all():  # else a ratio of costs says nothing
-        metrics["sampling/improvement_over_greedy"] = (sign * (1 - (sampled.costs / greedy.costs).mean())).item()
+    whole = greedy.costs.sum()
+    if whole and (greedy.costs * whole >= 0).all():  # else a ratio of costs says nothing
+        metrics["sampling/improvement_over_greedy"] = (whole.sign() * (1 - sampled.costs.sum() / whole)).item()
     return Experts(sampled.actions, sampled.costs, metrics)
 
 

@@ -76,8 +76,8 @@ class FlexibleShopSets(ShopSets):
     def draw(self, number: int, jobs: int, machines: int, generator: torch.Generator) -> Instance:
         return random_instances(1, jobs, machines, number % 2 == 0, generator)
 
-    def work(self, instance: Instance) -> Tensor:
-        return shortest(instance).sum(dim=2)
+    def shortest(self, instance: Instance) -> Tensor:
+        return shortest(instance)
 
     def fingerprint(self, arrays: Mapping[str, np.ndarray]) -> str:
         return best_known.fingerprint(arrays["times"])

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from problems.formats.job_shop import LARGEST_COUNT, Row
+from problems.formats.npz import whole
 from problems.formats.text import error, lines, number, short, stem
 
 CANNOT = -1  # the time of an operation on a machine that cannot do it, and at places without an operation
@@ -46,31 +47,41 @@ def flexible_shop(
     Machines count from 0. The other arguments have a number for each job or machine; 0 if not given, `weight` 1 if
     there are due dates. Raises ValueError that names job and operation for what is not well-formed.
     """
-    longest = max(1, *map(len, jobs))
+    longest = max((1, *map(len, jobs)))
     times = np.full((len(jobs), longest, machines), CANNOT, dtype=np.int64)
     for job, operations in enumerate(jobs):
         for op, alternatives in enumerate(operations):
             where = f"job {job}, operation {op}"
-            if not alternatives:
+            try:
+                pairs = np.array(alternatives)
+            except ValueError:  # rows of several lengths
+                pairs = np.empty(1)
+            if not pairs.size:
                 raise ValueError(f"{where} has no machine")
-            for pair in alternatives:
-                if not isinstance(pair, Sequence | np.ndarray) or len(pair) != 2:
-                    raise ValueError(f"{where}: each machine must be (machine, time), got {pair!r}")
-                machine, time = pair
-                if machine != int(machine) or not 0 <= machine < machines:
+            if pairs.shape != (len(pairs) if pairs.ndim else 0, 2):
+                raise ValueError(f"{where}: each machine must be (machine, time), got {alternatives}")
+            for machine, time in whole(pairs, pairs.shape, f"{where}: (machine, time)").tolist():
+                if not 0 <= machine < machines:
                     raise ValueError(f"{where}: machines are 0..{machines - 1} here, got {machine}")
-                if time != int(time) or time < 0:
-                    raise ValueError(f"{where}: a time must be a whole number of at least 0, got {time}")
-                if times[job, op, int(machine)] != CANNOT:
+                if time < 0:
+                    raise ValueError(f"{where}: a time must be at least 0, got {time}")
+                if times[job, op, machine] != CANNOT:
                     raise ValueError(f"{where}: machine {machine} comes twice")
-                times[job, op, int(machine)] = time
+                times[job, op, machine] = time
 
-    def row(values: Row | None, count: int, fill: int = 0) -> np.ndarray:
-        return np.full(count, fill, dtype=np.int64) if values is None else np.array(values, dtype=np.int64)
+    def row(values: Row | None, count: int, what: str, fill: int = 0) -> np.ndarray:
+        return np.full(count, fill) if values is None else whole(np.array(values), (count,), what)
 
     n = len(jobs)
-    releases, waits = (row(release, n), row(machine_release, machines)), np.zeros(times.shape[:2], dtype=np.int64)
-    return FjspInstance(name, times, *releases, waits, row(due, n), row(weight, n, int(due is not None)))
+    return FjspInstance(
+        name,
+        times,
+        release=row(release, n, "release"),
+        machine_release=row(machine_release, machines, "machine_release"),
+        waits=np.zeros(times.shape[:2], dtype=np.int64),
+        due=row(due, n, "due"),
+        weight=row(weight, n, "weight", fill=int(due is not None)),
+    )
 
 
 def read_fjs(path: str | Path) -> list[FjspInstance]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PANEL_INCHES = 5.0  # width of a schedule among others
 PAGE_INCHES = 10.0  # width of a schedule alone
 BAR_INCHES = 0.28  # height of a machine's row
-PALETTE = 20  # jobs that colours of a palette tell apart
+LARGEST_PALETTE = 20  # jobs that colours of a palette tell apart
 INK = "#101010"  # on light bars; not black, which a page in dark colours may turn to white
 DIGIT_INCHES = 0.09  # width of a digit in a bar, with some air
 NOT_FREE = "#d0d0d0"
@@ -63,9 +63,8 @@ def _draw(axes: Axes, shop: Original, start: Tensor, inches: float) -> None:
             if time >= DIGIT_INCHES * len(str(job + first)) * inch:
                 centre = (since + time / 2, machine)
                 axes.text(*centre, job + first, size=8, color="white" if dark else INK, ha="center", va="center")
-    axes.set(
-        xlabel="time (numbers in bars: jobs)", ylabel="machine", xlim=(begin, makespan), ylim=(num_machines - 0.5, -0.5)
-    )
+    axes.set(xlabel="time (numbers in bars: jobs)" if axes.texts else "time", ylabel="machine")
+    axes.set(xlim=(begin, makespan), ylim=(num_machines - 0.5, -0.5))
     axes.set_yticks(range(num_machines), [str(machine + first) for machine in range(num_machines)])
 
 
@@ -73,7 +72,7 @@ def _colors(num_jobs: int) -> list[tuple[float, ...]]:
     """A colour per job; those of up to 20 jobs are told apart best."""
     from matplotlib import colormaps
 
-    if num_jobs <= PALETTE:
+    if num_jobs <= LARGEST_PALETTE:
         palette = colormaps["tab10" if num_jobs <= 10 else "tab20"]
         return [palette(job) for job in range(num_jobs)]
     return [colormaps["turbo"](job / (num_jobs - 1)) for job in range(num_jobs)]

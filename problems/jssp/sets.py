@@ -23,7 +23,7 @@ from problems.jssp import best_known, originals
 from problems.jssp.instances import DUE, Instance, lower_bound, random_instances, with_times
 from problems.jssp.objectives import MAKESPAN, cost_of
 from problems.jssp.originals import Original
-from problems.jssp.shop_sets import ShopSets, first_of, shipped_costs, stacked
+from problems.jssp.shop_sets import ShopSets, costs_with_fingerprint, first_of, stacked
 from problems.jssp.taillard import SIZES, taillard_instances
 
 # jobs and machines -> fingerprint of the 100 instances of Learning to Dispatch's validation [Zhang et al. 2020]
@@ -79,7 +79,7 @@ class JobShopSets(ShopSets):
         return Reference(*self.best_known(shop), warnings=(f"{shop.name}: {shop.remark}",) if shop.remark else ())
 
     def whole_numbers(self, arrays: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
-        """NOT_FIXED for NaN."""
+        """As int64, NOT_FIXED where `fixed` is NaN."""
         times, machines = arrays["times"], arrays["machines"]
         if times.ndim != 3 or len(times) < 1 or times[0].size < 2 or machines.shape != times.shape:
             shapes = f"{list(times.shape)} and {list(machines.shape)}"
@@ -119,8 +119,8 @@ class JobShopSets(ShopSets):
     def draw(self, number: int, jobs: int, machines: int, generator: torch.Generator) -> Instance:
         return random_instances(1, jobs, machines, generator)
 
-    def work(self, instance: Instance) -> Tensor:
-        return instance.times.sum(dim=2)
+    def shortest(self, instance: Instance) -> Tensor:
+        return instance.times
 
     def fingerprint(self, arrays: Mapping[str, np.ndarray]) -> str:
         return best_known.fingerprint(arrays["times"], arrays["machines"])
@@ -149,7 +149,7 @@ class JobShopSets(ShopSets):
         if found != expected:
             raise ValueError(f"{name} must have the checksum {expected}, this numpy {np.__version__} generated {found}")
         n = taken(limit, count, name)
-        costs, kinds, described = shipped_costs(f"jssp_{jobs}x{machines}_l2d.npz")
+        costs, kinds, described = costs_with_fingerprint(f"jssp_{jobs}x{machines}_l2d.npz")
         if described != expected or self.objective != MAKESPAN:
             costs, kinds = np.empty(0), []
         original = self.original({key: array[:n] for key, array in arrays.items()})

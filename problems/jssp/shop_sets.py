@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -16,8 +17,8 @@ from gumbeldore.instance_set import InstanceSet, MixedSizesError
 from problems.common.files import Library, Reference, taken
 from problems.common.sets import DATA, load, numbered
 from problems.formats.npz import REFERENCES, Arrays, costs_of, read_npz
-from problems.jssp.instances import for_network
-from problems.jssp.objectives import MAKESPAN, TARDINESS, check_objective, with_due_dates
+from problems.jssp.instances import DUE, for_network
+from problems.jssp.objectives import MAKESPAN, TARDINESS, check_objective, with_due_dates, work_of
 from problems.jssp.originals import for_objective
 
 UNKNOWN = (float("nan"), "")  # a reference, and its kind
@@ -75,22 +76,22 @@ class ShopSets(ABC):
 
     @abstractmethod
     def lower_bounds(self, original: Any, shop: Any) -> Tensor:
-        """What no makespan [n] is below."""
+        """Lower bounds of the makespans [n]."""
 
     @abstractmethod
     def draw(self, number: int, jobs: int, machines: int, generator: torch.Generator) -> Any:
         """A random instance of a validation set, given its number in the set."""
 
     @abstractmethod
-    def work(self, instance: Any) -> Tensor:
-        """The least work of each job [n, J]."""
+    def shortest(self, instance: Any) -> Tensor:
+        """The time of each operation [n, J, O] where it takes the least."""
 
     @abstractmethod
     def fingerprint(self, arrays: Mapping[str, np.ndarray]) -> str:
         """Hex digits that stand for all instances in the arrays."""
 
     def named(self) -> dict[str, Callable[[int | None], list[InstanceSet]]]:
-        """The standard sets by name: each gives the first so many instances; if None all, of random ones 100."""
+        """Standard sets by name: functions of the limit. None takes all instances, of random sets the first 100."""
         sizes = {f"validation/{jobs}x{machines}": (jobs, machines) for jobs, machines in self.validation_sizes}
         return {name: partial(self._random_set, *size) for name, size in sizes.items()}
 
@@ -125,8 +126,8 @@ class ShopSets(ABC):
         original = self.original({name: array[:n] for name, array in given.items()})
         self.check(original, where)
         names = numbered(Path(where).stem, n)
-        for i, shop in enumerate(self.shops(original, names)):
-            cost, kind = self.best_known(shop)
+        for i, shop in enumerate(self.shops(original, names) if self.objective == MAKESPAN else []):
+            cost, kind = self.known(shop)
             if kind and not costs[i] > 0:  # NaN or 0
                 costs[i], kinds[i] = cost, kind
         try:
@@ -138,23 +139,23 @@ class ShopSets(ABC):
         """The first n random instances of one size, with the references that the project ships."""
         name = f"validation/{jobs}x{machines}"
         taken(n, self.validation_count, name, "")
-        kind = "" if self.objective == MAKESPAN else f"_{self.objective}"
-        shipped, kinds, expected = shipped_costs(f"{self.problem}_{jobs}x{machines}{kind}_validation.npz")
+        suffix = "" if self.objective == MAKESPAN else f"_{self.objective}"
+        shipped, kinds, expected = costs_with_fingerprint(f"{self.problem}_{jobs}x{machines}{suffix}_validation.npz")
         generator, due_generator = (torch.Generator().manual_seed(seed) for seed in (4321, 1234))
         # Drawn one by one, so that the first ones do not depend on how many follow.
         drawn = [self.draw(i, jobs, machines, generator) for i in range(max(n, len(shipped)))]
         if self.objective == TARDINESS:
-            drawn = [with_due_dates(each, self.work(each), due_generator) for each in drawn]
+            drawn = [with_due_dates(each, work_of(each, self.shortest(each)), due_generator) for each in drawn]
         fields = [each.stored() for each in drawn]
         arrays = {key: torch.cat([each[key] for each in fields]).long().numpy() for key in fields[0]}
-        if self.fingerprint({key: array[: len(shipped)] for key, array in arrays.items()}) != expected:
+        if expected and self._fingerprint({key: array[: len(shipped)] for key, array in arrays.items()}) != expected:
             shipped, kinds = np.empty(0), []  # another release of torch draws others
         original = self.original({key: array[:n] for key, array in arrays.items()})
         return self.instance_set(numbered(name, n), original, *first_of(n, shipped, kinds))
 
     def instance_set(self, names: list[str], original: Any, costs: np.ndarray, kinds: list[str]) -> InstanceSet:
         """An InstanceSet of n instances with a reference cost (or NaN) and its kind each."""
-        unused = self.objective != TARDINESS and bool(original.weight.any())
+        unused = self.objective != TARDINESS and has_due_dates(original)
         original = for_objective(original, self.objective, names[0])
         shop = original.to_schedule()
         return InstanceSet(
@@ -181,11 +182,25 @@ class ShopSets(ABC):
         """What is known of an instance of a file."""
         return Reference(*self.best_known(shop))
 
+    def _fingerprint(self, arrays: Mapping[str, np.ndarray]) -> str:
+        """Hex digits that stand for all instances, for the weighted tardiness with their due dates and weights."""
+        digits = self.fingerprint(arrays)
+        if self.objective != TARDINESS:
+            return digits
+        due = b"".join(np.ascontiguousarray(arrays[name], dtype="<i8").tobytes() for name in DUE)
+        return hashlib.sha256(digits.encode() + due).hexdigest()[:16]
+
     def _random_set(self, jobs: int, machines: int, limit: int | None) -> list[InstanceSet]:
         return [self.validation(jobs, machines, 100 if limit is None else limit)]
 
     def _load_npz(self, path: Path, limit: int | None) -> InstanceSet:
         return self.from_arrays(read_npz(path, *self.arrays), str(path), limit)
+
+
+def has_due_dates(original: Any) -> bool:
+    """Whether some instances have due dates, other than those that stand for flow times (`with_flow_time`)."""
+    flow = (original.weight == 1) & (original.due == original.release)
+    return bool((original.weight > 0).any() and not flow.all())
 
 
 def stacked(shops: list) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -195,7 +210,7 @@ def stacked(shops: list) -> tuple[dict[str, np.ndarray], np.ndarray]:
     return together, np.array([shop.first for shop in shops])
 
 
-def shipped_costs(file: str) -> tuple[np.ndarray, list[str], str]:
+def costs_with_fingerprint(file: str) -> tuple[np.ndarray, list[str], str]:
     """Costs [m] in a file of the project, which need not be there; their m kinds, and the instances' fingerprint."""
     if not (DATA / file).is_file():
         return np.empty(0), [], ""

@@ -79,8 +79,8 @@ def test_an_evaluation_solves_each_instance_with_its_policy(tmp_path):
     source = customers(tmp_path, 30, 80, 25)
     words, both = [f"instances={source}", "workers=0"], ["method=[greedy,gumbeldore]", "search.beam_width=2"]
     result = done(evaluate, *words, *both, "out_dir=out", cwd=tmp_path)
-    assert "policy cvrp20 for 2 instances (customers 30, customers a route 5 to 6), the nearest" in result.stdout
-    assert "policy cvrp50 for x/1 (customers 30, customers a route 16), the nearest" in result.stdout
+    assert "policy cvrp20 for 2 instances (customers 30, customers a route 5 to 6)" in result.stdout
+    assert "policy cvrp50 for x/1 (customers 30, customers a route 16)" in result.stdout
     found = Evaluation(tmp_path / "out", result.stdout)
     assert [row["instance"] for row in found.rows] == ["x/0", "x/2", "x/1"] * 2
     assert found.methods["greedy"]["num_instances"] == 3
@@ -153,5 +153,13 @@ def test_a_policy_is_chosen_for_its_objective(tmp_path):
     np.savez(tmp_path / "late.npz", times=times, machines=machines, due=times.sum(axis=2))
     assert set(chosen(tmp_path / "late.npz")) == {"jssp15x15"}
     assert set(chosen(tmp_path / "late.npz", objective="weighted_tardiness")) == {"jssp_tardiness"}
-    with pytest.raises(ValueError, match="no policy that is shipped minimises objective=total_flow_time; say whose"):
+    with pytest.raises(ValueError, match="no policy that is shipped minimises the total_flow_time for jssp; name"):
         chosen(tmp_path / "late.npz", objective="total_flow_time")
+    with pytest.raises(ValueError, match="objective must be one of makespan, total_flow_time, weighted_tardiness, got"):
+        chosen(tmp_path / "late.npz", objective="lateness")
+    with pytest.raises(ValueError, match="tsp has no objective"):
+        chosen("kool/tsp20", objective="makespan")
+    flexible = np.stack([times, times + 1], axis=3)
+    np.savez(tmp_path / "flexible.npz", times=flexible, due=times.sum(axis=2))
+    with pytest.raises(ValueError, match="no policy that is shipped minimises the weighted_tardiness for fjsp; name"):
+        chosen(tmp_path / "flexible.npz", objective="weighted_tardiness")

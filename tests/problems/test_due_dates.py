@@ -24,8 +24,8 @@ from problems.fjsp.originals import original_of as flexible_original_of
 from problems.fjsp.solver import solve as solve_flexible
 from problems.heuristics.dispatching import DUE_RULES, RULES, dispatch_job_shop, rules_for
 from problems.jssp import JSSP, Instance
-from problems.jssp.instances import lengths_of, random_general_instances
-from problems.jssp.objectives import FACTORS, FLOW, OBJECTIVES, TARDINESS, with_due_dates, work_of
+from problems.jssp.instances import lengths_of, random_general_instances, random_instances
+from problems.jssp.objectives import FACTORS, FLOW, MAKESPAN, OBJECTIVES, TARDINESS, with_due_dates, work_of
 from problems.jssp.originals import Original, original_of
 from problems.jssp.sets import JobShopSets
 from problems.jssp.solver import solve
@@ -250,6 +250,14 @@ def test_each_instance_needs_due_dates():
     arrays = {"times": np.ones((2, 2, 2)), "machines": np.array([[[0, 1], [1, 0]]] * 2), "due": np.ones((2, 2))}
     with pytest.raises(ValueError, match="x/0: instance 1: the weighted tardiness needs due dates"):
         JobShopSets(TARDINESS).from_arrays(arrays | {"weight": np.array([[1, 2], [0, 0]])}, "x")
+
+
+def test_makespans_alone_are_imitated_backwards():
+    shop, actions = random_instances(4, 3, 2, torch.Generator().manual_seed(0)), torch.tensor([[0, 1, 2, 2, 1, 0]] * 4)
+    turned = shop_of(3, 2, MAKESPAN, reversal=True).augment(shop, actions, 0, torch.Generator().manual_seed(0))
+    same = shop_of(3, 2, TARDINESS, reversal=True).augment(shop, actions, 0, torch.Generator().manual_seed(0))
+    assert not torch.equal(turned[0].times, shop.times)
+    assert torch.equal(same[0].times, shop.times) and torch.equal(same[1], actions)
 
 
 def test_wrong_settings_are_refused(tmp_path):

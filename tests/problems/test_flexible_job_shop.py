@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections import Counter
 
@@ -293,20 +294,31 @@ def test_lists_of_alternatives_become_arrays():
 
 
 @pytest.mark.parametrize(
-    ("jobs", "rule"),
+    ("jobs", "more", "rule"),
     [
-        ([[[(0, 3)], [], [(0, 2)]]], "job 0, operation 1 has no machine"),
-        ([[[(0, 3)]], [[(2, 3)]]], "job 1, operation 0: machines are 0..1 here, got 2"),
-        ([[[(-1, 3)]]], "job 0, operation 0: machines are 0..1 here, got -1"),
-        ([[[(0, 2.7)]]], "job 0, operation 0: a time must be a whole number of at least 0, got 2.7"),
-        ([[[(0, -1)]]], "job 0, operation 0: a time must be a whole number of at least 0, got -1"),
-        ([[[(0, 2), (0, 7)]]], "job 0, operation 0: machine 0 comes twice"),
-        ([[[0, 3]]], "job 0, operation 0: each machine must be (machine, time), got 0"),
+        ([[[(0, 3)], [], [(0, 2)]]], {}, "job 0, operation 1 has no machine"),
+        ([[[(0, 3)]], [[(2, 3)]]], {}, "job 1, operation 0: machines are 0..1 here, got 2"),
+        ([[[(-1, 3)]]], {}, "job 0, operation 0: machines are 0..1 here, got -1"),
+        ([[[(0, 2.7)]]], {}, "job 0, operation 0: (machine, time) must be whole numbers below"),
+        ([[[(0, math.nan)]]], {}, "job 0, operation 0: (machine, time) must be whole numbers below"),
+        ([[[("0", "3")]]], {}, "job 0, operation 0: (machine, time) must be whole numbers [1, 2], got"),
+        ([[[(0, None)]]], {}, "job 0, operation 0: (machine, time) must be whole numbers [1, 2], got object"),
+        ([[[(0, -1)]]], {}, "job 0, operation 0: a time must be at least 0, got -1"),
+        ([[[(0, 2), (0, 7)]]], {}, "job 0, operation 0: machine 0 comes twice"),
+        ([[[0, 3]]], {}, "job 0, operation 0: each machine must be (machine, time), got [0, 3]"),
+        (
+            [[[(0, 3), (1, 2, 3)]]],
+            {},
+            "job 0, operation 0: each machine must be (machine, time), got [(0, 3), (1, 2, 3)]",
+        ),
+        ([[5]], {}, "job 0, operation 0: each machine must be (machine, time), got 5"),
+        ([[[(0, 3)]]], {"release": [0, 2]}, "release must be whole numbers [1], got int64 [2]"),
+        ([[[(0, 3)]]], {"due": [2.5]}, "due must be whole numbers below"),
     ],
 )
-def test_wrong_alternatives_are_refused(jobs, rule):
+def test_wrong_alternatives_are_refused(jobs, more, rule):
     with pytest.raises(ValueError, match=re.escape(rule)):
-        shop_of_lists("mine", jobs, machines=2)
+        shop_of_lists("mine", jobs, machines=2, **more)
 
 
 @pytest.mark.parametrize(

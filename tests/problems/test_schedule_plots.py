@@ -7,6 +7,7 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 
+from gumbeldore.batches import take
 from problems.jssp.instances import job_shop, random_instances
 from problems.jssp.originals import original_of
 from problems.jssp.plots import plot_schedules
@@ -46,6 +47,14 @@ def test_pictures_show_every_operation_where_it_is(jobs, machines):
         written = {(int(text.get_text()), *text.get_position()) for text in axes.texts}
         assert written <= {(job, float(x), int(y)) for job, x, y in places}
         assert written
+
+
+def test_a_schedule_alone_is_wide():
+    instance = random_instances(2, 3, 2, torch.Generator().manual_seed(0))
+    start = schedule(instance, torch.tensor([[0, 1, 2, 2, 1, 0]] * 2))
+    both = plot_schedules(original_of(instance), start, ["a", "b"])
+    alone = plot_schedules(original_of(take(instance, slice(1))), start[:1], ["a"])
+    assert both.get_figwidth() == alone.get_figwidth() == 10
 
 
 def test_pictures_need_one_title_each_and_may_take_no_time():

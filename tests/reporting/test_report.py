@@ -52,7 +52,7 @@ def test_single_solutions_have_no_curve_and_no_distribution():
     (figure, text) = charts.distribution({"wor": [solved([[3.0, 4.0]])]}, [unnamed([math.nan])])
     assert len(figure.axes) == 1 and text == "Costs of all solutions found"
     assert charts.distribution({"greedy": [solved([[3.0], [4.0]])]}, [unnamed([math.nan] * 2)]) is None
-    both = {"wor": [solved([[3.0, 5.0], [4.0, 5.0]])], **{"greedy": [solved([[3.0], [4.0]])]}}
+    both = {"wor": [solved([[3.0, 5.0], [4.0, 5.0]])], "greedy": [solved([[3.0], [4.0]])]}
     (figure, text) = charts.distribution(both, [unnamed([math.nan] * 2)])
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["wor: 4 solutions"]
     curves = charts.quality(both, [unnamed([math.nan] * 2)])

@@ -47,7 +47,7 @@ def events(tmp_path_factory):
 
 def test_the_first_cards_tell_whether_it_goes_well(events):
     """TensorBoard sorts groups by name; six cards at most are in the first one."""
-    found, metrics = events
+    found, _ = events
     tags = found.Tags()["scalars"]
     assert sorted({tag.split("/")[0] for tag in tags}) == ["progress", "quality", "sampling", "training", "usage"]
     first = {tag.removeprefix("progress/") for tag in tags if tag.startswith("progress/")}
@@ -83,7 +83,8 @@ def test_the_hyperparameters_are_what_was_typed():
 @pytest.mark.parametrize(
     ("words", "preset"),
     [
-        ([], "tsp"),
+        ([], None),
+        (["problem=tsp"], "tsp"),
         (["problem=cvrp", "seed=1", "run_dir=a", "workers=0"], "cvrp"),
         (["problem=tsp", "experiment=demo"], "demo"),
         (["experiment=demo", "recipe=paper"], None),

@@ -69,8 +69,7 @@ def test_experts_and_their_metrics_are_those_of_the_solutions(config, lowest):
         "evaluations": sampled.stats.evaluations + greedy.stats.evaluations,
     }
     if abs(lowest) == 10:
-        ratios = [x / y for x, y in zip(best, alone, strict=True)]
-        expected["improvement_over_greedy"] = (1 - sum(ratios) / 6) * (1 if lowest > 0 else -1)
+        expected["improvement_over_greedy"] = (1 - sum(best) / sum(alone)) * (1 if lowest > 0 else -1)
     assert found.metrics.pop("sampling/solutions_per_second") > 0
     assert found.metrics == pytest.approx({f"sampling/{name}": value for name, value in expected.items()})
 

@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 
 import evaluate
 import train
+from gumbeldore.evaluation.loading import check_same_function
 from gumbeldore.parallel.devices import CPU_BATCH_ROWS
 from gumbeldore.reporting import validation_figure
 from gumbeldore.runtime import checkpoint
@@ -102,6 +103,16 @@ def test_an_init_that_does_not_fit_names_the_layer_or_the_setting(words, message
     error = refused(tmp_path, *small, *words, f"init={folder / 'first'}", "run_dir=second")
     assert "first/checkpoints/best.pt cannot be where training starts: " in error and message in error
     assert not (tmp_path / "second").exists()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_file_without_a_setting_of_today_has_its_default(reverse):
+    """One that was written before `model.due_dates` fits a network without it, and no other."""
+    old = {"_target_": "models.job_shop.JobShop", "width": 8, "lookahead": True, "order_loss": 3.0}
+    check_same_function(old, old | {"due_dates": False, "order_loss": 0.0})
+    pair = (old | {"due_dates": True}, old) if reverse else (old, old | {"due_dates": True})
+    with pytest.raises(ValueError, match=f"its model.due_dates is {reverse}, here it is {not reverse}"):
+        check_same_function(*pair)
 
 
 def test_an_init_that_is_not_there_is_refused(tmp_path):
