@@ -142,7 +142,7 @@ def test_a_folder_without_instances_is_refused(tmp_path):
 
 def test_what_several_problems_can_read_is_refused(monkeypatch):
     monkeypatch.setattr(JSSP, "load", lambda self, source, limit: TSP(20).load(source, limit))
-    with pytest.raises(ValueError, match=r"can be read for several problems \(jssp, tsp\): say whose policy"):
+    with pytest.raises(ValueError, match=r"can be read for several problems \(jssp, tsp\): name a policy"):
         choose_policies("kool/tsp20", 1, {})
 
 
