@@ -106,7 +106,7 @@ def test_an_installed_wheel_evaluates_trains_and_studies(site, tmp_path):
     nodes = "1 0 0\n2 0 10\n3 10 10\n4 10 0\n"
     header = "NAME : mine\nTYPE : TSP\nDIMENSION : 4\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n"
     (tmp_path / "mine.tsp").write_text(f"{header}{nodes}EOF\n")
-    assert "40.0000" in run("gumbeldore-evaluate", "checkpoint=tsp20", "instances=mine.tsp", "out_dir=found")
+    assert "│  40 │" in run("gumbeldore-evaluate", "checkpoint=tsp20", "instances=mine.tsp", "out_dir=found")
     assert {"report.html", "results.json"} <= {path.name for path in (tmp_path / "found").iterdir()}
     few = ["instances=kool/tsp20", "num_instances=2", "workers=0"]
     trained = run("gumbeldore-train", "problem=tsp", "debug=fast", "run_dir=trained")

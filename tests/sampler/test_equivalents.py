@@ -72,7 +72,7 @@ def test_further_equivalents_of_a_tour_begin_elsewhere():
 @pytest.mark.parametrize("name", CASES)
 def test_more_than_there_are_is_refused(name):
     problem, policy, instances, most = case(name)
-    with pytest.raises(ValueError, match=f"equivalents must be at most {most} for {problem.name} instances"):
+    with pytest.raises(ValueError, match=f"equivalents must be at most {most} for these {problem.name} instances"):
         search(problem, policy, instances, methods.Equivalents(methods.Greedy(), most + 1), keys=KEYS)
 
 
