@@ -85,7 +85,7 @@ def site(tmp_path_factory) -> Path:
 @pytest.mark.slow
 def test_an_installed_wheel_holds_policies_configurations_and_data(site):
     names = subprocess.run(["git", "ls-files"], cwd=FOLDER.parent, check=True, capture_output=True, text=True)
-    kinds = {".pt", ".yaml", ".html", ".css", ".npz", ".csv", ".gz"}
+    kinds = {".pt", ".yaml", ".html", ".css", ".npz", ".csv", ".gz", ".jsonl"}
     packages = ("gumbeldore/", "problems/", "models/", "configs/", "pretrained/")
     needed = [name for name in names.stdout.split("\n") if name.startswith(packages) and Path(name).suffix in kinds]
     assert len(needed) > 50 and all((site / name).is_file() for name in needed)
