@@ -54,6 +54,7 @@ def _panel(axes: Axes, coords: Tensor, path: list[int], probabilities: Tensor | 
         axes.scatter(*coords.T.tolist(), s=(probabilities * 600).tolist(), color=LIKELY, alpha=0.6, zorder=2)
         title = f"{len(path) - 1} of {len(coords) - 1}: best {probabilities.max():.0%}"
     axes.set_title(title, fontsize=10, color=TEXT)
+    axes.margins(0.12)  # room for the circles
     axes.set(aspect="equal", xticks=[], yticks=[])
     axes.set_facecolor(BOX)
     for spine in axes.spines.values():

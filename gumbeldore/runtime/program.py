@@ -10,7 +10,7 @@ VERSION = "0.1.0"  # the one place that says it; CITATION.cff repeats it
 
 
 def as_called(text: str) -> str:
-    """The text with `gumbeldore-train` for `python train.py` (likewise the others) where a program so called runs.
+    """The text with `gumbeldore-train` for `python train.py` (and so on) where a program so called runs.
 
     An installation has these programs, and not the files of a checkout.
     """
