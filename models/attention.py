@@ -10,7 +10,7 @@ from torch import Tensor
 from models.fused_attention import fused_attention
 
 # Up to so many tokens, matrix products and a softmax are faster than torch's fused attention (docs/results.md).
-MAX_TOKENS_OF_PRODUCTS = 40  # on a CPU in float32; in bf16, or with a bias, products are always faster there
+MAX_TOKENS_OF_PRODUCTS = 40  # on a CPU in float32; in bf16, products are always faster there
 MAX_TOKENS_OF_PRODUCTS_ON_GPU = 20
 
 
@@ -19,7 +19,7 @@ def attention(qkv: Tensor, bias: Tensor | None = None) -> Tensor:
 
     `bias`, which expands to [R, heads, n, n], is added to the scores.
     """
-    if not products_are_faster(qkv, bias):
+    if not products_are_faster(qkv):
         return fused_attention(*qkv, bias)
     query, key, value = qkv.contiguous()
     scores = query * key.shape[-1] ** -0.5 @ key.mT
@@ -28,12 +28,12 @@ def attention(qkv: Tensor, bias: Tensor | None = None) -> Tensor:
     return softmax(scores).to(value.dtype) @ value
 
 
-def products_are_faster(qkv: Tensor, bias: Tensor | None) -> bool:
+def products_are_faster(qkv: Tensor) -> bool:
     """Whether matrix products take less time than torch's fused attention, which computes the same."""
     tokens = qkv.shape[-2]
     if qkv.is_cuda:
         return tokens <= MAX_TOKENS_OF_PRODUCTS_ON_GPU
-    return tokens <= MAX_TOKENS_OF_PRODUCTS or bias is not None or qkv.dtype != torch.float32
+    return tokens <= MAX_TOKENS_OF_PRODUCTS or qkv.dtype != torch.float32
 
 
 def softmax(scores: Tensor) -> Tensor:

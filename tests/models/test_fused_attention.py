@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from models import fused_attention
-from models.attention import attention
+from models.attention import attention, bias_against
 
 BIASES = {"none": None, "groups": (7, 1, 1, 5), "heads": (3, 1, 5), "all": (7, 3, 5, 5)}
 
@@ -74,12 +74,14 @@ def test_gradients_are_the_same(monkeypatch):
         torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("tokens", [40, 41])
-def test_matrix_products_and_fused_attention_give_the_same(tokens, monkeypatch):
+def test_matrix_products_and_fused_attention_give_the_same(tokens, biased, monkeypatch):
     """On a CPU the number of tokens decides; inputs are views, as layers pass them."""
     qkv = torch.randn(2, tokens, 3, 4, 16, generator=torch.Generator().manual_seed(0)).permute(2, 0, 3, 1, 4)
-    taken = attention(qkv)
-    monkeypatch.setattr("models.attention.products_are_faster", lambda qkv, bias: tokens > 40)
-    other = attention(qkv)
+    bias = bias_against(torch.arange(tokens) > 30)[None, None, None] if biased else None
+    taken = attention(qkv, bias)
+    monkeypatch.setattr("models.attention.products_are_faster", lambda qkv: tokens > 40)
+    other = attention(qkv, bias)
     assert not torch.equal(taken, other)
     torch.testing.assert_close(taken, other)
