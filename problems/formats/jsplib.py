@@ -96,7 +96,8 @@ def _remark_on_jobs(machines: list[list[int]], ops: int) -> list[str]:
     lengths, several = list(map(len, machines)), sum(len(set(row)) < len(row) for row in machines)
     if set(lengths) == {ops} and not several:
         return []
-    return [f"jobs have {min(lengths)} to {max(lengths)} operations, {several} jobs visit a machine several times"]
+    repeated = f", {several} of {len(machines)} jobs visit a machine several times" if several else ""
+    return [f"jobs have {min(lengths)} to {max(lengths)} operations{repeated}; if they should not, a row may be cut"]
 
 
 def _sizes(path: Path, line: int, words: list[str]) -> tuple[int, int, bool]:
