@@ -40,7 +40,8 @@ def main(problem, seconds, seeds, words, experts, out) -> None:
         if (ROOT / run / "config.yaml").exists() and not seconds:
             train = ["train.py", f"resume={run}"]
         evaluate = ["evaluate.py", f"checkpoint={run}", *HELD_OUT[problem], "resume=true"]
-        evaluate += ["search.beam_width=32", "search.num_rounds=4", f"out_dir={run}/held_out"]
+        evaluate += ["search.beam_width=32", "search.num_rounds=4", "search.temperature=1", "search.top_p_start=0.8"]
+        evaluate += [f"out_dir={run}/held_out"]
         evaluated = (ROOT / run / "held_out").exists()  # so that the training is complete
         for command in (evaluate,) if evaluated else (train, evaluate):
             print("python", *command, flush=True)

@@ -51,7 +51,7 @@ def solve(
     beam_width: int | None = None,
     num_rounds: int | None = None,
     top_p_start: float | None = None,
-    temperature: float | None = None,
+    temperature: float | str | None = None,
     equivalents: int | None = None,
     time_limit: float | None = None,
     seed: int = 0,
@@ -72,7 +72,7 @@ def solve(
             "diverse_beam"; or a Method, such as `methods.Tasar(32, replan_steps=5)`. Without the policy:
             "solver", "heuristic" (the best on average), or a Baseline
         beam_width, num_rounds, top_p_start, temperature, equivalents: of a method that is given by its name; None: 32,
-            4, 0.8, 1.0 and 1. sigma is that of the policy's training; other settings have the defaults of the
+            4, 1.0, "auto" and 1. sigma is that of the policy's training; other settings have the defaults of the
             method's class
         time_limit: seconds per instance, everything but loading included; rounds go on until it has passed. The greedy
             solution comes first, however long it takes, and counts, too. None: `num_rounds` rounds; of the solver 5 s
@@ -90,7 +90,7 @@ def solve(
     """
     given = sources.given(instances, num_instances, arrays)
     choices = _choices(policy, given, num_instances)
-    settings = {"beam_width": beam_width, "num_rounds": num_rounds, "top_p_start": top_p_start}
+    settings: dict[str, Any] = {"beam_width": beam_width, "num_rounds": num_rounds, "top_p_start": top_p_start}
     settings |= {"temperature": temperature, "equivalents": equivalents}
     settings = {name: value for name, value in settings.items() if value is not None}
     if not (is_integer(seed) and 0 <= seed <= LARGEST):

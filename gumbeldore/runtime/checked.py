@@ -123,9 +123,9 @@ def at_least(lowest: float, default: Any = MISSING, highest: float | None = None
     return limited(default, Limits(lowest, highest=highest, words=(word,) if word else ()))
 
 
-def positive(default: Any = MISSING, highest: float | None = None) -> Any:
-    """A dataclass field for a finite number above 0."""
-    return limited(default, Limits(above=0, highest=highest))
+def positive(default: Any = MISSING, highest: float | None = None, word: str | None = None) -> Any:
+    """A dataclass field for a finite number above 0, or for a word in its place."""
+    return limited(default, Limits(above=0, highest=highest, words=(word,) if word else ()))
 
 
 def one_of(*words: str) -> Any:

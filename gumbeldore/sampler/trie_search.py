@@ -30,6 +30,8 @@ from gumbeldore.seeding import gumbel_noise
 # (keys [B], place of the round's first draws) -> how children are perturbed, and the root's perturbed log-probability
 Noise = Callable[[Tensor, int], tuple[Perturb, Tensor]]
 
+UNTEMPERED = 50  # decisions of a solution: up to so many, the temperature auto is 1
+
 
 class TrieFull(Exception):
     """The next round would not fit into the memory that the trie may take."""
@@ -61,7 +63,7 @@ class Beams(NamedTuple):
     width: int  # K, of each beam
     copies: int = 1  # how many beams an instance has
     noise: Noise = gumbel
-    temperature: float = 1.0  # tau, by which the policy's logits are divided [SBS, eq. 5]
+    temperature: float | str = 1.0  # tau, by which the policy's logits are divided [SBS, eq. 5]
     select: Select = most_likely
 
 
@@ -158,7 +160,7 @@ class TrieSearch:
             batch=task.batch,
             width=beams.width,
             horizon=root.horizon,
-            temperature=beams.temperature,
+            temperature=temperature_of(beams.temperature, task.horizon),
             select=beams.select,
             deadline=task.deadline,
         )
@@ -171,6 +173,15 @@ class TrieSearch:
         check_instances(self._context(), wrong, "the cost of a solution is NaN or infinite")
         actions = actions.view(*leaves.valid.shape, -1)
         return Round(leaves.actions, actions, cost, leaves.log_prob, leaves.phi, leaves.gumbel, leaves.valid, states)
+
+
+def temperature_of(temperature: float | str, horizon: int) -> float:
+    """tau; "auto" is 1 for solutions of at most 50 decisions, and 50 / T for those of T.
+
+    The more decisions a solution has, the more of them a sample makes otherwise than the greedy solution. At tau = 1
+    samples of long solutions are worse than greedy ones (docs/decisions.md). Not in the papers.
+    """
+    return min(1.0, UNTEMPERED / horizon) if isinstance(temperature, str) else temperature
 
 
 def memory(task: SearchTask, beams: Beams, size: Size) -> int:

@@ -59,6 +59,8 @@ class Estimators(Study[Plain, Estimated]):
                     rule = f"search.{key} must be {str(DEFAULTS[key]).lower()}, the estimators hold for no other"
                     raise ValueError(f"study=estimators: {rule}, got {settings[key]}")
             lists = {key: settings[key] if isinstance(settings[key], list) else [settings[key]] for key in LISTS}
+            if "auto" in lists["temperature"]:
+                raise ValueError("study=estimators: search.temperature must be a number above 0, got auto")
             for values in choices_of(lists):
                 asked = _search(method, values)
                 if asked not in found:
@@ -68,7 +70,7 @@ class Estimators(Study[Plain, Estimated]):
     def measure(self, context: Context, searches: list[Asked[Plain]]) -> Iterator[Estimated]:
         for asked in searches:
             method, search = asked.method, asked.search
-            tau, kept = search.temperature, context.kept
+            tau, kept = float(search.temperature), context.kept
             compared = Reference(*kept.value(partial(self._reference, context, tau), "reference", tau))
             names = method, tau, search.beam_width, search.num_rounds  # in whatever order the methods are asked for
             found = kept.value(partial(self._estimates, context, asked), "estimates", *names)

@@ -172,6 +172,6 @@ def points(method: str, config: Plain, found: dict[str, list[list[float]]], comp
             low, high = values.quantile(torch.tensor([0.05, 0.95], dtype=torch.float64)).tolist()
             error = (values - exact).square().mean().sqrt().item()
             samples = config.beam_width * config.num_rounds
-            about = name, config.temperature, samples, config.num_rounds, quantity
+            about = name, float(config.temperature), samples, config.num_rounds, quantity
             made.append(Point(*about, values.mean().item(), low, high, error, exact))
     return made

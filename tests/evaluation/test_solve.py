@@ -311,7 +311,7 @@ def test_seed_and_settings_matter():
     assert not torch.equal(solved().actions, solved(seed=1).actions)
     assert solved(beam_width=8, num_rounds=3).num_solutions == 24
     assert not torch.equal(solved(top_p_start=0.1).actions, solved().actions)
-    own = methods.Gumbeldore(4, 2, POLICIES["cvrp20"].config["search"]["step_size"], top_p_start=0.8)
+    own = methods.Gumbeldore(4, 2, POLICIES["cvrp20"].config["search"]["step_size"], temperature="auto")
     assert torch.equal(solved(method=own, beam_width=None, num_rounds=None).actions, solved().actions)
 
 

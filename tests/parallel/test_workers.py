@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import threading
 from pathlib import Path
@@ -50,6 +51,23 @@ def test_a_worker_that_died_with_its_node_could_start(alive, message, monkeypatc
     actors.heartbeat_addresses, actors.alive, actors.unconfirmed = [], [], {"heartbeat": "actor"}
     with pytest.raises(WorkerError, match=message):
         actors._confirm("heartbeat")
+
+
+class Niceness:
+    """What a worker's priority is."""
+
+    def work(self) -> int:
+        return os.nice(0)
+
+
+def test_workers_have_the_priority_of_their_process():
+    """Or they would get no time beside other processes."""
+    ray_cluster.start_ray(1)
+    actors = Actors(Niceness, (), 1, "", ray_cluster.placement(threads=1))
+    try:
+        assert list(actors.map(1, lambda number: ())) == [(0, os.nice(0))]
+    finally:
+        actors.close()
 
 
 @pytest.mark.parametrize("fault", [None, OSError("no space")])

@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from gumbeldore.sampler import methods
+from gumbeldore.sampler import methods, trie_search
 from gumbeldore.sampler.search import search
 from tests.helpers.statistics import assert_frequencies
 from tests.helpers.trees import ACTIONS, DEPTH, TablePolicy, TreeProblem, copies, enumerate_leaves, small_tree
@@ -22,8 +22,7 @@ def find(config, trees=TREES, keys=KEYS):
     return search(PROBLEM, POLICY, trees, config, keys=keys)
 
 
-@pytest.mark.parametrize("temperature", [0.3, 2.5])
-@pytest.mark.parametrize(
+with_temperature = pytest.mark.parametrize(
     "method",
     [
         lambda t: methods.Sampling(3, 2, temperature=t),
@@ -35,6 +34,10 @@ def find(config, trees=TREES, keys=KEYS):
     ],
     ids=["sampling", "rejection", "wor", "gumbeldore", "theory", "tasar"],
 )
+
+
+@with_temperature
+@pytest.mark.parametrize("temperature", [0.3, 2.5])
 def test_a_temperature_is_another_policy(method, temperature):
     """The policy whose logits are divided by it: in what is sampled, and in all that is reported of it."""
     hot, scaled = find(method(temperature)), find(method(1.0), TREES._replace(logits=TREES.logits / temperature))
@@ -44,13 +47,21 @@ def test_a_temperature_is_another_policy(method, temperature):
     assert not torch.equal(hot.log_probs, find(method(1.0)).log_probs)
 
 
+@with_temperature
+def test_the_temperature_auto_falls_with_the_number_of_decisions(method, monkeypatch):
+    """Of a whole solution, also where TASAR has decided on a part of it."""
+    assert torch.equal(find(method("auto")).log_probs, find(method(1.0)).log_probs)  # no more than 50 decisions
+    monkeypatch.setattr(trie_search, "UNTEMPERED", 2)
+    assert torch.equal(find(method("auto")).log_probs, find(method(2 / DEPTH)).log_probs)
+
+
 def test_near_zero_samples_are_greedy():
     greedy = find(methods.Greedy()).actions[:, 0]
     assert torch.equal(find(methods.Sampling(1, 1, temperature=1e-300)).actions[:, 0], greedy)
     assert torch.equal(find(methods.WithoutReplacement(1, 1, temperature=1e-300)).actions[:, 0], greedy)
 
 
-@pytest.mark.parametrize("bad", [0, -1.0, math.inf, math.nan, "1"])
+@pytest.mark.parametrize("bad", [0, -1.0, math.inf, math.nan, "1", "cold"])
 def test_temperatures_are_above_zero(bad):
     with pytest.raises(ValueError, match="temperature must be a number above 0"):
         methods.Sampling(2, 1, temperature=bad)

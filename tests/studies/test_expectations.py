@@ -187,6 +187,7 @@ def test_costs_are_those_of_the_file_and_stay_with_their_method(tmp_path):
             ["method=gumbeldore"],
             "gumbeldore has no estimators; the methods that have: sampling, wor, beam",
         ),
+        (["search.temperature=auto"], "search.temperature must be a number above 0, got auto"),
         (["search.top_p_end=0.9"], "search.top_p_end must be 1.0, the estimators hold for no other, got 0.9"),
         # Elsewhere beams read neither num_rounds nor temperature: here a value is refused, and not the keys.
         (

@@ -19,13 +19,14 @@ class Sampling(BeamRounds):
     Arguments:
         beam_width: samples that are drawn together
         temperature: tau, by which the policy's logits are divided [SBS, eq. 5]: estimates and reported
-            log-probabilities are those of this distribution. Towards 0 the samples become greedy.
+            log-probabilities are those of this distribution. Towards 0 the samples become greedy; auto: see
+            `trie_search.temperature_of`
     """
 
     beam_width: int = at_least_one(32)
     num_rounds: int = at_least_one(4)
     _: KW_ONLY
-    temperature: float = positive(1.0)
+    temperature: float | str = positive(1.0, word="auto")
 
     @property
     def beams(self) -> Beams:

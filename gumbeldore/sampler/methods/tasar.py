@@ -34,7 +34,7 @@ class Tasar(BeamRounds):
         num_rounds: rounds from each root
         replan_steps: decisions from one root to the next
         top_p_end: nucleus of all rounds
-        temperature: tau, by which the policy's logits are divided [SBS, eq. 5]
+        temperature: tau, by which the policy's logits are divided [SBS, eq. 5]; auto: see `trie_search.temperature_of`
     """
 
     beam_width: int = at_least_one(32)
@@ -42,7 +42,7 @@ class Tasar(BeamRounds):
     replan_steps: int = at_least_one(10)
     _: KW_ONLY
     top_p_end: float = positive(1.0, highest=1)
-    temperature: float = positive(1.0)
+    temperature: float | str = positive(1.0, word="auto")
 
     @property
     def beams(self) -> Beams:

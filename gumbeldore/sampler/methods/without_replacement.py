@@ -30,7 +30,8 @@ class WithoutReplacement(BeamRounds):
         top_p_start, top_p_end: nucleus of the first and of the last round, linear in between [GD, section 4.2.2]: each
             node keeps its smallest set of most likely actions of that probability; one round alone uses the end
         temperature: tau, by which the policy's logits are divided [SBS, eq. 5]: masses, estimates and reported
-            log-probabilities are those of this distribution. Towards 0 the samples become greedy.
+            log-probabilities are those of this distribution. Towards 0 the samples become greedy; auto: 1 for solutions
+            of at most 50 decisions, 50 / T for those of T
         sampled_root: draw the root's Gumbel, which makes the unnormalised estimator unbiased; False fixes it to 0
     """
 
@@ -39,7 +40,7 @@ class WithoutReplacement(BeamRounds):
     _: KW_ONLY
     top_p_start: float = positive(1.0, highest=1)
     top_p_end: float = positive(1.0, highest=1)
-    temperature: float = positive(1.0)
+    temperature: float | str = positive(1.0, word="auto")
     sampled_root: bool = True
 
     @property
