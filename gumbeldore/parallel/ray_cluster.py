@@ -207,7 +207,7 @@ def _ray(wanted: str, instead: str) -> ModuleType:
         raise ValueError(f"{wanted} needs the package ray; install it or {instead}") from None
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its default only earns a warning
-    os.environ.setdefault("RAY_worker_niceness", "0")  # of Ray's 15, other processes would leave workers no time
+    os.environ.setdefault("RAY_worker_niceness", "0")  # with Ray's 15, workers get no time beside other processes
     # A process whose cluster is gone is to say so itself; Ray would end it after a minute.
     os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(10**6))
     return ray
