@@ -178,8 +178,8 @@ class TrieSearch:
 def temperature_of(temperature: float | str, horizon: int) -> float:
     """tau; "auto" is 1 for solutions of at most 50 decisions, and 50 / T for those of T.
 
-    At tau = 1, a sample of a long solution differs from the greedy solution in many decisions, and is worse
-    (docs/decisions.md). With 50 / T, the number of different decisions stays about the same. Not in the papers.
+    At tau = 1 without a nucleus, samples of long solutions are worse than the greedy one (docs/decisions.md): they
+    differ from it in many decisions. 50 / T is meant to keep this number about the same. Not in the papers.
     """
     return min(1.0, UNTEMPERED / horizon) if isinstance(temperature, str) else temperature
 
