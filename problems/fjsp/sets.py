@@ -30,7 +30,7 @@ class FlexibleShopSets(ShopSets):
 
     kind = "flexible job shop"
     problem = "fjsp"
-    suffixes = (".fjs",)
+    suffixes = (".fjs", ".txt")
     arrays = Arrays({"times"}, {"release", "machine_release", "waits", *DUE, *REFERENCES})
     validation_sizes = [(10, 5), (20, 5), (20, 10)]
     validation_count = 1_000
