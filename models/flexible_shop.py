@@ -15,7 +15,7 @@ from models.micro_batches import RowSize
 from models.policy import TokenPolicy
 from models.shop_attention import MAX_DENSE_RATIO, attention_within_jobs, slots_of_jobs
 from problems.common.groups import sizes_of
-from problems.fjsp.instances import Instance, lower_bound
+from problems.fjsp.instances import Instance
 from problems.fjsp.state import next_starts, next_times
 from problems.jssp.state import State, places_in_view
 
@@ -206,5 +206,5 @@ def remaining_times(instance: Instance, state: State) -> Tensor:
 
 def unit_of(instance: Instance) -> Tensor:
     """A quarter of the instance's lower bound [R] on the makespan, 1 where there is no work."""
-    bound = lower_bound(instance) / 4
+    bound = instance.lower_bound() / 4
     return bound.where(bound > 0, 1.0)

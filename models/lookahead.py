@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from problems.jssp import State
-from problems.jssp.instances import Instance, lower_bound, machine_of
+from problems.jssp.instances import Instance, machine_of
 from problems.jssp.state import places_in_view
 
 FEATURES = 8  # of each operation
@@ -117,5 +117,5 @@ def of_machines(machines: int, machine: Tensor, values: Tensor, reduce: str) -> 
 
 def bound_of(instance: Instance) -> Tensor:
     """The instance's lower bound [R] on the makespan, 1 where there is no work."""
-    bound = lower_bound(instance)
+    bound = instance.lower_bound()
     return bound.where(bound > 0, 1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from problems.fjsp.instances import Instance, shortest
+from problems.fjsp.instances import Instance
 from problems.fjsp.originals import Original
 from problems.fjsp.problem import FJSP
 from problems.fjsp.state import next_starts, next_times
@@ -17,7 +17,7 @@ from problems.jssp.state import State
 def dispatch_flexible(original: Original, name: str) -> Tensor:
     """The decisions [n, T] of a rule, a key of RULES or DUE_RULES. Remaining work is that on the fastest machines."""
     instance = original.to_schedule()  # its rules are those of all sizes
-    return dispatch(FJSP([[1, 2]], [[1, 2]]), instance, shortest(instance), _next, name)
+    return dispatch(FJSP([[1, 2]], [[1, 2]]), instance, _next, name)
 
 
 def _next(instance: Instance, state: State) -> Next:

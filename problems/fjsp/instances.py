@@ -19,6 +19,7 @@ from problems.jssp.instances import (
     mirrored_places,
     mirrored_waits,
     numbers_of,
+    of_jobs_and_machines,
 )
 from problems.jssp.schedules import check_jobs, operations_of
 
@@ -56,6 +57,22 @@ class Instance(NamedTuple):
             raise ValueError("it lacks the array instance.times")
         return flexible_shop(**fields)
 
+    def shortest(self) -> Tensor:
+        """The time of each operation where it takes the least [R, J, O]."""
+        return self.times.amin(dim=3)
+
+    def lower_bound(self) -> Tensor:
+        """What no makespan [R] is below: a job's release, work and waits; all work, evenly spread over the machines."""
+        work = self.shortest()
+        chains = self.release + (work + self.waits).sum(dim=2)
+        return torch.maximum(chains.amax(dim=1), work.sum(dim=(1, 2)) / self.times.shape[3])
+
+    def backwards(self, which: Tensor) -> Instance:
+        """The instances, those of `which` bool [R] with the operations of every job in reverse order."""
+        mirrored = mirrored_places(self, which)
+        times = self.times.gather(2, mirrored[..., None].expand_as(self.times))
+        return self._replace(times=times, waits=mirrored_waits(self, which, mirrored))
+
 
 def flexible_shop(
     times: Tensor,
@@ -72,25 +89,12 @@ def flexible_shop(
     """
     if times.dim() != 4:
         raise ValueError(f"times must be [n, J, O, M], got {list(times.shape)}")
-    n, jobs, ops, machines = times.shape
-    release, due, weight = (times.new_zeros(n, jobs) if field is None else field for field in (release, due, weight))
-    machine_release = times.new_zeros(n, machines) if machine_release is None else machine_release
-    waits = times.new_zeros(n, jobs, ops) if waits is None else waits
-    shapes = [list(field.shape) for field in (release, due, weight, machine_release, waits)]
-    if shapes != [[n, jobs]] * 3 + [[n, machines], [n, jobs, ops]]:
-        rule = "release, due, weight, machine_release and waits must be [n, J], [n, J], [n, J], [n, M] and [n, J, O]"
-        raise ValueError(f"{rule}, got {', '.join(map(str, shapes))}")
-    times, waits = at_the_end((times >= 0).any(dim=3), times, waits)
+    given = {"release": release, "machine_release": machine_release, "waits": waits, "due": due, "weight": weight}
+    shared = of_jobs_and_machines((times >= 0).any(dim=3), times.shape[3], given, times.dtype)
+    (times,) = at_the_end((times >= 0).any(dim=3), times)
     there = (times >= 0).any(dim=3)
-    return Instance(
-        times=times.masked_fill(times < 0, torch.inf).masked_fill(~there[..., None], 0),
-        operations=numbers_of(there),
-        release=release.masked_fill(~there.any(dim=2), 0),
-        machine_release=machine_release,
-        waits=F.pad(waits.masked_fill(~there, 0)[..., :-1], (0, 1)),
-        due=due.masked_fill(~there.any(dim=2), 0),
-        weight=weight.masked_fill(~there.any(dim=2), 0),
-    )
+    times = times.masked_fill(times < 0, torch.inf).masked_fill(~there[..., None], 0)
+    return Instance(times, numbers_of(there), **shared)
 
 
 def random_instances(n: int, jobs: int, machines: int, similar: bool, generator: torch.Generator) -> Instance:
@@ -151,30 +155,3 @@ def assigned(instance: Instance, actions: Tensor) -> tuple[job_shops.Instance, T
     queues = machines.new_zeros(rows, count, 0)  # which the network of the job shop alone reads
     _, operations, *of_jobs_and_machines = instance
     return job_shops.Instance(times, machines, operations, *of_jobs_and_machines, queues), job
-
-
-def shortest(instance: Instance) -> Tensor:
-    """The time of each operation on its fastest machine [R, J, O]."""
-    return instance.times.amin(dim=3)
-
-
-def lower_bound(instance: Instance) -> Tensor:
-    """What no makespan [R] is below: a job's release, work and waits; all work, evenly spread over the machines."""
-    work = shortest(instance)
-    chains = instance.release + (work + instance.waits).sum(dim=2)
-    return torch.maximum(chains.amax(dim=1), work.sum(dim=(1, 2)) / instance.times.shape[3])
-
-
-def check_instance(instance: Instance) -> None:
-    """Raises ValueError unless times, releases and waits are not negative, and finite but for machines that cannot."""
-    finite = instance._replace(times=instance.times.masked_fill(instance.times.isinf(), 0))
-    job_shops.check_instance(finite)
-    if shortest(instance).isinf().any():
-        raise ValueError("each operation needs a machine that can do it")
-
-
-def backwards(instance: Instance, which: Tensor) -> Instance:
-    """The instances, those of `which` bool [R] with the operations of every job in reverse order."""
-    mirrored = mirrored_places(instance, which)
-    times = instance.times.gather(2, mirrored[..., None].expand_as(instance.times))
-    return instance._replace(times=times, waits=mirrored_waits(instance, which, mirrored))

@@ -12,8 +12,8 @@ from torch import Tensor
 from problems.fjsp.instances import Instance, flexible_shop
 from problems.formats.fjs import CANNOT
 from problems.formats.job_shop import LARGEST_TOTAL
-from problems.jssp.instances import TIMES, at_the_end
-from problems.jssp.originals import check_due_dates, due_dates, refuse
+from problems.jssp.instances import TIMES, at_the_end, of_jobs_and_machines
+from problems.jssp.originals import check_due_dates, numbers, refuse, with_weights
 
 
 class Original(NamedTuple):
@@ -50,18 +50,10 @@ def from_arrays(arrays: Mapping[str, np.ndarray], first: np.ndarray | None = Non
         first: as in `Original`
     """
     given = {name: torch.from_numpy(array.astype(np.int64)) for name, array in arrays.items()}
-    n, jobs, ops, machines = given["times"].shape
-    waits = given.get("waits", torch.zeros(n, jobs, ops, dtype=torch.int64))
-    times, waits = at_the_end((given["times"] >= 0).any(dim=3), given["times"], waits)
-    there = (times >= 0).any(dim=3)
-    return Original(
-        times,
-        given.get("release", torch.zeros(n, jobs, dtype=torch.int64)),
-        given.get("machine_release", torch.zeros(n, machines, dtype=torch.int64)),
-        torch.cat([waits[..., :-1], waits[..., -1:].clamp(max=0)], dim=2).masked_fill(~there, 0),  # last: 0
-        *due_dates(given, n, jobs),
-        torch.zeros(n, dtype=torch.int64) if first is None else torch.from_numpy(first.astype(np.int64)),
-    )
+    there = (given["times"] >= 0).any(dim=3)
+    shared = of_jobs_and_machines(there, given["times"].shape[3], with_weights(given), torch.int64)
+    (times,) = at_the_end(there, given["times"])
+    return Original(times, **shared, first=numbers(first, len(times)))
 
 
 def check_original(original: Original, where: str) -> None:

@@ -5,14 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from problems.fjsp.instances import (
-    Instance,
-    assigned,
-    backwards,
-    check_instance,
-    random_instances,
-    shortest,
-)
+from problems.fjsp.instances import Instance, assigned, random_instances
 from problems.fjsp.reports import FJSPReports
 from problems.fjsp.sets import FlexibleShopSets
 from problems.fjsp.state import next_starts, next_times
@@ -87,15 +80,5 @@ class FJSP(Shop):
     def job_shop(self, instance: Instance, actions: Tensor) -> tuple[job_shops.Instance, Tensor]:
         return assigned(instance, actions)
 
-    def shortest(self, instance: Instance) -> Tensor:
-        return shortest(instance)
-
     def earliest_starts(self, instance: Instance, state: State) -> Tensor:
         return next_starts(instance, state).amin(dim=2)
-
-    def backwards(self, instance: Instance, which: Tensor) -> Instance:
-        return backwards(instance, which)
-
-    def check(self, instance: Instance) -> None:
-        """Raises ValueError unless all instances are well-formed."""
-        check_instance(instance)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gumbeldore.batches import take
 from problems.fjsp import best_known, originals
-from problems.fjsp.instances import Instance, assigned, lower_bound, random_instances, shortest
+from problems.fjsp.instances import Instance, assigned, random_instances
 from problems.fjsp.originals import Original
 from problems.formats.fjs import FjspInstance, read_fjs
 from problems.formats.npz import REFERENCES, Arrays, whole
@@ -71,13 +71,10 @@ class FlexibleShopSets(ShopSets):
         return partial(_true_cost, self.objective, shop)
 
     def lower_bounds(self, original: Original, shop: Instance) -> Tensor:
-        return lower_bound(shop)
+        return shop.lower_bound()
 
     def draw(self, number: int, jobs: int, machines: int, generator: torch.Generator) -> Instance:
         return random_instances(1, jobs, machines, number % 2 == 0, generator)
-
-    def shortest(self, instance: Instance) -> Tensor:
-        return shortest(instance)
 
     def fingerprint(self, arrays: Mapping[str, np.ndarray]) -> str:
         return best_known.fingerprint(arrays["times"])

@@ -82,15 +82,14 @@ def dispatch_job_shop(original: Original, name: str) -> Tensor:
         name: a key of RULES, or with due dates of DUE_RULES
     """
     instance = with_times(original.to_schedule(), Tensor.double)  # whole numbers, so ties are exact
-    return dispatch(JSSP([[1, 2]], [[1, 2]]), instance, instance.times, _next, name)  # its rules are those of all sizes
+    return dispatch(JSSP([[1, 2]], [[1, 2]]), instance, _next, name)  # its rules are those of all sizes
 
 
-def dispatch(problem: Shop, instance: Any, times: Tensor, following: Callable[[Any, State], Next], name: str) -> Tensor:
+def dispatch(problem: Shop, instance: Any, following: Callable[[Any, State], Next], name: str) -> Tensor:
     """The decisions [n, T] of a rule.
 
     Arguments:
-        instance: in float64
-        times: [n, J, O] of the operations, of which remaining work is the sum
+        instance: in float64; its remaining work is that on the fastest machines
         following: the next operations in a state
         name: a key of RULES, or with due dates of DUE_RULES
     """
@@ -99,7 +98,7 @@ def dispatch(problem: Shop, instance: Any, times: Tensor, following: Callable[[A
     sequence = []
     for _ in range(problem.horizon(instance)):
         options = following(instance, state)
-        job = _next_job(instance, options, times, state, rule, generation)
+        job = _next_job(instance, options, state, rule, generation)
         action = options.action.gather(1, job[:, None]).squeeze(1)
         state = problem.step(instance, state, action)
         sequence.append(action)
@@ -115,8 +114,9 @@ def _next(instance: Instance, state: State) -> Next:
     return Next(action, machine.masked_fill(time == 0, -1), begin, time)
 
 
-def _next_job(instance: Any, options: Next, times: Tensor, state: State, rule: str, generation: str) -> Tensor:
+def _next_job(instance: Any, options: Next, state: State, rule: str, generation: str) -> Tensor:
     """The job [R] whose next operation the rule prefers."""
+    times = instance.shortest()
     remaining = torch.arange(times.shape[2]) >= state.next_op[..., None]  # [R, J, O]
     work = (times * remaining).sum(dim=2)
     now = options.begin.amin(dim=1, keepdim=True)

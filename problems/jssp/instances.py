@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -54,6 +54,30 @@ class Instance(NamedTuple):
             raise ValueError(f"it lacks the arrays {', '.join(f'instance.{name}' for name in sorted(lacking))}")
         return job_shop(**fields)
 
+    def shortest(self) -> Tensor:
+        """The time of each operation where it takes the least [R, J, O]."""
+        return self.times
+
+    def lower_bound(self) -> Tensor:
+        """What no makespan [R] is below: a job's release, work and waits, a machine's release and work."""
+        load = torch.zeros_like(self.machine_release)
+        load.scatter_add_(1, self.machines.flatten(1), self.times.flatten(1))
+        chains = self.release + (self.times + self.waits).sum(dim=2)
+        return torch.maximum(chains.amax(dim=1), (load + self.machine_release * (load > 0)).amax(dim=1))
+
+    def backwards(self, which: Tensor) -> Instance:
+        """The instances, those of `which` bool [R] with the operations of every job in reverse order."""
+        mirrored = mirrored_places(self, which)
+        _, jobs, ops = mirrored.shape
+        numbers = mirrored + ops * torch.arange(jobs, device=which.device)[:, None]
+        numbers = F.pad(numbers.flatten(1), (0, 1), value=jobs * ops)
+        return self._replace(
+            times=self.times.gather(2, mirrored),
+            machines=self.machines.gather(2, mirrored),
+            waits=mirrored_waits(self, which, mirrored),
+            queues=numbers.gather(1, self.queues.flatten(1)).view_as(self.queues),
+        )
+
 
 def job_shop(
     times: Tensor,
@@ -69,31 +93,52 @@ def job_shop(
     Raises ValueError for shapes that do not go together and machines that are not there, MixedSizesError unless all
     instances have equally many operations.
     """
-    shape = times.shape
-    if len(shape) != 3 or machines.shape != shape:
-        raise ValueError(
-            f"times and machines must have the same shape [n, J, O], got {list(shape)} and {list(machines.shape)}"
-        )
-    if machine_release is None:
-        machine_release = times.new_zeros(shape[0], max(1, int(machines.max()) + 1))
-    release = times.new_zeros(shape[:2]) if release is None else release
-    waits = torch.zeros_like(times) if waits is None else waits
-    due, weight = (times.new_zeros(shape[:2]) if field is None else field for field in (due, weight))
-    count = machine_release.shape[-1]
-    if release.shape != shape[:2] or waits.shape != shape or machine_release.shape != (shape[0], count):
-        shapes = ", ".join(str(list(field.shape)) for field in (release, machine_release, waits))
-        raise ValueError(f"release, machine_release and waits must be [n, J], [n, M] and [n, J, O], got {shapes}")
-    if due.shape != shape[:2] or weight.shape != shape[:2]:
-        raise ValueError(f"due and weight must be [n, J], got {list(due.shape)} and {list(weight.shape)}")
+    if times.dim() != 3 or machines.shape != times.shape:
+        shapes = f"{list(times.shape)} and {list(machines.shape)}"
+        raise ValueError(f"times and machines must have the same shape [n, J, O], got {shapes}")
+    count = max(1, int(machines.max()) + 1) if machine_release is None else machine_release.shape[-1]
     if ((machines < -1) | (machines >= count)).any():
         raise ValueError(f"machines must be in 0..{count - 1}, or -1 for no operation")
-    times, machines, waits = at_the_end(machines >= 0, times, machines, waits)
+    given = {"release": release, "machine_release": machine_release, "waits": waits, "due": due, "weight": weight}
+    shared = of_jobs_and_machines(machines >= 0, count, given, times.dtype)
+    times, machines = at_the_end(machines >= 0, times, machines)
     operations = numbers_of(machines >= 0)
-    release, due, weight = (field.masked_fill((machines < 0).all(dim=2), 0) for field in (release, due, weight))
-    times, waits = (field.masked_fill(machines < 0, 0) for field in (times, waits))
-    waits, machines = F.pad(waits[..., :-1], (0, 1)), machines.clamp(min=0)
-    queues = queues_of(machines, operations, machine_release.shape[1])
-    return Instance(times, machines, operations, release, machine_release, waits, due, weight, queues)
+    times, machines = times.masked_fill(machines < 0, 0), machines.clamp(min=0)
+    return Instance(times, machines, operations, **shared, queues=queues_of(machines, operations, count))
+
+
+def of_jobs_and_machines(
+    there: Tensor, machines: int, given: Mapping[str, Tensor | None], dtype: torch.dtype
+) -> dict[str, Tensor]:
+    """The fields that tell of jobs and machines: 0 where they are not given, and where there are no operations.
+
+    Arguments:
+        there: bool [n, J, O] where operations are, at the places that they have in `given`
+        machines: M
+        given: release, due and weight [n, J]; machine_release [n, M]; waits [n, J, O]
+
+    Raises ValueError for another shape.
+    """
+    n, jobs, _ = there.shape
+    of_job = (n, jobs)
+    shapes = {
+        "release": of_job,
+        "machine_release": (n, machines),
+        "waits": there.shape,
+        "due": of_job,
+        "weight": of_job,
+    }
+    fields = {}
+    for name, shape in shapes.items():
+        field = given.get(name)
+        fields[name] = torch.zeros(shape, dtype=dtype, device=there.device) if field is None else field
+        if fields[name].shape != shape:
+            raise ValueError(f"{name} must be {list(shape)}, got {list(fields[name].shape)}")
+    idle = ~there.any(dim=2)
+    fields |= {name: fields[name].masked_fill(idle, 0) for name in ("release", *DUE)}
+    there, waits = at_the_end(there, there, fields["waits"])
+    waits = torch.cat([waits[..., :-1], waits[..., -1:].clamp(max=0)], dim=2)  # after the last one nothing waits
+    return fields | {"waits": waits.masked_fill(~there, 0)}
 
 
 def at_the_end(there: Tensor, *fields: Tensor) -> list[Tensor]:
@@ -172,24 +217,16 @@ def random_general_instances(n: int, jobs: int, machines: int, generator: torch.
     return job_shop(times.float(), on, release.float(), machine_release.float(), waits.float())
 
 
-def check_instance(instance: Instance) -> None:
-    """Raises ValueError unless times, releases and waits are finite and not negative."""
+def check_instance(instance: Any) -> None:
+    """Raises ValueError unless times, releases and waits are finite and not negative; inf: a machine that cannot."""
     for name in TIMES:
-        values = getattr(instance, name)
+        values = instance.shortest() if name == "times" else getattr(instance, name)
         well = (values.isfinite() & (values >= 0)).flatten(1).all(dim=1)
         if not well.all():
             rule = f"{name} must be finite and not negative"
             raise ValueError(f"{rule}; not so in instance {int((~well).nonzero()[0])}")
     if not (instance.due.isfinite() & instance.weight.isfinite() & (instance.weight >= 0)).all():
         raise ValueError("due dates and weights must be finite, and no weight negative")
-
-
-def lower_bound(instance: Instance) -> Tensor:
-    """What no makespan [R] is below: a job's release, work and waits, a machine's release and work."""
-    load = torch.zeros_like(instance.machine_release)
-    load.scatter_add_(1, instance.machines.flatten(1), instance.times.flatten(1))
-    chains = instance.release + (instance.times + instance.waits).sum(dim=2)
-    return torch.maximum(chains.amax(dim=1), (load + instance.machine_release * (load > 0)).amax(dim=1))
 
 
 def machine_of(instance: Instance, operations: Tensor) -> Tensor:
@@ -233,20 +270,6 @@ def with_times(instance: Shops, change: Callable[[Tensor], Tensor]) -> Shops:
 def is_reversible(instance: Any) -> Tensor:
     """Which instances [R] are as good backwards in time: those without releases."""
     return ((instance.release == 0).all(dim=1)) & ((instance.machine_release == 0).all(dim=1))
-
-
-def backwards(instance: Instance, which: Tensor) -> Instance:
-    """The instances, those of `which` bool [R] with the operations of every job in reverse order."""
-    mirrored = mirrored_places(instance, which)
-    _, jobs, ops = mirrored.shape
-    numbers = mirrored + ops * torch.arange(jobs, device=which.device)[:, None]
-    numbers = F.pad(numbers.flatten(1), (0, 1), value=jobs * ops)
-    return instance._replace(
-        times=instance.times.gather(2, mirrored),
-        machines=instance.machines.gather(2, mirrored),
-        waits=mirrored_waits(instance, which, mirrored),
-        queues=numbers.gather(1, instance.queues.flatten(1)).view_as(instance.queues),
-    )
 
 
 def mirrored_places(instance: Any, which: Tensor) -> Tensor:

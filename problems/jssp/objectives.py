@@ -41,12 +41,12 @@ def with_flow_time(instance: Shops) -> Shops:
     return instance._replace(due=instance.release, weight=torch.ones_like(instance.release))
 
 
-def with_due_dates(instance: Shops, work: Tensor, generator: torch.Generator) -> Shops:
+def with_due_dates(instance: Any, generator: torch.Generator) -> Any:
     """The instances with due dates and weights drawn as Singer and Pinedo [1998] do it.
 
-    Arguments:
-        work: [R, J] times and waits of each job
+    The work of a job is what it takes on its fastest machines, waits included.
     """
+    work = work_of(instance)
     rows, jobs = work.shape
     factor = torch.tensor(FACTORS)[torch.randint(len(FACTORS), (rows, 1), generator=generator)]
     # A job's place among all says which weight it has; 0.5 / jobs keeps 0.2 * 10 from being just below 2.
@@ -56,6 +56,6 @@ def with_due_dates(instance: Shops, work: Tensor, generator: torch.Generator) ->
     return instance._replace(due=instance.release + (factor * work).floor(), weight=weights[which])
 
 
-def work_of(instance: Any, times: Tensor) -> Tensor:
-    """Times and waits of each job [R, J], from the times [R, J, O] of its operations; 0 where it has none."""
-    return (times + instance.waits).sum(dim=2).masked_fill(lengths_of(instance) == 0, 0)
+def work_of(instance: Any) -> Tensor:
+    """Times on the fastest machines and waits of each job [R, J]; 0 where it has no operations."""
+    return (instance.shortest() + instance.waits).sum(dim=2).masked_fill(lengths_of(instance) == 0, 0)

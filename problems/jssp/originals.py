@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from problems.formats.job_shop import LARGEST_TOTAL, NO_OPERATION, NOT_FIXED
-from problems.jssp.instances import DUE, TIMES, Instance, at_the_end, job_shop
+from problems.jssp.instances import DUE, TIMES, Instance, at_the_end, job_shop, of_jobs_and_machines
 from problems.jssp.objectives import FLOW, TARDINESS
 from problems.jssp.schedules import overlapping
 
@@ -78,28 +78,25 @@ def from_arrays(arrays: Mapping[str, np.ndarray], first: np.ndarray | None = Non
     """
     given = {name: torch.from_numpy(array.astype(np.int64)) for name, array in arrays.items()}
     machines = given["machines"]
-    n, jobs, _ = machines.shape
-    waits = given.get("waits", torch.zeros_like(machines))
+    count = given["machine_release"].shape[1] if "machine_release" in given else max(1, int(machines.max()) + 1)
+    shared = of_jobs_and_machines(machines >= 0, count, with_weights(given), torch.int64)
     fixed = given.get("fixed", torch.full_like(machines, NOT_FIXED))
-    times, machines, waits, fixed = at_the_end(machines >= 0, given["times"], machines, waits, fixed)
+    times, machines, fixed = at_the_end(machines >= 0, given["times"], machines, fixed)
     return Original(
-        times.masked_fill(machines < 0, 0),
-        machines,
-        given.get("release", torch.zeros(n, jobs, dtype=torch.int64)),
-        given.get("machine_release", torch.zeros(n, max(1, int(machines.max()) + 1), dtype=torch.int64)),
-        torch.cat([waits[..., :-1], waits[..., -1:].clamp(max=0)], dim=2).masked_fill(machines < 0, 0),  # last: 0
-        *due_dates(given, n, jobs),
-        fixed,
-        torch.zeros(n, dtype=torch.int64) if first is None else torch.from_numpy(first.astype(np.int64)),
+        times.masked_fill(machines < 0, 0), machines, **shared, fixed=fixed, first=numbers(first, len(times))
     )
 
 
-def due_dates(given: Mapping[str, Tensor], n: int, jobs: int) -> tuple[Tensor, Tensor]:
-    """Due dates and weights [n, J] from the arrays that are given: without due dates 0 and 0, without weights 1."""
-    nothing = torch.zeros(n, jobs, dtype=torch.int64)
-    if "due" not in given:
-        return nothing, nothing
-    return given["due"], given.get("weight", torch.ones_like(nothing))
+def numbers(first: np.ndarray | None, n: int) -> Tensor:
+    """The numbers of the first machines [n] int64: 0 where they are not given."""
+    return torch.zeros(n, dtype=torch.int64) if first is None else torch.from_numpy(first.astype(np.int64))
+
+
+def with_weights(given: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The arrays with a weight of 1 where due dates have none, and without weights where there are no due dates."""
+    if "due" in given:
+        return {"weight": torch.ones_like(given["due"])} | given
+    return {name: array for name, array in given.items() if name != "weight"}
 
 
 def for_objective(original: Any, objective: str, where: str) -> Any:

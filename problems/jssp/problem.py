@@ -5,13 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from problems.jssp.instances import (
-    Instance,
-    backwards,
-    check_instance,
-    random_general_instances,
-    random_instances,
-)
+from problems.jssp.instances import Instance, random_general_instances, random_instances
 from problems.jssp.objectives import MAKESPAN
 from problems.jssp.reports import JSSPReports
 from problems.jssp.sets import JobShopSets
@@ -83,15 +77,5 @@ class JSSP(Shop):
     def job_shop(self, instance: Instance, actions: Tensor) -> tuple[Instance, Tensor]:
         return instance, actions
 
-    def shortest(self, instance: Instance) -> Tensor:
-        return instance.times
-
     def earliest_starts(self, instance: Instance, state: State) -> Tensor:
         return earliest_starts(instance, state)
-
-    def backwards(self, instance: Instance, which: Tensor) -> Instance:
-        return backwards(instance, which)
-
-    def check(self, instance: Instance) -> None:
-        """Raises ValueError unless all instances are well-formed."""
-        check_instance(instance)

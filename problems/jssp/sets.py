@@ -20,7 +20,7 @@ from problems.formats.job_shop_json import read_json
 from problems.formats.jsplib import read_jssp
 from problems.formats.npz import REFERENCES, Arrays, whole
 from problems.jssp import best_known, originals
-from problems.jssp.instances import DUE, Instance, lower_bound, random_instances, with_times
+from problems.jssp.instances import DUE, Instance, random_instances, with_times
 from problems.jssp.objectives import MAKESPAN, cost_of
 from problems.jssp.originals import Original
 from problems.jssp.shop_sets import ShopSets, costs_with_fingerprint, first_of, stacked
@@ -114,13 +114,10 @@ class JobShopSets(ShopSets):
         return partial(_true_cost, self.objective, with_times(shop, Tensor.double), cost_of_fixed(original))
 
     def lower_bounds(self, original: Original, shop: Instance) -> Tensor:
-        return torch.maximum(lower_bound(shop), original.fixed_ends.flatten(1).amax(dim=1))
+        return torch.maximum(shop.lower_bound(), original.fixed_ends.flatten(1).amax(dim=1))
 
     def draw(self, number: int, jobs: int, machines: int, generator: torch.Generator) -> Instance:
         return random_instances(1, jobs, machines, generator)
-
-    def shortest(self, instance: Instance) -> Tensor:
-        return instance.times
 
     def fingerprint(self, arrays: Mapping[str, np.ndarray]) -> str:
         return best_known.fingerprint(arrays["times"], arrays["machines"])

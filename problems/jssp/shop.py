@@ -18,7 +18,7 @@ from gumbeldore.interfaces import Problem
 from problems.common.groups import sizes_of
 from problems.common.growth import check_growth, size_at
 from problems.common.remaining import unmarked
-from problems.jssp.instances import Instance, for_network, is_reversible, is_there, lengths_of
+from problems.jssp.instances import Instance, check_instance, for_network, is_reversible, is_there, lengths_of
 from problems.jssp.objectives import (
     FLOW,
     MAKESPAN,
@@ -27,7 +27,6 @@ from problems.jssp.objectives import (
     cost_of,
     with_due_dates,
     with_flow_time,
-    work_of,
 )
 from problems.jssp.schedules import order_by, timeline
 from problems.jssp.shop_sets import ShopSets
@@ -105,16 +104,8 @@ class Shop(Problem):
         """
 
     @abstractmethod
-    def shortest(self, instance: Any) -> Tensor:
-        """The time of each operation [R, J, O] where it takes the least."""
-
-    @abstractmethod
     def earliest_starts(self, instance: Any, state: State) -> Tensor:
         """When the next operation of each job can start [R, J]; of a finished job, any number."""
-
-    @abstractmethod
-    def backwards(self, instance: Any, which: Tensor) -> Any:
-        """The instances, those of `which` bool [R] with the operations of every job in reverse order."""
 
     def curriculum(self: AnyShop, progress: float) -> AnyShop:
         """The same problem with the sizes due after a share `progress` of the training."""
@@ -139,7 +130,7 @@ class Shop(Problem):
         if self.objective == FLOW:
             return with_flow_time(instance)
         if self.objective == TARDINESS:
-            return with_due_dates(instance, work_of(instance, self.shortest(instance)), generator)
+            return with_due_dates(instance, generator)
         return instance
 
     def horizon(self, instance: Any) -> int:
@@ -199,7 +190,7 @@ class Shop(Problem):
         if self.reversal and self.objective == MAKESPAN:
             half = moved(torch.rand(len(actions), 1, dtype=torch.float32, generator=generator) < 0.5, actions.device)
             reversed_ones = half & is_reversible(instance)[:, None]
-            instance = self.backwards(instance, reversed_ones.squeeze(1))
+            instance = instance.backwards(reversed_ones.squeeze(1))
             actions = torch.where(reversed_ones, actions.flip(1), actions)
         return instance, actions
 
@@ -232,7 +223,11 @@ class Shop(Problem):
         def restored(actions: Tensor) -> Tensor:
             return torch.where(second[:, None, None], actions.flip(2), actions)
 
-        return self.backwards(each, second), restored
+        return each.backwards(second), restored
+
+    def check(self, instance: Any) -> None:
+        """Raises ValueError unless all instances are well-formed."""
+        check_instance(instance)
 
     def scaled(self, instance: Any) -> Any:
         """With times as evaluation sets have them."""

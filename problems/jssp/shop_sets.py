@@ -18,7 +18,7 @@ from problems.common.files import Library, Reference, taken
 from problems.common.sets import DATA, load, numbered
 from problems.formats.npz import REFERENCES, Arrays, costs_of, read_npz
 from problems.jssp.instances import DUE, for_network
-from problems.jssp.objectives import MAKESPAN, TARDINESS, check_objective, with_due_dates, work_of
+from problems.jssp.objectives import MAKESPAN, TARDINESS, check_objective, with_due_dates
 from problems.jssp.originals import for_objective
 
 UNKNOWN = (float("nan"), "")  # a reference, and its kind
@@ -83,10 +83,6 @@ class ShopSets(ABC):
         """A random instance of a validation set, given its number in the set."""
 
     @abstractmethod
-    def shortest(self, instance: Any) -> Tensor:
-        """The time of each operation [n, J, O] where it takes the least."""
-
-    @abstractmethod
     def fingerprint(self, arrays: Mapping[str, np.ndarray]) -> str:
         """Hex digits that stand for all instances in the arrays."""
 
@@ -145,7 +141,7 @@ class ShopSets(ABC):
         # Drawn one by one, so that the first ones do not depend on how many follow.
         drawn = [self.draw(i, jobs, machines, generator) for i in range(max(n, len(shipped)))]
         if self.objective == TARDINESS:
-            drawn = [with_due_dates(each, work_of(each, self.shortest(each)), due_generator) for each in drawn]
+            drawn = [with_due_dates(each, due_generator) for each in drawn]
         fields = [each.stored() for each in drawn]
         arrays = {key: torch.cat([each[key] for each in fields]).long().numpy() for key in fields[0]}
         if expected and self._fingerprint({key: array[: len(shipped)] for key, array in arrays.items()}) != expected:

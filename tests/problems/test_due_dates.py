@@ -142,8 +142,8 @@ def test_due_dates_are_those_of_singer_and_pinedo():
     assert (fits.sum(dim=0) >= 1).all() and (fits.sum(dim=1) > 60).all()
     assert len(instance.weight.unique(dim=0)) > 200  # any job may have any weight
     released = random_general_instances(20, 5, 4, torch.Generator().manual_seed(0))
-    late = with_due_dates(released, work_of(released, released.times), torch.Generator().manual_seed(0))
-    assert (late.due >= released.release + (1.3 * work_of(released, released.times)).floor()).all()
+    late = with_due_dates(released, torch.Generator().manual_seed(0))
+    assert (late.due >= released.release + (1.3 * work_of(released)).floor()).all()
     flow = shop_of(4, 3, FLOW).generate(5, torch.Generator().manual_seed(0))
     assert torch.equal(flow.due, flow.release) and (flow.weight == 1).all()
 

@@ -19,7 +19,7 @@ from gumbeldore.testing import problem_contract, random_solution
 from gumbeldore.training.dataset import PseudoExperts, read_experts, read_shard
 from problems.fjsp import FJSP, Instance, best_known
 from problems.fjsp.heuristics import dispatch_flexible
-from problems.fjsp.instances import assigned, backwards, flexible_shop, lower_bound, random_instances
+from problems.fjsp.instances import assigned, flexible_shop, random_instances
 from problems.fjsp.originals import Original, original_of
 from problems.fjsp.sets import FlexibleShopSets
 from problems.fjsp.solver import solve
@@ -77,7 +77,7 @@ def test_costs_equal_those_of_plain_python(size):
         check_schedule(given, schedule(given, jobs))
         for row in range(20):
             assert costs[row] == plain_makespan(instance, row, actions[row].tolist())
-        assert (lower_bound(instance) <= costs).all()
+        assert (instance.lower_bound() <= costs).all()
 
 
 def test_a_machine_that_cannot_is_refused():
@@ -152,13 +152,13 @@ def test_backwards_in_time():
         instance.stored() | {"waits": torch.randint(0, 9, (20, 4, 4), generator=torch.Generator()).float()}
     )
     problem, all_rows = one_size(4, 3), torch.ones(20, dtype=torch.bool)
-    turned = backwards(instance, all_rows)
+    turned = instance.backwards(all_rows)
     assert (problem.cost(turned, actions.flip(1)) > 0).all()
-    assert same_tensors(backwards(turned, all_rows), instance)
+    assert same_tensors(turned.backwards(all_rows), instance)
     for row in range(5):
         pair = take(instance, slice(row, row + 1)), take(turned, slice(row, row + 1))
         bests = [search(problem, FixedPolicy(problem), each, methods.Greedy()).best()[1] for each in pair]
-        assert all(best >= lower_bound(each) for best, each in zip(bests, pair, strict=True))
+        assert all(best >= each.lower_bound() for best, each in zip(bests, pair, strict=True))
     assert not torch.equal(turned.times, instance.times)
 
 
