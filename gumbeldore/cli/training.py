@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +18,8 @@ from gumbeldore.cli.configuration import Configuration, to_plain
 from gumbeldore.cli.run_recorder import OpenRun, RunRecorder, save
 from gumbeldore.cli.schema import RunSettings
 from gumbeldore.cli.setup import Setup, set_up
+from gumbeldore.instance_set import InstanceSet
+from gumbeldore.interfaces import Problem, size_name
 from gumbeldore.parallel.devices import cpu_threads
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.reporting.tensorboard import Dashboard
@@ -25,7 +27,7 @@ from gumbeldore.runtime.checkpoint import SHIPPED
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.runtime.stopping import Stopper
-from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.dataset import PseudoExperts, Shard
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.ranks import Ranks
 from gumbeldore.training.state import TrainState
@@ -124,7 +126,15 @@ def introduce(run: OpenRun, state: TrainState) -> None:
     terminal.say(f"{setup.problem.name} on {setup.machine}")
     terminal.say(f"writing {run.directory.path}")
     terminal.notices(setup.validation)
+    if setup.experts:
+        experts, validation = (sizes(setup.problem, sets) for sets in (setup.experts, setup.validation))
+        terminal.say(f"experts of size {experts}; validation instances of size {validation}")
     if setup.run.init and state.best_cost == math.inf and not setup.settings.instances:
         run.pool.load(state.best.state_dict())
         state.accept(validate(run.pool, setup.validation, terminal.progress))
         terminal.say(f"init={setup.run.init}: greedy cost {state.best_cost:.4f} on the validation instances")
+
+
+def sizes(problem: Problem, sets: Sequence[Shard | InstanceSet]) -> str:
+    """The sizes of instances, in words."""
+    return ", ".join(dict.fromkeys(size_name(problem, each.instances) for each in sets))

@@ -94,6 +94,7 @@ def test_a_folder_may_hold_several_sizes(tmp_path):
     (folder / "README").write_text("not a dataset")
     result = supervised("jssp", folder, "run_dir=run", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
+    assert "experts of size 2x3, 3x2; validation instances of size 3x2" in result.stdout
     assert metrics_of(tmp_path / "run")[-1]["training/dataset_size"] == 900
     assert sorted(path.name for path in (tmp_path / "run" / "dataset").iterdir()) == ["a.npz", "b.npz", "c.npz"]
 
