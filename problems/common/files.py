@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -25,17 +25,27 @@ class Reference(NamedTuple):
     warnings: tuple[str, ...] = ()  # what could not be used, and why
 
 
-class Library(NamedTuple):
+class Library(ABC):
     """A format of benchmark files."""
 
-    name: str
-    suffixes: tuple[str, ...]  # of the files taken from a folder, in small letters
-    read: Callable[[Path], list]  # the instances in a file, NamedTuples with a `name`
-    size: Callable[[Any], Any]  # of an instance; those of one size are solved together
-    reference: Callable[[Path, Any], Reference]
-    instance_set: Callable[
-        [list, np.ndarray, list[str]], InstanceSet
-    ]  # of n instances of one size, their costs and kinds
+    title: ClassVar[str]  # in messages
+    suffixes: ClassVar[tuple[str, ...]]  # of the files taken from a folder, in small letters
+
+    @abstractmethod
+    def read(self, path: Path) -> list:
+        """The instances in a file, NamedTuples with a `name`. Raises ValueError that names the file if it is wrong."""
+
+    @abstractmethod
+    def size(self, instance: Any) -> Any:
+        """Of an instance of a file; those of one size are solved together."""
+
+    @abstractmethod
+    def reference(self, path: Path, instance: Any) -> Reference:
+        """What is known of an instance of a file."""
+
+    @abstractmethod
+    def of_files(self, instances: list, costs: np.ndarray, kinds: list[str]) -> InstanceSet:
+        """An InstanceSet of n instances of one size, as files give them, with their reference costs and kinds."""
 
 
 def taken(limit: int | None, available: int, source: str, hint: str = "; num_instances=null takes all") -> int:
@@ -66,7 +76,7 @@ def load_files(path: Path, limit: int | None, library: Library) -> list[Instance
     instance_sets = []
     for _, group in sorted(by_size.items()):
         costs, kinds = [reference.cost for _, reference in group], [reference.kind for _, reference in group]
-        instance_set = library.instance_set([instance for instance, _ in group], np.array(costs), kinds)
+        instance_set = library.of_files([instance for instance, _ in group], np.array(costs), kinds)
         known = {place: each.actions for place, (_, each) in enumerate(group) if each.actions is not None}
         instance_sets.append(instance_set._replace(solutions=known))
     instance_sets[0] = instance_sets[0]._replace(warnings=warnings + instance_sets[0].warnings, left_out=left_out)

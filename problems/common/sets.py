@@ -4,52 +4,73 @@ from __future__ import annotations
 
 import hashlib
 import os
+from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 from gumbeldore.instance_set import InstanceSet, WrongProblemError
 from problems.common.files import Library, load_files
-from problems.formats.npz import kinds_of
+from problems.formats.npz import Arrays, kinds_of, read_npz
 
 DATA = Path(__file__).parents[1] / "data"
 
 
-def load(
-    source: str,
-    limit: int | None,
-    named: dict[str, Callable[[int | None], list[InstanceSet]]],
-    load_npz: Callable[[Path, int | None], InstanceSet],
-    library: Library,
-    distances: str | None = None,
-) -> list[InstanceSet]:
-    """The instances of `source`, one InstanceSet per size in ascending order of size.
+class Sets(Library):
+    """The evaluation sets of a problem: standard ones by their names, `.npz` files, files of a library."""
 
-    Arguments:
-        source: a `.npz` file, a file of the library (any other file), a folder of them, or a key of `named`; what is
-            called like a set in the working directory comes before it, with a warning, unless it is an empty folder
-        limit: how many instances to take from the front (of a folder: of the first files by name), None for all.
-        distances: as in `problems.formats.tsplib.metric_of`
-    """
-    path = Path(os.path.expanduser(source))  # `~name` of no user stays as it is
-    is_set = source in named  # ./taillard is a path
-    files = path.is_dir() or path.exists() and path.suffix.lower() != ".npz"
-    if files and not (is_set and path.is_dir() and not any(path.iterdir())):
-        first, *others = load_files(path, limit, library)
+    arrays: ClassVar[Arrays]  # of an `.npz`
+    distances: str | None = None  # of nodes, as in `problems.formats.tsplib.metric_of`
+
+    @abstractmethod
+    def named(self) -> dict[str, Callable[[int | None], list[InstanceSet]]]:
+        """Standard sets by name: functions of the limit."""
+
+    @abstractmethod
+    def from_arrays(self, arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> InstanceSet:
+        """Instances from the arrays of an `.npz` (docs/data.md), perhaps with `cost` [n] and `reference` as `costs_of`.
+
+        Arguments:
+            where: what the arrays come from, e.g. a path: error messages begin with it, instances are called after it
+            limit: how many instances to take from the front, None for all
+
+        Raises ValueError for arrays that are not well-formed.
+        """
+
+    def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
+        """The instances of `source`, one InstanceSet per size in ascending order of size.
+
+        Arguments:
+            source: a `.npz` file, a file of the library (any other file), a folder of them, or the name of a standard
+                set; what is called like a set in the working directory comes before it, with a warning, unless it is an
+                empty folder
+            limit: how many instances to take from the front (of a folder: of the first files by name), None for all
+        """
+        named = self.named()
+        path = Path(os.path.expanduser(source))  # `~name` of no user stays as it is
+        is_set = source in named  # ./taillard is a path
+        files = path.is_dir() or path.exists() and path.suffix.lower() != ".npz"
+        if files and not (is_set and path.is_dir() and not any(path.iterdir())):
+            first, *others = load_files(path, limit, self)
+            if is_set:
+                instead = f"{source} is {path.resolve()}, not the standard set of this name"
+                first = first._replace(warnings=[f"{instead}; for that, start in another folder", *first.warnings])
+            return [first, *others]
+        if self.distances == "rounded" and (is_set or path.is_file()):
+            raise ValueError(f"problem.distances=rounded is for {self.title} files; {source} has exact distances")
         if is_set:
-            line = f"{source} is {path.resolve()}, not the standard set of this name; for that, start in another folder"
-            first = first._replace(warnings=[line, *first.warnings])
-        return [first, *others]
-    if distances == "rounded" and (is_set or path.is_file()):
-        raise ValueError(f"problem.distances=rounded is for {library.name} files; {source} has exact distances")
-    if is_set:
-        return named[source](limit)
-    if path.exists():
-        return [load_npz(path, limit)]
-    suffixes = ", ".join(suffix or "(none)" for suffix in library.suffixes)
-    kinds = f"a .npz file, a {library.name} file or a folder of such files ({suffixes})"
-    raise WrongProblemError(f"unknown source {source!r}: neither one of {', '.join(named)} nor the path of {kinds}")
+            return named[source](limit)
+        if path.exists():
+            arrays = read_npz(path, *self.arrays)
+            if self.distances is not None and "distances" in arrays:
+                rule = f"problem.distances={self.distances} is for coordinates, and this file has `distances`"
+                raise ValueError(f"{path}: {rule}")
+            return [self.from_arrays(arrays, str(path), limit)]
+        suffixes = ", ".join(suffix or "(none)" for suffix in self.suffixes)
+        kinds = f"a .npz file, a {self.title} file or a folder of such files ({suffixes})"
+        raise WrongProblemError(f"unknown source {source!r}: neither one of {', '.join(named)} nor the path of {kinds}")
 
 
 def numbered(name: str, n: int) -> list[str]:

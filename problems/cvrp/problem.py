@@ -249,11 +249,11 @@ class CVRP(Problem):
 
     def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
         """Evaluation sets: a named standard set, a `.npz`, a CVRPLIB file or a folder of them."""
-        return sets.load_cvrp(source, limit, self.distances)
+        return sets.CVRPSets(self.distances).load(source, limit)
 
     def from_arrays(self, arrays: Mapping[str, Any], where: str) -> InstanceSet:
         """Instances in arrays by the names of those of an `.npz`."""
-        return sets.from_arrays(dict(arrays), where)
+        return sets.CVRPSets().from_arrays(dict(arrays), where)
 
     def scale(self, instance: Instance) -> dict[str, Tensor]:
         """The number of customers, and how many of them a vehicle can serve on average."""

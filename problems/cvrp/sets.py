@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -11,15 +12,15 @@ import torch
 from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet, as_they_are
-from problems.common.files import Library, Reference, taken
-from problems.common.sets import load, numbered, shipped_costs, verify
+from problems.common.files import Reference, taken
+from problems.common.sets import Sets, numbered, shipped_costs, verify
 from problems.cvrp.instances import Instance, Original, as_walks, check_routes, of_routes
 from problems.formats.cvrplib import LARGEST_DEMAND, CvrplibInstance, read_cvrplib, read_solution
 from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
 from problems.formats.tsplib import EXACT, Metric
 from problems.routing.best_known import of_cvrplib, with_published
 from problems.routing.distances import is_whole, title_of, walk_lengths
-from problems.routing.nodes import Nodes, read_unrounded
+from problems.routing.nodes import Nodes
 from problems.routing.plane import into_unit_square
 from problems.routing.references import FEW_DIGITS, best_reference
 
@@ -70,8 +71,6 @@ CHECKSUMS = {
     (1234, 128, 1000): "d69bdeabbf437649 f7dc0749e100777b 40d0d2de44c18482",
 }
 
-ARRAYS = Arrays({"demands", "capacity"}, REFERENCES, NODES)
-
 
 class _Raw(NamedTuple):
     """n instances in their own units."""
@@ -81,18 +80,48 @@ class _Raw(NamedTuple):
     capacity: np.ndarray  # [n] int64
 
 
-def load_cvrp(source: str, limit: int | None = None, distances: str | None = None) -> list[InstanceSet]:
-    """The instances of `source`, one InstanceSet per number of customers in ascending order of it.
+class CVRPSets(Sets):
+    """The evaluation sets of the CVRP.
 
-    Arguments:
-        source: a key of NAMED_SETS, a `.npz` file, a CVRPLIB file (any other file) or a folder of `.vrp` files.
-        limit: how many instances to take from the front (of a folder: of the first files by name), None for all.
-        distances: as in `problems.formats.tsplib.metric_of`
+    In an `.npz`, `coords` are [n, N+1, 2], or `distances` [n, N+1, N+1] from row to column; `demands` [n, N+1],
+    `capacity` [n] or [], perhaps with their `cost` [n]. Where there are `distances`, `coords` are but the map that the
+    network sees.
     """
-    named = {name: partial(_named, name) for name in NAMED_SETS}
-    read = partial(_read, distances=distances)
-    library = Library("CVRPLIB", (".vrp",), read, lambda instance: len(instance.coords), _reference, _from_files)
-    return load(source, limit, named, partial(_load_npz, distances=distances), library, distances)
+
+    title = "CVRPLIB"
+    suffixes = (".vrp",)
+    arrays = Arrays({"demands", "capacity"}, REFERENCES, NODES)
+
+    def __init__(self, distances: str | None = None):
+        self.distances = distances
+
+    def named(self) -> dict[str, Callable[[int | None], list[InstanceSet]]]:
+        return {name: partial(_named, name) for name in NAMED_SETS}
+
+    def from_arrays(self, arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> InstanceSet:
+        self.arrays.check(set(arrays), where)
+        nodes = Nodes.of(arrays, where, 2, "N+1")
+        demands, capacity = _loads(arrays, where, nodes.shape)
+        costs, kinds = costs_of(where, arrays, nodes.shape[0])
+        n = taken(limit, nodes.shape[0], where)
+        coords, metrics = nodes.first(n)
+        raw = _Raw(coords, demands[:n], capacity[:n])
+        costs, kinds = with_published(costs[:n], kinds[:n], [*map(of_cvrplib, *raw, metrics)])
+        return _instance_set(numbered(Path(where).stem, n), raw, metrics, costs, kinds)
+
+    def read(self, path: Path) -> list[CvrplibInstance]:
+        return [read_cvrplib(path, self.distances)]
+
+    def size(self, instance: CvrplibInstance) -> int:
+        return len(instance.coords)
+
+    def of_files(self, instances: list[CvrplibInstance], costs: np.ndarray, kinds: list[str]) -> InstanceSet:
+        return _from_files(instances, costs, kinds)
+
+    def reference(self, path: Path, instance: CvrplibInstance) -> Reference:
+        """The best solution known of a CVRPLIB file: the `.sol` beside it, or the published cost."""
+        published = of_cvrplib(instance.coords, instance.demands, instance.capacity, instance.metric)
+        return best_reference(path, instance, ".sol", "solution file", _solution, published)
 
 
 def validation(num_customers: int, capacity: tuple[int, int], n: int) -> InstanceSet:
@@ -147,33 +176,6 @@ def _draw(
     return np.concatenate([depots[:, None], customers], axis=1), np.pad(demands, ((0, 0), (1, 0)))
 
 
-def _load_npz(path: Path, limit: int | None, distances: str | None) -> InstanceSet:
-    return from_arrays(read_unrounded(path, ARRAYS, distances), str(path), limit)
-
-
-def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> InstanceSet:
-    """Instances from `coords` [n, N+1, 2] or `distances` [n, N+1, N+1], `demands` [n, N+1], `capacity` [n] or [].
-
-    Perhaps with their `cost` [n]. Where there are `distances` (from row to column), `coords` are but the map that the
-    network sees.
-
-    Arguments:
-        where: what the arrays come from, e.g. a path: error messages begin with it, instances are called after it
-        limit: how many instances to take from the front, None for all
-
-    Raises ValueError for arrays that are not well-formed.
-    """
-    ARRAYS.check(set(arrays), where)
-    nodes = Nodes.of(arrays, where, 2, "N+1")
-    demands, capacity = _loads(arrays, where, nodes.shape)
-    costs, kinds = costs_of(where, arrays, nodes.shape[0])
-    n = taken(limit, nodes.shape[0], where)
-    coords, metrics = nodes.first(n)
-    raw = _Raw(coords, demands[:n], capacity[:n])
-    costs, kinds = with_published(costs[:n], kinds[:n], [*map(of_cvrplib, *raw, metrics)])
-    return _instance_set(numbered(Path(where).stem, n), raw, metrics, costs, kinds)
-
-
 def _loads(arrays: dict[str, np.ndarray], where: str, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Demands and capacities as int64, refused unless all nodes of `shape` [n, N+1] can be served."""
     demands, capacity = arrays["demands"], arrays["capacity"]
@@ -209,10 +211,6 @@ def _refuse(where: str, wrong: np.ndarray, rule: str) -> None:
         raise ValueError(f"{where}: {rule}; instance {int(wrong.argmax())} breaks this")
 
 
-def _read(path: Path, distances: str | None) -> list[CvrplibInstance]:
-    return [read_cvrplib(path, distances)]
-
-
 def _from_files(instances: list[CvrplibInstance], costs: np.ndarray, kinds: list[str]) -> InstanceSet:
     raw = _Raw(
         np.stack([each.coords for each in instances]),
@@ -221,12 +219,6 @@ def _from_files(instances: list[CvrplibInstance], costs: np.ndarray, kinds: list
     )
     names, metrics = [each.name for each in instances], [each.metric for each in instances]
     return _instance_set(names, raw, metrics, costs, kinds)
-
-
-def _reference(path: Path, instance: CvrplibInstance) -> Reference:
-    """The best solution known of a CVRPLIB file: the `.sol` beside it, or the published cost."""
-    published = of_cvrplib(instance.coords, instance.demands, instance.capacity, instance.metric)
-    return best_reference(path, instance, ".sol", "solution file", _solution, published)
 
 
 def _solution(path: Path, instance: CvrplibInstance) -> tuple[float, Tensor]:

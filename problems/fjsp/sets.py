@@ -28,7 +28,7 @@ class FlexibleShopSets(ShopSets):
     any, `release` [n, J], `machine_release` [n, M], `waits` [n, J, O], `due` and `weight` [n, J].
     """
 
-    kind = "flexible job shop"
+    title = "flexible job shop"
     problem = "fjsp"
     suffixes = (".fjs", ".txt")
     arrays = Arrays({"times"}, {"release", "machine_release", "waits", *DUE, *REFERENCES})
@@ -45,6 +45,7 @@ class FlexibleShopSets(ShopSets):
         return shops
 
     def size(self, shop: FjspInstance) -> tuple[int, ...]:
+        """Operations to be scheduled, then jobs, machines and most operations of a job."""
         jobs, ops, machines = shop.times.shape
         return int((shop.times >= 0).any(axis=2).sum()), jobs, machines, ops
 

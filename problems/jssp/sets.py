@@ -46,7 +46,7 @@ class JobShopSets(ShopSets):
     where an operation has no fixed start.
     """
 
-    kind = "job shop"
+    title = "job shop"
     problem = "jssp"
     suffixes = (".txt", ".jsp", ".jss", ".json", "")  # JSPLIB's have none
     arrays = Arrays({"times", "machines"}, {"release", "machine_release", "waits", "fixed", *DUE, *REFERENCES})
@@ -61,7 +61,7 @@ class JobShopSets(ShopSets):
         return {
             **{name: partial(self._taillard, name) for name in TAILLARD_SETS},
             **{name: partial(self._l2d, name) for name in L2D_SETS},
-            **{name: partial(load_files, path, library=self.library) for name, path in FILES.items()},
+            **{name: partial(load_files, path, library=self) for name, path in FILES.items()},
             **super().named(),
         }
 
@@ -72,6 +72,7 @@ class JobShopSets(ShopSets):
         return shops
 
     def size(self, shop: JsspInstance) -> tuple[int, ...]:
+        """Operations to be scheduled, then jobs, machines and most operations of a job."""
         remaining = (shop.machines >= 0) & (shop.fixed == NOT_FIXED)
         return int(remaining.sum()), len(shop.release), len(shop.machine_release), shop.times.shape[1]
 
@@ -130,7 +131,7 @@ class JobShopSets(ShopSets):
 
     def _with_best_known(self, shops: list[JsspInstance]) -> InstanceSet:
         costs, kinds = zip(*map(self.best_known, shops), strict=True)
-        return self.of_shops(shops, np.array(costs), list(kinds))
+        return self.of_files(shops, np.array(costs), list(kinds))
 
     def _l2d(self, name: str, limit: int | None) -> list[InstanceSet]:
         """The first instances of a validation set of Learning to Dispatch; times are 1..98, not 1..99."""

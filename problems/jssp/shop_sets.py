@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet, MixedSizesError
-from problems.common.files import Library, Reference, taken
-from problems.common.sets import DATA, load, numbered
-from problems.formats.npz import REFERENCES, Arrays, costs_of, read_npz
+from problems.common.files import Reference, taken
+from problems.common.sets import DATA, Sets, numbered
+from problems.formats.npz import REFERENCES, costs_of
 from problems.jssp.instances import DUE, for_network
 from problems.jssp.objectives import MAKESPAN, TARDINESS, check_objective, with_due_dates
 from problems.jssp.originals import for_objective
@@ -25,30 +25,19 @@ UNKNOWN = (float("nan"), "")  # a reference, and its kind
 IGNORED = "due dates have no effect on objective={}; problem.objective=weighted_tardiness counts them"
 
 
-class ShopSets(ABC):
+class ShopSets(Sets):
     """The evaluation sets of a kind of job shop.
 
     Arguments:
         objective: one of OBJECTIVES; published references are makespans
     """
 
-    kind: ClassVar[str]  # in messages
     problem: ClassVar[str]  # in the names of files with references
-    suffixes: ClassVar[tuple[str, ...]]  # of the files taken from a folder
-    arrays: ClassVar[Arrays]  # of an `.npz`
     validation_sizes: ClassVar[list[tuple[int, int]]]  # jobs and machines of the random sets that have names
     validation_count: ClassVar[int]  # instances of each size
 
     def __init__(self, objective: str = MAKESPAN):
         self.objective = check_objective(objective)
-
-    @abstractmethod
-    def read(self, path: Path) -> list:
-        """The instances in a file. Raises ValueError that names it for what is not well-formed."""
-
-    @abstractmethod
-    def size(self, shop: Any) -> tuple[int, ...]:
-        """Operations to be scheduled, then jobs, machines and most operations of a job, of an instance of a file."""
 
     @abstractmethod
     def known(self, shop: Any) -> tuple[float, str]:
@@ -91,29 +80,7 @@ class ShopSets(ABC):
         sizes = {f"validation/{jobs}x{machines}": (jobs, machines) for jobs, machines in self.validation_sizes}
         return {name: partial(self._random_set, *size) for name, size in sizes.items()}
 
-    def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
-        """The instances of `source`, one InstanceSet per size, in ascending order of operations, then jobs.
-
-        Arguments:
-            source: a standard set, an `.npz` file, an instance file (any other file) or a folder of files
-            limit: how many instances to take from the front (of a folder: of the first files by name), None for all
-        """
-        return load(source, limit, self.named(), self._load_npz, self.library)
-
-    @property
-    def library(self) -> Library:
-        """The files of the benchmark libraries."""
-        return Library(self.kind, self.suffixes, self.read, self.size, self.reference, self.of_shops)
-
     def from_arrays(self, arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> InstanceSet:
-        """Instances from the arrays of an `.npz` (docs/data.md), with `cost` [n] and `reference` as in `costs_of`.
-
-        Arguments:
-            where: what the arrays come from, e.g. a path: error messages begin with it, instances are called after it
-            limit: how many instances to take from the front, None for all
-
-        Raises ValueError for arrays that are not well-formed.
-        """
         self.arrays.check(set(arrays), where)
         given = self.whole_numbers({name: array for name, array in arrays.items() if name not in REFERENCES}, where)
         total = len(given["times"])
@@ -166,8 +133,7 @@ class ShopSets(ABC):
             warnings=[IGNORED.format(self.objective)] if unused else [],
         )
 
-    def of_shops(self, shops: list, costs: np.ndarray, kinds: list[str]) -> InstanceSet:
-        """An InstanceSet of instances of one size, as files give them."""
+    def of_files(self, shops: list, costs: np.ndarray, kinds: list[str]) -> InstanceSet:
         return self.instance_set([shop.name for shop in shops], self.original(*stacked(shops)), costs, kinds)
 
     def best_known(self, shop: Any) -> tuple[float, str]:
@@ -175,7 +141,6 @@ class ShopSets(ABC):
         return self.known(shop) if self.objective == MAKESPAN else UNKNOWN
 
     def reference(self, path: Path, shop: Any) -> Reference:
-        """What is known of an instance of a file."""
         return Reference(*self.best_known(shop))
 
     def _fingerprint(self, arrays: Mapping[str, np.ndarray]) -> str:
@@ -188,9 +153,6 @@ class ShopSets(ABC):
 
     def _random_set(self, jobs: int, machines: int, limit: int | None) -> list[InstanceSet]:
         return [self.validation(jobs, machines, 100 if limit is None else limit)]
-
-    def _load_npz(self, path: Path, limit: int | None) -> InstanceSet:
-        return self.from_arrays(read_npz(path, *self.arrays), str(path), limit)
 
 
 def has_due_dates(original: Any) -> bool:

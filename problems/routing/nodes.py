@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from problems.formats.matrices import LARGEST_DISTANCE, MOST_NODES, outside
-from problems.formats.npz import Arrays, read_npz
 from problems.formats.sections import LARGEST_COORDINATE
 from problems.formats.tsplib import Metric
 from problems.routing.distances import UNROUNDED
 from problems.routing.maps import classical_scaling
-
-
-def read_unrounded(path: Path, expected: Arrays, distances: str | None) -> dict[str, np.ndarray]:
-    """The arrays of a `.npz` of nodes. Raises ValueError if it has `distances` and others are asked for."""
-    arrays = read_npz(path, *expected)
-    if distances is not None and "distances" in arrays:
-        raise ValueError(f"{path}: problem.distances={distances} is for coordinates, and this file has `distances`")
-    return arrays
 
 
 class Nodes(NamedTuple):

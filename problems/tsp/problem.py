@@ -201,11 +201,11 @@ class TSP(Problem):
 
     def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
         """Evaluation sets: a named standard set, a `.npz`, a TSPLIB file or a folder of them."""
-        return sets.load_tsp(source, limit, self.distances)
+        return sets.TSPSets(self.distances).load(source, limit)
 
     def from_arrays(self, arrays: Mapping[str, Any], where: str) -> InstanceSet:
         """Instances in arrays by the names of those of an `.npz`."""
-        return sets.from_arrays(dict(arrays), where)
+        return sets.TSPSets().from_arrays(dict(arrays), where)
 
     def scale(self, instance: Instance) -> dict[str, Tensor]:
         """The number of nodes."""

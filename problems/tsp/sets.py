@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -11,13 +12,13 @@ import torch
 from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet
-from problems.common.files import Library, Reference, taken
-from problems.common.sets import load, numbered, shipped_costs, verify
+from problems.common.files import Reference, taken
+from problems.common.sets import Sets, numbered, shipped_costs, verify
 from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
 from problems.formats.tsplib import Metric, TsplibInstance, doubts, read_tour, read_tsplib
 from problems.routing.best_known import of_tsplib, with_published
 from problems.routing.distances import walk_lengths
-from problems.routing.nodes import Nodes, read_unrounded
+from problems.routing.nodes import Nodes
 from problems.routing.plane import into_unit_square
 from problems.routing.references import best_reference
 from problems.tsp.instances import Instance, Original, as_tours, check_tours
@@ -55,22 +56,50 @@ CHECKSUMS = {
     (777, 1000): "da4decb8c32ef911",
 }
 
-ARRAYS = Arrays(set(), REFERENCES, NODES)
 
+class TSPSets(Sets):
+    """The evaluation sets of the TSP.
 
-def load_tsp(source: str, limit: int | None = None, distances: str | None = None) -> list[InstanceSet]:
-    """The instances of `source`, one InstanceSet per size in ascending order of size.
-
-    Arguments:
-        source: a key of NAMED_SETS, a `.npz` file, a TSPLIB file (any other file) or a folder of `.tsp`, `.atsp`.
-        limit: how many instances to take from the front (of a folder: of the first files by name), None for all.
-        distances: as in `problems.formats.tsplib.metric_of`
+    In an `.npz`, `coords` are [n, N, 2], or `distances` [n, N, N] from row to column, perhaps with their `cost` [n]
+    (NaN: unknown). Where there are `distances`, `coords` are but the map that the network sees.
     """
-    named = {name: partial(_named, name) for name in NAMED_SETS}
-    read, reference = partial(_read, distances=distances), partial(_reference, distances=distances)
+
+    title = "TSPLIB"
     suffixes = (".tsp", ".atsp")
-    library = Library("TSPLIB", suffixes, read, lambda instance: len(instance.coords), reference, _from_files)
-    return load(source, limit, named, partial(_load_npz, distances=distances), library, distances)
+    arrays = Arrays(set(), REFERENCES, NODES)
+
+    def __init__(self, distances: str | None = None):
+        self.distances = distances
+
+    def named(self) -> dict[str, Callable[[int | None], list[InstanceSet]]]:
+        return {name: partial(_named, name) for name in NAMED_SETS}
+
+    def from_arrays(self, arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> InstanceSet:
+        self.arrays.check(set(arrays), where)
+        nodes = Nodes.of(arrays, where, 3, "N")
+        costs, kinds = costs_of(where, arrays, nodes.shape[0])
+        n = taken(limit, nodes.shape[0], where)
+        coords, metrics = nodes.first(n)
+        costs, kinds = with_published(costs[:n], kinds[:n], [*map(of_tsplib, coords, metrics)])
+        return _instance_set(numbered(Path(where).stem, n), coords, metrics, costs, kinds)
+
+    def read(self, path: Path) -> list[TsplibInstance]:
+        return [read_tsplib(path, self.distances)]
+
+    def size(self, instance: TsplibInstance) -> int:
+        return len(instance.coords)
+
+    def of_files(self, instances: list[TsplibInstance], costs: np.ndarray, kinds: list[str]) -> InstanceSet:
+        names, coords, metrics = zip(*instances, strict=True)
+        return _instance_set(list(names), np.stack(coords), list(metrics), costs, kinds)
+
+    def reference(self, path: Path, instance: TsplibInstance) -> Reference:
+        """The best solution known of a TSPLIB file: the tour beside it, or the published optimum."""
+        # The tour is optimal for the file's own distances.
+        claim = "optimal" if self.distances is None else "solution file"
+        published = of_tsplib(instance.coords, instance.metric)
+        found = best_reference(path, instance, ".opt.tour", claim, _tour, published)
+        return found if published else found._replace(warnings=(*doubts(instance), *found.warnings))
 
 
 def kool_tsp_validation(num_nodes: int, n: int) -> InstanceSet:
@@ -92,47 +121,6 @@ def _random_set(name: str, recipe: Recipe, num_nodes: int, limit: int | None) ->
         verify(name, checksum, coords)
     costs, kinds = shipped_costs(recipe.file.format(num_nodes), n, recipe.kind)
     return _instance_set(numbered(name, n), coords[:n], ["EUCLIDEAN"] * n, costs, kinds)
-
-
-def _load_npz(path: Path, limit: int | None, distances: str | None) -> InstanceSet:
-    return from_arrays(read_unrounded(path, ARRAYS, distances), str(path), limit)
-
-
-def from_arrays(arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> InstanceSet:
-    """Instances from `coords` [n, N, 2] or `distances` [n, N, N], perhaps with their `cost` [n] (NaN: unknown).
-
-    Where there are `distances` (from row to column), `coords` are but the map that the network sees.
-
-    Arguments:
-        where: what the arrays come from, e.g. a path: error messages begin with it, instances are called after it
-        limit: how many instances to take from the front, None for all
-
-    Raises ValueError for arrays that are not well-formed.
-    """
-    ARRAYS.check(set(arrays), where)
-    nodes = Nodes.of(arrays, where, 3, "N")
-    costs, kinds = costs_of(where, arrays, nodes.shape[0])
-    n = taken(limit, nodes.shape[0], where)
-    coords, metrics = nodes.first(n)
-    costs, kinds = with_published(costs[:n], kinds[:n], [*map(of_tsplib, coords, metrics)])
-    return _instance_set(numbered(Path(where).stem, n), coords, metrics, costs, kinds)
-
-
-def _read(path: Path, distances: str | None) -> list[TsplibInstance]:
-    return [read_tsplib(path, distances)]
-
-
-def _from_files(instances: list[TsplibInstance], costs: np.ndarray, kinds: list[str]) -> InstanceSet:
-    names, coords, metrics = zip(*instances, strict=True)
-    return _instance_set(list(names), np.stack(coords), list(metrics), costs, kinds)
-
-
-def _reference(path: Path, instance: TsplibInstance, distances: str | None) -> Reference:
-    """The best solution known of a TSPLIB file: the tour beside it, or the published optimum."""
-    claim = "optimal" if distances is None else "solution file"  # the tour is optimal for the file's own distances
-    published = of_tsplib(instance.coords, instance.metric)
-    found = best_reference(path, instance, ".opt.tour", claim, _tour, published)
-    return found if published else found._replace(warnings=(*doubts(instance), *found.warnings))
 
 
 def _tour(path: Path, instance: TsplibInstance) -> tuple[float, Tensor]:

@@ -21,7 +21,7 @@ from problems.common import sets as common
 from problems.cvrp import CVRP
 from problems.cvrp.instances import as_walks, encode
 from problems.cvrp.plots import plot_routes
-from problems.cvrp.sets import NAMED_SETS, from_arrays, load_cvrp, validation
+from problems.cvrp.sets import NAMED_SETS, CVRPSets, validation
 from problems.formats.cvrplib import read_cvrplib, read_solution
 from problems.routing import best_known
 from tests.helpers.instance_files import write_vrp
@@ -54,7 +54,7 @@ def alone(n: int, rows: int = 1) -> torch.Tensor:
     ],
 )
 def test_published_solutions_have_their_cost(tmp_path, name, cost, kind):
-    (instance_set,) = load_cvrp(str(DATA / f"{name}.vrp"))
+    (instance_set,) = CVRPSets().load(str(DATA / f"{name}.vrp"))
     assert (instance_set.names, instance_set.references.tolist(), instance_set.kinds) == (
         [name],
         [cost],
@@ -72,7 +72,7 @@ def test_published_solutions_have_their_cost(tmp_path, name, cost, kind):
     assert seen == pytest.approx(cost, rel=0.01) and seen != cost
     assert instance_set.instances.coords.dtype == torch.float32
     shutil.copy(DATA / f"{name}.vrp", tmp_path)  # without its solution beside it: the shipped table
-    (tabulated,) = load_cvrp(str(tmp_path))
+    (tabulated,) = CVRPSets().load(str(tmp_path))
     assert (tabulated.references.tolist(), tabulated.kinds) == ([cost], [f"{kind} (CVRPLIB)"])
 
 
@@ -81,14 +81,14 @@ def test_shipped_table_needs_the_same_content_and_metric(tmp_path):
     path = tmp_path / "any.vrp"
     for name in ("A-n32-k5", "mine"):
         path.write_text(text.replace("A-n32-k5", name))
-        assert load_cvrp(str(path))[0].references.tolist() == [784]
+        assert CVRPSets().load(str(path))[0].references.tolist() == [784]
     for old, new in [("CAPACITY : 100", "CAPACITY : 101"), ("EUC_2D", "CEIL_2D"), ("\n 2 96 44", "\n 2 96 45")]:
         assert text.count(old) == 1
         path.write_text(text.replace(old, new))
-        (other,) = load_cvrp(str(path))
+        (other,) = CVRPSets().load(str(path))
         assert other.references.isnan().all() and other.kinds == [""]
     write_vrp(path, [(0, 0), (1, 0), (1, 1)], [0, 1, 1], 100, name="A-n32-k5")
-    assert load_cvrp(str(path))[0].kinds == [""]
+    assert CVRPSets().load(str(path))[0].kinds == [""]
 
 
 def test_solution_beside_a_file_must_be_legal_and_cost_what_it_says(tmp_path):
@@ -97,7 +97,7 @@ def test_solution_beside_a_file_must_be_legal_and_cost_what_it_says(tmp_path):
     (tmp_path / "other.vrp").write_text(path.read_text().replace("NAME: mine", "NAME: other"))
     for stated in ("", "Cost 26", "Cost 26.0"):
         solution.write_text(f"Route #1: 1 2\nRoute #2: 3\n{stated}\n")  # 5 + 5 + 10, 3 + 3 (halves go up)
-        (instance_set,) = load_cvrp(str(path))
+        (instance_set,) = CVRPSets().load(str(path))
         assert (instance_set.references.tolist(), instance_set.kinds) == ([26], ["solution file (.sol)"])
     for text, rule in [
         ("Route #1: 1 2\nRoute #2: 3\nCost 25", "the routes cost 26 under EUC_2D, the file says 25"),
@@ -110,14 +110,14 @@ def test_solution_beside_a_file_must_be_legal_and_cost_what_it_says(tmp_path):
         ("Route #1: 1 2\nCost 26", "visit 2 of 3 customers, 3 is the first without"),
     ]:
         solution.write_text(text)
-        (instance_set,) = load_cvrp(str(tmp_path))  # both instances, without that reference
+        (instance_set,) = CVRPSets().load(str(tmp_path))  # both instances, without that reference
         assert (
             instance_set.names == ["mine", "other"] and instance_set.kinds == ["", ""] and instance_set.left_out == {}
         )
         (warning,) = instance_set.warnings
         assert re.match(f"{re.escape(str(solution))}: .*{re.escape(rule)}.*; this reference is left out", warning)
     solution.write_text("Route #1: 1 2\nRoute #2: 3\nCost 25.00")
-    (instance_set,) = load_cvrp(str(path), None, "exact")
+    (instance_set,) = CVRPSets("exact").load(str(path))
     assert (instance_set.references.tolist(), instance_set.kinds) == ([25], ["solution file (.sol)"])
 
 
@@ -132,17 +132,17 @@ def test_costs_published_for_exact_distances(tmp_path, monkeypatch):
     monkeypatch.setattr(
         best_known, "_cvrplib", lambda: {key: best_known.Published(22.4, "best known", "CVRPLIB", "EXACT_2D")}
     )
-    (rounded,), (exact,) = load_cvrp(str(path)), load_cvrp(str(path), None, "exact")
+    (rounded,), (exact,) = CVRPSets().load(str(path)), CVRPSets("exact").load(str(path))
     assert rounded.kinds == [""] and rounded.warnings == [
         "line: the published cost 22.4 is no reference: its distances are EXACT_2D, not EUC_2D; "
         "problem.distances=exact compares with it"
     ]
     assert (exact.references.tolist(), exact.kinds, exact.warnings) == ([22.4], ["best known (CVRPLIB)"], [])
     arrays = {"coords": instance.coords, "demands": instance.demands, "capacity": instance.capacity}
-    known = from_arrays({name: np.array(array)[None] for name, array in arrays.items()}, "arrays")
+    known = CVRPSets().from_arrays({name: np.array(array)[None] for name, array in arrays.items()}, "arrays")
     assert (known.references.tolist(), known.kinds) == ([22.4], ["best known (CVRPLIB)"])
     (tmp_path / "line.sol").write_text("Route #1: 1 2 3 4 5 6 7 8\nCost 22.40\n")
-    (solved,) = load_cvrp(str(path), None, "exact")
+    (solved,) = CVRPSets("exact").load(str(path))
     assert solved.references.tolist() == pytest.approx([22.4]) and solved.kinds == ["best known (.sol)"]
     assert CVRP(5, [9, 9], distances="exact").load(str(path))[0].kinds == solved.kinds
 
@@ -156,7 +156,7 @@ def test_tables_of_best_known_costs_have_all_rows():
 def test_named_sets_are_drawn_in_full_and_cut(source):
     recipe = NAMED_SETS[source]
     n = recipe.num_customers
-    (whole,), (part,) = load_cvrp(source), load_cvrp(source, 7)
+    (whole,), (part,) = CVRPSets().load(source), CVRPSets().load(source, 7)
     assert whole.instances.coords.shape == (recipe.count, n + 1, 2)
     assert whole.instances.coords.dtype == torch.float32
     assert whole.instances.demands.shape == (recipe.count, n + 1)
@@ -184,7 +184,7 @@ def test_named_sets_are_drawn_in_full_and_cut(source):
     ],
 )
 def test_references_have_the_published_mean_and_belong_to_their_instances(source, capacity, mean, hgs):
-    (instance_set,) = load_cvrp(source)
+    (instance_set,) = CVRPSets().load(source)
     assert set(instance_set.kinds) == {"LKH3 quality"} and instance_set.means == {"HGS": hgs}
     assert instance_set.references.mean().item() == pytest.approx(mean, abs=6e-5)
     coords, demands, capacities, _ = instance_set.originals
@@ -193,8 +193,8 @@ def test_references_have_the_published_mean_and_belong_to_their_instances(source
     bound = 2 * ((coords - coords[:, :1]).norm(dim=-1) * demands).sum(dim=1) / capacity
     assert (bound < instance_set.references).all()
     assert torch.corrcoef(torch.stack([bound, instance_set.references]))[0, 1] > 0.97
-    assert load_cvrp(source, 127)[0].means == {}  # known for all instances only
-    assert load_cvrp(source, 127)[0].references.tolist() == instance_set.references[:127].tolist()
+    assert CVRPSets().load(source, 127)[0].means == {}  # known for all instances only
+    assert CVRPSets().load(source, 127)[0].references.tolist() == instance_set.references[:127].tolist()
 
 
 def test_validation_sets():
@@ -209,7 +209,7 @@ def test_validation_sets():
     assert validation(10, (9, 11), 5).instances.capacity.tolist() == drawn.instances.capacity[:5].tolist()
     assert drawn.names[0] == "kool/cvrp10-val-capacity9to11/0"
     assert not torch.equal(
-        validation(20, (30, 30), 3).instances.coords, load_cvrp("kool/cvrp20", 3)[0].instances.coords
+        validation(20, (30, 30), 3).instances.coords, CVRPSets().load("kool/cvrp20", 3)[0].instances.coords
     )
     assert CVRP(10, [20, 20]).validation(5, seed=0)[0].names == part.names
     assert CVRP(10, [9, 11]).validation(5, seed=0)[0].names == drawn.names[:5]
@@ -222,10 +222,10 @@ def test_validation_sets():
 
 def test_references_are_taken_from_shipped_files_as_far_as_they_go(tmp_path, monkeypatch):
     monkeypatch.setattr(common, "DATA", tmp_path)
-    assert load_cvrp("kool/cvrp20", 3)[0].kinds == [""] * 3  # no file, no reference
+    assert CVRPSets().load("kool/cvrp20", 3)[0].kinds == [""] * 3  # no file, no reference
     for seed in (1234, 4321):
         np.savez(tmp_path / f"kool_cvrp20_seed{seed}.npz", cost=np.arange(4.0) + seed, reference="my solver")
-    (test_set,), valid = load_cvrp("kool/cvrp20", 3), validation(20, (30, 30), 4)
+    (test_set,), valid = CVRPSets().load("kool/cvrp20", 3), validation(20, (30, 30), 4)
     assert (test_set.references.tolist(), test_set.kinds) == ([1234, 1235, 1236], ["my solver"] * 3)
     assert (valid.references.tolist(), valid.kinds) == ([4321, 4322, 4323, 4324], ["my solver"] * 4)
     longer = validation(20, (30, 30), 5)
@@ -239,10 +239,10 @@ def test_folder_gives_one_set_per_size_in_ascending_order(tmp_path):
     coords, demands = [(0, 0), (1, 1), (0, 0)], [0, 2, 3]
     write_vrp(tmp_path / "b.vrp", coords, demands, 5)
     write_vrp(tmp_path / "a.vrp", coords, demands, 6, "CEIL_2D")
-    small, large = load_cvrp(str(tmp_path))
+    small, large = CVRPSets().load(str(tmp_path))
     assert (small.names, large.names) == (["a", "b"], ["X-n101-k25"])
     assert small.instances.capacity.tolist() == [6, 5] and large.kinds == ["best known (CVRPLIB)"]
-    assert [b.names for b in load_cvrp(str(tmp_path), 2)] == [["a"], ["X-n101-k25"]]  # the first files by name
+    assert [b.names for b in CVRPSets().load(str(tmp_path), 2)] == [["a"], ["X-n101-k25"]]  # the first files by name
     # Two metrics in one InstanceSet, rows in any order; customer 2 lies on the depot.
     together, apart = as_actions([[2, 1]]), as_actions([[1], [2]])
     costs = small.true_cost(torch.tensor([1, 0, 1]), torch.cat([together, together, apart]))
@@ -258,7 +258,7 @@ def test_the_last_customer_is_reached_via_the_depot_where_that_is_shorter(tmp_pa
         files.append(write_matrix(tmp_path / f"{i}.vrp", matrix, kind="ACVRP", more=loads([0, 3, 3, 4])))
     problem, improved = CVRP(3, [9, 9]), 0
     for file in files:
-        (instance_set,) = load_cvrp(str(file))
+        (instance_set,) = CVRPSets().load(str(file))
         count = problem.horizon(instance_set.instances)
         everything = torch.tensor(list(itertools.product(range(2 * count), repeat=count)))
         legal = [each for each in everything if is_legal(instance_set, each)]
@@ -285,7 +285,7 @@ def test_npz(tmp_path, capacity, kind):
     demands[:, 0] = 0
     path = tmp_path / "mine.npz"
     np.savez(path, coords=coords, demands=demands, capacity=capacity, cost=[2.0, np.nan, 3.0], reference="my solver")
-    (instance_set,) = load_cvrp(str(path))
+    (instance_set,) = CVRPSets().load(str(path))
     assert instance_set.names == ["mine/0", "mine/1", "mine/2"]
     assert instance_set.kinds == ["my solver", "", "my solver"] and instance_set.references[[0, 2]].tolist() == [
         2.0,
@@ -298,7 +298,7 @@ def test_npz(tmp_path, capacity, kind):
     assert instance_set.instances.coords[1].amax() == 1  # moved into the unit square
     expected = [2 * np.linalg.norm(rows - rows[0], axis=1).sum() for rows in coords]
     assert instance_set.true_cost(torch.arange(3), alone(4, 3)).tolist() == pytest.approx(expected, rel=1e-12)
-    (part,) = load_cvrp(str(path), 2)
+    (part,) = CVRPSets().load(str(path), 2)
     assert len(part.names) == len(part.references) == len(part.kinds) == len(part.instances.capacity) == 2
 
 
@@ -328,10 +328,10 @@ GOOD = {"coords": np.full((2, 3, 2), 0.5), "demands": np.array([[0, 1, 2], [0, 3
 )
 def test_malformed_npz_are_refused(tmp_path, change, rule):
     np.savez(tmp_path / "bad.npz", **GOOD)
-    assert load_cvrp(str(tmp_path / "bad.npz"))[0].kinds == ["", ""]
+    assert CVRPSets().load(str(tmp_path / "bad.npz"))[0].kinds == ["", ""]
     np.savez(tmp_path / "bad.npz", **(GOOD | change))
     with pytest.raises(ValueError, match=rf"bad\.npz.*{rule}"):
-        load_cvrp(str(tmp_path / "bad.npz"))
+        CVRPSets().load(str(tmp_path / "bad.npz"))
 
 
 def test_routes_are_drawn_in_colours_of_their_own():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from problems.tsp.sets import load_tsp
+from problems.tsp.sets import TSPSets
 from tests.helpers.solutions import identity
 
 
@@ -16,7 +16,7 @@ def test_npz_keeps_unit_squares_and_scales_others_by_one_factor(tmp_path, beyond
     coords[1] = coords[1] - 0.5 if beyond == "below" else coords[1] * 10
     path = tmp_path / "mine.npz"
     np.savez(path, coords=coords, cost=[2.0, np.nan, 3.0], reference="my solver")
-    (instance_set,) = load_tsp(str(path), None)
+    (instance_set,) = TSPSets().load(str(path))
     assert instance_set.names == ["mine/0", "mine/1", "mine/2"]
     assert instance_set.kinds == ["my solver", "", "my solver"]
     assert instance_set.references.isnan().tolist() == [False, True, False]
@@ -29,17 +29,17 @@ def test_npz_keeps_unit_squares_and_scales_others_by_one_factor(tmp_path, beyond
     assert instance_set.true_cost(torch.arange(3), identity(instance_set, 3)).tolist() == pytest.approx(
         expected, rel=1e-12
     )
-    (part,) = load_tsp(str(path), 2)
+    (part,) = TSPSets().load(str(path), 2)
     assert len(part.names) == len(part.references) == 2
     assert torch.equal(part.instances.coords, instance_set.instances.coords[:2])
 
 
 def test_npz_without_costs_has_no_reference(tmp_path):
     np.savez(tmp_path / "a.npz", coords=np.zeros((2, 3, 2), dtype=np.float32))
-    (instance_set,) = load_tsp(str(tmp_path / "a.npz"), None)
+    (instance_set,) = TSPSets().load(str(tmp_path / "a.npz"))
     assert instance_set.kinds == ["", ""] and instance_set.references.isnan().tolist() == [True, True]
     np.savez(tmp_path / "b.npz", coords=np.zeros((2, 3, 2)), cost=[1, 2])
-    assert load_tsp(str(tmp_path / "b.npz"), None)[0].kinds == ["cost of b.npz"] * 2
+    assert TSPSets().load(str(tmp_path / "b.npz"))[0].kinds == ["cost of b.npz"] * 2
 
 
 GOOD = np.full((2, 4, 2), 0.5)
@@ -47,7 +47,7 @@ GOOD = np.full((2, 4, 2), 0.5)
 
 def test_each_reference_may_have_a_kind_of_its_own(tmp_path):
     np.savez(tmp_path / "mine.npz", coords=GOOD, cost=[2.0, np.nan], reference=["a guess", "none"])
-    assert load_tsp(str(tmp_path / "mine.npz"))[0].kinds == ["a guess", ""]
+    assert TSPSets().load(str(tmp_path / "mine.npz"))[0].kinds == ["a guess", ""]
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_each_reference_may_have_a_kind_of_its_own(tmp_path):
 def test_malformed_npz_are_refused(tmp_path, arrays, rule):
     np.savez(tmp_path / "bad.npz", **arrays)
     with pytest.raises(ValueError, match=rf"bad\.npz.*{rule}"):
-        load_tsp(str(tmp_path / "bad.npz"), None)
+        TSPSets().load(str(tmp_path / "bad.npz"))

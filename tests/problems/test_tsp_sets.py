@@ -16,7 +16,7 @@ from gumbeldore.instance_set import WrongProblemError
 from problems.formats.tsplib import read_tsplib
 from problems.tsp import TSP
 from problems.tsp import sets as standard_sets
-from problems.tsp.sets import NAMED_SETS, kool_tsp_validation, load_tsp
+from problems.tsp.sets import NAMED_SETS, TSPSets, kool_tsp_validation
 from tests.helpers.instance_files import write_tour
 from tests.helpers.solutions import identity
 
@@ -51,7 +51,7 @@ def two_nearest_bound(coords: torch.Tensor) -> torch.Tensor:
     ],
 )
 def test_references_have_the_published_mean_and_belong_to_their_instances(source, limit, mean, reference):
-    (instance_set,) = load_tsp(source, limit)
+    (instance_set,) = TSPSets().load(source, limit)
     assert set(instance_set.kinds) == {reference} and len(instance_set.kinds) == len(instance_set.names)
     assert instance_set.references.dtype == torch.float64
     assert instance_set.references.mean().item() == pytest.approx(mean, abs=6e-5)
@@ -64,7 +64,7 @@ def test_references_have_the_published_mean_and_belong_to_their_instances(source
 @pytest.mark.parametrize("source", NAMED_SETS)
 def test_named_sets_are_drawn_in_full_and_cut(source):
     recipe, num_nodes = NAMED_SETS[source]
-    (whole,), (part,) = load_tsp(source, None), load_tsp(source, 7)
+    (whole,), (part,) = TSPSets().load(source), TSPSets().load(source, 7)
     assert whole.instances.coords.shape == (recipe.count, num_nodes, 2)
     assert whole.instances.coords.dtype == torch.float32
     assert len(whole.names) == len(whole.references) == recipe.count
@@ -84,7 +84,7 @@ def test_a_set_that_differs_from_its_checksum_is_refused(monkeypatch, key):
     monkeypatch.setitem(standard_sets.CHECKSUMS, key, "0123456789abcdef")
     (source,) = [name for name, (recipe, n) in NAMED_SETS.items() if (recipe.seed, n) == key]
     with pytest.raises(ValueError, match=f"{source} must have the checksum 0123456789abcdef"):
-        load_tsp(source, 1)
+        TSPSets().load(source, 1)
 
 
 def test_validation_sets():
@@ -95,10 +95,10 @@ def test_validation_sets():
     other = kool_tsp_validation(10, 5)
     assert other.kinds == [""] * 5 and other.instances.coords.shape == (5, 10, 2)
     assert torch.equal(other.instances.coords, kool_tsp_validation(10, 9).instances.coords[:5])
-    (named,) = load_tsp("kool/tsp20-val", 3)
+    (named,) = TSPSets().load("kool/tsp20-val", 3)
     (mine,) = TSP(20).validation(3, seed=0)
     assert named.names == mine.names and torch.equal(named.instances.coords, mine.instances.coords)
-    (test_set,) = load_tsp("kool/tsp20", 3)
+    (test_set,) = TSPSets().load("kool/tsp20", 3)
     assert not torch.equal(named.instances.coords, test_set.instances.coords)
     with pytest.raises(ValueError, match="has 10000 instances, between 1 and 10000 can be taken, not 10001"):
         kool_tsp_validation(10, 10_001)
@@ -107,21 +107,21 @@ def test_validation_sets():
 def test_unknown_sources_name_what_there_is(tmp_path):
     for source, distances in product(("kool/tsp30", str(tmp_path / "missing.npz")), (None, "rounded")):
         with pytest.raises(ValueError, match=r"unknown source .*kool/tsp20, .*gd/tsp1000 .*\.npz file, a TSPLIB file"):
-            load_tsp(source, None, distances)
+            TSPSets(distances).load(source)
     with pytest.raises(ValueError, match=r"no files .*\*\.tsp"):
-        load_tsp(str(tmp_path), None)
+        TSPSets().load(str(tmp_path))
 
 
 def test_points_close_together_keep_their_digits(tmp_path):
     points = np.random.RandomState(0).uniform(size=(1, 9, 2))
     near = 0.5 + 1e-6 * points
     np.savez(tmp_path / "near.npz", coords=near)
-    (instance_set,) = load_tsp(str(tmp_path / "near.npz"))
+    (instance_set,) = TSPSets().load(str(tmp_path / "near.npz"))
     expected = (points - points.min(axis=1)) / np.ptp(points, axis=1).max()
     assert instance_set.instances.coords.numpy() == pytest.approx(expected, abs=1e-6)
     assert np.array_equal(instance_set.originals.coords.numpy(), near)
     np.savez(tmp_path / "same.npz", coords=np.full((1, 4, 2), 0.3))
-    assert (load_tsp(str(tmp_path / "same.npz"))[0].instances.coords == np.float32(0.3)).all()
+    assert (TSPSets().load(str(tmp_path / "same.npz"))[0].instances.coords == np.float32(0.3)).all()
 
 
 def test_coordinates_of_geo_files_that_are_no_degrees_and_minutes_are_doubted(tmp_path):
@@ -132,15 +132,15 @@ def test_coordinates_of_geo_files_that_are_no_degrees_and_minutes_are_doubted(tm
         ([(48.5, 2.2), (2, 91), (91, 2)], True),
         ([(48.5, 2.2), (2, 91), (2, -181)], True),
     ):
-        (instance_set,) = load_tsp(str(write_tsp(tmp_path / "geo.tsp", coords, "GEO")))
+        (instance_set,) = TSPSets().load(str(write_tsp(tmp_path / "geo.tsp", coords, "GEO")))
         assert len(instance_set.warnings) == doubted
         assert all("DDD.MM" in line for line in instance_set.warnings)
-    assert load_tsp(str(write_tsp(tmp_path / "plane.tsp", coords)))[0].warnings == []
+    assert TSPSets().load(str(write_tsp(tmp_path / "plane.tsp", coords)))[0].warnings == []
 
 
 def test_tsplib_file_has_one_scale_for_the_network_and_its_own_for_the_cost(tmp_path):
     path = write_tsp(tmp_path / "any name", [(100, 50), (140, 50), (140, 70.4), (100, 70.4)])
-    (instance_set,) = load_tsp(str(path), None)
+    (instance_set,) = TSPSets().load(str(path))
     assert instance_set.names == ["any name"]
     expected = torch.tensor([[0, 0], [1, 0], [1, 0.51], [0, 0.51]])
     assert torch.allclose(instance_set.instances.coords, expected[None], atol=1e-7)
@@ -152,13 +152,13 @@ def test_tsplib_file_has_one_scale_for_the_network_and_its_own_for_the_cost(tmp_
 
 @pytest.mark.parametrize("coords", [[(7, 7)] * 4, [(0, 0)] * 4])
 def test_coinciding_points_are_no_division_by_zero(tmp_path, coords):
-    (instance_set,) = load_tsp(str(write_tsp(tmp_path / "point.tsp", coords)), None)
+    (instance_set,) = TSPSets().load(str(write_tsp(tmp_path / "point.tsp", coords)))
     assert torch.equal(instance_set.instances.coords, torch.zeros(1, 4, 2))
     assert instance_set.true_cost(torch.tensor([0]), identity(instance_set)).tolist() == [0.0]
 
 
 def test_true_cost_checks_the_tours(tmp_path):
-    (instance_set,) = load_tsp(str(DATA / "eil51.tsp"), None)
+    (instance_set,) = TSPSets().load(str(DATA / "eil51.tsp"))
     twice = identity(instance_set)
     twice[0, 3] = 1
     with pytest.raises(ValueError, match="row 0 does not visit each of the nodes 1..50 once"):
@@ -168,31 +168,31 @@ def test_true_cost_checks_the_tours(tmp_path):
 
 
 def test_references_of_tsplib_files(tmp_path):
-    (instance_set,) = load_tsp(str(DATA / "berlin52.tsp"), None)  # with its tour beside it
+    (instance_set,) = TSPSets().load(str(DATA / "berlin52.tsp"))  # with its tour beside it
     assert (instance_set.references.tolist(), instance_set.kinds) == ([7542.0], ["optimal (.opt.tour)"])
     text = (DATA / "berlin52.tsp").read_text()
     alone = tmp_path / "b.tsp"
     alone.write_text(text)
     for changed in (text, text.replace("NAME: berlin52", "NAME: mine")):  # by the content
         alone.write_text(changed)
-        (instance_set,) = load_tsp(str(alone), None)
+        (instance_set,) = TSPSets().load(str(alone))
         assert (instance_set.references.tolist(), instance_set.kinds) == ([7542.0], ["optimal (TSPLIB)"])
         assert instance_set.warnings == []
     alone.write_text(text.replace("EUC_2D", "CEIL_2D"))
-    (ceiled,) = load_tsp(str(alone), None)
+    (ceiled,) = TSPSets().load(str(alone))
     assert ceiled.kinds == [""] and ceiled.warnings == [
         "berlin52: the published cost 7542 is no reference: its distances are EUC_2D, not CEIL_2D; "
         "problem.distances=rounded compares with it"
     ]
     coords = read_tsplib(DATA / "berlin52.tsp").coords
     write_tsp(alone, (coords * 1000 / 1740).tolist(), name="berlin52")  # another instance of that name
-    assert load_tsp(str(alone), None)[0].kinds == [""]
+    assert TSPSets().load(str(alone))[0].kinds == [""]
 
 
 def test_a_tour_longer_than_the_optimum_is_not_called_optimal(tmp_path):
     shutil.copy(DATA / "berlin52.tsp", tmp_path)
     write_tour(tmp_path / "berlin52.opt.tour", list(range(52)))
-    (instance_set,) = load_tsp(str(tmp_path), None)
+    (instance_set,) = TSPSets().load(str(tmp_path))
     assert (instance_set.references.tolist(), instance_set.kinds, instance_set.solutions) == (
         [7542],
         ["optimal (TSPLIB)"],
@@ -208,23 +208,23 @@ def test_distances_as_asked_for(tmp_path):
     write_tour(tmp_path / "line.opt.tour", [0, 1, 2, 3])
 
     def cost(source, distances=None) -> tuple[float, list[str]]:
-        (instance_set,) = load_tsp(str(source), None, distances)
+        (instance_set,) = TSPSets(distances).load(str(source))
         return instance_set.true_cost(torch.tensor([0]), identity(instance_set)).item(), instance_set.kinds
 
     assert cost(path) == (1 + 1 + 8 + 11, ["optimal (.opt.tour)"])
     assert cost(path, "rounded") == (21, ["solution file (.opt.tour)"])
     assert cost(path, "exact") == (pytest.approx(22.4), ["solution file (.opt.tour)"])  # it need not be optimal
     assert cost(exact) == cost(exact, "exact") == (pytest.approx(22.4), [""]) and cost(exact, "rounded")[0] == 21
-    (instance_set,) = load_tsp(str(DATA / "eil51.tsp"), None, "exact")
+    (instance_set,) = TSPSets("exact").load(str(DATA / "eil51.tsp"))
     assert instance_set.kinds == ["solution file (.opt.tour)"] and 428.8 < instance_set.references[0] < 430
     assert "the published cost 426 is no reference: its distances are EUC_2D, not EXACT_2D" in instance_set.warnings[0]
     np.savez(tmp_path / "a.npz", coords=np.random.RandomState(0).uniform(size=(2, 5, 2)))
     for source in ("kool/tsp20", str(tmp_path / "a.npz")):
-        assert load_tsp(source, 1, "exact")[0].names == load_tsp(source, 1)[0].names
+        assert TSPSets("exact").load(source, 1)[0].names == TSPSets().load(source, 1)[0].names
         with pytest.raises(ValueError, match=f"distances=rounded is for TSPLIB files; {source} has exact distances"):
-            load_tsp(source, 1, "rounded")
+            TSPSets("rounded").load(source, 1)
     with pytest.raises(ValueError, match="line 5: problem.distances=exact is for Euclidean distances, not for ATT"):
-        load_tsp(str(DATA / "att48.tsp"), None, "exact")
+        TSPSets("exact").load(str(DATA / "att48.tsp"))
     with pytest.raises(ValueError, match="distances must be one of rounded, exact or null, got 'file'"):
         TSP(20, distances="file")
     assert TSP(20, distances="exact").load(str(path))[0].kinds == ["solution file (.opt.tour)"]
@@ -238,24 +238,25 @@ def test_files_of_a_folder_that_cannot_be_used_are_left_out(tmp_path):
     (tmp_path / "._a.tsp").write_bytes(b"\x00\x05\x16\x07")
     (tmp_path / "n.tsp").write_text("read me\n")
     (tmp_path / "o.tsp").write_bytes(b"PK\x03\x04")
-    (instance_set,) = load_tsp(str(tmp_path), None)
+    (instance_set,) = TSPSets().load(str(tmp_path))
     assert instance_set.names == ["a", "z"] and instance_set.warnings == []
     assert list(instance_set.left_out) == ["._a.tsp", "m.tsp", "n.tsp", "o.tsp"]
     assert instance_set.left_out["._a.tsp"] == "a hidden file"
     assert instance_set.left_out["m.tsp"].startswith("line 4: EDGE_WEIGHT_TYPE must be one of")
     assert instance_set.left_out["n.tsp"] == "line 1: a header line is `KEYWORD: value`, got 'read me'"
-    assert load_tsp(str(tmp_path), 1)[0].names == ["a"] and "m.tsp" not in load_tsp(str(tmp_path), 1)[0].left_out
-    assert load_tsp(str(tmp_path), 2)[0].names == ["a", "z"]
+    (first,) = TSPSets().load(str(tmp_path), 1)
+    assert first.names == ["a"] and "m.tsp" not in first.left_out
+    assert TSPSets().load(str(tmp_path), 2)[0].names == ["a", "z"]
     with pytest.raises(ValueError, match="has 2 instances, between 1 and 2 can be taken, not 3"):
-        load_tsp(str(tmp_path), 3)
+        TSPSets().load(str(tmp_path), 3)
     with pytest.raises(ValueError, match=r"m\.tsp, line 4: EDGE_WEIGHT_TYPE must be one of"):
-        load_tsp(str(tmp_path / "m.tsp"), None)  # named by the user
+        TSPSets().load(str(tmp_path / "m.tsp"))  # named by the user
     for name in ("a", "z"):
         (tmp_path / f"{name}.tsp").unlink()
     with pytest.raises(
         ValueError, match=r"none of the files .*\*\.tsp, .*atsp can be used \(4\): \._a\.tsp: a hidden file"
     ):
-        load_tsp(str(tmp_path), None)
+        TSPSets().load(str(tmp_path))
 
 
 def test_suffixes_in_capitals_and_packed_files(tmp_path):
@@ -264,19 +265,19 @@ def test_suffixes_in_capitals_and_packed_files(tmp_path):
     shutil.copy(DATA / "eil51.opt.tour", tmp_path / "EIL51.OPT.TOUR")
     (tmp_path / "kroA100.tsp.gz").write_bytes(gzip.compress((DATA / "kroA100.tsp").read_bytes()))
     (tmp_path / "kroA100.opt.tour.gz").write_bytes(gzip.compress((DATA / "kroA100.opt.tour").read_bytes()))
-    found = [(*instance_set.names, *instance_set.kinds) for instance_set in load_tsp(str(tmp_path))]
+    found = [(*instance_set.names, *instance_set.kinds) for instance_set in TSPSets().load(str(tmp_path))]
     expected = [("eil51", ".opt.tour"), ("berlin52", "TSPLIB"), ("kroA100", ".opt.tour")]
     assert found == [(name, f"optimal ({source})") for name, source in expected]
     np.savez(tmp_path / "a.npz", coords=np.zeros((1, 3, 2)))
     (tmp_path / "a.npz").rename(tmp_path / "A.NPZ")
-    assert load_tsp(str(tmp_path / "A.NPZ"))[0].names == ["A/0"]
+    assert TSPSets().load(str(tmp_path / "A.NPZ"))[0].names == ["A/0"]
 
 
 def test_instances_of_one_name_are_told_apart_by_their_files(tmp_path):
     square = [(0, 0), (0, 9), (9, 9)]
     for file, name in (("a.tsp", "t"), ("b.tsp", "t"), ("c.tsp", "b"), ("d.tsp", "e")):
         write_tsp(tmp_path / file, square, name=name)
-    (instance_set,) = load_tsp(str(tmp_path))
+    (instance_set,) = TSPSets().load(str(tmp_path))
     assert instance_set.names == ["a", "b.tsp", "c.tsp", "e"]  # the b of c.tsp would be the stem of b.tsp
     (warning,) = instance_set.warnings
     assert warning == "several instances have the name t: they are told apart by the names of their files"
@@ -287,19 +288,19 @@ def test_instances_of_other_problems_are_recognised(tmp_path):
     np.savez(tmp_path / "a.npz", coords=np.zeros((1, 3, 2)), demands=np.zeros((1, 3)), capacity=1)
     for source in (cvrp, cvrp.parent, jssp, tmp_path / "a.npz", "kool/cvrp20", "taillard"):
         with pytest.raises(WrongProblemError):
-            load_tsp(str(source))
+            TSPSets().load(str(source))
     (tmp_path / "a.tsp").write_text("TYPE: CVRP\n")  # what is wrong with a file of TSPLIB is no sign of another problem
     with pytest.raises(ValueError) as caught:
-        load_tsp(str(tmp_path / "a.tsp"))
+        TSPSets().load(str(tmp_path / "a.tsp"))
     assert not isinstance(caught.value, WrongProblemError)
 
 
 def test_reference_tour_need_not_be_optimal_but_must_fit(tmp_path):
     path = write_tsp(tmp_path / "square.tsp", [(0, 0), (0, 9), (9, 9), (9, 0)])
     write_tour(tmp_path / "square.opt.tour", [0, 2, 1, 3])
-    assert load_tsp(str(path), None)[0].references.tolist() == [2 * 9 + 2 * 13]
+    assert TSPSets().load(str(path))[0].references.tolist() == [2 * 9 + 2 * 13]
     write_tour(tmp_path / "square.opt.tour", [0, 2, 1])
-    (instance_set,) = load_tsp(str(path), None)
+    (instance_set,) = TSPSets().load(str(path))
     assert instance_set.references.isnan().all() and instance_set.kinds == [""] and instance_set.solutions == {}
     rule = "the tour has 3 nodes, the instance has 4; this reference is left out"
     assert instance_set.warnings == [f"{tmp_path / 'square.opt.tour'}: {rule}"]
@@ -313,18 +314,18 @@ def test_folder_gives_one_set_per_size_in_ascending_order(tmp_path):
     (tmp_path / "c.tsp").write_text(eil51.replace("EUC_2D", "CEIL_2D").replace("NAME : eil51", "NAME : c"))
     (tmp_path / "notes.txt").write_text("not an instance")
 
-    small, large = load_tsp(str(tmp_path), None)
+    small, large = TSPSets().load(str(tmp_path))
     assert (small.names, large.names) == (["c", "eil51"], ["berlin52"])
     assert small.references[0].isnan() and small.references[1] == 426
     assert (small.kinds, large.kinds) == (["", "optimal (.opt.tour)"], ["optimal (TSPLIB)"])
     # Two metrics in one InstanceSet, rows in any order: each costs what it costs alone.
     tours = torch.stack([torch.randperm(50, generator=torch.Generator().manual_seed(i)) + 1 for i in range(3)])
-    (ceiled,), (rounded,) = load_tsp(str(tmp_path / "c.tsp"), None), load_tsp(str(tmp_path / "eil51.tsp"), None)
+    (ceiled,), (rounded,) = TSPSets().load(str(tmp_path / "c.tsp")), TSPSets().load(str(tmp_path / "eil51.tsp"))
     zero = torch.zeros(1, dtype=torch.int64)
     alone = [rounded.true_cost(zero, tours[:1]), ceiled.true_cost(zero, tours[1:2]), rounded.true_cost(zero, tours[2:])]
     assert small.true_cost(torch.tensor([1, 0, 1]), tours).tolist() == torch.cat(alone).tolist()
     assert rounded.true_cost(zero, tours[1:2]) != alone[1]
 
-    assert [b.names for b in load_tsp(str(tmp_path), 2)] == [["c"], ["berlin52"]]  # the first files by name
+    assert [b.names for b in TSPSets().load(str(tmp_path), 2)] == [["c"], ["berlin52"]]  # the first files by name
     with pytest.raises(ValueError, match="has 3 instances, between 1 and 3 can be taken, not 4"):
-        load_tsp(str(tmp_path), 4)
+        TSPSets().load(str(tmp_path), 4)

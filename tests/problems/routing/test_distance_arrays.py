@@ -10,11 +10,10 @@ import torch
 
 from gumbeldore.instance_set import WrongProblemError
 from problems.cvrp.instances import of_routes
-from problems.cvrp.sets import load_cvrp
+from problems.cvrp.sets import CVRPSets
 from problems.formats import matrices, npz
 from problems.routing.distances import is_symmetric, is_whole, whole_distances
-from problems.tsp import sets as tsp_sets
-from problems.tsp.sets import load_tsp
+from problems.tsp.sets import TSPSets
 from tests.helpers.matrices import ASYMMETRIC, DEMANDS, SYMMETRIC, cost_of, length, random_matrix
 
 
@@ -23,14 +22,14 @@ def test_arrays_of_distances_with_and_without_a_map(tmp_path):
     coords = np.random.RandomState(0).rand(2, 6, 2)
     for arrays in ({"distances": distances}, {"distances": distances, "coords": coords}):
         np.savez(tmp_path / "mine.npz", **arrays, cost=[5.0, np.nan])
-        (instance_set,) = load_tsp(str(tmp_path / "mine.npz"))
+        (instance_set,) = TSPSets().load(str(tmp_path / "mine.npz"))
         for i in range(2):
             assert cost_of(instance_set, [5, 3, 1, 2, 4], i) == pytest.approx(length(distances[i], [0, 5, 3, 1, 2, 4]))
         assert instance_set.names == ["mine/0", "mine/1"] and instance_set.references[0] == 5
         assert torch.equal(instance_set.originals.coords, torch.from_numpy(coords)) == ("coords" in arrays)
-        assert len(load_tsp(str(tmp_path / "mine.npz"), 1)[0].originals.metrics) == 1
+        assert len(TSPSets().load(str(tmp_path / "mine.npz"), 1)[0].originals.metrics) == 1
         np.savez(tmp_path / "routes.npz", **arrays, demands=[DEMANDS] * 2, capacity=10)
-        (instance_set,) = load_cvrp(str(tmp_path / "routes.npz"))
+        (instance_set,) = CVRPSets().load(str(tmp_path / "routes.npz"))
         actions = of_routes([[2, 1], [4, 3], [5]], 5)
         expected = [sum(length(each, [0, *route]) for route in ([2, 1], [4, 3], [5])) for each in distances]
         assert [cost_of(instance_set, actions, i) for i in range(2)] == pytest.approx(expected)
@@ -39,7 +38,7 @@ def test_arrays_of_distances_with_and_without_a_map(tmp_path):
 def test_whole_and_narrow_numbers_are_distances(tmp_path):
     for kind in (np.int16, np.uint8, np.float32):
         np.savez(tmp_path / "x.npz", distances=random_matrix(6, diagonal=0)[None].astype(kind))
-        (instance_set,) = load_tsp(str(tmp_path / "x.npz"))
+        (instance_set,) = TSPSets().load(str(tmp_path / "x.npz"))
         assert cost_of(instance_set, [1, 2, 3, 4, 5]) == length(ASYMMETRIC, [0, 1, 2, 3, 4, 5])
 
 
@@ -63,15 +62,15 @@ def test_malformed_arrays_are_refused(tmp_path, case):
     distances, rule = WRONG[case]
     np.savez(tmp_path / "bad.npz", distances=distances)
     with pytest.raises(ValueError, match=rf"bad\.npz: distances .*{rule}"):
-        load_tsp(str(tmp_path / "bad.npz"))
+        TSPSets().load(str(tmp_path / "bad.npz"))
     with pytest.raises(ValueError, match=f"^what I made: distances .*{rule}"):
-        tsp_sets.from_arrays({"distances": distances}, "what I made")
+        TSPSets().from_arrays({"distances": distances}, "what I made")
 
 
 def test_a_map_of_another_size_is_refused(tmp_path):
     np.savez(tmp_path / "bad.npz", distances=GOOD, coords=np.ones((2, 5, 2)))
     with pytest.raises(ValueError, match=r"same n and N, got \[2, 5, 2\] and \[2, 6, 6\]"):
-        load_tsp(str(tmp_path / "bad.npz"))
+        TSPSets().load(str(tmp_path / "bad.npz"))
 
 
 def test_arrays_that_are_too_large_are_refused(tmp_path, monkeypatch):
@@ -79,22 +78,22 @@ def test_arrays_that_are_too_large_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(npz, "MOST_NUMBERS", 71)
     monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", lambda *_: pytest.fail("it was read"))
     with pytest.raises(ValueError, match=r"large\.npz: distances \[2, 6, 6\] has more than 71 numbers"):
-        load_tsp(str(tmp_path / "large.npz"))
+        TSPSets().load(str(tmp_path / "large.npz"))
 
 
 def test_too_many_nodes_are_refused_in_arrays(monkeypatch):
     assert matrices.MOST_NODES == 5000
     with pytest.raises(ValueError, match=r"N within 3\.\.5000, got uint8 \[1, 5001, 5001\]"):
-        tsp_sets.from_arrays({"distances": np.zeros((1, 5001, 5001), dtype=np.uint8)}, "mine")
+        TSPSets().from_arrays({"distances": np.zeros((1, 5001, 5001), dtype=np.uint8)}, "mine")
 
 
 def test_arrays_of_another_problem_are_recognised(tmp_path):
     np.savez(tmp_path / "x.npz", distances=GOOD)
     with pytest.raises(WrongProblemError, match="must hold capacity, demands and coords or distances"):
-        load_cvrp(str(tmp_path / "x.npz"))
+        CVRPSets().load(str(tmp_path / "x.npz"))
     np.savez(tmp_path / "x.npz", distances=GOOD, demands=[DEMANDS] * 2, capacity=10)
     with pytest.raises(WrongProblemError):
-        load_tsp(str(tmp_path / "x.npz"))
+        TSPSets().load(str(tmp_path / "x.npz"))
 
 
 def test_properties_of_metrics():

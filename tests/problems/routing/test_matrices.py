@@ -11,7 +11,7 @@ import torch
 from gumbeldore.instance_set import WrongProblemError
 from problems.cvrp import CVRP
 from problems.cvrp.instances import of_routes
-from problems.cvrp.sets import load_cvrp
+from problems.cvrp.sets import CVRPSets
 from problems.formats.cvrplib import read_cvrplib
 from problems.formats.matrices import FORMATS
 from problems.formats.tsplib import read_tsplib
@@ -19,7 +19,7 @@ from problems.routing import best_known
 from problems.routing.best_known import Published, fingerprint
 from problems.routing.distances import distances_between, whole_distances
 from problems.tsp import TSP
-from problems.tsp.sets import load_tsp
+from problems.tsp.sets import TSPSets
 from tests.helpers.instance_files import write_tour
 from tests.helpers.matrices import (
     ASYMMETRIC,
@@ -61,7 +61,7 @@ def test_a_matrix_may_have_directions_whatever_the_type(tmp_path):
 def test_a_tour_and_its_reverse_cost_what_their_directions_say(tmp_path):
     for symmetric, matrix in ((False, ASYMMETRIC), (True, SYMMETRIC)):
         write_matrix(tmp_path / "x.atsp", matrix, kind="ATSP")
-        (instance_set,) = load_tsp(str(tmp_path / "x.atsp"))
+        (instance_set,) = TSPSets().load(str(tmp_path / "x.atsp"))
         there, back = [3, 1, 5, 2, 4], [4, 2, 5, 1, 3]
         costs = [cost_of(instance_set, tour) for tour in (there, back)]
         assert costs == [length(matrix, [0, *there]), length(matrix, [0, *back])]
@@ -77,7 +77,7 @@ def test_instances_of_all_kinds_are_measured_together(tmp_path):
     header = "TYPE: TSP\nDIMENSION: 6\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n"
     for name in "bd":
         (tmp_path / f"{name}.tsp").write_text(header + nodes)
-    (instance_set,) = load_tsp(str(tmp_path))
+    (instance_set,) = TSPSets().load(str(tmp_path))
     plane = np.floor(np.linalg.norm(points[:, None] - points[None], axis=2) + 0.5)
     tours = list(itertools.permutations(range(1, 6)))[:60]
     index = [place % 4 for place in range(60)]
@@ -92,12 +92,12 @@ def test_atsp_files_are_taken_from_folders(tmp_path):
     write_matrix(tmp_path / "a.atsp", ASYMMETRIC, kind="ATSP")
     write_matrix(tmp_path / "b.ATSP", random_matrix(4), kind="ATSP")
     write_matrix(tmp_path / "c.tsp", SYMMETRIC)
-    assert [instance_set.names for instance_set in load_tsp(str(tmp_path))] == [["b"], ["a", "c"]]
+    assert [instance_set.names for instance_set in TSPSets().load(str(tmp_path))] == [["b"], ["a", "c"]]
     text = (tmp_path / "a.atsp").read_text()
     (tmp_path / "a.atsp").write_text(text.replace("NAME: a", "NAME: mine.atsp"))
-    assert load_tsp(str(tmp_path / "a.atsp"))[0].names == ["mine"]
+    assert TSPSets().load(str(tmp_path / "a.atsp"))[0].names == ["mine"]
     with pytest.raises(WrongProblemError):
-        load_cvrp(str(tmp_path / "a.atsp"))
+        CVRPSets().load(str(tmp_path / "a.atsp"))
 
 
 def test_routes_cost_what_the_matrix_says_from_any_depot(tmp_path):
@@ -105,7 +105,7 @@ def test_routes_cost_what_the_matrix_says_from_any_depot(tmp_path):
     for depot, kind in itertools.product((1, 4), ("CVRP", "ACVRP")):
         demands = [*DEMANDS[1:depot], 0, *DEMANDS[depot:]]
         path = write_matrix(tmp_path / "x.vrp", ASYMMETRIC, kind=kind, more=loads(demands, depot))
-        (instance_set,) = load_cvrp(str(path))
+        (instance_set,) = CVRPSets().load(str(path))
         order = [depot - 1, *(node for node in range(6) if node != depot - 1)]
         matrix = ASYMMETRIC[order][:, order]
         for routes in ([[1, 2], [3, 4], [5]], [[2, 1], [4, 3], [5]]):
@@ -120,7 +120,7 @@ def test_the_map_is_that_of_the_file_or_made(tmp_path):
         assert read_tsplib(path).coords.tolist() == expected
         path = write_matrix(tmp_path / "x.vrp", SYMMETRIC, kind="CVRP", more=f"{section}\n{points}{loads(DEMANDS)}")
         assert read_cvrplib(path).coords.tolist() == expected
-    made = load_tsp(str(write_matrix(tmp_path / "x.tsp", SYMMETRIC)))[0]
+    made = TSPSets().load(str(write_matrix(tmp_path / "x.tsp", SYMMETRIC)))[0]
     assert made.originals.coords.isfinite().all() and made.originals.coords.std() > 0
     assert made.instances.coords.min() == 0 and made.instances.coords.max() == 1
 
@@ -158,9 +158,9 @@ def test_the_diagonal_is_ignored(tmp_path):
         matrix = random_matrix(6, diagonal=diagonal)
         np.savez(tmp_path / "x.npz", distances=matrix[None])
         for path in (write_matrix(tmp_path / "x.tsp", matrix), tmp_path / "x.npz"):
-            (instance_set,) = load_tsp(str(path))
+            (instance_set,) = TSPSets().load(str(path))
             assert cost_of(instance_set, [1, 2, 3, 4, 5]) == length(ASYMMETRIC, [0, 1, 2, 3, 4, 5])
-            assert torch.equal(instance_set.instances.coords, load_tsp(str(path))[0].instances.coords)
+            assert torch.equal(instance_set.instances.coords, TSPSets().load(str(path))[0].instances.coords)
             whole = whole_distances(instance_set.originals.coords[0], instance_set.originals.metrics[0])
             assert whole.whole.tolist() == random_matrix(6, diagonal=0).tolist() and whole.scale == 1
 
@@ -187,12 +187,12 @@ def test_published_costs_are_recognised_in_any_format_that_holds_the_matrix(tmp_
     known = {(fingerprint(np.array(listed)), "LOWER_DIAG_ROW"): published}
     monkeypatch.setattr(best_known, "_tsplib", lambda: known)
     for form in FORMATS:
-        (instance_set,) = load_tsp(str(write_matrix(tmp_path / "x.tsp", SYMMETRIC, form)))
+        (instance_set,) = TSPSets().load(str(write_matrix(tmp_path / "x.tsp", SYMMETRIC, form)))
         whole = "DIAG" in form or form == "FULL_MATRIX"  # the others leave out the diagonal
         assert (instance_set.references.tolist() == [123]) == whole == (instance_set.kinds == ["optimal (TSPLIB)"])
-    assert load_tsp(str(npz(tmp_path, distances=SYMMETRIC)))[0].references.tolist() == [123]
+    assert TSPSets().load(str(npz(tmp_path, distances=SYMMETRIC)))[0].references.tolist() == [123]
     half = SYMMETRIC + np.triu(np.ones((6, 6)), 1)  # one of its triangles is known
-    assert load_tsp(str(write_matrix(tmp_path / "x.tsp", half)))[0].kinds == [""]
+    assert TSPSets().load(str(write_matrix(tmp_path / "x.tsp", half)))[0].kinds == [""]
 
 
 def test_the_same_numbers_in_another_format_are_another_instance(tmp_path, monkeypatch):
@@ -203,9 +203,9 @@ def test_the_same_numbers_in_another_format_are_another_instance(tmp_path, monke
     text = path.read_text()
     for form, kinds in (("UPPER_DIAG_COL", ["optimal (TSPLIB)"]), ("UPPER_DIAG_ROW", [""]), ("LOWER_DIAG_COL", [""])):
         path.write_text(text.replace("LOWER_DIAG_ROW", form))
-        assert load_tsp(str(path))[0].kinds == kinds
+        assert TSPSets().load(str(path))[0].kinds == kinds
     path.write_text(text.replace("LOWER_DIAG_ROW", "LOWER_ROW").replace("DIMENSION: 6", "DIMENSION: 7"))
-    assert load_tsp(str(path))[0].kinds == [""]
+    assert TSPSets().load(str(path))[0].kinds == [""]
 
 
 def test_the_tables_know_the_formats_of_all_matrices():
@@ -217,7 +217,7 @@ def test_the_tables_know_the_formats_of_all_matrices():
 def test_solutions_beside_files_are_references(tmp_path):
     write_matrix(tmp_path / "x.atsp", ASYMMETRIC, kind="ATSP")
     write_tour(tmp_path / "x.opt.tour", [2, 5, 0, 1, 4, 3])
-    (instance_set,) = load_tsp(str(tmp_path / "x.atsp"))
+    (instance_set,) = TSPSets().load(str(tmp_path / "x.atsp"))
     assert instance_set.references.tolist() == [length(ASYMMETRIC, [2, 5, 0, 1, 4, 3])]
     assert instance_set.kinds == ["optimal (.opt.tour)"] and cost_of(instance_set, instance_set.solutions[0]) == length(
         ASYMMETRIC, [0, 1, 4, 3, 2, 5]
@@ -227,7 +227,7 @@ def test_solutions_beside_files_are_references(tmp_path):
     cost = length(ASYMMETRIC, [0, 1, 2]) + length(ASYMMETRIC, [0, 3, 4]) + length(ASYMMETRIC, [0, 5])
     for stated, kind in ((cost, "solution file (.sol)"), (cost + 1, "")):
         (tmp_path / "y.sol").write_text(f"Route #1: 1 2\nRoute #2: 3 4\nRoute #3: 5\nCost {stated:.0f}\n")
-        (instance_set,) = load_cvrp(str(tmp_path / "y.vrp"))
+        (instance_set,) = CVRPSets().load(str(tmp_path / "y.vrp"))
         assert instance_set.kinds == [kind]
     (warning,) = instance_set.warnings
     assert warning.endswith(f"under EXPLICIT, the file says {cost + 1:.0f}; this reference is left out")

@@ -11,12 +11,12 @@ import torch
 from gumbeldore.evaluation.kept import fingerprint
 from gumbeldore.evaluation.parts import Parts, SolvedSet
 from gumbeldore.evaluation.solved_sets import results_of
-from problems.cvrp import sets as cvrp_sets
 from problems.cvrp.instances import as_routes
+from problems.cvrp.sets import CVRPSets
 from problems.heuristics import Heuristic
 from problems.solvers import Solver
 from problems.solvers.pool import row_of
-from problems.tsp import sets as tsp_sets
+from problems.tsp.sets import TSPSets
 from tests.helpers.matrices import random_matrix
 
 pytest.importorskip("ortools")
@@ -25,13 +25,13 @@ DEMANDS = [0, 4, 6, 5, 5, 1, 7]
 
 
 def tours(*matrices: np.ndarray):
-    return tsp_sets.from_arrays({"distances": np.stack(matrices)}, "mine")
+    return TSPSets().from_arrays({"distances": np.stack(matrices)}, "mine")
 
 
 def routes(*matrices: np.ndarray):
     n = len(matrices)
     arrays = {"distances": np.stack(matrices), "demands": np.array([DEMANDS] * n), "capacity": np.full(n, 12)}
-    return cvrp_sets.from_arrays(arrays, "mine")
+    return CVRPSets().from_arrays(arrays, "mine")
 
 
 def one_way(n: int) -> np.ndarray:
@@ -150,7 +150,7 @@ def test_an_evaluation_goes_on_only_with_the_same_matrix():
     other[30, 31] += 1
     coords = np.zeros((1, 60, 2))
     instance_sets = [
-        tsp_sets.from_arrays({"distances": x[None], "coords": coords}, "x") for x in (matrix, matrix, other)
+        TSPSets().from_arrays({"distances": x[None], "coords": coords}, "x") for x in (matrix, matrix, other)
     ]
     prints = [fingerprint([instance_set]) for instance_set in instance_sets]
     assert prints[0] == prints[1] != prints[2]
