@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from problems.fjsp.instances import Instance, flexible_shop
-from problems.formats.fjs import CANNOT
+from gumbeldore.batches import take
+from problems.fjsp.instances import Instance, assigned, flexible_shop
+from problems.formats.fjs import CANNOT, FjspInstance
 from problems.formats.job_shop import LARGEST_TOTAL
 from problems.jssp.instances import TIMES, at_the_end, of_jobs_and_machines
+from problems.jssp.objectives import cost_of
 from problems.jssp.originals import check_due_dates, numbers, refuse, with_weights
 
 
@@ -36,6 +39,47 @@ class Original(NamedTuple):
         """The instances in float64, which is exact. Raises MixedSizesError unless all have equally many operations."""
         return flexible_shop(*(field.double() for field in self[:-1]))
 
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray], first: np.ndarray | None = None) -> Original:
+        """Originals from the arrays of FjspInstance with one dimension more for n instances; 0 where these are missing.
+
+        Arguments:
+            first: as in `Original`
+        """
+        given = {name: torch.from_numpy(array.astype(np.int64)) for name, array in arrays.items()}
+        there = (given["times"] >= 0).any(dim=3)
+        shared = of_jobs_and_machines(there, given["times"].shape[3], with_weights(given), torch.int64)
+        (times,) = at_the_end(there, given["times"])
+        return cls(times, **shared, first=numbers(first, len(times)))
+
+    def check(self, where: str) -> None:
+        """Raises ValueError that begins with `where` and names job and operation unless all is well-formed."""
+        times = self.times
+        worst = times.amin(dim=3)
+        refuse(self, worst < CANNOT, "times must not be negative, but for -1: the machine cannot; got {}", where, worst)
+        for name in TIMES[1:]:
+            values = getattr(self, name)
+            kind = "machine" if name == "machine_release" else "job"
+            refuse(self, values < 0, f"{name} must not be negative, got {{}}", where, values, kind)
+        check_due_dates(self, where)
+        longest = times.amax(dim=3).clamp(min=0)
+        total = sum(field.double().flatten(1).sum(dim=1) for field in (longest, *self[1:4]))
+        refuse(self, total > LARGEST_TOTAL, f"times may add up to at most {LARGEST_TOTAL}, got {{:.0f}}", where, total)
+        refuse(self, ~self.there.flatten(1).any(dim=1), "there is no operation to be scheduled", where)
+
+    def shops(self, names: list[str]) -> list[FjspInstance]:
+        """The instances one by one, as files give them."""
+        fields = [field.numpy() for field in self[:-1]]
+        return [FjspInstance(name, *(field[i] for field in fields)) for i, name in enumerate(names)]
+
+    def true_cost(self, objective: str, shop: Instance) -> Callable[[Tensor, Tensor], Tensor]:
+        """The cost in the instances' own units, as in InstanceSet; `shop` is what of them is to be scheduled."""
+        return partial(_true_cost, objective, shop)
+
+    def lower_bounds(self, shop: Instance) -> Tensor:
+        """Lower bounds of the makespans [n]; `shop` as in `true_cost`."""
+        return shop.lower_bound()
+
 
 def original_of(instance: Instance) -> Original:
     """Instances of whole numbers as originals in the same unit."""
@@ -43,30 +87,6 @@ def original_of(instance: Instance) -> Original:
     return Original(**fields, first=torch.zeros(len(instance.times), dtype=torch.int64))
 
 
-def from_arrays(arrays: Mapping[str, np.ndarray], first: np.ndarray | None = None) -> Original:
-    """Originals from the arrays of FjspInstance with one dimension more for n instances; 0 where these are missing.
-
-    Arguments:
-        first: as in `Original`
-    """
-    given = {name: torch.from_numpy(array.astype(np.int64)) for name, array in arrays.items()}
-    there = (given["times"] >= 0).any(dim=3)
-    shared = of_jobs_and_machines(there, given["times"].shape[3], with_weights(given), torch.int64)
-    (times,) = at_the_end(there, given["times"])
-    return Original(times, **shared, first=numbers(first, len(times)))
-
-
-def check_original(original: Original, where: str) -> None:
-    """Raises ValueError that begins with `where` and names job and operation unless the instances are well-formed."""
-    times = original.times
-    worst = times.amin(dim=3)
-    refuse(original, worst < CANNOT, "times must not be negative, but for -1: the machine cannot; got {}", where, worst)
-    for name in TIMES[1:]:
-        values = getattr(original, name)
-        kind = "machine" if name == "machine_release" else "job"
-        refuse(original, values < 0, f"{name} must not be negative, got {{}}", where, values, kind)
-    check_due_dates(original, where)
-    longest = times.amax(dim=3).clamp(min=0)
-    total = sum(field.double().flatten(1).sum(dim=1) for field in (longest, *original[1:4]))
-    refuse(original, total > LARGEST_TOTAL, f"times may add up to at most {LARGEST_TOTAL}, got {{:.0f}}", where, total)
-    refuse(original, ~original.there.flatten(1).any(dim=1), "there is no operation to be scheduled", where)
+def _true_cost(objective: str, shop: Instance, index: Tensor, actions: Tensor) -> Tensor:
+    """Costs [m] of solutions [m, T] of the instances `index` [m], on the CPU, which has float64."""
+    return cost_of(objective, *assigned(take(shop, index.cpu()), actions.cpu()))

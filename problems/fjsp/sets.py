@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from gumbeldore.batches import take
-from problems.fjsp import best_known, originals
-from problems.fjsp.instances import Instance, assigned, random_instances
+from problems.fjsp import best_known
+from problems.fjsp.instances import Instance, random_instances
 from problems.fjsp.originals import Original
 from problems.formats.fjs import FjspInstance, read_fjs
 from problems.formats.npz import REFERENCES, Arrays, whole
 from problems.jssp.instances import DUE
-from problems.jssp.objectives import cost_of
 from problems.jssp.shop_sets import ShopSets, stacked
 
 
@@ -35,13 +31,12 @@ class FlexibleShopSets(ShopSets):
     validation_sizes = [(10, 5), (20, 5), (20, 10)]
     validation_count = 1_000
 
-    original = staticmethod(originals.from_arrays)
-    check = staticmethod(originals.check_original)
+    original = Original
     known = staticmethod(best_known.best_known)
 
     def read(self, path: Path) -> list[FjspInstance]:
         shops = read_fjs(path)
-        self.check(self.original(*stacked(shops)), str(path))
+        self.original.of(*stacked(shops)).check(str(path))
         return shops
 
     def size(self, shop: FjspInstance) -> tuple[int, ...]:
@@ -64,23 +59,8 @@ class FlexibleShopSets(ShopSets):
             raise ValueError(f"{where}: times[{row}, {job}, {op}] has no machine, but operations before and after it")
         return given
 
-    def shops(self, original: Original, names: list[str]) -> list[FjspInstance]:
-        fields = [field.numpy() for field in original[:-1]]
-        return [FjspInstance(name, *(field[i] for field in fields)) for i, name in enumerate(names)]
-
-    def true_cost(self, original: Original, shop: Instance) -> Callable[[Tensor, Tensor], Tensor]:
-        return partial(_true_cost, self.objective, shop)
-
-    def lower_bounds(self, original: Original, shop: Instance) -> Tensor:
-        return shop.lower_bound()
-
     def draw(self, number: int, jobs: int, machines: int, generator: torch.Generator) -> Instance:
         return random_instances(1, jobs, machines, number % 2 == 0, generator)
 
     def fingerprint(self, arrays: Mapping[str, np.ndarray]) -> str:
         return best_known.fingerprint(arrays["times"])
-
-
-def _true_cost(objective: str, shop: Instance, index: Tensor, actions: Tensor) -> Tensor:
-    """Costs [m] of solutions [m, T] of the instances `index` [m], on the CPU, which has float64."""
-    return cost_of(objective, *assigned(take(shop, index.cpu()), actions.cpu()))

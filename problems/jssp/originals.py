@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,9 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from problems.formats.job_shop import LARGEST_TOTAL, NO_OPERATION, NOT_FIXED
-from problems.jssp.instances import DUE, TIMES, Instance, at_the_end, job_shop, of_jobs_and_machines
-from problems.jssp.objectives import FLOW, TARDINESS
+from gumbeldore.batches import take
+from problems.formats.job_shop import LARGEST_TOTAL, NO_OPERATION, NOT_FIXED, JsspInstance
+from problems.jssp.instances import DUE, TIMES, Instance, at_the_end, job_shop, of_jobs_and_machines, with_times
+from problems.jssp.objectives import FLOW, MAKESPAN, TARDINESS, cost_of
 from problems.jssp.schedules import overlapping
 
 
@@ -61,30 +63,66 @@ class Original(NamedTuple):
         """Starts [n, J, O] of all operations from those of the operations that are not fixed."""
         return torch.where(self.is_fixed, self.fixed, start)
 
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray], first: np.ndarray | None = None) -> Original:
+        """Originals from the arrays of JsspInstance with one dimension more for n instances; 0 where these are missing.
+
+        Arguments:
+            arrays: of whole numbers; those of operations have NO_OPERATION as machine wherever there is none
+            first: as in `Original`
+        """
+        given = {name: torch.from_numpy(array.astype(np.int64)) for name, array in arrays.items()}
+        machines = given["machines"]
+        count = given["machine_release"].shape[1] if "machine_release" in given else max(1, int(machines.max()) + 1)
+        shared = of_jobs_and_machines(machines >= 0, count, with_weights(given), torch.int64)
+        fixed = given.get("fixed", torch.full_like(machines, NOT_FIXED))
+        times, machines, fixed = at_the_end(machines >= 0, given["times"], machines, fixed)
+        return cls(
+            times.masked_fill(machines < 0, 0), machines, **shared, fixed=fixed, first=numbers(first, len(times))
+        )
+
+    def check(self, where: str) -> None:
+        """Raises ValueError that begins with `where` and names job and operation unless all is well-formed.
+
+        Times, releases and waits must not be negative. The fixed operations of a job must be its first ones. Each
+        starts after the one before it has ended and the wait after it is over, and no two of a machine overlap.
+        """
+        count = self.machine_release.shape[1]
+        for name in TIMES:
+            values = getattr(self, name)
+            kind = "machine" if name == "machine_release" else "job"
+            refuse(self, values < 0, f"{name} must not be negative, got {{}}", where, values, kind)
+        machines = self.machines
+        wrong = (machines < NO_OPERATION) | (machines >= count)
+        refuse(self, wrong, f"there are {count} machines, not one for {{}}", where, machines)
+        check_due_dates(self, where)
+        total = sum(getattr(self, name).double().flatten(1).sum(dim=1) for name in TIMES)
+        refuse(self, total > LARGEST_TOTAL, f"times may add up to at most {LARGEST_TOTAL}, got {{:.0f}}", where, total)
+        none = ~(self.there & ~self.is_fixed).flatten(1).any(dim=1)
+        refuse(self, none, "there is no operation to be scheduled", where)
+        _check_fixed(self, where)
+
+    def shops(self, names: list[str]) -> list[JsspInstance]:
+        """The instances one by one, as files give them."""
+        arrays = {field: values.numpy() for field, values in self._asdict().items() if field != "first"}
+        return [
+            JsspInstance(name, **{field: each[i] for field, each in arrays.items()}) for i, name in enumerate(names)
+        ]
+
+    def true_cost(self, objective: str, shop: Instance) -> Callable[[Tensor, Tensor], Tensor]:
+        """The cost in the instances' own units, as in InstanceSet; `shop` is what of them is to be scheduled."""
+        return partial(_true_cost, objective, with_times(shop, Tensor.double), cost_of_fixed(self))
+
+    def lower_bounds(self, shop: Instance) -> Tensor:
+        """Lower bounds of the makespans [n]; `shop` as in `true_cost`."""
+        return torch.maximum(shop.lower_bound(), self.fixed_ends.flatten(1).amax(dim=1))
+
 
 def original_of(instance: Instance) -> Original:
     """Instances as originals in the same unit, of the same dtype, without fixed operations."""
     fields = instance.stored()
     fixed, first = torch.full_like(fields["machines"], NOT_FIXED), torch.zeros_like(fields["machines"][:, 0, 0])
     return Original(**fields, fixed=fixed, first=first)
-
-
-def from_arrays(arrays: Mapping[str, np.ndarray], first: np.ndarray | None = None) -> Original:
-    """Originals from the arrays of JsspInstance with one dimension more for n instances; 0 where these are missing.
-
-    Arguments:
-        arrays: of whole numbers; those of operations have NO_OPERATION as machine wherever there is none
-        first: as in `Original`
-    """
-    given = {name: torch.from_numpy(array.astype(np.int64)) for name, array in arrays.items()}
-    machines = given["machines"]
-    count = given["machine_release"].shape[1] if "machine_release" in given else max(1, int(machines.max()) + 1)
-    shared = of_jobs_and_machines(machines >= 0, count, with_weights(given), torch.int64)
-    fixed = given.get("fixed", torch.full_like(machines, NOT_FIXED))
-    times, machines, fixed = at_the_end(machines >= 0, given["times"], machines, fixed)
-    return Original(
-        times.masked_fill(machines < 0, 0), machines, **shared, fixed=fixed, first=numbers(first, len(times))
-    )
 
 
 def numbers(first: np.ndarray | None, n: int) -> Tensor:
@@ -110,28 +148,6 @@ def for_objective(original: Any, objective: str, where: str) -> Any:
         return original
     same = torch.full_like(original.weight, int(objective == FLOW))
     return original._replace(due=original.release * same, weight=same)
-
-
-def check_original(original: Original, where: str) -> None:
-    """Raises ValueError that begins with `where` and names job and operation unless the instances are well-formed.
-
-    Times, releases and waits must not be negative. The fixed operations of a job must be its first ones. Each starts
-    after the one before it has ended and the wait after it is over, and no two of a machine overlap.
-    """
-    count = original.machine_release.shape[1]
-    for name in TIMES:
-        values = getattr(original, name)
-        kind = "machine" if name == "machine_release" else "job"
-        refuse(original, values < 0, f"{name} must not be negative, got {{}}", where, values, kind)
-    machines = original.machines
-    wrong = (machines < NO_OPERATION) | (machines >= count)
-    refuse(original, wrong, f"there are {count} machines, not one for {{}}", where, machines)
-    check_due_dates(original, where)
-    total = sum(getattr(original, name).double().flatten(1).sum(dim=1) for name in TIMES)
-    refuse(original, total > LARGEST_TOTAL, f"times may add up to at most {LARGEST_TOTAL}, got {{:.0f}}", where, total)
-    none = ~(original.there & ~original.is_fixed).flatten(1).any(dim=1)
-    refuse(original, none, "there is no operation to be scheduled", where)
-    _check_fixed(original, where)
 
 
 def check_due_dates(original: Any, where: str) -> None:
@@ -171,3 +187,22 @@ def refuse(
         parts.append(f"operation {max(0, place[1] - absent)}")
     value = None if values is None else values[(instance, *place)].item()
     raise ValueError(": ".join([where, *([", ".join(parts)] if parts else []), rule.format(value)]))
+
+
+def cost_of_fixed(original: Original) -> Tensor:
+    """Of the fixed operations: [n] the latest end; with due dates the weighted tardiness of the jobs that are done."""
+    ends = original.fixed_ends.amax(dim=2)
+    done = original.is_fixed.any(dim=2) & ~(original.there & ~original.is_fixed).any(dim=2)
+    late = (original.weight * (ends - original.due).clamp(min=0) * done).sum(dim=1)
+    return torch.where(original.weight.any(dim=1), late, ends.amax(dim=1)).double()
+
+
+def _true_cost(objective: str, shop: Instance, fixed: Tensor, index: Tensor, actions: Tensor) -> Tensor:
+    """Costs [m] of the sequences of jobs [m, T] of the instances `index` [m], on the CPU, which has float64.
+
+    Arguments:
+        fixed: [n] of `cost_of_fixed`
+    """
+    index = index.cpu()
+    costs = cost_of(objective, take(shop, index), actions.cpu())
+    return torch.maximum(costs, fixed[index]) if objective == MAKESPAN else costs + fixed[index]

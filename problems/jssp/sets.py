@@ -9,9 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from gumbeldore.batches import take
 from gumbeldore.instance_set import InstanceSet
 from problems.common.files import Reference, load_files, suffix_of, taken
 from problems.common.sets import DATA, numbered
@@ -19,9 +17,9 @@ from problems.formats.job_shop import LARGEST_COUNT, NO_OPERATION, NOT_FIXED, Js
 from problems.formats.job_shop_json import read_json
 from problems.formats.jsplib import read_jssp
 from problems.formats.npz import REFERENCES, Arrays, whole
-from problems.jssp import best_known, originals
-from problems.jssp.instances import DUE, Instance, random_instances, with_times
-from problems.jssp.objectives import MAKESPAN, cost_of
+from problems.jssp import best_known
+from problems.jssp.instances import DUE, Instance, random_instances
+from problems.jssp.objectives import MAKESPAN
 from problems.jssp.originals import Original
 from problems.jssp.shop_sets import ShopSets, costs_with_fingerprint, first_of, stacked
 from problems.jssp.taillard import SIZES, taillard_instances
@@ -53,8 +51,7 @@ class JobShopSets(ShopSets):
     validation_sizes = [(6, 6), (10, 10), (20, 20)]
     validation_count = 10_000
 
-    original = staticmethod(originals.from_arrays)
-    check = staticmethod(originals.check_original)
+    original = Original
     known = staticmethod(best_known.best_known)
 
     def named(self) -> dict[str, Callable[[int | None], list[InstanceSet]]]:
@@ -68,7 +65,7 @@ class JobShopSets(ShopSets):
     def read(self, path: Path) -> list[JsspInstance]:
         shops = read_json(path) if suffix_of(path) == ".json" else read_jssp(path)
         for shop in shops:
-            self.check(self.original(*stacked([shop])), f"{path}: {shop.name}" if len(shops) > 1 else str(path))
+            self.original.of(*stacked([shop])).check(f"{path}: {shop.name}" if len(shops) > 1 else str(path))
         return shops
 
     def size(self, shop: JsspInstance) -> tuple[int, ...]:
@@ -105,18 +102,6 @@ class JobShopSets(ShopSets):
                 raise ValueError(f"{where}: {name}{place} must not be given, machines{place} is -1: no operation")
         return given
 
-    def shops(self, original: Original, names: list[str]) -> list[JsspInstance]:
-        arrays = {field: values.numpy() for field, values in original._asdict().items() if field != "first"}
-        return [
-            JsspInstance(name, **{field: each[i] for field, each in arrays.items()}) for i, name in enumerate(names)
-        ]
-
-    def true_cost(self, original: Original, shop: Instance) -> Callable[[Tensor, Tensor], Tensor]:
-        return partial(_true_cost, self.objective, with_times(shop, Tensor.double), cost_of_fixed(original))
-
-    def lower_bounds(self, original: Original, shop: Instance) -> Tensor:
-        return torch.maximum(shop.lower_bound(), original.fixed_ends.flatten(1).amax(dim=1))
-
     def draw(self, number: int, jobs: int, machines: int, generator: torch.Generator) -> Instance:
         return random_instances(1, jobs, machines, generator)
 
@@ -150,24 +135,5 @@ class JobShopSets(ShopSets):
         costs, kinds, described = costs_with_fingerprint(f"jssp_{jobs}x{machines}_l2d.npz")
         if described != expected or self.objective != MAKESPAN:
             costs, kinds = np.empty(0), []
-        original = self.original({key: array[:n] for key, array in arrays.items()})
+        original = self.original.of({key: array[:n] for key, array in arrays.items()})
         return [self.instance_set(numbered(name, n), original, *first_of(n, costs, kinds))]
-
-
-def cost_of_fixed(original: Original) -> Tensor:
-    """Of the fixed operations: [n] the latest end; with due dates the weighted tardiness of the jobs that are done."""
-    ends = original.fixed_ends.amax(dim=2)
-    done = original.is_fixed.any(dim=2) & ~(original.there & ~original.is_fixed).any(dim=2)
-    late = (original.weight * (ends - original.due).clamp(min=0) * done).sum(dim=1)
-    return torch.where(original.weight.any(dim=1), late, ends.amax(dim=1)).double()
-
-
-def _true_cost(objective: str, shop: Instance, fixed: Tensor, index: Tensor, actions: Tensor) -> Tensor:
-    """Costs [m] of the sequences of jobs [m, T] of the instances `index` [m], on the CPU, which has float64.
-
-    Arguments:
-        fixed: [n] of `cost_of_fixed`
-    """
-    index = index.cpu()
-    costs = cost_of(objective, take(shop, index), actions.cpu())
-    return torch.maximum(costs, fixed[index]) if objective == MAKESPAN else costs + fixed[index]

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet, MixedSizesError
 from problems.common.files import Reference, taken
@@ -32,6 +31,7 @@ class ShopSets(Sets):
         objective: one of OBJECTIVES; published references are makespans
     """
 
+    original: ClassVar[type]  # the instances in their own units
     problem: ClassVar[str]  # in the names of files with references
     validation_sizes: ClassVar[list[tuple[int, int]]]  # jobs and machines of the random sets that have names
     validation_count: ClassVar[int]  # instances of each size
@@ -44,28 +44,8 @@ class ShopSets(Sets):
         """The best makespan known of an instance of a file, and its kind; UNKNOWN if there is none."""
 
     @abstractmethod
-    def original(self, arrays: Mapping[str, np.ndarray], first: np.ndarray | None = None) -> Any:
-        """Instances in their own units from arrays with the dimension n, and the numbers of their first machines."""
-
-    @abstractmethod
     def whole_numbers(self, arrays: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
         """The arrays as int64. Raises ValueError unless they are whole numbers of shapes that fit."""
-
-    @abstractmethod
-    def check(self, original: Any, where: str) -> None:
-        """Raises ValueError that begins with `where` unless the instances are well-formed."""
-
-    @abstractmethod
-    def shops(self, original: Any, names: list[str]) -> list:
-        """The instances one by one, as files give them."""
-
-    @abstractmethod
-    def true_cost(self, original: Any, shop: Any) -> Callable[[Tensor, Tensor], Tensor]:
-        """The cost in the instances' own units, as in InstanceSet; `shop` is what of them is to be scheduled."""
-
-    @abstractmethod
-    def lower_bounds(self, original: Any, shop: Any) -> Tensor:
-        """Lower bounds of the makespans [n]."""
 
     @abstractmethod
     def draw(self, number: int, jobs: int, machines: int, generator: torch.Generator) -> Any:
@@ -86,10 +66,10 @@ class ShopSets(Sets):
         total = len(given["times"])
         n = taken(limit, total, where)
         costs, kinds = costs_of(where, arrays, total)
-        original = self.original({name: array[:n] for name, array in given.items()})
-        self.check(original, where)
+        original = self.original.of({name: array[:n] for name, array in given.items()})
+        original.check(where)
         names = numbered(Path(where).stem, n)
-        for i, shop in enumerate(self.shops(original, names) if self.objective == MAKESPAN else []):
+        for i, shop in enumerate(original.shops(names) if self.objective == MAKESPAN else []):
             cost, kind = self.known(shop)
             if kind and not costs[i] > 0:  # NaN or 0
                 costs[i], kinds[i] = cost, kind
@@ -113,7 +93,7 @@ class ShopSets(Sets):
         arrays = {key: torch.cat([each[key] for each in fields]).long().numpy() for key in fields[0]}
         if expected and self._fingerprint({key: array[: len(shipped)] for key, array in arrays.items()}) != expected:
             shipped, kinds = np.empty(0), []  # another release of torch draws others
-        original = self.original({key: array[:n] for key, array in arrays.items()})
+        original = self.original.of({key: array[:n] for key, array in arrays.items()})
         return self.instance_set(numbered(name, n), original, *first_of(n, shipped, kinds))
 
     def instance_set(self, names: list[str], original: Any, costs: np.ndarray, kinds: list[str]) -> InstanceSet:
@@ -125,16 +105,16 @@ class ShopSets(Sets):
             names=names,
             instances=for_network(shop),
             originals=original,
-            true_cost=self.true_cost(original, shop),
+            true_cost=original.true_cost(self.objective, shop),
             references=torch.tensor(costs, dtype=torch.float64),
             kinds=kinds,
-            lower_bounds=self.lower_bounds(original, shop).double() if self.objective == MAKESPAN else None,
+            lower_bounds=original.lower_bounds(shop).double() if self.objective == MAKESPAN else None,
             pooled=self.objective == TARDINESS,
             warnings=[IGNORED.format(self.objective)] if unused else [],
         )
 
     def of_files(self, shops: list, costs: np.ndarray, kinds: list[str]) -> InstanceSet:
-        return self.instance_set([shop.name for shop in shops], self.original(*stacked(shops)), costs, kinds)
+        return self.instance_set([shop.name for shop in shops], self.original.of(*stacked(shops)), costs, kinds)
 
     def best_known(self, shop: Any) -> tuple[float, str]:
         """The reference of an instance of a file, and its kind."""

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from problems.jssp.instances import Instance
-from problems.jssp.originals import Original, original_of
-from problems.jssp.sets import cost_of_fixed
+from problems.jssp.originals import Original, cost_of_fixed, original_of
 from problems.solvers.answer import Answer, Options
 from problems.solvers.backends import BACKENDS, Backend
 from problems.solvers.scheduling import Due, Task, best_schedule

@@ -11,7 +11,7 @@ from gumbeldore.batches import take
 from gumbeldore.instance_set import InstanceSet
 from problems.cvrp import instances as cvrp_types
 from problems.formats.tsplib import edge_lengths, tour_lengths
-from problems.jssp.originals import from_arrays
+from problems.jssp.originals import Original
 from problems.jssp.schedules import schedule
 from problems.tsp import instances as tsp_types
 
@@ -50,7 +50,7 @@ def jssp(times, machines):
         shop = take(original.to_schedule(), index)
         return (schedule(shop, actions) + shop.times).amax(dim=(1, 2)).double()
 
-    return unsolved(from_arrays({"times": times.numpy(), "machines": machines.numpy()}), true_cost)
+    return unsolved(Original.of({"times": times.numpy(), "machines": machines.numpy()}), true_cost)
 
 
 def random_points(n, nodes, seed=0, scale=1.0):

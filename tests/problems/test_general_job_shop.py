@@ -24,7 +24,7 @@ from problems.jssp.instances import (
     random_general_instances,
     random_instances,
 )
-from problems.jssp.originals import Original, check_original, from_arrays, original_of
+from problems.jssp.originals import Original, original_of
 from problems.jssp.schedules import check_schedule, schedule
 from problems.jssp.sets import JobShopSets
 from problems.jssp.solver import solve as solve_jssp
@@ -264,7 +264,7 @@ def test_the_rest_of_a_schedule_is_that_of_the_shop_that_remains():
         makespan = int(one_size(5, 4).cost(instance, actions))
         for now in (1, makespan // 3, 2 * makespan // 3):
             original, rest = cut(instance, actions, now)
-            check_original(original, "the shop")
+            original.check("the shop")
             shop = original.to_schedule()
             if not 0 < rest.shape[1] < 20:
                 continue
@@ -348,7 +348,7 @@ def test_instances_of_different_lengths_are_solved_together():
 def test_pictures_show_releases_and_what_is_fixed():
     arrays = {**TWO_JOBS, "release": np.array([[3, 0]]), "machine_release": np.array([[4, 0]])}
     fixed = np.array([[[NOT_FIXED] * 3, [-2, NOT_FIXED, NOT_FIXED]]])
-    original = from_arrays({**arrays, "fixed": fixed})
+    original = Original.of({**arrays, "fixed": fixed})
     figure = one_size(2, 2).reports.render(original, torch.tensor([[0, 0, 1, 0]]), ["plan"])
     FigureCanvasAgg(figure).draw()
     (axes,) = figure.axes

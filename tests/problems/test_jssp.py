@@ -17,7 +17,7 @@ from gumbeldore.sampler.search import search
 from gumbeldore.testing import problem_contract
 from problems.jssp import JSSP
 from problems.jssp.instances import job_shop
-from problems.jssp.originals import from_arrays
+from problems.jssp.originals import Original
 from problems.jssp.schedules import check_schedule, schedule
 from tests.helpers.policies import FixedPolicy
 from tests.helpers.schedules import one_size, plain_makespan, plain_schedule, random_sequences
@@ -221,7 +221,7 @@ def test_details_are_the_schedule_in_the_instances_own_units():
     """Two jobs on two machines: on machine 0 job 0 is first, on machine 1 job 1."""
     times = np.array([[[9, 9], [9, 9]], [[300, 200], [400, 100]]])
     machines = np.array([[[0, 1], [0, 1]], [[0, 1], [1, 0]]])
-    originals = from_arrays({"times": times, "machines": machines}, first=np.array([1, 0]))
+    originals = Original.of({"times": times, "machines": machines}, first=np.array([1, 0]))
     file, columns, rows = one_size(2, 2).reports.details(originals, 1, torch.tensor([0, 1, 1, 0]))
     assert file == "schedules.csv" and columns == ["job", "operation", "machine", "start", "end"]
     assert sorted(rows) == [[0, 0, 0, 0, 300], [0, 1, 1, 400, 600], [1, 0, 1, 0, 400], [1, 1, 0, 400, 500]]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from problems.heuristics import Heuristic, dispatching
 from problems.heuristics.dispatching import GENERATIONS, PRIORITIES, RULES
 from problems.jssp.instances import random_instances
-from problems.jssp.originals import from_arrays
+from problems.jssp.originals import Original
 from problems.jssp.schedules import check_schedule, schedule
 from problems.jssp.sets import JobShopSets
 from tests.helpers.schedules import sequence_of
@@ -19,7 +19,7 @@ from tests.helpers.unsolved import jssp
 
 def dispatched(rule: str, generation: str, times: torch.Tensor, machines: torch.Tensor) -> torch.Tensor:
     """The rule's sequences of jobs [n, J*M]."""
-    original = from_arrays({"times": times.long().numpy(), "machines": machines.numpy()})
+    original = Original.of({"times": times.long().numpy(), "machines": machines.numpy()})
     return dispatching.dispatch_job_shop(original, f"{rule} ({generation})")
 
 
