@@ -67,6 +67,31 @@ class Instance(NamedTuple):
         chains = self.release + (work + self.waits).sum(dim=2)
         return torch.maximum(chains.amax(dim=1), work.sum(dim=(1, 2)) / self.times.shape[3])
 
+    def assigned(self, actions: Tensor) -> tuple[job_shops.Instance, Tensor]:
+        """The job shops in which each operation has the machine that it is given, and the jobs of the decisions [R, q].
+
+        Operations without a decision take no time. Raises ValueError if a machine cannot do its operation, and as
+        `check_jobs` does if there are T decisions.
+        """
+        rows, jobs, ops, count = self.times.shape
+        job = actions // count
+        if actions.shape[-1] == self.operations.shape[1]:
+            check_jobs(self, job)
+        operations = operations_of(self, job)
+        machines = torch.zeros(rows, jobs * ops, dtype=torch.int64, device=actions.device)
+        machines.scatter_(1, operations, actions % count)
+        undecided = torch.ones_like(machines, dtype=torch.bool).scatter_(1, operations, False)
+        times = self.times.flatten(1, 2).gather(2, machines[..., None]).squeeze(2).masked_fill(undecided, 0)
+        if times.isinf().any():
+            row, number = times.isinf().nonzero()[0].tolist()
+            op = number % ops - ops + int(lengths_of(self)[row, number // ops])
+            where = f"row {row}: machine {int(machines[row, number])}"
+            raise ValueError(f"{where} cannot do operation {op} of job {number // ops}")
+        times, machines = times.view(rows, jobs, ops), machines.view(rows, jobs, ops)
+        queues = machines.new_zeros(rows, count, 0)  # which the network of the job shop alone reads
+        _, operations, *of_jobs_and_machines = self
+        return job_shops.Instance(times, machines, operations, *of_jobs_and_machines, queues), job
+
     def backwards(self, which: Tensor) -> Instance:
         """The instances, those of `which` bool [R] with the operations of every job in reverse order."""
         mirrored = mirrored_places(self, which)
@@ -129,29 +154,3 @@ def random_instances(n: int, jobs: int, machines: int, similar: bool, generator:
     rank = share(*shape).argsort(dim=3).argsort(dim=3)
     able = (rank < uniform(1, machines, *shape[:3], 1)) & there[..., None]
     return flexible_shop(times.masked_fill(~able, CANNOT))
-
-
-def assigned(instance: Instance, actions: Tensor) -> tuple[job_shops.Instance, Tensor]:
-    """The job shops in which each operation has the machine that it is given, and the jobs of the decisions [R, q].
-
-    Operations without a decision take no time. Raises ValueError if a machine cannot do its operation, and as
-    `check_jobs` does if there are T decisions.
-    """
-    rows, jobs, ops, count = instance.times.shape
-    job = actions // count
-    if actions.shape[-1] == instance.operations.shape[1]:
-        check_jobs(instance, job)
-    operations = operations_of(instance, job)
-    machines = torch.zeros(rows, jobs * ops, dtype=torch.int64, device=actions.device)
-    machines.scatter_(1, operations, actions % count)
-    undecided = torch.ones_like(machines, dtype=torch.bool).scatter_(1, operations, False)
-    times = instance.times.flatten(1, 2).gather(2, machines[..., None]).squeeze(2).masked_fill(undecided, 0)
-    if times.isinf().any():
-        row, number = times.isinf().nonzero()[0].tolist()
-        op = number % ops - ops + int(lengths_of(instance)[row, number // ops])
-        where = f"row {row}: machine {int(machines[row, number])}"
-        raise ValueError(f"{where} cannot do operation {op} of job {number // ops}")
-    times, machines = times.view(rows, jobs, ops), machines.view(rows, jobs, ops)
-    queues = machines.new_zeros(rows, count, 0)  # which the network of the job shop alone reads
-    _, operations, *of_jobs_and_machines = instance
-    return job_shops.Instance(times, machines, operations, *of_jobs_and_machines, queues), job

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import take
-from problems.fjsp.instances import Instance, assigned, flexible_shop
+from problems.fjsp.instances import Instance, flexible_shop
 from problems.formats.fjs import CANNOT, FjspInstance
 from problems.formats.job_shop import LARGEST_TOTAL
+from problems.jssp import originals as job_shops
 from problems.jssp.instances import TIMES, at_the_end, of_jobs_and_machines
 from problems.jssp.objectives import cost_of
 from problems.jssp.originals import check_due_dates, numbers, refuse, with_weights
@@ -38,6 +39,12 @@ class Original(NamedTuple):
     def to_schedule(self) -> Instance:
         """The instances in float64, which is exact. Raises MixedSizesError unless all have equally many operations."""
         return flexible_shop(*(field.double() for field in self[:-1]))
+
+    def assigned(self, actions: Tensor) -> tuple[job_shops.Original, Tensor]:
+        """As `Instance.assigned`, in the same unit."""
+        given, jobs = self.to_schedule().assigned(actions)
+        whole = job_shops.Original(*(field.long() for field in job_shops.original_of(given)))
+        return whole._replace(first=self.first), jobs
 
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray], first: np.ndarray | None = None) -> Original:
@@ -89,4 +96,4 @@ def original_of(instance: Instance) -> Original:
 
 def _true_cost(objective: str, shop: Instance, index: Tensor, actions: Tensor) -> Tensor:
     """Costs [m] of solutions [m, T] of the instances `index` [m], on the CPU, which has float64."""
-    return cost_of(objective, *assigned(take(shop, index.cpu()), actions.cpu()))
+    return cost_of(objective, *take(shop, index.cpu()).assigned(actions.cpu()))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from problems.fjsp.instances import Instance, assigned, random_instances
-from problems.fjsp.reports import FJSPReports
+from problems.fjsp.instances import Instance, random_instances
 from problems.fjsp.sets import FlexibleShopSets
 from problems.fjsp.state import next_starts, next_times
-from problems.jssp import instances as job_shops
 from problems.jssp.instances import with_times
 from problems.jssp.objectives import MAKESPAN
+from problems.jssp.reports import ShopReports
 from problems.jssp.shop import Shop
 from problems.jssp.state import State, after
 
@@ -28,7 +27,7 @@ class FJSP(Shop):
     """
 
     name = "fjsp"
-    reports = FJSPReports()
+    reports = ShopReports()
     sets = FlexibleShopSets
     dimensions = {"times": 3, "release": 1, "machine_release": 1, "waits": 2, "due": 1, "weight": 1}
 
@@ -76,9 +75,6 @@ class FJSP(Shop):
         jobs, machines = instance.times.shape[1], instance.times.shape[3]
         able = next_times(instance, state).isfinite()
         return (able & self.can_go_on(instance, state)[..., None]).view(-1, jobs * machines)
-
-    def job_shop(self, instance: Instance, actions: Tensor) -> tuple[job_shops.Instance, Tensor]:
-        return assigned(instance, actions)
 
     def earliest_starts(self, instance: Instance, state: State) -> Tensor:
         return next_starts(instance, state).amin(dim=2)

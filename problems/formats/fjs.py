@@ -28,6 +28,11 @@ class FjspInstance(NamedTuple):
     weight: np.ndarray  # [J] what a unit of time later costs; 0: no due date
     first: int = 0  # the number of the first machine and of the first job in the file
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether releases or waits make it another instance than the published one."""
+        return bool(self.release.any() or self.machine_release.any() or self.waits.any())
+
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by name."""
         return {name: value for name, value in self._asdict().items() if isinstance(value, np.ndarray)}

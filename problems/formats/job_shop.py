@@ -32,6 +32,13 @@ class JsspInstance(NamedTuple):
     first: int = 0  # the number of the first machine and of the first job in the file
     remark: str = ""  # what was assumed of the file
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether releases, waits or fixed operations make it another instance than the published one."""
+        return bool(
+            self.release.any() or self.machine_release.any() or self.waits.any() or (self.fixed > NOT_FIXED).any()
+        )
+
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by name."""
         return {name: value for name, value in self._asdict().items() if isinstance(value, np.ndarray)}

@@ -65,6 +65,10 @@ class Instance(NamedTuple):
         chains = self.release + (self.times + self.waits).sum(dim=2)
         return torch.maximum(chains.amax(dim=1), (load + self.machine_release * (load > 0)).amax(dim=1))
 
+    def assigned(self, jobs: Tensor) -> tuple[Instance, Tensor]:
+        """The job shops in which each operation has the machine that the decisions [R, q] give it, and their jobs."""
+        return self, jobs
+
     def backwards(self, which: Tensor) -> Instance:
         """The instances, those of `which` bool [R] with the operations of every job in reverse order."""
         mirrored = mirrored_places(self, which)

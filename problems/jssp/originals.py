@@ -59,6 +59,10 @@ class Original(NamedTuple):
         remaining = self.machines.masked_fill(self.is_fixed, NO_OPERATION)
         return job_shop(self.times, remaining, release, machine_release, self.waits, self.due, self.weight)
 
+    def assigned(self, jobs: Tensor) -> tuple[Original, Tensor]:
+        """As `Instance.assigned`."""
+        return self, jobs
+
     def all_starts(self, start: Tensor) -> Tensor:
         """Starts [n, J, O] of all operations from those of the operations that are not fixed."""
         return torch.where(self.is_fixed, self.fixed, start)

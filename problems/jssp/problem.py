@@ -7,7 +7,7 @@ from torch import Tensor
 
 from problems.jssp.instances import Instance, random_general_instances, random_instances
 from problems.jssp.objectives import MAKESPAN
-from problems.jssp.reports import JSSPReports
+from problems.jssp.reports import ShopReports
 from problems.jssp.sets import JobShopSets
 from problems.jssp.shop import Shop
 from problems.jssp.state import State, after, earliest_starts
@@ -22,7 +22,7 @@ class JSSP(Shop):
     """
 
     name = "jssp"
-    reports = JSSPReports()
+    reports = ShopReports()
     sets = JobShopSets
     dimensions = {
         "times": 2,
@@ -73,9 +73,6 @@ class JSSP(Shop):
 
     def mask(self, instance: Instance, state: State) -> Tensor:
         return self.can_go_on(instance, state)
-
-    def job_shop(self, instance: Instance, actions: Tensor) -> tuple[Instance, Tensor]:
-        return instance, actions
 
     def earliest_starts(self, instance: Instance, state: State) -> Tensor:
         return earliest_starts(instance, state)

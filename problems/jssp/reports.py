@@ -1,8 +1,8 @@
-"""How evaluations show instances and solutions of the JSSP."""
+"""How evaluations show instances and solutions of job shops, flexible ones included."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
@@ -25,12 +25,16 @@ class Operation(NamedTuple):
     end: int
 
 
-class JSSPReports(Reports):
-    """A solution is shown as its actions: the jobs, from 0, in the order in which their operations are scheduled."""
+class ShopReports(Reports):
+    """A solution is shown as its actions: the jobs, from 0, in the order in which their operations are scheduled.
 
-    def job_shop(self, shop: Instance | Original, actions: Tensor) -> tuple[Original, Tensor]:
-        """The job shops, in the unit of those given, and the jobs [n, T] of solutions [n, T]."""
-        return shop if isinstance(shop, Original) else original_of(shop), actions
+    Those of flexible job shops are j * M + m each.
+    """
+
+    def job_shop(self, shop: Any, actions: Tensor) -> tuple[Original, Tensor]:
+        """The job shops of the machines that solutions [n, T] choose, in the unit of those given, and their jobs."""
+        given, jobs = shop.assigned(actions)
+        return given if isinstance(given, Original) else original_of(given), jobs
 
     def size(self, instance: Instance, horizon: int) -> str:
         """jobs x machines"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import groupby
@@ -17,7 +18,6 @@ from problems.formats.job_shop import LARGEST_COUNT, NO_OPERATION, NOT_FIXED, Js
 from problems.formats.job_shop_json import read_json
 from problems.formats.jsplib import read_jssp
 from problems.formats.npz import REFERENCES, Arrays, whole
-from problems.jssp import best_known
 from problems.jssp.instances import DUE, Instance, random_instances
 from problems.jssp.objectives import MAKESPAN
 from problems.jssp.originals import Original
@@ -52,7 +52,6 @@ class JobShopSets(ShopSets):
     validation_count = 10_000
 
     original = Original
-    known = staticmethod(best_known.best_known)
 
     def named(self) -> dict[str, Callable[[int | None], list[InstanceSet]]]:
         return {
@@ -106,7 +105,17 @@ class JobShopSets(ShopSets):
         return random_instances(1, jobs, machines, generator)
 
     def fingerprint(self, arrays: Mapping[str, np.ndarray]) -> str:
-        return best_known.fingerprint(arrays["times"], arrays["machines"])
+        """The lengths of the jobs are part of it unless each job visits each machine once.
+
+        Then no other shape is possible.
+        """
+        times, machines = arrays["times"], arrays["machines"]
+        there = machines >= 0
+        digits = hashlib.sha256(np.ascontiguousarray(times[there], dtype="<i8").tobytes())
+        digits.update(np.ascontiguousarray(machines[there], dtype="<i8").tobytes())
+        if not (np.sort(machines, axis=-1) == np.arange(machines.shape[-1])).all():
+            digits.update(there.sum(axis=-1).astype("<i8").tobytes())
+        return digits.hexdigest()[:16]
 
     def _taillard(self, name: str, limit: int | None) -> list[InstanceSet]:
         """The first instances of Taillard's, one InstanceSet per size."""

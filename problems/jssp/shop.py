@@ -18,7 +18,7 @@ from gumbeldore.interfaces import Problem
 from problems.common.groups import sizes_of
 from problems.common.growth import check_growth, size_at
 from problems.common.remaining import unmarked
-from problems.jssp.instances import Instance, check_instance, for_network, is_reversible, is_there, lengths_of
+from problems.jssp.instances import check_instance, for_network, is_reversible, is_there, lengths_of
 from problems.jssp.objectives import (
     FLOW,
     MAKESPAN,
@@ -40,7 +40,7 @@ class Shop(Problem):
     """A decision starts the next operation of a job as early as it can; a decision for each operation.
 
     An instance has the fields of `problems.jssp.Instance` that tell of jobs: operations, release, machine_release,
-    waits. What its operations take and where is its own; `job_shop` gives them the machines that decisions choose.
+    waits. What its operations take and where is its own; its `assigned` gives them the machines that decisions choose.
 
     Arguments:
         sizes: [jobs, machines] or [jobs, machines, weight] of the random training instances; `generate` draws one size
@@ -97,13 +97,6 @@ class Shop(Problem):
         self.objective = check_objective(objective)
 
     @abstractmethod
-    def job_shop(self, instance: Any, actions: Tensor) -> tuple[Instance, Tensor]:
-        """The job shops in which each operation has the machine that the decisions [R, q] give it, and their jobs.
-
-        Raises ValueError if one gives an operation a machine that cannot do it.
-        """
-
-    @abstractmethod
     def earliest_starts(self, instance: Any, state: State) -> Tensor:
         """When the next operation of each job can start [R, J]; of a finished job, any number."""
 
@@ -151,7 +144,7 @@ class Shop(Problem):
         if actions.shape[1] == 0:
             return self.reset(instance)
         _, jobs, ops = instance.waits.shape
-        shop, order = self.job_shop(instance, actions)
+        shop, order = instance.assigned(actions)
         done = timeline(shop, order)
         next_op = ops - lengths_of(instance) + sizes_of(order, jobs)
         not_remaining = (~is_there(instance)).flatten(1).scatter_(1, done.operations, True)
@@ -171,11 +164,11 @@ class Shop(Problem):
 
     def cost(self, instance: Any, actions: Tensor) -> Tensor:
         """Cost [R] of the schedules that the decisions [R, T] stand for."""
-        return cost_of(self.objective, *self.job_shop(instance, actions))
+        return cost_of(self.objective, *instance.assigned(actions))
 
     def edges(self, instance: Any, actions: Tensor) -> Tensor:
         """The pairs of operations that follow each other on a machine, in their order; -1 where there is no pair."""
-        shop, jobs = self.job_shop(instance, actions)
+        shop, jobs = instance.assigned(actions)
         count = shop.times[0].numel()
         operations = timeline(shop, jobs).operations
         takes = shop.times.flatten(1).gather(1, operations) > 0  # those of time 0 take no machine
@@ -202,7 +195,7 @@ class Shop(Problem):
         if not self.chronological:
             return actions
         drawn = moved(torch.rand(actions.shape, dtype=torch.float32, generator=generator), actions.device)
-        shop, jobs = self.job_shop(instance, actions)
+        shop, jobs = instance.assigned(actions)
         done = timeline(shop, jobs)
         ends = done.starts + shop.times.flatten(1).gather(1, done.operations)  # a tiny time may be lost in it
         return actions.gather(1, order_by(done.starts, ends > done.starts, drawn))

@@ -16,6 +16,7 @@ from gumbeldore.instance_set import InstanceSet, MixedSizesError
 from problems.common.files import Reference, taken
 from problems.common.sets import DATA, Sets, numbered
 from problems.formats.npz import REFERENCES, costs_of
+from problems.jssp.best_known import best_known
 from problems.jssp.instances import DUE, for_network
 from problems.jssp.objectives import MAKESPAN, TARDINESS, check_objective, with_due_dates
 from problems.jssp.originals import for_objective
@@ -40,10 +41,6 @@ class ShopSets(Sets):
         self.objective = check_objective(objective)
 
     @abstractmethod
-    def known(self, shop: Any) -> tuple[float, str]:
-        """The best makespan known of an instance of a file, and its kind; UNKNOWN if there is none."""
-
-    @abstractmethod
     def whole_numbers(self, arrays: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
         """The arrays as int64. Raises ValueError unless they are whole numbers of shapes that fit."""
 
@@ -53,7 +50,7 @@ class ShopSets(Sets):
 
     @abstractmethod
     def fingerprint(self, arrays: Mapping[str, np.ndarray]) -> str:
-        """Hex digits that stand for all instances in the arrays."""
+        """16 hex digits that stand for all instances in the arrays: no name is needed, and none can mislead."""
 
     def named(self) -> dict[str, Callable[[int | None], list[InstanceSet]]]:
         """Standard sets by name: functions of the limit. None takes all instances, of random sets the first 100."""
@@ -69,8 +66,8 @@ class ShopSets(Sets):
         original = self.original.of({name: array[:n] for name, array in given.items()})
         original.check(where)
         names = numbered(Path(where).stem, n)
-        for i, shop in enumerate(original.shops(names) if self.objective == MAKESPAN else []):
-            cost, kind = self.known(shop)
+        for i, shop in enumerate(original.shops(names)):
+            cost, kind = self.best_known(shop)
             if kind and not costs[i] > 0:  # NaN or 0
                 costs[i], kinds[i] = cost, kind
         try:
@@ -117,8 +114,9 @@ class ShopSets(Sets):
         return self.instance_set([shop.name for shop in shops], self.original.of(*stacked(shops)), costs, kinds)
 
     def best_known(self, shop: Any) -> tuple[float, str]:
-        """The reference of an instance of a file, and its kind."""
-        return self.known(shop) if self.objective == MAKESPAN else UNKNOWN
+        """The reference of an instance of a file, and its kind; UNKNOWN if there is none."""
+        published = self.objective == MAKESPAN and not shop.is_changed
+        return best_known(self.problem).get(self.fingerprint(shop.arrays()), UNKNOWN) if published else UNKNOWN
 
     def reference(self, path: Path, shop: Any) -> Reference:
         return Reference(*self.best_known(shop))

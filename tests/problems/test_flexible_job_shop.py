@@ -17,15 +17,16 @@ from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.testing import problem_contract, random_solution
 from gumbeldore.training.dataset import PseudoExperts, read_experts, read_shard
-from problems.fjsp import FJSP, Instance, best_known
+from problems.fjsp import FJSP, Instance
 from problems.fjsp.heuristics import dispatch_flexible
-from problems.fjsp.instances import assigned, flexible_shop, random_instances
+from problems.fjsp.instances import flexible_shop, random_instances
 from problems.fjsp.originals import Original, original_of
 from problems.fjsp.sets import FlexibleShopSets
 from problems.fjsp.solver import solve
 from problems.formats.fjs import CANNOT
 from problems.formats.fjs import flexible_shop as shop_of_lists
 from problems.heuristics.dispatching import PRIORITIES, RULES
+from problems.jssp import best_known
 from problems.jssp import instances as job_shops
 from problems.jssp.instances import lengths_of
 from problems.jssp.schedules import check_schedule, schedule
@@ -73,7 +74,7 @@ def test_costs_equal_those_of_plain_python(size):
     for seed in (0, 1):
         instance, actions = drawn(20, *size, seed=seed)
         costs = one_size(*size).cost(instance, actions)
-        given, jobs = assigned(instance, actions)
+        given, jobs = instance.assigned(actions)
         check_schedule(given, schedule(given, jobs))
         for row in range(20):
             assert costs[row] == plain_makespan(instance, row, actions[row].tolist())
@@ -208,7 +209,7 @@ def test_rules_put_an_operation_where_it_ends_first():
     instance, _ = drawn(10, 5, 3, seed=1)
     for name, (rule, generation) in RULES.items():
         actions = dispatch_flexible(original_of(instance), name)
-        given, jobs = assigned(instance, actions)
+        given, jobs = instance.assigned(actions)
         check_schedule(given, schedule(given, jobs))
         if generation == "non_delay":
             for row in range(10):
@@ -347,20 +348,20 @@ def test_malformed_files_are_refused(text, rule, tmp_path):
 
 def test_references_are_found_by_content(tmp_path, monkeypatch):
     """Whatever the file is called; not with a release more. The shipped table has 547 instances."""
-    assert len(best_known._table()) == 547
+    assert len(best_known.best_known("fjsp")) == 547
     (tmp_path / "shop.fjs").write_text(TEXT)
     times = np.array([[[5, -1, 4], [-1, 6, -1]], [[7, 8, 9], [-1, -1, -1]]])
-    table = tmp_path / "table.csv"
-    table.write_text(f"instance,fingerprint,lower,upper\nmine,{best_known.fingerprint(times)},9,10\n")
-    monkeypatch.setattr(best_known, "TABLE", table)
-    best_known._table.cache_clear()
+    fingerprint = FlexibleShopSets().fingerprint({"times": times})
+    (tmp_path / "fjsp_best_known.csv").write_text(f"instance,fingerprint,lower,upper\nmine,{fingerprint},9,10\n")
+    monkeypatch.setattr(best_known, "DATA", tmp_path)
+    best_known.best_known.cache_clear()
     try:
         (found,) = FJSP([[2, 3]], [[2, 3]]).load(str(tmp_path / "shop.fjs"))
         assert found.references.tolist() == [10] and found.kinds == [f"best known {best_known.DATE}"]
         later = FlexibleShopSets().from_arrays({"times": times[None], "release": np.array([[0, 1]])}, "x")
         assert later.references.isnan().all()
     finally:
-        best_known._table.cache_clear()
+        best_known.best_known.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import torch
 
 from problems.jssp import JSSP, shop_sets
 from problems.jssp import sets as standard_sets
-from problems.jssp.best_known import DATE, TABLE, best_known
+from problems.jssp.best_known import DATE
 from problems.jssp.instances import random_instances
 from problems.jssp.schedules import check_schedule, schedule
 from problems.jssp.sets import L2D_SETS, JobShopSets
@@ -95,7 +95,7 @@ def test_a_size_of_taillards_is_that_part_of_all(size):
 
 def test_the_classic_sets_are_those_that_bounds_are_published_for():
     """A reference is found by the numbers of an instance: that of its name, for every one."""
-    with open(TABLE, newline="") as file:
+    with open(shop_sets.DATA / "jssp_best_known.csv", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["name"].startswith(("abz", "ft", "la", "orb"))]
     published = {row["name"]: (float(row["upper"]), int(row["jobs"]), int(row["machines"])) for row in rows}
     found = {}
@@ -171,7 +171,7 @@ def test_references_of_other_draws_are_not_used(monkeypatch):
 
 
 def test_the_table_is_consistent():
-    with open(TABLE, newline="") as file:
+    with open(shop_sets.DATA / "jssp_best_known.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len({row["fingerprint"] for row in rows}) == 157
     assert all(0 < int(row["lower"]) <= int(row["upper"]) for row in rows)
@@ -202,7 +202,7 @@ def test_published_instances_are_recognised_by_content_in_either_format(tmp_path
 
 
 def test_the_shape_is_part_of_what_is_recognised():
-    shop = taillard_instances()[0]
+    shop, best_known = taillard_instances()[0], JobShopSets().best_known
     assert best_known(shop) == (1231.0, "optimal")
     assert np.isnan(best_known(shop._replace(times=shop.times[:14], machines=shop.machines[:14]))[0])
     other = shop._replace(times=shop.times.reshape(5, 45), machines=shop.machines.reshape(5, 45))  # of the same numbers
