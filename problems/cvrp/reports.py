@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import colorsys
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from gumbeldore.reports import Reports
 from problems.cvrp.instances import Instance, Original, as_routes, as_walks, decode
-from problems.cvrp.plots import plot_routes
 from problems.formats.cvrplib import solution_text
-from problems.routing.distances import UNROUNDED, title_of
-from problems.routing.maps import map_remarks
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from problems.routing.reports import RoutingReports
 
 
-class CVRPReports(Reports):
+class CVRPReports(RoutingReports):
+    original = Original
+
     def size(self, instance: Instance, horizon: int) -> str:
         """Customers"""
         return str(instance.coords.shape[1] - 1)
@@ -38,18 +35,16 @@ class CVRPReports(Reports):
         """CVRPLIB's `.sol`"""
         return ".sol", solution_text(as_routes(actions), cost)
 
-    def has_files(self, originals: Original, index: int) -> bool:
-        """Where the instance came from a file of the same library, or with a matrix of distances."""
-        return title_of(originals.metrics[index]) != UNROUNDED
-
     def named_solution(self, originals: Original, index: int, actions: Tensor) -> dict[str, list[list[int]]]:
         """`routes`: the customers of each, numbered from 1 in the order of the input, without the depot"""
         return {"routes": as_routes(actions)}
 
-    def remarks(self, originals: list[Any]) -> list[str]:
-        """How good the maps are that the policy sees of instances with a matrix of distances."""
-        return map_remarks([each for each in originals if isinstance(each, Original)])
+    def walks(self, actions: Tensor) -> Tensor:
+        return as_walks(actions, actions.shape[1])
 
-    def render(self, instance: Instance | Original, actions: Tensor, titles: list[str]) -> Figure:
-        """A figure with one panel per solution, one colour per route."""
-        return plot_routes(instance.coords, as_walks(actions, actions.shape[1]), titles)
+    def lines(self, walk: Tensor) -> list[tuple[tuple[float, float, float], Tensor]]:
+        """The routes, each from depot to depot, with colours as different as so many can be."""
+        stops = (walk == 0).nonzero().flatten().tolist()
+        routes = [walk[start : end + 1] for start, end in pairwise(stops) if end - start > 1]
+        hues = [place * 0.618034 % 1 for place in range(len(routes))]  # steps of the golden ratio keep them apart
+        return [(colorsys.hls_to_rgb(hue, (0.55, 0.42)[i % 2], 0.7), routes[i]) for i, hue in enumerate(hues)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -31,19 +29,3 @@ def map_error(points: Tensor, distances: Tensor) -> float:
     shown = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
     factor = (shown * wanted).sum() / shown.square().sum().clamp(min=1e-300)
     return float((factor * shown - wanted).abs().sum() / wanted.sum().clamp(min=1e-300))
-
-
-def map_remarks(originals: list[Any]) -> list[str]:
-    """What one has to know of instances whose network sees but a map: a line, none if there are no such instances.
-
-    Arguments:
-        originals: each with `coords` [n, N, 2] and n `metrics`; where a metric is a matrix, the coordinates are a map
-    """
-    nodes = [each for original in originals for each in zip(original.coords, original.metrics, strict=True)]
-    errors = [map_error(*each) for each in nodes if isinstance(each[1], Tensor)]
-    if not errors:
-        return []
-    who = f"{len(errors)} of {len(nodes)} instances have" if len(errors) < len(nodes) else "the instances have"
-    worst = f" (by {max(errors):.0%} at most)" if len(errors) > 1 else ""
-    what = f"distances on it differ from theirs by {sum(errors) / len(errors):.0%} on average{worst}"
-    return [f"{who} distances of their own: costs are by these, but the policy sees a map; {what}"]

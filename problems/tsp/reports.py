@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+import torch
 from torch import Tensor
 
-from gumbeldore.reports import Reports
 from problems.formats.tsplib import tour_text
-from problems.routing.distances import UNROUNDED, title_of
-from problems.routing.maps import map_remarks
+from problems.routing.reports import RoutingReports
 from problems.tsp.instances import Instance, Original, as_tours
-from problems.tsp.plots import plot_tours
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
-class TSPReports(Reports):
+class TSPReports(RoutingReports):
+    original = Original
+
     def size(self, instance: Instance, horizon: int) -> str:
         """Nodes"""
         return str(instance.coords.shape[1])
@@ -32,18 +27,12 @@ class TSPReports(Reports):
         """TSPLIB's `.tour`"""
         return ".tour", tour_text(name, self.solution(actions), cost)
 
-    def has_files(self, originals: Original, index: int) -> bool:
-        """Where the instance came from a file of the same library, or with a matrix of distances."""
-        return title_of(originals.metrics[index]) != UNROUNDED
-
     def named_solution(self, originals: Original, index: int, actions: Tensor) -> dict[str, list[int]]:
         """`tour`: node indices from 0, in the order of the input"""
         return {"tour": self.solution(actions)}
 
-    def remarks(self, originals: list[Any]) -> list[str]:
-        """How good the maps are that the policy sees of instances with a matrix of distances."""
-        return map_remarks([each for each in originals if isinstance(each, Original)])
+    def walks(self, actions: Tensor) -> Tensor:
+        return as_tours(actions)
 
-    def render(self, instance: Instance | Original, actions: Tensor, titles: list[str]) -> Figure:
-        """A figure with one panel per tour."""
-        return plot_tours(instance.coords, as_tours(actions), titles)
+    def lines(self, walk: Tensor) -> list[tuple[str, Tensor]]:
+        return [("tab:blue", torch.cat([walk, walk[:1]]))]

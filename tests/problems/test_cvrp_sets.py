@@ -19,8 +19,8 @@ from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from problems.common import sets as common
 from problems.cvrp import CVRP
-from problems.cvrp.instances import as_walks, encode
-from problems.cvrp.plots import plot_routes
+from problems.cvrp.instances import Instance, encode
+from problems.cvrp.reports import CVRPReports
 from problems.cvrp.sets import NAMED_SETS, CVRPSets, validation
 from problems.formats.cvrplib import read_cvrplib, read_solution
 from problems.routing import best_known
@@ -336,9 +336,9 @@ def test_malformed_npz_are_refused(tmp_path, change, rule):
 
 def test_routes_are_drawn_in_colours_of_their_own():
     routes = [[3, 1], [2], [4, 5, 6]]
-    walks = as_walks(as_actions(routes), 6).repeat(2, 1)
     coords = torch.rand(2, 7, 2, generator=torch.Generator().manual_seed(0))
-    figure = plot_routes(coords, walks, ["a", "b"])
+    instance = Instance(coords, torch.ones(2, 7), torch.full((2,), 3))
+    figure = CVRPReports().render(instance, as_actions(routes).repeat(2, 1), ["a", "b"])
     assert [axes.get_title() for axes in figure.axes] == ["a", "b"]
     for axes, points in zip(figure.axes, coords, strict=True):
         assert len({line.get_color() for line in axes.lines}) == len(axes.lines) == 3
