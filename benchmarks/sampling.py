@@ -27,7 +27,7 @@ from benchmarks import machine
 from benchmarks.machine import flop_counter, matrix_peak, numbers, precisions, seconds_at, sized, turns, write
 from gumbeldore.batches import to
 from gumbeldore.evaluation.loading import load_policy
-from gumbeldore.interfaces import HasCanonicalState, Policy, Problem
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device
 from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.checked import check_counts
@@ -86,7 +86,7 @@ class Sharpened(Policy):
         return self.factor * self.policy(context, state)
 
     def canonical_state(self, instance: Any, state: Any) -> Any:
-        return self.policy.canonical_state(instance, state) if isinstance(self.policy, HasCanonicalState) else state
+        return self.policy.canonical_state(instance, state)
 
 
 class Case(NamedTuple):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import batch_size, repeated, take
-from gumbeldore.interfaces import HasCanonicalState, HasEquivalents, HasPieces, Policy, Problem, size_name
+from gumbeldore.interfaces import HasPieces, Policy, Problem, size_name
 
 
 def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
@@ -52,8 +52,7 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
     assert turned.shape == solution.shape, "reorder must keep the number of decisions"
     after = problem.cost(instance, turned)
     assert ((after <= cost) | after.isclose(cost)).all(), "reorder must not raise the cost"
-    if isinstance(problem, HasEquivalents):
-        _check_equivalents(problem, instance, generator)
+    _check_equivalents(problem, instance, generator)
     if isinstance(problem, HasPieces):
         _check_pieces(problem, instance, solution, generator)
     first, last = (
@@ -95,8 +94,7 @@ def policy_contract(policy: Policy, problem: Problem, n: int = 6, seed: int = 0)
         for found in (shuffled, alone):
             close = torch.allclose(found[legal[order]], logits[order][legal[order]], rtol=1e-4, atol=1e-4)
             assert close, f"rows must not depend on each other (step {step})"
-        seen = policy.canonical_state(instance, state) if isinstance(policy, HasCanonicalState) else state
-        same = policy(context, seen)
+        same = policy(context, policy.canonical_state(instance, state))
         assert torch.equal(same[legal], logits[legal]), "a state and its canonical_state must have the same logits"
         again, loss = policy.with_auxiliary_loss(context, state, actions[:, step:])
         assert torch.equal(again[legal], logits[legal]), "with_auxiliary_loss must give the logits of forward"

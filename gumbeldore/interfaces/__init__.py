@@ -10,27 +10,8 @@ the batch; the core only ever indexes that dimension or moves them between devic
 Costs are to be minimised, everywhere a user sees them.
 """
 
-from gumbeldore.interfaces.abilities import (
-    HasCanonicalState,
-    HasEquivalents,
-    HasPieces,
-    HasStoredForm,
-    Pieces,
-    num_equivalents,
-)
-from gumbeldore.interfaces.instance_source import without_references
+from gumbeldore.interfaces.abilities import HasPieces, HasStoredForm, Pieces
 from gumbeldore.interfaces.policy import Policy
-from gumbeldore.interfaces.problem import Problem, size_name
+from gumbeldore.interfaces.problem import Problem, size_name, without_references
 
-__all__ = [
-    "HasCanonicalState",
-    "HasEquivalents",
-    "HasPieces",
-    "HasStoredForm",
-    "Pieces",
-    "Policy",
-    "Problem",
-    "num_equivalents",
-    "size_name",
-    "without_references",
-]
+__all__ = ["HasPieces", "HasStoredForm", "Pieces", "Policy", "Problem", "size_name", "without_references"]

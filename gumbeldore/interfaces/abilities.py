@@ -1,4 +1,4 @@
-"""What some problems and policies can do; `isinstance` tells which."""
+"""What some problems and instances can do; `isinstance` tells which."""
 
 from __future__ import annotations
 
@@ -7,29 +7,6 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
-
-
-@runtime_checkable
-class HasEquivalents(Protocol):
-    """A problem with equivalent instances."""
-
-    def num_equivalents(self, instance: Any) -> int:
-        """The largest `count` of `equivalents`, the instance itself included."""
-
-    def equivalents(self, instance: Any, count: int) -> tuple[Any, Callable[[Tensor], Tensor]]:
-        """Instances that have solutions as good as those of each instance, e.g. mirrored ones.
-
-        Arguments:
-            count: of each instance, at most `num_equivalents`; the first is the instance itself
-
-        Returns [R * count, ...], those of an instance one after the other; and a function that turns solutions
-        [R * count, L, T] of these into solutions of the instances themselves, at the same or a lower cost.
-        """
-
-
-def num_equivalents(problem: object, instance: Any) -> int:
-    """How many equivalents of each instance there are, itself included."""
-    return problem.num_equivalents(instance) if isinstance(problem, HasEquivalents) else 1
 
 
 @runtime_checkable
@@ -47,17 +24,6 @@ class HasPieces(Protocol):
             actions: the solutions [R, T]
             length: decisions of each piece, 1..T
             draw: draw(n) gives uniform numbers [R, n] float64, others at each call; the only source of randomness
-        """
-
-
-@runtime_checkable
-class HasCanonicalState(Protocol):
-    """A policy to which different states can be one."""
-
-    def canonical_state(self, instance: Any, state: Any) -> Any:
-        """The state without whatever makes no difference to the logits.
-
-        A search evaluates states of one instance with equal canonical states once, and asks about the canonical ones.
         """
 
 

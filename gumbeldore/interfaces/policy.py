@@ -7,19 +7,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from gumbeldore.interfaces.problem import noting
+from gumbeldore.interfaces.problem import Noting
 
 
-class Policy(nn.Module, ABC):
+class Policy(Noting, nn.Module, ABC):
     """A network that scores the next action; a subclass defines `forward`, the other methods have defaults.
 
     `policy_contract` checks a subclass.
     """
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "__init__" in cls.__dict__:
-            cls.__init__ = noting(cls.__init__)  # type: ignore[method-assign]
 
     problem: str | None = None  # name of the only problem that the policy is for; None: any problem
 
@@ -33,6 +28,13 @@ class Policy(nn.Module, ABC):
     @abstractmethod
     def forward(self, context: Any, state: Any) -> Tensor:
         """Logits [R, A], float32 or float64. The caller applies the mask and the log-softmax."""
+
+    def canonical_state(self, instance: Any, state: Any) -> Any:
+        """The state without whatever makes no difference to the logits. By default the state itself.
+
+        A search evaluates states of one instance with equal canonical states once, and asks about the canonical ones.
+        """
+        return state
 
     def with_auxiliary_loss(self, context: Any, state: Any, remaining_actions: Tensor) -> tuple[Tensor, Tensor]:
         """The logits [R, A] of `forward`, and an auxiliary loss [] that training adds to the cross-entropy.

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gumbeldore.interfaces import HasCanonicalState, Policy
+from gumbeldore.interfaces import Policy
 
 FORMATS = {"bf16": torch.bfloat16, "float32": torch.float32}
 PRECISIONS = ("auto", *FORMATS)
@@ -50,12 +50,13 @@ class InPrecision(Policy):
         dtype_of(precision)  # refuses a name that is not resolved
         self.policy, self.device, self.precision = policy, device, precision
         self.problem = policy.problem
-        if isinstance(policy, HasCanonicalState):
-            self.canonical_state = policy.canonical_state
 
     def encode(self, instance: Any) -> Any:
         with autocast(self.device, self.precision):
             return self.policy.encode(instance)
+
+    def canonical_state(self, instance: Any, state: Any) -> Any:
+        return self.policy.canonical_state(instance, state)
 
     def forward(self, context: Any, state: Any) -> Tensor:
         with autocast(self.device, self.precision):

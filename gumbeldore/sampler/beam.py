@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import take
-from gumbeldore.interfaces import HasCanonicalState, Policy, Problem
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime.errors import raise_for_instance
 from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.transpositions import first_in_same_state, state_hash
@@ -198,8 +198,7 @@ def evaluate(
     batch, width = new.shape
     choice = (legal.sum(dim=-1) > 1).view(batch, width)
     ask = new & choice
-    policy = context.policy
-    canonical = policy.canonical_state(context.instance, state) if isinstance(policy, HasCanonicalState) else state
+    canonical = context.policy.canonical_state(context.instance, state)
     own = trie_ops.places(trie, filled + torch.arange(width, device=new.device))
     known = own.expand(batch, -1)
     if not trie.is_path:  # which meets no state twice
@@ -209,7 +208,7 @@ def evaluate(
     dtype = trie.log_probs[0].dtype
     if len(rows):
         with torch.profiler.record_function("policy"):
-            logits = policy(take(context.encoded, rows // width), take(canonical, rows))
+            logits = context.policy(take(context.encoded, rows // width), take(canonical, rows))
         check_logits(logits, len(rows), legal.shape[1])
         logits = logits.double().masked_fill(~legal.index_select(0, rows), -math.inf)
         logits = _tempered(logits, context.temperature)

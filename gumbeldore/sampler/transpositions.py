@@ -53,7 +53,7 @@ def first_in_same_state(trie: Trie, depth: int, first: int, hashes: Tensor) -> T
 def state_hash(state: Any) -> Tensor:
     """A hash [R] int64 of every bit of a state, a NamedTuple of [R, ...].
 
-    A policy depends on the instance and on `HasCanonicalState` alone: states of one instance with equal hashes
+    A policy depends on the instance and on its canonical state alone: states of one instance with equal hashes
     have the same logits, whatever decisions led to them. Two different states have equal hashes with a probability of
     about 2^-64, and never if they differ in one number only: each operation on a number can be undone.
     """

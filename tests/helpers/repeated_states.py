@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from gumbeldore.interfaces import HasCanonicalState, Policy, Problem
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.sampler import beam
 from gumbeldore.sampler.search import search
 from models.bq_cvrp import BQ as BQforCVRP
@@ -45,7 +45,7 @@ class Recorder(Policy):
         return self.policy.encode(instance)
 
     def canonical_state(self, instance, state):
-        return self.policy.canonical_state(instance, state) if isinstance(self.policy, HasCanonicalState) else state
+        return self.policy.canonical_state(instance, state)
 
     def forward(self, context, state):
         canonical = self.canonical_state(context, state)

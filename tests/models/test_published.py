@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from gumbeldore.batches import take
-from gumbeldore.interfaces import HasCanonicalState
 from gumbeldore.testing import policy_contract
 from models.published import JSSPTransformer, second_depot_hidden
 from problems.cvrp import CVRP
@@ -33,8 +32,7 @@ def test_log_probabilities_are_those_of_the_authors(name):
         assert expected.shape[1] >= 9
         for step in range(expected.shape[1]):
             state = problem.replay(instance, actions[:, :step])
-            canonical = [policy.canonical_state(instance, state)] if isinstance(policy, HasCanonicalState) else []
-            for each in (state, *canonical):
+            for each in (state, policy.canonical_state(instance, state)):
                 found = log_probs_of(policy, problem, instance, each)
                 torch.testing.assert_close(found, expected[:, step], atol=TOLERANCE, rtol=0)
         for row in range(len(actions)):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 
 from gumbeldore.batches import repeated
-from gumbeldore.interfaces import HasEquivalents, num_equivalents
 from gumbeldore.runtime.checked import check_integer
 from gumbeldore.sampler.methods.method import MOST, Rounds, at_least_one
 from gumbeldore.sampler.solutions import Round
@@ -18,7 +17,7 @@ from gumbeldore.seeding import fold
 
 @dataclass(frozen=True)
 class Equivalents(Rounds):
-    """A method on instances with the same solutions (`HasEquivalents`), all of which it searches.
+    """A method on instances with the same solutions (`Problem.equivalents`), all of which it searches.
 
     Arguments:
         method: any method of rounds
@@ -49,7 +48,6 @@ class Equivalents(Rounds):
     def rounds(self, task: SearchTask) -> Iterator[Round]:
         others = fold(task.keys[:, None], "equivalents", torch.arange(1, self.equivalents))
         keys = torch.cat([task.keys[:, None], others], dim=1).flatten()
-        assert isinstance(task.problem, HasEquivalents)
         instances, restored = task.problem.equivalents(task.instances, self.equivalents)
         each = task._replace(instances=instances, encoded=task.policy.encode(instances), keys=keys)
         of_solution = repeated(task.instances, self.rows)
@@ -68,7 +66,7 @@ class Equivalents(Rounds):
         return self.equivalents * self.method.trie_memory(task)
 
     def check(self, task: SearchTask) -> None:
-        most = num_equivalents(task.problem, task.instances)
+        most = task.problem.num_equivalents(task.instances)
         if self.equivalents > most:
             rule = f"equivalents must be at most {most} for these {task.problem.name} instances"
             raise ValueError(f"{rule}, got {self.equivalents}")
