@@ -5,17 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gumbeldore.runtime.checked import check_counts
 from models.canonical_coordinates import CANONICAL_FEATURES, canonical_features
 from models.layers import FullPrecisionLinear, ReZeroLayers
-from models.micro_batches import RowSize
-from models.policy import TokenPolicy, at_nodes, check_weight
 from models.route_loss import RouteLoss
+from models.routing_policy import CVRPPolicy
 from problems.cvrp import State
 from problems.cvrp.instances import Instance
 
 
-class BQ(TokenPolicy):
+class BQ(CVRPPolicy):
     """Logits of the next customer, directly or via the depot, from [origin, remaining customers, depot].
 
     The network is fed with the customers in `State.near` alone, and there is no positional encoding. Each token has the
@@ -35,26 +33,17 @@ class BQ(TokenPolicy):
             layers as well as after all layers. 0 leaves it out, as the paper does.
     """
 
-    problem = "cvrp"
-
     def __init__(
         self, width: int, layers: int, heads: int, feedforward: int, canonical_coordinates: bool, route_loss: float
     ):
-        check_counts(width=width, layers=layers, feedforward=feedforward)
-        check_weight("route_loss", route_loss)
-        super().__init__()
+        super().__init__(width, layers, heads, feedforward, "route_loss", route_loss)
         self.canonical_coordinates = canonical_coordinates
         self.embed = FullPrecisionLinear(CANONICAL_FEATURES + 4 if canonical_coordinates else 4, width)
         self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
         self.depot = nn.Parameter(torch.randn(width) * width**-0.5)
         self.layers = ReZeroLayers(layers, width, heads, feedforward)
         self.head = FullPrecisionLinear(width, 2)
-        self.route_weight = route_loss
         self.route_loss = RouteLoss(width) if route_loss else None
-
-    def row_size(self, context: Instance, state: State) -> RowSize:
-        tokens = state.near.shape[1] + 2
-        return RowSize(self.layers[0].heads * tokens**2, tokens * len(self.origin))
 
     def tokens(self, context: Instance, state: State) -> list[Tensor]:
         """The tokens [R, k+2, width] after half of the layers, and after all layers."""
@@ -78,18 +67,3 @@ class BQ(TokenPolicy):
             spare = torch.cat([ahead, ahead.ceil() - ahead], dim=1)[:, None].expand(-1, nodes.shape[1], -1)
             features = [*canonical_features(points), demand, left, spare]
         return torch.cat(features, dim=2)
-
-    def logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
-        """[R, 2N]; -inf on customers that are not in `State.near`."""
-        logits = self.head(x[:, 1:-1]).float().mT  # [R, 2, n]
-        customers = (state.near - 1)[:, None].expand_as(logits)
-        return at_nodes(logits, customers, context.demands.shape[1] - 1).flatten(1)
-
-    def auxiliary_loss(
-        self, context: Instance, state: State, tokens: list[Tensor], remaining_actions: Tensor
-    ) -> Tensor:
-        """The weighted route loss."""
-        if self.route_loss is None:
-            return tokens[-1].new_zeros(())
-        num_customers = context.demands.shape[1] - 1
-        return self.route_weight * self.route_loss(tokens, state, remaining_actions, num_customers)

@@ -10,17 +10,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gumbeldore.runtime.checked import check_counts
 from models.canonical_coordinates import to_canonical
 from models.layers import FullPrecisionLinear, ReZeroLayers
-from models.micro_batches import RowSize
-from models.policy import TokenPolicy, at_nodes, check_weight
+from models.routing_policy import TSPPolicy
 from models.successor_loss import SuccessorLoss
 from problems.tsp import State
 from problems.tsp.instances import Instance
 
 
-class BQ(TokenPolicy):
+class BQ(TSPPolicy):
     """Logits of the next node from [origin, nodes in view, destination].
 
     Arguments:
@@ -35,26 +33,17 @@ class BQ(TokenPolicy):
             which teaches n + 1 decisions per example instead of one. 0 leaves it out, as the paper does.
     """
 
-    problem = "tsp"
-
     def __init__(
         self, width: int, layers: int, heads: int, feedforward: int, canonical_coordinates: bool, successor_loss: float
     ):
-        check_counts(width=width, layers=layers, feedforward=feedforward)
-        check_weight("successor_loss", successor_loss)
-        super().__init__()
+        super().__init__(width, layers, heads, feedforward, "successor_loss", successor_loss)
         self.canonical_coordinates = canonical_coordinates
         self.embed = FullPrecisionLinear(2, width)
         self.origin = nn.Parameter(torch.randn(width) * width**-0.5)
         self.destination = nn.Parameter(torch.randn(width) * width**-0.5)
         self.layers = ReZeroLayers(layers, width, heads, feedforward)
         self.head = FullPrecisionLinear(width, 1)
-        self.successor_weight = successor_loss
         self.successor_loss = SuccessorLoss(width) if successor_loss else None
-
-    def row_size(self, context: Instance, state: State) -> RowSize:
-        tokens = state.near.shape[1] + 2
-        return RowSize(self.layers[0].heads * tokens**2, tokens * len(self.origin))
 
     def tokens(self, context: Instance, state: State) -> list[Tensor]:
         """The tokens [R, k+2, width] after all layers."""
@@ -70,17 +59,3 @@ class BQ(TokenPolicy):
     def features(self, points: Tensor) -> Tensor:
         """What the network is told [R, k+2, F] of each of the points [R, k+2, 2]."""
         return to_canonical(points) if self.canonical_coordinates else points
-
-    def logits(self, context: Instance, state: State, x: Tensor) -> Tensor:
-        """[R, N]; -inf on nodes that are not in view."""
-        logits = self.head(x[:, 1:-1]).squeeze(-1).float()
-        return at_nodes(logits, state.near, context.coords.shape[1])
-
-    def auxiliary_loss(
-        self, context: Instance, state: State, tokens: list[Tensor], remaining_actions: Tensor
-    ) -> Tensor:
-        """The weighted successor loss."""
-        (x,) = tokens
-        if self.successor_loss is None:
-            return x.new_zeros(())
-        return self.successor_weight * self.successor_loss(x, state, remaining_actions)

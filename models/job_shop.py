@@ -73,7 +73,7 @@ class JobShop(TokenPolicy):
         self.machine_wise = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(blocks)])
         self.between_jobs = ReZeroLayer(width, heads, feedforward)
         self.head = FullPrecisionLinear(width, 1)
-        self.order_weight = order_loss
+        self.loss_weight = order_loss
         self.order_loss = OrderLoss(width) if order_loss else None
 
     def row_size(self, context: Instance, state: State) -> RowSize:
@@ -137,11 +137,8 @@ class JobShop(TokenPolicy):
     def auxiliary_loss(
         self, instance: Instance, state: State, tokens: list[Tensor], remaining_actions: Tensor
     ) -> Tensor:
-        """The weighted order loss."""
-        (x,) = tokens
-        if self.order_loss is None:
-            return x.new_zeros(())
-        return self.order_weight * self.order_loss(x, instance, state, remaining_actions)
+        assert self.order_loss is not None  # its weight is not 0
+        return self.order_loss(tokens[-1], instance, state, remaining_actions)
 
 
 def positional_encoding(count: int, width: int, device: torch.device) -> Tensor:

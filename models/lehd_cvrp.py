@@ -11,11 +11,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gumbeldore.runtime.checked import check_counts
 from models.layers import FullPrecisionLinear, ReZeroLayer, ReZeroLayers
-from models.micro_batches import RowSize, in_micro_batches
-from models.policy import TokenPolicy, at_nodes, check_weight, embeddings_of
+from models.micro_batches import in_micro_batches
+from models.policy import embeddings_of
 from models.route_loss import RouteLoss
+from models.routing_policy import CVRPPolicy
 from problems.cvrp import State
 from problems.cvrp.instances import Instance
 
@@ -25,7 +25,7 @@ class Nodes(NamedTuple):
     capacity: Tensor  # [R] int64 of every vehicle
 
 
-class LEHD(TokenPolicy):
+class LEHD(CVRPPolicy):
     """Logits of the next customer, directly or via the depot, from the embeddings of [origin, customers, depot].
 
     The encoder sees place and demand of every node, the demand in units of the capacity. A linear map tells it the
@@ -41,12 +41,8 @@ class LEHD(TokenPolicy):
             out, as the papers do.
     """
 
-    problem = "cvrp"
-
     def __init__(self, width: int, layers: int, heads: int, feedforward: int, route_loss: float):
-        check_counts(width=width, layers=layers, feedforward=feedforward)
-        check_weight("route_loss", route_loss)
-        super().__init__()
+        super().__init__(width, layers, heads, feedforward, "route_loss", route_loss)
         self.embed = FullPrecisionLinear(3, width)
         self.depot = nn.Linear(width, width)
         self.encoder = ReZeroLayer(width, heads, feedforward, learnt_scale=False)
@@ -54,24 +50,17 @@ class LEHD(TokenPolicy):
         self.capacity_left = FullPrecisionLinear(1, width)
         self.decoder = ReZeroLayers(layers, width, heads, feedforward, learnt_scale=False)
         self.head = FullPrecisionLinear(width, 2)
-        self.route_weight = route_loss
         self.route_loss = RouteLoss(width) if route_loss else None
 
     def encode(self, instance: Instance) -> Nodes:
         """The embeddings of all nodes, and the capacity, in units of which the capacity left counts."""
-        size = self._size_of(instance.coords.shape[1])
+        size = self.size_of(instance.coords.shape[1])
         return Nodes(in_micro_batches(self._embeddings, size, instance), instance.capacity)
 
     def _embeddings(self, instance: Instance) -> Tensor:
         demand = (instance.demands / instance.capacity[:, None].float())[..., None]
         x = self.embed(torch.cat([instance.coords, demand], dim=2))
         return self.encoder(torch.cat([self.depot(x[:, :1]), x[:, 1:]], dim=1))
-
-    def row_size(self, context: Nodes, state: State) -> RowSize:
-        return self._size_of(state.near.shape[1] + 2)
-
-    def _size_of(self, tokens: int) -> RowSize:
-        return RowSize(self.encoder.heads * tokens**2, tokens * self.embed.out_features)
 
     def tokens(self, context: Nodes, state: State) -> list[Tensor]:
         """The tokens [R, n+2, width] after half of the decoder's layers, and after all of them."""
@@ -83,15 +72,3 @@ class LEHD(TokenPolicy):
         x = embeddings_of(nodes, context.embeddings)
         left = (state.left / context.capacity.float())[:, None, None].to(x.dtype)
         return torch.cat([self.origin(x[:, :1]), x[:, 1:]], dim=1) + self.capacity_left(left)
-
-    def logits(self, context: Nodes, state: State, x: Tensor) -> Tensor:
-        """[R, 2N]; -inf on customers that are not in `State.near`."""
-        logits = self.head(x[:, 1:-1]).float().mT  # [R, 2, n]
-        customers = (state.near - 1)[:, None].expand_as(logits)
-        return at_nodes(logits, customers, context.embeddings.shape[1] - 1).flatten(1)
-
-    def auxiliary_loss(self, context: Nodes, state: State, tokens: list[Tensor], remaining_actions: Tensor) -> Tensor:
-        """The weighted route loss."""
-        if self.route_loss is None:
-            return tokens[-1].new_zeros(())
-        return self.route_weight * self.route_loss(tokens, state, remaining_actions, context.embeddings.shape[1] - 1)

@@ -19,10 +19,12 @@ NO_TOKEN = -1  # the place of a node that has no token: what would point at it i
 class TokenPolicy(Policy):
     """A policy in two steps: a transformer makes tokens of the state, and the logits are read off the last tokens.
 
-    A subclass defines `tokens`, `logits` and `row_size`; `auxiliary_loss` where the tokens are to learn more than the
-    next decision. By default the context is the instance: embedding a few numbers is cheaper than gathering their
-    embeddings.
+    A subclass defines `tokens`, `logits` and `row_size`; `auxiliary_loss` and its weight where the tokens are to learn
+    more than the next decision. By default the context is the instance: embedding a few numbers is cheaper than
+    gathering their embeddings.
     """
+
+    loss_weight = 0.0  # of the auxiliary loss; 0 leaves it out
 
     @abstractmethod
     def tokens(self, context: Any, state: Any) -> list[Tensor]:
@@ -37,8 +39,8 @@ class TokenPolicy(Policy):
         """What one row takes in a forward pass."""
 
     def auxiliary_loss(self, context: Any, state: Any, tokens: list[Tensor], remaining_actions: Tensor) -> Tensor:
-        """Weighted loss [] of what the expert's remaining actions [R, n] teach beyond the next decision; 0: nothing."""
-        return tokens[-1].new_zeros(())
+        """Loss [] of what the expert's remaining actions [R, n] teach beyond the next decision, not yet weighted."""
+        raise NotImplementedError
 
     def forward(self, context: Any, state: Any) -> Tensor:
         """Logits [R, A]."""
@@ -49,9 +51,11 @@ class TokenPolicy(Policy):
         return self.logits(context, state, self.tokens(context, state)[-1])
 
     def with_auxiliary_loss(self, context: Any, state: Any, remaining_actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits [R, A] and the auxiliary loss [], from the same tokens."""
+        """Logits [R, A] and the weighted auxiliary loss [], from the same tokens."""
         tokens = self.tokens(context, state)
-        loss = self.auxiliary_loss(context, state, tokens, remaining_actions)
+        loss = tokens[-1].new_zeros(())
+        if self.loss_weight:
+            loss = self.loss_weight * self.auxiliary_loss(context, state, tokens, remaining_actions)
         return self.logits(context, state, tokens[-1]), loss
 
 

@@ -111,10 +111,11 @@ def test_the_accuracy_is_the_share_of_the_decisions_that_are_the_most_probable()
     assert metrics["training/accuracy"] == 0.875 and math.isfinite(metrics["training/loss"])
 
 
-@pytest.mark.parametrize("loss", [0.0, 0.25])
-def test_the_auxiliary_loss_is_recorded_where_the_network_has_one(loss, monkeypatch):
-    monkeypatch.setattr(BQ, "auxiliary_loss", lambda *_: torch.tensor(loss))
+@pytest.mark.parametrize("weight", [0.0, 0.25])
+def test_the_auxiliary_loss_is_recorded_where_the_network_has_one(weight, monkeypatch):
+    monkeypatch.setattr(BQ, "auxiliary_loss", lambda *_: torch.tensor(3.0))
     state = new_learner()
+    state.policy.loss_weight = weight
     state.dataset.add("epoch_1", *random_experts(10, 7))
     metrics = fit(TSP(7), state, TrainSettings(**{**SIZES, "batches_per_epoch": 2}), torch.Generator())
-    assert metrics.get("training/auxiliary_loss") == (loss or None)
+    assert metrics.get("training/auxiliary_loss") == (3 * weight or None)

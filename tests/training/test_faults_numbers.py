@@ -95,6 +95,7 @@ def test_an_infinite_loss_with_a_finite_gradient_is_bad():
 def test_the_part_of_the_loss_that_is_not_finite_is_told(monkeypatch):
     monkeypatch.setattr(Faulty, "auxiliary_loss", lambda self, *_: torch.tensor(math.inf))
     train_state, settings = new_learner()
+    train_state.policy.loss_weight = 1.0
     with pytest.raises(ValueError, match=r"the loss is \d\S*, the auxiliary loss inf, the norm of their gradient nan"):
         fit(TSP(6), train_state, settings, generator(5, "batches", 0))
 
