@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import torch
@@ -26,6 +27,12 @@ def take(tensors: Tensors, rows: Tensor | slice) -> Tensors:
 def repeated(tensors: Tensors, count: int) -> Tensors:
     """Every row of a NamedTuple of tensors `count` times, one after the other."""
     return take(tensors, torch.arange(batch_size(tensors), device=tensors[0].device).repeat_interleave(count))
+
+
+def joined(parts: Sequence[Tensors]) -> Tensors:
+    """NamedTuples one below the other: tensors along the batch; numbers are added up."""
+    fields = zip(*parts, strict=True)
+    return type(parts[0])(*(torch.cat(each) if isinstance(each[0], Tensor) else sum(each) for each in fields))
 
 
 def to(tensors: Tensors, device: torch.device | str) -> Tensors:

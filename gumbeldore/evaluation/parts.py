@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gumbeldore.batches import joined
 from gumbeldore.runtime.files import atomic_write
 
 SEARCH = "search"  # the name of what a search finds, which is one thing
@@ -95,22 +96,10 @@ def in_all(found: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _joined(parts: list[SolvedSet]) -> SolvedSet:
-    return SolvedSet(
-        actions=torch.cat([part.actions for part in parts]),
-        costs=torch.cat([part.costs for part in parts]),
-        found=torch.cat([part.found for part in parts]),
-        samples=side_by_side([part.samples for part in parts]),
-        seconds=sum(part.seconds for part in parts),
-        evaluations=sum(part.evaluations for part in parts),
-        cut_short=sum(part.cut_short for part in parts),
-        greedy_alone=sum(part.greedy_alone for part in parts),
-    )
-
-
-def side_by_side(samples: list[Tensor]) -> Tensor:
-    """The samples of all parts; a search that is limited by time has found more in some of them than in others."""
-    longest = max(part.shape[1] for part in samples)
-    return torch.cat([nn.functional.pad(part, (0, longest - part.shape[1]), value=math.nan) for part in samples])
+    """A search that is limited by time has found more samples in some parts than in others."""
+    longest = max(part.samples.shape[1] for part in parts)
+    padded = (nn.functional.pad(part.samples, (0, longest - part.samples.shape[1]), value=math.nan) for part in parts)
+    return joined([part._replace(samples=samples) for part, samples in zip(parts, padded, strict=True)])
 
 
 def _read(path: Path) -> dict[str, SolvedSet] | None:

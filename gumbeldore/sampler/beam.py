@@ -8,6 +8,7 @@ the same state only once.
 from __future__ import annotations
 
 import math
+import operator
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -91,12 +92,7 @@ class Count(NamedTuple):
     repeated: int | Tensor = 0  # from another node in the same state
 
     def plus(self, other: Count) -> Count:
-        return Count(
-            evaluated=self.evaluated + other.evaluated,
-            forced=self.forced + other.forced,
-            reused=self.reused + other.reused,
-            repeated=self.repeated + other.repeated,
-        )
+        return Count(*map(operator.add, self, other))
 
 
 def sample_round(

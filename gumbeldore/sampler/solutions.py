@@ -44,12 +44,8 @@ class SearchStats(NamedTuple):
 
     def plus(self, count: Count) -> SearchStats:
         """With the states of a further part of the search."""
-        return self._replace(
-            evaluations=self.evaluations + count.evaluated,
-            forced=self.forced + int(count.forced),
-            reused=self.reused + int(count.reused),
-            repeated=self.repeated + int(count.repeated),
-        )
+        evaluations, forced, reused, repeated = map(int, self.states.plus(count))
+        return self._replace(evaluations=evaluations, forced=forced, reused=reused, repeated=repeated)
 
 
 class Solutions(NamedTuple):
@@ -86,15 +82,8 @@ class Solutions(NamedTuple):
 
         for each in rounds:
             states = states.plus(each.states)
-        stats = SearchStats(
-            evaluations=states.evaluated,
-            forced=int(states.forced),
-            reused=int(states.reused),
-            repeated=int(states.repeated),
-            rejected=int(sum(each.rejected for each in rounds)),
-            rounds=len(rounds),
-            full=full,
-        )
+        rejected = int(sum(each.rejected for each in rounds))
+        stats = SearchStats(0, 0, 0, 0, rejected, len(rounds), full).plus(states)
         return cls(
             actions=join([each.actions for each in rounds]),
             costs=join([each.cost for each in rounds]),

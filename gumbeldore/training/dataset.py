@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gumbeldore.batches import batch_size, moved, take, to
+from gumbeldore.batches import batch_size, joined, moved, take, to
 from gumbeldore.interfaces import HasStoredForm, Problem
 from gumbeldore.runtime.arrays import check_sizes
 from gumbeldore.runtime.files import atomic_write
@@ -143,8 +143,7 @@ class Group(NamedTuple):
 
 def _together(problem: Problem, shards: list[Shard], device: torch.device) -> Group:
     """Shards of one size as one."""
-    fields = zip(*(shard.instances for shard in shards), strict=True)
-    instances = type(shards[0].instances)(*map(torch.cat, fields))
+    instances = joined([shard.instances for shard in shards])
     actions = torch.cat([shard.actions for shard in shards])
     choices, order = problem.num_choices(instances, actions).sort(descending=True, stable=True)
     choosing = choices.bincount().flip(0).cumsum(0).flip(0)[1:]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.batches import batch_size, take
+from gumbeldore.batches import batch_size, joined, take
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import advice_on_memory
@@ -136,12 +136,4 @@ def best_of(solutions: Solutions) -> BestSolutions:
 
 def _in_order(parts: dict[int, BestSolutions]) -> BestSolutions:
     """In the order of the instances, whatever order their chunks came back in: sums do not depend on it."""
-    ordered = [parts[first] for first in sorted(parts)]
-    return BestSolutions(
-        actions=torch.cat([each.actions for each in ordered]),
-        costs=torch.cat([each.costs for each in ordered]),
-        samples=torch.cat([each.samples for each in ordered]),
-        distinct=torch.cat([each.distinct for each in ordered]),
-        cost_sum=torch.cat([each.cost_sum for each in ordered]),
-        evaluations=sum(each.evaluations for each in ordered),
-    )
+    return joined([parts[first] for first in sorted(parts)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from gumbeldore.evaluation import solved_sets as evaluation
-from gumbeldore.evaluation.parts import SEARCH, Parts, side_by_side
+from gumbeldore.evaluation.parts import SEARCH, Parts
 from gumbeldore.evaluation.solved_sets import SolvedSet
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
@@ -69,5 +69,9 @@ def test_the_time_of_a_search_does_not_contain_the_start_of_the_workers(monkeypa
 
 
 def test_chunks_that_found_less_end_in_nan():
-    samples = side_by_side([torch.ones(2, 3), torch.ones(1, 5)])
+    parts = Parts()
+    for rows, found in (slice(0, 2), torch.ones(2, 3)), (slice(2, 3), torch.ones(1, 5)):
+        solved = SolvedSet.without_policy(torch.zeros(len(found), 3), torch.ones(len(found)), 1.0)
+        parts.add(rows, {SEARCH: solved._replace(samples=found)})
+    samples = parts.joined()[SEARCH].samples
     assert samples.isnan().sum(dim=1).tolist() == [2, 2, 0] and samples.nansum(dim=1).tolist() == [3, 3, 5]
