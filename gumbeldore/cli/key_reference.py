@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from gumbeldore.cli import schema
 from gumbeldore.cli.words import FOLDER
 from gumbeldore.evaluation.baseline import SolverSettings
-from gumbeldore.races.settings import RaceSettings
+from gumbeldore.races.racing import RaceSettings
 from gumbeldore.runtime.building import imported
 from gumbeldore.sampler import methods
 from gumbeldore.studies import STUDIES

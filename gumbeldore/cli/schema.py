@@ -14,7 +14,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 
 from gumbeldore.evaluation.baseline import SolverSettings
-from gumbeldore.races.settings import RaceSettings
+from gumbeldore.races.racing import RaceSettings
 from gumbeldore.runtime.checked import Checked, at_least, one_of, positive
 from gumbeldore.sampler.methods import DEFAULTS
 from gumbeldore.studies import STUDIES

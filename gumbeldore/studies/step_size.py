@@ -14,8 +14,7 @@ from gumbeldore.evaluation.solved_sets import have_gaps, solve_set
 from gumbeldore.instance_set import by_set, count_of
 from gumbeldore.races.bounds import Normal
 from gumbeldore.races.outcome import Outcome
-from gumbeldore.races.racing import race
-from gumbeldore.races.settings import RaceSettings
+from gumbeldore.races.racing import RaceSettings, race
 from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import generator
 from gumbeldore.studies.study import About, Asked, ChosenMethod, Context, Shown, Study, Table

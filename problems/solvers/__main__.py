@@ -18,8 +18,7 @@ from gumbeldore.runtime.stopping import interruptible
 from gumbeldore.seeding import generator
 from gumbeldore.training.dataset import PseudoExperts
 from problems.solvers.backends import backend_of
-from problems.solvers.generated import as_instance_set
-from problems.solvers.solver import Solver, SolverResult
+from problems.solvers.solver import Solver, SolverResult, as_instance_set
 
 OF_TRAINING = "here: solvers know neither training nor networks"
 TRAINING = {

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet
+from gumbeldore.interfaces import Problem, without_references
 from gumbeldore.runtime.checked import check_integer
 from gumbeldore.runtime.files import cache_folder
 from problems.solvers.answer import Answer, Options, SolverError
@@ -146,3 +147,11 @@ def with_references(
         kinds[place] = "" if references[place].isnan() else kind
     solutions = {**instance_set.solutions, **dict(zip(missing, result.actions, strict=True))}
     return instance_set._replace(references=references, kinds=kinds, solutions=solutions)
+
+
+def as_instance_set(problem: Problem, instances: Any) -> InstanceSet:
+    """Instances that `problem` has generated, without references; the true cost is the problem's own in float64."""
+    fields = (field.double() if field.is_floating_point() else field for field in instances)
+    precise = type(instances)(*fields)
+    unsolved = without_references(problem, precise, problem.name)
+    return unsolved._replace(instances=instances, originals=backend_of(problem.name).originals(precise))

@@ -16,7 +16,7 @@ from gumbeldore.evaluation.solved_sets import solve_set
 from gumbeldore.instance_set import by_set
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.races.outcome import Outcome
-from gumbeldore.races.settings import RaceSettings
+from gumbeldore.races.racing import RaceSettings
 from gumbeldore.sampler import methods
 from gumbeldore.studies.step_size import StepSize, certainty, words_of
 from gumbeldore.studies.study import Asked

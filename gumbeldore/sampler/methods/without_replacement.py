@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 
@@ -11,7 +12,6 @@ from gumbeldore.runtime.checked import at_least, one_of, positive
 from gumbeldore.sampler import updates
 from gumbeldore.sampler.beam import Leaves
 from gumbeldore.sampler.methods.method import BeamRounds, at_least_one
-from gumbeldore.sampler.rounds import rounds
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.trie import Trie
@@ -60,7 +60,14 @@ class WithoutReplacement(BeamRounds):
         return self.top_p_start + (self.top_p_end - self.top_p_start) * number / (self.num_rounds - 1)
 
     def rounds(self, task: SearchTask) -> Iterator[Round]:
-        return rounds(self.search(task), self.nucleus, self.update)
+        """The rounds of algorithm 2 [GD], until every solution has been sampled."""
+        search = self.search(task)
+        for number in itertools.count():
+            leaves, found = search.sample(self.nucleus(number))
+            yield found
+            search.learn(self.update, leaves, found)
+            if search.exhausted:
+                return
 
     def update(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
         """What the trie learns from a round: here, that its leaves are taken. See `gumbeldore.sampler.updates`."""

@@ -20,7 +20,7 @@ from gumbeldore.training.dataset import PseudoExperts
 from problems.solvers import Solver
 from problems.solvers import __main__ as program
 from problems.solvers import backends as registry
-from problems.solvers.generated import as_instance_set
+from problems.solvers.solver import as_instance_set
 from problems.tsp import TSP
 from problems.tsp import instances as tsp_types
 from tests.helpers.commands import typed

@@ -13,8 +13,8 @@ from problems.solvers import Solver
 from problems.solvers import backends as registry
 from problems.solvers.answer import Options
 from problems.solvers.cache import Cache, key_of
-from problems.solvers.generated import as_instance_set
 from problems.solvers.pool import row_of
+from problems.solvers.solver import as_instance_set
 from problems.tsp import TSP
 
 pytest.importorskip("pyvrp")
