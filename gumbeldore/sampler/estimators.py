@@ -9,7 +9,7 @@ the policy with this temperature), without a nucleus or equivalents; with a time
     estimate_over_rounds   all rounds of a search without replacement and without updates (`method=wor`)
     estimate_by_beam       the most likely prefixes (`method=beam`)
 
-The expectation of f = -log p is the entropy.
+The expectation of f = -log p is the entropy (nats).
 """
 
 from __future__ import annotations
@@ -67,13 +67,6 @@ def estimate_expectation(
         return (log_weights.softmax(dim=1) * values).sum(dim=1)
     estimate = (log_weights.exp() * values).sum(dim=1)
     return torch.where(valid.any(dim=1), estimate, math.nan)
-
-
-def estimate_entropy(
-    log_probs: Tensor, gumbels: Tensor, valid: Tensor | None = None, normalised: bool = True
-) -> Tensor:
-    """Entropy [B] (nats) of the sampled distribution: the expectation of -log p."""
-    return estimate_expectation(-log_probs, log_probs, gumbels, valid, normalised)
 
 
 def monte_carlo(values: Tensor, valid: Tensor | None = None) -> Tensor:

@@ -13,6 +13,7 @@ from gumbeldore.training.settings import ImitationSettings
 SMALLEST = 16  # Adam updates matrices with a shorter side: embeddings of few numbers, and heads
 QUINTIC = (3.4445, -4.7750, 2.0315)  # Newton-Schulz coefficients whose fixed interval is near 1 [Jordan et al. 2024]
 STEPS = 5
+MOMENTUM = 0.95  # share of the old in the running average of gradients (Nesterov's)
 
 
 class Muon(torch.optim.Optimizer):
@@ -25,20 +26,14 @@ class Muon(torch.optim.Optimizer):
     Arguments:
         lr: length of the update per singular value, for matrices not taller than wide; times the root of
             height / width for taller ones
-        momentum: share of the old in the running average of gradients (Nesterov's)
         weight_decay: share of the weights, times lr, that is lost at every step
         dtype: of the iteration
     """
 
     def __init__(
-        self,
-        params: list[nn.Parameter],
-        lr: float,
-        momentum: float = 0.95,
-        weight_decay: float = 0.0,
-        dtype: torch.dtype = torch.float32,
+        self, params: list[nn.Parameter], lr: float, weight_decay: float = 0.0, dtype: torch.dtype = torch.float32
     ):
-        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        super().__init__(params, {"lr": lr, "momentum": MOMENTUM, "weight_decay": weight_decay})
         self.dtype = dtype
 
     @torch.no_grad()
