@@ -161,4 +161,7 @@ def joined_ranks() -> Iterator[Ranks]:
             with contextlib.suppress(WorkerError):  # torchrun ends this process because one is gone
                 ranks.broadcast(None)
     finally:
+        # The replica first: where it has the last reference to the group, torch waits for the group's threads without
+        # giving up Python's lock, for which these may wait.
+        ranks.replica = None
         dist.destroy_process_group()

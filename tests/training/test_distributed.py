@@ -23,7 +23,7 @@ from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
-from gumbeldore.training.ranks import SINGLE_PROCESS
+from gumbeldore.training.ranks import SINGLE_PROCESS, DDPRanks, joined_ranks
 from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.state import TrainState
 from models.bq_cvrp import BQ as BQforCVRP
@@ -181,3 +181,22 @@ def test_how_many_processes(monkeypatch):
         check_processes(2, torch.device("cuda:1"), 128)
     for count, device in ((1, gpu), (2, gpu), (4, cpu)):
         check_processes(count, device, 128)
+
+
+def test_the_replica_goes_before_the_group(monkeypatch):
+    """Torch may wait for ever if a replica has the last reference to its group of processes."""
+    left = []
+
+    class Joined(DDPRanks):
+        rank, size = 1, 2
+
+        def __init__(self):
+            self.replica = torch.nn.Linear(1, 1)
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr("gumbeldore.training.ranks.DDPRanks", Joined)
+    monkeypatch.setattr("torch.distributed.is_torchelastic_launched", lambda: True)
+    monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: left.append(joined.replica))
+    with joined_ranks() as joined:
+        assert joined.replica is not None
+    assert left == [None]
