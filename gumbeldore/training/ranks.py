@@ -25,6 +25,9 @@ from gumbeldore.training.settings import ImitationSettings
 from gumbeldore.training.state import TrainState
 
 TO_SAMPLE = timedelta(days=365)  # the others wait while the first one samples; torchrun ends them if it dies
+# Groups of processes that have ended; they stay, for the traceback of an error may hold a replica. If a replica had the
+# last reference to its group, torch would wait for the group's threads with Python's lock, for which these may wait.
+ENDED: list[Any] = []
 LOST = ("Connection closed", "Connection reset", "Broken pipe", "NCCL")  # what torch says where a process is gone
 
 
@@ -161,7 +164,5 @@ def joined_ranks() -> Iterator[Ranks]:
             with contextlib.suppress(WorkerError):  # torchrun ends this process because one is gone
                 ranks.broadcast(None)
     finally:
-        # The replica first: where it has the last reference to the group, torch waits for the group's threads without
-        # giving up Python's lock, for which these may wait.
-        ranks.replica = None
+        ENDED.append(dist.group.WORLD)
         dist.destroy_process_group()

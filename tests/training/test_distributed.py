@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import weakref
 from contextlib import nullcontext
 
 import pytest
@@ -183,20 +184,28 @@ def test_how_many_processes(monkeypatch):
         check_processes(count, device, 128)
 
 
-def test_the_replica_goes_before_the_group(monkeypatch):
-    """Torch may wait for ever if a replica has the last reference to its group of processes."""
-    left = []
+def test_a_group_of_processes_outlives_its_replicas(monkeypatch):
+    """Torch may wait for ever if a replica, which an error's traceback holds, has the last reference to a group."""
 
     class Joined(DDPRanks):
         rank, size = 1, 2
 
         def __init__(self):
-            self.replica = torch.nn.Linear(1, 1)
+            pass
 
+    class Group:
+        """Stands for the default group until it is destroyed."""
+
+    class World:
+        WORLD = Group()
+
+    group = weakref.ref(World.WORLD)
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr("gumbeldore.training.ranks.DDPRanks", Joined)
+    monkeypatch.setattr("gumbeldore.training.ranks.ENDED", [])
     monkeypatch.setattr("torch.distributed.is_torchelastic_launched", lambda: True)
-    monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: left.append(joined.replica))
-    with joined_ranks() as joined:
-        assert joined.replica is not None
-    assert left == [None]
+    monkeypatch.setattr("torch.distributed.group", World)
+    monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: delattr(World, "WORLD"))
+    with joined_ranks():
+        assert group() is not None
+    assert not hasattr(World, "WORLD") and group() is not None
