@@ -40,7 +40,7 @@ class TokenPolicy(Policy):
 
     def auxiliary_loss(self, context: Any, state: Any, tokens: list[Tensor], remaining_actions: Tensor) -> Tensor:
         """Loss [] of what the expert's remaining actions [R, n] teach beyond the next decision, not yet weighted."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} weighs an auxiliary loss, but does not define auxiliary_loss")
 
     def forward(self, context: Any, state: Any) -> Tensor:
         """Logits [R, A]."""

@@ -22,7 +22,6 @@ class Sets(Library):
     """The evaluation sets of a problem: standard ones by their names, `.npz` files, files of a library."""
 
     arrays: ClassVar[Arrays]  # of an `.npz`
-    distances: str | None = None  # of nodes, as in `problems.formats.tsplib.metric_of`
 
     @abstractmethod
     def named(self) -> dict[str, Callable[[int | None], list[InstanceSet]]]:
@@ -38,6 +37,9 @@ class Sets(Library):
 
         Raises ValueError for arrays that are not well-formed.
         """
+
+    def check_unrounded(self, source: str) -> None:
+        """Raises ValueError if rounded distances are asked for, which a standard set or an `.npz` does not have."""
 
     def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
         """The instances of `source`, one InstanceSet per size in ascending order of size.
@@ -58,16 +60,12 @@ class Sets(Library):
                 instead = f"{source} is {path.resolve()}, not the standard set of this name"
                 first = first._replace(warnings=[f"{instead}; for that, start in another folder", *first.warnings])
             return [first, *others]
-        if self.distances == "rounded" and (is_set or path.is_file()):
-            raise ValueError(f"problem.distances=rounded is for {self.title} files; {source} has exact distances")
+        if is_set or path.is_file():
+            self.check_unrounded(source)
         if is_set:
             return named[source](limit)
         if path.exists():
-            arrays = read_npz(path, *self.arrays)
-            if self.distances is not None and "distances" in arrays:
-                rule = f"problem.distances={self.distances} is for coordinates, and this file has `distances`"
-                raise ValueError(f"{path}: {rule}")
-            return [self.from_arrays(arrays, str(path), limit)]
+            return [self.from_arrays(read_npz(path, *self.arrays), str(path), limit)]
         suffixes = ", ".join(suffix or "(none)" for suffix in self.suffixes)
         kinds = f"a .npz file, a {self.title} file or a folder of such files ({suffixes})"
         raise WrongProblemError(f"unknown source {source!r}: neither one of {', '.join(named)} nor the path of {kinds}")

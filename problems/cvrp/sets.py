@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet, as_they_are
 from problems.common.files import Reference, taken
-from problems.common.sets import Sets, numbered, shipped_costs, verify
+from problems.common.sets import numbered, shipped_costs, verify
 from problems.cvrp.instances import Instance, Original, as_walks, check_routes, of_routes
 from problems.formats.cvrplib import LARGEST_DEMAND, CvrplibInstance, read_cvrplib, read_solution
 from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
@@ -23,6 +23,7 @@ from problems.routing.distances import is_whole, title_of, walk_lengths
 from problems.routing.nodes import Nodes
 from problems.routing.plane import into_unit_square
 from problems.routing.references import FEW_DIGITS, best_reference
+from problems.routing.sets import RoutingSets
 
 
 class Recipe(NamedTuple):
@@ -80,7 +81,7 @@ class _Raw(NamedTuple):
     capacity: np.ndarray  # [n] int64
 
 
-class CVRPSets(Sets):
+class CVRPSets(RoutingSets):
     """The evaluation sets of the CVRP.
 
     In an `.npz`, `coords` are [n, N+1, 2], or `distances` [n, N+1, N+1] from row to column; `demands` [n, N+1],
@@ -92,14 +93,11 @@ class CVRPSets(Sets):
     suffixes = (".vrp",)
     arrays = Arrays({"demands", "capacity"}, REFERENCES, NODES)
 
-    def __init__(self, distances: str | None = None):
-        self.distances = distances
-
     def named(self) -> dict[str, Callable[[int | None], list[InstanceSet]]]:
         return {name: partial(_named, name) for name in NAMED_SETS}
 
     def from_arrays(self, arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> InstanceSet:
-        self.arrays.check(set(arrays), where)
+        self.check_arrays(arrays, where)
         nodes = Nodes.of(arrays, where, 2, "N+1")
         demands, capacity = _loads(arrays, where, nodes.shape)
         costs, kinds = costs_of(where, arrays, nodes.shape[0])
@@ -112,11 +110,14 @@ class CVRPSets(Sets):
     def read(self, path: Path) -> list[CvrplibInstance]:
         return [read_cvrplib(path, self.distances)]
 
-    def size(self, instance: CvrplibInstance) -> int:
-        return len(instance.coords)
-
     def of_files(self, instances: list[CvrplibInstance], costs: np.ndarray, kinds: list[str]) -> InstanceSet:
-        return _from_files(instances, costs, kinds)
+        raw = _Raw(
+            np.stack([each.coords for each in instances]),
+            np.stack([each.demands for each in instances]),
+            np.array([each.capacity for each in instances], dtype=np.int64),
+        )
+        names, metrics = [each.name for each in instances], [each.metric for each in instances]
+        return _instance_set(names, raw, metrics, costs, kinds)
 
     def reference(self, path: Path, instance: CvrplibInstance) -> Reference:
         """The best solution known of a CVRPLIB file: the `.sol` beside it, or the published cost."""
@@ -211,16 +212,6 @@ def _refuse(where: str, wrong: np.ndarray, rule: str) -> None:
         raise ValueError(f"{where}: {rule}; instance {int(wrong.argmax())} breaks this")
 
 
-def _from_files(instances: list[CvrplibInstance], costs: np.ndarray, kinds: list[str]) -> InstanceSet:
-    raw = _Raw(
-        np.stack([each.coords for each in instances]),
-        np.stack([each.demands for each in instances]),
-        np.array([each.capacity for each in instances], dtype=np.int64),
-    )
-    names, metrics = [each.name for each in instances], [each.metric for each in instances]
-    return _instance_set(names, raw, metrics, costs, kinds)
-
-
 def _solution(path: Path, instance: CvrplibInstance) -> tuple[float, Tensor]:
     """Cost and actions [N] of the routes in a `.sol` file, which must be legal and cost what the file says."""
     num_customers = len(instance.coords) - 1
@@ -242,7 +233,7 @@ def _solution(path: Path, instance: CvrplibInstance) -> tuple[float, Tensor]:
 
 def _cost(instance: CvrplibInstance, actions: Tensor) -> float:
     """The cost of the routes that actions [N] stand for."""
-    instance_set = _from_files([instance], np.array([np.nan]), [""])
+    instance_set = CVRPSets().of_files([instance], np.array([np.nan]), [""])
     return float(instance_set.true_cost(torch.tensor([0]), actions[None]))
 
 

@@ -89,8 +89,8 @@ class Instance(NamedTuple):
             raise ValueError(f"{where} cannot do operation {op} of job {number // ops}")
         times, machines = times.view(rows, jobs, ops), machines.view(rows, jobs, ops)
         queues = machines.new_zeros(rows, count, 0)  # which the network of the job shop alone reads
-        _, operations, *of_jobs_and_machines = self
-        return job_shops.Instance(times, machines, operations, *of_jobs_and_machines, queues), job
+        _, operations, *shared = self
+        return job_shops.Instance(times, machines, operations, *shared, queues), job
 
     def backwards(self, which: Tensor) -> Instance:
         """The instances, those of `which` bool [R] with the operations of every job in reverse order."""
@@ -115,9 +115,9 @@ def flexible_shop(
     if times.dim() != 4:
         raise ValueError(f"times must be [n, J, O, M], got {list(times.shape)}")
     given = {"release": release, "machine_release": machine_release, "waits": waits, "due": due, "weight": weight}
-    shared = of_jobs_and_machines((times >= 0).any(dim=3), times.shape[3], given, times.dtype)
-    (times,) = at_the_end((times >= 0).any(dim=3), times)
     there = (times >= 0).any(dim=3)
+    shared = of_jobs_and_machines(there, times.shape[3], given, times.dtype)
+    there, times = at_the_end(there, there, times)
     times = times.masked_fill(times < 0, torch.inf).masked_fill(~there[..., None], 0)
     return Instance(times, numbers_of(there), **shared)
 

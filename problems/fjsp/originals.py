@@ -17,7 +17,7 @@ from problems.formats.job_shop import LARGEST_TOTAL
 from problems.jssp import originals as job_shops
 from problems.jssp.instances import TIMES, at_the_end, of_jobs_and_machines
 from problems.jssp.objectives import cost_of
-from problems.jssp.originals import check_due_dates, numbers, refuse, with_weights
+from problems.jssp.originals import check_due_dates, first_numbers, refuse, with_weights
 
 
 class Original(NamedTuple):
@@ -57,7 +57,7 @@ class Original(NamedTuple):
         there = (given["times"] >= 0).any(dim=3)
         shared = of_jobs_and_machines(there, given["times"].shape[3], with_weights(given), torch.int64)
         (times,) = at_the_end(there, given["times"])
-        return cls(times, **shared, first=numbers(first, len(times)))
+        return cls(times, **shared, first=first_numbers(first, len(times)))
 
     def check(self, where: str) -> None:
         """Raises ValueError that begins with `where` and names job and operation unless all is well-formed."""

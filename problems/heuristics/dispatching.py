@@ -94,11 +94,11 @@ def dispatch(problem: Shop, instance: Any, following: Callable[[Any, State], Nex
         name: a key of RULES, or with due dates of DUE_RULES
     """
     rule, generation = (RULES | DUE_RULES)[name]
-    state = problem.reset(instance)
+    state, times = problem.reset(instance), instance.shortest()
     sequence = []
     for _ in range(problem.horizon(instance)):
         options = following(instance, state)
-        job = _next_job(instance, options, state, rule, generation)
+        job = _next_job(instance, options, times, state, rule, generation)
         action = options.action.gather(1, job[:, None]).squeeze(1)
         state = problem.step(instance, state, action)
         sequence.append(action)
@@ -114,9 +114,12 @@ def _next(instance: Instance, state: State) -> Next:
     return Next(action, machine.masked_fill(time == 0, -1), begin, time)
 
 
-def _next_job(instance: Any, options: Next, state: State, rule: str, generation: str) -> Tensor:
-    """The job [R] whose next operation the rule prefers."""
-    times = instance.shortest()
+def _next_job(instance: Any, options: Next, times: Tensor, state: State, rule: str, generation: str) -> Tensor:
+    """The job [R] whose next operation the rule prefers.
+
+    Arguments:
+        times: [R, J, O] of the operations, of which remaining work is the sum
+    """
     remaining = torch.arange(times.shape[2]) >= state.next_op[..., None]  # [R, J, O]
     work = (times * remaining).sum(dim=2)
     now = options.begin.amin(dim=1, keepdim=True)

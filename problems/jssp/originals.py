@@ -82,7 +82,7 @@ class Original(NamedTuple):
         fixed = given.get("fixed", torch.full_like(machines, NOT_FIXED))
         times, machines, fixed = at_the_end(machines >= 0, given["times"], machines, fixed)
         return cls(
-            times.masked_fill(machines < 0, 0), machines, **shared, fixed=fixed, first=numbers(first, len(times))
+            times.masked_fill(machines < 0, 0), machines, **shared, fixed=fixed, first=first_numbers(first, len(times))
         )
 
     def check(self, where: str) -> None:
@@ -129,7 +129,7 @@ def original_of(instance: Instance) -> Original:
     return Original(**fields, fixed=fixed, first=first)
 
 
-def numbers(first: np.ndarray | None, n: int) -> Tensor:
+def first_numbers(first: np.ndarray | None, n: int) -> Tensor:
     """The numbers of the first machines [n] int64: 0 where they are not given."""
     return torch.zeros(n, dtype=torch.int64) if first is None else torch.from_numpy(first.astype(np.int64))
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet
 from problems.common.files import Reference, taken
-from problems.common.sets import Sets, numbered, shipped_costs, verify
+from problems.common.sets import numbered, shipped_costs, verify
 from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
 from problems.formats.tsplib import Metric, TsplibInstance, doubts, read_tour, read_tsplib
 from problems.routing.best_known import of_tsplib, with_published
@@ -21,6 +21,7 @@ from problems.routing.distances import walk_lengths
 from problems.routing.nodes import Nodes
 from problems.routing.plane import into_unit_square
 from problems.routing.references import best_reference
+from problems.routing.sets import RoutingSets
 from problems.tsp.instances import Instance, Original, as_tours, check_tours
 
 
@@ -57,7 +58,7 @@ CHECKSUMS = {
 }
 
 
-class TSPSets(Sets):
+class TSPSets(RoutingSets):
     """The evaluation sets of the TSP.
 
     In an `.npz`, `coords` are [n, N, 2], or `distances` [n, N, N] from row to column, perhaps with their `cost` [n]
@@ -68,14 +69,11 @@ class TSPSets(Sets):
     suffixes = (".tsp", ".atsp")
     arrays = Arrays(set(), REFERENCES, NODES)
 
-    def __init__(self, distances: str | None = None):
-        self.distances = distances
-
     def named(self) -> dict[str, Callable[[int | None], list[InstanceSet]]]:
         return {name: partial(_named, name) for name in NAMED_SETS}
 
     def from_arrays(self, arrays: dict[str, np.ndarray], where: str, limit: int | None = None) -> InstanceSet:
-        self.arrays.check(set(arrays), where)
+        self.check_arrays(arrays, where)
         nodes = Nodes.of(arrays, where, 3, "N")
         costs, kinds = costs_of(where, arrays, nodes.shape[0])
         n = taken(limit, nodes.shape[0], where)
@@ -85,9 +83,6 @@ class TSPSets(Sets):
 
     def read(self, path: Path) -> list[TsplibInstance]:
         return [read_tsplib(path, self.distances)]
-
-    def size(self, instance: TsplibInstance) -> int:
-        return len(instance.coords)
 
     def of_files(self, instances: list[TsplibInstance], costs: np.ndarray, kinds: list[str]) -> InstanceSet:
         names, coords, metrics = zip(*instances, strict=True)
