@@ -110,21 +110,6 @@ def test_a_recipe_that_is_a_search_admits_no_other(recipe):
     check_overrides(["problem=tsp", "recipe=paper", "method=theory"], "train")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["train.experts=x"], "train.experts is for train=supervised, or for a pool"),
-        (["train=active_search", "train.instances=kool/tsp20", "train.experts=x"], "train.experts has no effect on"),
-        (["train.instances=x"], "train.instances has no effect on train=self_improvement, only on train=active_search"),
-        (["train.algorithm=supervised"], "train.algorithm is what train= sets"),
-    ],
-)
-def test_given_solutions_and_instances_need_their_kind_of_training(words, message):
-    """Another one's rates and lengths are not meant for them."""
-    with pytest.raises(ValueError, match=message):
-        set_up(configured("train", *words))
-
-
 def test_an_experiment_leaves_the_lengths_of_active_search_alone():
     alone = composed("problem=jssp", "train=active_search", "train.instances=x")["train"]
     sized = composed("experiment=paper_jssp", "train=active_search", "train.instances=x")["train"]

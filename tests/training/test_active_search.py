@@ -238,19 +238,3 @@ def test_files_are_found_from_every_folder_and_refused_if_they_have_changed(file
     (tmp_path / "files/ulysses16.tsp").unlink()
     result = typed(train, "resume=cut", "train.epochs=3", cwd=tmp_path)
     assert result.returncode == 2 and "the instances are not those with which the run began" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([], "train.instances"),
-        (["train.instances=kool/cvrp20"], "kool/cvrp20"),
-        (["train.instances=kool/tsp20", "train.experts=x.npz"], "train.experts has no effect on train=active_search"),
-        (["train.instances=kool/tsp20", "train.validation_instances=5"], "train.validation_instances has no effect on"),
-        (["train.instances=kool/tsp20", "train.instances_per_epoch=5"], "train.instances_per_epoch has no effect on"),
-    ],
-)
-def test_what_cannot_be_searched_is_an_error_of_one_line(words, message, tmp_path):
-    result = typed(train, "train=active_search", "workers=0", *words, cwd=tmp_path)
-    assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
-    assert message in result.stderr and not [*tmp_path.iterdir()]

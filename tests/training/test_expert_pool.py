@@ -22,7 +22,7 @@ from gumbeldore.training.expert_pool import in_turns, search_pool
 from gumbeldore.training.settings import TrainSettings
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from tests.helpers.commands import done, typed
+from tests.helpers.commands import done
 from tests.helpers.interruptions import Killed, dies_after
 from tests.helpers.learners import SIZES, new_learner, reports_of
 from tests.helpers.runs import check_same, metrics_of
@@ -210,22 +210,3 @@ def test_the_first_cards_tell_whether_it_goes_well(whole):
     tags = EventAccumulator(str(whole[0])).Reload().Tags()["scalars"]
     first = {tag.removeprefix("progress/") for tag in tags if tag.startswith("progress/")}
     assert first - {"greedy_gap"} == {"greedy_cost", "best_cost", "new_best", "loss", "epoch_seconds"}
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            ["train.pool=100"],
-            "train.pool must be at least train.instances_per_epoch=128, which an epoch searches, got 100",
-        ),
-        (["train.pool=500", "recipe=self_labeling"], "train.pool needs train.keep_experts=true"),
-        (["train.pool=500", "train=active_search", "train.instances=x"], "train.pool has no effect on train=active_s"),
-        (["train.pool=500", "train=supervised", "train.experts=x"], "train.pool has no effect on train=supervised"),
-        (["train.pool=500", "problem.grow=[8,0.5]"], "problem.grow has no effect where instances are given, or stay"),
-    ],
-)
-def test_what_cannot_be_a_pool_is_an_error_of_one_line(words, message, tmp_path):
-    result = typed(train, "workers=0", *words, cwd=tmp_path)
-    assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
-    assert message in result.stderr and not [*tmp_path.iterdir()]
