@@ -17,24 +17,7 @@ from problems.solvers import __main__ as experts
 from tests.helpers.commands import done
 from tests.helpers.evaluations import DATA, untrained
 
-NAMES = [
-    "a b",
-    "x[1]",
-    "x]",
-    "(x)",
-    "{x}",
-    "a: {b",
-    "a,b",
-    "a=b",
-    "#x",
-    "it's",
-    'a"b',
-    "x&y",
-    "x!",
-    "~x",
-    "Läufe",
-    "走る",
-]
+NAMES = ["a b", "x[1]", "x]", "(x)", "{x}", "a: {b", "a,b", "a=b", "#x", "it's", 'a"b', "x&y", "x!", "~x", "Läufe"]
 NAMES += ["走る", "a\\'b", "1e3", "'a'", "a${seed}", "glob(x)", "???x", "a,b=[c]{d}#'&!~ é"]
 TINY = ["debug=fast", "train.epochs=1", "problem.num_nodes=6", "problem.grow=null", "model.layers=1", "model.width=16"]
 TINY += ["model.heads=2", "precision=float32", "images_every=9", "workers=0"]

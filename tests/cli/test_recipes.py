@@ -15,12 +15,11 @@ from gumbeldore.cli.setup import set_up
 from gumbeldore.cli.words import FOLDER, check_overrides
 from gumbeldore.sampler import methods
 from tests.helpers.commands import compose, configured, defaults_of, options, refused
+from tests.helpers.pages import write
 
 CHOICES = [*options("problem"), "experiment=paper_tsp100", "experiment=paper_cvrp100", "experiment=paper_jssp"]
 # What a recipe decides; all else is a size or a length, and belongs to a preset or an experiment.
-ALGORITHM = (
-    "learning_rate_end_factor", "cooldown_epochs", "muon_learning_rate", "muon_weight_decay", "gradient_clip"
-)  # fmt: skip
+ALGORITHM = ("learning_rate_end_factor", "cooldown_epochs", "muon_learning_rate", "muon_weight_decay", "gradient_clip")
 
 
 def composed(*words):
@@ -95,11 +94,7 @@ def test_what_is_typed_wins_over_the_search_of_a_recipe(choice):
     assert search_of(composed(*words)) == methods.Sampling(64, 1)
     words = [choice, "recipe=tasar", "search.num_rounds=3", "search.beam_width=5"]
     assert search_of(composed(*words)) == methods.Tasar(5, 3, 10)
-
-
-def test_a_recipe_leaves_the_short_searches_of_debug_alone():
-    words = ["debug=fast", "recipe=self_labeling"]
-    assert search_of(composed(*words)) == methods.Sampling(4, 2)
+    assert search_of(composed("debug=fast", "recipe=self_labeling")) == methods.Sampling(4, 2)  # short ones, too
 
 
 @pytest.mark.parametrize("recipe", ["wor", "self_labeling", "tasar"])
@@ -132,16 +127,14 @@ def test_presets_and_experiments_leave_the_algorithm_to_the_recipe():
 
 def test_a_preset_of_the_users_wins_over_the_recipe(tmp_path):
     """It needs no file of the recipe's: what every problem has in common applies, but for what it says itself."""
-    (tmp_path / "problem").mkdir()
     text = "# @package _global_\ndefaults: [tsp]\ntrain: {muon_weight_decay: 0.5}\n"
-    (tmp_path / "problem/mine.yaml").write_text(text)
+    write({"problem/mine.yaml": text}, tmp_path)
     cfg = composed("problem=mine", f"hydra.searchpath=['file://{tmp_path}']")
     assert cfg["train"]["muon_weight_decay"] == 0.5 and cfg["train"]["muon_learning_rate"] == 0.02
 
 
 def test_a_network_of_the_users_is_given_no_additions(tmp_path):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model/mine.yaml").write_text("_target_: mine.Network\ndepth: 3\n")
+    write({"model/mine.yaml": "_target_: mine.Network\ndepth: 3\n"}, tmp_path)
     cfg = composed("problem=tsp", "model=mine", f"hydra.searchpath=['file://{tmp_path}']")
     assert cfg["model"] == {"_target_": "mine.Network", "depth": 3}
 
@@ -151,50 +144,47 @@ def test_all_values_may_refer_to_additions():
 
 
 def test_additions_are_changed_where_they_act(tmp_path):
-    line = refused(train, "additions.tsp.grow=null", "debug=fast", cwd=tmp_path)
-    assert "additions.tsp.grow is the recipe's: change problem.grow or model.grow" in line
+    for key, own in (("tsp.grow", "problem.grow or model.grow"), ("learning_rate", "train.learning_rate")):
+        line = refused(train, f"additions.{key}=1", "debug=fast", cwd=tmp_path)
+        assert f"additions.{key} is the recipe's: change {own}" in line
     assert composed("problem.grow=null")["problem"]["grow"] is None
-    line = refused(train, "additions.learning_rate=1", "debug=fast", cwd=tmp_path)
-    assert "additions.learning_rate is the recipe's: change train.learning_rate" in line
 
 
-def of_the_paper(experiment, width, heads, step_size):
-    """What both routing problems have in common is checked."""
+def of_the_paper(experiment, step_size, nucleus_after, **settings):
+    """What all of the paper's trainings have in common is checked, and the settings given here."""
     setup = set_up(configured("train", f"experiment={experiment}", "recipe=paper"))
-    policy = setup.policy
+    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.step_size) == (32, 4, step_size)
+    assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0)
+    common = {"batches_per_epoch": 1000, "learning_rate": 2e-4, "learning_rate_end_factor": 1}
+    expected = {**common, "nucleus_after": nucleus_after, **settings}
+    assert {key: getattr(setup.settings, key) for key in expected} == expected
+    return setup.problem, setup.policy
+
+
+ROUTING = {"instances_per_epoch": 1000, "batch_size": 1024, "validation_instances": 10_000}
+
+
+@pytest.mark.parametrize(
+    ("experiment", "width", "heads", "step_size", "epochs"),
+    [("paper_tsp100", 128, 8, 0.3, 2200), ("paper_cvrp100", 192, 12, 3.0, 2700)],
+)
+def test_paper_recipe_of_routing(experiment, width, heads, step_size, epochs):
+    problem, policy = of_the_paper(experiment, step_size, 500, epochs=epochs, **ROUTING)
     assert (len(policy.layers), policy.embed.out_features, policy.layers[0].heads) == (9, width, heads)
     assert policy.layers[0].up_projection.out_features == 512
-    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.step_size) == (32, 4, step_size)
-    assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 500
-    assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (1000, 1000)
-    assert (setup.settings.batch_size, setup.settings.validation_instances) == (1024, 10_000)
-    assert (setup.settings.learning_rate, setup.settings.learning_rate_end_factor) == (2e-4, 1)
-    return setup
-
-
-def test_paper_recipe_of_the_tsp():
-    setup = of_the_paper("paper_tsp100", width=128, heads=8, step_size=0.3)
-    assert setup.settings.epochs == 2200 and setup.problem.num_nodes == 100
-
-
-def test_paper_recipe_of_the_cvrp():
-    setup = of_the_paper("paper_cvrp100", width=192, heads=12, step_size=3.0)
-    assert setup.problem.num_customers == 100 and setup.problem.capacity == (40, 100)
-    assert not setup.problem.far_first
-    (validation,) = setup.problem.validation(3, seed=0)
-    assert validation.names[0] == "kool/cvrp100-val/0" and validation.instances.capacity.tolist() == [50, 50, 50]
+    if experiment == "paper_tsp100":
+        assert problem.num_nodes == 100
+    else:
+        assert problem.num_customers == 100 and problem.capacity == (40, 100) and not problem.far_first
+        (validation,) = problem.validation(3, seed=0)
+        assert validation.names[0] == "kool/cvrp100-val/0" and validation.instances.capacity.tolist() == [50, 50, 50]
 
 
 def test_paper_recipe_of_the_jssp():
-    setup = set_up(configured("train", "experiment=paper_jssp", "recipe=paper"))
-    policy = setup.policy
+    sizes = {"instances_per_epoch": 512, "batch_size": 512, "validation_instances": 100, "epochs": 100}
+    problem, policy = of_the_paper("paper_jssp", 0.05, 50, **sizes)
     assert (len(policy.job_wise), len(policy.machine_wise), policy.embed.out_features) == (3, 3, 64)
     assert (policy.between_jobs.heads, policy.between_jobs.up_projection.out_features) == (8, 256)
     assert policy.embed.in_features == 2 and policy.order_loss is None
-    assert not setup.problem.reversal and not setup.problem.chronological
-    assert (setup.search.beam_width, setup.search.num_rounds, setup.search.step_size) == (32, 4, 0.05)
-    assert (setup.search.top_p_start, setup.search.top_p_end) == (0.95, 1.0) and setup.settings.nucleus_after == 50
-    assert (setup.settings.instances_per_epoch, setup.settings.batches_per_epoch) == (512, 1000)
-    assert (setup.settings.batch_size, setup.settings.validation_instances, setup.settings.epochs) == (512, 100, 100)
-    assert (setup.settings.learning_rate, setup.settings.learning_rate_end_factor) == (2e-4, 1)
-    assert setup.problem.sizes == [(15, 10), (15, 15), (15, 20)] and setup.problem.validation_sizes == [(20, 20)]
+    assert not problem.reversal and not problem.chronological
+    assert problem.sizes == [(15, 10), (15, 15), (15, 20)] and problem.validation_sizes == [(20, 20)]
