@@ -16,3 +16,11 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 # Tests run side by side (pytest -n) with one thread each: threads of several processes wait for each other.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["OMP_NUM_THREADS"] = "1"
+
+
+@pytest.fixture(scope="session")
+def policies(tmp_path_factory):
+    """A folder with checkpoints of untrained policies by problem."""
+    from tests.helpers.evaluations import untrained  # needs Hydra, which the tests for a GPU do without
+
+    return untrained(tmp_path_factory.mktemp("policies"))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.helpers.evaluations import untrained
-
 
 @pytest.fixture
 def own_cache(tmp_path, monkeypatch):
@@ -13,9 +11,3 @@ def own_cache(tmp_path, monkeypatch):
     for package in ("pyvrp", "ortools"):
         pytest.importorskip(package)
     monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture(scope="session")
-def policies(tmp_path_factory):
-    """A folder with checkpoints of untrained policies by problem."""
-    return untrained(tmp_path_factory.mktemp("policies"))

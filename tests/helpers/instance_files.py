@@ -17,6 +17,13 @@ def write_vrp(path: Path, coords: list, demands: list[int], capacity: int, metri
     return path
 
 
+def write_tsp(path: Path, coords: list) -> Path:
+    nodes = "".join(f"{i} {x} {y}\n" for i, (x, y) in enumerate(coords, start=1))
+    header = f"NAME: {path.stem}\nTYPE: TSP\nDIMENSION: {len(coords)}\nEDGE_WEIGHT_TYPE: EUC_2D\n"
+    path.write_text(f"{header}NODE_COORD_SECTION\n{nodes}EOF\n")
+    return path
+
+
 def raises_with(path: Path, line: int | None, rule: str):
     """The error of a reader, which names the file, the line and the rule."""
     where = f"{path}: " if line is None else f"{path}, line {line}: "

@@ -15,7 +15,8 @@ from gumbeldore.sampler import methods
 from gumbeldore.studies import expectations
 from gumbeldore.studies.estimators import rows
 from gumbeldore.studies.expectations import ESTIMATORS, Point, Reference, measure, points, reference
-from tests.helpers.commands import typed
+from tests.helpers.commands import done, refused, typed
+from tests.helpers.instance_files import write_tsp
 from tests.helpers.studies import searches_of
 from tests.helpers.trees import TablePolicy, TreeProblem, enumerate_leaves
 
@@ -129,15 +130,11 @@ def test_every_method_has_a_search_for_each_number_of_samples():
 @pytest.mark.slow
 def test_it_writes_what_it_shows_and_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(expectations, "MOST_SOLUTIONS", 50)
-    whole = typed(study, *WORDS, "out_dir=whole", cwd=tmp_path)
-    assert whole.returncode == 0, whole.stderr
+    whole = done(study, *WORDS, "out_dir=whole", cwd=tmp_path)
     content = json.loads((tmp_path / "whole/study.json").read_text())
     assert len(content["points"]) == 2 * 2 * 5 * 2 and "2,000 independent samples" in content["reference"]
-    assert (
-        "kool/tsp20, temperature 2: expected entropy" in whole.stdout
-        and " ± 0.0" in whole.stdout
-        and "Monte Carlo" in whole.stdout
-    )
+    for words in ("kool/tsp20, temperature 2: expected entropy", " ± 0.0", "Monte Carlo"):
+        assert words in whole.stdout
     assert (tmp_path / "whole/study.png").stat().st_size > 10_000
     called, original = [], expectations.measure
 
@@ -154,27 +151,22 @@ def test_it_writes_what_it_shows_and_goes_on(tmp_path, monkeypatch):
     finished = json.loads((tmp_path / "part/study.json").read_text())["points"]
     assert 0 < len(finished) < len(content["points"]) and finished == content["points"][: len(finished)]
     assert "written: part/study.csv, part/study.json, part/study.png" in stopped.stdout
-    again = typed(study, *WORDS, "out_dir=part", "resume=true", cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
+    done(study, *WORDS, "out_dir=part", "resume=true", cwd=tmp_path)
     assert json.loads((tmp_path / "part/study.json").read_text())["points"] == content["points"]
 
 
 def test_costs_are_those_of_the_file_and_stay_with_their_method(tmp_path):
     """A rectangle of 30 x 40 has three tours, of lengths 140, 160 and 180; the network sees it smaller."""
-    nodes = "1 0 0\n2 30 0\n3 30 40\n4 0 40\n"
-    text = f"NAME: r\nTYPE: TSP\nDIMENSION: 4\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n{nodes}EOF\n"
-    (tmp_path / "r.tsp").write_text(text)
+    write_tsp(tmp_path / "r.tsp", [(0, 0), (30, 0), (30, 40), (0, 40)])
     words = [*WORDS[:2], "instances=r.tsp", "num_instances=null", "workers=0", "repetitions=2"]
     words += ["method=[sampling,beam]", "search.beam_width=16", "search.temperature=1", "out_dir=out"]
-    result = typed(study, *words, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
+    result = done(study, *words, cwd=tmp_path)
     points = json.loads((tmp_path / "out/study.json").read_text())["points"]
     costs = [value for x in points if x["quantity"] == "cost" for value in (x["reference"], x["mean"])]
     assert costs and all(140 <= cost <= 180 for cost in costs)
     assert "2 repetitions (beam: once, without random numbers)" in " ".join(result.stdout.split())
     words = [word.replace("[sampling,beam]", "[beam,sampling]") for word in words]
-    again = typed(study, *words, "resume=true", cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
+    done(study, *words, "resume=true", cwd=tmp_path)
     content = json.loads((tmp_path / "out/study.json").read_text())
     assert content["points"] == points[2:] + points[:2]
 
@@ -183,22 +175,14 @@ def test_costs_are_those_of_the_file_and_stay_with_their_method(tmp_path):
     ("words", "message"),
     [
         (["search.beam_width=[]"], "search.beam_width=[]: there must be one value at least"),
-        (
-            ["method=gumbeldore"],
-            "gumbeldore has no estimators; the methods that have: sampling, wor, beam",
-        ),
+        (["method=gumbeldore"], "gumbeldore has no estimators; the methods that have: sampling, wor, beam"),
         (["search.temperature=auto"], "search.temperature must be a number above 0, got auto"),
         (["search.top_p_end=0.9"], "search.top_p_end must be 1.0, the estimators hold for no other, got 0.9"),
         # Elsewhere beams read neither num_rounds nor temperature: here a value is refused, and not the keys.
-        (
-            ["method=beam", "search.num_rounds=0"],
-            "beam_width must be an integer of at least 1 and at most 2147483647, got 0",
-        ),
+        (["method=beam", "search.num_rounds=0"], "beam_width must be an integer of at least 1"),
         (["axis=seconds"], "axis has no effect on study=estimators, only on study=curves"),
         (["kind=curves"], "kind is what study= sets"),
     ],
 )
 def test_mistakes_end_in_one_line(words, message, tmp_path):
-    refused = typed(study, *WORDS, *words, cwd=tmp_path)
-    assert refused.returncode == 2 and message in refused.stderr and len(refused.stderr.splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
+    assert message in refused(study, *WORDS, *words, cwd=tmp_path)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from selenium import webdriver
 
-from tests.helpers.evaluations import DATA, evaluated, untrained
+from tests.helpers.evaluations import DATA, evaluated
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DRIVER = shutil.which("chromedriver")
@@ -69,11 +69,6 @@ TABLE = (
 )
 SIZES = """[...document.querySelectorAll("figure > svg, figure > img")].map(each => {
     const box = each.getBoundingClientRect(); return [box.width, box.height]})"""
-
-
-@pytest.fixture(scope="module")
-def policies(tmp_path_factory):
-    return untrained(tmp_path_factory.mktemp("policies"))
 
 
 @pytest.fixture(scope="module")
