@@ -14,10 +14,9 @@ from gumbeldore.runtime.checkpoint import SHIPPED
 from gumbeldore.seeding import generator
 from problems.jssp import JSSP
 from problems.tsp import TSP
-from tests.helpers.commands import ROOT, done, typed
-from tests.helpers.evaluations import Evaluation
-
-DATA = ROOT / "tests" / "data"
+from tests.helpers.commands import done
+from tests.helpers.evaluations import DATA, Evaluation
+from tests.helpers.instance_files import write_vrp
 
 
 def chosen(source, limit=None, **values):
@@ -88,22 +87,17 @@ def test_an_evaluation_solves_each_instance_with_its_policy(tmp_path):
     assert content["methods"]["greedy"]["by_size"]["30"]["num_instances"] == 3
     assert "policy cvrp20" in content["policy"] and "cvrp50/best.pt" in content["checkpoint"]
     for policy, instances in (("cvrp20", ["x/0", "x/2"]), ("cvrp50", ["x/1"])):
-        typed(evaluate, *words, f"checkpoint={policy}", f"out_dir={policy}", cwd=tmp_path)
+        done(evaluate, *words, f"checkpoint={policy}", f"out_dir={policy}", cwd=tmp_path)
         costs = {row["instance"]: row["cost"] for row in Evaluation(tmp_path / policy, "").rows}
         ours = {row["instance"]: row["cost"] for row in found.of("greedy") if row["instance"] in instances}
         assert ours == {name: costs[name] for name in instances}
-    again = typed(evaluate, *words, *both, "out_dir=out", "resume=true", cwd=tmp_path)
-    assert again.returncode == 0 and Evaluation(tmp_path / "out", "").rows == found.rows
+    done(evaluate, *words, *both, "out_dir=out", "resume=true", cwd=tmp_path)
+    assert Evaluation(tmp_path / "out", "").rows == found.rows
 
 
 def test_what_is_left_out_is_said_once(tmp_path):
     for capacity in (20, 100):
-        text = "\n".join(f"{i} {i % 7} {i % 5}" for i in range(1, 32))
-        demands = "\n".join(f"{i} {0 if i == 1 else 5}" for i in range(1, 32))
-        (tmp_path / f"{capacity}.vrp").write_text(
-            f"NAME: {capacity}\nTYPE: CVRP\nDIMENSION: 31\nEDGE_WEIGHT_TYPE: EUC_2D\nCAPACITY: {capacity}\n"
-            f"NODE_COORD_SECTION\n{text}\nDEMAND_SECTION\n{demands}\nDEPOT_SECTION\n1\n-1\nEOF\n"
-        )
+        write_vrp(tmp_path / f"{capacity}.vrp", [(i % 7, i % 5) for i in range(31)], [0] + [5] * 30, capacity)
     (tmp_path / "broken.vrp").write_text("no")
     choices = choose_policies(str(tmp_path), None, {})
     assert len(choices) == 2
@@ -118,26 +112,20 @@ def test_what_is_left_out_is_said_once(tmp_path):
         ("broken.vrp", "broken.vrp, line 1: a header line is"),  # its suffix says whose it is
         ("~nobody/x.tsp", "instances=~nobody/x.tsp is neither a file or folder nor a standard set"),
         ("broken", "it is not clear which problem instances=.* is of .*tsp: .*; policies that are shipped: cvrp20"),
+        ("x.npy", r"^\S+x\.npy: this is a \.npy, one array; .*coords=coords\)$"),  # which all problems say, once
+        ("folder", r"it is not clear which problem .* no files \S+/\*\.vrp; .*\*\.tsp"),
     ],
 )
 def test_what_no_policy_can_read_is_refused(source, message, tmp_path):
-    if source.startswith("broken"):
-        (tmp_path / source).write_text("NAME\n1 2 3\n")
+    for name in ("broken", "broken.vrp"):
+        (tmp_path / name).write_text("NAME\n1 2 3\n")
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    (tmp_path / "folder").mkdir()
+    np.savez(tmp_path / "folder/x.npz", coords=np.zeros((1, 3, 2)))
+    if (tmp_path / source).exists():
         source = str(tmp_path / source)
     with pytest.raises(ValueError, match=message):
         choose_policies(source, None, {})
-
-
-def test_a_reason_that_all_problems_give_is_given_once(tmp_path):
-    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
-    with pytest.raises(ValueError, match=r"^\S+x\.npy: this is a \.npy, one array; .*coords=coords\)$"):
-        choose_policies(str(tmp_path / "x.npy"), None, {})
-
-
-def test_a_folder_without_instances_is_refused(tmp_path):
-    np.savez(tmp_path / "x.npz", coords=np.zeros((1, 3, 2)))
-    with pytest.raises(ValueError, match=r"it is not clear which problem .* no files \S+/\*\.vrp; .*\*\.tsp"):
-        choose_policies(str(tmp_path), None, {})
 
 
 def test_what_several_problems_can_read_is_refused(monkeypatch):

@@ -16,6 +16,7 @@ from gumbeldore.sampler.search import unsearched
 from problems.cvrp import CVRP
 from problems.tsp import TSP
 from tests.helpers.evaluations import DATA, evaluated
+from tests.helpers.instance_files import write_tsp
 from tests.helpers.schedules import read_job_shop
 
 
@@ -54,11 +55,7 @@ def test_an_evaluation_samples_with_its_seed(policies, tmp_path):
 
 
 def test_one_file_without_a_reference_has_no_gap(policies, tmp_path):
-    file = tmp_path / "mine.tsp"
-    nodes = "\n".join(f"{i + 1} {(37 * i) % 101} {(61 * i) % 97}" for i in range(9))
-    file.write_text(
-        f"NAME: mine\nTYPE: TSP\nDIMENSION: 9\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n{nodes}\nEOF\n"
-    )
+    file = write_tsp(tmp_path / "mine.tsp", [((37 * i) % 101, (61 * i) % 97) for i in range(9)])
     found = evaluated(policies / "tsp.pt", tmp_path, f"instances={file}", "method=wor", "search.num_rounds=3")
     assert found.methods["wor"]["mean_gap"] is None and found.methods["wor"]["reference"] is None
     (row,) = found.rows

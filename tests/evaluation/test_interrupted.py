@@ -16,7 +16,7 @@ import evaluate
 import study
 from gumbeldore.evaluation.parts import Parts, SolvedSet
 from gumbeldore.runtime.folder_lock import lock
-from tests.helpers.commands import ROOT, done, typed
+from tests.helpers.commands import ROOT, done, refused, typed
 from tests.helpers.evaluations import rows_of
 from tests.helpers.interruptions import interrupted_after
 
@@ -38,6 +38,12 @@ def whole_folder(tmp_path_factory):
 @pytest.fixture
 def whole(whole_folder):
     return rows_of(whole_folder)
+
+
+@pytest.fixture
+def finished(whole_folder, tmp_path):
+    """The folder of a finished evaluation."""
+    return shutil.copytree(whole_folder, tmp_path / "out")
 
 
 def test_a_part_of_an_earlier_version_with_fewer_counts_is_not_searched_again(tmp_path):
@@ -76,21 +82,19 @@ def test_an_interrupted_evaluation_reports_what_is_finished_and_goes_on(parts, n
     assert not (out / "unfinished").exists() and not list(out.rglob("*.gumbeldore-tmp"))
 
 
-def test_a_finished_evaluation_that_goes_on_searches_nothing(whole, whole_folder, tmp_path, monkeypatch):
-    shutil.copytree(whole_folder, tmp_path / "out")
+def test_a_finished_evaluation_that_goes_on_searches_nothing(whole, finished, tmp_path, monkeypatch):
     monkeypatch.setattr(Parts, "add", None)
     done(evaluate, *WORDS, "resume=true", cwd=tmp_path)
-    assert rows_of(tmp_path / "out") == whole
+    assert rows_of(finished) == whole
 
 
-def test_a_damaged_part_is_searched_again(whole, whole_folder, tmp_path):
-    shutil.copytree(whole_folder, tmp_path / "out")
-    first, second, third, *_ = sorted((tmp_path / "out").rglob("*.npz"))
+def test_a_damaged_part_is_searched_again(whole, finished, tmp_path):
+    first, second, third, *_ = sorted(finished.rglob("*.npz"))
     first.write_bytes(first.read_bytes()[:-100])
     second.write_bytes(b"")
     third.unlink()
     done(evaluate, *WORDS, "resume=true", cwd=tmp_path)
-    assert rows_of(tmp_path / "out") == whole
+    assert rows_of(finished) == whole
 
 
 @pytest.mark.parametrize(
@@ -106,26 +110,23 @@ def test_a_damaged_part_is_searched_again(whole, whole_folder, tmp_path):
         (["resume=true", "out_dir=null"], "resume=true needs out_dir=, the folder of the evaluation to go on with"),
     ],
 )
-def test_what_has_changed_is_refused_in_one_line(words, message, whole, whole_folder, tmp_path):
-    shutil.copytree(whole_folder, tmp_path / "out")
+def test_what_has_changed_is_refused_in_one_line(words, message, whole, finished, tmp_path):
     keys = [word.partition("=")[0] for word in words]
-    refused = typed(evaluate, *(word for word in WORDS if word.partition("=")[0] not in keys), *words, cwd=tmp_path)
-    assert refused.returncode == 2 and message in refused.stderr and len(refused.stderr.splitlines()) == 1
-    assert rows_of(tmp_path / "out") == whole
+    others = [word for word in WORDS if word.partition("=")[0] not in keys]
+    assert message in refused(evaluate, *others, *words, cwd=tmp_path)
+    assert rows_of(finished) == whole
 
 
-def test_what_changes_no_solution_may_change(whole, whole_folder, tmp_path):
-    shutil.copytree(whole_folder, tmp_path / "out")
+def test_what_changes_no_solution_may_change(whole, finished, tmp_path):
     shutil.copytree(ROOT / "pretrained/tsp20", tmp_path / "moved")
     done(evaluate, *WORDS[1:], "resume=true", "checkpoint=moved", cwd=tmp_path)
-    assert rows_of(tmp_path / "out") == whole
+    assert rows_of(finished) == whole
 
 
 def test_one_process_per_folder(tmp_path):
     (tmp_path / "out/progress").mkdir(parents=True)
     with lock(tmp_path / "out/progress", "out_dir"):
-        refused = typed(evaluate, *WORDS, cwd=tmp_path)
-    assert refused.returncode == 2 and "out/progress is in use by another run; wait for its end" in refused.stderr
+        assert "out/progress is in use by another run; wait for its end" in refused(evaluate, *WORDS, cwd=tmp_path)
 
 
 @pytest.mark.parametrize("mine", ["notes.tmp", "results.csv", "unfinished/a.txt", "progress/thesis.txt"])
@@ -134,9 +135,8 @@ def test_a_folder_with_files_of_the_user_is_refused(mine, more, tmp_path):
     file = tmp_path / "out" / mine
     file.parent.mkdir(parents=True)
     file.write_text("precious")
-    refused = typed(evaluate, *WORDS, *more, cwd=tmp_path)
-    assert refused.returncode == 2 and "out_dir=out is not empty, and holds no results to go on with" in refused.stderr
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [file] and file.read_text() == "precious"
+    line = refused(evaluate, *WORDS, *more, cwd=tmp_path)
+    assert "out_dir=out is not empty, and holds no results to go on with" in line and file.read_text() == "precious"
 
 
 @pytest.mark.parametrize("parts", [3, *(pytest.param(x, marks=pytest.mark.slow) for x in (1, 7))])

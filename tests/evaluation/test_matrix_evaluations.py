@@ -12,13 +12,9 @@ import study
 from problems.formats.tsplib import read_tour
 from tests.helpers.commands import done
 from tests.helpers.evaluations import evaluated
-from tests.helpers.matrices import random_matrix, write_matrix
+from tests.helpers.matrices import length, random_matrix, write_matrix
 
 MATRIX = random_matrix(7, diagonal=1e8)
-
-
-def length(walk: list[int]) -> float:
-    return sum(MATRIX[a, b] for a, b in zip(walk, [*walk[1:], walk[0]], strict=True))
 
 
 def test_tours_with_directions_are_evaluated_and_the_map_is_remarked_on(policies, tmp_path):
@@ -27,7 +23,7 @@ def test_tours_with_directions_are_evaluated_and_the_map_is_remarked_on(policies
     found = evaluated(policies / "tsp.pt", tmp_path, f"instances={file}", *words)
     for row in found.rows:
         tour = list(map(int, row["solution"].split()))
-        assert sorted(tour) == list(range(7)) and float(row["cost"]) == length(tour)
+        assert sorted(tour) == list(range(7)) and float(row["cost"]) == length(MATRIX, tour)
         assert read_tour(found.folder / "solutions" / row["method"].replace(": ", "_") / "mine.tour") == tour
     (content,) = json.loads((found.folder / "results.json").read_text())["remarks"]
     assert content.startswith(
@@ -36,7 +32,7 @@ def test_tours_with_directions_are_evaluated_and_the_map_is_remarked_on(policies
     assert html.escape(content) in (found.folder / "report.html").read_text()
     assert content[:60] in " ".join(found.output.split())
     # 64 of 720 tours, the best by its true cost: a policy that knew nothing would find one of the best tenth.
-    every = sorted(length([0, *rest]) for rest in itertools.permutations(range(1, 7)))
+    every = sorted(length(MATRIX, [0, *rest]) for rest in itertools.permutations(range(1, 7)))
     assert float(found.of("gumbeldore")[0]["cost"]) <= every[72]
     assert "Christofides" not in found.output
 

@@ -14,6 +14,7 @@ from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.evaluation.solved_sets import solve_set, summarise
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
+from tests.helpers.instance_files import write_tsp
 
 FOLDER = Path(__file__).parents[2] / "pretrained"
 
@@ -103,9 +104,7 @@ def test_an_installed_wheel_evaluates_trains_and_studies(site, tmp_path):
         assert result.returncode == 0, result.stderr
         return result.stdout
 
-    nodes = "1 0 0\n2 0 10\n3 10 10\n4 10 0\n"
-    header = "NAME : mine\nTYPE : TSP\nDIMENSION : 4\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n"
-    (tmp_path / "mine.tsp").write_text(f"{header}{nodes}EOF\n")
+    write_tsp(tmp_path / "mine.tsp", [(0, 0), (0, 10), (10, 10), (10, 0)])
     assert "│  40 │" in run("gumbeldore-evaluate", "checkpoint=tsp20", "instances=mine.tsp", "out_dir=found")
     assert {"report.html", "results.json"} <= {path.name for path in (tmp_path / "found").iterdir()}
     few = ["instances=kool/tsp20", "num_instances=2", "workers=0"]

@@ -16,7 +16,7 @@ from gumbeldore import Policy
 from gumbeldore.cli.setup import set_up
 from models.bq_tsp import BQ
 from problems.tsp import TSP
-from tests.helpers.commands import ROOT, configured, typed
+from tests.helpers.commands import ROOT, configured, done, refused
 
 FILE = ROOT / "tests" / "data" / "ulysses16.tsp"
 MODEL = {"width": 16, "layers": 1, "heads": 2, "feedforward": 32}
@@ -71,8 +71,7 @@ def test_who_takes_a_checkpoint_takes_it(tmp_path):
     result = gumbeldore.solve(tmp_path / "my.pt", FILE, beam_width=4, num_rounds=1)
     assert result.tour == ours.tour and result.policy == str(tmp_path / "my.pt")
     words = [f"instances={FILE}", "method=gumbeldore", "search.beam_width=4", "search.num_rounds=1", "out_dir=out"]
-    done = typed(evaluate, "checkpoint=my.pt", *words, "workers=0", cwd=tmp_path)
-    assert done.returncode == 0 and f"{result.cost:.0f}" in done.stdout, done.stderr
+    assert f"{result.cost:.0f}" in done(evaluate, "checkpoint=my.pt", *words, "workers=0", cwd=tmp_path).stdout
     model = [f"model.{key}={value}" for key, value in MODEL.items()]
     words = [f"init={tmp_path}/my.pt", "problem.num_nodes=8", *model, "train.validation_instances=2"]
     trained = set_up(configured("train", *words)).policy.state_dict()
@@ -94,13 +93,10 @@ def test_arguments_are_those_of_the_class_that_was_called(tmp_path):
 def test_without_a_step_size_the_searches_that_need_one_ask_for_it(tmp_path):
     gumbeldore.save_policy(tmp_path / "my.pt", TSP(8), bq())
     assert sorted(gumbeldore.solve(tmp_path / "my.pt", FILE, method="greedy").tour) == list(range(16))
-    with pytest.raises(
-        ValueError, match=r"the policy has no step size of a training: .* methods.Gumbeldore\(...\) with one"
-    ):
+    with pytest.raises(ValueError, match="the policy has no step size of a training: .* methods.Gumbeldore"):
         gumbeldore.solve(tmp_path / "my.pt", FILE)
-    words = ["checkpoint=my.pt", f"instances={FILE}", "workers=0"]
-    done = typed(evaluate, *words, "method=gumbeldore", cwd=tmp_path)
-    assert done.returncode == 2 and "method=gumbeldore: search.step_size must be given: the policy" in done.stderr
+    line = refused(evaluate, "checkpoint=my.pt", f"instances={FILE}", "workers=0", "method=gumbeldore", cwd=tmp_path)
+    assert "method=gumbeldore: search.step_size must be given: the policy" in line
 
 
 def in_a_function():
@@ -132,14 +128,13 @@ def test_problem_and_policy_come_in_this_order(tmp_path):
 
 
 def test_a_network_that_has_changed_since_it_was_made_is_not_saved(tmp_path):
-    policy = Scorer(4)
-    policy.layer = nn.Linear(2, 5)
-    with pytest.raises(ValueError, match="cannot be written: .*size mismatch for layer.weight"):
-        gumbeldore.save_policy(tmp_path / "my.pt", TSP(8), policy)
-    policy = Scorer(4)
-    policy.layer.bias.data[0] = torch.nan
-    with pytest.raises(ValueError, match="cannot be written: weights.layer.bias holds NaN or infinity"):
-        gumbeldore.save_policy(tmp_path / "my.pt", TSP(8), policy)
+    other, spoiled = Scorer(4), Scorer(4)
+    other.layer = nn.Linear(2, 5)
+    spoiled.layer.bias.data[0] = torch.nan
+    rules = ("size mismatch for layer.weight", "weights.layer.bias holds NaN or infinity")
+    for policy, rule in zip((other, spoiled), rules, strict=True):
+        with pytest.raises(ValueError, match=f"cannot be written: .*{rule}"):
+            gumbeldore.save_policy(tmp_path / "my.pt", TSP(8), policy)
 
 
 def test_a_file_that_is_there_stays(tmp_path):

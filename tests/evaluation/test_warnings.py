@@ -46,6 +46,9 @@ def test_solutions_below_a_reference_are_flagged(policies, tmp_path):
         (99.0, 100.0, "near-optimal", False),
         (99.0, 100.0, "LKH3 quality", False),
         (99.0, math.nan, "", False),
+        (-4.3, -4.25, "optimal", True),  # of costs that are negative
+        (-4.2500001, -4.25, "optimal", False),
+        (-4.25, -4.25, "optimal", False),
     ],
 )
 def test_which_references_a_solution_contradicts(cost, reference, kind, flagged):
