@@ -7,11 +7,11 @@ import math
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from gumbeldore.testing import policy_contract
 from models.bq_cvrp import BQ
 from problems.cvrp import CVRP
+from tests.helpers.networks import slow_layer
 from tests.helpers.solutions import random_solutions
 
 PROBLEM = CVRP(10, [15, 30])
@@ -42,15 +42,10 @@ SEEN = [{}, {"canonical_coordinates": True}]
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("num_customers", [2, 3, 9])
-def test_contract(num_customers, options):
-    policy_contract(bq(**options), CVRP(num_customers, [9, 20]))
-    policy_contract(bq(**options), CVRP(num_customers, [100, 100]), seed=1)
-
-
-@pytest.mark.parametrize("options", SEEN)
-def test_contract_with_the_nearest_customers(options):
-    policy_contract(bq(**options), CVRP(9, [9, 30], nearest=3))
+@pytest.mark.parametrize(("num_customers", "nearest"), [(2, None), (3, None), (9, None), (9, 3)])
+def test_contract(num_customers, nearest, options):
+    policy_contract(bq(**options), CVRP(num_customers, [9, 20], nearest=nearest))
+    policy_contract(bq(**options), CVRP(num_customers, [100, 100], nearest=nearest), seed=1)
 
 
 def test_own_frame_of_nodes_in_one_place_is_finite():
@@ -98,21 +93,10 @@ def slow_tokens(policy, instance, state, row, layers=None):
         seen_of.append(numbers)
     tokens = [policy.embed(torch.tensor(numbers)) for numbers in seen_of]
     tokens[0], tokens[-1] = tokens[0] + policy.origin, tokens[-1] + policy.depot
+    tokens = dict(enumerate(tokens))
     for layer in itertools.islice(policy.layers, layers):
-        width, d = len(tokens[0]), len(tokens[0]) // layer.heads
-        parts = [layer.qkv(token) for token in tokens]
-        moved = []
-        for token, part in zip(tokens, parts, strict=True):
-            mixed = []
-            for head in range(layer.heads):
-                query, keys, values = (slice(k * width + head * d, k * width + (head + 1) * d) for k in range(3))
-                scores = torch.stack([part[query] @ other[keys] / math.sqrt(d) for other in parts])
-                shares = scores.softmax(0)
-                mixed.append(sum(share * other[values] for share, other in zip(shares, parts, strict=True)))
-            token = token + layer.scale * layer.output_projection(torch.cat(mixed))
-            moved.append(token + layer.scale * layer.down_projection(F.gelu(layer.up_projection(token))))
-        tokens = moved
-    return tokens
+        tokens = slow_layer(layer, tokens)
+    return list(tokens.values())
 
 
 @pytest.mark.parametrize("options", SEEN)

@@ -21,7 +21,7 @@ from problems.jssp.instances import job_shop as shop_of
 from problems.jssp.instances import random_general_instances, random_instances
 from problems.jssp.state import earliest_starts
 from problems.jssp.window import Window
-from tests.helpers.networks import WAYS, attend_by
+from tests.helpers.networks import WAYS, attend_by, slow_layer
 
 SIZES = [(4, 3), (3, 5), (2, 2), (1, 4), (5, 1)]
 
@@ -142,30 +142,6 @@ def slow_bounds(instance, state, row):
     return bounds
 
 
-def test_features_of_a_state_by_hand():
-    """Job 1 is finished and ended at 20, before any other can start: it must not count as the earliest."""
-    instance = shop_of(
-        torch.tensor([[[30.0, 40.0], [5.0, 7.0], [10.0, 60.0]]]), torch.tensor([[[0, 1], [1, 0], [0, 1]]])
-    )
-    state = State(
-        next_op=torch.tensor([[1, 2, 0]]),
-        job_free=torch.tensor([[50.0, 20.0, 0.0]]),
-        machine_free=torch.tensor([[45.0, 13.0]]),
-        remaining=torch.tensor([[1, 4, 5]]),
-        in_view=torch.tensor([[1, 4, 5]]),
-    )
-    # Job 0 can start at max(50, 13) = 50, job 2 at max(0, 45) = 45: now is 45.
-    assert job_shop()._features(instance, state)[0].tolist() == [
-        pytest.approx(numbers) for numbers in ([0.4, 0.05], [0.1, 0.0], [0.6, 0.0])
-    ]
-    assert job_shop(lookahead=True)._features(instance, state)[0].tolist() == [
-        # Machine 1 has 105 of work, the most. Its 40 and 60 from 5 on end at 105, job 2's 70 end 35 before that.
-        pytest.approx([0.4, *(number * 4 / 105 for number in (5, 5, 0, 0, -60, 0, 0, 0))]),
-        pytest.approx([0.1, *(number * 4 / 105 for number in (0, 0, 60, 0, -35, -35, -35, -35))]),  # 60 after it
-        pytest.approx([0.6, *(number * 4 / 105 for number in (0, 10, 0, 0, -35, 0, 5, 0))]),  # after 10 of its job
-    ]
-
-
 @pytest.mark.parametrize("general", [False, True])
 @pytest.mark.parametrize("lookahead", [False, True])
 @pytest.mark.parametrize(("jobs", "ops"), SIZES)
@@ -223,25 +199,6 @@ def test_a_search_makes_it_once_a_step(monkeypatch):
 # ---- the network against loops
 
 
-def slow_layer(layer, tokens, sees, bias=lambda query, key, head: 0.0):
-    """{name: vector} -> {name: vector}: each token attends to those it sees, one head and one key after the other."""
-    parts = {name: layer.qkv(token) for name, token in tokens.items()}
-    width = len(next(iter(tokens.values())))
-    d = width // layer.heads
-    moved = {}
-    for name, token in tokens.items():
-        seen = [other for other in tokens if sees(name, other)]
-        mixed = []
-        for head in range(layer.heads):
-            query, keys, values = (slice(k * width + head * d, k * width + (head + 1) * d) for k in range(3))
-            scores = [parts[name][query] @ parts[key][keys] / math.sqrt(d) + bias(name, key, head) for key in seen]
-            shares = torch.stack(scores).softmax(0)
-            mixed.append(sum(share * parts[key][values] for share, key in zip(shares, seen, strict=True)))
-        token = token + layer.scale * layer.output_projection(torch.cat(mixed))
-        moved[name] = token + layer.scale * layer.down_projection(F.gelu(layer.up_projection(token)))
-    return moved
-
-
 def slow_operations(policy, instance, state, row):
     """{(job, operation): the transformed operation}; scheduled ones are not there for anyone to see."""
     machine, tokens = machine_of(instance, row), {}
@@ -274,49 +231,36 @@ def slow_logits(policy, instance, state, row):
     for job, op in tokens:
         if op == state.next_op[row, job]:
             following[job] = tokens[job, op]
-    following = slow_layer(policy.between_jobs, following, sees=lambda a, b: True)
+    following = slow_layer(policy.between_jobs, following)
     return {job: policy.head(token).item() for job, token in following.items()}
+
+
+def viewed(view, instance, state):
+    """The state of which a network sees so many operations of each of so many jobs."""
+    if view is None:
+        return state
+    starts = partial(earliest_starts, instance, state)
+    return state._replace(in_view=Window(*view).in_view(state, starts, instance.times.shape[2]))
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("options", [{}, {"lookahead": True, "heads": 4, "width": 24}])
 @pytest.mark.parametrize("general", [False, True])
-@pytest.mark.parametrize(("jobs", "ops"), [(4, 3), (3, 5), (1, 4), (5, 1)])
-def test_forward_equals_plain_loops(jobs, ops, options, way, general, monkeypatch):
+@pytest.mark.parametrize(
+    ("jobs", "ops", "view"), [(4, 3, None), (3, 5, None), (1, 4, None), (5, 1, None), (5, 4, (2, None)), (5, 4, (2, 3))]
+)
+def test_forward_equals_plain_loops(jobs, ops, view, options, way, general, monkeypatch):
+    """What is out of view is not there for the network; the features of what is in view are those of the whole shop."""
     attend_by(way, monkeypatch)
     policy = job_shop(**options)
     for step in sorted({0, 1, jobs * ops // 2, jobs * ops - 3, jobs * ops - 2} & {*steps(jobs, ops)}):
         instance, state, _ = played(2, jobs, ops, step, seed=step, zeros=0.4, general=general)
+        state = viewed(view, instance, state)
         with torch.no_grad():
             logits = policy(instance, state)
             for row in range(2):
                 for job, logit in slow_logits(policy, instance, state, row).items():
                     assert logits[row, job].item() == pytest.approx(logit, abs=1e-5), (step, row, job)
-
-
-@pytest.mark.parametrize("general", [False, True])
-@pytest.mark.parametrize(("lookahead", "jobs_in_view"), [(False, None), (True, None), (True, 3)])
-def test_what_is_out_of_the_window_is_not_there_for_the_network(lookahead, jobs_in_view, general, monkeypatch):
-    """In groups as over all pairs; and the features of what is in view are those of the whole shop."""
-    policy = job_shop(lookahead=lookahead, order_loss=0.5)
-    for step in (0, 3, 9, 14):
-        instance, state, rest = played(3, 5, 4, step, seed=step, zeros=0.3, general=general)
-        state = state._replace(
-            in_view=Window(2, jobs_in_view).in_view(
-                state, partial(earliest_starts, instance, state), instance.times.shape[2]
-            )
-        )
-        found = {}
-        for way in WAYS:
-            attend_by(way, monkeypatch)
-            found[way] = policy.with_auxiliary_loss(instance, state, rest)
-        legal = jssp(5, 4, window=2, jobs_in_view=jobs_in_view).mask(instance, state)
-        assert torch.allclose(found["groups"][0][legal], found["dense"][0][legal], atol=1e-5)
-        assert torch.allclose(found["groups"][1], found["dense"][1], atol=1e-5)
-        with torch.no_grad():
-            for row in range(3):
-                for job, logit in slow_logits(policy, instance, state, row).items():
-                    assert found["dense"][0][row, job].item() == pytest.approx(logit, abs=1e-5), (step, row, job)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -341,19 +285,15 @@ def test_hidden_keys_leave_no_trace(way, monkeypatch):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("general", [False, True])
-@pytest.mark.parametrize("window", [None, 2])
+@pytest.mark.parametrize("view", [None, (2, None), (2, 3)])
 @pytest.mark.parametrize(("jobs", "ops"), [(4, 3), (3, 5), (5, 1), (1, 4)])
-def test_order_loss_equals_plain_loops(jobs, ops, window, way, general, monkeypatch):
+def test_order_loss_equals_plain_loops(jobs, ops, view, way, general, monkeypatch):
     """Of every two open operations of a machine, the one that the expert schedules first should win."""
     attend_by(way, monkeypatch)
     policy = job_shop(order_loss=0.25)
     for step in (0, jobs * ops // 2):
         instance, state, rest = played(4, jobs, ops, step, zeros=0.4, general=general)
-        state = state._replace(
-            in_view=Window(window, None).in_view(
-                state, partial(earliest_starts, instance, state), instance.times.shape[2]
-            )
-        )
+        state = viewed(view, instance, state)
         means = []
         for row in range(4):
             losses = []
@@ -362,7 +302,7 @@ def test_order_loss_equals_plain_loops(jobs, ops, window, way, general, monkeypa
             for job in rest[row].tolist():
                 sequence.append((job, done[job]))
                 done[job] += 1
-            assert window or sorted(sequence) == sorted(tokens)
+            assert view or sorted(sequence) == sorted(tokens)
             for first, second in itertools.combinations([each for each in sequence if each in tokens], 2):
                 if machine[first] == machine[second]:
                     wins = policy.order_loss.earlier(tokens[first]) @ policy.order_loss.later(tokens[second])

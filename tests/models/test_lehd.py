@@ -23,6 +23,9 @@ KINDS = {
     "tsp": SimpleNamespace(problem=TSP(9), network=LEHD, loss="successor_loss", sees="remaining"),
     "cvrp": SimpleNamespace(problem=CVRP(8, [12, 20]), network=LEHDforCVRP, loss="route_loss", sees="near"),
 }
+ROUNDS = methods.Gumbeldore(4, 3, 0.3)
+SEARCHES = [ROUNDS, methods.Anytime(ROUNDS, 0.05), methods.Sampling(4, 2), methods.Reconstruct(methods.Greedy(), 2)]
+NEAREST = CVRP(9, [9, 30], nearest=3)
 
 
 def network_of(name, loss=0.0, **sizes):
@@ -43,35 +46,18 @@ def legal_logits(name, policy, instance, state):
     return logits.masked_fill(~KINDS[name].problem.mask(instance, state), 0.0)
 
 
-def same(a, b, tolerance=1e-5):
-    return torch.allclose(a, b, atol=tolerance)
-
-
 def test_the_size_of_the_paper():
     assert sum(weight.numel() for weight in LEHD(128, 6, 8, 512, 0.0).parameters()) == 1_417_857
 
 
 @pytest.mark.parametrize("loss", [0.0, 1.0])
-@pytest.mark.parametrize("name", KINDS)
-def test_contract(name, loss):
-    policy_contract(network_of(name, loss), KINDS[name].problem)
-
-
-def test_contract_with_the_nearest_customers():
-    policy_contract(network_of("cvrp"), CVRP(9, [9, 30], nearest=3))
+@pytest.mark.parametrize(("name", "problem"), [*((n, k.problem) for n, k in KINDS.items()), ("cvrp", NEAREST)])
+def test_contract(name, problem, loss):
+    policy_contract(network_of(name, loss), problem)
 
 
 @pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize(
-    "method",
-    [
-        methods.Gumbeldore(4, 3, 0.3),
-        methods.Anytime(methods.Gumbeldore(4, 3, 0.3), 0.05),
-        methods.Sampling(4, 2),
-        methods.Reconstruct(methods.Greedy(), 2),
-    ],
-    ids=["rounds", "time_limit", "with_replacement", "reconstruct"],
-)
+@pytest.mark.parametrize("method", SEARCHES, ids=["rounds", "time_limit", "with_replacement", "reconstruct"])
 def test_a_search_encodes_once(name, method, monkeypatch):
     policy, problem = network_of(name), KINDS[name].problem
     calls, inner = [], policy.encode
@@ -89,7 +75,7 @@ def test_micro_batches_give_the_same_embeddings_and_logits(name, monkeypatch):
     for layer in (policy.encoder, policy.decoder[0]):
         layer.register_forward_hook(lambda module, given, found: sizes.append(len(given[0])))
     monkeypatch.setattr("models.micro_batches.CPU_MAX_ACTIVATIONS", 1000)
-    assert same(legal_logits(name, policy, instance, state), whole)
+    assert torch.allclose(legal_logits(name, policy, instance, state), whole, atol=1e-5)
     assert max(sizes) < 10 and sum(sizes) == 100
 
 

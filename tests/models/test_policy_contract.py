@@ -1,4 +1,4 @@
-"""What a policy has without saying so, and what `policy_contract` refuses."""
+"""What a policy has without saying so, what `policy_contract` refuses, and what our networks do not round to bf16."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import torch
 from torch import nn
 
 from gumbeldore.interfaces import Policy
+from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.testing import policy_contract
+from models.layers import FullPrecisionLinear
 from problems.tsp import TSP
+from tests.helpers.networks import awake
+from tests.helpers.repeated_states import CASES
 
 PROBLEM = TSP(6)
 
@@ -34,19 +38,14 @@ class Forgetful(Nearest):
         return state._replace(origin=torch.zeros_like(state.origin))
 
 
-class OtherLogits(Nearest):
-    def with_auxiliary_loss(self, context, state, remaining_actions):
-        return 2 * self(context, state), torch.zeros(())
+def with_loss(factor, loss):
+    """Other logits by this factor in training, and this auxiliary loss."""
 
+    class WithLoss(Nearest):
+        def with_auxiliary_loss(self, context, state, remaining_actions):
+            return factor * self(context, state), torch.tensor(loss)
 
-class NegativeLoss(Nearest):
-    def with_auxiliary_loss(self, context, state, remaining_actions):
-        return self(context, state), torch.tensor(-1.0)
-
-
-class ManyLosses(Nearest):
-    def with_auxiliary_loss(self, context, state, remaining_actions):
-        return self(context, state), torch.zeros(6)
+    return WithLoss
 
 
 class EncodesATensor(Nearest):
@@ -97,13 +96,34 @@ def test_a_policy_needs_nothing_but_forward():
         (NoPolicy, r"a policy must inherit gumbeldore.Policy, \S+\.NoPolicy does not"),
         (OfTheCVRP, "the policy is for the problem cvrp, not for tsp"),
         (Forgetful, "a state and its canonical_state must have the same logits"),
-        (OtherLogits, "with_auxiliary_loss must give the logits of forward"),
-        (NegativeLoss, "the auxiliary loss must be one finite number that is not negative, got -1.0"),
+        (with_loss(2, 0.0), "with_auxiliary_loss must give the logits of forward"),
+        (with_loss(1, -1.0), "the auxiliary loss must be one finite number that is not negative, got -1.0"),
         (Rounded, "logits must be torch.float32 under autocast, too, got torch.bfloat16"),
         (RoundedBefore, "logits must not be rounded to bf16 under autocast"),
-        (ManyLosses, "the auxiliary loss must be one finite number that is not negative, got tensor"),
+        (with_loss(1, [0.0] * 6), "the auxiliary loss must be one finite number that is not negative, got tensor"),
     ],
 )
 def test_what_breaks_a_rule_is_refused_by_its_name(policy, rule):
     with pytest.raises(AssertionError, match=rule):
         policy_contract(policy(), PROBLEM)
+
+
+def is_bf16(x: torch.Tensor) -> torch.Tensor:
+    """Which numbers bf16 can hold."""
+    return x == x.to(torch.bfloat16)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_first_and_the_last_map_of_a_network_are_not_rounded(case):
+    """What reads coordinates, and what writes logits."""
+    torch.manual_seed(0)
+    problem, network = CASES[case]
+    policy = awake(network()).eval()
+    assert isinstance(policy.embed, FullPrecisionLinear) and isinstance(policy.head, FullPrecisionLinear)
+    seen = []
+    policy.embed.register_forward_hook(lambda module, given, found: seen.append(found))
+    instances = problem.generate(6, torch.Generator().manual_seed(0))
+    asked = InPrecision(policy, torch.device("cpu"), "bf16")
+    logits = asked(asked.encode(instances), problem.reset(instances))
+    for numbers in (*seen, logits[problem.mask(instances, problem.reset(instances))]):
+        assert numbers.dtype == torch.float32 and is_bf16(numbers).double().mean() < 0.1
