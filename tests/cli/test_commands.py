@@ -102,6 +102,7 @@ def test_every_configuration_builds(choice):
         ("train.instances=x", "train.instances has no effect on train=self_improvement, only on train=active_search"),
         ("train.experts=x", "train.experts is for train=supervised, or for a pool"),
         ("train.algorithm=supervised", "train.algorithm is what train= sets"),
+        ("train.cooldown_epochs=2 train.learning_rate_end_factor=1", "train.cooldown_epochs has no effect with train."),
         ("train.pool=100", "train.pool must be at least train.instances_per_epoch=128, which an epoch searches"),
         ("train.pool=500 recipe=self_labeling", "train.pool needs train.keep_experts=true"),
     ],
@@ -207,6 +208,9 @@ SUPERVISED, ACTIVE = "train=supervised train.experts=x.npz", "train=active_searc
         (train, "train.muon_learning_rate=null train.muon_weight_decay=1", "train.muon_weight_decay has no"),
         (train, "search.sampled_root=off", "sampled_root must be true or false, got 'off'"),
         (train, "resume=nowhere", "resume=nowhere: there is no"),
+        (train, "init=nowhere", "init=nowhere: there is no checkpoint nowhere"),
+        # as of a variable of the shell that is not set
+        *((train, f"debug=fast {key}=", f"{key} must not be empty") for key in ("init", "resume", "run_dir")),
         (train, "problem=chess", "problem=chess: there is no such option; there are cvrp, fjsp, gomoku, jssp, tsp"),
         (train, "train=supervised", "train.experts must be given"),
         *(

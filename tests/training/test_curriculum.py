@@ -28,9 +28,8 @@ def test_routing_instances_grow_linearly():
 
 def test_schedules_grow_in_both_dimensions():
     problem = JSSP([[6, 6], [10, 5]], [[6, 6]], reversal=True, grow=[[4, 4], 0.5])
-    assert [problem.curriculum(progress).sizes for progress in PROGRESS] == [
-        *([(4, 4), (4, 4)], [(4, 4), (6, 4)], [(5, 5), (7, 4)], [(6, 6), (10, 5)], [(6, 6), (10, 5)])
-    ]
+    full, sizes = [(6, 6), (10, 5)], [problem.curriculum(progress).sizes for progress in PROGRESS]
+    assert sizes == [[(4, 4), (4, 4)], [(4, 4), (6, 4)], [(5, 5), (7, 4)], full, full]
     assert problem.curriculum(0.25).reversal
     assert JSSP([[3, 6]], [[6, 6]], grow=[[4, 4], 0.5]).curriculum(0.0).sizes == [(3, 4)]  # nothing shrinks
     steady = JSSP([[4, 4], [5, 5]], [[6, 6]])
@@ -65,13 +64,10 @@ def test_impossible_growth_is_refused(grow):
         CVRP(20, [30, 30], grow=[1, *grow[1:]])
     with pytest.raises(ValueError, match="grow must be"):
         JSSP([[4, 4]], [[4, 4]], grow=[[4, grow[0] - 2], *grow[1:]])
-
-
-def test_the_first_schedules_need_two_operations():
-    with pytest.raises(ValueError, match="at least two operations"):
-        JSSP([[4, 4]], [[4, 4]], grow=[[1, 1], 0.5])
     with pytest.raises(ValueError, match="grow must be"):
         JSSP([[4, 4]], [[4, 4]], grow=[4, 0.5])
+    with pytest.raises(ValueError, match="at least two operations"):
+        JSSP([[4, 4]], [[4, 4]], grow=[[1, 1], 0.5])
 
 
 def test_training_asks_for_the_size_of_its_epoch(monkeypatch):

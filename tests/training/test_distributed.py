@@ -34,7 +34,7 @@ from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.helpers.commands import configured, typed
-from tests.helpers.learners import SIZES
+from tests.helpers.learners import SIZES, new_learner
 from tests.helpers.networks import awake
 from tests.helpers.ranks import FailsElsewhere, together, torchrun
 from tests.helpers.solutions import random_experts
@@ -116,12 +116,9 @@ def test_help_is_printed_once(tmp_path):
 
 
 def learner(folder, **sizes):
-    settings = TrainSettings(**{**SIZES, **sizes})
-    torch.manual_seed(0)
-    policy = BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
-    state = TrainState(policy, policy, optimizer_of(policy, settings), PseudoExperts(folder))
+    state = new_learner(folder, **sizes)
     state.dataset.add("epoch_1", *random_experts(10, 6))
-    return state, settings
+    return state, TrainSettings(**{**SIZES, **sizes})
 
 
 @pytest.mark.slow

@@ -95,29 +95,30 @@ def test_the_best_policy_searches_or_the_one_that_is_trained():
         assert torch.equal(searched.actions, expected.actions)
 
 
-def test_a_pool_begins_with_given_experts_and_grows():
-    problem, state = TSP(7), new_learner()
-    instances = TSP(6).generate(5, torch.Generator().manual_seed(0))
-    actions = torch.arange(1, 6).repeat(5, 1)
-    given = [Shard("epoch_000001", instances, actions, TSP(6).cost(instances, actions))]
-    for shard in in_turns(given, 2):
+def with_given(count, problem):
+    """A learner whose pool begins with so many plain tours, and these."""
+    state, instances = new_learner(), problem.generate(count, torch.Generator().manual_seed(0))
+    actions = torch.arange(1, problem.num_nodes).repeat(count, 1)
+    given = Shard("epoch_000001", instances, actions, problem.cost(instances, actions))
+    for shard in in_turns([given], 2):
         state.dataset.add(*shard)
-    filled = shards_after(7, state, problem=problem, pool=8)
+    return state, given
+
+
+def test_a_pool_begins_with_given_experts_and_grows():
+    state, given = with_given(5, TSP(6))
+    filled = shards_after(7, state, pool=8)
     assert [sum(len(each.actions) for each in shards) for shards in filled] == [7, 8, 8, 8, 8, 8, 8]
     names = [[each.name[:5] for each in shards] for shards in filled]
     assert names[1] == ["given"] * 3 + ["epoch"] * 2 and names[4] == ["epoch"] * 5
     kept = torch.cat([each.instances.coords for each in filled[4][2:]])
-    assert torch.equal(kept, instances.coords)
-    assert (torch.cat([each.costs for each in filled[4][2:]]) <= given[0].costs).all()
+    assert torch.equal(kept, given.instances.coords)
+    assert (torch.cat([each.costs for each in filled[4][2:]]) <= given.costs).all()
     assert len({each.name for each in filled[4]}) == 5
 
 
 def test_more_given_experts_than_the_pool_asks_for_all_stay():
-    state = new_learner()
-    instances = TSP(7).generate(9, torch.Generator().manual_seed(0))
-    actions = torch.arange(1, 7).repeat(9, 1)
-    for shard in in_turns([Shard("x", instances, actions, TSP(7).cost(instances, actions))], 2):
-        state.dataset.add(*shard)
+    state, _ = with_given(9, TSP(7))
     filled = shards_after(3, state, pool=6)
     assert [sum(len(each.actions) for each in shards) for shards in filled] == [9, 9, 9]
 

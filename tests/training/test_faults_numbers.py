@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 
 import pytest
@@ -31,6 +30,7 @@ from problems.tsp.instances import Instance
 from tests.helpers.commands import done, typed
 from tests.helpers.learners import SIZES
 from tests.helpers.ranks import Spoiled, together
+from tests.helpers.runs import metrics_of
 from tests.helpers.solutions import random_experts
 from tests.helpers.trees import TablePolicy, TreeProblem
 
@@ -110,15 +110,10 @@ def test_processes_that_train_together_agree_on_bad_steps(tmp_path):
         fit(problem, train_state, settings, generator(5, "batches", 0), Execution(ranks=ranks))
 
 
+SMALL = ["debug=fast", "problem.num_nodes=6", "model.layers=1", "model.width=16", "precision=float32", "run_dir=run"]
+
+
 def test_the_run_names_its_checkpoint_and_goes_on_once_the_fault_is_gone(tmp_path, monkeypatch):
-    words = [
-        "debug=fast",
-        "problem.num_nodes=6",
-        "model.layers=1",
-        "model.width=16",
-        "precision=float32",
-        "run_dir=run",
-    ]
     original, drawn = PseudoExperts.batch, []
 
     def batch(self, *arguments):
@@ -128,21 +123,17 @@ def test_the_run_names_its_checkpoint_and_goes_on_once_the_fault_is_gone(tmp_pat
 
     with monkeypatch.context() as patch:
         patch.setattr(PseudoExperts, "batch", batch)
-        result = typed(train, *words, cwd=tmp_path)
-        assert result.returncode == 2 and len(result.stderr.splitlines()) == 1
-        assert "step 2 of epoch 2 cannot be learnt from: the loss is nan" in result.stderr
-        assert (
-            "resume=run tries it again, init=run starts a run with other settings from its best policy" in result.stderr
-        )
+        result = typed(train, *SMALL, cwd=tmp_path)
+    assert result.returncode == 2 and len(result.stderr.splitlines()) == 1
+    assert "step 2 of epoch 2 cannot be learnt from: the loss is nan" in result.stderr
+    assert "resume=run tries it again, init=run starts a run with other settings from its best pol" in result.stderr
     done(train, "resume=run", cwd=tmp_path)
-    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
-    assert [line["epoch"] for line in lines] == [1, 2]
+    assert [line["epoch"] for line in metrics_of(tmp_path / "run")] == [1, 2]
 
 
 @pytest.mark.parametrize("key", ["train.batch_size", "train.instances_per_epoch"])
 def test_what_takes_too_much_memory_is_named(key, tmp_path):
-    words = ["debug=fast", "problem.num_nodes=6", "model.layers=1", "model.width=16", "run_dir=run"]
-    result = typed(train, *words, f"{key}={10**15}", cwd=tmp_path)
+    result = typed(train, *SMALL, f"{key}={10**15}", cwd=tmp_path)
     assert result.returncode == 2 and len(result.stderr.splitlines()) == 1 and f"lower {key} (" in result.stderr
 
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -20,12 +19,10 @@ from gumbeldore.runtime.stopping import Stopper
 from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.validation import validate
 from problems.tsp import TSP
-from tests.helpers.commands import configured, typed
+from tests.helpers.commands import ROOT, configured, done
 from tests.helpers.interruptions import Killed, dies_after
 from tests.helpers.learners import Reports, new_learner, reports_of
 from tests.helpers.runs import metrics_of, same_runs
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_the_first_signal_after_the_time_limit_is_the_first():
@@ -38,44 +35,24 @@ def test_the_first_signal_after_the_time_limit_is_the_first():
             time.sleep(5)
 
 
-COMMAND = [
-    *[sys.executable, str(ROOT / "train.py"), "debug=fast", "images_every=100", "precision=float32"],
-    *["train.epochs=5", "train.batches_per_epoch=150", "model.layers=2", "model.width=16", "model.heads=2"],
-]
-
-
-def start(*overrides, cwd):
-    return subprocess.Popen([*COMMAND[:2], *overrides], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-
-
-def lines_of(path):
-    return path.read_text().count("\n") if path.exists() else 0
-
-
 JSSP4X3 = ["problem=jssp", "problem.sizes=[[4,3],[3,4]]", "problem.validation_sizes=[[4,3]]", "model.blocks=1"]
 CVRP7 = ["problem=cvrp", "problem.num_customers=7", "problem.capacity=[15,20]", "model.layers=1"]
 
 
 @pytest.mark.parametrize(
-    ("words", "share"),
-    [
-        pytest.param(CVRP7, 0.97, marks=pytest.mark.slow),
-        pytest.param(JSSP4X3, 0.9, marks=pytest.mark.slow),
-    ],
-    ids=["cvrp", "jssp"],
+    ("words", "share"), [pytest.param(CVRP7, 0.97, id="cvrp"), pytest.param(JSSP4X3, 0.9, id="jssp")]
 )
+@pytest.mark.slow
 def test_other_problems_improve_and_continue_exactly(words, share, tmp_path, monkeypatch):
     """One run goes through, the other dies while it trains in its third epoch, and is resumed."""
     words = [*words, "debug=fast", "images_every=100", "precision=float32", "model.width=16", "model.heads=2"]
     words += ["train.epochs=3", "train.batches_per_epoch=30", "train.batch_size=64", "train.validation_instances=200"]
-    whole = typed(train, *words, "run_dir=whole", cwd=tmp_path)
-    assert whole.returncode == 0, whole.stderr
+    done(train, *words, "run_dir=whole", cwd=tmp_path)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         dies_after(patch, batches=75)
-        typed(train, *words, "run_dir=died", cwd=tmp_path)
+        done(train, *words, "run_dir=died", cwd=tmp_path)
     assert len(metrics_of(tmp_path / "died")) == 2
-    resumed = typed(train, "resume=died", cwd=tmp_path)
-    assert resumed.returncode == 0, resumed.stderr
+    done(train, "resume=died", cwd=tmp_path)
     same_runs(tmp_path / "whole", tmp_path / "died", epochs=3)
     left = checkpoint.load(tmp_path / "whole/checkpoints/last.pt")["train_state"]["dataset"]
     assert sorted(path.stem for path in (tmp_path / "whole/dataset").iterdir()) == left  # the forgotten ones are gone
@@ -86,8 +63,10 @@ def test_other_problems_improve_and_continue_exactly(words, share, tmp_path, mon
 
 @pytest.mark.slow
 def test_interrupting_ends_cleanly(tmp_path):
-    run = start(*COMMAND[2:], "train.epochs=100000", "run_dir=run", cwd=tmp_path)
-    while lines_of(tmp_path / "run" / "metrics.jsonl") < 1:
+    words = ["debug=fast", "images_every=100", "model.layers=2", "train.epochs=100000", "run_dir=run"]
+    command, out = [sys.executable, str(ROOT / "train.py"), *words], subprocess.PIPE
+    run = subprocess.Popen(command, cwd=tmp_path, stdout=out, stderr=subprocess.STDOUT)
+    while not metrics_of(tmp_path / "run"):
         assert run.poll() is None, run.communicate()[0].decode()
         time.sleep(0.01)
     run.send_signal(signal.SIGINT)
@@ -99,8 +78,8 @@ def test_interrupting_ends_cleanly(tmp_path):
 def test_an_interruption_after_the_last_epoch_leaves_nothing_to_continue(tmp_path, monkeypatch):
     monkeypatch.setattr(RunRecorder, "epoch", lambda *_: signal.raise_signal(signal.SIGINT))
     words = ["debug=fast", "problem.num_nodes=6", "train.epochs=1", "workers=0", "run_dir=run"]
-    done = typed(train, *words, cwd=tmp_path)
-    assert done.returncode == 0 and "finished\n" in done.stdout and "continue:" not in done.stdout
+    said = done(train, *words, cwd=tmp_path).stdout
+    assert "finished\n" in said and "continue:" not in said
 
 
 def test_an_epoch_that_is_cut_short_is_none_without_a_better_policy():
