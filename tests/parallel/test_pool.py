@@ -14,7 +14,6 @@ from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.sampler import methods
 from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.search import search
-from models.bq_tsp import BQ
 from problems.tsp import TSP
 from tests.helpers.learners import SEARCH, new_learner
 from tests.helpers.trees import TablePolicy, TreeProblem
@@ -28,10 +27,9 @@ def test_the_chunk_size_changes_nothing_for_an_exact_policy(search_batch_rows):
     for rows in (1, search_batch_rows):
         for chunk, solutions in SearchPool(problem, policy, 0, rows).map(trees, keys, methods.Gumbeldore(3, 3, 1.0)):
             for row in range(chunk.start, chunk.stop):
-                valid = solutions.valid[row - chunk.start]
-                values = [
-                    getattr(solutions, name)[row - chunk.start][valid] for name in ("actions", "gumbels", "costs")
-                ]
+                here = row - chunk.start
+                fields = solutions.actions, solutions.gumbels, solutions.costs
+                values = [field[here][solutions.valid[here]] for field in fields]
                 if row in found:
                     assert all(torch.equal(a, b) for a, b in zip(found[row], values, strict=True))
                 found[row] = values
@@ -53,10 +51,8 @@ def test_the_chunk_size_changes_nothing_for_an_exact_policy(search_batch_rows):
 def test_chunks_are_as_equal_as_can_be(count, search_batch_rows, config, sizes):
     problem, policy = TSP(7), new_learner().policy
     instances = problem.generate(count, torch.Generator().manual_seed(0))
-    chunks = [
-        chunk
-        for chunk, _ in SearchPool(problem, policy, 0, search_batch_rows).map(instances, torch.arange(count), config)
-    ]
+    pool = SearchPool(problem, policy, 0, search_batch_rows)
+    chunks = [chunk for chunk, _ in pool.map(instances, torch.arange(count), config)]
     assert [chunk.stop - chunk.start for chunk in chunks] == sizes
     assert [row for chunk in chunks for row in range(chunk.start, chunk.stop)] == list(range(count))
 
@@ -116,8 +112,7 @@ class BadProblem(TSP):
 
 @pytest.mark.slow
 def test_a_workers_error_ends_the_run_with_its_text():
-    policy = BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
-    instances = TSP(7).generate(4, torch.Generator())
+    policy, instances = new_learner().policy, TSP(7).generate(4, torch.Generator())
     with SearchPool(BadProblem(7), policy, workers=1) as pool:
         pool.load(policy.state_dict())
         with pytest.raises(WorkerError, match="the depot is on fire"):

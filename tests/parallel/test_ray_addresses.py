@@ -59,10 +59,7 @@ def test_auto_is_what_ray_start_has_started_and_no_ray_of_another_run(monkeypatc
     [
         (["ray.address=nonsense"], "ray.address must be null, auto, host:port or ray://host:port, got nonsense"),
         (["ray.address=http://localhost:1"], "ray.address must be null"),
-        (
-            ["ray.address=127.0.0.1:9"],
-            "ray.address=127.0.0.1:9: no Ray cluster answers there; start one with",
-        ),
+        (["ray.address=127.0.0.1:9"], "ray.address=127.0.0.1:9: no Ray cluster answers there; start one with"),
         (["ray.address=ray://127.0.0.1:9"], "ray.address=ray://127.0.0.1:9: no Ray cluster answers there"),
         (["ray.address=127.0.0.1:99999"], "ray.address=127.0.0.1:99999: no Ray cluster answers there"),
         (["ray.address=auto", "workers=0"], "ray.address=auto has no effect with workers=0"),

@@ -19,7 +19,7 @@ from gumbeldore.sampler.methods import Gumbeldore
 from models.bq_tsp import BQ
 from models.job_shop import JobShop
 from problems.tsp import TSP
-from tests.helpers.commands import typed
+from tests.helpers.commands import refused, typed
 from tests.helpers.networks import awake
 from tests.helpers.ranks import torchrun
 
@@ -42,10 +42,8 @@ def test_layers_are_compiled_copies_are_not():
 def test_training_without_a_compiler_is_refused_before_anything_is_written(tmp_path, monkeypatch):
     words = ["debug=fast", "device=cpu", "workers=0", "run_dir=run"]
     monkeypatch.setenv("CXX", "none++")
-    refused = typed(train, *words, "compile=true", cwd=tmp_path)
-    assert refused.returncode == 2 and list(tmp_path.iterdir()) == []
     needs = "compile=true needs a C++ compiler, and there is no none++ in PATH; CXX can name another"
-    assert refused.stderr == f"error: {needs}\n"
+    assert refused(train, *words, "compile=true", cwd=tmp_path) == f"error: {needs}\n"
 
 
 @pytest.mark.slow
@@ -87,18 +85,13 @@ def test_same_solutions():
         torch.testing.assert_close(plain.log_probs, fast.log_probs)
 
 
-def test_sampling_is_compiled_if_asked_for():
+@pytest.mark.parametrize("wanted", [False, True])
+def test_sampling_and_evaluations_are_compiled_if_asked_for(wanted):
     network = BQ(16, 2, 2, 32, canonical_coordinates=True, successor_loss=0)
-    for wanted in (False, True):
-        with SearchPool(TSP(8), network, compiled=wanted) as pool:
+    machine = Machine(torch.device("cpu"), "float32", wanted, 0, 1, 8)
+    with SearchPool(TSP(8), network, compiled=wanted) as sampling, machine.pool(TSP(8), network) as evaluating:
+        for pool in (sampling, evaluating):
             assert bool(compiled(pool.local.policy)) == wanted and not compiled(network)
-
-
-def test_an_evaluation_is_compiled_if_asked_for():
-    network = BQ(16, 2, 2, 32, canonical_coordinates=True, successor_loss=0)
-    for wanted in (False, True):
-        with Machine(torch.device("cpu"), "float32", wanted, 0, 1, 8).pool(TSP(8), network) as pool:
-            assert bool(compiled(pool.local.policy)) == wanted
 
 
 def test_a_network_without_layers_is_refused_before_workers_start():

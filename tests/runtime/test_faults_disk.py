@@ -141,15 +141,20 @@ else:
 
 @pytest.mark.parametrize("existing", [False, True])
 def test_of_runs_that_start_together_one_gets_the_directory(tmp_path, existing):
-    path, go = tmp_path / "run", tmp_path / "go"
+    path = tmp_path / "run"
     if existing:
         path.mkdir()
-    processes = [python(TAKES, path, go, "this") for _ in range(4)]
-    go.touch()
+    said = said_together(tmp_path, "this")
+    assert sum(line.startswith("mine") for line in said) == 1
+    assert all(re.search(f"mine|{path}.*(is not empty|in use by another run|exists)", line) for line in said), said
+
+
+def said_together(folder, how):
+    """What four processes say that want a directory at the same time."""
+    processes = [python(TAKES, folder / "run", folder / "go", how) for _ in range(4)]
+    (folder / "go").touch()
     try:
-        said = [process.stdout.readline() for process in processes]
-        assert sum(line.startswith("mine") for line in said) == 1
-        assert all(re.search(f"mine|{path}.*(is not empty|in use by another run|exists)", line) for line in said), said
+        return [process.stdout.readline() for process in processes]
     finally:
         for process in processes:
             process.kill()
@@ -157,15 +162,8 @@ def test_of_runs_that_start_together_one_gets_the_directory(tmp_path, existing):
 
 
 def test_runs_named_by_the_time_get_a_directory_each(tmp_path):
-    processes = [python(TAKES, tmp_path / "run", tmp_path / "go", "unique") for _ in range(4)]
-    (tmp_path / "go").touch()
-    try:
-        said = sorted(process.stdout.readline().split()[1] for process in processes)
-        assert said == ["run", "run-2", "run-3", "run-4"]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    said = sorted(line.split()[1] for line in said_together(tmp_path, "unique"))
+    assert said == ["run", "run-2", "run-3", "run-4"]
 
 
 def test_a_run_is_continued_once_at_a_time_and_a_killed_one_at_once(tmp_path):

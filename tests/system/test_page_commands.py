@@ -16,11 +16,7 @@ from tests.helpers.commands import ROOT, problem_of, run
 from tests.helpers.pages import Command, steps_of
 
 README = ROOT / "README.md"
-PAGES = [
-    README,
-    *(ROOT / f"docs/{name}.md" for name in ("data", "evaluation", "training", "results")),
-]
-
+PAGES = [README, *(ROOT / f"docs/{name}.md" for name in ("data", "evaluation", "training", "results"))]
 CONFIGS = {"train.py": "train", "evaluate.py": "evaluate", "study.py": "study", "problems.solvers": "experts"}
 
 SHORT = {
@@ -33,10 +29,8 @@ SHORT = {
     "problems.solvers": ["num_instances=4", "time_limit=1", "workers=0"],
 }
 # Also where a page gives them.
-REPLACED = (
-    *("num_instances", "search.iterations", "solver.time_limit", "time_limit", "reference_samples"),
-    "train.instances_per_epoch",
-)
+REPLACED = ("num_instances", "search.iterations", "solver.time_limit", "time_limit", "reference_samples")
+REPLACED += ("train.instances_per_epoch",)
 MADE = ("run_dir=", "out=", "out_dir=")
 
 
