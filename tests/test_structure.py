@@ -1,4 +1,4 @@
-"""The import ladder, and what a bare machine can do."""
+"""The import ladder, what a bare machine can do, and that nobody waits for a package that is not needed."""
 
 from __future__ import annotations
 
@@ -145,3 +145,38 @@ def test_workers_without_ray_are_refused_clearly():
     code = training().replace("SearchPool(problem, policy)", "SearchPool(problem, policy, workers=2)")
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert result.returncode != 0 and "workers=2 needs the package ray" in result.stderr
+
+
+# ---- packages that are not needed
+
+HEAVY = {"matplotlib", "ray", "tensorboard", "jinja2", "pandas", "scipy", "pyvrp", "ortools", "torch._dynamo"}
+OF_COMMANDS = {"hydra", "omegaconf", "rich", "yaml"}  # and not of the library
+CODE = """
+import sys
+import torch
+before = set(sys.modules)  # torch's own, which differ between its releases
+{}
+print("\\nimported:", *set(sys.modules) - before)
+"""
+
+
+def imported(code: str) -> set[str]:
+    """The modules that a program imports beyond torch's."""
+    command = [sys.executable, "-c", CODE.format(code)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return set(result.stdout.rpartition("imported: ")[2].split())
+
+
+def test_the_library_imports_little_but_torch():
+    found = imported("import gumbeldore, models, problems")
+    assert "gumbeldore.sampler.beam" in found
+    assert found.isdisjoint(HEAVY | OF_COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "command", ["train", *(pytest.param(x, marks=pytest.mark.slow) for x in ("evaluate", "study"))]
+)
+def test_help_waits_for_no_heavy_package(command):
+    found = imported(f"import {command}\nsys.argv = ['{command}.py', '--help']\n{command}.main()")
+    assert OF_COMMANDS & found and found.isdisjoint(HEAVY)

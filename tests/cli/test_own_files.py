@@ -1,17 +1,29 @@
-"""Files of the user's (--config-dir), words and classes with a mistake: one line, before anything is done."""
+"""Files, classes and a search method of the user's (--config-dir): what they do, and a mistake is one line."""
 
 from __future__ import annotations
 
+import importlib
+import json
+import sys
+
 import pytest
+import torch
+from omegaconf import OmegaConf
 from torch import nn
 
+import evaluate
+import study
 import train
+from gumbeldore.cli.methods import search_keys
 from gumbeldore.cli.words import check_overrides
 from gumbeldore.interfaces import Policy
 from gumbeldore.runtime.building import build
-from tests.helpers.commands import compose, refused
-from tests.helpers.pages import write
+from gumbeldore.sampler import methods
+from gumbeldore.sampler.search import search
+from tests.helpers.commands import compose, configured, done, refused
+from tests.helpers.pages import files_of, page, write
 from tests.helpers.studies import searches_of
+from tests.helpers.trees import TablePolicy, TreeProblem
 
 OWN_OPTIONS = {  # the group, what the file says, what the error says
     "unknown key": ("experiment", "nonsense: 1", "there is no key nonsense; the keys are checkpoint_every, compile, "),
@@ -73,3 +85,109 @@ def test_classes_that_cannot_work_are_refused():
         build({"_target_": f"{__name__}.NoForward"}, "model", Policy)
     with pytest.raises(ValueError, match="^model: cannot assign module before Module.__init__"):
         build({"_target_": f"{__name__}.NoInit"}, "model", Policy)
+
+
+# ---- a search method, as docs/extend.md#a-search-method writes it: trained, evaluated, studied
+
+SMALL = ["search.beam_width=2", "workers=0"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The page's files, and its classes importable."""
+    write(files_of(page("extend")), tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    yield tmp_path
+    sys.modules.pop("narrowing", None)
+    sys.modules.pop("elite", None)
+
+
+def own(folder, *words):
+    path = f"hydra.searchpath=['file://{folder}']"
+    return configured("train", path, "method=narrowing", "search.beam_width=4", "search.num_rounds=3", *words)
+
+
+def found(config):
+    trees = TreeProblem().generate(200, torch.Generator().manual_seed(3))
+    return search(TreeProblem(), TablePolicy(), trees, config, keys=torch.arange(200))
+
+
+def test_the_class_is_given_its_fields_of_search_and_its_own(folder):
+    narrowing = importlib.import_module("narrowing").Narrowing
+    config = own(folder)
+    assert config.training_search() == narrowing(4, 3, 0.9)
+    half = own(folder, "methods.narrowing.factor=0.5")
+    assert half.training_search() == narrowing(4, 3, 0.5)
+    half.refuse_unread()
+    wrapped = methods.Equivalents(narrowing(4, 3, 0.9), 2)
+    assert own(folder, "search.equivalents=2").training_search() == wrapped
+    keys = ["beam_width", "num_rounds", "equivalents", "time_limit"]
+    assert search_keys(config.cfg.methods.narrowing, config.cfg.search) == keys
+
+
+def test_its_own_file_wins_over_search(folder):
+    config = own(folder)
+    OmegaConf.update(config.cfg, "methods.narrowing.num_rounds", 8, force_add=True)
+    assert config.training_search().num_rounds == 8
+    assert "num_rounds" not in search_keys(config.cfg.methods.narrowing, config.cfg.search)
+
+
+def test_its_rounds_come_from_smaller_nuclei(folder):
+    narrowing = importlib.import_module("narrowing").Narrowing
+    plain, first, small = found(methods.Sampling(8, 2)), found(narrowing(8, 2, 1.0)), found(narrowing(8, 2, 0.6))
+    assert torch.equal(plain.actions, first.actions)
+    early, late = small.log_probs[:, :8].mean(), small.log_probs[:, 8:].mean()  # of two rounds
+    assert late > early + 0.02 and early > plain.log_probs.mean() + 0.3
+    limited = found(methods.Anytime(narrowing(8, 2), 0.001))
+    assert limited.best()[1].mean() <= found(methods.Greedy()).best()[1].mean()
+
+
+def test_its_own_update_prefers_the_edges_of_the_best_solution(folder):
+    elite = importlib.import_module("elite").Elite
+
+    def likeness(result):
+        """How many of the first decisions of the second round are those of the first round's best solution."""
+        best = result.actions.gather(1, result.costs[:, :2].argmin(dim=1)[:, None, None].expand(-1, 1, 3))
+        return (result.actions[:, 2:, 0] == best[..., 0])[result.valid[:, 2:]].double().mean().item()
+
+    without, none, much = found(methods.WithoutReplacement(2, 2)), found(elite(2, 2, 0.0)), found(elite(2, 2, 3.0))
+    assert torch.equal(without.actions, none.actions)
+    assert likeness(much) > likeness(none) + 0.1
+
+
+@pytest.mark.slow
+def test_it_trains_evaluates_and_studies(folder):
+    def run(program, *words):
+        done(program, "--config-dir", ".", *words, *SMALL, cwd=folder)
+
+    words = ["debug=fast", "problem.num_nodes=6", "problem.grow=null", "images_every=9", "run_dir=run"]
+    run(train, "method=narrowing", "methods.narrowing.factor=0.7", *words)
+    assert OmegaConf.load(folder / "run/config.yaml").methods.narrowing.factor == 0.7
+    asked = ["checkpoint=run", "instances=kool/tsp20", "num_instances=2"]
+    run(evaluate, "method=[greedy,narrowing,gumbeldore]", *asked, "search.top_p_start=1", "out_dir=evaluated")
+    found = json.loads((folder / "evaluated/results.json").read_text())["methods"]
+    assert list(found) == ["greedy", "narrowing", "gumbeldore"]
+    lists = ["search.num_rounds=[1,2]", "search.equivalents=[1,2]"]
+    run(study, "method=narrowing", *asked, *lists, "repetitions=2", "out_dir=studied")
+    points = json.loads((folder / "studied/study.json").read_text())["points"]
+    once, twice = (f"narrowing, equivalents={count}" for count in (1, 2))
+    assert [(x["curve"], x["samples"]) for x in points] == [(once, 2), (once, 4), (twice, 4), (twice, 8)]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["method=narrowing", "search.top_p_start=0.9"], "search.top_p_start has no effect on narrowing"),
+        (["method=narrowing", "methods.narrowing.facto=1"], "methods.narrowing has factor"),
+        (["method=absent"], "method._target_=nowhere.absent cannot be imported: No module named 'nowhere'"),
+        (["method=neither"], "method=neither must be a Method or a Baseline, got Fraction"),
+        (["method=broken"], "method=broken: factor must be a number above 0 and at most 1, got 2"),
+    ],
+)
+def test_mistakes_with_it_end_in_one_line(words, message, folder, monkeypatch):
+    targets = {"absent": "nowhere.absent", "neither": "fractions.Fraction", "broken": "narrowing.Narrowing\nfactor: 2"}
+    files = {f"method/{name}.yaml": f"# @package methods.{name}\n_target_: {x}\n" for name, x in targets.items()}
+    write(files, folder)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert message in refused(train, "--config-dir", ".", *words, cwd=folder)

@@ -1,22 +1,35 @@
-"""Evaluation: what each method finds, and how it is written down."""
+"""Evaluation: what each method finds, also with several heuristics or own distances, and how it is written down."""
 
 from __future__ import annotations
 
+import html
+import itertools
 import json
+import re
 import shutil
 
 import numpy as np
 import pytest
 import torch
 
+import evaluate
+import study
+from gumbeldore.evaluation import solved_sets as evaluation
+from gumbeldore.evaluation.baseline import solve_baseline
 from gumbeldore.evaluation.loading import load_policy
+from gumbeldore.evaluation.parts import Parts
 from gumbeldore.evaluation.references import with_table
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import unsearched
 from problems.cvrp import CVRP
+from problems.formats.cvrplib import read_solution
+from problems.formats.tsplib import read_tour
+from problems.heuristics import Heuristic
 from problems.tsp import TSP
+from tests.helpers.commands import done
 from tests.helpers.evaluations import DATA, evaluated
 from tests.helpers.instance_files import write_tsp
+from tests.helpers.matrices import length, random_matrix, write_matrix
 from tests.helpers.schedules import read_job_shop
 
 
@@ -129,3 +142,142 @@ def test_reference_solutions_cost_what_the_references_say():
                 assert instance_set.true_cost(torch.tensor([i]), actions[None]).item() == instance_set.references[i]
             (table,) = with_table([instance_set], {instance_set.names[0]: (1.0, "mine")}, "mine.csv")
             assert 0 not in table.solutions
+
+
+# ---- heuristics
+
+
+@pytest.mark.parametrize("problem", [TSP(20), CVRP(20, [30, 30])], ids=["tsp", "cvrp"])
+def test_the_best_routing_heuristic_is_shown(policies, tmp_path, problem):
+    pytest.importorskip("ortools")
+    files = {"tsp": DATA, "cvrp": DATA / "cvrplib"}[problem.name]
+    words = [f"instances={files}", "method=[greedy,heuristic]"]
+    found = evaluated(policies / f"{problem.name}.pt", tmp_path, *words)
+    gaps = {}
+    for instance_set in problem.load(str(files)):
+        for name, (actions, _) in Heuristic().solve(problem.name, instance_set).items():
+            costs = instance_set.true_cost(torch.arange(len(actions)), actions)
+            gaps.setdefault(f"heuristic: {name}", []).extend((costs / instance_set.references - 1).tolist())
+    best = min(gaps, key=lambda name: sum(gaps[name]))
+    assert list(found.methods) == ["greedy", best] and best in found.output
+    outcome = found.methods[best]
+    assert outcome["mean_gap"] == pytest.approx(sum(gaps[best]) / len(gaps[best]))
+    assert 0 < outcome["mean_gap"] < found.methods["greedy"]["mean_gap"] and outcome["seconds"] > 0
+
+
+def test_the_time_of_several_heuristics_is_that_of_trying_them_all():
+    (instance_set,) = TSP(5).validation(2, seed=0)
+    tours = torch.arange(1, 5).expand(2, 4)
+
+    class Two:
+        def check(self, problem):
+            pass
+
+        def solve(self, problem, instance_set, progress):
+            return {"one": (tours, 2.0), "other": (tours.flip(1), 3.0)}
+
+    parts = Parts()
+    solve_baseline(Two(), TSP(5), instance_set, lambda done: None, parts)
+    ((name, (solved,)),) = evaluation.results_of("heuristic", [parts], [instance_set]).items()
+    assert name.startswith("heuristic: ") and solved.seconds == 5.0
+
+
+def test_rules_minimise_the_objective_that_is_asked_for(tmp_path):
+    """Without a checkpoint, and with a policy for another objective; the output names the objective."""
+    jobs = [{"due": due, "operations": [{"machine": 0, "time": 4}, {"machine": 1, "time": 5}]} for due in (30, 9)]
+    (tmp_path / "late.json").write_text(json.dumps({"machines": 2, "jobs": jobs}))
+    for words in ([], ["checkpoint=jssp6x6"]):
+        out = f"out_dir=out{len(words)}"
+        asked = ["problem.objective=weighted_tardiness", "method=heuristic", "workers=0", out]
+        result = done(evaluate, "instances=late.json", *asked, *words, cwd=tmp_path)
+        assert "objective: weighted_tardiness" in result.stdout and "no effect" not in result.stdout
+        content = json.loads((tmp_path / out.removeprefix("out_dir=") / "results.json").read_text())
+        assert content["objective"] == "weighted_tardiness"
+        assert [method["mean_cost"] for method in content["methods"].values()] == [0.0]  # job 1 first
+    makespans = done(evaluate, "instances=late.json", "method=heuristic", "workers=0", "out_dir=m", cwd=tmp_path)
+    assert "due dates have no effect" in makespans.stdout and "objective: makespan" in makespans.stdout
+
+
+# ---- distances of one's own
+
+MATRIX = random_matrix(7, diagonal=1e8)
+
+
+def test_tours_with_directions_are_evaluated_and_the_map_is_remarked_on(policies, tmp_path):
+    file = write_matrix(tmp_path / "mine.atsp", MATRIX, kind="ATSP")
+    words = ["method=[greedy,gumbeldore,heuristic]", "search.num_rounds=4", "search.beam_width=16"]
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={file}", *words)
+    for row in found.rows:
+        tour = list(map(int, row["solution"].split()))
+        assert sorted(tour) == list(range(7)) and float(row["cost"]) == length(MATRIX, tour)
+        assert read_tour(found.folder / "solutions" / row["method"].replace(": ", "_") / "mine.tour") == tour
+    (content,) = json.loads((found.folder / "results.json").read_text())["remarks"]
+    assert content.startswith(
+        "the instances have distances of their own: costs are by these, but the policy sees a map"
+    )
+    assert html.escape(content) in (found.folder / "report.html").read_text()
+    assert content[:60] in " ".join(found.output.split())
+    # 64 of 720 tours, the best by its true cost: a policy that knew nothing would find one of the best tenth.
+    every = sorted(length(MATRIX, [0, *rest]) for rest in itertools.permutations(range(1, 7)))
+    assert float(found.of("gumbeldore")[0]["cost"]) <= every[72]
+    assert "Christofides" not in found.output
+
+
+def test_arrays_are_studied_with_the_remark(policies, tmp_path):
+    np.savez(tmp_path / "mine.npz", distances=np.stack([MATRIX, MATRIX.T]) / 3)
+    words = [f"instances={tmp_path / 'mine.npz'}", "search.num_rounds=[1,2]", "repetitions=2", "workers=0"]
+    words += [f"checkpoint={policies / 'tsp.pt'}", f"out_dir={tmp_path / 'out'}", "method=wor", "num_instances=2"]
+    result = done(study, *words, cwd=tmp_path)
+    assert "distances of their own" in result.stdout
+    (remark,) = json.loads((tmp_path / "out" / "study.json").read_text())["remarks"]
+    assert "on average (by" in remark
+
+
+# ---- solutions as files for other programs
+
+
+def test_routes_are_written_as_files_that_are_read_back(policies, tmp_path):
+    """As the reference beside its file, a solution has the gap 0."""
+    file = tmp_path / "mine" / "A-n32-k5.vrp"
+    file.parent.mkdir()
+    text = (DATA / "cvrplib" / "A-n32-k5.vrp").read_text()
+    file.write_text(text.replace(" 2 96 44", " 2 96 45"))  # of which nothing is published
+    found = evaluated(policies / "cvrp.pt", tmp_path, f"instances={file}")
+    (tmp_path / file.name).write_text(file.read_text())
+    written = found.folder / "solutions" / "greedy" / "A-n32-k5.sol"
+    routes, cost = read_solution(written, 31)
+    assert cost == float(found.rows[0]["cost"]) and len(routes) == float(found.rows[0]["routes"])
+    walk = [0, *(node for route in routes for node in (*route, 0))]
+    assert walk == list(map(int, found.rows[0]["solution"].split()))
+    (tmp_path / "A-n32-k5.sol").write_text(written.read_text())
+    again = evaluated(policies / "cvrp.pt", tmp_path, f"instances={tmp_path / file.name}", out="again")
+    assert again.rows[0]["kind"] == "solution file (.sol)" and float(again.rows[0]["gap"]) == 0
+
+
+def test_long_names_are_cut_in_file_names(policies, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for end in "ab":
+        text = (DATA / "ulysses16.tsp").read_text().replace("NAME: ulysses16.tsp", f"NAME: {'ü' * 400}{end}")
+        (folder / f"{end}.tsp").write_text(text)
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={folder}")
+    written = [path.name for path in tmp_path.glob("**/*.tour")]
+    assert len(written) == 2 and all(re.fullmatch("ü{50}-[0-9a-f]{8}.tour", name) for name in written)
+    assert {row["instance"] for row in found.rows} == {"ü" * 400 + "a", "ü" * 400 + "b"}
+
+
+def test_sets_without_files_get_none(policies, tmp_path):
+    found = evaluated(policies / "tsp.pt", tmp_path, "instances=kool/tsp20", "num_instances=2")
+    assert not (found.folder / "solutions").exists() and "solutions/" not in found.output
+
+
+def test_names_of_instances_do_not_lead_out_of_the_folder(policies, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    text = (DATA / "ulysses16.tsp").read_text()
+    for file, name in (("a.tsp", "../../../x y/z"), ("b.tsp", "x_y_z-2"), ("c.tsp", "x y/z")):
+        (folder / file).write_text(text.replace("NAME: ulysses16.tsp", f"NAME: {name}"))
+    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={folder}")
+    names = sorted(path.name for path in tmp_path.glob("**/*.tour"))
+    assert names == ["x_y_z-2.tour", "x_y_z-3.tour", "x_y_z.tour"]
+    assert {path.parent for path in tmp_path.glob("**/*.tour")} == {found.folder / "solutions" / "greedy"}

@@ -1,4 +1,4 @@
-"""A small policy of the TSP that learns in seconds, and the reports about it."""
+"""A small policy of the TSP that learns in seconds, the reports about it, and its searches by workers."""
 
 from __future__ import annotations
 
@@ -30,9 +30,13 @@ SIZES = {**IMITATION, "instances_per_epoch": 10, "nucleus_after": 0, "validation
 SEARCH = methods.Gumbeldore(4, 2, 0.3)
 
 
-def new_learner(folder=None, **sizes):
+def network():
     torch.manual_seed(0)
-    policy = BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
+    return BQ(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
+
+
+def new_learner(folder=None, **sizes):
+    policy = network()
     optimizer = optimizer_of(policy, TrainSettings(**{**SIZES, **sizes}))
     return TrainState(policy, copy.deepcopy(policy), optimizer, PseudoExperts(folder))
 
@@ -69,3 +73,20 @@ def trained(workers=0, search_batch_rows=12, **sizes):
 
 def same_weights(a, b):
     return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
+
+
+COUNT = 40  # instances that workers search
+
+
+def found_by(problem, workers, policy=None, search_batch_rows=12):
+    """The solutions of every instance, however the chunks came back; each exactly once."""
+    with SearchPool(problem, policy or network(), workers, search_batch_rows) as pool:
+        return of_all(pool)
+
+
+def of_all(pool):
+    instances = TSP(7).generate(COUNT, torch.Generator().manual_seed(0))
+    chunks = dict((chunk.start, (chunk, found)) for chunk, found in pool.map(instances, torch.arange(COUNT), SEARCH))
+    covered = [row for start in sorted(chunks) for row in range(chunks[start][0].start, chunks[start][0].stop)]
+    assert covered == list(range(COUNT))
+    return [torch.cat([getattr(chunks[start][1], field) for start in sorted(chunks)]) for field in ("actions", "costs")]

@@ -1,4 +1,4 @@
-"""When workers get work, when Ray is started and missed, and what is said where memory does not suffice."""
+"""How many workers there are, when they get work, when Ray is started and missed, and what to do about memory."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import pytest
 import torch
 
 from gumbeldore.parallel import ray_cluster
+from gumbeldore.parallel import ray_cluster as cluster
+from gumbeldore.parallel.devices import CPU_BATCH_ROWS, resolve_rows, resolve_threads, resolve_workers
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.parallel.ray_actors import Actors
 from gumbeldore.runtime.errors import WorkerError
 from problems.tsp import TSP
-from tests.helpers.workers import SEARCH, found_by, network
+from tests.helpers.learners import SEARCH, found_by, network
 
 
 def test_no_worker_gets_a_second_job_before_all_have_given_a_sign_of_life():
@@ -132,3 +134,33 @@ def test_one_instance_that_is_too_large_names_the_width():
     one = TSP(7).generate(1, torch.Generator().manual_seed(0))
     with SearchPool(Greedy(7), network()) as pool, pytest.raises(WorkerError, match="lower search.beam_width [^\\n]*$"):
         list(pool.map(one, torch.arange(1), SEARCH))
+
+
+# ---- what `auto` means
+
+
+def test_workers():
+    cpu = torch.device("cpu")
+    assert resolve_workers("auto", cpu, 1) >= 1 and resolve_workers("auto", cpu, 10_000) == 1
+
+
+def test_trainer_threads(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
+    monkeypatch.setattr(cluster, "available_cores", lambda: 8)
+    assert [resolve_threads("auto", processes) for processes in (1, 2, 3, 9)] == [6, 4, 2, 1]
+    assert resolve_threads(3, 2) == 3
+
+
+def test_chunk_rows():
+    cpu = torch.device("cpu")
+    assert resolve_rows("auto", cpu) == CPU_BATCH_ROWS < resolve_rows("auto", torch.device("cuda:0"))
+    assert resolve_rows(7, cpu) == 7
+
+
+def test_one_gpu_needs_no_actor(monkeypatch):
+    gpu = torch.device("cuda")
+    for gpus, joined, expected in ((1, False, 0), (2, False, 2), (1, True, 1)):
+        monkeypatch.setattr(cluster, "gpus", lambda gpus=gpus: gpus)
+        monkeypatch.setattr(cluster, "joined", lambda joined=joined: joined)
+        assert resolve_workers("auto", gpu, 1) == expected
+        assert resolve_workers("auto", torch.device("cuda:0"), 1) == 0

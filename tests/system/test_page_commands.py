@@ -1,8 +1,11 @@
-"""The commands and the Python of README.md and of the pages by task are accepted, and run with smaller numbers."""
+"""The commands and the Python of README.md and of the pages run with smaller numbers, and so does the notebook."""
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -125,3 +128,24 @@ def test_the_start_of_the_readme_runs(tmp_path):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_all_of_a_page_runs(page, tmp_path):
     paste(steps_of(page), tmp_path)
+
+
+@pytest.mark.slow
+def test_the_cells_of_the_notebook_run_in_their_order(tmp_path):
+    """In a process of its own, in a folder beside the files it reads; its own checks are what it prints."""
+    pytest.importorskip("pyvrp")
+    for name in ("tests", "pretrained"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    notebook = json.loads((ROOT / "examples/quickstart.ipynb").read_text())
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert len(cells) == 8
+    script = "\n".join(["import matplotlib", "matplotlib.use('agg')", *cells])
+    env = {"PYTHONPATH": str(ROOT), "PATH": "", "OMP_NUM_THREADS": "1", "GUMBELDORE_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    probabilities = [line.split("probability ")[1] for line in lines if line.startswith("length ")]
+    assert len(probabilities) == 8 and 0 < sum(map(float, probabilities)) <= 1
+    (longer,) = [line.rsplit("by ", 1)[1] for line in lines if line.startswith("policy ")]
+    assert -0.001 <= float(longer.rstrip("%")) / 100 < 0.1
+    assert not (tmp_path / "my_policy.pt").exists()

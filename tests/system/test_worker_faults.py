@@ -19,8 +19,8 @@ from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.sampler import methods
 from models.bq_tsp import BQ
 from problems.tsp import TSP
+from tests.helpers.learners import found_by, network, of_all
 from tests.helpers.tensors import same_tensors
-from tests.helpers.workers import found_by, network, of_all
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,4 +1,4 @@
-"""The experts of an epoch: the best of the sampled solutions, what is measured of them and of their imitation."""
+"""The experts of an epoch: the best of the sampled solutions, what is measured of them, how they are kept and drawn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gumbeldore.training.optimizer import optimizer_of
 from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.state import TrainState
 from models.bq_tsp import BQ
-from problems.tsp import TSP
+from problems.tsp import TSP, Instance
 from tests.helpers.learners import SIZES, new_learner, reports_of
 from tests.helpers.solutions import random_experts
 from tests.helpers.trees import ACTIONS, TablePolicy, TreeProblem
@@ -119,3 +119,43 @@ def test_the_auxiliary_loss_is_recorded_where_the_network_has_one(weight, monkey
     state.dataset.add("epoch_1", *random_experts(10, 7))
     metrics = fit(TSP(7), state, TrainSettings(**{**SIZES, "batches_per_epoch": 2}), torch.Generator())
     assert metrics.get("training/auxiliary_loss") == (3 * weight or None)
+
+
+# ---- in memory and in files
+
+
+def test_dataset_appends_restores_and_prunes(tmp_path):
+    dataset = PseudoExperts(tmp_path)
+    for epoch in range(4):
+        if epoch == 2:
+            dataset.clear()
+        dataset.add(f"epoch_{epoch}", *random_experts(10, 6, epoch))
+    assert len(dataset) == 20 and [shard.name for shard in dataset.shards] == ["epoch_2", "epoch_3"]
+    assert len(list(tmp_path.iterdir())) == 4  # forgotten ones are still there ...
+    (tmp_path / "epoch_9.npz.gumbeldore-tmp").write_bytes(b"torn")
+    dataset.prune()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch_2.npz", "epoch_3.npz"]  # ... until now
+
+    again = PseudoExperts(tmp_path)
+    again.restore(["epoch_2", "epoch_3"], Instance)
+    draws = [d.batch(TSP(6), 64, torch.Generator().manual_seed(1)) for d in (dataset, again)]
+    assert torch.equal(draws[0].remaining_actions, draws[1].remaining_actions)
+    assert torch.equal(draws[0].instance.coords, draws[1].instance.coords)
+    with pytest.raises(ValueError, match="there is no file .*epoch_1.npz"):
+        again.restore(["epoch_1"], Instance)
+
+
+def test_batches_hold_one_size_and_every_step():
+    dataset, problem = PseudoExperts(), TSP(6)
+    dataset.add("small", *random_experts(10, 6))
+    dataset.add("large", *random_experts(30, 9))
+    dataset.add("more small", *random_experts(10, 6, 2))
+    draws = torch.Generator().manual_seed(0)
+    seen = {6: set(), 9: set()}
+    for _ in range(300):
+        example = dataset.batch(problem, 4, draws)
+        seen[example.instance.coords.shape[1]].add(example.state.remaining.shape[1])
+        assert problem.mask(example.instance, example.state).gather(1, example.remaining_actions[:, :1]).all()
+    assert seen == {6: {2, 3, 4, 5}, 9: {2, 3, 4, 5, 6, 7, 8}}  # from two remaining nodes up
+    with pytest.raises(ValueError, match="no pseudo-experts"):
+        PseudoExperts().batch(problem, 4, draws)
