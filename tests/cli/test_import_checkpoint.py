@@ -17,8 +17,8 @@ from gumbeldore import load_policy
 from gumbeldore.cli.import_checkpoint import WORDS, imported_checkpoint, main
 from gumbeldore.cli.published import NETWORKS
 from gumbeldore.cli.words import check_overrides
-from tests.helpers.checkpoints import Trap, repacked
 from tests.helpers.commands import ROOT, typed
+from tests.helpers.mutations import Trap, repacked
 from tests.helpers.pages import steps_of
 from tests.helpers.published import FOLDER, STAND_INS, content, policy_of
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import os
 import random
 import re
+import zipfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -81,3 +84,26 @@ def _word_or_line(data: bytes, draw: random.Random) -> bytes:
 
 
 CHANGES = [_truncate, _flip, _block, _word_or_line, _word_or_line, _word_or_line]
+
+
+# ---- checkpoints made with ill will
+
+
+def repacked(body: bytes, change, compression=zipfile.ZIP_STORED) -> bytes:
+    """The records of a checkpoint, changed by name and put together again."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(body)) as old, zipfile.ZipFile(buffer, "w", compression) as new:
+        for name in old.namelist():
+            for key, value in change(name, old.read(name)).items():
+                new.writestr(key, value)
+    return buffer.getvalue()
+
+
+class Trap:
+    """What a pickle runs when it is read."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.folder),)

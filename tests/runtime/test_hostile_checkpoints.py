@@ -14,10 +14,9 @@ import torch
 import evaluate
 import train
 from gumbeldore.runtime import checkpoint
-from tests.helpers.checkpoints import Trap, repacked
 from tests.helpers.commands import done, typed
 from tests.helpers.evaluations import untrained
-from tests.helpers.mutations import damaged, outcomes
+from tests.helpers.mutations import Trap, damaged, outcomes, repacked
 
 CONTENT = {
     "config": {"problem": {"num_nodes": 20}, "model": {"width": 16}, "rates": [0.1, None, True]},
