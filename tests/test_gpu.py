@@ -39,6 +39,7 @@ from problems.jssp import JSSP
 from problems.tsp import TSP
 from tests.helpers.networks import awake
 from tests.helpers.repeated_states import CASES, KEYS
+from tests.helpers.solutions import random_solutions
 
 GPU_MARKS = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 CUDA = pytest.param("cuda", marks=GPU_MARKS)
@@ -172,22 +173,12 @@ def test_compiled_layers_find_the_same_solutions(device, case):
 # ---- networks
 
 
-def states_of(problem, steps: int) -> tuple[Any, Any]:
-    """Instances, and their states after so many random decisions."""
-    draws = torch.Generator().manual_seed(steps)
-    instances = problem.generate(16, draws)
-    state = problem.reset(instances)
-    for _ in range(steps):
-        action = torch.multinomial(problem.mask(instances, state).float(), 1, generator=draws)
-        state = problem.step(instances, state, action[:, 0])
-    return instances, state
-
-
 def bf16_error(case: str, device: str, size: int, steps: int, compiled: bool = False) -> tuple[float, set[str]]:
     """How far the logits of legal actions are from those in float64, relatively; and the kernels of attention."""
     make, network = LEARNERS[case]
     problem = make(size)
-    instances, state = states_of(problem, steps)
+    instances, actions = random_solutions(problem, 16, seed=steps)
+    state = problem.replay(instances, actions[:, :steps])
     legal = problem.mask(instances, state)
     if case == "jssp" and steps:
         assert (state.next_op == instances.times.shape[2]).any()  # places that are hidden from attention

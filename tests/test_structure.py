@@ -119,6 +119,10 @@ def test_the_public_names_are_there_and_listed():
     assert 10 <= len(gumbeldore.__all__) <= 17
 
 
+def python(code: str, cwd: Path = ROOT) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True)
+
+
 def training() -> str:
     """The training of docs/api.md."""
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
@@ -127,7 +131,7 @@ def training() -> str:
 
 @pytest.mark.slow
 def test_trains_with_torch_and_numpy_alone(tmp_path):
-    result = subprocess.run([sys.executable, "-c", training()], cwd=tmp_path, capture_output=True, text=True)
+    result = python(training(), tmp_path)
     assert result.returncode == 0, result.stderr
     best, cost, tour = result.stdout.split(maxsplit=2)
     assert 2.638 < float(best) < 3.0  # random tours of the validation set are 4.10 long, optimal ones 2.638
@@ -135,15 +139,13 @@ def test_trains_with_torch_and_numpy_alone(tmp_path):
 
 
 def test_the_tests_for_a_gpu_need_neither_hydra_nor_ray():
-    blocked = BARE.replace(', "pytest"', "")
-    result = subprocess.run([sys.executable, "-c", f"{blocked}\nimport tests.test_gpu"], cwd=ROOT, capture_output=True)
-    assert result.returncode == 0, result.stderr.decode()
+    result = python(BARE.replace(', "pytest"', "") + "\nimport tests.test_gpu")
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.slow
 def test_workers_without_ray_are_refused_clearly():
-    code = training().replace("SearchPool(problem, policy)", "SearchPool(problem, policy, workers=2)")
-    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    result = python(training().replace("SearchPool(problem, policy)", "SearchPool(problem, policy, workers=2)"))
     assert result.returncode != 0 and "workers=2 needs the package ray" in result.stderr
 
 
@@ -162,8 +164,7 @@ print("\\nimported:", *set(sys.modules) - before)
 
 def imported(code: str) -> set[str]:
     """The modules that a program imports beyond torch's."""
-    command = [sys.executable, "-c", CODE.format(code)]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    result = python(CODE.format(code))
     assert result.returncode == 0, result.stderr
     return set(result.stdout.rpartition("imported: ")[2].split())
 

@@ -17,7 +17,7 @@ from gumbeldore import load_policy
 from gumbeldore.cli.import_checkpoint import WORDS, imported_checkpoint, main
 from gumbeldore.cli.published import NETWORKS
 from gumbeldore.cli.words import check_overrides
-from tests.helpers.commands import ROOT, typed
+from tests.helpers.commands import ROOT, done
 from tests.helpers.mutations import Trap, repacked
 from tests.helpers.pages import steps_of
 from tests.helpers.published import FOLDER, STAND_INS, content, policy_of
@@ -33,18 +33,17 @@ def command(*words, cwd=ROOT):
 
 @pytest.mark.slow
 def test_the_command_writes_a_checkpoint_that_evaluate_takes(tmp_path):
-    done = command(TSP_BQ, *TYPED, "out=my.pt", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    written = command(TSP_BQ, *TYPED, "out=my.pt", cwd=tmp_path)
+    assert written.returncode == 0, written.stderr
     line = "wrote my.pt: tsp, width 16, layers 3, heads 2, feedforward 32, 6,580 parameters, 1 epochs trained\n"
-    assert done.stdout == line
+    assert written.stdout == line
     loaded = load_policy(tmp_path / "my.pt")
     assert loaded.config["imported"]["file"] == "tsp_bq.pt" and loaded.problem.num_nodes == 100
     assert loaded.config["search"]["step_size"] == 0.3
     for name, weight in policy_of("tsp_bq").state_dict().items():
         assert torch.equal(loaded.policy.state_dict()[name], weight)
     words = ["checkpoint=my.pt", "instances=kool/tsp20", "num_instances=3", "method=[greedy,gumbeldore]", "out_dir=out"]
-    found = typed(evaluate, *words, "workers=0", cwd=tmp_path)
-    assert found.returncode == 0, found.stderr
+    done(evaluate, *words, "workers=0", cwd=tmp_path)
     assert json.loads((tmp_path / "out" / "results.json").read_text())["methods"]["greedy"]["mean_gap"] > 0
     again = command(TSP_BQ, *TYPED, "out=my.pt", cwd=tmp_path)
     assert again.returncode == 2 and again.stderr == "error: out=my.pt is there already; choose another\n"
@@ -105,13 +104,11 @@ def changed(**values):
     return change
 
 
+BEYOND = torch.full((2,), 1e300, dtype=torch.float64)
 FORGED = {
     "no weights": (lambda saved: {"weights": saved["model_weights"]}, "it has no model_weights"),
     "of another kind": (changed(more="text"), "its model_weights are not named tensors of numbers"),
-    "too large for float32": (
-        changed(more=torch.full((2,), 1e300, dtype=torch.float64)),
-        "model_weights.more holds NaN or infinity",
-    ),
+    "beyond float32": (changed(more=BEYOND), "model_weights.more holds NaN or inf"),
     "no network": (changed(**{"first_last_marker.weight": None}), "its model_weights are of no network of theirs"),
     "no head": (changed(**{"policy_linear_out.weight": None}), "there is no 'policy_linear_out.weight'"),
     "a layer without a part": (

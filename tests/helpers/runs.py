@@ -46,3 +46,8 @@ def check_same(one: Path, other: Path) -> None:
     assert not list(other.rglob("*.gumbeldore-tmp"))
     shards = [sorted(path.name for path in (folder / "dataset").iterdir()) for folder in (one, other)]
     assert shards[0] == shards[1]
+
+
+def first_cards(tags: list[str]) -> set[str]:
+    """The scalars of the first group on TensorBoard's page."""
+    return {tag.removeprefix("progress/") for tag in tags if tag.startswith("progress/")}

@@ -25,7 +25,7 @@ from problems.tsp import TSP
 from tests.helpers.commands import done
 from tests.helpers.interruptions import Killed, dies_after
 from tests.helpers.learners import SIZES, new_learner, reports_of
-from tests.helpers.runs import check_same, metrics_of
+from tests.helpers.runs import check_same, first_cards, metrics_of
 
 SAMPLED, RECONSTRUCTED = methods.WithoutReplacement(4, 1), methods.Reconstruct(methods.Greedy(), 2)
 
@@ -209,5 +209,4 @@ def test_its_folder_holds_experts_for_supervised_training_and_for_a_larger_pool(
 
 def test_the_first_cards_tell_whether_it_goes_well(whole):
     tags = EventAccumulator(str(whole[0])).Reload().Tags()["scalars"]
-    first = {tag.removeprefix("progress/") for tag in tags if tag.startswith("progress/")}
-    assert first - {"greedy_gap"} == {"greedy_cost", "best_cost", "new_best", "loss", "epoch_seconds"}
+    assert first_cards(tags) - {"greedy_gap"} == {"greedy_cost", "best_cost", "new_best", "loss", "epoch_seconds"}

@@ -12,11 +12,8 @@ import train
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.seeding import fold
 from gumbeldore.training import experts as pseudo_experts
-from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.experts import sample_experts
-from gumbeldore.training.optimizer import Optimizers
-from gumbeldore.training.state import TrainState
-from gumbeldore.training.validation import Quality, quality_of, validate, validation_set
+from gumbeldore.training.validation import quality_of, validate, validation_set
 from problems.tsp import TSP
 from tests.helpers.learners import SEARCH, SIZES, Reports, new_learner, reports_of, same_weights, trained
 
@@ -156,14 +153,3 @@ def test_the_cost_is_the_mean_over_the_instances_of_all_sizes():
     costs = [torch.tensor([6.0], dtype=torch.float64), torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)]
     quality = quality_of(TSP(7), sizes, costs)
     assert quality.cost == 3 and quality.costs == {"7": 6, "5": 2}
-
-
-def test_a_policy_of_lower_cost_is_the_best_from_now_on():
-    """Of equally good ones the old one stays."""
-    state = TrainState(torch.nn.Linear(1, 1), torch.nn.Linear(1, 1), Optimizers(), PseudoExperts())
-    found = []
-    for number, cost in enumerate((2.0, 2.0, 3.0, 1.0)):
-        torch.nn.init.constant_(state.policy.weight, number)
-        improved = state.accept(Quality(cost, cost / 10, {}))
-        found.append((improved, state.best.weight.item(), state.best_cost, state.best_gap))
-    assert found == [(True, 0, 2, 0.2), (False, 0, 2, 0.2), (False, 0, 2, 0.2), (True, 3, 1, 0.1)]
