@@ -183,7 +183,8 @@ def test_the_public_names_are_those_of_the_page(tmp_path, monkeypatch):
     text = page("api")
     table = text.partition("## The public names")[2]
     table = "".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
-    assert set(re.findall(r"`(\w+)", table)) == set(gumbeldore.__all__)
+    assert set(re.findall(r"`(\w+)", table)) == set(gumbeldore.__all__) and 10 <= len(gumbeldore.__all__) <= 17
+    assert all(getattr(gumbeldore, name).__doc__ for name in gumbeldore.__all__)
     modules = re.findall(r"\| `(\S+\.py)` \|$", text, re.MULTILINE)
     assert len(modules) > 8 and all((ROOT / "gumbeldore" / module).is_file() for module in modules)
     monkeypatch.chdir(tmp_path)

@@ -21,7 +21,7 @@ import study
 import train
 from gumbeldore.cli import import_checkpoint
 from gumbeldore.cli.methods import search_keys
-from gumbeldore.cli.schema import EvaluationSettings, RunSettings
+from gumbeldore.cli.schema import EvaluationSettings, RunSettings, StudySettings
 from gumbeldore.cli.setup import set_up
 from gumbeldore.runtime.building import build
 from gumbeldore.runtime.program import as_called
@@ -164,6 +164,9 @@ def test_no_key_without_effect():
     evaluation = compose("evaluate", "checkpoint=a", "instances=b")
     own = {key for key in evaluation if not OmegaConf.is_config(evaluation[key])}
     assert own == {field.name for field in fields(EvaluationSettings)}
+    cfg_of_study = compose("study", "checkpoint=x", "instances=y")
+    own = {key for key in cfg_of_study if not OmegaConf.is_config(cfg_of_study[key]) or key == "race"}
+    assert own == {field.name for each in (StudySettings, *study.STUDIES.values()) for field in fields(each)}
     names = {path.stem for path in (CONFIGS / "method").glob("*.yaml")}
     every = compose("evaluate", "checkpoint=a", "instances=b", f"method=[{','.join(names)}]").methods
     assert {key for node in every.values() for key in search_keys(node, cfg.search)} == set(cfg.search)

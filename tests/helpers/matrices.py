@@ -37,12 +37,7 @@ def section(matrix: np.ndarray, form: str = "FULL_MATRIX", per_line: int = 7) ->
 
 
 def write_matrix(
-    path: Path,
-    matrix: np.ndarray,
-    form: str = "FULL_MATRIX",
-    kind: str = "TSP",
-    per_line: int = 7,
-    more: str = "",
+    path: Path, matrix: np.ndarray, form: str = "FULL_MATRIX", kind: str = "TSP", per_line: int = 7, more: str = ""
 ) -> Path:
     """A file of TYPE `kind`; `more` follows the matrix."""
     header = f"NAME: {path.stem}\nTYPE: {kind}\nDIMENSION: {len(matrix)}\nEDGE_WEIGHT_TYPE: EXPLICIT\n"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
+from typing import NamedTuple
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from gumbeldore.interfaces import Problem
 
 WAYS = ("groups", "dense")  # of attention within jobs and within machines
 
@@ -24,6 +27,12 @@ def awake(network: nn.Module) -> nn.Module:
         if name.endswith("scale"):
             nn.init.constant_(parameter, 0.5)
     return network
+
+
+@torch.no_grad()
+def legal_logits(problem: Problem, policy: nn.Module, instance: NamedTuple, state: NamedTuple) -> Tensor:
+    """[R, A], 0 where illegal."""
+    return policy(policy.encode(instance), state).masked_fill(~problem.mask(instance, state), 0.0)
 
 
 def slow_layer(

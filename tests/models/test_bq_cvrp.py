@@ -11,7 +11,7 @@ import torch
 from gumbeldore.testing import policy_contract
 from models.bq_cvrp import BQ
 from problems.cvrp import CVRP
-from tests.helpers.networks import slow_layer
+from tests.helpers.networks import awake, legal_logits, slow_layer
 from tests.helpers.solutions import random_solutions
 
 PROBLEM = CVRP(10, [15, 30])
@@ -21,20 +21,7 @@ def bq(seed=0, **options):
     """A small network whose layers matter (ReZero starts them at 0)."""
     torch.manual_seed(seed)
     plain = {"width": 16, "layers": 2, "heads": 2, "feedforward": 32, "canonical_coordinates": False, "route_loss": 0.0}
-    policy = BQ(**{**plain, **options})
-    for layer in policy.layers:
-        layer.scale.data.fill_(0.7)
-    return policy.eval()
-
-
-def legal_logits(policy, instance, state):
-    """[R, 2N], 0 where illegal."""
-    with torch.no_grad():
-        return policy(policy.encode(instance), state).masked_fill(~PROBLEM.mask(instance, state), 0.0)
-
-
-def same(a, b, tolerance=1e-5):
-    return torch.allclose(a, b, atol=tolerance)
+    return awake(BQ(**{**plain, **options})).eval()
 
 
 OPTIONS = [{}, {"canonical_coordinates": True}, {"route_loss": 0.5}, {"canonical_coordinates": True, "route_loss": 2.0}]
@@ -53,7 +40,7 @@ def test_own_frame_of_nodes_in_one_place_is_finite():
     instance, actions = random_solutions(PROBLEM, 4)
     together = instance._replace(coords=torch.full_like(instance.coords, 0.5))
     for step in (0, 5):
-        assert legal_logits(policy, together, PROBLEM.replay(instance, actions[:, :step])).isfinite().all()
+        assert legal_logits(PROBLEM, policy, together, PROBLEM.replay(instance, actions[:, :step])).isfinite().all()
 
 
 # ---- against loops
@@ -113,7 +100,7 @@ def test_forward_equals_plain_loops(step, nearest, options):
         tokens = slow_tokens(policy, instance, state, row)[1:-1]
         for customer, token in zip(state.near[row].tolist(), tokens, strict=True):
             expected[customer - 1], expected[10 + customer - 1] = policy.head(token)
-        assert same(logits[row], expected)
+        assert torch.allclose(logits[row], expected, atol=1e-5)
         assert logits[row].isfinite().sum() == 2 * min(nearest or 10, 10 - step)
 
 
@@ -177,12 +164,12 @@ def test_micro_batches_give_the_same_logits(limit, budget, parts, monkeypatch):
     policy = bq(canonical_coordinates=True)
     instance, actions = random_solutions(PROBLEM, 50)
     state = PROBLEM.replay(instance, actions[:, :3])
-    whole = legal_logits(policy, instance, state)
+    whole = legal_logits(PROBLEM, policy, instance, state)
     calls = []
     inner = policy.tokens
     monkeypatch.setattr(policy, "tokens", lambda *args: calls.append(len(args[1].origin)) or inner(*args))
     monkeypatch.setattr(f"models.micro_batches.{limit}", budget)
-    assert same(legal_logits(policy, instance, state), whole)
+    assert torch.allclose(legal_logits(PROBLEM, policy, instance, state), whole, atol=1e-5)
     assert sum(calls) == 50 and len(calls) == parts
 
 

@@ -16,28 +16,22 @@ from gumbeldore.sampler.search import search
 from gumbeldore.testing import policy_contract
 from models.attention import MASKED_SCORE
 from models.job_shop import JobShop
-from problems.jssp import JSSP, State
+from problems.jssp import State
 from problems.jssp.instances import job_shop as shop_of
 from problems.jssp.instances import random_general_instances, random_instances
 from problems.jssp.state import earliest_starts
 from problems.jssp.window import Window
-from tests.helpers.networks import WAYS, attend_by, slow_layer
+from tests.helpers.networks import WAYS, attend_by, awake, slow_layer
+from tests.helpers.schedules import one_size
 
 SIZES = [(4, 3), (3, 5), (2, 2), (1, 4), (5, 1)]
-
-
-def jssp(jobs, ops, **options):
-    return JSSP(sizes=[[jobs, ops]], validation_sizes=[[jobs, ops]], **options)
 
 
 def job_shop(seed=0, **options):
     """A small network whose layers matter (ReZero starts them at 0)."""
     torch.manual_seed(seed)
     plain = {"width": 16, "blocks": 2, "heads": 2, "feedforward": 32, "lookahead": False, "order_loss": 0.0}
-    policy = JobShop(**{**plain, **options})
-    for layer in (*policy.job_wise, *policy.machine_wise, policy.between_jobs):
-        layer.scale.data.fill_(0.7)
-    return policy.eval()
+    return awake(JobShop(**{**plain, **options})).eval()
 
 
 def played(n, jobs, ops, step, seed=0, zeros=0.0, general=False):
@@ -48,7 +42,7 @@ def played(n, jobs, ops, step, seed=0, zeros=0.0, general=False):
     actions = (instance.operations // instance.times.shape[2]).gather(1, order)
     none = (torch.rand(instance.times.shape, generator=generator) < zeros) & (torch.arange(n) % 2 == 1)[:, None, None]
     instance = instance._replace(times=instance.times.masked_fill(none, 0.0))
-    return instance, jssp(jobs, ops).replay(instance, actions[:, :step]), actions[:, step:]
+    return instance, one_size(jobs, ops).replay(instance, actions[:, :step]), actions[:, step:]
 
 
 def steps(jobs, ops):
@@ -62,9 +56,9 @@ OPTIONS = [{}, {"lookahead": True}, {"order_loss": 0.5}, {"lookahead": True, "or
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("size", [size for size in SIZES if size[0] > 1])  # with one job there is nothing to learn
 def test_contract(size, options):
-    policy_contract(job_shop(**options), jssp(*size))
-    policy_contract(job_shop(**options), jssp(*size, general=1.0))
-    policy_contract(job_shop(**options), jssp(*size, general=0.5, window=2, jobs_in_view=3))
+    policy_contract(job_shop(**options), one_size(*size))
+    policy_contract(job_shop(**options), one_size(*size, general=1.0))
+    policy_contract(job_shop(**options), one_size(*size, general=0.5, window=2, jobs_in_view=3))
 
 
 # ---- features
@@ -191,8 +185,8 @@ def test_a_search_makes_it_once_a_step(monkeypatch):
     made = []
     counted = models.job_shop.earliest_starts
     monkeypatch.setattr(models.job_shop, "earliest_starts", lambda *given: made.append(1) or counted(*given))
-    instances = jssp(4, 3).generate(3, torch.Generator().manual_seed(0))
-    search(jssp(4, 3), job_shop(lookahead=True), instances, Greedy())
+    instances = one_size(4, 3).generate(3, torch.Generator().manual_seed(0))
+    search(one_size(4, 3), job_shop(lookahead=True), instances, Greedy())
     assert len(made) == 12
 
 
@@ -272,7 +266,7 @@ def test_hidden_keys_leave_no_trace(way, monkeypatch):
         policy = job_shop(order_loss=1.0)
         for step in steps(jobs, ops):
             instance, state, rest = played(16, jobs, ops, step, seed=step)
-            legal = jssp(jobs, ops).mask(instance, state)
+            legal = one_size(jobs, ops).mask(instance, state)
             logits, loss = policy.with_auxiliary_loss(instance, state, rest)
             assert logits.isfinite().all() and logits[legal].abs().max() < 100 and loss.isfinite()
             policy.zero_grad()

@@ -16,6 +16,7 @@ from models.lehd_cvrp import LEHD as LEHDforCVRP
 from models.lehd_tsp import LEHD
 from problems.cvrp import CVRP
 from problems.tsp import TSP
+from tests.helpers.networks import legal_logits
 from tests.helpers.solutions import random_solutions
 
 SIZES = {"width": 16, "layers": 2, "heads": 2, "feedforward": 32}
@@ -38,12 +39,6 @@ def played(name, n, step):
     """n instances, the state of each after `step` random decisions, and the decisions still to come."""
     instance, actions = random_solutions(KINDS[name].problem, n)
     return instance, KINDS[name].problem.replay(instance, actions[:, :step]), actions[:, step:]
-
-
-def legal_logits(name, policy, instance, state):
-    with torch.no_grad():
-        logits = policy(policy.encode(instance), state)
-    return logits.masked_fill(~KINDS[name].problem.mask(instance, state), 0.0)
 
 
 def test_the_size_of_the_paper():
@@ -70,12 +65,12 @@ def test_a_search_encodes_once(name, method, monkeypatch):
 @pytest.mark.parametrize("name", KINDS)
 def test_micro_batches_give_the_same_embeddings_and_logits(name, monkeypatch):
     policy, (instance, state, _) = network_of(name), played(name, 50, 3)
-    whole = legal_logits(name, policy, instance, state)
+    whole = legal_logits(KINDS[name].problem, policy, instance, state)
     sizes = []
     for layer in (policy.encoder, policy.decoder[0]):
         layer.register_forward_hook(lambda module, given, found: sizes.append(len(given[0])))
     monkeypatch.setattr("models.micro_batches.CPU_MAX_ACTIVATIONS", 1000)
-    assert torch.allclose(legal_logits(name, policy, instance, state), whole, atol=1e-5)
+    assert torch.allclose(legal_logits(KINDS[name].problem, policy, instance, state), whole, atol=1e-5)
     assert max(sizes) < 10 and sum(sizes) == 100
 
 

@@ -13,6 +13,7 @@ from models.local_view import View, features
 from problems.cvrp import CVRP
 from problems.routing.plane import move_square
 from problems.tsp import TSP
+from tests.helpers.networks import awake, legal_logits
 from tests.helpers.solutions import random_solutions
 
 KINDS = ("tsp", "cvrp")
@@ -27,14 +28,7 @@ def network(name, loss=0.0, seed=0):
     """A small network whose layers matter (ReZero starts them at 0)."""
     torch.manual_seed(seed)
     kind, of_loss = {"tsp": (local_bq_tsp, "successor_loss"), "cvrp": (local_bq_cvrp, "route_loss")}[name]
-    policy = kind.LocalBQ(width=16, layers=2, heads=2, feedforward=32, **{of_loss: loss})
-    for layer in policy.layers:
-        layer.scale.data.fill_(0.7)
-    return policy.eval()
-
-
-def legal_logits(problem, policy, instance, state):
-    return policy(instance, state).masked_fill(~problem.mask(instance, state), 0.0)
+    return awake(kind.LocalBQ(width=16, layers=2, heads=2, feedforward=32, **{of_loss: loss})).eval()
 
 
 @pytest.mark.parametrize("nearest", [None, NEAREST])

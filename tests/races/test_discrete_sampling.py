@@ -66,8 +66,3 @@ def test_the_total_variation_is_at_most_delta():
     counts, share = sampled(table, delta, partial(race, bound=Normal(), first_batch=50), trials=1500)
     distance = sum(abs(counts[state] / 1500 - p) for state, p in PROBABILITIES.items()) / 2
     assert distance <= delta + 0.065 and share < 0.6
-
-
-def test_one_state_needs_no_factor():
-    outcome = sample_discrete(None, 1, 100, 0.1, identify=partial(race, bound=Normal()), generator=generator())
-    assert outcome.arm == 0 and outcome.total == 0

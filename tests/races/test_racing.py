@@ -53,12 +53,6 @@ def test_delta_is_shared_by_the_comparisons_and_arms_are_dropped_below_the_gap()
     assert [asked[1:] for asked in bound.asked] == [(i, (60, 120, 200), 0.1 / 4) for i in (0, 1)]
 
 
-def test_it_ends_with_one_arm():
-    table = torch.tensor([0.0, 1.0, 0.2])[:, None].expand(3, 200)
-    outcome = race(Recorded(table), 3, 200, 0.1, bound=Fixed(0.5), generator=generator(), first_batch=60)
-    assert outcome.arm == 1 and outcome.counts.tolist() == [60, 60, 60]
-
-
 def test_deviations_by_hand():
     """Differences to the first: 0, 0; -1, 1; 3, 1. Own deviations: 1, 2 and 0."""
     seen = torch.tensor([[1.0, 3.0], [2.0, 2.0], [-2.0, 2.0]], dtype=torch.float64)

@@ -6,14 +6,11 @@ import csv
 import io
 import json
 import math
-from dataclasses import fields
 
 import pytest
-from omegaconf import OmegaConf
 
 import study
 from gumbeldore.cli.configuration import Configuration
-from gumbeldore.cli.schema import StudySettings
 from gumbeldore.evaluation.solved_sets import have_gaps, instance_keys
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler import methods
@@ -181,12 +178,6 @@ def test_a_study_of_no_kind_is_refused():
     """As of an own option (--config-dir)."""
     with pytest.raises(ValueError, match="^kind must be one of curves, step_size, estimators, diversity, got 'mine'$"):
         study.chosen_study(Configuration(compose("study", *WORDS, "kind=mine"), []))
-
-
-def test_every_key_is_checked():
-    cfg = compose("study", *WORDS)
-    own = {key for key in cfg if not OmegaConf.is_config(cfg[key]) or key == "race"}
-    assert own == {field.name for each in (StudySettings, *study.STUDIES.values()) for field in fields(each)}
 
 
 def test_a_curve_goes_over_time_or_iterations_where_these_are_lists():

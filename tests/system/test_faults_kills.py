@@ -69,9 +69,7 @@ def test_runs_killed_at_many_moments_end_like_one_left_alone(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("seeds", "words"),
-    [(range(22, 26), ["workers=2"]), (range(26, 30), ["workers=1"])],
-    ids=["two workers", "one"],
+    ("seeds", "words"), [(range(22, 26), ["workers=2"]), (range(26, 30), ["workers=1"])], ids=["two workers", "one"]
 )
 def test_killed_runs_with_workers_end_like_one_left_alone(seeds, words, tmp_path):
     check_kills(tmp_path, seeds, *words)
