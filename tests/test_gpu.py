@@ -15,13 +15,12 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend
 from torch.profiler import ProfilerActivity, profile
 
+from gumbeldore import methods, search
 from gumbeldore.batches import to
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.compiling import compile_layers
 from gumbeldore.runtime.gpu import use_device
 from gumbeldore.runtime.precision import InPrecision
-from gumbeldore.sampler import methods
-from gumbeldore.sampler.search import search
 from gumbeldore.seeding import generator
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.execution import Execution

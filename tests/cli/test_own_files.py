@@ -14,12 +14,10 @@ from torch import nn
 import evaluate
 import study
 import train
+from gumbeldore import Policy, methods, search
 from gumbeldore.cli.methods import search_keys
 from gumbeldore.cli.words import check_overrides
-from gumbeldore.interfaces import Policy
 from gumbeldore.runtime.building import build
-from gumbeldore.sampler import methods
-from gumbeldore.sampler.search import search
 from tests.helpers.commands import compose, configured, done, refused
 from tests.helpers.pages import files_of, page, write
 from tests.helpers.studies import searches_of

@@ -258,13 +258,16 @@ def test_routes_are_written_as_files_that_are_read_back(policies, tmp_path):
     assert again.rows[0]["kind"] == "solution file (.sol)" and float(again.rows[0]["gap"]) == 0
 
 
+def evaluated_as(policies, tmp_path, **names):
+    """An evaluation of copies of one instance, by the names of their files."""
+    text = (DATA / "ulysses16.tsp").read_text()
+    for file, name in names.items():
+        (tmp_path / f"{file}.tsp").write_text(text.replace("NAME: ulysses16.tsp", f"NAME: {name}"))
+    return evaluated(policies / "tsp.pt", tmp_path, f"instances={tmp_path}")
+
+
 def test_long_names_are_cut_in_file_names(policies, tmp_path):
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    for end in "ab":
-        text = (DATA / "ulysses16.tsp").read_text().replace("NAME: ulysses16.tsp", f"NAME: {'ü' * 400}{end}")
-        (folder / f"{end}.tsp").write_text(text)
-    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={folder}")
+    found = evaluated_as(policies, tmp_path, a="ü" * 400 + "a", b="ü" * 400 + "b")
     written = [path.name for path in tmp_path.glob("**/*.tour")]
     assert len(written) == 2 and all(re.fullmatch("ü{50}-[0-9a-f]{8}.tour", name) for name in written)
     assert {row["instance"] for row in found.rows} == {"ü" * 400 + "a", "ü" * 400 + "b"}
@@ -276,12 +279,7 @@ def test_sets_without_files_get_none(policies, tmp_path):
 
 
 def test_names_of_instances_do_not_lead_out_of_the_folder(policies, tmp_path):
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    text = (DATA / "ulysses16.tsp").read_text()
-    for file, name in (("a.tsp", "../../../x y/z"), ("b.tsp", "x_y_z-2"), ("c.tsp", "x y/z")):
-        (folder / file).write_text(text.replace("NAME: ulysses16.tsp", f"NAME: {name}"))
-    found = evaluated(policies / "tsp.pt", tmp_path, f"instances={folder}")
+    found = evaluated_as(policies, tmp_path, a="../../../x y/z", b="x_y_z-2", c="x y/z")
     names = sorted(path.name for path in tmp_path.glob("**/*.tour"))
     assert names == ["x_y_z-2.tour", "x_y_z-3.tour", "x_y_z.tour"]
     assert {path.parent for path in tmp_path.glob("**/*.tour")} == {found.folder / "solutions" / "greedy"}

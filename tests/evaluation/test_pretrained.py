@@ -13,11 +13,9 @@ import numpy as np
 import pytest
 
 import evaluate
+from gumbeldore import SearchPool, load_policy, methods
 from gumbeldore.evaluation.choosing import BEST_AT, choose_policies
-from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.evaluation.solved_sets import solve_set, summarise
-from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.sampler import methods
 from gumbeldore.seeding import generator
 from problems.jssp import JSSP
 from problems.tsp import TSP
@@ -76,12 +74,17 @@ def test_a_shipped_policy_is_found_by_its_name(tmp_path, monkeypatch):
         load_policy("tsp20")
 
 
+def known_files() -> list[str]:
+    """What git knows of."""
+    listed = subprocess.run(["git", "ls-files"], cwd=FOLDER.parent, check=True, capture_output=True, text=True)
+    return listed.stdout.splitlines()
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
     """The package, built from the sources that git knows and installed into a folder outside of the checkout."""
     root, folder = FOLDER.parent, tmp_path_factory.mktemp("wheel")
-    names = subprocess.run(["git", "ls-files"], cwd=root, check=True, capture_output=True, text=True).stdout.split("\n")
-    for name in filter(None, names):
+    for name in known_files():
         (folder / "sources" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(root / name, folder / "sources" / name)
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", "site", "./sources"]
@@ -91,10 +94,9 @@ def site(tmp_path_factory) -> Path:
 
 @pytest.mark.slow
 def test_an_installed_wheel_holds_policies_configurations_and_data(site):
-    names = subprocess.run(["git", "ls-files"], cwd=FOLDER.parent, check=True, capture_output=True, text=True)
     kinds = {".pt", ".yaml", ".html", ".css", ".npz", ".csv", ".gz", ".jsonl"}
     packages = ("gumbeldore/", "problems/", "models/", "configs/", "pretrained/")
-    needed = [name for name in names.stdout.split("\n") if name.startswith(packages) and Path(name).suffix in kinds]
+    needed = [name for name in known_files() if name.startswith(packages) and Path(name).suffix in kinds]
     assert len(needed) > 50 and all((site / name).is_file() for name in needed)
     assert not (site / "tests").exists() and not (site / "benchmarks").exists()
 

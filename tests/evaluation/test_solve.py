@@ -19,9 +19,8 @@ import torch
 
 import evaluate
 import gumbeldore
-from gumbeldore import methods
+from gumbeldore import SearchPool, methods
 from gumbeldore.evaluation import solve as module
-from gumbeldore.parallel.pool import SearchPool
 from problems.formats.cvrplib import read_cvrplib, read_solution
 from problems.formats.jsplib import read_jssp
 from problems.formats.tsplib import read_tour, read_tsplib

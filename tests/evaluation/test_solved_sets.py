@@ -7,15 +7,12 @@ import math
 import pytest
 import torch
 
-from gumbeldore import solve
+from gumbeldore import SearchPool, methods, search, solve
 from gumbeldore.evaluation import solved_sets as evaluation
 from gumbeldore.evaluation.parts import SEARCH, Parts
 from gumbeldore.evaluation.solved_sets import SolvedSet
 from gumbeldore.evaluation.sources import load
 from gumbeldore.instance_set import checked, gaps_to
-from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.sampler import methods
-from gumbeldore.sampler.search import search
 from models.bq_tsp import BQ
 from problems.tsp import TSP
 from tests.helpers.trees import TablePolicy, TreeProblem

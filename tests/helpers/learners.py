@@ -6,8 +6,7 @@ import copy
 
 import torch
 
-from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.sampler import methods
+from gumbeldore import SearchPool, methods
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.optimizer import optimizer_of

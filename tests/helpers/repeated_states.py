@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from gumbeldore.interfaces import Policy, Problem
+from gumbeldore import Policy, Problem, search
 from gumbeldore.sampler import beam
-from gumbeldore.sampler.search import search
 from models.bq_cvrp import BQ as BQforCVRP
 from models.bq_tsp import BQ
 from models.job_shop import JobShop

@@ -11,9 +11,8 @@ import torch
 import torch.nn.functional as F
 
 import models.job_shop
+from gumbeldore import policy_contract, search
 from gumbeldore.sampler.methods import Greedy
-from gumbeldore.sampler.search import search
-from gumbeldore.testing import policy_contract
 from models.attention import MASKED_SCORE
 from models.job_shop import JobShop
 from problems.jssp import State

@@ -8,9 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gumbeldore.sampler import methods
-from gumbeldore.sampler.search import search
-from gumbeldore.testing import policy_contract
+from gumbeldore import methods, policy_contract, search
 from gumbeldore.training.imitation import imitate
 from models.lehd_cvrp import LEHD as LEHDforCVRP
 from models.lehd_tsp import LEHD

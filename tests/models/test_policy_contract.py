@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from gumbeldore.interfaces import Policy
+from gumbeldore import Policy, policy_contract
 from gumbeldore.runtime.precision import InPrecision
-from gumbeldore.testing import policy_contract
 from models.layers import FullPrecisionLinear
 from problems.tsp import TSP
 from tests.helpers.networks import awake

@@ -8,12 +8,10 @@ from typing import NamedTuple
 import pytest
 import torch
 
+from gumbeldore import SearchPool, methods, search
 from gumbeldore.batches import batch_size, take
-from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import WorkerError
-from gumbeldore.sampler import methods
 from gumbeldore.sampler import trie as trie_ops
-from gumbeldore.sampler.search import search
 from problems.tsp import TSP
 from tests.helpers.learners import SEARCH, new_learner
 from tests.helpers.trees import TablePolicy, TreeProblem

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import pytest
 import torch
 
+from gumbeldore import InstanceSet, Reports
 from gumbeldore.evaluation.solved_sets import SolvedSet
-from gumbeldore.instance_set import InstanceSet
 from gumbeldore.reporting import charts, html_report
-from gumbeldore.reports import Reports
 from problems.tsp import TSP
 from tests.helpers.trees import TreeProblem
 

@@ -10,11 +10,9 @@ import math
 import pytest
 
 import study
+from gumbeldore import SearchPool, methods, search
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.evaluation.solved_sets import have_gaps, instance_keys
-from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.sampler import methods
-from gumbeldore.sampler.search import search
 from gumbeldore.seeding import fold
 from gumbeldore.studies.curves import Curves
 from gumbeldore.studies.study import Asked

@@ -8,10 +8,8 @@ import pytest
 import torch
 
 import study
+from gumbeldore import SearchPool, methods, search
 from gumbeldore.interfaces import without_references
-from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.sampler import methods
-from gumbeldore.sampler.search import search
 from gumbeldore.studies.diversity import Diversity, distinct_share
 from gumbeldore.studies.study import Asked
 from problems.cvrp import CVRP

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 import study
+from gumbeldore import SearchPool, methods
 from gumbeldore.interfaces import without_references
-from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.sampler import methods
 from gumbeldore.studies import expectations
 from gumbeldore.studies.estimators import rows
 from gumbeldore.studies.expectations import ESTIMATORS, Point, Reference, measure, points, reference

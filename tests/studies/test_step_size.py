@@ -10,13 +10,12 @@ import pytest
 import torch
 
 import study
+from gumbeldore import SearchPool, methods
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.evaluation.solved_sets import solve_set
 from gumbeldore.instance_set import by_set
-from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.races.outcome import Outcome
 from gumbeldore.races.racing import RaceSettings
-from gumbeldore.sampler import methods
 from gumbeldore.studies.step_size import StepSize, certainty, words_of
 from gumbeldore.studies.study import Asked
 from gumbeldore.training.validation import validation_set

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from gumbeldore import SearchPool, methods
 from gumbeldore.parallel import ray_cluster
-from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.parallel.ray_actors import Actors
 from gumbeldore.runtime.errors import WorkerError
-from gumbeldore.sampler import methods
 from models.bq_tsp import BQ
 from problems.tsp import TSP
 from tests.helpers.learners import found_by, network, of_all

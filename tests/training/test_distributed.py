@@ -11,14 +11,13 @@ import torch
 from omegaconf import OmegaConf
 
 import train
+from gumbeldore import methods, search
 from gumbeldore.cli.setup import set_up
 from gumbeldore.parallel.devices import check_processes
 from gumbeldore.parallel.ray_cluster import available_cores
 from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.precision import resolve_precision
 from gumbeldore.runtime.stopping import Stopped, never
-from gumbeldore.sampler import methods
-from gumbeldore.sampler.search import search
 from gumbeldore.seeding import generator
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.execution import Execution

@@ -8,12 +8,10 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import train
+from gumbeldore import SearchPool, methods, search
 from gumbeldore.batches import batch_size
-from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.stopping import Stopped
-from gumbeldore.sampler import methods
-from gumbeldore.sampler.search import search
 from gumbeldore.seeding import fold
 from gumbeldore.training import expert_pool
 from gumbeldore.training.dataset import Shard, read_experts

@@ -9,10 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from gumbeldore import SearchPool, methods, search
 from gumbeldore.batches import take
-from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.sampler import methods
-from gumbeldore.sampler.search import search
 from gumbeldore.sampler.solutions import SearchStats, Solutions
 from gumbeldore.training import experts
 from gumbeldore.training.dataset import Example, PseudoExperts

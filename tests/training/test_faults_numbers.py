@@ -9,12 +9,9 @@ import pytest
 import torch
 
 import train
+from gumbeldore import InstanceSet, SearchPool, methods, search
 from gumbeldore.evaluation.solved_sets import solve_set
-from gumbeldore.instance_set import InstanceSet
-from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import InstanceError
-from gumbeldore.sampler import methods
-from gumbeldore.sampler.search import search
 from gumbeldore.seeding import generator
 from gumbeldore.training import imitation
 from gumbeldore.training.dataset import PseudoExperts
@@ -181,21 +178,21 @@ def instance_set(instances, factor=1.0):
     return InstanceSet([f"tree-{i}" for i in range(5)], instances, None, true_cost, unknown, [""] * 5)
 
 
+def names_it(instances, rule, method):
+    """An evaluation and a validation do, in whatever chunk it comes."""
+    pool = SearchPool(PROBLEM, POLICY, search_batch_rows=2)
+    with pytest.raises(ValueError, match=f"^instance {rule}"):
+        solve_set(pool, instances, method, seed=0)
+    with pytest.raises(ValueError, match=f"^instance {rule}"):
+        validate(pool, [instances], lambda *_: None)
+
+
 @pytest.mark.parametrize("what", WRONG)
 def test_an_evaluation_names_the_instance(what):
-    """In whatever chunk it comes."""
-    pool = SearchPool(PROBLEM, POLICY, search_batch_rows=2)
-    with pytest.raises(ValueError, match="^instance tree-3: "):
-        solve_set(pool, instance_set(damaged(what, 3)), methods.Greedy(), seed=0)
-    with pytest.raises(ValueError, match="^instance tree-3: "):
-        validate(pool, [instance_set(damaged(what, 3))], lambda *_: None)
+    names_it(instance_set(damaged(what, 3)), "tree-3: ", methods.Greedy())
 
 
 def test_a_true_cost_that_is_no_number_names_the_instance():
     whole = instance_set(trees())
     spoilt = whole._replace(true_cost=lambda i, a: whole.true_cost(i, a).masked_fill(i == 2, math.nan))
-    pool = SearchPool(PROBLEM, POLICY, search_batch_rows=2)
-    with pytest.raises(ValueError, match="^instance tree-2: a solution costs nan"):
-        solve_set(pool, spoilt, methods.WithoutReplacement(2, 1), seed=0)
-    with pytest.raises(ValueError, match="^instance tree-2: a solution costs nan"):
-        validate(pool, [spoilt], lambda *_: None)
+    names_it(spoilt, "tree-2: a solution costs nan", methods.WithoutReplacement(2, 1))
