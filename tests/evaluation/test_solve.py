@@ -164,20 +164,10 @@ def test_arrays_with_one_dimension_more_are_several_instances(kind):
     assert sorted(alone.tour) == [0, 1, 2, 3, 4]
 
 
-def test_arrays_of_several_sizes_are_several_instances():
-    each = [np.random.default_rng(0).random((size, 2)) for size in (5, 7, 5)]
-    for coords in (each, [x.tolist() for x in each]):
-        found = gumbeldore.solve(POLICIES["tsp20"], coords=coords, method="greedy")
-        assert [len(x.tour) for x in found] == [5, 7, 5]
-    times = [[[3, 2], [1, 4]]] * 2
-    found = gumbeldore.solve(POLICIES["jssp6x6"], times=times, machines=[[[0, 1], [1, 0]]] * 2, method="greedy")
-    assert [x.cost for x in found] == [7.0, 7.0]
-
-
 def test_without_a_policy_the_nearest_is_taken_for_each_instance():
     """In the order of what is given; what a solver or a heuristic finds needs no policy."""
     coords = [np.random.default_rng(size).random((size, 2)) for size in (50, 12, 45)]
-    found = gumbeldore.solve(coords=coords, method="greedy")
+    found = gumbeldore.solve(coords=[xy.tolist() for xy in coords], method="greedy")
     assert [Path(x.policy).parent.name for x in found] == ["tsp50", "tsp20", "tsp50"]
     for policy, xy, result in zip(("tsp50", "tsp20", "tsp50"), coords, found, strict=True):
         assert gumbeldore.solve(policy, coords=xy, method="greedy").cost == pytest.approx(result.cost)

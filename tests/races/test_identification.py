@@ -131,38 +131,31 @@ def test_the_same_generator_gives_the_same_outcome(algorithm):
     assert not torch.equal(first.means, other.means)
 
 
-@all_algorithms
+WRONG = [  # for all algorithms
+    ({"delta": 0}, "delta must be a number between 0 and 1, both excluded, got 0"),
+    ({"delta": 1.0}, "delta must be a number between 0 and 1, both excluded, got 1.0"),
+    ({"num_arms": 0}, "num_arms must be an integer of at least 1, got 0"),
+    ({"population": 0}, "population must be an integer of at least 1, got 0"),
+    ({"generator": None}, "generator must be a torch.Generator of the CPU, got None"),
+]
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("algorithm", "change", "message"),
     [
-        ({"delta": 0}, "delta must be a number between 0 and 1, both excluded, got 0"),
-        ({"delta": 1.0}, "delta must be a number between 0 and 1, both excluded, got 1.0"),
-        ({"num_arms": 0}, "num_arms must be an integer of at least 1, got 0"),
-        ({"population": 0}, "population must be an integer of at least 1, got 0"),
-        ({"generator": None}, "generator must be a torch.Generator of the CPU, got None"),
+        *((algorithm(1.0), *wrong) for algorithm in ALGORITHMS.values() for wrong in WRONG),
+        (partial(race, bound=Normal(), first_batch=0), {}, "first_batch must be an integer of at least 1, got 0"),
+        (partial(lil_ucb, reward_range=0), {}, "reward_range must be a number above 0, got 0"),
+        (partial(lil_ucb, reward_range=1, batch=0), {}, "batch must be an integer of at least 1, got 0"),
+        (partial(lil_ucb, reward_range=1, epsilon=-0.1), {}, "epsilon must be a number of at least 0, got -0.1"),
+        (partial(lil_ucb, reward_range=1, beta=-1), {}, "beta must be a number of at least 0, got -1"),
+        (partial(lil_ucb, reward_range=1, stop_ratio=0), {}, "stop_ratio must be a number above 0, got 0"),
     ],
 )
 def test_wrong_arguments_are_refused(algorithm, change, message):
     arguments = {"num_arms": 2, "population": 10, "delta": 0.1, "generator": generator()} | change
     with pytest.raises(ValueError) as error:
-        algorithm(1.0)(Recorded(torch.zeros(2, 10)), **arguments)
-    assert str(error.value) == message
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "message"),
-    [
-        (partial(race, bound=Normal(), first_batch=0), "first_batch must be an integer of at least 1, got 0"),
-        (partial(lil_ucb, reward_range=0), "reward_range must be a number above 0, got 0"),
-        (partial(lil_ucb, reward_range=1, batch=0), "batch must be an integer of at least 1, got 0"),
-        (partial(lil_ucb, reward_range=1, epsilon=-0.1), "epsilon must be a number of at least 0, got -0.1"),
-        (partial(lil_ucb, reward_range=1, beta=-1), "beta must be a number of at least 0, got -1"),
-        (partial(lil_ucb, reward_range=1, stop_ratio=0), "stop_ratio must be a number above 0, got 0"),
-    ],
-)
-def test_wrong_arguments_of_one_algorithm_are_refused(algorithm, message):
-    with pytest.raises(ValueError) as error:
-        algorithm(Recorded(torch.zeros(2, 10)), 2, 10, 0.1, generator=generator())
+        algorithm(Recorded(torch.zeros(2, 10)), **arguments)
     assert str(error.value) == message
 
 
