@@ -189,11 +189,7 @@ SUPERVISED, ACTIVE = "train=supervised train.experts=x.npz", "train=active_searc
 @pytest.mark.parametrize(
     ("program", "words", "message"),
     [
-        (
-            train,
-            "problem.num_node=3",
-            "there is no key problem.num_node; problem has distribution, grow, nearest, num_",
-        ),
+        (train, "problem.num_node=3", "there is no key problem.num_node; problem has distribution, grow, nearest"),
         (train, "train.batchsize=30", "train has batch_size, batches_per_epoch, cooldown_epochs"),
         (train, "sed=1", "there is no key sed; did you mean seed"),
         (train, "search.sigma=1", "search has baseline, beam_width"),

@@ -97,6 +97,14 @@ def test_names_of_results_are_those_of_a_table_also_where_they_are_changed(polic
 # ---- solvers
 
 
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """Solvers are installed, and nothing that they found before is known."""
+    for package in ("pyvrp", "ortools"):
+        pytest.importorskip(package)
+    monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))
+
+
 def shops(tmp_path, costs):
     """A file of three shops of 3 jobs on 2 machines, with the shortest makespans."""
     draw = np.random.default_rng(1)

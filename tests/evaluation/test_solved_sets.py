@@ -40,12 +40,8 @@ def test_an_instance_has_the_same_key_wherever_it_stands_and_equal_ones_are_numb
     assert len({*keys.tolist(), *evaluation.instance_keys(instance_set, 4).tolist()}) == 12
     for rows in ([4], [5, 0, 3]):
         assert torch.equal(evaluation.instance_keys(instance_set.part(torch.tensor(rows)), 3), keys[rows])
-    odd = (
-        torch.ones(6, 2, dtype=torch.bfloat16),
-        torch.rand(6, requires_grad=True),
-        torch.ones(6, 0),
-        torch.ones(6) > 0,
-    )
+    ones = torch.ones(6, 2)
+    odd = ones.bfloat16(), torch.rand(6, requires_grad=True), torch.ones(6, 0), ones > 0
     assert len(set(evaluation.instance_keys(instance_set._replace(instances=odd), 3).tolist())) == 6
     twice = evaluation.instance_keys(instance_set.part(torch.tensor([2, 1, 2, 2])), 3).tolist()
     assert twice[:2] == keys[[2, 1]].tolist() and len(set(twice)) == 4

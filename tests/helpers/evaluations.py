@@ -70,15 +70,8 @@ def rows_of(folder: Path) -> list[str]:
 
 def instance_set_of(costs, references, kinds, means):
     """Instances of such references, and solutions of such costs."""
-    instance_set = InstanceSet(
-        [f"n{i}" for i in range(len(costs))], None, None, None, torch.tensor(references).double(), kinds, means
-    )
-    solved = SolvedSet(
-        torch.zeros(len(costs), 3),
-        torch.tensor(costs).double(),
-        torch.ones(len(costs)),
-        torch.tensor(costs)[:, None],
-        1.0,
-        1,
-    )
+    n, costs = len(costs), torch.tensor(costs)
+    names, references = [f"n{i}" for i in range(n)], torch.tensor(references).double()
+    instance_set = InstanceSet(names, None, None, None, references, kinds, means)
+    solved = SolvedSet(torch.zeros(n, 3), costs.double(), torch.ones(n), costs[:, None], 1.0, 1)
     return instance_set, solved

@@ -40,24 +40,14 @@ def test_numbers_of_jobs_and_machines_make_no_difference(step):
     problem, policy = one_size(4, 3), network()
     jobs, machines = torch.tensor([2, 0, 3, 1]), torch.tensor([1, 2, 0])
     fields = instance.stored()
-    other = Instance.restored(
-        {
-            "times": fields["times"][:, jobs][..., machines],
-            "release": fields["release"][:, jobs],
-            "machine_release": fields["machine_release"][:, machines],
-            "waits": fields["waits"][:, jobs],
-        }
-    )
+    renumbered = {name: field[:, machines if name == "machine_release" else jobs] for name, field in fields.items()}
+    other = Instance.restored({**renumbered, "times": renumbered["times"][..., machines]})
     moved = jobs.argsort()[actions // 3] * 3 + machines.argsort()[actions % 3]
     assert torch.equal(problem.cost(instance, actions), problem.cost(other, moved))
     states = [problem.replay(each, made[:, :step]) for each, made in ((instance, actions), (other, moved))]
     logits = [policy(each, state).view(5, 4, 3) for each, state in zip((instance, other), states, strict=True)]
-    legal = problem.mask(instance, states[0]).view(5, 4, 3)
-    assert torch.allclose(
-        logits[0][:, jobs][..., machines][legal[:, jobs][..., machines]],
-        logits[1][legal[:, jobs][..., machines]],
-        atol=1e-5,
-    )
+    before, legal = (x[:, jobs][..., machines] for x in (logits[0], problem.mask(instance, states[0]).view(5, 4, 3)))
+    assert torch.allclose(before[legal], logits[1][legal], atol=1e-5)
 
 
 def test_the_unit_of_time_makes_no_difference():
@@ -138,13 +128,9 @@ def test_cross_attention_equals_plain_loops():
             for head in range(2):
                 mine = slice(4 * head, 4 * head + 4)
                 seen = [j for j in range(4) if options[row, i, j, 0] < math.inf]
-                scores = torch.stack(
-                    [
-                        query[row, i, mine] @ key[row, j, mine] / 2 + layer.bias.weight[head] @ options[row, i, j]
-                        for j in seen
-                    ]
-                )
-                heads.append(scores.softmax(0) @ value[row, seen][:, mine])
+                bias = [layer.bias.weight[head] @ options[row, i, j] for j in seen]
+                scores = [query[row, i, mine] @ key[row, j, mine] / 2 + b for j, b in zip(seen, bias, strict=True)]
+                heads.append(torch.stack(scores).softmax(0) @ value[row, seen][:, mine])
             token = x[row, i] + 0.5 * layer.output_projection(torch.cat(heads))
             token = token + 0.5 * layer.down_projection(F.gelu(layer.up_projection(token)))
             assert torch.allclose(found[row, i], token, atol=1e-5)

@@ -153,13 +153,9 @@ def test_the_network_sees_less_than_the_state():
     """What the clock shows, when a job waiting for its machine was done, and machines without operations to come."""
     instance = shop_of(torch.tensor([[[30.0, 40.0, 5.0], [5.0, 7.0, 5.0]]]), torch.tensor([[[0, 1, 2], [2, 1, 0]]]))
     # Job 0 starts on machine 1 at 60; job 1 waits for it, too. Machine 2 is busy until 70, machine 0 until 65.
-    state = State(
-        next_op=torch.tensor([[1, 1]]),
-        job_free=torch.tensor([[50.0, 20.0]]),
-        machine_free=torch.tensor([[65.0, 60.0, 70.0]]),
-        remaining=torch.tensor([[1, 2, 4, 5]]),
-        in_view=torch.tensor([[1, 2, 4, 5]]),
-    )
+    # The places of the jobs, when jobs and machines are free, what remains, and what of it is in view.
+    rows = [1, 1], [50.0, 20.0], [65.0, 60.0, 70.0], [1, 2, 4, 5], [1, 2, 4, 5]
+    state = State(*(torch.tensor([row]) for row in rows))
     policy = job_shop(lookahead=True)
     seen = policy.canonical_state(instance, state)
     assert seen.job_free.tolist() == [[0.0, 0.0]] and seen.machine_free.tolist() == [[5.0, 0.0, 10.0]]
@@ -170,12 +166,7 @@ def test_the_network_sees_less_than_the_state():
         assert all(torch.equal(a, b) for a, b in zip(policy.canonical_state(instance, same), seen, strict=True))
     without = job_shop(lookahead=False).canonical_state(instance, state)
     assert without.job_free.tolist() == [[0.0, 0.0]] and without.machine_free.tolist() == [[0.0, 0.0, 0.0]]
-    last = State(
-        torch.tensor([[3, 2]]),
-        torch.tensor([[90.0, 80.0]]),
-        torch.tensor([[85.0, 90.0, 95.0]]),
-        *[torch.tensor([[5]])] * 2,
-    )
+    last = State(*(torch.tensor([row]) for row in ([3, 2], [90.0, 80.0], [85.0, 90.0, 95.0], [5], [5])))
     seen = policy.canonical_state(instance, last)  # job 0 has ended, and only machine 0 is needed
     assert seen.job_free.tolist() == [[0.0, 0.0]] and seen.machine_free.tolist() == [[0.0, 0.0, 0.0]]
 

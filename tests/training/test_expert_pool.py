@@ -139,18 +139,11 @@ def test_a_stopped_search_leaves_the_pool_as_it_is():
     assert all(a is b for a, b in zip(before, state.dataset.shards, strict=True))
 
 
-def trained(workers=0, **sizes):
-    """A training, and how large its dataset was in each epoch."""
-    state, sizes = new_learner(), {"epochs": 5, "pool": 20, "batches_per_epoch": 60, "learning_rate": 5e-3, **sizes}
-    with SearchPool(TSP(7), state.policy, workers, 12) as pool:
-        reports = reports_of(
-            state, pool, methods.made(methods.Reconstruct, {"start": "wor", "iterations": 2, "beam_width": 4}), **sizes
-        )
-    return state, [report.metrics for report in reports]
-
-
 def test_nothing_is_forgotten_when_the_policy_improves():
-    state, metrics = trained()
+    state, sizes = new_learner(), {"epochs": 5, "pool": 20, "batches_per_epoch": 60, "learning_rate": 5e-3}
+    how = methods.made(methods.Reconstruct, {"start": "wor", "iterations": 2, "beam_width": 4})
+    with SearchPool(TSP(7), state.policy, 0, 12) as pool:
+        metrics = [report.metrics for report in reports_of(state, pool, how, **sizes)]
     assert state.best_cost < metrics[0]["quality/greedy_cost"]  # it has improved
     assert [each["training/dataset_size"] for each in metrics] == [10, 20, 20, 20, 20] and len(state.dataset) == 20
     costs = torch.cat([shard.costs for shard in state.dataset.shards])
