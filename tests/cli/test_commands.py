@@ -12,7 +12,6 @@ from dataclasses import fields
 
 import pytest
 import torch
-import yaml
 from omegaconf import OmegaConf
 
 import evaluate
@@ -25,8 +24,8 @@ from gumbeldore.cli.schema import EvaluationSettings, RunSettings, StudySettings
 from gumbeldore.cli.setup import set_up
 from gumbeldore.runtime.building import build
 from gumbeldore.runtime.program import as_called
-from gumbeldore.training.settings import ALGORITHMS, TrainSettings
-from tests.helpers.commands import CONFIGS, ROOT, compose, configured, defaults_of, options, problem_of, refused, typed
+from gumbeldore.training.settings import ALGORITHMS
+from tests.helpers.commands import CONFIGS, ROOT, compose, configured, options, problem_of, refused, typed
 
 
 def test_the_version_is_the_same_everywhere(tmp_path):
@@ -170,17 +169,6 @@ def test_no_key_without_effect():
     names = {path.stem for path in (CONFIGS / "method").glob("*.yaml")}
     every = compose("evaluate", "checkpoint=a", "instances=b", f"method=[{','.join(names)}]").methods
     assert {key for node in every.values() for key in search_keys(node, cfg.search)} == set(cfg.search)
-
-
-def test_every_default_stands_in_one_place():
-    """A preset says only what it changes, and the paper's TSP needs no change."""
-    for path in [*(CONFIGS / "problem").glob("*.yaml"), *(CONFIGS / "experiment").glob("*.yaml")]:
-        values = yaml.safe_load(path.read_text())
-        for group in ("train", "search"):
-            again = values.get(group, {}).items() & defaults_of(group).items()
-            assert not again, f"{path.name} repeats {again} of configs/{group}.yaml"
-    of_paper = configured("train", "experiment=paper_tsp100", "recipe=paper")
-    assert of_paper.cfg.train == defaults_of("train") and of_paper.algorithm() == TrainSettings()
 
 
 SUPERVISED, ACTIVE = "train=supervised train.experts=x.npz", "train=active_search train.instances=kool/tsp20"

@@ -14,6 +14,7 @@ from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.setup import set_up
 from gumbeldore.cli.words import FOLDER, check_overrides
 from gumbeldore.sampler import methods
+from gumbeldore.training.settings import TrainSettings
 from tests.helpers.commands import compose, configured, defaults_of, options, refused
 from tests.helpers.pages import write
 
@@ -118,11 +119,16 @@ def additions(recipe):
     return yaml.safe_load((FOLDER / "recipe" / f"{recipe}.yaml").read_text())["additions"]
 
 
-def test_presets_and_experiments_leave_the_algorithm_to_the_recipe():
-    """So that no choice exists for one size alone."""
+def test_every_default_stands_in_one_place():
+    """A preset says only what it changes, nothing of the algorithm, and the paper's TSP needs no change."""
     for path in [*(FOLDER / "problem").glob("*.yaml"), *(FOLDER / "experiment").glob("*.yaml")]:
         values = yaml.safe_load(path.read_text())
-        assert not set(values.get("train", {})) & set(ALGORITHM), path.name
+        assert not set(values.get("train", {})) & set(ALGORITHM), path.name  # the recipe's, so none is of one size
+        for group in ("train", "search"):
+            again = values.get(group, {}).items() & defaults_of(group).items()
+            assert not again, f"{path.name} repeats {again} of configs/{group}.yaml"
+    of_paper = configured("train", "experiment=paper_tsp100", "recipe=paper")
+    assert of_paper.cfg.train == defaults_of("train") and of_paper.algorithm() == TrainSettings()
 
 
 def test_a_preset_of_the_users_wins_over_the_recipe(tmp_path):

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import shlex
 
 import pytest
 
@@ -153,23 +154,44 @@ def test_a_wide_table_leaves_its_errors_out():
     assert ["mean and standard error" in note for note in notes] == [False, True]
 
 
+NUCLEI = "search.top_p_start=[1.0,0.8,0.01]"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["method=[wor,heuristic]"], "method=heuristic is no search with the policy, but a baseline"),
-        (["search.time_limit=1"], "search.time_limit would make the result depend on the machine's speed"),
-        (["repetitions=1"], "repetitions must be an integer of at least 2"),
-        (["method=sampling", "search.step_size=[1,2]"], "search.step_size has no effect on sampling"),
-        (["method=sampling", "search.num_rounds=[1,null]"], "search.num_rounds must list numbers, got None"),
-        (["method=[wor,solver]", "solver.time_limit=1"], "solver.time_limit has no effect without references=solver"),
-        (["method=[wor,solver]"], "method=solver needs axis=seconds and search.time_limit"),
-        (["method=reconstruct", "search.start=wor"], "search.iterations lists no numbers of samples; choose axis="),
-        (["method=sampling", "search.equivalents=[1,161]"], "equivalents must be at most 160"),  # before any search
-        (["race={delta: 0.1, first_batch: 2}"], "race.delta has no effect on study=curves, only on study=step_size"),
+        ("curves method=[wor,heuristic]", "method=heuristic is no search with the policy, but a baseline"),
+        ("curves search.time_limit=1", "search.time_limit would make the result depend on the machine's speed"),
+        ("curves repetitions=1", "repetitions must be an integer of at least 2"),
+        ("curves method=sampling search.step_size=[1,2]", "search.step_size has no effect on sampling"),
+        ("curves method=sampling search.num_rounds=[1,null]", "search.num_rounds must list numbers, got None"),
+        ("curves method=[wor,solver] solver.time_limit=1", "solver.time_limit has no effect without references=solver"),
+        ("curves method=[wor,solver]", "method=solver needs axis=seconds and search.time_limit"),
+        ("curves method=reconstruct search.start=wor", "search.iterations lists no numbers of samples; choose axis="),
+        ("curves method=sampling search.equivalents=[1,161]", "equivalents must be at most 160"),  # before any search
+        ("curves 'race={delta: 0.1, first_batch: 2}'", "race.delta has no effect on study=curves, only on study=step_"),
+        ("estimators search.beam_width=[]", "search.beam_width=[]: there must be one value at least"),
+        ("estimators method=gumbeldore", "gumbeldore has no estimators; the methods that have: sampling, wor, beam"),
+        ("estimators search.temperature=auto", "search.temperature must be a number above 0, got auto"),
+        ("estimators search.top_p_end=0.9", "search.top_p_end must be 1.0, the estimators hold for no other, got 0.9"),
+        # Elsewhere beams read neither num_rounds nor temperature: here a value is refused, and not the keys.
+        ("estimators method=beam search.num_rounds=0", "beam_width must be an integer of at least 1"),
+        ("estimators axis=seconds", "axis has no effect on study=estimators, only on study=curves"),
+        ("estimators kind=curves", "kind is what study= sets"),
+        ("step_size", "study=step_size needs several values to compare, for example 'search.step_size=[0.1,0.3,1]'"),
+        (f"step_size method=[wor,gumbeldore] {NUCLEI}", "compares values of one search method, got method=[wor,gumbel"),
+        ("step_size method=wor search.step_size=[1,2]", "search.step_size has no effect on wor"),
+        (f"step_size axis=seconds {NUCLEI}", "axis has no effect on study=step_size, only on study=curves"),
+        (f"step_size repetitions=3 {NUCLEI}", "repetitions has no effect on study=step_size, only on study=curves"),
+        (f"step_size search.num_rounds=[1,2] {NUCLEI}", "search.num_rounds=[1,2]: the searches that study=step_size c"),
+        (f"step_size race.delta=1 {NUCLEI}", "race.delta must be below 1, got 1"),
+        (f"step_size race=null {NUCLEI}", "race must have the keys delta and first_batch, got None"),
+        (f"step_size race=5 {NUCLEI}", "race must have the keys delta and first_batch, got 5"),
     ],
 )
 def test_mistakes_end_in_one_line(policies, tmp_path, words, message):
-    assert message in refused(study, f"checkpoint={policies}/tsp.pt", *FIXED, *words, cwd=tmp_path)
+    fixed, (kind, *words) = [f"checkpoint={policies}/tsp.pt", "instances=kool/tsp20", "workers=0"], shlex.split(words)
+    assert message in refused(study, *fixed, f"study={kind}", *words, cwd=tmp_path)
 
 
 def test_a_study_of_no_kind_is_refused():

@@ -14,7 +14,7 @@ from gumbeldore.interfaces import without_references
 from gumbeldore.studies import expectations
 from gumbeldore.studies.estimators import rows
 from gumbeldore.studies.expectations import ESTIMATORS, Point, Reference, measure, points, reference
-from tests.helpers.commands import done, refused, typed
+from tests.helpers.commands import done, typed
 from tests.helpers.instance_files import write_tsp
 from tests.helpers.studies import searches_of
 from tests.helpers.trees import TablePolicy, TreeProblem, enumerate_leaves
@@ -168,20 +168,3 @@ def test_costs_are_those_of_the_file_and_stay_with_their_method(tmp_path):
     done(study, *words, "resume=true", cwd=tmp_path)
     content = json.loads((tmp_path / "out/study.json").read_text())
     assert content["points"] == points[2:] + points[:2]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["search.beam_width=[]"], "search.beam_width=[]: there must be one value at least"),
-        (["method=gumbeldore"], "gumbeldore has no estimators; the methods that have: sampling, wor, beam"),
-        (["search.temperature=auto"], "search.temperature must be a number above 0, got auto"),
-        (["search.top_p_end=0.9"], "search.top_p_end must be 1.0, the estimators hold for no other, got 0.9"),
-        # Elsewhere beams read neither num_rounds nor temperature: here a value is refused, and not the keys.
-        (["method=beam", "search.num_rounds=0"], "beam_width must be an integer of at least 1"),
-        (["axis=seconds"], "axis has no effect on study=estimators, only on study=curves"),
-        (["kind=curves"], "kind is what study= sets"),
-    ],
-)
-def test_mistakes_end_in_one_line(words, message, tmp_path):
-    assert message in refused(study, *WORDS, *words, cwd=tmp_path)

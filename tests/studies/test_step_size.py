@@ -138,22 +138,3 @@ def test_a_race_leaves_a_table_for_programs(policies, tmp_path):
     assert f"chosen: search.top_p_start={best['top_p_start']} (" in result.stdout
     assert f"searches: {searches} of the 36 of the full grid" in result.stdout
     assert "holds results already" in refused(study, f"checkpoint={policies}/tsp.pt", *RACE, NUCLEI, cwd=tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([], "study=step_size needs several values to compare, for example 'search.step_size=[0.1,0.3,1]'"),
-        (["method=[wor,gumbeldore]", NUCLEI], "compares values of one search method, got method=[wor,gumbeldore]"),
-        (["method=wor", "search.step_size=[1,2]"], "search.step_size has no effect on wor"),
-        (["axis=seconds", NUCLEI], "axis has no effect on study=step_size, only on study=curves"),
-        (["repetitions=3", NUCLEI], "repetitions has no effect on study=step_size, only on study=curves"),
-        (["search.num_rounds=[1,2]", NUCLEI], "search.num_rounds=[1,2]: the searches that study=step_size compares"),
-        (["race.delta=1", NUCLEI], "race.delta must be below 1, got 1"),
-        (["race=null", NUCLEI], "race must have the keys delta and first_batch, got None"),
-        (["race=5", NUCLEI], "race must have the keys delta and first_batch, got 5"),
-    ],
-)
-def test_mistakes_end_in_one_line(policies, tmp_path, words, message):
-    asked = [f"checkpoint={policies}/tsp.pt", "study=step_size", "instances=kool/tsp20", *words]
-    assert message in refused(study, *asked, cwd=tmp_path)
