@@ -2,49 +2,76 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from pathlib import Path
 
 import torch
 
 from problems.jssp import JSSP
-from problems.jssp.instances import random_instances
+from problems.jssp.instances import lengths_of, random_instances
 
 JSSP_FILES = Path(__file__).parents[1] / "data" / "jssp"
 
 
-def sequence_of(rule: str, generation: str, times: list[list[int]], machines: list[list[int]]) -> list[int]:
-    """The jobs in the order in which the rule schedules their operations, in plain Python."""
-    next_op, job_free, machine_free = [0] * len(times), [0] * len(times), [0] * len(times[0])
-    sequence = []
-    while len(sequence) < len(times) * len(times[0]):
-        open_jobs = [job for job in range(len(times)) if next_op[job] < len(times[0])]
-        time = {job: times[job][next_op[job]] for job in open_jobs}
-        machine = {job: machines[job][next_op[job]] if time[job] else None for job in open_jobs}  # 0 takes no machine
-        begin = {job: max(job_free[job], machine_free[machine[job]] if time[job] else 0) for job in open_jobs}
-        end = {job: begin[job] + time[job] for job in open_jobs}
+def plain_rule(instance, row, rule, generation):
+    """The job and the machine of each decision of a dispatching rule, in plain Python; `instance` may be flexible.
+
+    Each operation goes to the machine where it ends first. Finished jobs count in the mean time with the last place.
+    """
+    options, (_, jobs, ops) = _options(instance, row), instance.waits.shape
+    ready, free = instance.release[row].tolist(), instance.machine_release[row].tolist()
+    due, weight, waits = (field[row].tolist() for field in (instance.due, instance.weight, instance.waits))
+    place = (ops - lengths_of(instance)[row]).tolist()
+    decisions = []
+    while len(decisions) < instance.operations.shape[1]:
+        end, begin, machine, takes = {}, {}, {}, {}
+        for job in (job for job in range(jobs) if place[job] < ops):
+            each = []
+            for on, time in options[job][place[job]]:
+                start = max(ready[job], free[on] if time else 0)
+                each.append((start + time, on, start, time))
+            end[job], machine[job], begin[job], takes[job] = min(each)
+        busy = {job: machine[job] if takes[job] else None for job in end}  # an operation of time 0 takes no machine
+        now, first = min(begin.values()), min(end, key=end.get)
         if generation == "non_delay":
-            candidates = [job for job in open_jobs if begin[job] == min(begin.values())]
+            candidates = [job for job in end if begin[job] == now]
         else:
-            first = min(open_jobs, key=end.get)
-            rivals = [job for job in open_jobs if machine[job] == machine[first]]
-            candidates = [job for job in rivals if job == first or begin[job] < end[first]]
-        worth = {
-            "SPT": lambda job: -times[job][next_op[job]],
-            "LPT": lambda job: times[job][next_op[job]],
-            "MWR": lambda job: sum(times[job][next_op[job] :]),
-            "LWR": lambda job: -sum(times[job][next_op[job] :]),
-            "MOR": lambda job: -next_op[job],
-            "LOR": lambda job: next_op[job],
-            "FIFO": lambda job: -job_free[job],
-        }[rule]
-        job = max(candidates, key=worth)  # the first of equals
-        job_free[job] = end[job]
-        if time[job]:
-            machine_free[machine[job]] = end[job]
-        next_op[job] += 1
-        sequence.append(job)
-    return sequence
+            rivals = [job for job in end if busy[job] == busy[first] and begin[job] < end[first]]
+            candidates = sorted({*rivals, first})
+        mean = max(1e-9, sum(options[job][min(place[job], ops - 1)][0][1] for job in range(jobs)) / jobs)
+        worth = {}
+        for job in candidates:
+            work = sum(min(time for _, time in each) for each in options[job][place[job] :])
+            urgency = math.exp(-max(0, due[job] - work - now) / (2 * mean))
+            worth[job] = {
+                "SPT": -takes[job],
+                "LPT": takes[job],
+                "MWR": work,
+                "LWR": -work,
+                "MOR": ops - place[job],
+                "LOR": place[job] - ops,
+                "FIFO": -ready[job],
+                "EDD": -due[job],
+                "MOD": -max(due[job] - (work - takes[job]), now + takes[job]),
+                "ATC": weight[job] / max(takes[job], 1e-9) * urgency,
+            }[rule]
+        job = max(worth, key=worth.get)  # the first of equals
+        ready[job] = end[job] + waits[job][place[job]]
+        if takes[job]:
+            free[machine[job]] = end[job]
+        place[job] += 1
+        decisions.append((job, machine[job]))
+    return decisions
+
+
+def _options(instance, row):
+    """The machines that can do each operation, with their times."""
+    times = instance.times[row].tolist()
+    if "machines" in instance._fields:
+        machines = instance.machines[row].tolist()
+        return [[[each] for each in zip(*rows, strict=True)] for rows in zip(machines, times, strict=True)]
+    return [[list(enumerate(each)) for each in row] for row in times]
 
 
 def read_job_shop(name: str) -> tuple[list[list[int]], list[list[int]]]:

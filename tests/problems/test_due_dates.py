@@ -22,9 +22,8 @@ from models.lookahead import bound_of, due_date_features
 from problems.fjsp import FJSP
 from problems.fjsp.originals import original_of as flexible_original_of
 from problems.fjsp.solver import solve as solve_flexible
-from problems.heuristics.dispatching import DUE_RULES, RULES, dispatch_job_shop, rules_for
 from problems.jssp import JSSP, Instance
-from problems.jssp.instances import lengths_of, random_general_instances, random_instances
+from problems.jssp.instances import random_general_instances, random_instances
 from problems.jssp.objectives import FACTORS, FLOW, MAKESPAN, OBJECTIVES, TARDINESS, with_due_dates, work_of
 from problems.jssp.originals import Original, original_of
 from problems.jssp.sets import JobShopSets
@@ -154,56 +153,6 @@ def test_validation_instances_are_the_same_however_many(objective):
     assert torch.equal(many.originals.due[:3], few.originals.due)
     assert torch.equal(many.originals.times, JobShopSets().validation(10, 4, 7).originals.times)
     assert bool(many.originals.weight.any()) == (objective != "makespan") and many.pooled == (objective == TARDINESS)
-
-
-# ---- rules
-
-
-def test_rules_for_due_dates_schedule_as_plain_python_does():
-    instance, _ = drawn(20, 5, 4, TARDINESS, seed=3)
-    originals = original_of(Instance(*(field.long() for field in instance)))
-    assert rules_for(originals) == [*RULES, *DUE_RULES] and len(DUE_RULES) == 6
-    assert rules_for(originals._replace(weight=torch.zeros_like(originals.weight))) == list(RULES)
-    for name in DUE_RULES:
-        if name.endswith("(non_delay)"):
-            actions = dispatch_job_shop(originals, name)
-            for row in range(20):
-                assert actions[row].tolist() == plain_rule(take(instance, slice(row, row + 1)), name.split()[0]), name
-
-
-def plain_rule(instance, rule):
-    times, machines, waits = (field[0].tolist() for field in (instance.times, instance.machines, instance.waits))
-    ready, free = instance.release[0].tolist(), instance.machine_release[0].tolist()
-    due, weight = instance.due[0].tolist(), instance.weight[0].tolist()
-    place = (instance.times.shape[2] - lengths_of(instance))[0].tolist()
-    # The mean time is that of all jobs; of finished ones, of their last operation.
-    sequence = []
-    while len(sequence) < instance.operations.shape[1]:
-        following = [min(op, len(times[0]) - 1) for op in place]
-        mean = max(1e-9, sum(times[job][op] for job, op in enumerate(following)) / len(following))
-        begin = {
-            job: max(ready[job], free[machines[job][op]] if times[job][op] else 0)
-            for job, op in enumerate(place)
-            if op < len(times[0])
-        }
-        now = min(begin.values())
-        worth = {}
-        for job in (job for job in begin if begin[job] == now):
-            takes, work = times[job][place[job]], sum(times[job][place[job] :])
-            slack = max(0, due[job] - work - now)
-            worth[job] = {
-                "EDD": -due[job],
-                "MOD": -max(due[job] - (work - takes), now + takes),
-                "ATC": weight[job] / max(takes, 1e-9) * math.exp(-slack / (2 * mean)),
-            }[rule]
-        job = max(worth, key=worth.get)
-        op = place[job]
-        ready[job] = begin[job] + times[job][op] + waits[job][op]
-        if times[job][op]:
-            free[machines[job][op]] = begin[job] + times[job][op]
-        place[job] += 1
-        sequence.append(job)
-    return sequence
 
 
 # ---- files and arrays

@@ -16,7 +16,6 @@ from gumbeldore.sampler.search import search
 from gumbeldore.testing import problem_contract
 from gumbeldore.training.dataset import PseudoExperts, read_experts, read_shard
 from problems.formats.job_shop import NOT_FIXED
-from problems.heuristics.dispatching import RULES, dispatch_job_shop
 from problems.jssp import JSSP, Instance
 from problems.jssp.instances import (
     job_shop,
@@ -175,40 +174,6 @@ def test_infeasible_schedules_are_found(job, place, by, rule):
     start[0, job, place] += by
     with pytest.raises(ValueError, match=rule):
         check_schedule(shop, start)
-
-
-def test_rules_work_on_general_shops():
-    """Every rule's schedule is feasible, and that of FIFO (non_delay) is the one of plain Python."""
-    instance, _ = drawn(20, 5, 4, seed=3)
-    originals = Original(*(field.long() for field in original_of(instance)))
-    for name in RULES:
-        actions = dispatch_job_shop(originals, name)
-        check_schedule(instance, schedule(instance, actions))
-    actions = dispatch_job_shop(originals, "FIFO (non_delay)")
-    for row in range(20):
-        assert actions[row].tolist() == first_come_first_served(take(instance, slice(row, row + 1)))
-
-
-def first_come_first_served(instance):
-    """Of the operations that can start first, that of the job which is ready first; in plain Python."""
-    times, machines, waits = (field[0].tolist() for field in (instance.times, instance.machines, instance.waits))
-    ready, free = instance.release[0].tolist(), instance.machine_release[0].tolist()
-    place = (instance.times.shape[2] - lengths_of(instance))[0].tolist()
-    sequence = []
-    while len(sequence) < instance.operations.shape[1]:
-        begin = {
-            job: max(ready[job], free[machines[job][op]] if times[job][op] else 0)
-            for job, op in enumerate(place)
-            if op < len(times[0])
-        }
-        job = min((job for job in begin if begin[job] == min(begin.values())), key=lambda job: ready[job])
-        op = place[job]
-        ready[job] = begin[job] + times[job][op] + waits[job][op]
-        if times[job][op]:
-            free[machines[job][op]] = begin[job] + times[job][op]
-        place[job] += 1
-        sequence.append(job)
-    return sequence
 
 
 def test_backwards_in_time():
