@@ -10,17 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-import gumbeldore
-from gumbeldore.batches import repeated, take
-from gumbeldore.sampler import methods
-from gumbeldore.sampler.search import search
+from gumbeldore.batches import take
 from gumbeldore.testing import problem_contract
 from problems.jssp import JSSP
 from problems.jssp.instances import job_shop
 from problems.jssp.originals import Original
 from problems.jssp.schedules import check_schedule, schedule
-from tests.helpers.policies import FixedPolicy
-from tests.helpers.schedules import one_size, plain_makespan, plain_schedule, random_sequences
+from tests.helpers.schedules import one_size, plain_schedule, random_sequences
 from tests.helpers.tensors import same_tensors
 
 
@@ -52,20 +48,6 @@ def test_contract_with_several_sizes():
         problem_contract(JSSP([[4, 3], [3, 4], [2, 2]], [[5, 5]]), seed=seed)
 
 
-@pytest.mark.parametrize(("jobs", "ops"), [(4, 3), (3, 5), (1, 4), (5, 1), (6, 6)])
-def test_cost_is_the_makespan(jobs, ops):
-    instance, actions = random_sequences(30, jobs, ops)
-    costs = one_size(jobs, ops).cost(instance, actions).tolist()
-    starts = schedule(instance, actions).tolist()
-    check_schedule(instance, schedule(instance, actions))
-    for row in range(30):
-        times, machines = instance.times[row].tolist(), instance.machines[row].tolist()
-        assert costs[row] == plain_makespan(times, machines, actions[row].tolist())
-        by_hand = plain_schedule(times, machines, actions[row].tolist())
-        assert starts[row] == [[by_hand[job, op] for op in range(ops)] for job in range(jobs)]
-        assert plain_is_feasible(times, machines, starts[row])
-
-
 @pytest.mark.parametrize(
     ("wrong", "rule"),
     [
@@ -81,6 +63,9 @@ def test_illegal_sequences_are_refused(wrong, rule):
     instance, _ = random_sequences(1, 3, 2)
     with pytest.raises(ValueError, match=rule):
         one_size(3, 2).cost(instance, torch.tensor(wrong))
+
+
+TWO_BY_TWO = job_shop(torch.tensor([[[3.0, 2.0], [4.0, 1.0]]]), torch.tensor([[[0, 1], [1, 0]]]))
 
 
 @pytest.mark.parametrize(
@@ -101,34 +86,6 @@ def test_malformed_instances_are_refused(changes, rule):
 
 
 # ---- the check of schedules
-
-TWO_BY_TWO = job_shop(torch.tensor([[[3.0, 2.0], [4.0, 1.0]]]), torch.tensor([[[0, 1], [1, 0]]]))
-
-
-@pytest.mark.parametrize(
-    ("start", "rule"),
-    [
-        ([[0, 4], [0, 4]], None),
-        ([[0, 9], [5, 20]], None),  # idle time is allowed
-        ([[-1, 4], [0, 4]], "starts before its job is released"),
-        ([[1, 3], [5, 9]], "starts before its job is ready"),
-        ([[0, 4], [0, 3]], "starts before its job is ready"),
-        ([[0, 3], [0, 4]], "overlaps another on its machine"),  # machine 1 until 4
-        ([[2, 5], [0, 4]], "overlaps another on its machine"),  # machine 0: 2..5 and 4..5
-        ([[4, 8], [0, 4]], "overlaps another on its machine"),  # both start at 4
-    ],
-)
-def test_infeasible_schedules_are_found(start, rule):
-    start = torch.tensor([start]).float()
-    assert plain_is_feasible(*(field[0].tolist() for field in TWO_BY_TWO[:2]), start[0].tolist()) == (rule is None)
-    if rule is None:
-        check_schedule(TWO_BY_TWO, start)
-        return
-    with pytest.raises(ValueError, match=rule):
-        check_schedule(TWO_BY_TWO, start)
-    feasible = torch.tensor([[[0.0, 4.0], [0.0, 4.0]]])
-    with pytest.raises(ValueError, match=f"row 1: .*{rule}"):
-        check_schedule(repeated(TWO_BY_TWO, 3), torch.cat([feasible, start, feasible]))
 
 
 @pytest.mark.parametrize("zeros", [False, True])
@@ -152,20 +109,6 @@ def test_moved_operations_are_judged_like_pair_by_pair(zeros):
     cases = zip(times.tolist(), instance.machines.tolist(), start.tolist(), strict=True)
     expected = [plain_is_feasible(*case) for case in cases]
     assert judged == expected and 50 < sum(judged) < 250
-
-
-def test_operations_of_no_time_take_no_machine():
-    """Job 1 skips machine 1: its first operation is done at once, while job 0 is on that machine."""
-    shop = job_shop(torch.tensor([[[11.0, 0.0, 0.0], [1.0, 0.0, 10.0]]]), torch.tensor([[[0, 1, 2], [1, 0, 2]]]))
-    for order in itertools.permutations([0, 0, 0, 1, 1, 1]):
-        assert schedule(shop, torch.tensor([order])).tolist() == [[[0, 11, 11], [0, 1, 1]]]
-    check_schedule(shop, torch.tensor([[[0.0, 11.0, 11.0], [0.0, 1.0, 1.0]]]))
-    with pytest.raises(ValueError, match="starts before its job is ready"):
-        check_schedule(shop, torch.tensor([[[0.0, 10.0, 11.0], [0.0, 1.0, 1.0]]]))
-    result = gumbeldore.solve(
-        "jssp15x15", times=[[11, 0, 0], [1, 0, 10]], machines=[[0, 1, 2], [1, 0, 2]], method="greedy"
-    )
-    assert result.cost == 11
 
 
 # ---- states
@@ -196,22 +139,6 @@ def test_states_say_what_has_happened(jobs, ops):
             else:  # absorbing
                 assert legal[row].tolist() == [job == 0 for job in range(jobs)]
         state = problem.step(instance, state, actions[:, q]) if q < jobs * ops else state
-
-
-@pytest.mark.parametrize(("jobs", "ops"), [(2, 2), (2, 3), (3, 2)])
-def test_exhaustive_sampling_finds_every_sequence_and_the_optimum(jobs, ops):
-    problem = one_size(jobs, ops)
-    instance, _ = random_sequences(3, jobs, ops, seed=1)
-    found = search(
-        problem, FixedPolicy(problem), instance, methods.WithoutReplacement(8, 16), torch.Generator().manual_seed(0)
-    )
-    every = set(itertools.permutations([job for job in range(jobs) for _ in range(ops)]))
-    assert found.stats.rounds <= 16
-    for row in range(3):
-        leaves = [tuple(actions) for actions in found.actions[row][found.valid[row]].tolist()]
-        assert len(leaves) == len(set(leaves)) and set(leaves) == every
-        times, machines = instance.times[row].tolist(), instance.machines[row].tolist()
-        assert found.best()[1][row].item() == min(plain_makespan(times, machines, actions) for actions in every)
 
 
 # ---- what users see
