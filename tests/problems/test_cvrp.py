@@ -11,15 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gumbeldore.sampler import methods
-from gumbeldore.sampler.search import search
 from gumbeldore.testing import problem_contract
 from problems.cvrp import CVRP
 from problems.cvrp.instances import Instance
-from tests.helpers.policies import FixedPolicy
 from tests.helpers.routes import plain_load, plain_routes
 from tests.helpers.solutions import random_solutions
-from tests.helpers.tensors import same_tensors
 
 
 def plain_length(coords, routes):
@@ -60,21 +56,6 @@ def plain_legal_actions(demands, capacity, before):
 def test_contract(num_customers, nearest):
     problem_contract(CVRP(num_customers, [9, 20], nearest=nearest))
     problem_contract(CVRP(num_customers, [200, 200], nearest=nearest), seed=1)
-
-
-def test_known_cross():
-    """Depot in the middle of a cross of four: one route of capacity 4, or two or four of them."""
-    coords = torch.tensor([[[0.5, 0.5], [1.0, 0.5], [0.5, 1.0], [0.0, 0.5], [0.5, 0.0]]])
-    cross = Instance(coords, torch.tensor([[0, 1, 1, 1, 1]]), torch.tensor([4]))
-    problem, side = CVRP(4, [9, 9]), math.sqrt(0.5)
-    for actions, length, routes in [
-        ([4, 1, 2, 3], 1 + 3 * side, 1),
-        ([4, 1, 6, 3], 2 + 2 * side, 2),
-        ([7, 6, 5, 4], 4.0, 4),
-        ([6, 0, 5, 3], 4.0, 2),  # straight through the depot, which counts no stop there
-    ]:
-        assert problem.cost(cross, torch.tensor([actions])).item() == pytest.approx(length)
-        assert problem.reports.describe(torch.tensor([actions]))["routes"].tolist() == [routes]
 
 
 FIVE = Instance(torch.linspace(0, 1, 12).view(1, 6, 2), torch.tensor([[0, 3, 3, 3, 3, 3]]), torch.tensor([9]))
@@ -128,7 +109,7 @@ def test_cost_accepts_exactly_the_legal_sequences():
     spare=st.integers(0, 60),
     seed=st.integers(0, 2**32),
 )
-def test_masks_are_the_rule_and_random_play_is_legal(num_customers, largest, spare, seed):
+def test_states_and_masks_are_the_rule_and_random_play_is_legal(num_customers, largest, spare, seed):
     generator = torch.Generator().manual_seed(seed)
     demands = torch.randint(0, largest + 1, (5, num_customers + 1), generator=generator)
     demands[:, 0] = 0
@@ -141,6 +122,11 @@ def test_masks_are_the_rule_and_random_play_is_legal(num_customers, largest, spa
         for row, before in enumerate(actions.tolist()):
             expected = plain_legal_actions(demands[row].tolist(), capacity[row].item(), before)
             assert set(legal[row].nonzero().flatten().tolist()) == expected and expected
+            routes = plain_routes(before, num_customers)
+            visited = list(itertools.chain(*routes))
+            assert state.origin[row].item() == (visited[-1] if visited else 0)
+            assert state.left[row] == capacity[row] - (plain_load(demands[row], routes[-1]) if routes else 0)
+            assert state.remaining[row].tolist() == sorted(set(range(1, num_customers + 1)) - set(visited))
         actions = torch.cat([actions, torch.multinomial(legal.double(), 1, generator=generator)], dim=1)
         state = problem.step(instance, state, actions[:, -1])
     costs = problem.cost(instance, actions).tolist()
@@ -150,38 +136,18 @@ def test_masks_are_the_rule_and_random_play_is_legal(num_customers, largest, spa
         assert cost == pytest.approx(length, rel=1e-5)
 
 
-@pytest.mark.parametrize("nearest", [None, 4])
-def test_replayed_states_equal_stepped_ones(nearest):
-    """For every number of remaining customers from all to none, and they are what the routes say they are."""
-    problem = CVRP(9, [9, 30], nearest=nearest)
-    instance, actions = random_solutions(problem, 50)
-    state = problem.reset(instance)
-    for q in range(10):
-        assert same_tensors(problem.replay(instance, actions[:, :q]), state)
-        for row, before in enumerate(actions[:, :q].tolist()):
-            routes = plain_routes(before, 9)
-            visited = list(itertools.chain(*routes))
-            load = plain_load(instance.demands[row].tolist(), routes[-1]) if routes else 0
-            assert state.origin[row].item() == (visited[-1] if visited else 0)
-            assert state.left[row].item() == instance.capacity[row].item() - load
-            assert state.remaining[row].tolist() == sorted(set(range(1, 10)) - set(visited))
-        state = problem.step(instance, state, actions[:, q]) if q < 9 else state
-
-
 # ---- what users see
 
 
 def test_solutions_walk_from_depot_to_depot():
-    problem = CVRP(5, [9, 9])
-    assert problem.reports.solution(torch.tensor([7, 0, 6, 3, 4])) == [0, 3, 1, 0, 2, 4, 5, 0]
-    assert problem.reports.solution(torch.tensor([9, 8, 7, 6, 5])) == [0, 5, 0, 4, 0, 3, 0, 2, 0, 1, 0]
-    assert problem.reports.solution(torch.tensor([5, 1, 2, 3, 4])) == [0, 1, 2, 3, 4, 5, 0]
-    _, actions = random_solutions(CVRP(7, [9, 30]), 20)
-    for row in actions:
+    problem = CVRP(7, [9, 30])
+    _, actions = random_solutions(problem, 20)
+    for row, count in zip(actions, problem.reports.describe(actions)["routes"].tolist(), strict=True):
+        routes = plain_routes(row.tolist(), 7)
         walk = [0]
-        for route in plain_routes(row.tolist(), 7):
+        for route in routes:
             walk += [*route, 0]
-        assert problem.reports.solution(row) == walk
+        assert problem.reports.solution(row) == walk and count == len(routes)
 
 
 def test_random_instances_cover_their_ranges():
@@ -229,25 +195,3 @@ def test_malformed_instances_are_refused(changes, rule):
     problem.check(FIVE)
     with pytest.raises(ValueError, match=rule):
         problem.check(FIVE._replace(**changes))
-
-
-# ---- search
-
-
-@pytest.mark.parametrize(("num_customers", "capacity"), [(3, 9), (3, 40), (4, 12), (4, 18)])
-def test_exhaustive_sampling_finds_the_optimum_and_every_solution_that_ends_directly(num_customers, capacity):
-    problem = CVRP(num_customers, [capacity, capacity])
-    instance = problem.generate(3, torch.Generator().manual_seed(5))
-    found = search(
-        problem, FixedPolicy(problem), instance, methods.WithoutReplacement(16, 20), torch.Generator().manual_seed(0)
-    )
-    assert found.stats.rounds < 20 and not found.stats.full
-    for row in range(3):
-        demands, coords = instance.demands[row].tolist(), instance.coords[row].double().tolist()
-        sequences = itertools.product(range(2 * num_customers), repeat=num_customers)
-        legal = {actions for actions in sequences if plain_is_legal(demands, capacity, actions)}
-        leaves = [tuple(actions) for actions in found.actions[row][found.valid[row]].tolist()]
-        ends = {actions for actions in legal if actions[-1] in plain_legal_actions(demands, capacity, actions[:-1])}
-        assert len(leaves) == len(set(leaves)) and set(leaves) == ends < legal
-        optimum = min(plain_length(coords, plain_routes(actions, num_customers)) for actions in legal)
-        assert found.best()[1][row].item() == pytest.approx(optimum, rel=1e-6)

@@ -64,13 +64,6 @@ def test_illegal_tours_are_refused(wrong):
         TSP(4).cost(instance, torch.tensor(wrong))
 
 
-def test_known_square():
-    """The unit square's best tour is 4, and greedy search over a uniform policy is some tour of it."""
-    square = Instance(torch.tensor([[[0.0, 0.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]]))
-    assert TSP(4).cost(square, torch.tensor([[2, 1, 3]])).item() == pytest.approx(4.0)
-    assert TSP(4).cost(square, torch.tensor([[1, 2, 3]])).item() == pytest.approx(2 + 2 * math.sqrt(2))
-
-
 def test_exhaustive_sampling_finds_the_optimum_of_seven_nodes():
     instance, _ = random_tours(4, 7, seed=1)
     found = search(TSP(7), bq(), instance, methods.WithoutReplacement(48, 16), torch.Generator().manual_seed(0))
