@@ -234,18 +234,15 @@ def test_references_are_taken_from_shipped_files_as_far_as_they_go(tmp_path, mon
         assert other.references.isnan().all() and not any(other.kinds)
 
 
-def test_folder_gives_one_set_per_size_in_ascending_order(tmp_path):
-    shutil.copy(DATA / "X-n101-k25.vrp", tmp_path / "1.vrp")
-    coords, demands = [(0, 0), (1, 1), (0, 0)], [0, 2, 3]
-    write_vrp(tmp_path / "b.vrp", coords, demands, 5)
-    write_vrp(tmp_path / "a.vrp", coords, demands, 6, "CEIL_2D")
-    small, large = CVRPSets().load(str(tmp_path))
-    assert (small.names, large.names) == (["a", "b"], ["X-n101-k25"])
-    assert small.instances.capacity.tolist() == [6, 5] and large.kinds == ["best known (CVRPLIB)"]
-    assert [b.names for b in CVRPSets().load(str(tmp_path), 2)] == [["a"], ["X-n101-k25"]]  # the first files by name
-    # Two metrics in one InstanceSet, rows in any order; customer 2 lies on the depot.
+def test_files_of_one_size_keep_their_loads_and_metrics(tmp_path):
+    """Rows in any order; customer 2 lies on the depot."""
+    coords = [(0, 0), (1, 1), (0, 0)]
+    write_vrp(tmp_path / "b.vrp", coords, [0, 2, 3], 5)
+    write_vrp(tmp_path / "a.vrp", coords, [0, 1, 3], 4, "CEIL_2D")
+    (both,) = CVRPSets().load(str(tmp_path))
+    assert both.originals.demands.tolist() == [[0, 1, 3], [0, 2, 3]] and both.originals.capacity.tolist() == [4, 5]
     together, apart = as_actions([[2, 1]]), as_actions([[1], [2]])
-    costs = small.true_cost(torch.tensor([1, 0, 1]), torch.cat([together, together, apart]))
+    costs = both.true_cost(torch.tensor([1, 0, 1]), torch.cat([together, together, apart]))
     assert costs.tolist() == [2, 4, 2]  # sqrt(2) rounds to 1 and up to 2; steps to the same place cost 0
 
 

