@@ -155,13 +155,8 @@ def test_backwards_in_time():
     )
     problem, all_rows = one_size(4, 3), torch.ones(20, dtype=torch.bool)
     turned = instance.backwards(all_rows)
-    assert (problem.cost(turned, actions.flip(1)) > 0).all()
-    assert same_tensors(turned.backwards(all_rows), instance)
-    for row in range(5):
-        pair = take(instance, slice(row, row + 1)), take(turned, slice(row, row + 1))
-        bests = [search(problem, FixedPolicy(problem), each, methods.Greedy()).best()[1] for each in pair]
-        assert all(best >= each.lower_bound() for best, each in zip(bests, pair, strict=True))
-    assert not torch.equal(turned.times, instance.times)
+    assert (problem.cost(turned, actions.flip(1)) <= problem.cost(instance, actions)).all()
+    assert same_tensors(turned.backwards(all_rows), instance) and not torch.equal(turned.times, instance.times)
 
 
 # ---- random instances

@@ -19,18 +19,14 @@ from problems.gomoku import Gomoku, Instance, State
 from problems.gomoku.opponent import Stones, rows_of
 from tests.helpers.commands import done
 from tests.helpers.networks import awake
+from tests.helpers.tensors import same_tensors
 
 SIZE = 9
-ROWS = rows_of(SIZE, 5, torch.device("cpu"))
 
 
 def reply(board, in_a_row):
     rows = rows_of(round(board.shape[1] ** 0.5), in_a_row, torch.device("cpu"))
     return Stones.of(board, rows).reply(board, rows, in_a_row)
-
-
-def won(board):
-    return Stones.of(board, ROWS).won(5).item()
 
 
 def board_of(text: str) -> torch.Tensor:
@@ -49,40 +45,6 @@ def test_contracts(size, in_a_row):
     problem = Gomoku(size, in_a_row)
     problem_contract(problem)
     policy_contract(awake(GomokuNet(8, 2)), problem)
-
-
-@pytest.mark.parametrize(("size", "in_a_row", "count"), [(9, 5, 140), (3, 3, 8), (5, 5, 12)])
-def test_rows(size, in_a_row, count):
-    rows = rows_of(size, in_a_row, torch.device("cpu"))
-    assert rows.shape == (count, size**2) and (rows.sum(dim=1) == in_a_row).all() and len(rows.unique(dim=0)) == count
-
-
-def test_whole_rows_are_seen_in_all_directions():
-    cells = {"across": range(5), "down": range(0, 45, 9), "falling": range(0, 50, 10), "rising": range(4, 40, 8)}
-    for places in cells.values():
-        board = torch.zeros(1, 81, dtype=torch.int8)
-        board[0, list(places)[:4]] = 1
-        assert not won(board)
-        board[0, list(places)[4]] = 1
-        assert won(board) and not won(-board)
-    around = torch.zeros(1, 81, dtype=torch.int8)
-    around[0, [7, 8, 9, 10, 11]] = 1  # over the edge of the board
-    assert not won(around)
-
-
-@pytest.mark.parametrize(
-    ("text", "cells"),
-    [
-        ("x x x x . . . . .", {13}),  # completes
-        ("o o o o . . . . .", {13}),  # stops
-        (". o o o o x . . .", {9}),
-        (". x x x x . o o o", {9, 14}),  # completes rather than stops
-        ("o o . o o . x x x", {11}),
-        ("x x . x x o o o o", {11}),  # winning comes before stopping
-    ],
-)
-def test_the_opponent_completes_then_stops(text, cells):
-    assert reply(line(text), 5).item() in cells
 
 
 def slow_reply(board, size, in_a_row):
@@ -112,17 +74,24 @@ def test_the_opponent_beside_its_rules_in_words(size, in_a_row):
     assert found.tolist() == [slow_reply(board, size, in_a_row) for board in boards.tolist()]
 
 
-def test_a_game_ends_with_a_row_and_stays_as_it_is():
-    problem = Gomoku(SIZE, 5)
-    won = State(line("o o o o . x x x ."), torch.zeros(1, dtype=torch.int8))
-    instance = Instance(torch.tensor([0]))
-    after = problem.step(instance, won, torch.tensor([13]))
-    assert after.over.item() and after.outcome.item() == 1 and (after.board == -1).sum() == 3  # there is no reply
-    assert problem.mask(instance, after).nonzero().tolist() == [[0, 0]]
-    again = problem.step(instance, after, torch.tensor([0]))
-    assert all(torch.equal(a, b) for a, b in zip(after, again, strict=True))
-    lost = problem.step(instance, won._replace(board=line(". x x x x . o . .")), torch.tensor([80]))
-    assert lost.over.item() and lost.outcome.item() == -1
+@pytest.mark.parametrize(
+    ("text", "cell", "outcome"),
+    [
+        ("o o o o . x x x .", 13, 1),
+        ("o o . o . x x x .", 13, 0),
+        (". x x x x . o . .", 80, -1),  # it completes its row
+        ("o x x x x o . . .", 80, 0),  # which is stopped
+    ],
+)
+def test_a_game_ends_with_a_row_and_stays_as_it_is(text, cell, outcome):
+    problem, instance = Gomoku(SIZE, 5), Instance(torch.tensor([0]))
+    before = State(line(text), torch.zeros(1, dtype=torch.int8))
+    after = problem.step(instance, before, torch.tensor([cell]))
+    assert after.outcome.item() == outcome and after.over.item() == (outcome != 0)
+    assert (after.board == -1).sum() - (before.board == -1).sum() == (outcome != 1)  # there is no reply to a row
+    if outcome:
+        assert problem.mask(instance, after).nonzero().tolist() == [[0, 0]]
+        assert same_tensors(problem.step(instance, after, torch.tensor([0])), after)
 
 
 def test_a_full_board_is_a_draw():

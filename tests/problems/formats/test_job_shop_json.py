@@ -51,60 +51,39 @@ def test_files_and_folders_are_evaluated(tmp_path):
     assert [each.names for each in found] == [["b"], ["later"], ["packed", "plant"]]
 
 
-WRONG = {
-    "no list": (lambda shop: shop.update(jobs=3), "jobs must be a list of jobs, got '3'"),
-    "no machines": (lambda shop: shop.pop("machines"), "the shop: it lacks machines"),
-    "a job": (
-        lambda shop: shop["jobs"].append(7),
-        "job 2: it must be an object with due, operations, release, weight, got '7'",
-    ),
-    "its operations": (lambda shop: shop["jobs"][0].update(operations=7), "job 0: operations must be a list, got '7'"),
-    "a time": (
-        lambda shop: shop["jobs"][0]["operations"][1].update(time=2.5),
-        r"job 0, operation 1: time must be a whole number below 4.61\S+, got '2.5'",
-    ),
-    "a wait": (
-        lambda shop: shop["jobs"][0]["operations"][0].update(wait=-1),
-        "job 0, operation 0: waits must not be negative, got -1",
-    ),
-    "a last wait": (
-        lambda shop: shop["jobs"][1]["operations"][2].update(wait=-1),
-        "job 1, operation 2: waits must not be negative, got -1",
-    ),
-    "a machine": (
-        lambda shop: shop["jobs"][1]["operations"][0].update(machine=3),
-        "job 1, operation 0: there are 3 machines, not one for 3",
-    ),
-    "below": (lambda shop: shop["jobs"][1]["operations"][0].update(machine=-1), "machine must be at least 0, got -1"),
-    "releases": (
-        lambda shop: shop.update(machine_release=[1]),
-        r"machine_release must be a list of 3 numbers, got '\[1",
-    ),
-    "fixed": (
-        lambda shop: shop["jobs"][0]["operations"][1].update(start=9),
-        "it is fixed, the operation before it is not",
-    ),
-    "unknown": (
-        lambda shop: shop.update(name="x"),
-        "the shop: unknown key 'name'; known are jobs, machine_release, machines$",
-    ),
-    "setup times": (
-        lambda shop: shop["jobs"][0].update(setup=9),
-        "setup times are not supported .* PyJobShop and OR-Tools",
-    ),
-    "a weight": (lambda shop: shop["jobs"][0].update(weight=9), "job 0: it has a weight, and no due date"),
-    "flexible": (
-        lambda shop: shop["jobs"][0]["operations"][0].update(machine=[0, 1]),
-        "job 0, operation 0: flexible machines are a problem of their own, problem=fjsp",
-    ),
-    "many machines": (lambda shop: shop.update(machines=10**12), "machines must be 1..1000000, got 1000000000000"),
-    "nothing": (lambda shop: shop.update(jobs=[{"operations": []}]), "there is no operation to be scheduled"),
+WRONG = {  # what is changed -> to what (None: it is missing), the rule
+    "no list": ("jobs", 3, "jobs must be a list of jobs, got '3'"),
+    "no machines": ("machines", None, "the shop: it lacks machines"),
+    "a job": ("jobs.1", 7, "job 1: it must be an object with due, operations, release, weight, got '7'"),
+    "its operations": ("jobs.0.operations", 7, "job 0: operations must be a list, got '7'"),
+    "a time": ("jobs.0.operations.1.time", 2.5, r"operation 1: time must be a whole number below 4.61\S+, got '2.5'"),
+    "a wait": ("jobs.0.operations.0.wait", -1, "job 0, operation 0: waits must not be negative, got -1"),
+    "a last wait": ("jobs.1.operations.2.wait", -1, "job 1, operation 2: waits must not be negative, got -1"),
+    "a machine": ("jobs.1.operations.0.machine", 3, "job 1, operation 0: there are 3 machines, not one for 3"),
+    "below": ("jobs.1.operations.0.machine", -1, "machine must be at least 0, got -1"),
+    "releases": ("machine_release", [1], r"machine_release must be a list of 3 numbers, got '\[1"),
+    "fixed": ("jobs.0.operations.1.start", 9, "it is fixed, the operation before it is not"),
+    "unknown": ("name", "x", "the shop: unknown key 'name'; known are jobs, machine_release, machines$"),
+    "setup times": ("jobs.0.setup", 9, "setup times are not supported .* PyJobShop and OR-Tools"),
+    "a weight": ("jobs.0.weight", 9, "job 0: it has a weight, and no due date"),
+    "flexible": ("jobs.0.operations.0.machine", [0, 1], "operation 0: flexible machines are .* own, problem=fjsp"),
+    "many machines": ("machines", 10**12, "machines must be 1..1000000, got 1000000000000"),
+    "nothing": ("jobs", [{"operations": []}], "there is no operation to be scheduled"),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_is_named(case, tmp_path):
-    change, rule = WRONG[case]
+    place, value, rule = WRONG[case]
+
+    def change(shop):
+        *way, last = (int(key) if key.isdigit() else key for key in place.split("."))
+        for key in way:
+            shop = shop[key]
+        shop[last] = value
+        if value is None:
+            del shop[last]
+
     with pytest.raises(ValueError, match=rf"bad\.json.*{rule}"):
         JobShopSets().load(str(written(tmp_path / "bad.json", change)))
 
