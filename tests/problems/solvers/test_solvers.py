@@ -20,19 +20,13 @@ from problems.solvers import Solver, SolverError, with_references
 from problems.solvers import backends as registry
 from problems.solvers.answer import Options
 from problems.solvers.baseline import wall_clock
+from tests.helpers.schedules import read_job_shop
 from tests.helpers.unsolved import cvrp, jssp, random_points, tsp
 
 pytest.importorskip("pyvrp")
 pytest.importorskip("ortools")
 
 ROOT = Path(__file__).parents[3]
-
-FT06 = """2 1 0 3 1 6 3 7 5 3 4 6
-1 8 2 5 4 10 5 10 0 10 3 4
-2 5 3 4 5 8 0 9 1 1 4 7
-1 5 0 5 2 5 3 3 4 8 5 9
-2 9 1 3 4 5 5 4 0 3 3 1
-1 3 3 3 5 9 0 10 4 4 2 1"""  # machine and time of each operation [Fisher, Thompson 1963]; its optimum is 55
 
 
 @pytest.fixture
@@ -41,8 +35,7 @@ def solver():
 
 
 def ft06():
-    numbers = torch.tensor([[int(word) for word in line.split()] for line in FT06.splitlines()]).view(1, 6, 6, 2)
-    return jssp(numbers[..., 1].contiguous(), numbers[..., 0].contiguous())
+    return jssp(*(torch.tensor(array)[None] for array in read_job_shop("ft06")))
 
 
 # ---- optima
@@ -96,11 +89,15 @@ def cheapest_routes(lengths, demands, capacity):
     return best
 
 
+def forty_demands():
+    demands = torch.randint(1, 10, (1, 41), generator=torch.Generator().manual_seed(1))
+    demands[:, 0] = 0
+    return demands
+
+
 def test_overload_costs_enough_in_scaled_distances(solver):
     """By default, no penalty of PyVRP's would outweigh detours of millions: it would find nothing feasible."""
-    generator = torch.Generator().manual_seed(1)
-    demands = torch.randint(1, 10, (1, 41), generator=generator)
-    demands[:, 0] = 0
+    demands = forty_demands()
     for metric, scale in (("EUCLIDEAN", 1.0), ("CEIL_2D", 1e8)):
         instance_set = cvrp(random_points(1, 41, scale=scale), demands, torch.tensor([20]), [metric])
         result = solver.solve("cvrp", instance_set)
@@ -109,9 +106,7 @@ def test_overload_costs_enough_in_scaled_distances(solver):
 
 def test_the_unit_of_demands_does_not_matter():
     """Penalties of overload, multiplied by large demands, would leave 64 bits and mislead the search."""
-    generator = torch.Generator().manual_seed(1)
-    demands = torch.randint(1, 10, (1, 41), generator=generator)
-    demands[:, 0] = 0
+    demands = forty_demands()
     points, solver = random_points(1, 41, scale=2e10), Solver(time_limit=20, patience=100)
     costs = [
         solver.solve("cvrp", cvrp(points, demands * unit, torch.tensor([capacity]), ["CEIL_2D"])).costs.item()
