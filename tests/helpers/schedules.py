@@ -115,17 +115,23 @@ def plain_makespan(times, machines, actions):
 
 
 def plain_general_schedule(instance, row, actions):
-    """{(job, place): start} of a general job shop, one decision after the other."""
-    times, machines, waits = (field[row].tolist() for field in (instance.times, instance.machines, instance.waits))
+    """{(job, place): (start, end)} of a general job shop, flexible or not, one decision after the other."""
+    options, waits = _options(instance, row), instance.waits[row].tolist()
     job_free, machine_free = instance.release[row].tolist(), instance.machine_release[row].tolist()
-    numbers = [divmod(number, len(times[0])) for number in instance.operations[row].tolist()]
-    places = {job: iter([place for other, place in numbers if other == job]) for job in range(len(times))}
-    start = {}
-    for job in actions:
+    numbers = [divmod(number, len(waits[0])) for number in instance.operations[row].tolist()]
+    places = {job: iter([place for other, place in numbers if other == job]) for job in range(len(waits))}
+    found = {}
+    for action in actions:
+        job, choice = (action, 0) if "machines" in instance._fields else divmod(action, len(machine_free))
         op = next(places[job])
-        machine, takes = machines[job][op], times[job][op]
-        start[job, op] = max(job_free[job], machine_free[machine] if takes else 0)
-        job_free[job] = start[job, op] + takes + waits[job][op]
+        machine, takes = options[job][op][choice]
+        start = max(job_free[job], machine_free[machine] if takes else 0)
+        found[job, op] = start, start + takes
+        job_free[job] = start + takes + waits[job][op]
         if takes:
-            machine_free[machine] = start[job, op] + takes
-    return start
+            machine_free[machine] = start + takes
+    return found
+
+
+def plain_general_makespan(instance, row, actions):
+    return max(end for _, end in plain_general_schedule(instance, row, actions).values())

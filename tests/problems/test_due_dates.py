@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import gumbeldore
-from gumbeldore.batches import take
 from gumbeldore.evaluation import tables
 from gumbeldore.evaluation.solved_sets import SolvedSet, summarise
 from gumbeldore.sampler import methods
@@ -20,8 +19,6 @@ from gumbeldore.testing import policy_contract, problem_contract
 from models.job_shop import JobShop
 from models.lookahead import bound_of, due_date_features
 from problems.fjsp import FJSP
-from problems.fjsp.originals import original_of as flexible_original_of
-from problems.fjsp.solver import solve as solve_flexible
 from problems.jssp import JSSP, Instance
 from problems.jssp.instances import random_general_instances, random_instances
 from problems.jssp.objectives import FACTORS, FLOW, MAKESPAN, OBJECTIVES, TARDINESS, with_due_dates, work_of
@@ -55,8 +52,8 @@ def drawn(n, jobs, machines, objective, seed=0):
 def plain_cost(instance, row, actions):
     """The sum over the jobs of weight times lateness, in plain Python."""
     ends = {}
-    for (job, op), begin in plain_general_schedule(instance, row, actions).items():
-        ends[job] = max(ends.get(job, 0), begin + instance.times[row, job, op].item())
+    for (job, _), (_, end) in plain_general_schedule(instance, row, actions).items():
+        ends[job] = max(ends.get(job, 0), end)
     due, weight = instance.due[row].tolist(), instance.weight[row].tolist()
     return sum(weight[job] * max(0, end - due[job]) for job, end in ends.items())
 
@@ -94,18 +91,6 @@ def test_brute_force_finds_what_a_search_and_the_solver_find(objective, seed):
         answer = solve(Original(*(field[row] for field in originals)), Options(5.0, 0, None))
         assert answer.kind == "optimal (CP-SAT)" and answer.lowest == answer.highest == best
         assert plain_cost(instance, row, answer.actions.tolist()) == best == found.best()[1][row]
-
-
-@pytest.mark.parametrize("objective", LATE)
-def test_the_solver_and_we_agree_on_flexible_shops(objective):
-    pytest.importorskip("ortools")
-    problem = shop_of(4, 3, objective, FJSP)
-    instance = problem.generate(8, torch.Generator().manual_seed(0))
-    originals = flexible_original_of(instance)
-    for row in range(8):
-        answer = solve_flexible(type(originals)(*(field[row] for field in originals)), Options(5.0, 0, None))
-        cost = problem.cost(take(instance, slice(row, row + 1)), torch.from_numpy(answer.actions)[None]).item()
-        assert answer.lowest <= cost <= answer.highest and answer.kind == "optimal (CP-SAT)"
 
 
 def test_flow_time_counts_from_the_release_of_the_job_also_when_some_of_it_is_fixed():

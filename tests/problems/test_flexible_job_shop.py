@@ -29,34 +29,16 @@ from problems.heuristics.dispatching import RULES
 from problems.jssp import best_known
 from problems.jssp import instances as job_shops
 from problems.jssp.instances import lengths_of
+from problems.jssp.objectives import OBJECTIVES
 from problems.jssp.schedules import check_schedule, schedule
 from problems.solvers.answer import Options
 from tests.helpers.flexible_shops import drawn, one_size
 from tests.helpers.policies import FixedPolicy
 from tests.helpers.schedules import one_size as job_shop_of
-from tests.helpers.schedules import plain_rule
+from tests.helpers.schedules import plain_general_makespan, plain_rule
 from tests.helpers.tensors import same_tensors
 
 SIZES = [(4, 3), (3, 5), (5, 1), (1, 4), (2, 2)]
-
-
-def plain_makespan(instance, row, actions):
-    """Each decision in turn: the operation starts when its job is ready and its machine is free."""
-    times, waits = instance.times[row].tolist(), instance.waits[row].tolist()
-    ready, free = instance.release[row].tolist(), instance.machine_release[row].tolist()
-    jobs, ops, machines = instance.times.shape[1:]
-    place = (ops - lengths_of(instance)[row]).tolist()
-    makespan = 0
-    for action in actions:
-        job, machine = divmod(action, machines)
-        takes = times[job][place[job]][machine]
-        begin = max(ready[job], free[machine] if takes else 0)
-        if takes:
-            free[machine] = begin + takes
-        ready[job] = begin + takes + waits[job][place[job]]
-        makespan = max(makespan, begin + takes)
-        place[job] += 1
-    return makespan
 
 
 # ---- the rules
@@ -78,7 +60,7 @@ def test_costs_equal_those_of_plain_python(size):
         given, jobs = instance.assigned(actions)
         check_schedule(given, schedule(given, jobs))
         for row in range(20):
-            assert costs[row] == plain_makespan(instance, row, actions[row].tolist())
+            assert costs[row] == plain_general_makespan(instance, row, actions[row].tolist())
         assert (instance.lower_bound() <= costs).all()
 
 
@@ -124,12 +106,12 @@ def test_brute_force_finds_what_a_search_and_the_solver_find():
                 done[job] += 1
             for on in itertools.product(*(options[number] for number in numbers)):
                 sequences.add(tuple(job * 2 + machine for job, machine in zip(jobs, on, strict=True)))
-        best = min(plain_makespan(instance, row, actions) for actions in sequences)
+        best = min(plain_general_makespan(instance, row, actions) for actions in sequences)
         leaves = {tuple(actions) for actions in found.actions[row][found.valid[row]].tolist()}
         assert leaves == sequences and found.best()[1][row] == best
         answer = solved(original_of(take(instance, slice(row, row + 1))))
         assert answer.lowest == answer.highest == best
-        assert plain_makespan(instance, row, answer.actions.tolist()) == best
+        assert plain_general_makespan(instance, row, answer.actions.tolist()) == best
 
 
 def solved(original, seconds=5.0):
@@ -138,13 +120,16 @@ def solved(original, seconds=5.0):
     return answer
 
 
-def test_the_solver_and_we_agree_on_the_makespan_of_its_schedule():
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_the_solver_and_we_agree_on_the_cost_of_its_schedule(objective):
     pytest.importorskip("ortools")
-    for seed in range(30):
+    problem = one_size(4, 3, objective=objective)
+    for seed in range(20):
         instance, _ = drawn(1, 4, 3, seed=seed)
+        instance = problem.with_objective(instance, torch.Generator().manual_seed(seed))
         answer = solved(original_of(instance))
         actions = torch.from_numpy(answer.actions)[None]
-        assert one_size(4, 3).cost(instance, actions).item() == answer.highest == answer.lowest
+        assert problem.cost(instance, actions).item() == answer.highest == answer.lowest
 
 
 def test_backwards_in_time():

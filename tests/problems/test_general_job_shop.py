@@ -29,7 +29,7 @@ from problems.jssp.sets import JobShopSets
 from problems.jssp.solver import solve as solve_jssp
 from problems.solvers.answer import Options
 from tests.helpers.policies import FixedPolicy
-from tests.helpers.schedules import one_size, plain_general_schedule
+from tests.helpers.schedules import one_size, plain_general_makespan, plain_general_schedule
 from tests.helpers.tensors import same_tensors
 
 SIZES = [(4, 3), (3, 5), (5, 1), (1, 4), (2, 2), (7, 4)]
@@ -43,11 +43,6 @@ def drawn(n, jobs, machines, seed=0, zeros=0.3):
     order = torch.rand(n, jobs * machines, generator=generator).argsort(dim=1)
     actions = (instance.operations // instance.times.shape[2]).gather(1, order)
     return instance._replace(times=instance.times.masked_fill(none, 0.0)), actions
-
-
-def plain_makespan(instance, row, actions):
-    start = plain_general_schedule(instance, row, actions)
-    return max(begin + instance.times[row, job, op].item() for (job, op), begin in start.items())
 
 
 # ---- the rules
@@ -65,9 +60,9 @@ def test_schedules_equal_those_of_plain_python(jobs, machines):
     start, problem = schedule(instance, actions), one_size(jobs, machines)
     check_schedule(instance, start)
     for row in range(30):
-        for (job, op), begin in plain_general_schedule(instance, row, actions[row].tolist()).items():
+        for (job, op), (begin, _) in plain_general_schedule(instance, row, actions[row].tolist()).items():
             assert start[row, job, op] == begin
-        assert problem.cost(instance, actions)[row] == plain_makespan(instance, row, actions[row].tolist())
+        assert problem.cost(instance, actions)[row] == plain_general_makespan(instance, row, actions[row].tolist())
 
 
 def test_drawn_instances_are_general():
@@ -115,7 +110,7 @@ def test_brute_force_finds_what_a_search_and_the_solver_find(fields):
     for row in range(6):
         jobs = (instance.operations[row] // instance.times.shape[2]).tolist()
         sequences = set(itertools.permutations(jobs))
-        best = min(plain_makespan(instance, row, actions) for actions in sequences)
+        best = min(plain_general_makespan(instance, row, actions) for actions in sequences)
         leaves = {tuple(actions) for actions in found.actions[row][found.valid[row]].tolist()}
         assert leaves == sequences and found.best()[1][row] == best
         assert solved(take(originals, slice(row, row + 1))) == best

@@ -139,18 +139,6 @@ def test_coordinates_of_geo_files_that_are_no_degrees_and_minutes_are_doubted(tm
     assert TSPSets().load(str(write_tsp(tmp_path / "plane.tsp", coords)))[0].warnings == []
 
 
-def test_tsplib_file_has_one_scale_for_the_network_and_its_own_for_the_cost(tmp_path):
-    path = write_tsp(tmp_path / "any name", [(100, 50), (140, 50), (140, 70.4), (100, 70.4)])
-    (instance_set,) = TSPSets().load(str(path))
-    assert instance_set.names == ["any name"]
-    expected = torch.tensor([[0, 0], [1, 0], [1, 0.51], [0, 0.51]])
-    assert torch.allclose(instance_set.instances.coords, expected[None], atol=1e-7)
-    assert instance_set.true_cost(torch.tensor([0]), identity(instance_set)).tolist() == [
-        40 + 20 + 40 + 20
-    ]  # nint(20.4)
-    assert instance_set.kinds == [""] and instance_set.references.isnan().all()
-
-
 def test_true_cost_checks_the_tours(tmp_path):
     (instance_set,) = TSPSets().load(str(DATA / "eil51.tsp"))
     twice = identity(instance_set)

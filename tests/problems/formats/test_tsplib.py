@@ -76,15 +76,6 @@ def test_geographical_minutes_degrees_and_close_points():
     assert (edge_lengths(near, near, "GEO") == 1).all()  # rounding errors must not leave the domain of acos
 
 
-def test_tour_lengths_accept_one_instance_or_one_per_tour():
-    square = points((0, 0), (0, 1), (1, 1), (1, 0))
-    tours = torch.tensor([[0, 1, 2, 3], [0, 2, 1, 3]])
-    expected = [4.0, 2 + 2 * math.sqrt(2)]
-    assert tour_lengths(square, tours, "EUCLIDEAN").tolist() == pytest.approx(expected)
-    both = torch.stack([square, 10 * square])
-    assert tour_lengths(both, tours, "EUCLIDEAN").tolist() == pytest.approx([expected[0], 10 * expected[1]])
-
-
 def test_metric_and_precision_are_checked():
     with pytest.raises(ValueError, match="EUC_2D, CEIL_2D, ATT, GEO, EXACT_2D, EUCLIDEAN, got 'MAN_2D'"):
         length("MAN_2D", (0.0, 0.0), (1.0, 1.0))

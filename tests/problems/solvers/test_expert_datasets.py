@@ -6,9 +6,7 @@ import os
 import subprocess
 import sys
 from itertools import permutations
-from pathlib import Path
 
-import hydra
 import numpy as np
 import pytest
 import torch
@@ -23,12 +21,10 @@ from problems.solvers import backends as registry
 from problems.solvers.solver import as_instance_set
 from problems.tsp import TSP
 from problems.tsp import instances as tsp_types
-from tests.helpers.commands import typed
+from tests.helpers.commands import ROOT, compose, typed
 
 pytest.importorskip("pyvrp")
 pytest.importorskip("ortools")
-
-ROOT = Path(__file__).parents[3]
 
 
 def experts(*words, cwd):
@@ -87,11 +83,6 @@ def test_wrong_words_are_one_line(tmp_path, words, message):
     assert not list(tmp_path.glob("*.npz"))
 
 
-def compose(*words):
-    with hydra.initialize_config_dir(str(ROOT / "configs"), version_base="1.3"):
-        return hydra.compose("experts", ["workers=0", *words])
-
-
 def test_an_interrupted_dataset_goes_on_where_it_stopped(tmp_path, monkeypatch):
     real, calls = registry.backend_of("tsp"), []
 
@@ -104,9 +95,9 @@ def test_an_interrupted_dataset_goes_on_where_it_stopped(tmp_path, monkeypatch):
     monkeypatch.setitem(registry.BACKENDS, "tsp", real._replace(solve=interrupted))
     words = ["problem.num_nodes=6", "num_instances=4", "patience=5", f"out={tmp_path / 'data.npz'}"]
     with pytest.raises(KeyboardInterrupt, match="interrupted: 2 of 4 are solved and kept"):
-        program.experts(compose(*words))
+        program.experts(compose("experts", "workers=0", *words))
     assert not (tmp_path / "data.npz").exists()
-    program.experts(compose(*words))
+    program.experts(compose("experts", "workers=0", *words))
     assert len(calls) == 3 + 2 and (tmp_path / "data.npz").is_file()
 
 
@@ -114,7 +105,7 @@ def test_an_interrupted_dataset_goes_on_where_it_stopped(tmp_path, monkeypatch):
 def test_generated_instances_of_every_problem_are_solved(name):
     """The originals match the instances: what the solver says holds by the problem's own cost."""
     small = {"tsp": ["num_nodes=9"], "cvrp": ["num_customers=8"], "jssp": ["sizes=[[4,3]]"]}[name]
-    cfg = compose(f"problem={name}", *(f"problem.{word}" for word in small))
+    cfg = compose("experts", "workers=0", f"problem={name}", *(f"problem.{word}" for word in small))
     problem = Configuration(cfg).part("problem", Problem)
     instances = problem.generate(3, torch.Generator().manual_seed(0))
     result = Solver(time_limit=0.2).solve(name, as_instance_set(problem, instances))
