@@ -17,12 +17,7 @@ from gumbeldore.testing import problem_contract
 from gumbeldore.training.dataset import PseudoExperts, read_experts, read_shard
 from problems.formats.job_shop import NOT_FIXED
 from problems.jssp import JSSP, Instance
-from problems.jssp.instances import (
-    job_shop,
-    lengths_of,
-    random_general_instances,
-    random_instances,
-)
+from problems.jssp.instances import job_shop, lengths_of, random_general_instances, random_instances
 from problems.jssp.originals import Original, original_of
 from problems.jssp.schedules import check_schedule, schedule
 from problems.jssp.sets import JobShopSets

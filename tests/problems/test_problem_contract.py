@@ -13,9 +13,7 @@ from gumbeldore import Problem, Reports, problem_contract
 from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import size_name
 from gumbeldore.runtime.building import build
-from gumbeldore.sampler import methods
-from gumbeldore.sampler.search import search
-from tests.helpers.trees import TablePolicy, TreeProblem
+from tests.helpers.trees import TreeProblem
 
 REQUIRED = ["cost", "generate", "horizon", "last_choice", "mask", "name", "num_actions", "reset", "step"]
 
@@ -74,6 +72,7 @@ class WrongNumbers(Reports):
 def test_defaults_change_nothing():
     problem = WholeSwitches()
     problem_contract(problem)
+    problem_contract(TreeProblem())
     instance = problem.generate(3, torch.Generator().manual_seed(0))
     actions = torch.tensor([[1, 0, 1, 0], [0, 0, 0, 1], [1, 1, 1, 1]])
     assert problem.replay(instance, actions[:, :3]).done.tolist() == [3, 3, 3]
@@ -100,14 +99,6 @@ def test_the_default_validation_set_depends_on_the_seed_alone():
     costs = one.true_cost(index, actions)
     assert costs.dtype == torch.float64 and costs.tolist() == one.instances.price[index].sum(dim=1).tolist()
     assert one.references.isnan().all() and one.kinds == [""] * 5 and math.isnan(one.references.mean())
-
-
-def test_a_problem_with_defaults_alone_is_searched():
-    problem = TreeProblem()
-    problem_contract(problem)
-    trees = problem.generate(4, torch.Generator().manual_seed(0))
-    found = search(problem, TablePolicy(), trees, methods.Greedy(), keys=torch.arange(4))
-    assert torch.equal(found.costs[:, 0], problem.cost(trees, found.actions[:, 0]))
 
 
 def test_a_class_that_inherits_nothing_is_refused():

@@ -17,18 +17,10 @@ from problems.tsp import TSP, Instance
 from tests.helpers.solutions import random_experts
 
 
-def bq(seed=0, **sizes):
+def bq(seed=0, **options):
     """A small network whose layers matter (ReZero starts them at 0)."""
     torch.manual_seed(seed)
-    plain = {
-        "width": 16,
-        "layers": 2,
-        "heads": 2,
-        "feedforward": 32,
-        "canonical_coordinates": False,
-        "successor_loss": 0,
-    }
-    policy = BQ(**{**plain, **sizes})
+    policy = BQ(16, 2, 2, 32, **{"canonical_coordinates": False, "successor_loss": 0, **options})
     for layer in policy.layers:
         layer.scale.data.fill_(0.7)
     return policy.eval()

@@ -125,12 +125,15 @@ def test_nodes_may_come_in_any_order_and_eof_and_name_may_be_missing(tmp_path):
     assert instance.coords[:2].tolist() == [[0.0, 0.0], [3.0, -4.5]]
 
 
+UNIT_SQUARE = b"NODE_COORD_SECTION\n1 .5 0\n2 0 1\n3 .25 1\n4 0 .125\n5 1 1\nEOF\n"
+ON_A_CIRCLE = [f"{i + 1} {math.cos(i)} {math.sin(i)}" for i in range(20)]  # wider than 1
+CIRCLE = f"DIMENSION : 20\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n{chr(10).join(ON_A_CIRCLE)}\nEOF\n".encode()
+TWO_NODES = b"DIMENSION : 2\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n1 0 0\n2 1 1\nEOF\n"
 MALFORMED = {  # what is replaced in TSPLIB -> by what, the line named, the rule
     "empty file": (TSPLIB, b"", None, "the file is empty"),
     "cut in a line": (b" -1 -1\nEOF\n", b" -1", 12, "a node is `id x y`, got 2 words: '5 -1'"),
     "cut in the header": (TSPLIB[60:], b"", None, "lacks EDGE_WEIGHT_TYPE"),
     "a node too many": (b"EOF", b"6 1 1\nEOF", 5, "DIMENSION is 5, but NODE_COORD_SECTION has 6"),
-    "three coordinates": (b"2 3 -4.5", b"2 3 -4.5 1", 9, "a node is `id x y`, got 4 words: '2 3 -4.5 1'"),
     "no section": (TSPLIB[TSPLIB.index(b"NODE") :], b"EOF\n", None, "there is no NODE_COORD_SECTION"),
     "two sections": (
         b"EOF",
@@ -146,7 +149,9 @@ MALFORMED = {  # what is replaced in TSPLIB -> by what, the line named, the rule
     "dimension not whole": (b"DIMENSION : 5", b"DIMENSION : 5.5", 5, "a whole number, got '5.5'"),
     "dimension endless": (b"DIMENSION : 5", b"DIMENSION : " + b"9" * 5000, 5, "a whole number, got '999"),
     "dimension huge": (b"DIMENSION : 5", b"DIMENSION : 99999999999999", 5, "is 99999999999999, but"),
-    "two nodes": (TSPLIB[TSPLIB.index(b"DIM") :], b"", None, ""),  # completed below
+    "two nodes": (TSPLIB[TSPLIB.index(b"DIM") :], TWO_NODES, 5, "at least 3 nodes, DIMENSION is 2"),
+    "unit square": (TSPLIB[TSPLIB.index(b"NODE") :], UNIT_SQUARE, None, "rounding to whole numbers changes distances"),
+    "unit circle": (TSPLIB[TSPLIB.index(b"DIM") :], CIRCLE, None, "rounding to whole numbers changes distances by"),
     "explicit": (b"EUC_2D", b"EXPLICIT", None, "there is no EDGE_WEIGHT_SECTION"),
     "another metric": (b"EUC_2D", b"MAN_2D", 6, "CEIL_2D, ATT, GEO, EXACT_2D, EXPLICIT, got 'MAN_2D'"),
     "another type": (b"TYPE : TSP", b"TYPE : CVRP", 2, "TYPE must be one of TSP, ATSP, got 'CVRP'"),
@@ -161,23 +166,6 @@ MALFORMED = {  # what is replaced in TSPLIB -> by what, the line named, the rule
     "binary": (b"a small", b"a sm\xe4\x00ll", None, "this is not a text but a binary file"),
     "two files in one": (b"EOF\n", b"EOF\n" + TSPLIB, 14, "nothing may follow EOF"),
 }
-UNIT_SQUARE = b"NODE_COORD_SECTION\n1 .5 0\n2 0 1\n3 .25 1\n4 0 .125\n5 1 1\nEOF\n"
-MALFORMED["unit square"] = (
-    TSPLIB[TSPLIB.index(b"NODE") :],
-    UNIT_SQUARE,
-    None,
-    "rounding to whole numbers changes distances by",
-)
-ON_A_CIRCLE = [f"{i + 1} {math.cos(i)} {math.sin(i)}" for i in range(20)]  # wider than 1
-CIRCLE = f"DIMENSION : 20\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n{chr(10).join(ON_A_CIRCLE)}\nEOF\n".encode()
-MALFORMED["unit circle"] = (
-    TSPLIB[TSPLIB.index(b"DIM") :],
-    CIRCLE,
-    None,
-    "rounding to whole numbers changes distances by",
-)
-TWO_NODES = b"DIMENSION : 2\nEDGE_WEIGHT_TYPE : EUC_2D\nNODE_COORD_SECTION\n1 0 0\n2 1 1\nEOF\n"
-MALFORMED["two nodes"] = (MALFORMED["two nodes"][0], TWO_NODES, 5, "at least 3 nodes, DIMENSION is 2")
 
 
 @pytest.mark.parametrize("case", MALFORMED)

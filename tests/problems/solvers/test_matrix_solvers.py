@@ -95,16 +95,6 @@ def test_routes_are_solved_in_their_direction():
         assert sum(each[a, b] for walk in walks for a, b in zip(walk[:-1], walk[1:], strict=True)) == result.costs[0]
 
 
-def test_answers_are_kept_by_the_whole_matrix(tmp_path):
-    pytest.importorskip("pyvrp")
-    matrix = random_matrix(40)
-    solver = Solver(time_limit=0.1, folder=tmp_path / "answers")
-    first = solver.solve("tsp", tours(matrix))
-    assert torch.equal(solver.solve("tsp", tours(matrix)).seconds, first.seconds)  # not solved again
-    matrix[20, 21] += 1
-    assert not torch.equal(solver.solve("tsp", tours(matrix)).seconds, first.seconds)
-
-
 def test_a_worker_gets_one_matrix_alone():
     row = row_of(tours(*[random_matrix(8)] * 5).originals, 3)
     assert row.metrics.untyped_storage().nbytes() == 8 * 8 * 8

@@ -66,9 +66,12 @@ def test_keys_tell_everything_apart_that_decides_the_answer():
     row = row_of(random_set(1, 6).originals, 0)
     rows = [row, row._replace(metrics="EUC_2D"), row._replace(coords=row.coords + 1e-15)]
     rows += [row._replace(coords=row.coords.view(4, 3))]
+    matrix, other = torch.ones(2, 60, 60)
+    other[30, 31] = 2
+    rows += [row._replace(metrics=matrix), row._replace(metrics=other)]
     keys = [key_of("tsp", row, backend, options) for row in rows]
     keys += [key_of("cvrp", row, backend, options), key_of("tsp", row, registry.backend_of("jssp"), options)]
-    assert len(set(keys)) == 6 and key_of("tsp", row, backend, options) == keys[0]
+    assert len(set(keys)) == 8 and key_of("tsp", row, backend, options) == keys[0]
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "text", "other tour", "no tour", "pickle"])
