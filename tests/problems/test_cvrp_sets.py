@@ -53,11 +53,8 @@ def alone(n: int, rows: int = 1) -> torch.Tensor:
 )
 def test_published_solutions_have_their_cost(tmp_path, name, cost, kind):
     (instance_set,) = CVRPSets().load(str(DATA / f"{name}.vrp"))
-    assert (instance_set.names, instance_set.references.tolist(), instance_set.kinds) == (
-        [name],
-        [cost],
-        [f"{kind} (.sol)"],
-    )
+    assert instance_set.names == [name] and instance_set.references.tolist() == [cost]
+    assert instance_set.kinds == [f"{kind} (.sol)"]
     coords, demands, capacity, metric = read_cvrplib(DATA / f"{name}.vrp")[1:]
     actions = as_actions(read_solution(DATA / f"{name}.sol", len(coords) - 1)[0])
     assert instance_set.true_cost(FIRST, actions).tolist() == [cost]
@@ -109,9 +106,8 @@ def test_solution_beside_a_file_must_be_legal_and_cost_what_it_says(tmp_path):
     ]:
         solution.write_text(text)
         (instance_set,) = CVRPSets().load(str(tmp_path))  # both instances, without that reference
-        assert (
-            instance_set.names == ["mine", "other"] and instance_set.kinds == ["", ""] and instance_set.left_out == {}
-        )
+        assert instance_set.names == ["mine", "other"] and instance_set.kinds == ["", ""]
+        assert instance_set.left_out == {}
         (warning,) = instance_set.warnings
         assert re.match(f"{re.escape(str(solution))}: .*{re.escape(rule)}.*; this reference is left out", warning)
     solution.write_text("Route #1: 1 2\nRoute #2: 3\nCost 25.00")
@@ -297,15 +293,9 @@ GOOD = {"coords": np.full((2, 3, 2), 0.5), "demands": np.array([[0, 1, 2], [0, 3
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        (
-            {"coords": GOOD["coords"][:, :1]},
-            r"numbers \[n, N\+1, 2\] with n >= 1 and N\+1 >= 2, got float64 \[2, 1, 2\]",
-        ),
+        ({"coords": GOOD["coords"][:, :1]}, r"\[n, N\+1, 2\] with n >= 1 and N\+1 >= 2, got float64 \[2, 1, 2\]"),
         ({"demands": GOOD["demands"][:, 1:]}, r"demands must be numbers \[2, 3\], got int64 \[2, 2\]"),
-        (
-            {"demands": GOOD["demands"] / 30},
-            r"whole numbers \(scale demands and capacity to .*; instance 0 breaks this",
-        ),
+        ({"demands": GOOD["demands"] / 30}, r"whole numbers \(scale demands and capacity .*; instance 0 breaks this"),
         ({"demands": [[0, 1, 2], [0, np.inf, 3]]}, r"demands must lie within 0\.\.2147483648; instance 1 breaks"),
         ({"demands": GOOD["demands"] * [[1], [-1]]}, r"demands must lie within 0\.\.2147483648; instance 1 breaks"),
         ({"demands": GOOD["demands"] + 1}, "the depot, node 0, must have the demand 0; instance 0 breaks this"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -95,18 +94,13 @@ def test_brute_force_finds_what_a_search_and_the_solver_find():
     every = methods.WithoutReplacement(128, 1)
     found = search(problem, FixedPolicy(problem), instance, every, torch.Generator().manual_seed(0))
     for row in range(6):
-        able = instance.times[row].isfinite().nonzero().tolist()
-        there = {(each // 2) * 2 + each % 2 for each in instance.operations[row].tolist()}
-        options = {number: [m for j, o, m in able if j * 2 + o == number] for number in there}
-        sequences = set()
-        for jobs in set(itertools.permutations(number // 2 for number in sorted(there))):
-            done, numbers = Counter(), []
-            for job in jobs:
-                numbers.append(sorted(n for n in there if n // 2 == job)[done[job]])
-                done[job] += 1
-            for on in itertools.product(*(options[number] for number in numbers)):
-                sequences.add(tuple(job * 2 + machine for job, machine in zip(jobs, on, strict=True)))
-        best = min(plain_general_makespan(instance, row, actions) for actions in sequences)
+        jobs = (instance.operations[row] // instance.times.shape[2]).tolist()
+        legal = {}
+        for actions in itertools.product(range(4), repeat=len(jobs)):
+            if sorted(action // 2 for action in actions) == jobs:
+                legal[actions] = plain_general_makespan(instance, row, actions)  # inf: a machine cannot do it
+        sequences = {actions for actions, makespan in legal.items() if makespan < math.inf}
+        best = min(legal.values())
         leaves = {tuple(actions) for actions in found.actions[row][found.valid[row]].tolist()}
         assert leaves == sequences and found.best()[1][row] == best
         answer = solved(original_of(take(instance, slice(row, row + 1))))

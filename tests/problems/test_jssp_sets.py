@@ -60,9 +60,8 @@ def test_a_folder_named_like_a_set_is_the_folder(tmp_path, monkeypatch):
     for source, warned in (("ft", True), ("./ft", False)):
         (mine,) = JobShopSets().load(source)
         assert mine.names == ["mine"] and len(mine.warnings) == warned
-    assert JobShopSets().load("ft")[0].warnings == [
-        f"ft is {tmp_path / 'ft'}, not the standard set of this name; for that, start in another folder"
-    ]
+    (warning,) = JobShopSets().load("ft")[0].warnings
+    assert warning.startswith(f"ft is {tmp_path / 'ft'}, not the standard set of this name; for that, start in another")
 
 
 def test_taillard_sets_have_all_references_and_these_fit():
@@ -176,11 +175,8 @@ def test_the_table_is_consistent():
 @pytest.mark.parametrize(("name", "optimum"), [("ft06", 55), ("ft10", 930), ("la01", 666), ("ta01", 1231)])
 def test_published_instances_are_recognised_by_content_in_either_format(tmp_path, name, optimum):
     (instance_set,) = JobShopSets().load(str(DATA / f"{name}.txt"))
-    assert (instance_set.names, instance_set.references.tolist(), instance_set.kinds) == (
-        [name],
-        [optimum],
-        ["optimal"],
-    )
+    assert instance_set.references.tolist() == [optimum]
+    assert instance_set.names == [name] and instance_set.kinds == ["optimal"]
     times, machines = (array[0].tolist() for array in instance_set.originals[:2])
     (renamed,) = JobShopSets().load(str(write(tmp_path / "mine.any", times, machines)))
     assert (renamed.names, renamed.references.tolist()) == (["mine"], [optimum])

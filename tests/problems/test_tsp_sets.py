@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import math
 import shutil
 from itertools import product
 from pathlib import Path
@@ -72,11 +71,9 @@ def test_named_sets_are_drawn_in_full_and_cut(source):
     assert part.names == whole.names[:7] == [f"{source}/{i}" for i in range(7)]
     expected = np.random.RandomState(recipe.seed).uniform(size=(7, num_nodes, 2))  # float64, never rescaled
     assert np.array_equal(part.instances.coords.numpy(), expected.astype(np.float32))
-    points = expected[6, np.r_[0:num_nodes, 0]]
+    steps = np.diff(expected[6, np.r_[0:num_nodes, 0]], axis=0)
     cost = part.true_cost(torch.tensor([6]), identity(part))
-    assert cost.item() == pytest.approx(
-        sum(math.dist(a, b) for a, b in zip(points, points[1:], strict=False)), rel=1e-12
-    )
+    assert cost.item() == pytest.approx(np.linalg.norm(steps, axis=1).sum(), rel=1e-12)
 
 
 @pytest.mark.parametrize("key", standard_sets.CHECKSUMS)
@@ -162,10 +159,8 @@ def test_references_of_tsplib_files(tmp_path):
         assert instance_set.warnings == []
     alone.write_text(text.replace("EUC_2D", "CEIL_2D"))
     (ceiled,) = TSPSets().load(str(alone))
-    assert ceiled.kinds == [""] and ceiled.warnings == [
-        "berlin52: the published cost 7542 is no reference: its distances are EUC_2D, not CEIL_2D; "
-        "problem.distances=rounded compares with it"
-    ]
+    rule = "the published cost 7542 is no reference: its distances are EUC_2D, not CEIL_2D"
+    assert ceiled.warnings == [f"berlin52: {rule}; problem.distances=rounded compares with it"] and ceiled.kinds == [""]
     coords = read_tsplib(DATA / "berlin52.tsp").coords
     write_tsp(alone, (coords * 1000 / 1740).tolist(), name="berlin52")  # another instance of that name
     assert TSPSets().load(str(alone))[0].kinds == [""]
@@ -175,11 +170,8 @@ def test_a_tour_longer_than_the_optimum_is_not_called_optimal(tmp_path):
     shutil.copy(DATA / "berlin52.tsp", tmp_path)
     write_tour(tmp_path / "berlin52.opt.tour", list(range(52)))
     (instance_set,) = TSPSets().load(str(tmp_path))
-    assert (instance_set.references.tolist(), instance_set.kinds, instance_set.solutions) == (
-        [7542],
-        ["optimal (TSPLIB)"],
-        {},
-    )
+    assert instance_set.references.tolist() == [7542] and instance_set.kinds == ["optimal (TSPLIB)"]
+    assert instance_set.solutions == {}
     tour = tmp_path / "berlin52.opt.tour"
     assert instance_set.warnings == [f"{tour}: the solution costs 22205, but 7542 is optimal (TSPLIB)"]
 
@@ -235,9 +227,7 @@ def test_files_of_a_folder_that_cannot_be_used_are_left_out(tmp_path):
         TSPSets().load(str(tmp_path / "m.tsp"))  # named by the user
     for name in ("a", "z"):
         (tmp_path / f"{name}.tsp").unlink()
-    with pytest.raises(
-        ValueError, match=r"none of the files .*\*\.tsp, .*atsp can be used \(4\): \._a\.tsp: a hidden file"
-    ):
+    with pytest.raises(ValueError, match=r"none of .*\*\.tsp, .*atsp can be used \(4\): \._a\.tsp: a hidden file"):
         TSPSets().load(str(tmp_path))
 
 
@@ -300,3 +290,67 @@ def test_folder_gives_one_set_per_size_in_ascending_order(tmp_path):
     assert (small.names, large.names) == (["c", "eil51"], ["berlin52"])
     assert (small.kinds, large.kinds) == (["", "optimal (.opt.tour)"], ["optimal (TSPLIB)"])
     assert [b.names for b in TSPSets().load(str(tmp_path), 2)] == [["c"], ["berlin52"]]  # the first files by name
+
+
+# ---- arrays
+
+
+@pytest.mark.parametrize("beyond", ["below", "above"])
+def test_npz_keeps_unit_squares_and_scales_others_by_one_factor(tmp_path, beyond):
+    coords = np.random.RandomState(0).uniform(0.2, 0.8, size=(3, 6, 2))
+    coords[1] = coords[1] - 0.5 if beyond == "below" else coords[1] * 10
+    path = tmp_path / "mine.npz"
+    np.savez(path, coords=coords, cost=[2.0, np.nan, 3.0], reference="my solver")
+    (instance_set,) = TSPSets().load(str(path))
+    assert instance_set.names == ["mine/0", "mine/1", "mine/2"]
+    assert instance_set.kinds == ["my solver", "", "my solver"]
+    assert instance_set.references.isnan().tolist() == [False, True, False]
+    seen = instance_set.instances.coords.numpy()
+    assert np.array_equal(seen[[0, 2]], coords[[0, 2]].astype(np.float32))
+    shifted = coords[1] - coords[1].min(axis=0)
+    assert np.allclose(seen[1], shifted / shifted.max(), atol=1e-6)
+    tours = [np.r_[coords[i], coords[i, :1]] for i in range(3)]
+    expected = [np.linalg.norm(np.diff(tour, axis=0), axis=1).sum() for tour in tours]
+    costs = instance_set.true_cost(torch.arange(3), identity(instance_set, 3)).tolist()
+    assert costs == pytest.approx(expected, rel=1e-12)
+    (part,) = TSPSets().load(str(path), 2)
+    assert len(part.names) == len(part.references) == 2
+    assert torch.equal(part.instances.coords, instance_set.instances.coords[:2])
+
+
+def test_npz_without_costs_has_no_reference(tmp_path):
+    np.savez(tmp_path / "a.npz", coords=np.zeros((2, 3, 2), dtype=np.float32))
+    (instance_set,) = TSPSets().load(str(tmp_path / "a.npz"))
+    assert instance_set.kinds == ["", ""] and instance_set.references.isnan().tolist() == [True, True]
+    np.savez(tmp_path / "b.npz", coords=np.zeros((2, 3, 2)), cost=[1, 2])
+    assert TSPSets().load(str(tmp_path / "b.npz"))[0].kinds == ["cost of b.npz"] * 2
+
+
+GOOD = np.full((2, 4, 2), 0.5)
+
+
+def test_each_reference_may_have_a_kind_of_its_own(tmp_path):
+    np.savez(tmp_path / "mine.npz", coords=GOOD, cost=[2.0, np.nan], reference=["a guess", "none"])
+    assert TSPSets().load(str(tmp_path / "mine.npz"))[0].kinds == ["a guess", ""]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "rule"),
+    [
+        ({"points": GOOD}, r"must hold coords or distances and may hold cost and reference, got \['points'\]"),
+        ({"coords": GOOD, "costs": [1.0, 2.0]}, r"got \['coords', 'costs'\]"),
+        ({"coords": GOOD[0]}, r"numbers \[n, N, 2\] with n >= 1 and N >= 3, got float64 \[4, 2\]"),
+        ({"coords": GOOD[:0]}, r"got float64 \[0, 4, 2\]"),
+        ({"coords": GOOD.astype(str)}, r"got <U32 \[2, 4, 2\]"),
+        ({"coords": np.array([None, "a"])}, "not a readable .npz file without pickled objects"),
+        ({"coords": GOOD * [[[1.0]], [[np.nan]]]}, r"lie within \+-1e\+12, instance 1 does not"),
+        ({"coords": GOOD, "cost": [1.0]}, r"cost must be 2 numbers .*, got float64 \[1\]"),
+        ({"coords": GOOD, "cost": [1.0, -1.0]}, "cost must be 2 numbers >= 0, .* got -1.0 at 1"),
+        ({"coords": GOOD, "cost": [1, 2], "reference": ["a"]}, r"must be one string or one per .*, got <U1 \[1\]"),
+        ({"coords": GOOD, "cost": [1, 2], "reference": 3}, "reference must be one string or one per .*, got int64"),
+    ],
+)
+def test_malformed_npz_are_refused(tmp_path, arrays, rule):
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(ValueError, match=rf"bad\.npz.*{rule}"):
+        TSPSets().load(str(tmp_path / "bad.npz"))

@@ -203,7 +203,6 @@ BAD_TAILLARD = {  # the same of TAILLARD
         "must stand above 3 rows each, 'Machines' does not",
     ),
     "headings swapped": (b"Times", b"Machines", 3, "must stand above 3 rows each, 'Machines' does not"),
-    "another heading": (b"Times\n", b"Durations\n", None, "must stand above 3 rows each, one is missing"),
     "five numbers": (b" 44\n", b"\n", 2, "the first line must be `jobs machines`"),
     "counted from 0": (b"\n1 2\n", b"\n0 1\n", 8, "are 1..2 here, got '0'; this file seems to count them from 0"),
     "machine too large": (b"\n1 2\n", b"\n1 3\n", 8, "machines are 1..2 here, got '3'"),
