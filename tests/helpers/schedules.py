@@ -133,5 +133,11 @@ def plain_general_schedule(instance, row, actions):
     return found
 
 
-def plain_general_makespan(instance, row, actions):
-    return max(end for _, end in plain_general_schedule(instance, row, actions).values())
+def plain_general_cost(instance, row, actions):
+    """The makespan, or with due dates the sum over the jobs of weight times lateness."""
+    ends = {}
+    for (job, _), (_, end) in plain_general_schedule(instance, row, actions).items():
+        ends[job] = max(ends.get(job, 0), end)
+    due, weight = instance.due[row].tolist(), instance.weight[row].tolist()
+    late = sum(weight[job] * max(0, end - due[job]) for job, end in ends.items())
+    return late if any(weight) else max(ends.values())

@@ -34,7 +34,7 @@ from problems.solvers.answer import Options
 from tests.helpers.flexible_shops import drawn, one_size
 from tests.helpers.policies import FixedPolicy
 from tests.helpers.schedules import one_size as job_shop_of
-from tests.helpers.schedules import plain_general_makespan, plain_rule
+from tests.helpers.schedules import plain_general_cost, plain_rule
 from tests.helpers.tensors import same_tensors
 
 SIZES = [(4, 3), (3, 5), (5, 1), (1, 4), (2, 2)]
@@ -59,7 +59,7 @@ def test_costs_equal_those_of_plain_python(size):
         given, jobs = instance.assigned(actions)
         check_schedule(given, schedule(given, jobs))
         for row in range(20):
-            assert costs[row] == plain_general_makespan(instance, row, actions[row].tolist())
+            assert costs[row] == plain_general_cost(instance, row, actions[row].tolist())
         assert (instance.lower_bound() <= costs).all()
 
 
@@ -98,14 +98,14 @@ def test_brute_force_finds_what_a_search_and_the_solver_find():
         legal = {}
         for actions in itertools.product(range(4), repeat=len(jobs)):
             if sorted(action // 2 for action in actions) == jobs:
-                legal[actions] = plain_general_makespan(instance, row, actions)  # inf: a machine cannot do it
+                legal[actions] = plain_general_cost(instance, row, actions)  # inf: a machine cannot do it
         sequences = {actions for actions, makespan in legal.items() if makespan < math.inf}
         best = min(legal.values())
         leaves = {tuple(actions) for actions in found.actions[row][found.valid[row]].tolist()}
         assert leaves == sequences and found.best()[1][row] == best
         answer = solved(original_of(take(instance, slice(row, row + 1))))
         assert answer.lowest == answer.highest == best
-        assert plain_general_makespan(instance, row, answer.actions.tolist()) == best
+        assert plain_general_cost(instance, row, answer.actions.tolist()) == best
 
 
 def solved(original, seconds=5.0):
