@@ -90,8 +90,8 @@ def test_brute_force_finds_what_a_search_and_the_solver_find(fields, objective):
     generator = torch.Generator().manual_seed(3)
     drawn_machines = random_general_instances if "machines" in fields else random_instances
     instance = drawn_machines(12, 3, 2, generator)
-    for name, most in (("waits", 300), ("release", 60), ("machine_release", 60)):
-        some = torch.randint(1, most, getattr(instance, name).shape, generator=generator).float()
+    for name in ("waits", "release", "machine_release"):
+        some = torch.randint(1, 300, getattr(instance, name).shape, generator=generator).float()
         instance = instance._replace(**{name: some if name in fields else torch.zeros_like(some)})
     problem = one_size(3, 2, objective=objective)
     instance = problem.with_objective(Instance.restored(instance.stored()), generator)
