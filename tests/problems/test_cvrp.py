@@ -1,7 +1,8 @@
-"""The CVRP: costs, masks and states against plain Python."""
+"""The CVRP: costs, masks and states against plain Python, and the order in which routes are imitated."""
 
 from __future__ import annotations
 
+import cmath
 import itertools
 import math
 from collections import Counter
@@ -16,6 +17,7 @@ from problems.cvrp import CVRP
 from problems.cvrp.instances import Instance
 from tests.helpers.routes import plain_load, plain_routes
 from tests.helpers.solutions import random_solutions
+from tests.helpers.tensors import same_tensors
 
 
 def plain_length(coords, routes):
@@ -192,3 +194,157 @@ def test_malformed_instances_are_refused(changes, rule):
     problem.check(FIVE)
     with pytest.raises(ValueError, match=rule):
         problem.check(FIVE._replace(**changes))
+
+
+# ---- the order in which routes are imitated, and the states that are learnt from
+
+
+def via_depot_at_last(actions):
+    """Solutions, such as a solver's, that drive to the last customer via the depot whether its load fits or not."""
+    num_customers = actions.shape[1]
+    return torch.cat([actions[:, :-1], actions[:, -1:] % num_customers + num_customers], dim=1)
+
+
+def shortfall(instance, row, route):
+    """Capacity left over at the end of a route, from the route's own customers."""
+    return instance.capacity[row].item() - plain_load(instance.demands[row].tolist(), route)
+
+
+def nearness(instance, row, route):
+    """Minus the distance of the farthest customer of a route from the depot."""
+    coords = instance.coords[row].double()
+    return -max(math.dist(coords[0], coords[customer]) for customer in route)
+
+
+def imitated(problem, instance, actions, step, generator):
+    """The example that training makes of a solution."""
+    instance, actions = problem.augment(instance, actions, step, generator)
+    return instance, problem.reorder(instance, actions, step, generator)
+
+
+@pytest.mark.parametrize("far_first", [False, True])
+@pytest.mark.parametrize("step", range(10))
+def test_augmented_solutions_are_the_same_routes_in_a_learnable_order(step, far_first):
+    problem, rank = CVRP(10, [12, 25], far_first=far_first), nearness if far_first else shortfall
+    instance, actions = random_solutions(problem, 100, seed=step)
+    other, moved = imitated(problem, instance, actions, step, torch.Generator().manual_seed(step))
+    directly = turned = 0
+    assert torch.equal(other.demands, instance.demands) and torch.equal(other.capacity, instance.capacity)
+    assert other.coords.min() >= -1e-6 and other.coords.max() <= 1 + 1e-6
+    factor = problem.cost(other, actions) / problem.cost(instance, actions)
+    distances = [torch.cdist(coords, coords) for coords in (instance.coords.double(), other.coords.double())]
+    assert torch.allclose(distances[1], distances[0] * factor[:, None, None], atol=1e-5) and factor.std() > 0.01
+    for row in range(100):
+        before, after = (plain_routes(a[row].tolist(), 10) for a in (actions, moved))
+        assert min(shortfall(instance, row, route) for route in after) >= 0
+        if sorted(after[-1]) not in map(sorted, before):  # a route of one customer, which has joined the one before
+            directly += 1
+            after = [*after[:-1], after[-1][:-1], after[-1][-1:]]
+        elif len(after[-1]) == 1:
+            assert shortfall(instance, row, after[-2] + after[-1]) < 0
+        assert sorted(map(sorted, before)) == sorted(map(sorted, after))
+        both_ways = [*before, *(route[::-1] for route in before)]
+        assert all(route in both_ways for route in after)
+        turned += sum(route not in before for route in after)
+        if far_first:
+            assert all(nearness(instance, row, route[:1]) <= nearness(instance, row, route[-1:]) for route in after)
+        # The routes that end in the piece are sorted, and the piece ends with the last of them.
+        ranks, last_of = [rank(instance, row, route) for route in after], list(itertools.accumulate(map(len, after)))
+        piece = [rank for rank, last in zip(ranks, last_of, strict=True) if last > step]
+        assert piece == sorted(piece)
+        turns = sum(a > b for a, b in zip(ranks, ranks[1:], strict=False))
+        assert turns <= (step > 0)  # the prefix is the rest of the sorted solution, which begins anew once
+    assert directly > 0 and turned > 50
+
+
+def test_in_a_view_a_sweep_around_the_depot_meets_the_routes_one_after_the_other():
+    """By directions in plain numbers; the first route and the side to which the ray turns are random."""
+    problem = CVRP(10, [12, 25], nearest=9)
+    instance, actions = random_solutions(CVRP(10, [12, 25]), 100)
+    moved = problem.reorder(instance, actions, 0, torch.Generator().manual_seed(0))
+    sides = Counter()
+    for row in range(100):
+        before, after = (plain_routes(a[row].tolist(), 10) for a in (actions, moved))
+        after = [
+            route for route in after if sorted(route) in map(sorted, before)
+        ]  # a customer may have joined the last
+        depot, *others = (complex(*point) for point in instance.coords[row].tolist())
+        places = [[others[customer - 1] - depot for customer in route] for route in after]
+        centres = [cmath.phase(sum(route)) for route in places]
+
+        def turns(a, b):
+            """From direction a to direction b, either way round."""
+            return (b - a) % math.tau, (a - b) % math.tau
+
+        total = [sum(turns(a, b)[side] for a, b in itertools.pairwise(centres)) for side in (0, 1)]
+        side = min((0, 1), key=total.__getitem__)
+        assert total[side] < math.tau + 1e-6
+        if len(after) > 2:
+            sides[side] += 1
+            for centre, route in zip(centres, places, strict=True):
+                begin, end = (
+                    (turns(centre, cmath.phase(route[place]))[side] + math.pi) % math.tau for place in (0, -1)
+                )
+                assert begin <= end + 1e-6
+    assert min(sides.values()) > 15  # of about 100; both ways round are as likely
+
+
+@pytest.mark.parametrize("expert", [lambda actions: actions, via_depot_at_last], ids=["sampled", "via the depot"])
+@pytest.mark.parametrize("step", [0, 4, 8])
+def test_examples_are_decisions_that_the_search_can_meet(step, expert):
+    problem = CVRP(10, [12, 25])
+    instance, actions = random_solutions(problem, 200)
+    actions = expert(actions)
+    other, moved = imitated(problem, instance, actions, step, torch.Generator().manual_seed(1))
+    state = problem.reset(other)
+    for action in moved.T:
+        assert problem.mask(other, state).gather(1, action[:, None]).all()
+        state = problem.step(other, state, action)
+    gained = problem.cost(other, actions) - problem.cost(other, moved)
+    assert gained.min() > -1e-5 and (gained > 0.01).any()  # of the last customers that join another route
+
+
+def test_a_customer_that_is_alone_is_the_last_and_the_first():
+    problem, alone = CVRP(2, [9, 9]), Instance(torch.rand(3, 2, 2), torch.tensor([[0, 5]] * 3), torch.full((3,), 9))
+    actions = torch.ones(3, 1, dtype=torch.int64)
+    assert problem.last_choice(alone) == 0
+    assert problem.mask(alone, problem.reset(alone)).tolist() == [[False, True]] * 3
+    assert torch.equal(problem.reorder(alone, actions, 0, torch.Generator()), actions)
+
+
+THREE_ROUTES = [10, 1, 2, 3, 14, 5, 6, 17, 8, 9]  # 1 2 3 4 | 5 6 7 | 8 9 10
+
+
+def three_routes(n, demands):
+    coords = torch.rand(1, 11, 2, generator=torch.Generator().manual_seed(0)).expand(n, -1, -1)
+    instance = Instance(coords, torch.tensor([demands]).expand(n, -1), torch.full((n,), 12))
+    return instance, torch.tensor([THREE_ROUTES]).expand(n, -1)
+
+
+@pytest.mark.parametrize("step", range(10))
+def test_every_late_enough_route_is_the_last_equally_often(step):
+    """Leftovers 4, 0 and 2: sorted 5 6 7 | 8 9 10 | 1 2 3 4, whose routes end after 3, 6 and 10 decisions."""
+    instance, actions = three_routes(3000, [0, 2, 2, 2, 2, 4, 4, 4, 3, 3, 4])
+    _, moved = imitated(CVRP(10, [12, 12]), instance, actions, step, torch.Generator().manual_seed(step))
+    by_end = {3: (5, 6, 7), 6: (8, 9, 10), 10: (1, 2, 3, 4)}
+    late_enough = {route for end, route in by_end.items() if end >= 10 - step}  # 10 - step decisions fit before it
+    seen = Counter(tuple(sorted(plain_routes(row, 10)[-1])) for row in moved.tolist())
+    assert set(seen) == late_enough
+    assert all(abs(count - 3000 / len(late_enough)) < 150 for count in seen.values())
+
+
+def test_routes_turn_independently_and_ties_come_in_any_order():
+    """All routes leave nothing over: 3! orders times 2^3 directions."""
+    instance, actions = three_routes(4000, [0, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4])
+    _, moved = imitated(CVRP(10, [12, 12]), instance, actions, 0, torch.Generator().manual_seed(0))
+    seen = Counter(tuple(row) for row in moved.tolist())
+    assert len(seen) == 48 and min(seen.values()) > 40  # 83 expected
+
+
+def test_augmentation_leaves_its_arguments_alone_and_depends_on_the_generator_alone():
+    problem = CVRP(10, [12, 25])
+    instance, actions = random_solutions(problem, 20)
+    copies = Instance(*(field.clone() for field in instance)), actions.clone()
+    a, b = (imitated(problem, instance, actions, 6, torch.Generator().manual_seed(2)) for _ in range(2))
+    assert same_tensors(instance, copies[0]) and torch.equal(actions, copies[1])
+    assert same_tensors(a[0], b[0]) and torch.equal(a[1], b[1])
