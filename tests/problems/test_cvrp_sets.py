@@ -127,7 +127,8 @@ def test_costs_published_for_exact_distances(tmp_path, monkeypatch):
         best_known, "_cvrplib", lambda: {key: best_known.Published(22.4, "best known", "CVRPLIB", "EXACT_2D")}
     )
     (rounded,), (exact,) = CVRPSets().load(str(path)), CVRPSets("exact").load(str(path))
-    assert rounded.kinds == [""] and len(rounded.warnings) == 1
+    rule = "the published cost 22.4 is no reference: its distances are EXACT_2D, not EUC_2D"
+    assert rounded.warnings == [f"line: {rule}; problem.distances=exact compares with it"] and rounded.kinds == [""]
     assert (exact.references.tolist(), exact.kinds, exact.warnings) == ([22.4], ["best known (CVRPLIB)"], [])
     arrays = {"coords": instance.coords, "demands": instance.demands, "capacity": instance.capacity}
     known = CVRPSets().from_arrays({name: np.array(array)[None] for name, array in arrays.items()}, "arrays")
