@@ -17,8 +17,8 @@ import torch
 
 import gumbeldore
 import train
+from docs import keys
 from docs.figures import method, overlay, races, solution, trie
-from gumbeldore.cli import key_reference as reference
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.words import check_overrides
 from tests.helpers.commands import ROOT, compose, refused
@@ -176,7 +176,7 @@ def headings_of(page: Path) -> set[str]:
 
 
 def test_the_reference_of_the_keys_is_that_of_the_configurations():
-    assert page("config") == reference.page(), "python -m gumbeldore.cli.key_reference writes the page anew"
+    assert page("config") == keys.page(), "python -m docs.keys writes the page anew"
 
 
 def test_the_public_names_are_those_of_the_page(tmp_path, monkeypatch):

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from gumbeldore.interfaces.problem import Noting
+from gumbeldore.interfaces.problem import RecordsArguments
 
 
-class Policy(Noting, nn.Module, ABC):
+class Policy(RecordsArguments, nn.Module, ABC):
     """A network that scores the next action; a subclass defines `forward`, the other methods have defaults.
 
     `policy_contract` checks a subclass.

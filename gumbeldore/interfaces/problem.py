@@ -19,25 +19,25 @@ from gumbeldore.seeding import generator
 AnyProblem = TypeVar("AnyProblem", bound="Problem")
 
 
-class Noting:
-    """Classes whose objects note the arguments that each was made with, `made_with`: `save_policy` writes them."""
+class RecordsArguments:
+    """Classes whose objects keep the arguments that each was made with in `made_with`: `save_policy` writes them."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in cls.__dict__:
-            cls.__init__ = _noting(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = _recording(cls.__init__)  # type: ignore[method-assign]
 
 
-def _noting(init: Callable[..., None]) -> Callable[..., None]:
+def _recording(init: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(init)
-    def noted(self: Any, *arguments: Any, **named: Any) -> None:
+    def recorded(self: Any, *arguments: Any, **named: Any) -> None:
         self.__dict__.setdefault("made_with", (arguments, named))  # the subclass comes first, which calls its base
         init(self, *arguments, **named)
 
-    return noted
+    return recorded
 
 
-class Problem(Noting, ABC):
+class Problem(RecordsArguments, ABC):
     """A combinatorial problem whose solutions are built by T successive decisions among A actions.
 
     The class of a problem inherits this class: `class TSP(Problem)`. From `name` to `cost`, methods are required; all

@@ -1,6 +1,6 @@
 """Writes docs/config.md: every key with its default and what its class says of it.
 
-`python -m gumbeldore.cli.key_reference` writes the page anew; a test compares it with the classes and the files.
+`python -m docs.keys` writes the page anew; a test compares it with the classes and the files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ You can change every value on the command line (`train.epochs=10`), and choose a
 `'method=[greedy,wor]'`). The options are the files in [configs/](../configs), one folder for each group; a comment at
 the beginning of a file says what it is for. You must give `???`; `null` means none, or what the text says. A key that
 does not exist is an error, and so is a value that nothing reads. For options of your own see `--config-dir` in
-[add-a-problem.md](add-a-problem.md). `python -m gumbeldore.cli.key_reference` writes this page.
+[add-a-problem.md](add-a-problem.md). `python -m docs.keys` writes this page.
 """
 WRAPPERS = {"all": methods.Equivalents, "all with rounds, reconstruct": methods.Anytime}  # of methods
 SECTIONS: dict[str, tuple[str, Mapping[str, type[Any]]]] = {  # by heading: the group of the keys, its classes by name
