@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import take
-from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime.errors import raise_for_instance
 from gumbeldore.sampler import trie as trie_ops
+from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.transpositions import first_in_same_state, state_hash
 from gumbeldore.sampler.trie import Children, Trie
 
@@ -34,22 +34,24 @@ def most_likely(score: Tensor) -> tuple[Tensor, Tensor]:
     return score.flatten(1).topk(score.shape[1], dim=1)
 
 
+class Root(NamedTuple):
+    """Where the rounds start in the search tree."""
+
+    slot: Tensor  # [B] of its node in the first level of the trie
+    state: Any  # [B*K, ...]
+    horizon: int  # T, decisions below it
+    complete: Callable[[Tensor], Tensor]  # decisions below it [B*K, T] -> all decisions of the solutions
+
+
 class SearchContext(NamedTuple):
     """What stays the same from round to round, as long as the root does."""
 
-    problem: Problem
-    policy: Policy
-    instance: Any  # [B*K, ...] each instance K times
-    encoded: Any  # [B, ...] the policy's view of each instance (`Policy.encode`)
-    root: Tensor  # [B] trie slot of the node in which the beams start
-    state: Any  # [B*K, ...] in the root
-    keys: Tensor  # [b] the random keys of the instances of the search, for messages
-    batch: int
-    width: int
-    horizon: int  # T, decisions below the root
+    task: SearchTask
+    instance: Any  # [B*K, ...] each instance of the task K times
+    root: Root
+    width: int  # K
     temperature: float = 1.0
     select: Select = most_likely
-    deadline: float = math.inf  # on the clock `time.monotonic`; a round that lasts longer is abandoned
 
 
 class OutOfTime(Exception):
@@ -108,19 +110,19 @@ def sample_round(
 
     Raises InstanceError if the policy gives no usable probabilities, and OutOfTime at the deadline.
     """
-    batch, horizon = context.batch, context.horizon
-    device = root_gumbel.device
+    task, root = context.task, context.root
+    batch, device = task.batch, root_gumbel.device
     row = torch.arange(batch, device=device)[:, None] * context.width  # first flat row of each instance
     beam = _root_beam(trie, filled, context, root_gumbel)
-    state = context.state
+    state = root.state
     history = [(beam.node, torch.zeros_like(beam.node), torch.zeros_like(beam.node))]
     broken = torch.zeros(batch, dtype=torch.bool, device=device)
     count = Count()
 
-    for depth in range(horizon):
-        if time.monotonic() >= context.deadline:
+    for depth in range(root.horizon):
+        if time.monotonic() >= task.deadline:
             raise OutOfTime(count)
-        legal = context.problem.mask(context.instance, state)  # [B*K, A]
+        legal = task.problem.mask(context.instance, state)  # [B*K, A]
         new = beam.alive & (beam.node >= filled)
         log_probs, count = evaluate(context, trie, depth, filled, state, legal, new, count)
         count = count._replace(reused=count.reused + (beam.alive & ~new).sum())
@@ -132,19 +134,19 @@ def sample_round(
         beam, parent, action = _keep_best(context.select, trie, depth, filled, beam, children, phi, score, legal)
 
         history.append((beam.node, parent, action))
-        if depth + 1 < horizon:
+        if depth + 1 < root.horizon:
             origin = (row + parent).flatten()
-            state = context.problem.step(context.instance, take(state, origin), action.flatten())
+            state = task.problem.step(context.instance, take(state, origin), action.flatten())
 
     rule = "the policy's logits are NaN, +inf or all -inf on the legal actions of a state, or its mask has no legal one"
-    check_instances(context, broken, rule)
+    check_instances(task, broken, rule)
     return _trace_back(history, trie.log_prob[-1], beam, filled + context.width), count
 
 
 def _root_beam(trie: Trie, filled: int, context: SearchContext, root_gumbel: Tensor) -> Beam:
     """Beam position 0 holds the root; the other positions are empty."""
-    batch, width = context.batch, context.width
-    root = context.root[:, None]
+    batch, width = context.task.batch, context.width
+    root = context.root.slot[:, None]
     position = torch.arange(width, device=root_gumbel.device)
     node = (filled + position).expand(batch, -1).where(position > 0, root)
     alive = (trie.log_mass[0].gather(1, root) > -math.inf) & (position == 0)
@@ -192,9 +194,10 @@ def evaluate(
     Packing the rows that need the network is the one host sync of a step.
     """
     batch, width = new.shape
+    policy, encoded = context.task.policy, context.task.encoded
     choice = (legal.sum(dim=-1) > 1).view(batch, width)
     ask = new & choice
-    canonical = context.policy.canonical_state(context.instance, state)
+    canonical = policy.canonical_state(context.instance, state)
     own = trie_ops.places(trie, filled + torch.arange(width, device=new.device))
     known = own.expand(batch, -1)
     if not trie.is_path:  # which meets no state twice
@@ -204,7 +207,7 @@ def evaluate(
     dtype = trie.log_probs[0].dtype
     if len(rows):
         with torch.profiler.record_function("policy"):
-            logits = context.policy(take(context.encoded, rows // width), take(canonical, rows))
+            logits = policy(take(encoded, rows // width), take(canonical, rows))
         check_logits(logits, len(rows), legal.shape[1])
         logits = logits.double().masked_fill(~legal.index_select(0, rows), -math.inf)
         logits = _tempered(logits, context.temperature)
@@ -238,9 +241,9 @@ def _tempered(logits: Tensor, temperature: float) -> Tensor:
     return (logits - logits.amax(dim=-1, keepdim=True)) / temperature
 
 
-def check_instances(context: SearchContext, wrong: Tensor, rule: str) -> None:
+def check_instances(task: SearchTask, wrong: Tensor, rule: str) -> None:
     """Raises InstanceError for the first instance of which a copy is `wrong` [B]; a host sync, so once per round."""
-    raise_for_instance(wrong.view(len(context.keys), -1).any(dim=1), context.keys, rule)
+    raise_for_instance(wrong.view(len(task.origin), -1).any(dim=1), task.origin, rule)
 
 
 def nucleus(log_probs: Tensor, top_p: float) -> Tensor:

@@ -15,6 +15,7 @@ from gumbeldore.sampler.beam import (
     Count,
     Leaves,
     Perturb,
+    Root,
     SearchContext,
     Select,
     check_instances,
@@ -65,15 +66,6 @@ class Beams(NamedTuple):
     noise: Noise = gumbel
     temperature: float | str = 1.0  # tau, by which the policy's logits are divided [SBS, eq. 5]
     select: Select = most_likely
-
-
-class Root(NamedTuple):
-    """Where the rounds start in the search tree."""
-
-    slot: Tensor  # [B] of its node in the first level of the trie
-    state: Any  # [B*K, ...]
-    horizon: int  # T, decisions below it
-    complete: Callable[[Tensor], Tensor]  # decisions below it [B*K, T] -> all decisions of the solutions
 
 
 def beginning(task: SearchTask, width: int) -> Root:
@@ -127,7 +119,7 @@ class TrieSearch:
         """
         update(self.trie, leaves, -found.cost)
         broken = (~self.trie.advantage.isfinite() | self.trie.log_mass.isnan()).any(dim=2).any(dim=0)
-        check_instances(self._context(), broken, "the update made log-probabilities of the trie NaN or infinite")
+        check_instances(self.task, broken, "the update made log-probabilities of the trie NaN or infinite")
 
     @property
     def exhausted(self) -> bool:
@@ -148,29 +140,15 @@ class TrieSearch:
         self.trie = trie_ops.grow(self.trie, 2 * self.trie.slots)
 
     def _context(self) -> SearchContext:
-        task, beams, root = self.task, self.beams, self.root
-        return SearchContext(
-            problem=task.problem,
-            policy=task.policy,
-            instance=self.instance,
-            encoded=task.encoded,
-            root=root.slot,
-            state=root.state,
-            keys=task.origin,
-            batch=task.batch,
-            width=beams.width,
-            horizon=root.horizon,
-            temperature=temperature_of(beams.temperature, task.horizon),
-            select=beams.select,
-            deadline=task.deadline,
-        )
+        temperature = temperature_of(self.beams.temperature, self.task.horizon)
+        return SearchContext(self.task, self.instance, self.root, self.beams.width, temperature, self.beams.select)
 
     def _round(self, leaves: Leaves, states: Count) -> Round:
         """The solutions of the leaves, with their costs."""
         actions = self.root.complete(leaves.actions.flatten(0, 1))
         cost = self.task.problem.cost(self.instance, actions).double().view(leaves.valid.shape)
         wrong = (leaves.valid & ~cost.isfinite()).any(dim=1)
-        check_instances(self._context(), wrong, "the cost of a solution is NaN or infinite")
+        check_instances(self.task, wrong, "the cost of a solution is NaN or infinite")
         actions = actions.view(*leaves.valid.shape, -1)
         return Round(leaves.actions, actions, cost, leaves.log_prob, leaves.phi, leaves.gumbel, leaves.valid, states)
 

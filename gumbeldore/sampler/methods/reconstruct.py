@@ -17,12 +17,12 @@ from torch import Tensor
 from gumbeldore.batches import take
 from gumbeldore.interfaces import HasPieces, Pieces
 from gumbeldore.runtime.checked import at_least
-from gumbeldore.sampler.beam import Count, OutOfTime
+from gumbeldore.sampler.beam import Count, OutOfTime, Root
 from gumbeldore.sampler.methods.beam import Greedy
 from gumbeldore.sampler.methods.method import MOST, NOTHING, Improving, Rounds, at_least_one, beside
 from gumbeldore.sampler.solutions import Round, Solutions
 from gumbeldore.sampler.task import SearchTask
-from gumbeldore.sampler.trie_search import Beams, Root, Size, TrieSearch, no_noise
+from gumbeldore.sampler.trie_search import Beams, Size, TrieSearch, no_noise
 from gumbeldore.seeding import fold, uniform_noise
 
 SCORES = 2**23  # of actions in all pieces that are decoded together: about 1.3 GB

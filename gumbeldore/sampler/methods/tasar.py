@@ -14,12 +14,12 @@ from torch import Tensor
 
 from gumbeldore.batches import repeated
 from gumbeldore.runtime.checked import positive
-from gumbeldore.sampler.beam import Leaves
+from gumbeldore.sampler.beam import Leaves, Root
 from gumbeldore.sampler.methods.method import BeamRounds, at_least_one
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.trie import Trie
-from gumbeldore.sampler.trie_search import Beams, Root, TrieSearch, memory
+from gumbeldore.sampler.trie_search import Beams, TrieSearch, memory
 from gumbeldore.sampler.updates import without_replacement
 
 
