@@ -74,7 +74,9 @@ def open_training(cfg: DictConfig, ranks: Ranks) -> Iterator[Training]:
         # The advice of `resumable` is for errors of all others; the signals of `stopper` are for what is computed.
         for each in (resume.resumable(directory), pool, dashboard, terminal, stopper, cpu_threads(setup.threads)):
             opened.enter_context(each)
-        dashboard.config(text, config.hyperparameters(), given=bool(setup.settings.instances))
+        dashboard.config(text)
+        if not setup.run.resume:
+            dashboard.hyperparameters(config.hyperparameters(), given=bool(setup.settings.instances))
         if curve := preset_curve(config):
             dashboard.beside("preset", curve)
         run = OpenRun(setup, values, directory, pool, dashboard, terminal, stopper)

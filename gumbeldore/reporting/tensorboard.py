@@ -66,15 +66,18 @@ class Dashboard:
         self.writer.add_image(tag, np.asarray(canvas.buffer_rgba())[..., :3], epoch, dataformats="HWC")
         self.writer.flush()
 
-    def config(self, yaml: str, hyperparameters: dict[str, Any], given: bool) -> None:
-        """The configuration as text, and the run's row of the HPARAMS page, with the last values of some metrics.
+    def config(self, yaml: str) -> None:
+        """The configuration as text."""
+        self.writer.add_text("config", "\n".join(f"    {line}" for line in yaml.splitlines()), 0)
+
+    def hyperparameters(self, values: dict[str, Any], given: bool) -> None:
+        """The run's row of the HPARAMS page, with the last values of some metrics; a continued run has it already.
 
         Arguments:
             given: whether it is the best solutions of given instances that count, or a policy's greedy ones
         """
         best = "quality/best" if given else "quality/best_greedy"
-        self.writer.add_text("config", "\n".join(f"    {line}" for line in yaml.splitlines()), 0)
-        plain = {key: x if isinstance(x, bool | int | float | str) else str(x) for key, x in hyperparameters.items()}
+        plain = {key: x if isinstance(x, bool | int | float | str) else str(x) for key, x in values.items()}
         # SummaryWriter.add_hparams would also write scalars: cards of one point each.
         columns, start, _ = hparams(plain, dict.fromkeys(map(tag_of, [f"{best}_gap", f"{best}_cost", *TOTALS])))
         for summary in (columns, start):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
 from tensorboard.plugins.hparams import plugin_data_pb2
 
 import train
 from gumbeldore.cli import training
 from gumbeldore.reporting.tensorboard import CONSTANT, tag_of
-from tests.helpers.commands import CONFIGS, compose, configured
+from tests.helpers.commands import CONFIGS, compose, configured, done
 from tests.helpers.runs import first_cards
 
 NAME = "tsp/2026-01-31_12-00-00"
@@ -68,6 +69,20 @@ def test_runs_can_be_compared_by_hyperparameters_and_outcome(events):
     assert columns[:2] == ["quality/best_greedy_gap", "quality/best_greedy_cost"]
     assert set(columns) <= set(found.Tags()["scalars"])
     assert all(len(found.Scalars(tag)) == 2 for tag in columns)  # one value per epoch
+
+
+def test_a_continued_run_keeps_its_one_row_of_hyperparameters(tmp_path):
+    """Each event file may add a row; the words of the command that continues are not those of the training."""
+    done(train, "debug=fast", "problem.num_nodes=5", "workers=0", "run_dir=a", "time_limit=1e-9", cwd=tmp_path)
+    done(train, "resume=a", "time_limit=null", cwd=tmp_path)
+    rows = [
+        summary.metadata.plugin_data.content
+        for file in sorted((tmp_path / "a").glob("events*"))
+        for event in EventFileLoader(str(file)).Load()
+        for summary in event.summary.value
+        if summary.tag == "_hparams_/session_start_info"
+    ]
+    assert len(list((tmp_path / "a").glob("events*"))) == 2 and len(rows) == 1
 
 
 def test_the_hyperparameters_are_what_was_typed():
