@@ -264,6 +264,7 @@ def test_wrong_alternatives_are_refused(jobs, more, rule):
         ("1\n1 1 1 5\n", "line 1: the first line must be `jobs machines`"),
         ("0 3\n", "line 1: jobs and machines must be 1..1000000"),
         ("1000000 1000000\n", "the file ends before the number of operations of job 0"),
+        ("101 1000000\n" + "1 1 1 5\n" * 101, r"jobs x operations x machines must be at most 1e\+08"),
         ("1 1\n1 1 1 2000000000000\n", "times may add up to at most 1000000000000"),
     ],
 )

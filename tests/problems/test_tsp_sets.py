@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from gumbeldore.instance_set import WrongProblemError
-from problems.formats.tsplib import read_tsplib
+from problems.formats.tsplib import TsplibInstance, read_tsplib
+from problems.routing.best_known import Published
+from problems.routing.references import best_reference
 from problems.tsp import TSP
 from problems.tsp import sets as standard_sets
 from problems.tsp.sets import NAMED_SETS, TSPSets, kool_tsp_validation
@@ -174,6 +176,26 @@ def test_a_tour_longer_than_the_optimum_is_not_called_optimal(tmp_path):
     assert instance_set.solutions == {}
     tour = tmp_path / "berlin52.opt.tour"
     assert instance_set.warnings == [f"{tour}: the solution costs 22205, but 7542 is optimal (TSPLIB)"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "published", "cost", "kind"),
+    [
+        ("EUC_2D", 7542, 7543, "optimal (x)"),
+        ("EUC_2D", 7542, 7542, "optimal (.opt.tour)"),
+        ("EXACT_2D", 27.59, 27.591, "optimal (x)"),
+        ("EXACT_2D", 27.59, 27.5901, "optimal (.opt.tour)"),
+    ],
+)
+def test_costs_in_whole_numbers_are_equal_or_not(metric, published, cost, kind, tmp_path):
+    """Others are published with two digits behind the point."""
+    instance = TsplibInstance("mine", np.zeros((3, 2)), metric)
+    (tmp_path / "mine.opt.tour").touch()
+    known = Published(published, "optimal", "x", metric)
+    found = best_reference(
+        tmp_path / "mine.tsp", instance, ".opt.tour", "optimal", lambda file, of: (cost, torch.tensor([1, 2])), known
+    )
+    assert found.kind == kind and found.cost == (published if "(x)" in kind else cost)
 
 
 def test_distances_as_asked_for(tmp_path):

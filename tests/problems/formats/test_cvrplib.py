@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from problems.formats import text
 from problems.formats.cvrplib import LARGEST_DEMAND, read_cvrplib, read_solution, solution_text
 from tests.helpers.instance_files import CVRPLIB, raises_with
 
@@ -93,6 +94,16 @@ def test_malformed_instances_are_refused_with_file_line_and_rule(tmp_path, case)
     with raises_with(path, line, rule) as caught:
         read_cvrplib(path)
     assert len(str(caught.value)) < len(str(path)) + 200
+
+
+def test_a_small_file_that_unpacks_to_a_huge_one_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "four.vrp.gz"
+    path.write_bytes(gzip.compress(CVRPLIB))
+    monkeypatch.setattr(text, "LARGEST", len(CVRPLIB))
+    assert read_cvrplib(path).name == "four"
+    monkeypatch.setattr(text, "LARGEST", len(CVRPLIB) - 1)
+    with raises_with(path, None, f"the .gz unpacks to more than {len(CVRPLIB) - 1} bytes"):
+        read_cvrplib(path)
 
 
 @pytest.mark.parametrize(
