@@ -30,6 +30,7 @@ CARDS = {
     "tsp20": ("kool/tsp20", 0.015),
     "tsp50": ("kool/tsp50", 0.03),
     "tsp100": ("kool/tsp50", 0.04),
+    "tsp_local": ("kool/tsp50", 0.035),
     "cvrp20": ("kool/cvrp20", 0.05),
     "cvrp50": ("kool/cvrp20", 0.06),
     "cvrp100": ("kool/cvrp20", 0.08),
