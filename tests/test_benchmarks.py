@@ -53,7 +53,10 @@ def printed_by(*words):
         (["sampling", "rows=abc"], "rows must be an integer, got 'abc'"),
         (["sampling", "rows"], "rows: values are given as key=value"),
         (["growth", "cases=tsp20", "cases=tsp50"], "cases= is given twice"),
-        (["sampling", "cases=cvrp20", "models=lehd"], "nothing to measure: no network of models= or checkpoints= is"),
+        (
+            ["sampling", "cases=cvrp20", "models=lehd"],
+            "nothing to measure: no network of models= or checkpoints= is for",
+        ),
         (["sampling", "beam=0"], "beam must be an integer of at least 1, got 0"),
         (["sampling", "threads=0"], "threads must be an integer of at least 1, got 0"),
         (["sampling", "sharpness=1,0"], "sharpness must be finite numbers above 0, such as 1,10,100, got '1,0'"),

@@ -108,7 +108,7 @@ BEYOND = torch.full((2,), 1e300, dtype=torch.float64)
 FORGED = {
     "no weights": (lambda saved: {"weights": saved["model_weights"]}, "it has no model_weights"),
     "of another kind": (changed(more="text"), "its model_weights are not named tensors of numbers"),
-    "beyond float32": (changed(more=BEYOND), "model_weights.more holds NaN or inf"),
+    "beyond float32": (changed(more=BEYOND), "model_weights.more holds NaN or infinity"),
     "no network": (changed(**{"first_last_marker.weight": None}), "its model_weights are of no network of theirs"),
     "no head": (changed(**{"policy_linear_out.weight": None}), "there is no 'policy_linear_out.weight'"),
     "a layer without a part": (

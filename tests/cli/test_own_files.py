@@ -24,15 +24,35 @@ from tests.helpers.studies import searches_of
 from tests.helpers.trees import TablePolicy, TreeProblem
 
 OWN_OPTIONS = {  # the group, what the file says, what the error says
-    "unknown key": ("experiment", "nonsense: 1", "there is no key nonsense; the keys are checkpoint_every, compile, "),
-    "of search": ("experiment", "search: {nonsense: 3}", "there is no key search.nonsense; search has baseline, beam_"),
-    "of train": ("experiment", "train: {epoch: 3}", "there is no key train.epoch; train has algorithm, batch_size, "),
-    "of model": ("experiment", "model: {widht: 3}", "there is no key model.widht; model has canonical"),
-    "of problem": ("experiment", "problem: {size: 3}", "there is no key problem.size; problem has distances, distrib"),
+    "unknown key": (
+        "experiment",
+        "nonsense: 1",
+        "error: there is no key nonsense; the keys are checkpoint_every, compile, device, ",
+    ),
+    "of search": (
+        "experiment",
+        "search: {nonsense: 3}",
+        "error: there is no key search.nonsense; search has baseline, beam_width, ",
+    ),
+    "of train": (
+        "experiment",
+        "train: {epoch: 3}",
+        "error: there is no key train.epoch; train has algorithm, batch_size, batches_",
+    ),
+    "of model": ("experiment", "model: {widht: 3}", "error: there is no key model.widht; model has canonical"),
+    "of problem": (
+        "experiment",
+        "problem: {size: 3}",
+        "error: there is no key problem.size; problem has distances, distribution, grow",
+    ),
     "instances alone": ("train", "instances: kool/tsp20", "train.instances has no effect on train=self_improvement"),
     "pool": ("train", "algorithm: supervised\nexperts: x.npz\npool: 3", "train.pool has no effect on train=supervised"),
     "algorithm": ("train", "algorithm: mine", "train.algorithm must be one of self_improvement, supervised"),
-    "no package": ("method", "_target_: gumbeldore.methods.Greedy", "the line `# @package methods.<its name>`"),
+    "no package": (
+        "method",
+        "_target_: gumbeldore.methods.Greedy",
+        "begins with the line `# @package methods.<its name>`",
+    ),
     "no target": ("method", "# @package methods.mine\nshare: 3", "method._target_=None cannot be imported"),
 }
 

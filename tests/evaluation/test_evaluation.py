@@ -214,7 +214,8 @@ def test_tours_with_directions_are_evaluated_and_the_map_is_remarked_on(policies
         assert sorted(tour) == list(range(7)) and float(row["cost"]) == length(MATRIX, tour)
         assert read_tour(found.folder / "solutions" / row["method"].replace(": ", "_") / "mine.tour") == tour
     (content,) = json.loads((found.folder / "results.json").read_text())["remarks"]
-    assert content.startswith("the instances have distances of their own: costs are by these, but the policy sees")
+    said = "the instances have distances of their own: costs are by these, but the policy sees a map"
+    assert content.startswith(said)
     assert html.escape(content) in (found.folder / "report.html").read_text()
     assert content[:60] in " ".join(found.output.split())
     # 64 of 720 tours, the best by its true cost: a policy that knew nothing would find one of the best tenth.

@@ -90,10 +90,13 @@ def test_arguments_are_those_of_the_class_that_was_called(tmp_path):
         assert again.config["model"].items() >= values.items() and again.policy.scale == policy.scale
 
 
+NO_STEP_SIZE = r"the policy has no step size of a training: .* methods.Gumbeldore\(...\) with one"
+
+
 def test_without_a_step_size_the_searches_that_need_one_ask_for_it(tmp_path):
     gumbeldore.save_policy(tmp_path / "my.pt", TSP(8), bq())
     assert sorted(gumbeldore.solve(tmp_path / "my.pt", FILE, method="greedy").tour) == list(range(16))
-    with pytest.raises(ValueError, match="the policy has no step size of a training: .* methods.Gumbeldore"):
+    with pytest.raises(ValueError, match=NO_STEP_SIZE):
         gumbeldore.solve(tmp_path / "my.pt", FILE)
     line = refused(evaluate, "checkpoint=my.pt", f"instances={FILE}", "workers=0", "method=gumbeldore", cwd=tmp_path)
     assert "method=gumbeldore: search.step_size must be given: the policy" in line
@@ -131,9 +134,9 @@ def test_a_network_that_has_changed_since_it_was_made_is_not_saved(tmp_path):
     other, spoiled = Scorer(4), Scorer(4)
     other.layer = nn.Linear(2, 5)
     spoiled.layer.bias.data[0] = torch.nan
-    rules = ("size mismatch for layer.weight", "weights.layer.bias holds NaN or infinity")
+    rules = (".*size mismatch for layer.weight", "weights.layer.bias holds NaN or infinity")
     for policy, rule in zip((other, spoiled), rules, strict=True):
-        with pytest.raises(ValueError, match=f"cannot be written: .*{rule}"):
+        with pytest.raises(ValueError, match=f"cannot be written: {rule}"):
             gumbeldore.save_policy(tmp_path / "my.pt", TSP(8), policy)
 
 

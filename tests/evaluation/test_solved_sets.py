@@ -103,7 +103,10 @@ class Forests(TreeProblem):
         ([GOOD._replace(names=["a"], kinds=[""])], "one has 1 names and 5 instances"),
         ([GOOD._replace(references=GOOD.references.numpy())], r"must be a float64 Tensor \[5\], got .*ndarray"),
         ([GOOD._replace(references=GOOD.references.float())], r"float64 Tensor \[5\], got torch.float32 \[5\]"),
-        ([GOOD._replace(lower_bounds=GOOD.references[:3])], r"lower_bounds must be a float64 Tensor \[5\], .* \[3\]"),
+        (
+            [GOOD._replace(lower_bounds=GOOD.references[:3])],
+            r"lower_bounds must be a float64 Tensor \[5\], got .* \[3\]",
+        ),
         ([GOOD, GOOD], "must return 7 instances at most, got 10"),
     ],
 )

@@ -18,7 +18,11 @@ from tests.helpers.evaluations import DATA
         ("tsp", "instances=kool/tsp20 search.beam_width=4", "search.beam_width has no effect on greedy"),
         ("tsp", "instances=kool/tsp20 num_instances=20000", "can be taken, not 20000; num_instances=null takes"),
         ("tsp", "instances=kool/tsp20 method=solver solver.workers=-1", "solver.workers must be an integer of"),
-        ("tsp", "instances=kool/tsp20 compile=true device=cpu", "error: compile=true is for a GPU, device=cpu is a"),
+        (
+            "tsp",
+            "instances=kool/tsp20 compile=true device=cpu",
+            "error: compile=true is for a GPU, device=cpu is a CPU: it would search more slowly\n",
+        ),
         ("jssp", "instances=data/jssp problem.nearest=5", "error: problem.nearest: jssp has no nearest\n"),
         ("cvrp", "instances=data/cvrplib problem.nearest=0", "nearest must be at least 1, all or null, got 0"),
         ("cvrp", "instances=data/cvrplib problem.capacity=9", "no key problem.capacity; problem has distances, "),

@@ -42,7 +42,8 @@ def test_a_worker_that_died_with_its_node_could_start(alive, message, monkeypatc
     import ray
 
     def dead(reference):
-        raise ray.exceptions.RayActorError(error_msg="The actor is dead because its owner has died.\n\tclass_name: A")
+        error = "The actor is dead because its owner has died.\n\tclass_name: Actor"
+        raise ray.exceptions.RayActorError(error_msg=error)
 
     monkeypatch.setattr(ray, "get", dead)
     monkeypatch.setattr(ray, "nodes", lambda: [{"NodeID": "other", "Alive": True}, {"NodeID": "here", "Alive": alive}])

@@ -12,9 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gumbeldore.testing import problem_contract
+from gumbeldore import methods, problem_contract, search
 from problems.cvrp import CVRP
 from problems.cvrp.instances import Instance
+from tests.helpers.policies import FixedPolicy
 from tests.helpers.routes import plain_load, plain_routes
 from tests.helpers.solutions import random_solutions
 from tests.helpers.tensors import same_tensors
@@ -182,7 +183,10 @@ def test_impossible_problems_are_refused(wrong, rule):
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        ({"demands": torch.tensor([[0, 3, 3, -1, 3, 3]])}, "0..capacity, and 0 at the depot; not so in instance 0"),
+        (
+            {"demands": torch.tensor([[0, 3, 3, -1, 3, 3]])},
+            "demands must be within 0..capacity, and 0 at the depot; not so in instance 0",
+        ),
         ({"demands": torch.tensor([[0, 3, 3, 10, 3, 3]])}, "within 0..capacity"),
         ({"demands": torch.tensor([[1, 3, 3, 3, 3, 3]])}, "within 0..capacity"),
         ({"coords": torch.full((1, 6, 2), math.nan)}, "coordinates must be numbers"),
@@ -194,6 +198,28 @@ def test_malformed_instances_are_refused(changes, rule):
     problem.check(FIVE)
     with pytest.raises(ValueError, match=rule):
         problem.check(FIVE._replace(**changes))
+
+
+# ---- search
+
+
+@pytest.mark.parametrize(("num_customers", "capacity"), [(3, 9), (3, 40), (4, 12), (4, 18)])
+def test_exhaustive_sampling_finds_the_optimum_and_every_solution_that_ends_directly(num_customers, capacity):
+    problem = CVRP(num_customers, [capacity, capacity])
+    instance = problem.generate(3, torch.Generator().manual_seed(5))
+    found = search(
+        problem, FixedPolicy(problem), instance, methods.WithoutReplacement(16, 20), torch.Generator().manual_seed(0)
+    )
+    assert found.stats.rounds < 20 and not found.stats.full
+    for row in range(3):
+        demands, coords = instance.demands[row].tolist(), instance.coords[row].double().tolist()
+        sequences = itertools.product(range(2 * num_customers), repeat=num_customers)
+        legal = {actions for actions in sequences if plain_is_legal(demands, capacity, actions)}
+        leaves = [tuple(actions) for actions in found.actions[row][found.valid[row]].tolist()]
+        ends = {actions for actions in legal if actions[-1] in plain_legal_actions(demands, capacity, actions[:-1])}
+        assert len(leaves) == len(set(leaves)) and set(leaves) == ends < legal
+        optimum = min(plain_length(coords, plain_routes(actions, num_customers)) for actions in legal)
+        assert found.best()[1][row].item() == pytest.approx(optimum, rel=1e-6)
 
 
 # ---- the order in which routes are imitated, and the states that are learnt from

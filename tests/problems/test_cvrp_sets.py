@@ -277,6 +277,7 @@ def test_npz(tmp_path, capacity, kind):
     (instance_set,) = CVRPSets().load(str(path))
     assert instance_set.names == ["mine/0", "mine/1", "mine/2"]
     assert instance_set.kinds == ["my solver", "", "my solver"]
+    assert instance_set.references[[0, 2]].tolist() == [2.0, 3.0]
     assert instance_set.instances.capacity.tolist() == np.broadcast_to(capacity, 3).tolist()
     assert instance_set.instances.demands.tolist() == demands.tolist()
     assert instance_set.instances.demands.dtype == instance_set.instances.capacity.dtype == torch.int64
@@ -294,9 +295,15 @@ GOOD = {"coords": np.full((2, 3, 2), 0.5), "demands": np.array([[0, 1, 2], [0, 3
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"coords": GOOD["coords"][:, :1]}, r"\[n, N\+1, 2\] with n >= 1 and N\+1 >= 2, got float64 \[2, 1, 2\]"),
+        (
+            {"coords": GOOD["coords"][:, :1]},
+            r"numbers \[n, N\+1, 2\] with n >= 1 and N\+1 >= 2, got float64 \[2, 1, 2\]",
+        ),
         ({"demands": GOOD["demands"][:, 1:]}, r"demands must be numbers \[2, 3\], got int64 \[2, 2\]"),
-        ({"demands": GOOD["demands"] / 30}, r"whole numbers \(scale demands and capacity .*; instance 0 breaks this"),
+        (
+            {"demands": GOOD["demands"] / 30},
+            r"whole numbers \(scale demands and capacity to .*; instance 0 breaks this",
+        ),
         ({"demands": [[0, 1, 2], [0, np.inf, 3]]}, r"demands must lie within 0\.\.2147483648; instance 1 breaks"),
         ({"demands": GOOD["demands"] * [[1], [-1]]}, r"demands must lie within 0\.\.2147483648; instance 1 breaks"),
         ({"demands": GOOD["demands"] + 1}, "the depot, node 0, must have the demand 0; instance 0 breaks this"),

@@ -239,7 +239,11 @@ def test_lists_of_alternatives_become_arrays():
         ([[[(0, -1)]]], {}, "job 0, operation 0: a time must be at least 0, got -1"),
         ([[[(0, 2), (0, 7)]]], {}, "job 0, operation 0: machine 0 comes twice"),
         ([[[0, 3]]], {}, "job 0, operation 0: each machine must be (machine, time), got [0, 3]"),
-        ([[[(0, 3), (1, 2, 3)]]], {}, "job 0, operation 0: each machine must be (machine, time), got [(0, 3), (1,"),
+        (
+            [[[(0, 3), (1, 2, 3)]]],
+            {},
+            "job 0, operation 0: each machine must be (machine, time), got [(0, 3), (1, 2, 3)]",
+        ),
         ([[5]], {}, "job 0, operation 0: each machine must be (machine, time), got 5"),
         ([[[(0, 3)]]], {"release": [0, 2]}, "release must be whole numbers [1], got int64 [2]"),
         ([[[(0, 3)]]], {"due": [2.5]}, "due must be whole numbers below"),

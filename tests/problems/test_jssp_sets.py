@@ -61,7 +61,8 @@ def test_a_folder_named_like_a_set_is_the_folder(tmp_path, monkeypatch):
         (mine,) = JobShopSets().load(source)
         assert mine.names == ["mine"] and len(mine.warnings) == warned
     (warning,) = JobShopSets().load("ft")[0].warnings
-    assert warning.startswith(f"ft is {tmp_path / 'ft'}, not the standard set of this name; for that, start in another")
+    rule = "not the standard set of this name; for that, start in another folder"
+    assert warning == f"ft is {tmp_path / 'ft'}, {rule}"
 
 
 def test_taillard_sets_have_all_references_and_these_fit():

@@ -133,9 +133,15 @@ def broken(**methods):
             broken(curriculum=lambda self, progress: self if progress < 1 else TreeProblem()),
             r"curriculum\(1.0\) must generate the instances of the problem itself",
         ),
-        (broken(reset=lambda *_: Sum(0)), "reset must give tensors .* is the batch, 6 here; done is int"),
+        (
+            broken(reset=lambda *_: Sum(0)),
+            "reset must give tensors whose first dimension is the batch, 6 here; done is int",
+        ),
         (broken(step=lambda *_: Sum(torch.tensor(1))), r"step must give tensors .*, 6 here; done is \[\]"),
-        (broken(generate=lambda *_: (torch.rand(6, 4),)), r"generate\(6\) must give a NamedTuple of .*, got tuple"),
+        (
+            broken(generate=lambda *_: (torch.rand(6, 4),)),
+            r"generate\(6\) must give a NamedTuple of tensors, got tuple",
+        ),
         (broken(mask=lambda *_: torch.ones(6, 2)), r"mask must be bool \(6, 2\), got torch.float32 \(6, 2\)"),
         (broken(cost=lambda self, _, actions: actions.tolist()), r"cost must be a tensor of n finite numbers, got \["),
     ],

@@ -249,7 +249,8 @@ def test_files_of_a_folder_that_cannot_be_used_are_left_out(tmp_path):
         TSPSets().load(str(tmp_path / "m.tsp"))  # named by the user
     for name in ("a", "z"):
         (tmp_path / f"{name}.tsp").unlink()
-    with pytest.raises(ValueError, match=r"none of .*\*\.tsp, .*atsp can be used \(4\): \._a\.tsp: a hidden file"):
+    rule = r"none of the files .*\*\.tsp, .*atsp can be used \(4\): \._a\.tsp: a hidden file"
+    with pytest.raises(ValueError, match=rule):
         TSPSets().load(str(tmp_path))
 
 
@@ -368,8 +369,14 @@ def test_each_reference_may_have_a_kind_of_its_own(tmp_path):
         ({"coords": GOOD * [[[1.0]], [[np.nan]]]}, r"lie within \+-1e\+12, instance 1 does not"),
         ({"coords": GOOD, "cost": [1.0]}, r"cost must be 2 numbers .*, got float64 \[1\]"),
         ({"coords": GOOD, "cost": [1.0, -1.0]}, "cost must be 2 numbers >= 0, .* got -1.0 at 1"),
-        ({"coords": GOOD, "cost": [1, 2], "reference": ["a"]}, r"must be one string or one per .*, got <U1 \[1\]"),
-        ({"coords": GOOD, "cost": [1, 2], "reference": 3}, "reference must be one string or one per .*, got int64"),
+        (
+            {"coords": GOOD, "cost": [1, 2], "reference": ["a"]},
+            r"reference must be one string or one per .*, got <U1 \[1\]",
+        ),
+        (
+            {"coords": GOOD, "cost": [1, 2], "reference": 3},
+            "reference must be one string or one per instance, got int64",
+        ),
     ],
 )
 def test_malformed_npz_are_refused(tmp_path, arrays, rule):

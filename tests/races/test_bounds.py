@@ -63,7 +63,10 @@ def test_normal_threshold_lies_between_one_iteration_and_their_sum():
 
 @pytest.mark.parametrize("share", [0.3, 0.05])
 def test_normal_threshold_against_simulations(share):
-    """How often variables with the correlations of means of samples without replacement cross B in any iteration."""
+    """How often means of samples without replacement, and variables of their correlations, cross B in any iteration.
+
+    The population is made of normal quantiles; the means of 10 and more of its members are as good as normal.
+    """
     totals, trials = (10, 20, 40, 80, 160, 200), 20_000
     limit = normal_threshold(totals, share)
     noise = 4.5 * math.sqrt(share * (1 - share) / trials)  # exceeded with probability 7e-6
@@ -74,6 +77,25 @@ def test_normal_threshold_against_simulations(share):
     walk = (steps * odds.diff(prepend=odds.new_zeros(1)).sqrt()).cumsum(dim=1)  # Brownian motion at the times `odds`
     crossed = (walk / odds.sqrt() > limit).any(dim=1).double().mean()
     assert abs(float(crossed) - share) < noise
+
+    population = torch.special.ndtri((torch.arange(200, dtype=torch.float64) + 0.5) / 200)
+    variance = population.var(correction=1)
+    order = torch.rand(trials, 200, generator=generator("threshold", "population")).argsort(dim=1)
+    means = population[order].cumsum(dim=1)[:, looks.long() - 1] / looks
+    z = means / (variance * (1 / looks - 1 / 200)).sqrt()
+    crossed = (z > limit).any(dim=1).double().mean()
+    assert abs(float(crossed) - share) < noise + 0.003  # normal up to 0.003
+
+
+def test_normal_bound_is_the_deviation_of_a_sample_without_replacement():
+    """The bound divided by B is the deviation of the mean, as found in 20,000 samples."""
+    population = torch.rand(60, dtype=torch.float64, generator=generator("deviation"))
+    order = torch.rand(20_000, 60, generator=generator("samples")).argsort(dim=1)[:, :40]
+    samples = population[order]
+    scale = Normal()(samples.std(dim=1, correction=0), 0, (40, 60), share=0.05) / normal_threshold((40, 60), 0.05)
+    # A deviation estimated from 20,000 means is wrong by 1 / sqrt(40,000) = 0.5%. The bound is too careful by 1.2%:
+    # sqrt(21 / 59) instead of sqrt(20 / 60), a correction that belongs to a variance divided by N, not by N - 1.
+    assert float(samples.mean(dim=1).std() / scale.mean()) == pytest.approx(1, abs=0.045)
 
 
 @pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf, "1", True])

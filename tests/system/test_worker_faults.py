@@ -101,7 +101,8 @@ def test_a_worker_killed_between_two_searches_comes_back_with_its_weights(tmp_pa
 
 @pytest.mark.slow
 def test_a_chunk_that_kills_every_worker_ends_the_run(tmp_path):
-    with pytest.raises(WorkerError, match="3 workers died of the same work; if they ran out of memory, lower search_"):
+    rule = "3 workers died of the same work; if they ran out of memory, lower search_batch_rows"
+    with pytest.raises(WorkerError, match=rule):
         found_by(Struck(tmp_path, kills=100), workers=1)
     assert len(list(tmp_path.iterdir())) == 97
 

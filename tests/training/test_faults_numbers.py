@@ -123,7 +123,8 @@ def test_the_run_names_its_checkpoint_and_goes_on_once_the_fault_is_gone(tmp_pat
         result = typed(train, *SMALL, cwd=tmp_path)
     assert result.returncode == 2 and len(result.stderr.splitlines()) == 1
     assert "step 2 of epoch 2 cannot be learnt from: the loss is nan" in result.stderr
-    assert "resume=run tries it again, init=run starts a run with other settings from its best pol" in result.stderr
+    advice = "resume=run tries it again, init=run starts a run with other settings from its best policy"
+    assert advice in result.stderr
     done(train, "resume=run", cwd=tmp_path)
     assert [line["epoch"] for line in metrics_of(tmp_path / "run")] == [1, 2]
 
@@ -178,21 +179,23 @@ def instance_set(instances, factor=1.0):
     return InstanceSet([f"tree-{i}" for i in range(5)], instances, None, true_cost, unknown, [""] * 5)
 
 
-def names_it(instances, rule, method):
-    """An evaluation and a validation do, in whatever chunk it comes."""
+def with_a_cost_that_is_no_number():
+    whole = instance_set(trees())
+    return whole._replace(true_cost=lambda i, a: whole.true_cost(i, a).masked_fill(i == 2, math.nan))
+
+
+@pytest.mark.parametrize(
+    ("instances", "rule", "method"),
+    [
+        *((instance_set(damaged(what, 3)), "tree-3: ", methods.Greedy()) for what in WRONG),
+        (with_a_cost_that_is_no_number(), "tree-2: a solution costs nan", methods.WithoutReplacement(2, 1)),
+    ],
+    ids=[*WRONG, "a true cost"],
+)
+def test_an_evaluation_and_a_validation_name_the_instance(instances, rule, method):
+    """In whatever chunk it comes."""
     pool = SearchPool(PROBLEM, POLICY, search_batch_rows=2)
     with pytest.raises(ValueError, match=f"^instance {rule}"):
         solve_set(pool, instances, method, seed=0)
     with pytest.raises(ValueError, match=f"^instance {rule}"):
         validate(pool, [instances], lambda *_: None)
-
-
-@pytest.mark.parametrize("what", WRONG)
-def test_an_evaluation_names_the_instance(what):
-    names_it(instance_set(damaged(what, 3)), "tree-3: ", methods.Greedy())
-
-
-def test_a_true_cost_that_is_no_number_names_the_instance():
-    whole = instance_set(trees())
-    spoilt = whole._replace(true_cost=lambda i, a: whole.true_cost(i, a).masked_fill(i == 2, math.nan))
-    names_it(spoilt, "tree-2: a solution costs nan", methods.WithoutReplacement(2, 1))

@@ -56,7 +56,11 @@ WRONG = {  # what is changed -> to what (None: it is missing), the rule
     "no machines": ("machines", None, "the shop: it lacks machines"),
     "a job": ("jobs.1", 7, "job 1: it must be an object with due, operations, release, weight, got '7'"),
     "its operations": ("jobs.0.operations", 7, "job 0: operations must be a list, got '7'"),
-    "a time": ("jobs.0.operations.1.time", 2.5, r"operation 1: time must be a whole number below 4.61\S+, got '2.5'"),
+    "a time": (
+        "jobs.0.operations.1.time",
+        2.5,
+        r"job 0, operation 1: time must be a whole number below 4.61\S+, got '2.5'",
+    ),
     "a wait": ("jobs.0.operations.0.wait", -1, "job 0, operation 0: waits must not be negative, got -1"),
     "a last wait": ("jobs.1.operations.2.wait", -1, "job 1, operation 2: waits must not be negative, got -1"),
     "a machine": ("jobs.1.operations.0.machine", 3, "job 1, operation 0: there are 3 machines, not one for 3"),
@@ -66,7 +70,11 @@ WRONG = {  # what is changed -> to what (None: it is missing), the rule
     "unknown": ("name", "x", "the shop: unknown key 'name'; known are jobs, machine_release, machines$"),
     "setup times": ("jobs.0.setup", 9, "setup times are not supported .* PyJobShop and OR-Tools"),
     "a weight": ("jobs.0.weight", 9, "job 0: it has a weight, and no due date"),
-    "flexible": ("jobs.0.operations.0.machine", [0, 1], "operation 0: flexible machines are .* own, problem=fjsp"),
+    "flexible": (
+        "jobs.0.operations.0.machine",
+        [0, 1],
+        "job 0, operation 0: flexible machines are a problem of their own, problem=fjsp",
+    ),
     "many machines": ("machines", 10**12, "machines must be 1..1000000, got 1000000000000"),
     "nothing": ("jobs", [{"operations": []}], "there is no operation to be scheduled"),
 }
