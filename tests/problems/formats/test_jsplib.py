@@ -165,6 +165,7 @@ BAD_STANDARD = {  # what is replaced in JSPLIB -> by what, the line named, the r
     "rows below the end": (b"0 5 1 7", b"+ EOF +\n0 5 1 7", 4, "row 1 has 3 numbers, pairs `machine time` expected"),
     "no jobs": (b"3 2\n", b"0 2\n", 3, "jobs and machines must be 1..1000000, with two operations"),
     "one operation": (JSPLIB, b"1 1\n0 5\n", 1, "two operations at least, got '1 1'"),
+    "huge claim": (b"3 2\n", b"999999 2\n", None, "expected 999999 rows of pairs `machine time`, the file has 3"),
     "huge rows": (
         b"3 2\n",
         b"1000000 1000000\n",
@@ -202,6 +203,7 @@ BAD_TAILLARD = {  # the same of TAILLARD
         "must stand above 3 rows each, 'Machines' does not",
     ),
     "headings swapped": (b"Times", b"Machines", 3, "must stand above 3 rows each, 'Machines' does not"),
+    "another heading": (b"Times\n", b"Durations\n", None, "must stand above 3 rows each, one is missing"),
     "five numbers": (b" 44\n", b"\n", 2, "the first line must be `jobs machines`"),
     "counted from 0": (b"\n1 2\n", b"\n0 1\n", 8, "are 1..2 here, got '0'; this file seems to count them from 0"),
     "machine too large": (b"\n1 2\n", b"\n1 3\n", 8, "machines are 1..2 here, got '3'"),

@@ -133,6 +133,7 @@ MALFORMED = {  # what is replaced in TSPLIB -> by what, the line named, the rule
     "empty file": (TSPLIB, b"", None, "the file is empty"),
     "cut in a line": (b" -1 -1\nEOF\n", b" -1", 12, "a node is `id x y`, got 2 words: '5 -1'"),
     "cut in the header": (TSPLIB[60:], b"", None, "lacks EDGE_WEIGHT_TYPE"),
+    "three coordinates": (b"2 3 -4.5", b"2 3 -4.5 1", 9, "a node is `id x y`, got 4 words: '2 3 -4.5 1'"),
     "a node too many": (b"EOF", b"6 1 1\nEOF", 5, "DIMENSION is 5, but NODE_COORD_SECTION has 6"),
     "no section": (TSPLIB[TSPLIB.index(b"NODE") :], b"EOF\n", None, "there is no NODE_COORD_SECTION"),
     "two sections": (

@@ -119,6 +119,7 @@ MALFORMED = {  # what is replaced in a file of six nodes -> by what, the line na
     "a number too many": ("EOF", "1\nEOF", 3, r"must have 36 numbers \(FULL_MATRIX, DIMENSION 6\), it has 37"),
     "numbers of another format": ("FULL_MATRIX", "LOWER_ROW", 3, r"must have 15 numbers .*, it has 36"),
     "a forged dimension": ("DIMENSION: 6", "DIMENSION: 5000", 3, "must have 25000000 numbers .*, it has 36"),
+    "a dimension too small": ("DIMENSION: 6", "DIMENSION: 5", 3, "must have 25 numbers .*, it has 36"),
     "too many nodes": ("DIMENSION: 6", "DIMENSION: 5001", 3, r"DIMENSION must lie within 2\.\.5000, got 5001"),
     "negative": ("EDGE_WEIGHT_SECTION\n9999 48", "EDGE_WEIGHT_SECTION\n9999 -1", 7, r"within 0\.\.1e\+12, got -1"),
     "nan": ("EDGE_WEIGHT_SECTION\n9999 48", "EDGE_WEIGHT_SECTION\n9999 NaN", 7, r"within 0\.\.1e\+12, got nan"),
