@@ -26,22 +26,28 @@ from gumbeldore.training.settings import ALGORITHMS
 PAGE = FOLDER.parent / "docs" / "config.md"
 INTRODUCTION = """# All keys of the configurations
 
-After this page you know what a setting means, and its default.
+After this page you know what a setting means, and its value if no preset, recipe or command replaces it.
 
 You can change every value on the command line (`train.epochs=10`), and choose an option of a group (`problem=cvrp`,
 `'method=[greedy,wor]'`). The options are the files in [configs/](../configs), one folder for each group; a comment at
-the beginning of a file says what it is for. You must give `???`; `null` means none, or what the text says. A key that
-does not exist is an error, and so is a value that nothing reads. For options of your own see `--config-dir` in
-[add-a-problem.md](add-a-problem.md). `python -m docs.keys` writes this page.
+the beginning of a file says what it is for. A key whose default is `???` must be given. `null` means none, or what the
+row says. A key that does not exist is an error, and so is a value that nothing reads. For options of your own see
+`--config-dir` in [add-a-problem.md](add-a-problem.md). `python -m docs.keys` writes this page.
+
+The column "default" shows the default of the class: for a training, the paper's. Presets, recipes, experiments and
+commands replace many of these values. `train.py` takes most of `train.*` from `problem=` and `recipe=`, and starts the
+nucleus at 0.95. `evaluate.py` takes `search.temperature=auto` and the policy's `search.step_size`. `study.py` has lists
+for `search.num_rounds`, `search.iterations` and `search.top_p_start`, takes at most 100 instances, and needs
+`checkpoint`. `--help` shows the values of a command.
 """
 WRAPPERS = {"all": methods.Equivalents, "all with rounds, reconstruct": methods.Anytime}  # of methods
 SECTIONS: dict[str, tuple[str, Mapping[str, type[Any]]]] = {  # by heading: the group of the keys, its classes by name
     "All commands": ("", {"all commands": schema.MachineSettings}),
     "python train.py": ("", {"all": schema.RunSettings}),
-    "Its algorithm, `train=...`": ("train.", ALGORITHMS),
+    "The algorithm of a training, `train=...`": ("train.", ALGORITHMS),
     "python evaluate.py and study.py": ("", {"all": schema.EvaluationSettings}),
     "The study, `study=...`": ("", STUDIES),
-    "Its race": ("race.", {"step_size": RaceSettings}),
+    "The race of `study=step_size`": ("race.", {"step_size": RaceSettings}),
     "python -m problems.solvers": ("", {"all": schema.ExpertSettings}),
     "Search methods, `method=...`": ("search.", {**methods.METHODS, **WRAPPERS}),
     "Established solvers, `method=solver` and `references=solver`": ("solver.", {"all": SolverSettings}),
