@@ -45,6 +45,7 @@ def self_improvement(
 
     Arguments:
         state: the policy, the best policy, the optimiser, the experts
+        settings: of the algorithm
         search: how the best policy samples
         pool: where searches run, in this process or on workers; it knows the problem
         validation: instances whose mean greedy cost decides which policy is the best

@@ -164,7 +164,7 @@ class FlexibleShop(TokenPolicy):
 
 
 class CrossLayer(nn.Module):
-    """A layer as `ReZeroLayer`, in which tokens attend to others tokens, those of their row.
+    """A layer as `ReZeroLayer`, in which tokens attend to other tokens of their row.
 
     The bias of the scores is linear in features of the pairs of tokens.
     """

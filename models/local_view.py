@@ -21,7 +21,7 @@ class View(NamedTuple):
 
     origin: Tensor  # [R, 1, 2]
     cos: Tensor  # [R, 1] of the end's direction
-    sin: Tensor  # [R, 1], negative to mirror
+    sin: Tensor  # [R, 1] of the end's direction
     side: Tensor  # [R, 1] -1 where the view is mirrored, else 1
     radius: Tensor  # [R, 1, 1] distance of the farthest node in view
 

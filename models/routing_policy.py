@@ -63,7 +63,7 @@ class CVRPPolicy(RoutingPolicy):
 
     def logits(self, context: Any, state: cvrp.State, x: Tensor) -> Tensor:
         """[R, 2N]; -inf on customers that are not in `State.near`."""
-        logits = self.head(x[:, 1:-1]).float().mT  # [R, 2, n]
+        logits = self.head(x[:, 1:-1]).float().mT  # [R, 2, k]
         customers = (state.near - 1)[:, None].expand_as(logits)
         return at_nodes(logits, customers, context[0].shape[1] - 1).flatten(1)
 

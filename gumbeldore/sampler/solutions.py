@@ -102,7 +102,7 @@ class Solutions(NamedTuple):
         return self.actions[row, index], cost
 
     def sampled(self) -> Solutions:
-        """Without the greedy and the reconstructed solutions, which estimators must not count."""
+        """Without a given start, the greedy and the reconstructed solutions, which estimators must not count."""
         drawn = ~self.gumbels.isnan().all(dim=0)
         tensors: dict[str, Any] = {name: getattr(self, name)[:, drawn] for name in self._fields if name != "stats"}
         return self._replace(**tensors)

@@ -54,7 +54,7 @@ class Method(Checked, ABC):
 
 
 class Improving(Method):
-    """A method that can go on until a deadline."""
+    """A method that knows `until`; `endless` says whether more time finds more."""
 
     endless: ClassVar[bool] = True  # whether more time finds more
 
