@@ -16,7 +16,7 @@ from gumbeldore.training.validation import validate
 
 
 @contextmanager
-def epoch_of(
+def counted_epoch(
     state: TrainState,
     settings: ImitationSettings,
     pool: SearchPool,

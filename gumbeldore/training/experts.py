@@ -41,7 +41,7 @@ class BestSolutions(NamedTuple):
     evaluations: int
 
 
-def sample_epoch(
+def sample_new_instances(
     state: TrainState, settings: TrainSettings, search: Method, pool: SearchPool, execution: Execution
 ) -> tuple[Shard, dict[str, float]]:
     """The experts of the next epoch, sampled with the best policy (or the current one), and metrics.
@@ -52,21 +52,25 @@ def sample_epoch(
     """
     instances = training_instances(pool.problem, settings, execution.seed, state.epoch)
     keys = fold(execution.seed, "sampling", state.epoch, torch.arange(batch_size(instances)))
-    search = of_epoch(search, state, settings, pool)
+    load_sampling_policy(pool, state, settings)
+    search = search_of_epoch(search, settings, state.epoch)
     experts = sample_experts(pool, instances, keys, search, execution.progress, execution.stop)
     shard = Shard(f"epoch_{state.epoch + 1:06d}", instances, experts.actions, experts.costs)
     return shard, experts.metrics
 
 
-def of_epoch(search: Method, state: TrainState, settings: TrainSettings, pool: SearchPool) -> Method:
-    """The search of the next epoch, which the pool then does with the policy that samples."""
-    policy = state.best if settings.sample_with_best else state.policy
-    pool.load(policy.state_dict())
-    return without_nucleus(search) if state.epoch < settings.nucleus_after else search
+def load_sampling_policy(pool: SearchPool, state: TrainState, settings: TrainSettings) -> None:
+    """Let the pool search with the policy that samples: the best one, or the one that is trained."""
+    pool.load((state.best if settings.sample_with_best else state.policy).state_dict())
+
+
+def search_of_epoch(search: Method, settings: TrainSettings, epoch: int) -> Method:
+    """The search in an epoch; in the first epochs it has no nucleus."""
+    return without_nucleus(search) if epoch < settings.nucleus_after else search
 
 
 def without_nucleus(method: Method) -> Method:
-    """The same method, and what it is about, with all actions: a nucleus of 1."""
+    """The same method, and the methods inside it, with a nucleus of 1: all actions."""
     values = {spec.name: getattr(method, spec.name) for spec in fields(method)}
     inner = {name: without_nucleus(value) for name, value in values.items() if isinstance(value, Method)}
     return replace(method, **inner, **{name: 1.0 for name in values if name.startswith("top_p_")})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gumbeldore.instance_set import InstanceSet
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.seeding import generator
-from gumbeldore.training.epoch import epoch_of
+from gumbeldore.training.epoch import counted_epoch
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.settings import SupervisedSettings
@@ -25,7 +25,7 @@ def supervised(
     Arguments and end as those of `train.self_improvement`.
     """
     while not (state.over(settings) or execution.stop()):
-        with epoch_of(state, settings, pool, validation, execution) as report:
+        with counted_epoch(state, settings, pool, validation, execution) as report:
             # imitate the experts' decisions
             draws = generator(execution.seed, "batches", state.epoch)
             report.lap("training", fit(pool.problem, state, settings, draws, execution))

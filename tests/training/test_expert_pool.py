@@ -16,7 +16,7 @@ from gumbeldore.seeding import fold
 from gumbeldore.training import expert_pool
 from gumbeldore.training.dataset import Shard, read_experts
 from gumbeldore.training.execution import Execution
-from gumbeldore.training.expert_pool import in_turns, search_pool
+from gumbeldore.training.expert_pool import in_turns, sample_kept_instances
 from gumbeldore.training.settings import TrainSettings
 from problems.jssp import JSSP
 from problems.tsp import TSP
@@ -34,7 +34,7 @@ def shards_after(epochs, state=None, how=SAMPLED, problem=None, stop=lambda: Fal
     settings = TrainSettings(**{**SIZES, "pool": 6, "instances_per_epoch": 2, **sizes})
     with SearchPool(problem, state.policy, search_batch_rows=8) as pool:
         for _ in range(epochs):
-            shard, _ = search_pool(state, settings, how, pool, Execution(5, stop=stop))
+            shard, _ = sample_kept_instances(state, settings, how, pool, Execution(5, stop=stop))
             state.dataset.add(*shard)
             state.epoch += 1
             found.append(list(state.dataset.shards))

@@ -49,7 +49,7 @@ def supervised(name, source, run_dir="run"):
 
 @pytest.mark.parametrize("name", [pytest.param(x, marks=pytest.mark.slow) if x == "cvrp" else x for x in WORDS])
 def test_given_solutions_are_learnt_and_nothing_is_sampled(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(train, "sample_epoch", None)  # calling it would fail
+    monkeypatch.setattr(train, "sample_new_instances", None)  # calling it would fail
     source = experts(tmp_path, name)
     done(train, *supervised(name, source), cwd=tmp_path)
     lines = metrics_of(tmp_path / "run")
