@@ -243,7 +243,7 @@ def _tempered(logits: Tensor, temperature: float) -> Tensor:
 
 def check_instances(task: SearchTask, wrong: Tensor, rule: str) -> None:
     """Raises InstanceError for the first instance of which a copy is `wrong` [B]; a host sync, so once per round."""
-    raise_for_instance(wrong.view(len(task.origin), -1).any(dim=1), task.origin, rule)
+    raise_for_instance(wrong.view(len(task.given_keys), -1).any(dim=1), task.given_keys, rule)
 
 
 def nucleus(log_probs: Tensor, top_p: float) -> Tensor:

@@ -53,7 +53,8 @@ def search(
     was_training = policy.training
     policy.eval()
     try:
-        task = SearchTask(problem, policy, instances, policy.encode(instances), keys, keys, memory=memory)
+        encoded = policy.encode(instances)
+        task = SearchTask(problem, policy, instances, encoded, keys=keys, given_keys=keys, memory=memory)
         return method(task) if start is None else _improved(task, method, start)
     finally:
         policy.train(was_training)
@@ -75,7 +76,7 @@ def check_offered(problem: Problem, policy: Policy, instances: Any, method: Meth
 def unsearched(problem: Problem, policy: Policy, instances: Any) -> SearchTask:
     """Instances that a method is asked about, before they are encoded and have keys."""
     nothing = torch.empty(0, dtype=torch.int64)
-    return SearchTask(problem, policy, instances, encoded=None, keys=nothing, origin=nothing)
+    return SearchTask(problem, policy, instances, encoded=None, keys=nothing, given_keys=nothing)
 
 
 def _improved(task: SearchTask, method: Method, start: Tensor) -> Solutions:

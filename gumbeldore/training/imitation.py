@@ -20,7 +20,7 @@ from gumbeldore.training.ranks import Ranks, lost_processes
 from gumbeldore.training.settings import ImitationSettings
 from gumbeldore.training.state import TrainState
 
-OUT_OF_VIEW = -1  # target of a decision that is not imitated
+OUT_OF_VIEW = -1  # target of a decision that is not imitated; the loss of a batch of such decisions alone is NaN
 CHECK_EVERY = 50  # steps between two looks at the numbers on the device, for each of which the CPU waits
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from gumbeldore.batches import take
 from gumbeldore.interfaces import HasPieces, Pieces
 from gumbeldore.runtime.checked import at_least
+from gumbeldore.runtime.errors import InstanceError
 from gumbeldore.sampler.beam import Count, OutOfTime, Root
 from gumbeldore.sampler.methods.beam import Greedy
 from gumbeldore.sampler.methods.method import MOST, NOTHING, Improving, Rounds, at_least_one, beside
@@ -128,12 +129,12 @@ class Reconstruct(Improving):
         ]
 
     def _decoded(self, task: SearchTask, pieces: Pieces, keys: Tensor, length: int, before: Count) -> Round:
-        """Each piece anew. Raises OutOfTime at the deadline, also of the states `before`."""
+        """Each piece anew. Raises OutOfTime at the deadline, also of the states `before`, and InstanceError."""
         own = task._replace(
             instances=take(task.instances, pieces.row),
             encoded=take(task.encoded, pieces.row),
             keys=fold(keys[pieces.row], pieces.first),
-            origin=task.origin[pieces.row],
+            given_keys=task.given_keys[pieces.row],
         )
         rows = torch.arange(len(pieces.row), device=pieces.row.device).repeat_interleave(self.piece_width)
         root = Root(torch.zeros_like(pieces.row), take(pieces.state, rows), length, partial(pieces.with_one, rows))
@@ -142,6 +143,8 @@ class Reconstruct(Improving):
             return TrieSearch(own, beams, Size(length, rounds=1, once=True), root).sample()[1]
         except OutOfTime as late:
             raise OutOfTime(before.plus(late.states)) from None
+        except InstanceError as error:  # its index is that of a piece
+            raise InstanceError(int(pieces.row[error.index]), error.key, error.rule) from None
 
 
 def _draws(keys: Tensor) -> Callable[[int], Tensor]:
