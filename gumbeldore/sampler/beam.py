@@ -146,10 +146,10 @@ def sample_round(
 def _root_beam(trie: Trie, filled: int, context: SearchContext, root_gumbel: Tensor) -> Beam:
     """Beam position 0 holds the root; the other positions are empty."""
     batch, width = context.task.batch, context.width
-    root = context.root.slot[:, None]
+    root = context.root.slot
     position = torch.arange(width, device=root_gumbel.device)
-    node = (filled + position).expand(batch, -1).where(position > 0, root)
-    alive = (trie.log_mass[0].gather(1, root) > -math.inf) & (position == 0)
+    node = (filled + position).expand(batch, -1).where(position > 0, root[:, None])
+    alive = trie_ops.unsampled(trie, root)[:, None] & (position == 0)
     phi = torch.zeros(batch, width, dtype=torch.float64, device=root_gumbel.device)
     return Beam(node, phi, root_gumbel[:, None].where(alive, -math.inf), alive)
 
@@ -198,8 +198,7 @@ def evaluate(
     choice = (legal.sum(dim=-1) > 1).view(batch, width)
     ask = new & choice
     canonical = policy.canonical_state(context.instance, state)
-    own = trie_ops.places(trie, filled + torch.arange(width, device=new.device))
-    known = own.expand(batch, -1)
+    own = known = trie_ops.places(trie, filled + torch.arange(width, device=new.device))  # [B, K]
     if not trie.is_path:  # which meets no state twice
         hashes = state_hash(canonical).view(batch, width).where(ask, trie_ops.NO_HASH)
         known = first_in_same_state(trie, depth, filled, hashes)

@@ -54,9 +54,9 @@ def create(
     slots: int,
     actions: int,
     dtype: torch.dtype,
-    device,
-    keep: bool = True,
-    copies: int = 1,
+    device: torch.device | str,
+    keep: bool,
+    copies: int,
 ) -> Trie:
     """An empty trie for `slots` nodes per depth.
 
@@ -91,7 +91,7 @@ def grow(trie: Trie, slots: int) -> Trie:
 
     Log-probabilities, most of the memory, move depth by depth: there are never two copies of all.
     """
-    more = slots - trie.parent.shape[2]
+    more = slots - trie.slots
     for depth, log_probs in enumerate(trie.log_probs):
         trie.log_probs[depth] = pad(log_probs, (0, 0, 0, more))
     scalars = (pad(field, (0, more), value=NO_NODE if field is trie.parent else 0) for field in trie[1:-2])
@@ -116,8 +116,7 @@ def memory(trie: Trie) -> int:
 
 def places(trie: Trie, slot: Tensor) -> Tensor:
     """Where the nodes in these slots, [B, K] or the same [K] of all, are among all B * W of a depth: [B, K]."""
-    batch, slots = trie.parent.shape[1:]
-    return slots * torch.arange(batch, device=slot.device)[:, None] + slot
+    return trie.slots * torch.arange(trie.parent.shape[1], device=slot.device)[:, None] + slot
 
 
 def read_log_probs(trie: Trie, depth: int, place: Tensor) -> Tensor:
@@ -176,7 +175,7 @@ def _visited(trie: Trie, depth: int, node: Tensor, filled: int) -> Tensor:
     batch, width = node.shape
     actions = trie.log_probs[0].shape[-1]
     parent = trie.parent[depth + 1][:, :filled]
-    position = torch.full((batch, trie.parent.shape[2]), width, dtype=torch.int64, device=node.device)
+    position = torch.full((batch, trie.slots), width, dtype=torch.int64, device=node.device)
     position.scatter_(1, node, torch.arange(width, device=node.device).expand(batch, -1))
     holder = position.gather(1, parent.clamp(min=0)).where(parent != NO_NODE, width)
     return holder * actions + trie.action[depth + 1][:, :filled].where(holder < width, 0)

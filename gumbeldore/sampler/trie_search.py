@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,7 +44,7 @@ def gumbel(keys: Tensor, place: int) -> tuple[Perturb, Tensor]:
     def perturb(phi: Tensor, parent: Tensor, depth: int) -> Tensor:
         return gumbel_with_maximum(phi, parent, gumbel_noise(keys, place + 1 + depth, phi.shape[1:]))
 
-    return perturb, gumbel_noise(keys, place, ()).flatten()
+    return perturb, gumbel_noise(keys, place, ())
 
 
 def gumbel_below_zero(keys: Tensor, place: int) -> tuple[Perturb, Tensor]:
@@ -167,7 +167,7 @@ def memory(task: SearchTask, beams: Beams, size: Size) -> int:
     return trie_ops.memory(_empty_trie(task, beams, size, beams.copies, "meta"))
 
 
-def _empty_trie(task: SearchTask, beams: Beams, size: Size, batch: int, device: Any) -> trie_ops.Trie:
+def _empty_trie(task: SearchTask, beams: Beams, size: Size, batch: int, device: torch.device | str) -> trie_ops.Trie:
     """The trie of so many beams."""
     return trie_ops.create(
         batch=batch,
