@@ -21,7 +21,7 @@ from gumbeldore.runtime.errors import InstanceError
 from gumbeldore.sampler.beam import Count, OutOfTime, Root
 from gumbeldore.sampler.methods.beam import Greedy
 from gumbeldore.sampler.methods.method import MOST, NOTHING, Improving, Rounds, at_least_one, beside
-from gumbeldore.sampler.solutions import Round, Solutions
+from gumbeldore.sampler.solutions import Round, Solutions, cheapest, solutions_at
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.trie_search import Beams, Size, TrieSearch, no_noise
 from gumbeldore.seeding import fold, uniform_noise
@@ -102,12 +102,14 @@ class Reconstruct(Improving):
         length = self._length(iteration, task.horizon)
         assert isinstance(task.problem, HasPieces)
         pieces = task.problem.pieces(task.instances, actions, length, _draws(keys))
-        found, states = [], Count()
+        decisions, costs, states = [], [], Count()
         for part in self._portions(task, pieces):
-            found.append(self._decoded(task, part, keys, length, states))
-            states = states.plus(found[-1].states)
-        piece, lowest = map(torch.cat, zip(*map(_best_pieces, found), strict=True))
-        candidate = pieces.with_all(piece, lowest < cost[pieces.row])
+            found = self._decoded(task, part, keys, length, states)
+            states = states.plus(found.states)
+            lowest, place = cheapest(found.cost, found.valid)  # of the solutions with other decisions in the piece
+            decisions.append(solutions_at(place, found.decisions))
+            costs.append(lowest)
+        candidate = pieces.with_all(torch.cat(decisions), torch.cat(costs) < cost[pieces.row])
         candidate_cost = task.problem.cost(task.instances, candidate).double()
         better = candidate_cost < cost  # a gain may have been a rounding error: the cost of the whole solution decides
         return candidate.where(better[:, None], actions), candidate_cost.where(better, cost), states
@@ -151,9 +153,3 @@ def _draws(keys: Tensor) -> Callable[[int], Tensor]:
     """Uniform numbers: each call gives others."""
     place = itertools.count()
     return lambda count: uniform_noise(keys, next(place), (count,))
-
-
-def _best_pieces(found: Round) -> tuple[Tensor, Tensor]:
-    """Of each piece the best decisions [P, m] and the cost [P] of the solution with them."""
-    lowest, place = found.cost.masked_fill(~found.valid, math.inf).min(dim=1)
-    return found.decisions[torch.arange(len(place), device=place.device), place], lowest

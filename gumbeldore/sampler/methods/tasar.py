@@ -16,7 +16,7 @@ from gumbeldore.batches import repeated
 from gumbeldore.runtime.checked import positive
 from gumbeldore.sampler.beam import Leaves, Root
 from gumbeldore.sampler.methods.method import BeamRounds, at_least_one
-from gumbeldore.sampler.solutions import Round
+from gumbeldore.sampler.solutions import Round, cheapest, solutions_at
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.trie import Trie
 from gumbeldore.sampler.trie_search import Beams, TrieSearch, memory
@@ -109,14 +109,13 @@ class Incumbent(NamedTuple):
 
     def or_better(self, leaves: Leaves, found: Round, depth: int) -> Incumbent:
         """After one more round from a root at this depth."""
-        cost, place = found.cost.masked_fill(~leaves.valid, math.inf).min(dim=1)
+        cost, place = cheapest(found.cost, leaves.valid)
         better = cost < self.cost
         beam = leaves.path.gather(2, place.expand(len(leaves.path), -1)[..., None])  # positions along the best leaf
         node = leaves.node.gather(2, beam).squeeze(2).where(better, self.node[depth:])
-        actions = found.actions[torch.arange(len(place), device=place.device), place]
         return Incumbent(
             cost.where(better, self.cost),
-            actions.where(better[:, None], self.actions),
+            solutions_at(place, found.actions).where(better[:, None], self.actions),
             torch.cat([self.node[:depth], node]),  # the incumbent passes through the root
         )
 
