@@ -132,8 +132,7 @@ def introduce(run: OpenRun, state: TrainState) -> None:
         experts, validation = (sizes(setup.problem, sets) for sets in (setup.experts, setup.validation))
         terminal.say(f"experts of size {experts}; validation instances of size {validation}")
     if setup.run.init and state.best_cost == math.inf and not setup.settings.instances:
-        run.pool.load(state.best.state_dict())
-        state.accept(validate(run.pool, setup.validation, terminal.progress))
+        state.accept(validate(run.pool, state.best, setup.validation, terminal.progress))
         terminal.say(f"init={setup.run.init}: greedy cost {state.best_cost:.4f} on the validation instances")
 
 

@@ -38,8 +38,7 @@ def counted_epoch(
     except Stopped as stopped:
         report.lap("training" if stopped.batches else "sampling", stopped.metrics)
         if validation and stopped.batches:
-            pool.load(state.policy.state_dict())
-            if state.accept(validate(pool, validation, execution.progress)):
+            if state.accept(validate(pool, state.policy, validation, execution.progress)):
                 execution.recorder.best(state)
             report.lap("validation", {})
         state.count(report, stopped.batches)

@@ -31,7 +31,6 @@ def supervised(
             report.lap("training", fit(pool.problem, state, settings, draws, execution))
 
             # validate greedily, accept what is better
-            pool.load(state.policy.state_dict())
-            quality = validate(pool, validation, execution.progress)
+            quality = validate(pool, state.policy, validation, execution.progress)
             report.improved = state.accept(quality)
             report.lap("validation", state.quality(quality))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet, checked, count_of
-from gumbeldore.interfaces import Problem, size_name
+from gumbeldore.interfaces import Policy, Problem, size_name
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import check_costs, instance_errors
 from gumbeldore.runtime.stopping import Progress
@@ -28,11 +28,12 @@ def validation_set(problem: Problem, n: int, seed: int) -> list[InstanceSet]:
     return checked(problem.validation(n, seed), f"{type(problem).__name__}.validation")
 
 
-def validate(pool: SearchPool, validation: list[InstanceSet], progress: Progress) -> Quality:
-    """How good the pool's policy is, greedily.
+def validate(pool: SearchPool, policy: Policy, validation: list[InstanceSet], progress: Progress) -> Quality:
+    """How good a policy is, greedily; the pool has its weights from then on.
 
     Raises ValueError naming an instance that the policy or the problem cannot deal with.
     """
+    pool.load(policy.state_dict())
     total, done, found = count_of(validation), 0, []
     for instance_set in validation:
         keys = torch.arange(len(instance_set.names))  # a greedy search draws nothing: they only tell instances apart

@@ -198,4 +198,4 @@ def test_an_evaluation_and_a_validation_name_the_instance(instances, rule, metho
     with pytest.raises(ValueError, match=f"^instance {rule}"):
         solve_set(pool, instances, method, seed=0)
     with pytest.raises(ValueError, match=f"^instance {rule}"):
-        validate(pool, [instances], lambda *_: None)
+        validate(pool, POLICY, [instances], lambda *_: None)

@@ -42,8 +42,9 @@ def test_the_number_of_workers_changes_nothing():
 
 def test_training_improves_and_best_is_strictly_the_best():
     train_state, reports = trained(epochs=6, batches_per_epoch=60, learning_rate=5e-3)
-    with SearchPool(TSP(7), new_learner().policy) as pool:
-        untrained = validate(pool, validation_set(TSP(7), SIZES["validation_instances"], seed=0), lambda *_: None).cost
+    policy, validation = new_learner().policy, validation_set(TSP(7), SIZES["validation_instances"], seed=0)
+    with SearchPool(TSP(7), policy) as pool:
+        untrained = validate(pool, policy, validation, lambda *_: None).cost
     costs = [report.metrics["quality/greedy_cost"] for report in reports]
     bests = [report.metrics["quality/best_greedy_cost"] for report in reports]
     assert bests == [min(costs[: i + 1]) for i in range(6)]
@@ -202,7 +203,8 @@ def test_other_problems_improve_and_continue_exactly(words, share, tmp_path, mon
     left = checkpoint.load(tmp_path / "whole/checkpoints/last.pt")["train_state"]["dataset"]
     assert sorted(path.stem for path in (tmp_path / "whole/dataset").iterdir()) == left  # the forgotten ones are gone
     setup = set_up(configured("train", *words))
-    untrained = validate(SearchPool(setup.problem, setup.policy), setup.validation, lambda *_: None).cost
+    pool = SearchPool(setup.problem, setup.policy)
+    untrained = validate(pool, setup.policy, setup.validation, lambda *_: None).cost
     assert metrics_of(tmp_path / "whole")[-1]["quality/best_greedy_cost"] < share * untrained
 
 
