@@ -50,8 +50,8 @@ class SearchContext(NamedTuple):
     instance: Any  # [B*K, ...] each instance of the task K times
     root: Root
     width: int  # K
-    temperature: float = 1.0
-    select: Select = most_likely
+    temperature: float
+    select: Select
 
 
 class OutOfTime(Exception):

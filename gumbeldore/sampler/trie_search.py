@@ -92,8 +92,9 @@ class TrieSearch:
 
     def __init__(self, task: SearchTask, beams: Beams, size: Size, root: Root | None = None):
         self.task, self.beams = task.repeated(beams.copies), beams
-        self.instance = repeated(self.task.instances, beams.width)  # [B*K, ...]
-        self.root = root or beginning(self.task, beams.width)
+        instance, root = repeated(self.task.instances, beams.width), root or beginning(self.task, beams.width)
+        temperature = temperature_of(beams.temperature, task.horizon)
+        self.context = SearchContext(self.task, instance, root, beams.width, temperature, beams.select)
         self.trie = _empty_trie(self.task, beams, size, self.task.batch, task.keys.device)
         self.draws = 1 + size.horizon  # of a round: for the root and each depth, whichever are left
         self.number = 0  # of the next round
@@ -108,7 +109,7 @@ class TrieSearch:
         if first + self.beams.width > self.trie.slots:
             self._double()
         perturb, root_gumbel = self.beams.noise(self.task.keys, self.number * self.draws)
-        leaves, states = sample_round(self._context(), self.trie, first, perturb, root_gumbel, top_p)
+        leaves, states = sample_round(self.context, self.trie, first, perturb, root_gumbel, top_p)
         self.number += 1
         return leaves, self._round(leaves, states)
 
@@ -124,11 +125,11 @@ class TrieSearch:
     @property
     def exhausted(self) -> bool:
         """Whether all solutions below all roots have been sampled."""
-        return not trie_ops.unsampled(self.trie, self.root.slot).any()
+        return not trie_ops.unsampled(self.trie, self.context.root.slot).any()
 
     def move(self, root: Root, depth: int, rounds: int) -> None:
         """Start from a node that lies so many decisions below the present root, for so many rounds."""
-        self.root = root
+        self.context = self.context._replace(root=root)
         self.trie = trie_ops.below(self.trie, depth)
         if (slots := (self.number + rounds) * self.beams.width) > self.trie.slots:
             self.trie = trie_ops.grow(self.trie, slots)
@@ -139,14 +140,10 @@ class TrieSearch:
             raise TrieFull
         self.trie = trie_ops.grow(self.trie, 2 * self.trie.slots)
 
-    def _context(self) -> SearchContext:
-        temperature = temperature_of(self.beams.temperature, self.task.horizon)
-        return SearchContext(self.task, self.instance, self.root, self.beams.width, temperature, self.beams.select)
-
     def _round(self, leaves: Leaves, states: Count) -> Round:
         """The solutions of the leaves, with their costs."""
-        actions = self.root.complete(leaves.actions.flatten(0, 1))
-        cost = self.task.problem.cost(self.instance, actions).double().view(leaves.valid.shape)
+        actions = self.context.root.complete(leaves.actions.flatten(0, 1))
+        cost = self.task.problem.cost(self.context.instance, actions).double().view(leaves.valid.shape)
         wrong = (leaves.valid & ~cost.isfinite()).any(dim=1)
         check_instances(self.task, wrong, "the cost of a solution is NaN or infinite")
         actions = actions.view(*leaves.valid.shape, -1)
