@@ -124,9 +124,9 @@ def sample_round(
             raise OutOfTime(count)
         legal = task.problem.mask(context.instance, state)  # [B*K, A]
         new = beam.alive & (beam.node >= filled)
-        log_probs, asked = _policy_log_probs(context, trie, depth, filled, state, legal, new)
+        log_pi, asked = _log_pi(context, trie, depth, filled, state, legal, new)
         count = count.plus(asked._replace(reused=(beam.alive & ~new).sum()))
-        broken |= (new & ~log_probs.amax(dim=-1).isfinite()).any(dim=1)
+        broken |= (new & ~log_pi.amax(dim=-1).isfinite()).any(dim=1)
 
         children = trie_ops.read_children(trie, depth, beam.node, filled)
         phi = beam.phi[..., None] + nucleus(normalised(children.log_mass + children.advantage), top_p)  # [B, K, A]
@@ -197,7 +197,7 @@ def _entered(trie: Trie, depth: int, filled: int, parents: Tensor, kept: Kept) -
     return Beam(kept.slot.where(kept.alive & ~grown, reserved), kept.phi, kept.gumbel, kept.alive)
 
 
-def _policy_log_probs(
+def _log_pi(
     context: SearchContext, trie: Trie, depth: int, filled: int, state: Any, legal: Tensor, new: Tensor
 ) -> tuple[Tensor, Count]:
     """Store and return log pi [B, K, A] of the nodes in `new` [B, K], with their count; other entries mean nothing.
@@ -214,18 +214,18 @@ def _policy_log_probs(
         hashes = state_hash(canonical).view(batch, width).where(ask, trie_ops.NO_HASH)
         known = first_in_same_state(trie, depth, filled, hashes)
     rows = (ask & (known == own)).flatten().nonzero().squeeze(1)
-    dtype = trie.log_probs[0].dtype
+    dtype = trie.log_pi[0].dtype
     if len(rows):
         with torch.profiler.record_function("policy"):
             logits = policy(take(encoded, rows // width), take(canonical, rows))
         check_logits(logits, len(rows), legal.shape[1])
         logits = logits.double().masked_fill(~legal.index_select(0, rows), -math.inf)
         logits = _tempered(logits, context.temperature)
-        trie_ops.write_log_probs(trie, depth, own.flatten().index_select(0, rows), normalised(logits).to(dtype))
+        trie_ops.write_policy(trie, depth, own.flatten().index_select(0, rows), normalised(logits).to(dtype))
     certain = torch.zeros_like(legal, dtype=dtype).masked_fill_(~legal, -math.inf).view(batch, width, -1)
-    log_probs = trie_ops.read_log_probs(trie, depth, known).where(ask[..., None], certain)
-    trie_ops.write_log_probs(trie, depth, own, log_probs)
-    return log_probs, Count(len(rows), forced=(new & ~choice).sum(), repeated=ask.sum() - len(rows))
+    log_pi = trie_ops.read_policy(trie, depth, known).where(ask[..., None], certain)
+    trie_ops.write_policy(trie, depth, own, log_pi)
+    return log_pi, Count(len(rows), forced=(new & ~choice).sum(), repeated=ask.sum() - len(rows))
 
 
 def check_logits(logits: Any, rows: int, actions: int) -> None:

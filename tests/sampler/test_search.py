@@ -171,7 +171,7 @@ def improved_policy_value(trees, row, config):
         for depth in range(task.horizon):
             node = leaves.node[depth, :, leaves.path[depth, 0, k]][:, None]
             child = trie_ops.read_children(trie, depth, node, leaves.filled)
-            log_probs = trie.log_probs[depth][0, node[0, 0]]  # the policy's own: nothing taken out
+            log_probs = trie.log_pi[depth][0, node[0, 0]]  # the policy's own: nothing taken out
             value *= (log_probs + child.advantage[0, 0]).softmax(0)[leaves.actions[0, k, depth]].item()
         before += leaves.log_prob[0, k].exp().item() * objective[0, k].item()
         after += value * objective[0, k].item()
