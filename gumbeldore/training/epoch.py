@@ -36,11 +36,10 @@ def counted_epoch(
     try:
         yield report
     except Stopped as stopped:
-        report.lap("training" if stopped.batches else "sampling", stopped.metrics)
         if validation and stopped.batches:
             if state.accept(validate(pool, state.policy, validation, execution.progress)):
                 execution.recorder.best(state)
-            report.lap("validation", {})
+        report.lap("cut short", stopped.metrics)
         state.count(report, stopped.batches)
     else:
         state.complete(report, settings)
