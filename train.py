@@ -52,7 +52,7 @@ def self_improvement(
         execution: seed, device, and who writes checkpoints and metrics
     """
     sample = sample_new_instances if settings.pool is None else sample_kept_instances
-    while not (state.over(settings) or execution.stop()):
+    while not (state.is_over(settings) or execution.stop()):
         with counted_epoch(state, settings, pool, validation, execution) as report:
             # sample: the best of the best policy's solutions of an instance is its expert
             experts, sampling = sample(state, settings, search, pool, execution)
@@ -66,7 +66,7 @@ def self_improvement(
             # validate greedily, accept what is better
             quality = validate(pool, state.policy, validation, execution.progress)
             report.improved = state.accept(quality)
-            report.lap("validation", state.quality(quality))
+            report.lap("validation", state.quality_metrics(quality))
 
             # forget the experts of worse policies; the end of the block saves
             if settings.pool is None and (report.improved or not settings.keep_experts):

@@ -86,7 +86,7 @@ def open_training(cfg: DictConfig, ranks: Ranks) -> Iterator[Training]:
         ranks.start_run(setup.problem, state, setup.settings, precision, setup.run.compile)
         execution = Execution(setup.run.seed, recorder, device, precision, ranks, terminal.progress, stopper)
         yield Training(run, state, execution, recorder)
-        reason = None if state.over(setup.settings) else stopper.reason
+        reason = None if state.is_over(setup.settings) else stopper.reason
         terminal.summary(state, reason, directory, setup.settings.instances)
 
 

@@ -41,7 +41,7 @@ def active_search(
     """
     problem = pool.problem
     incumbents = Incumbents.of(problem, instance_sets, state.dataset.shards)
-    while not (state.over(settings) or execution.stop()):
+    while not (state.is_over(settings) or execution.stop()):
         with counted_epoch(state, settings, pool, [], execution) as report:
             # sample, keep what is better
             pool.load(state.policy.state_dict())

@@ -38,11 +38,11 @@ def counted_epoch(
     except Stopped as stopped:
         if validation and stopped.batches:
             if state.accept(validate(pool, state.policy, validation, execution.progress)):
-                execution.recorder.best(state)
+                execution.recorder.save_best(state)
         report.lap("cut short", stopped.metrics)
-        state.count(report, stopped.batches)
+        state.count_epoch(report, stopped.batches)
     else:
         state.complete(report, settings)
         if report.improved:
-            execution.recorder.best(state)
-        execution.recorder.epoch(state, report)
+            execution.recorder.save_best(state)
+        execution.recorder.save_epoch(state, report)

@@ -24,7 +24,7 @@ def supervised(
 
     Arguments and end as those of `train.self_improvement`.
     """
-    while not (state.over(settings) or execution.stop()):
+    while not (state.is_over(settings) or execution.stop()):
         with counted_epoch(state, settings, pool, validation, execution) as report:
             # imitate the experts' decisions
             draws = generator(execution.seed, "batches", state.epoch)
@@ -33,4 +33,4 @@ def supervised(
             # validate greedily, accept what is better
             quality = validate(pool, state.policy, validation, execution.progress)
             report.improved = state.accept(quality)
-            report.lap("validation", state.quality(quality))
+            report.lap("validation", state.quality_metrics(quality))

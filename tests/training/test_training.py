@@ -223,7 +223,7 @@ def test_interrupting_ends_cleanly(tmp_path):
 
 
 def test_an_interruption_after_the_last_epoch_leaves_nothing_to_continue(tmp_path, monkeypatch):
-    monkeypatch.setattr(RunRecorder, "epoch", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(RunRecorder, "save_epoch", lambda *_: signal.raise_signal(signal.SIGINT))
     words = ["debug=fast", "problem.num_nodes=6", "train.epochs=1", "workers=0", "run_dir=run"]
     said = done(train, *words, cwd=tmp_path).stdout
     assert "finished\n" in said and "continue:" not in said
@@ -242,4 +242,4 @@ def test_an_epoch_that_is_cut_short_is_none_without_a_better_policy():
         patience=1,
     )
     assert len(recorder.all) == 1 and state.totals["batches"] == 12 + 1
-    assert state.since_best == 0 and not state.over(TrainSettings(patience=1))
+    assert state.since_best == 0 and not state.is_over(TrainSettings(patience=1))
