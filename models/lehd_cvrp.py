@@ -68,7 +68,6 @@ class LEHD(CVRPPolicy):
 
     def embedded(self, context: Nodes, state: State) -> Tensor:
         """The tokens [R, k+2, width] before the first layer of the decoder."""
-        nodes = torch.cat([state.origin[:, None], state.near, torch.zeros_like(state.origin[:, None])], dim=1)
-        x = embeddings_of(nodes, context.embeddings)
+        x = embeddings_of(self.nodes(state), context.embeddings)
         left = (state.left / context.capacity.float())[:, None, None].to(x.dtype)
         return torch.cat([self.origin(x[:, :1]), x[:, 1:]], dim=1) + self.capacity_left(left)

@@ -8,6 +8,7 @@ from torch import Tensor
 from models.bq_cvrp import BQ
 from models.layers import FullPrecisionLinear
 from models.local_view import FEATURES, REACH, View, features
+from models.policy import points_of
 from problems.cvrp import State
 from problems.cvrp.instances import Instance
 
@@ -23,7 +24,7 @@ class LocalBQ(BQ):
     """
 
     def __init__(self, width: int, layers: int, heads: int, feedforward: int, route_loss: float):
-        super().__init__(width, layers, heads, feedforward, True, route_loss)
+        super().__init__(width, layers, heads, feedforward, canonical_coordinates=True, route_loss=route_loss)
         self.embed = FullPrecisionLinear(FEATURES + 9, width)
 
     def features(self, context: Instance, state: State, nodes: Tensor) -> Tensor:
@@ -34,7 +35,7 @@ class LocalBQ(BQ):
         Beside these, the same for all nodes: the capacity left in the vehicle; by how much the remaining demand exceeds
         it, up to MOST_AHEAD; what the last vehicle will have to spare; and the distance of the depot.
         """
-        points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, k+2, 2]
+        points = points_of(nodes, context.coords)  # [R, k+2, 2]
         placed = View.of(points).place(points)
         from_depot = (placed - placed[:, -1:]).norm(dim=-1, keepdim=True)  # [R, k+2, 1]
         direction = (placed - placed[:, -1:]) / from_depot.where(from_depot > 0, 1.0)

@@ -18,7 +18,7 @@ class LocalBQ(BQ):
     """
 
     def __init__(self, width: int, layers: int, heads: int, feedforward: int, successor_loss: float):
-        super().__init__(width, layers, heads, feedforward, True, successor_loss)
+        super().__init__(width, layers, heads, feedforward, canonical_coordinates=True, successor_loss=successor_loss)
         self.embed = FullPrecisionLinear(FEATURES, width)
 
     def features(self, points: Tensor) -> Tensor:
