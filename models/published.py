@@ -11,9 +11,10 @@ from torch import Tensor
 
 from models import bq_cvrp, lehd_cvrp
 from models.attention import MASKED_SCORE
-from models.job_shop import CanonicalState, JobShop
+from models.job_shop import JobShop
 from models.layers import ReZeroLayer
 from models.shop_attention import attention_patterns
+from models.shop_policy import CanonicalState
 from problems import cvrp, jssp
 from problems.cvrp.instances import Instance as CVRPInstance
 from problems.jssp.instances import Instance as JSSPInstance
