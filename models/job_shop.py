@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from gumbeldore.runtime.checked import check_counts
 from models.attention import bias_against
 from models.layers import FullPrecisionLinear, ReZeroLayer
-from models.lookahead import FEATURES, due_date_features, lookahead
+from models.lookahead import LOOKAHEAD_FEATURES, due_date_features, makespan_features
 from models.micro_batches import RowSize
 from models.order_loss import OrderLoss
 from models.policy import check_weight
@@ -65,7 +65,7 @@ class JobShop(ShopPolicy):
         check_weight("order_loss", order_loss)
         super().__init__()
         self.lookahead, self.due_dates = lookahead, due_dates
-        self.embed = FullPrecisionLinear(1 + FEATURES if lookahead else 2, width)
+        self.embed = FullPrecisionLinear(1 + LOOKAHEAD_FEATURES if lookahead else 2, width)
         self.job_wise = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(blocks)])
         self.machine_wise = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(blocks)])
         self.between_jobs = ReZeroLayer(width, heads, feedforward)
@@ -111,12 +111,12 @@ class JobShop(ShopPolicy):
     def _features(self, instance: Instance, state: State) -> Tensor:
         """[R, v, 2]: processing times, and the earliest start of the job's next operation [GD, eq. 33].
 
-        With lookahead [R, v, 1 + FEATURES]: processing times, and the features of `models.lookahead`.
+        With lookahead [R, v, 1 + LOOKAHEAD_FEATURES]: processing times, and the features of `models.lookahead`.
         """
         state = self.as_canonical(instance, state)
         features = [instance.times.flatten(1).gather(1, state.in_view) / TIME_UNIT]
         if self.lookahead:
-            features += (due_date_features if self.due_dates else lookahead)(instance, state)
+            features += (due_date_features if self.due_dates else makespan_features)(instance, state)
         else:
             features.append(state.job_free.gather(1, state.in_view // instance.times.shape[2]) / TIME_UNIT)
         return torch.stack(features, dim=-1)

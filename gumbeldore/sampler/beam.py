@@ -76,7 +76,7 @@ class Leaves(NamedTuple):
     filled: int  # trie slots used per depth, this round included
 
 
-class Beam(NamedTuple):
+class Prefixes(NamedTuple):
     """The prefixes of one depth, in decreasing order of what `select` ranks by; empty positions come last."""
 
     node: Tensor  # [B, K] trie slot
@@ -144,7 +144,7 @@ def sample_round(
     return _trace_back(history, trie.log_prob[-1], beam, filled + context.width), count
 
 
-def _root_beam(trie: Trie, filled: int, context: SearchContext, root_gumbel: Tensor) -> Beam:
+def _root_beam(trie: Trie, filled: int, context: SearchContext, root_gumbel: Tensor) -> Prefixes:
     """Beam position 0 holds the root; the other positions are empty."""
     batch, width = context.task.batch, context.width
     root = context.root.slot
@@ -152,11 +152,11 @@ def _root_beam(trie: Trie, filled: int, context: SearchContext, root_gumbel: Ten
     node = (filled + position).expand(batch, -1).where(position > 0, root[:, None])
     alive = trie_ops.unsampled(trie, root)[:, None] & (position == 0)
     phi = torch.zeros(batch, width, dtype=torch.float64, device=root_gumbel.device)
-    return Beam(node, phi, root_gumbel[:, None].where(alive, -math.inf), alive)
+    return Prefixes(node, phi, root_gumbel[:, None].where(alive, -math.inf), alive)
 
 
 class Kept(NamedTuple):
-    """The K children that a step keeps, all [B, K]; slots and masses as in `Children`, the last three as in `Beam`."""
+    """The K children that a step keeps, all [B, K]; slot and mass as in `Children`, the last three as in `Prefixes`."""
 
     parent: Tensor  # position in the beam
     action: Tensor
@@ -183,7 +183,7 @@ def _selected(select: Select, children: Children, phi: Tensor, score: Tensor, le
     return Kept(best // actions, best % actions, slot, mass, phi, gumbel, alive)
 
 
-def _entered(trie: Trie, depth: int, filled: int, parents: Tensor, kept: Kept) -> Beam:
+def _entered(trie: Trie, depth: int, filled: int, parents: Tensor, kept: Kept) -> Prefixes:
     """The beam of the kept children, which are in the trie from now on.
 
     Arguments:
@@ -194,7 +194,7 @@ def _entered(trie: Trie, depth: int, filled: int, parents: Tensor, kept: Kept) -
     grown = kept.alive & (kept.slot == trie_ops.NO_NODE)
     trie_ops.write_nodes(trie, depth, filled, grown, parents.gather(1, kept.parent), kept.action, kept.mass)
     reserved = (filled + torch.arange(width, device=parents.device)).expand(batch, -1)  # a new node's, by position
-    return Beam(kept.slot.where(kept.alive & ~grown, reserved), kept.phi, kept.gumbel, kept.alive)
+    return Prefixes(kept.slot.where(kept.alive & ~grown, reserved), kept.phi, kept.gumbel, kept.alive)
 
 
 def _log_pi(
@@ -271,7 +271,7 @@ def normalised(log_probs: Tensor) -> Tensor:
     return log_probs - log_probs.logsumexp(dim=-1, keepdim=True)
 
 
-def _trace_back(history: list[tuple[Tensor, Tensor, Tensor]], log_prob: Tensor, beam: Beam, filled: int) -> Leaves:
+def _trace_back(history: list[tuple[Tensor, Tensor, Tensor]], log_prob: Tensor, beam: Prefixes, filled: int) -> Leaves:
     """Follow every leaf up to the root.
 
     Arguments:

@@ -24,7 +24,7 @@ def search(
     generator: torch.Generator | None = None,
     *,
     keys: Tensor | None = None,
-    memory: int | None = None,
+    trie_budget: int | None = None,
     start: Tensor | None = None,
 ) -> Solutions:
     """Sample or search solutions of a batch of instances of one size.
@@ -35,7 +35,7 @@ def search(
         method: how to search, of `gumbeldore.methods`
         generator: source of one random key per instance, drawn in their order
         keys: instead of a generator, the keys [B] int64 themselves: an instance's result depends on its own alone
-        memory: bytes that the trie must not outgrow; a search with a time limit ends where it would
+        trie_budget: bytes that the trie must not outgrow; a search with a time limit ends where it would
         start: solutions [B, T] that `Reconstruct` improves, instead of those of its own start, which is left out; they
             are the first solutions found
 
@@ -54,7 +54,7 @@ def search(
     policy.eval()
     try:
         encoded = policy.encode(instances)
-        task = SearchTask(problem, policy, instances, encoded, keys=keys, given_keys=keys, memory=memory)
+        task = SearchTask(problem, policy, instances, encoded, keys=keys, given_keys=keys, trie_budget=trie_budget)
         return method(task) if start is None else _improved(task, method, start)
     finally:
         policy.train(was_training)

@@ -129,9 +129,9 @@ def write_policy(trie: Trie, depth: int, place: Tensor, log_pi: Tensor) -> None:
     stored.index_copy_(0, place.flatten(), log_pi.view(-1, stored.shape[1]))
 
 
-def write_nodes(trie: Trie, depth: int, first: int, new: Tensor, parent: Tensor, action: Tensor, mass: Tensor) -> None:
-    """Fill slots first .. first + K - 1 with the nodes where `new` [B, K]; the other slots stay empty."""
-    block = slice(first, first + new.shape[1])
+def write_nodes(trie: Trie, depth: int, filled: int, new: Tensor, parent: Tensor, action: Tensor, mass: Tensor) -> None:
+    """Fill slots filled .. filled + K - 1 with the nodes where `new` [B, K]; the other slots stay empty."""
+    block = slice(filled, filled + new.shape[1])
     trie.parent[depth][:, block] = torch.where(new, parent, NO_NODE)
     trie.action[depth][:, block] = action
     trie.log_prob[depth][:, block] = mass

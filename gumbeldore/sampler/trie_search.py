@@ -105,11 +105,11 @@ class TrieSearch:
         Raises OutOfTime at the deadline, TrieFull, and InstanceError if the policy gives no usable probabilities or the
         problem no finite cost.
         """
-        first = self.number * self.beams.width  # slot of the round's nodes
-        if first + self.beams.width > self.trie.slots:
+        filled = self.number * self.beams.width  # slots, by earlier rounds
+        if filled + self.beams.width > self.trie.slots:
             self._double()
         perturb, root_gumbel = self.beams.noise(self.task.keys, self.number * self.draws)
-        leaves, states = sample_round(self.context, self.trie, first, perturb, root_gumbel, top_p)
+        leaves, states = sample_round(self.context, self.trie, filled, perturb, root_gumbel, top_p)
         self.number += 1
         return leaves, self._round(leaves, states)
 
@@ -135,8 +135,8 @@ class TrieSearch:
             self.trie = trie_ops.grow(self.trie, slots)
 
     def _double(self) -> None:
-        memory = self.task.memory
-        if memory is not None and 2 * trie_ops.memory(self.trie) > memory:
+        budget = self.task.trie_budget
+        if budget is not None and 2 * trie_ops.memory(self.trie) > budget:
             raise TrieFull
         self.trie = trie_ops.grow(self.trie, 2 * self.trie.slots)
 
@@ -159,7 +159,7 @@ def temperature_of(temperature: float | str, horizon: int) -> float:
     return min(1.0, UNTEMPERED / horizon) if isinstance(temperature, str) else temperature
 
 
-def memory(task: SearchTask, beams: Beams, size: Size) -> int:
+def trie_bytes(task: SearchTask, beams: Beams, size: Size) -> int:
     """Bytes that the tries of each of the task's instances take."""
     return trie_ops.memory(_empty_trie(task, beams, size, beams.copies, "meta"))
 

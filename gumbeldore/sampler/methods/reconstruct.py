@@ -86,13 +86,13 @@ class Reconstruct(Improving):
         states, done = Count(), 0
         try:
             for iteration in itertools.count() if task.deadline < math.inf else range(self.iterations):
-                actions, cost, asked = self._once(task, iteration, actions, cost)
+                actions, cost, asked = self._iterate(task, iteration, actions, cost)
                 states, done = states.plus(asked), iteration + 1
         except OutOfTime as late:
             states = states.plus(late.states)
         return solutions.with_better(actions, cost).after(states, done)
 
-    def _once(self, task: SearchTask, iteration: int, actions: Tensor, cost: Tensor) -> tuple[Tensor, Tensor, Count]:
+    def _iterate(self, task: SearchTask, iteration: int, actions: Tensor, cost: Tensor) -> tuple[Tensor, Tensor, Count]:
         """The solutions after an iteration, and how they got their action probabilities.
 
         All pieces have one length, so that they fit one batch. It is a function of the iteration alone: a result does

@@ -19,7 +19,7 @@ from gumbeldore.sampler.methods.method import BeamRounds, at_least_one
 from gumbeldore.sampler.solutions import Round, cheapest, solutions_at
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.trie import Trie
-from gumbeldore.sampler.trie_search import Beams, TrieSearch, memory
+from gumbeldore.sampler.trie_search import Beams, TrieSearch, trie_bytes
 from gumbeldore.sampler.updates import without_replacement
 
 
@@ -86,7 +86,7 @@ class Tasar(BeamRounds):
         roots = range(math.ceil(horizon / steps))
         largest = max(roots, key=lambda root: ((root + 1) * (horizon - root * steps), root))
         rounds = (largest + 1) * self.num_rounds
-        return memory(task, self.beams, self.size(task)._replace(horizon=horizon - largest * steps, rounds=rounds))
+        return trie_bytes(task, self.beams, self.size(task)._replace(horizon=horizon - largest * steps, rounds=rounds))
 
     def update(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
         """What the trie learns from a round: that its leaves are taken."""
