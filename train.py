@@ -56,7 +56,7 @@ def self_improvement(
         with counted_epoch(state, settings, pool, validation, execution) as report:
             # sample: the best of the best policy's solutions of an instance is its expert
             experts, sampling = sample(state, settings, search, pool, execution)
-            state.dataset.add(*experts)
+            state.dataset.add(experts)
             report.lap("sampling", sampling)
 
             # imitate the experts' decisions

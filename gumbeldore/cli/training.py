@@ -118,7 +118,7 @@ def initial_state(setup: Setup, directory: RunDirectory) -> TrainState:
     keep_freed_memory()
     dataset = PseudoExperts(directory.dataset)
     for shard in setup.experts:  # kept in the run directory: a continued run does not need the file again
-        dataset.add(*shard)
+        dataset.add(shard)
     return TrainState(setup.policy, copy.deepcopy(setup.policy), setup.optimizer, dataset)
 
 

@@ -55,14 +55,14 @@ class PseudoExperts:
     def __len__(self) -> int:
         return sum(len(shard.actions) for shard in self.shards)
 
-    def add(self, name: str, instances: Any, actions: Tensor, costs: Tensor) -> None:
-        """Append one epoch's experts (see `Shard`) and write them to `<name>.npz`."""
-        shard = Shard(name, instances, actions, costs)
+    def add(self, shard: Shard) -> None:
+        """Append experts and write them to `<name>.npz`."""
         if self.folder is not None:
-            arrays = {"actions": actions.numpy(), "costs": costs.numpy()}
+            arrays = {"actions": shard.actions.numpy(), "costs": shard.costs.numpy()}
+            instances = shard.instances
             fields = instances.stored() if isinstance(instances, HasStoredForm) else instances._asdict()
             arrays |= {f"instance.{field}": value.numpy() for field, value in fields.items()}
-            with atomic_write(self.folder / f"{name}.npz") as file:
+            with atomic_write(self.folder / f"{shard.name}.npz") as file:
                 np.savez(file, **arrays)  # type: ignore[arg-type]
         self._keep([*self.shards, shard])
 
@@ -74,7 +74,7 @@ class PseudoExperts:
         """Have these experts and no others."""
         self.clear()
         for shard in shards:
-            self.add(*shard)
+            self.add(shard)
 
     def forget_first(self) -> None:
         """Forget the experts of the first shard, which has been in here for longest (its file stays until `prune`)."""

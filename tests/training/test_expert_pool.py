@@ -35,7 +35,7 @@ def shards_after(epochs, state=None, how=SAMPLED, problem=None, stop=lambda: Fal
     with SearchPool(problem, state.policy, search_batch_rows=8) as pool:
         for _ in range(epochs):
             shard, _ = sample_kept_instances(state, settings, how, pool, Execution(5, stop=stop))
-            state.dataset.add(*shard)
+            state.dataset.add(shard)
             state.epoch += 1
             found.append(list(state.dataset.shards))
     return found
@@ -99,7 +99,7 @@ def with_given(count, problem):
     actions = torch.arange(1, problem.num_nodes).repeat(count, 1)
     given = Shard("epoch_000001", instances, actions, problem.cost(instances, actions))
     for shard in in_turns([given], 2):
-        state.dataset.add(*shard)
+        state.dataset.add(shard)
     return state, given
 
 

@@ -12,7 +12,7 @@ import train
 from gumbeldore.batches import take
 from gumbeldore.runtime import checkpoint
 from gumbeldore.testing import random_solution
-from gumbeldore.training.dataset import PseudoExperts, read_experts
+from gumbeldore.training.dataset import PseudoExperts, Shard, read_experts
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
@@ -38,7 +38,7 @@ def experts(folder, name, file="experts", problem=None, n=40):
     found = random_solution(problem, repeated, draws)
     best = problem.cost(repeated, found).view(n, 200).argmin(dim=1)
     actions = found.view(n, 200, -1)[torch.arange(n), best]
-    PseudoExperts(folder).add(file, instances, actions, problem.cost(instances, actions))
+    PseudoExperts(folder).add(Shard(file, instances, actions, problem.cost(instances, actions)))
     return folder / f"{file}.npz"
 
 
