@@ -21,6 +21,7 @@ from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import fold
 from gumbeldore.training.dataset import Shard
 from gumbeldore.training.execution import Execution
+from gumbeldore.training.experts import GREEDY, SEARCH
 from gumbeldore.training.true_costs import SampledSolutions, TrueBest, best_solutions
 from gumbeldore.training.validation import Quality
 
@@ -71,9 +72,6 @@ class Incumbents:
         return Quality(torch.cat(self.costs).mean().item(), gaps.mean().item(), {})
 
 
-GREEDY, SEARCH = 0, 1  # of equally good solutions the greedy one stays
-
-
 class Offer(NamedTuple):
     """What the policy found for a chunk of an instance set."""
 
@@ -101,7 +99,7 @@ def improve(
     except Stopped:
         stopped = True
     costs = torch.full((2, len(before)), math.nan, dtype=torch.float64)  # greedy, and the best of the search
-    # Not as they arrive: of equal costs the first stays, whichever worker was faster.
+    # Not as they arrive: of equal costs the first stays, the greedy one, whichever worker was faster.
     for offer in sorted(offers, key=lambda offer: (offer.place, offer.which, offer.chunk.start)):
         incumbents.offer(offer.place, offer.chunk, offer.best)
         costs[offer.which, offer.rows] = offer.best.costs

@@ -135,7 +135,7 @@ def test_experts_come_from_the_best_policy_or_the_current_one(with_best):
     def same(epoch, weights):
         pool.load(weights)
         shard, keys = train_state.dataset.shards[epoch], fold(5, "sampling", epoch, torch.arange(10))
-        return torch.equal(sample_experts(pool, shard.instances, keys, SEARCH).actions, shard.actions)
+        return torch.equal(sample_experts(pool, shard.instances, keys, SEARCH)[0].actions, shard.actions)
 
     assert [same(epoch, best[epoch]) for epoch in range(6)] == [True] * 6
     assert not same(5, best[0]) and not all(same(epoch, others[epoch]) for epoch in range(6))
