@@ -130,11 +130,15 @@ def _offers(
     execution.progress("sampling", 0, count)
     for place, instance_set in enumerate(incumbents.instance_sets):
         mine = torch.arange(first, first + len(instance_set.names))
-        keys, first = fold(execution.seed, "sampling", epoch, mine), first + len(mine)
-        begin = incumbents.actions[place] if incumbents.costs[place].isfinite().all() else None
-        how = (methods.Greedy(), search), execution.stop, SampledSolutions.of
+        first += len(mine)
+        keys = fold(execution.seed, "sampling", epoch, mine)
+        searches = (methods.Greedy(), search)
+        start = incumbents.actions[place] if incumbents.costs[place].isfinite().all() else None
+        found = pool.map_all(
+            instance_set.instances, keys, searches, execution.stop, read=SampledSolutions.of, start=start
+        )
         with instance_errors(instance_set, keys):
-            for which, chunk, sampled in pool.map_all(instance_set.instances, keys, *how, start=begin):
+            for which, chunk, sampled in found:
                 best = best_solutions(instance_set, chunk, sampled)
                 done += len(best.costs) if which == SEARCH else 0
                 execution.progress("sampling", done, count)
