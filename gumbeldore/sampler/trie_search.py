@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from gumbeldore.batches import repeated
 from gumbeldore.interfaces import Policy
@@ -14,7 +12,6 @@ from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.beam import (
     Count,
     Leaves,
-    Perturb,
     Root,
     SearchContext,
     Select,
@@ -22,40 +19,16 @@ from gumbeldore.sampler.beam import (
     most_likely,
     sample_round,
 )
-from gumbeldore.sampler.gumbel import gumbel_with_maximum
+from gumbeldore.sampler.noise import Noise, gumbel
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.updates import Update
-from gumbeldore.seeding import gumbel_noise
-
-# (keys [B], place of the round's first draws) -> how children are perturbed, and the root's perturbed log-probability
-Noise = Callable[[Tensor, int], tuple[Perturb, Tensor]]
 
 UNTEMPERED = 50  # decisions of a solution: up to so many, the temperature auto is 1
 
 
 class TrieFull(Exception):
     """The next round would not fit into the memory that the trie may take."""
-
-
-def gumbel(keys: Tensor, place: int) -> tuple[Perturb, Tensor]:
-    """Gumbel noise: the beam becomes a sample without replacement [SBS, algorithm 1]."""
-
-    def perturb(phi: Tensor, parent: Tensor, depth: int) -> Tensor:
-        return gumbel_with_maximum(phi, parent, gumbel_noise(keys, place + 1 + depth, phi.shape[1:]))
-
-    return perturb, gumbel_noise(keys, place, ())
-
-
-def gumbel_below_zero(keys: Tensor, place: int) -> tuple[Perturb, Tensor]:
-    """Gumbel noise, but for the root, whose perturbed log-probability is 0 as in the text of [GD]."""
-    perturb, root = gumbel(keys, place)
-    return perturb, torch.zeros_like(root)
-
-
-def no_noise(keys: Tensor, place: int) -> tuple[Perturb, Tensor]:
-    """A plain beam search."""
-    return lambda phi, parent, depth: phi, torch.zeros(len(keys), dtype=torch.float64, device=keys.device)
 
 
 class Beams(NamedTuple):

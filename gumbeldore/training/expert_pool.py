@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from gumbeldore.batches import batch_size, take
+from gumbeldore.batches import take
 from gumbeldore.interfaces import without_references
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler.methods import Method
@@ -46,13 +46,3 @@ def sample_kept_instances(
         state.dataset.forget_first()
     costs = torch.cat([each.costs.double() for each in (*state.dataset.shards, shard)])
     return shard, {**metrics, "quality/best_cost": costs.mean().item()}
-
-
-def in_turns(shards: list[Shard], most: int) -> list[Shard]:
-    """Given experts as a pool begins with them: in shards of so many instances at most, which are searched together."""
-    parts = [
-        Shard("", take(shard.instances, rows), shard.actions[rows], shard.costs[rows])
-        for shard in shards
-        for rows in (slice(first, first + most) for first in range(0, batch_size(shard.instances), most))
-    ]
-    return [part._replace(name=f"given_{number:06d}") for number, part in enumerate(parts)]

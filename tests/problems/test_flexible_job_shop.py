@@ -15,7 +15,8 @@ from gumbeldore.batches import take
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.testing import problem_contract, random_solution
-from gumbeldore.training.dataset import PseudoExperts, Shard, read_experts, read_shard
+from gumbeldore.training.dataset import PseudoExperts, Shard, read_shard
+from gumbeldore.training.given_experts import read_experts
 from problems.fjsp import FJSP, Instance
 from problems.fjsp.heuristics import dispatch_flexible
 from problems.fjsp.instances import flexible_shop, random_instances

@@ -14,7 +14,8 @@ from gumbeldore.batches import repeated, take
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.testing import problem_contract
-from gumbeldore.training.dataset import PseudoExperts, Shard, read_experts, read_shard
+from gumbeldore.training.dataset import PseudoExperts, Shard, read_shard
+from gumbeldore.training.given_experts import read_experts
 from problems.formats.job_shop import NOT_FIXED
 from problems.jssp import JSSP, Instance
 from problems.jssp.instances import job_shop, lengths_of, random_general_instances, random_instances

@@ -14,9 +14,10 @@ from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.sampler import methods
 from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.gumbel import gumbel_with_maximum, log1mexp, log_survival
+from gumbeldore.sampler.noise import no_noise
 from gumbeldore.sampler.search import search
 from gumbeldore.sampler.task import SearchTask
-from gumbeldore.sampler.trie_search import TrieSearch, no_noise
+from gumbeldore.sampler.trie_search import TrieSearch
 from tests.helpers.reference import Reference, assert_same_round
 from tests.helpers.trees import TablePolicy, TreeProblem, enumerate_leaves
 

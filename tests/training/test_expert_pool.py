@@ -14,9 +14,10 @@ from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.stopping import Stopped
 from gumbeldore.seeding import fold
 from gumbeldore.training import expert_pool
-from gumbeldore.training.dataset import Shard, read_experts
+from gumbeldore.training.dataset import Shard
 from gumbeldore.training.execution import Execution
-from gumbeldore.training.expert_pool import in_turns, sample_kept_instances
+from gumbeldore.training.expert_pool import sample_kept_instances
+from gumbeldore.training.given_experts import in_turns, read_experts
 from gumbeldore.training.settings import TrainSettings
 from problems.jssp import JSSP
 from problems.tsp import TSP

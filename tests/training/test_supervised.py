@@ -12,7 +12,8 @@ import train
 from gumbeldore.batches import take
 from gumbeldore.runtime import checkpoint
 from gumbeldore.testing import random_solution
-from gumbeldore.training.dataset import PseudoExperts, Shard, read_experts
+from gumbeldore.training.dataset import PseudoExperts, Shard
+from gumbeldore.training.given_experts import read_experts
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP

@@ -21,9 +21,10 @@ from gumbeldore.runtime.errors import InstanceError
 from gumbeldore.sampler.beam import Count, OutOfTime, Root
 from gumbeldore.sampler.methods.beam import Greedy
 from gumbeldore.sampler.methods.method import MOST, NOTHING, Improving, Rounds, at_least_one, beside
+from gumbeldore.sampler.noise import no_noise
 from gumbeldore.sampler.solutions import Round, Solutions, cheapest, solutions_at
 from gumbeldore.sampler.task import SearchTask
-from gumbeldore.sampler.trie_search import Beams, Size, TrieSearch, no_noise
+from gumbeldore.sampler.trie_search import Beams, Size, TrieSearch
 from gumbeldore.seeding import fold, uniform_noise
 
 SCORES = 2**23  # of actions in all pieces that are decoded together: about 1.3 GB
