@@ -34,7 +34,8 @@ class Tasar(BeamRounds):
         num_rounds: rounds from each root
         replan_steps: decisions from one root to the next
         top_p_end: nucleus of all rounds
-        temperature: tau, by which the policy's logits are divided [SBS, eq. 5]; auto: see `trie_search.temperature_of`
+        temperature: tau, by which the policy's logits are divided [SBS, eq. 5]; auto: 1 for solutions of at most 50
+            decisions, 50 / T for those of T
     """
 
     beam_width: int = at_least_one(32)
