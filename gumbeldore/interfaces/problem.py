@@ -151,7 +151,7 @@ class Problem(RecordsArguments, ABC):
     def check(self, instance: Any) -> None:
         """Raises ValueError unless all instances of a file of experts are well-formed. Default: no check."""
 
-    def scaled(self, instance: Any) -> Any:
+    def in_training_units(self, instance: Any) -> Any:
         """The instances of a file of experts in the units that the network learns from, with the same good solutions.
 
         Default: as they are.
@@ -181,10 +181,10 @@ class Problem(RecordsArguments, ABC):
         """
         raise ValueError(f"{type(self).__name__} takes no arrays: it does not define from_arrays")
 
-    def scale(self, instance: Any) -> dict[str, Tensor]:
-        """Numbers [n] above 0 that tell how like each other instances are, by name. Default: the decisions.
+    def size_of(self, instance: Any) -> dict[str, Tensor]:
+        """Numbers [n] above 0 that say how large the instances are, by name. Default: the decisions.
 
-        A policy is chosen for instances by these numbers.
+        A shipped policy is chosen for instances by these numbers.
         """
         return {"decisions": torch.full((batch_size(instance),), float(self.horizon(instance)))}
 

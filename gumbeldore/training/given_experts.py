@@ -15,7 +15,7 @@ from gumbeldore.training.dataset import Shard, read_shard
 def read_experts(source: Path, problem: Problem, example: Any) -> list[Shard]:
     """Solutions to be imitated, from a `.npz` or a folder of them, each checked by the problem's own cost.
 
-    Files may have any units; what is returned, costs included, has those of `Problem.scaled`.
+    Files may have any units; what is returned, costs included, has those of `Problem.in_training_units`.
 
     Arguments:
         example: an instance batch of the problem, whose type and dtypes the file's must be
@@ -43,8 +43,8 @@ def read_experts(source: Path, problem: Problem, example: Any) -> list[Shard]:
             raise ValueError(f"{path}: {error}") from None
         if shard.costs.shape != costs.shape or not torch.allclose(shard.costs.to(costs), costs, rtol=1e-4):
             raise ValueError(f"{path}: the stated costs are not those of the solutions")
-        scaled = problem.scaled(shard.instances)
-        shards.append(shard._replace(instances=scaled, costs=problem.cost(scaled, shard.actions)))
+        instances = problem.in_training_units(shard.instances)
+        shards.append(shard._replace(instances=instances, costs=problem.cost(instances, shard.actions)))
     return shards
 
 
