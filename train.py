@@ -13,10 +13,10 @@ from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import generator
 from gumbeldore.training.active_search import active_search
-from gumbeldore.training.epoch import epoch_of
+from gumbeldore.training.epoch import counted_epoch
 from gumbeldore.training.execution import Execution
-from gumbeldore.training.expert_pool import search_pool
-from gumbeldore.training.experts import sample_epoch
+from gumbeldore.training.expert_pool import sample_kept_instances
+from gumbeldore.training.experts import sample_new_instances
 from gumbeldore.training.following import follow
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.ranks import SINGLE_PROCESS, DDPRanks, Ranks, joined_ranks
@@ -45,17 +45,18 @@ def self_improvement(
 
     Arguments:
         state: the policy, the best policy, the optimiser, the experts
+        settings: of the algorithm
         search: how the best policy samples
         pool: where searches run, in this process or on workers; it knows the problem
         validation: instances whose mean greedy cost decides which policy is the best
         execution: seed, device, and who writes checkpoints and metrics
     """
-    sample = sample_epoch if settings.pool is None else search_pool
-    while not (state.over(settings) or execution.stop()):
-        with epoch_of(state, settings, pool, validation, execution) as report:
+    sample = sample_new_instances if settings.pool is None else sample_kept_instances
+    while not (state.is_over(settings) or execution.stop()):
+        with counted_epoch(state, settings, pool, validation, execution) as report:
             # sample: the best of the best policy's solutions of an instance is its expert
             experts, sampling = sample(state, settings, search, pool, execution)
-            state.dataset.add(*experts)
+            state.dataset.add(experts)
             report.lap("sampling", sampling)
 
             # imitate the experts' decisions
@@ -63,10 +64,9 @@ def self_improvement(
             report.lap("training", fit(pool.problem, state, settings, draws, execution))
 
             # validate greedily, accept what is better
-            pool.load(state.policy.state_dict())
-            quality = validate(pool, validation, execution.progress)
+            quality = validate(pool, state.policy, validation, execution.progress)
             report.improved = state.accept(quality)
-            report.lap("validation", state.quality(quality))
+            report.lap("validation", state.quality_metrics(quality))
 
             # forget the experts of worse policies; the end of the block saves
             if settings.pool is None and (report.improved or not settings.keep_experts):

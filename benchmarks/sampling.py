@@ -68,7 +68,7 @@ COLUMNS = {  # title, and the figure with its width and format
     "transpositions": ("transpositions", 15, ".1%"),
     "forced": ("forced", 7, ".1%"),
 }
-TRIE = ("read_children", "read_log_probs", "write_log_probs", "write_nodes")
+TRIE = ("read_children", "read_policy", "write_policy", "write_nodes")
 
 
 class Sharpened(Policy):

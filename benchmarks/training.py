@@ -21,7 +21,7 @@ from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
-from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.dataset import PseudoExperts, Shard
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
@@ -59,7 +59,7 @@ def learner_of(problem: str, batches: int, device: torch.device, precision: str,
     train_state = TrainState(policy, policy, optimizer_of(policy, settings, dtype_of(precision)), PseudoExperts())
     instances = made.generate(256, torch.Generator().manual_seed(0))
     found = search(made, UniformPolicy(made.mask), instances, methods.Sampling(1, 1), torch.Generator().manual_seed(1))
-    train_state.dataset.add("random", instances, *found.best())
+    train_state.dataset.add(Shard("random", instances, *found.best()))
     return made, settings, train_state
 
 

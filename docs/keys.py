@@ -68,7 +68,7 @@ def page() -> str:
 
 
 def keys_of(prefix: str, classes: Mapping[str, type[Any]]) -> Iterator[list[str]]:
-    """A row for each field: default, which of the classes have it, and what they say of it."""
+    """A row for each field: default, which of the classes have it, and what they say of it; one for all that agree."""
     names = dict.fromkeys(spec.name for cls in classes.values() for spec in fields(cls))
     if prefix == "search.":
         names = dict.fromkeys(schema.SEARCH)
@@ -76,10 +76,14 @@ def keys_of(prefix: str, classes: Mapping[str, type[Any]]) -> Iterator[list[str]
         having = {of: cls for of, cls in classes.items() if name in schema.defaults_of(cls)}
         if not prefix and name in SHARED and "all commands" not in having:
             continue
-        values = schema.SEARCH if prefix == "search." else schema.any_of(having.values(), missing="???")
-        texts = [text for cls in having.values() if (text := documented(cls).get(name))]
-        of = "" if len(having) == len(classes) else ", ".join(having)
-        yield [f"`{prefix}{name}`", f"`{written(values[name])}`", of, texts[-1] if texts else ""]
+        texts = {of: text for of, cls in having.items() if (text := documented(cls).get(name))}
+        *_, default_text = "", *texts.values()  # of classes that say nothing
+        agreeing: dict[tuple[str, str], list[str]] = {}
+        for of, cls in having.items():
+            values = schema.SEARCH if prefix == "search." else schema.defaults_of(cls)
+            agreeing.setdefault((written(values[name]), texts.get(of, default_text)), []).append(of)
+        for (default, text), named in agreeing.items():
+            yield [f"`{prefix}{name}`", f"`{default}`", "" if len(named) == len(classes) else ", ".join(named), text]
 
 
 def arguments_of(group: str) -> Iterator[list[str]]:

@@ -7,6 +7,7 @@ generator). So an instance's samples do not depend on its neighbours, the batch 
 
 from __future__ import annotations
 
+import math
 import zlib
 
 import torch
@@ -68,11 +69,8 @@ def uniform_noise(keys: Tensor, place: int, shape: tuple[int, ...]) -> Tensor:
         place: which draw of the instance this is (e.g. round * T + depth), at least 0
         shape: of the draws of one instance
     """
-    size = 1
-    for length in shape:
-        size *= length
-    position = torch.arange(1, size + 1, device=keys.device)
-    bits = mix(fold(keys, place)[:, None] + position * GOLDEN)  # [B, size]
+    position = torch.arange(1, math.prod(shape) + 1, device=keys.device)
+    bits = mix(fold(keys, place)[:, None] + position * GOLDEN)  # [B, draws]
     uniform = _shift_right(bits, 12).double().add_(0.5).mul_(2.0**-52)
     return uniform.view(-1, *shape)
 

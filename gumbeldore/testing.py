@@ -60,10 +60,12 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
     )
     assert batch_size(first) == n, f"curriculum(0.0) must generate {n} instances as asked"
     assert _equal(last, instance), "curriculum(1.0) must generate the instances of the problem itself"
-    for name, values in problem.scale(instance).items():
-        assert values.shape == (n,) and (values > 0).all(), f"scale must give a number {name} above 0 for each instance"
+    for name, values in problem.size_of(instance).items():
+        above_zero = values.shape == (n,) and (values > 0).all()
+        assert above_zero, f"size_of must give a number {name} above 0 for each instance"
     problem.check(instance)  # what is generated must be well-formed
-    assert problem.cost(problem.scaled(instance), solution).isfinite().all()  # and its solutions legal, if it is scaled
+    in_units = problem.in_training_units(instance)
+    assert problem.cost(in_units, solution).isfinite().all()  # and its solutions legal in other units
     _check_reports(problem, instance, solution)
 
 

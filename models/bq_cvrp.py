@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from models.canonical_coordinates import CANONICAL_FEATURES, canonical_features
 from models.layers import FullPrecisionLinear, ReZeroLayers
+from models.policy import points_of
 from models.route_loss import RouteLoss
 from models.routing_policy import CVRPPolicy
 from problems.cvrp import State
@@ -51,13 +52,12 @@ class BQ(CVRPPolicy):
 
     def embedded(self, context: Instance, state: State) -> Tensor:
         """The tokens [R, k+2, width] before the first layer."""
-        nodes = torch.cat([state.origin[:, None], state.near, torch.zeros_like(state.origin[:, None])], dim=1)
-        x = self.embed(self.features(context, state, nodes))
+        x = self.embed(self.features(context, state, self.nodes(state)))
         return torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.depot], dim=1)
 
     def features(self, context: Instance, state: State, nodes: Tensor) -> Tensor:
         """What the network is told [R, k+2, F] of each of the nodes [R, k+2]."""
-        points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, k+2, 2]
+        points = points_of(nodes, context.coords)  # [R, k+2, 2]
         capacity = context.capacity[:, None].float()
         demand = (context.demands.gather(1, nodes) / capacity)[..., None]
         left = (state.left[:, None] / capacity)[..., None].expand_as(demand)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from models.canonical_coordinates import to_canonical
 from models.layers import FullPrecisionLinear, ReZeroLayers
+from models.policy import points_of
 from models.routing_policy import TSPPolicy
 from models.successor_loss import SuccessorLoss
 from problems.tsp import State
@@ -51,9 +52,7 @@ class BQ(TSPPolicy):
 
     def embedded(self, context: Instance, state: State) -> Tensor:
         """The tokens [R, k+2, width] before the first layer."""
-        nodes = torch.cat([state.origin[:, None], state.near, state.destination[:, None]], dim=1)
-        points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, k+2, 2]
-        x = self.embed(self.features(points))
+        x = self.embed(self.features(points_of(self.nodes(state), context.coords)))
         return torch.cat([x[:, :1] + self.origin, x[:, 1:-1], x[:, -1:] + self.destination], dim=1)
 
     def features(self, points: Tensor) -> Tensor:

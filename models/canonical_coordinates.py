@@ -33,9 +33,13 @@ def canonical_features(points: Tensor) -> list[Tensor]:
     Of each view the canonical coordinates and the distances from the first and from the last point; then the direction
     from the last point, and the distance between the first and the last point.
     """
-    features = []
-    for view in (to_canonical(points), to_canonical(points.flip(1)).flip(1)):
-        features += [view, *((view - end).norm(dim=-1, keepdim=True) for end in (view[:, :1], view[:, -1:]))]
-    from_last, distance = features[3], features[5]  # [R, n+2, 2 and 1]
-    direction = from_last / distance.where(distance > 0, 1.0)
-    return [*features, direction, features[2][:, :1].expand_as(distance)]
+    from_first, from_last = to_canonical(points), to_canonical(points.flip(1)).flip(1)
+    a_first, a_last = _distances_to_ends(from_first)
+    b_first, b_last = _distances_to_ends(from_last)
+    direction = from_last / b_last.where(b_last > 0, 1.0)
+    return [from_first, a_first, a_last, from_last, b_first, b_last, direction, a_last[:, :1].expand_as(b_last)]
+
+
+def _distances_to_ends(view: Tensor) -> tuple[Tensor, Tensor]:
+    """The distances [R, n+2, 1] of points [R, n+2, 2] from the first and from the last one."""
+    return (view - view[:, :1]).norm(dim=-1, keepdim=True), (view - view[:, -1:]).norm(dim=-1, keepdim=True)

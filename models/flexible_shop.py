@@ -8,12 +8,11 @@ from torch import Tensor, nn
 
 from gumbeldore.runtime.checked import check_counts
 from models.attention import bias_against, softmax
-from models.job_shop import CanonicalState
 from models.layers import FullPrecisionLinear, Linears, ReZeroLayer
 from models.lookahead import around
 from models.micro_batches import RowSize
-from models.policy import TokenPolicy
 from models.shop_attention import MAX_DENSE_RATIO, attention_within_jobs, slots_of_jobs
+from models.shop_policy import CanonicalState, ShopPolicy, first_tokens
 from problems.common.groups import sizes_of
 from problems.fjsp.instances import Instance
 from problems.fjsp.state import next_starts, next_times
@@ -25,7 +24,7 @@ OPTION_FEATURES = 2  # of an operation on a machine
 DECISION_FEATURES = 5  # of the next operation of a job on a machine
 
 
-class FlexibleShop(TokenPolicy):
+class FlexibleShop(ShopPolicy):
     """Logits of the next job and its machine from the operations in view and the machines, a token each.
 
     A block: operations attend within their job, as in `models.job_shop`; then operations attend to the machines that
@@ -71,6 +70,7 @@ class FlexibleShop(TokenPolicy):
         operations, machines, options = self._features(instance, state)
         x, y = self.embed_operations(operations), self.embed_machines(machines)
         slots, size = slots_of_jobs(state, jobs, ops)
+        # On a GPU, too, where all are in view, unlike `attention_patterns`: nobody has measured what is faster there.
         dense = seen.shape[1] ** 2 <= MAX_DENSE_RATIO * jobs * size**2
         within_jobs = attention_within_jobs(seen, ops, heads, None if dense else (slots, jobs, size))
         for job_wise, to_machines, to_operations in zip(
@@ -104,8 +104,7 @@ class FlexibleShop(TokenPolicy):
         can do it; the work that it alone can do; busy time and even work less the largest of all machines. Of an
         operation on a machine: the time, and how much longer it is than the shortest; inf if the machine cannot do it.
         """
-        if not isinstance(state, CanonicalState):
-            state = self.canonical_state(instance, state)
+        state = self.as_canonical(instance, state)
         unit = unit_of(instance)[:, None]
         times = remaining_times(instance, state)  # [R, n, M]
         able = times.isfinite()
@@ -137,15 +136,13 @@ class FlexibleShop(TokenPolicy):
 
     def logits(self, instance: Instance, state: State, x: Tensor) -> Tensor:
         """[R, J * M]; the logits of jobs without an operation in view and of machines that cannot mean nothing."""
-        if not isinstance(state, CanonicalState):
-            state = self.canonical_state(instance, state)
+        state = self.as_canonical(instance, state)
         _, jobs, ops, machines = instance.times.shape
         operations, machine = x[:, :-machines], x[:, -machines:]
         left = sizes_of(state.in_view // ops, jobs)  # [R, J] in view
-        first = (left.cumsum(dim=1) - left).clamp(max=operations.shape[1] - 1)  # token of the next one
-        heads = operations.gather(1, first[..., None].expand(-1, -1, x.shape[-1]))  # [R, J, width]
         hidden = F.pad(left == 0, (0, machines))
-        both = self.between(torch.cat([heads, machine], dim=1), bias_against(hidden)[:, None, None, :])
+        both = torch.cat([first_tokens(operations, left), machine], dim=1)
+        both = self.between(both, bias_against(hidden)[:, None, None, :])
         heads, machine = both[:, :jobs], both[:, jobs:]
         pairs = self.of_next(heads)[:, :, None] + self.of_machine(machine)[:, None]
         pairs = pairs + self.of_decision(self._decisions(instance, state))
@@ -164,7 +161,7 @@ class FlexibleShop(TokenPolicy):
 
 
 class CrossLayer(nn.Module):
-    """A layer as `ReZeroLayer`, in which tokens attend to others tokens, those of their row.
+    """A layer as `ReZeroLayer`, in which tokens attend to other tokens of their row.
 
     The bias of the scores is linear in features of the pairs of tokens.
     """

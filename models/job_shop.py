@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from gumbeldore.runtime.checked import check_counts
 from models.attention import bias_against
 from models.layers import FullPrecisionLinear, ReZeroLayer
-from models.lookahead import FEATURES, due_date_features, lookahead
+from models.lookahead import LOOKAHEAD_FEATURES, due_date_features, makespan_features
 from models.micro_batches import RowSize
 from models.order_loss import OrderLoss
-from models.policy import TokenPolicy, check_weight
+from models.policy import check_weight
 from models.shop_attention import attention_patterns, most_scores
+from models.shop_policy import CanonicalState, ShopPolicy, first_tokens
 from problems.common.groups import sizes_of
 from problems.jssp import State
 from problems.jssp.instances import Instance, machine_of
@@ -22,11 +23,7 @@ from problems.jssp.state import earliest_starts
 TIME_UNIT = 100.0  # times are divided by it [GD, eq. 33]
 
 
-class CanonicalState(State):
-    """A state that `canonical_state` has made, so that the features need not make it again: once a step in a search."""
-
-
-class JobShop(TokenPolicy):
+class JobShop(ShopPolicy):
     """Logits of the next job from the operations in view: all that are not scheduled yet, or those in the window.
 
     The operations form a grid [J, O]. Attention within jobs is attention within the rows of the grid. Attention within
@@ -68,7 +65,7 @@ class JobShop(TokenPolicy):
         check_weight("order_loss", order_loss)
         super().__init__()
         self.lookahead, self.due_dates = lookahead, due_dates
-        self.embed = FullPrecisionLinear(1 + FEATURES if lookahead else 2, width)
+        self.embed = FullPrecisionLinear(1 + LOOKAHEAD_FEATURES if lookahead else 2, width)
         self.job_wise = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(blocks)])
         self.machine_wise = nn.ModuleList([ReZeroLayer(width, heads, feedforward) for _ in range(blocks)])
         self.between_jobs = ReZeroLayer(width, heads, feedforward)
@@ -114,13 +111,12 @@ class JobShop(TokenPolicy):
     def _features(self, instance: Instance, state: State) -> Tensor:
         """[R, v, 2]: processing times, and the earliest start of the job's next operation [GD, eq. 33].
 
-        With lookahead [R, v, 1 + FEATURES]: processing times, and the features of `models.lookahead`.
+        With lookahead [R, v, 1 + LOOKAHEAD_FEATURES]: processing times, and the features of `models.lookahead`.
         """
-        if not isinstance(state, CanonicalState):
-            state = self.canonical_state(instance, state)
+        state = self.as_canonical(instance, state)
         features = [instance.times.flatten(1).gather(1, state.in_view) / TIME_UNIT]
         if self.lookahead:
-            features += (due_date_features if self.due_dates else lookahead)(instance, state)
+            features += (due_date_features if self.due_dates else makespan_features)(instance, state)
         else:
             features.append(state.job_free.gather(1, state.in_view // instance.times.shape[2]) / TIME_UNIT)
         return torch.stack(features, dim=-1)
@@ -129,9 +125,7 @@ class JobShop(TokenPolicy):
         """[R, J]; the logits of jobs without an operation in view mean nothing."""
         jobs, ops = instance.times.shape[1:]
         left = sizes_of(state.in_view // ops, jobs) if state.is_cropped else ops - state.next_op  # [R, J] in view
-        first = (left.cumsum(dim=1) - left).clamp(max=x.shape[1] - 1)  # token of the next one; any for a finished job
-        heads = x.gather(1, first[..., None].expand(-1, -1, x.shape[-1]))  # [R, J, width]
-        heads = self.between_jobs(heads, bias_against(left == 0)[:, None, None, :])
+        heads = self.between_jobs(first_tokens(x, left), bias_against(left == 0)[:, None, None, :])
         return self.head(heads).squeeze(-1).float()
 
     def auxiliary_loss(

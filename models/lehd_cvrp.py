@@ -63,12 +63,11 @@ class LEHD(CVRPPolicy):
         return self.encoder(torch.cat([self.depot(x[:, :1]), x[:, 1:]], dim=1))
 
     def tokens(self, context: Nodes, state: State) -> list[Tensor]:
-        """The tokens [R, n+2, width] after half of the decoder's layers, and after all of them."""
+        """The tokens [R, k+2, width] after half of the decoder's layers, and after all of them."""
         return self.decoder.intermediate_outputs(self.embedded(context, state))
 
     def embedded(self, context: Nodes, state: State) -> Tensor:
-        """The tokens [R, n+2, width] before the first layer of the decoder."""
-        nodes = torch.cat([state.origin[:, None], state.near, torch.zeros_like(state.origin[:, None])], dim=1)
-        x = embeddings_of(nodes, context.embeddings)
+        """The tokens [R, k+2, width] before the first layer of the decoder."""
+        x = embeddings_of(self.nodes(state), context.embeddings)
         left = (state.left / context.capacity.float())[:, None, None].to(x.dtype)
         return torch.cat([self.origin(x[:, :1]), x[:, 1:]], dim=1) + self.capacity_left(left)

@@ -54,8 +54,7 @@ class LEHD(TSPPolicy):
         return Nodes(in_micro_batches(lambda part: self.encoder(self.embed(part.coords)), size, instance))
 
     def tokens(self, context: Nodes, state: State) -> list[Tensor]:
-        """The tokens [R, n+2, width] after all layers of the decoder."""
-        nodes = torch.cat([state.origin[:, None], state.near, state.destination[:, None]], dim=1)
-        x = embeddings_of(nodes, context.embeddings)
+        """The tokens [R, k+2, width] after all layers of the decoder."""
+        x = embeddings_of(self.nodes(state), context.embeddings)
         x = torch.cat([self.origin(x[:, :1]), x[:, 1:-1], self.destination(x[:, -1:])], dim=1)
         return [self.decoder(x)]

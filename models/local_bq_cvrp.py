@@ -7,7 +7,8 @@ from torch import Tensor
 
 from models.bq_cvrp import BQ
 from models.layers import FullPrecisionLinear
-from models.local_view import FEATURES, REACH, View, features
+from models.local_view import REACH, VIEW_FEATURES, View, view_features
+from models.policy import points_of
 from problems.cvrp import State
 from problems.cvrp.instances import Instance
 
@@ -23,8 +24,8 @@ class LocalBQ(BQ):
     """
 
     def __init__(self, width: int, layers: int, heads: int, feedforward: int, route_loss: float):
-        super().__init__(width, layers, heads, feedforward, True, route_loss)
-        self.embed = FullPrecisionLinear(FEATURES + 9, width)
+        super().__init__(width, layers, heads, feedforward, canonical_coordinates=True, route_loss=route_loss)
+        self.embed = FullPrecisionLinear(VIEW_FEATURES + 9, width)
 
     def features(self, context: Instance, state: State, nodes: Tensor) -> Tensor:
         """Of each node its place in the view, how it lies to the depot, and its demand.
@@ -34,7 +35,7 @@ class LocalBQ(BQ):
         Beside these, the same for all nodes: the capacity left in the vehicle; by how much the remaining demand exceeds
         it, up to MOST_AHEAD; what the last vehicle will have to spare; and the distance of the depot.
         """
-        points = context.coords.gather(1, nodes[..., None].expand(-1, -1, 2))  # [R, k+2, 2]
+        points = points_of(nodes, context.coords)  # [R, k+2, 2]
         placed = View.of(points).place(points)
         from_depot = (placed - placed[:, -1:]).norm(dim=-1, keepdim=True)  # [R, k+2, 1]
         direction = (placed - placed[:, -1:]) / from_depot.where(from_depot > 0, 1.0)
@@ -45,4 +46,4 @@ class LocalBQ(BQ):
         ahead = context.demands.gather(1, state.remaining).sum(dim=1, keepdim=True) / capacity - left
         whole = [left, ahead.clamp(max=MOST_AHEAD), ahead.ceil() - ahead, from_depot[:, 0].log1p()]
         whole = torch.cat(whole, dim=1)[:, None].expand(-1, nodes.shape[1], -1)
-        return torch.cat([features(placed), farther, direction, from_depot.log1p(), demand, whole], dim=2)
+        return torch.cat([view_features(placed), farther, direction, from_depot.log1p(), demand, whole], dim=2)

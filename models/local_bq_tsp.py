@@ -6,7 +6,7 @@ from torch import Tensor
 
 from models.bq_tsp import BQ
 from models.layers import FullPrecisionLinear
-from models.local_view import FEATURES, View, features
+from models.local_view import VIEW_FEATURES, View, view_features
 
 
 class LocalBQ(BQ):
@@ -18,9 +18,9 @@ class LocalBQ(BQ):
     """
 
     def __init__(self, width: int, layers: int, heads: int, feedforward: int, successor_loss: float):
-        super().__init__(width, layers, heads, feedforward, True, successor_loss)
-        self.embed = FullPrecisionLinear(FEATURES, width)
+        super().__init__(width, layers, heads, feedforward, canonical_coordinates=True, successor_loss=successor_loss)
+        self.embed = FullPrecisionLinear(VIEW_FEATURES, width)
 
     def features(self, points: Tensor) -> Tensor:
         """The place of each point in the view, and its distance from the origin."""
-        return features(View.of(points).place(points))
+        return view_features(View.of(points).place(points))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-FEATURES = 3  # of a point
+VIEW_FEATURES = 3  # of a point
 REACH = 2.0  # points farther away are drawn at this distance
 
 
@@ -21,7 +21,7 @@ class View(NamedTuple):
 
     origin: Tensor  # [R, 1, 2]
     cos: Tensor  # [R, 1] of the end's direction
-    sin: Tensor  # [R, 1], negative to mirror
+    sin: Tensor  # [R, 1] of the end's direction
     side: Tensor  # [R, 1] -1 where the view is mirrored, else 1
     radius: Tensor  # [R, 1, 1] distance of the farthest node in view
 
@@ -46,8 +46,8 @@ class View(NamedTuple):
         return torch.stack([x * self.cos + y * self.sin, (y * self.cos - x * self.sin) * self.side], dim=-1)
 
 
-def features(placed: Tensor) -> Tensor:
-    """Features [R, m, FEATURES] of points [R, m, 2] as a view shows them.
+def view_features(placed: Tensor) -> Tensor:
+    """Features [R, m, VIEW_FEATURES] of points [R, m, 2] as a view shows them.
 
     The place, drawn within reach in its direction, and the logarithm of the distance.
     """

@@ -12,7 +12,7 @@ from problems.jssp import State
 from problems.jssp.instances import Instance, machine_of
 from problems.jssp.state import places_in_view
 
-FEATURES = 8  # of each operation
+LOOKAHEAD_FEATURES = 8  # of each operation
 
 
 class Outlook(NamedTuple):
@@ -47,7 +47,7 @@ def around(job: Tensor, times: Tensor, waits: Tensor, jobs: int) -> tuple[Tensor
     return before, left.gather(1, job) - before - times
 
 
-def lookahead(instance: Instance, state: State) -> list[Tensor]:
+def makespan_features(instance: Instance, state: State) -> list[Tensor]:
     """Eight features [R, v] of the operations in view, in quarters of the instance's bound (`bound_of`).
 
     All operations that remain count, in view or not.
@@ -63,7 +63,7 @@ def lookahead(instance: Instance, state: State) -> list[Tensor]:
 
 
 def due_date_features(instance: Instance, state: State) -> list[Tensor]:
-    """Eight features [R, v] as `lookahead` has them, for the weighted tardiness; the state's times are absolute.
+    """Eight features [R, v] as `makespan_features`, for the weighted tardiness; the state's times are absolute.
 
     The bounds on the makespan, which say nothing here, are replaced: by the work that remains on the operation's
     machine, by how late its job will be at least (below 0: by its slack), by this time if it is late, and by the weight

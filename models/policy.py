@@ -71,6 +71,11 @@ def embeddings_of(nodes: Tensor, embeddings: Tensor) -> Tensor:
     return F.embedding(nodes + count * torch.arange(rows, device=nodes.device)[:, None], embeddings.flatten(0, 1))
 
 
+def points_of(nodes: Tensor, coords: Tensor) -> Tensor:
+    """The points [R, n, 2] of the nodes [R, n] of each row, out of the coordinates [R, N, 2] of all nodes."""
+    return coords.gather(1, nodes[..., None].expand(-1, -1, 2))
+
+
 def places(near: Tensor, nodes: Tensor) -> Tensor:
     """The place [R, n] of each of the nodes [R, n] among those in view, near [R, k] ascending, or NO_TOKEN."""
     place = torch.searchsorted(near.contiguous(), nodes.contiguous()).clamp(max=near.shape[1] - 1)

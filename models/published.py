@@ -11,9 +11,10 @@ from torch import Tensor
 
 from models import bq_cvrp, lehd_cvrp
 from models.attention import MASKED_SCORE
-from models.job_shop import CanonicalState, JobShop
+from models.job_shop import JobShop
 from models.layers import ReZeroLayer
 from models.shop_attention import attention_patterns
+from models.shop_policy import CanonicalState
 from problems import cvrp, jssp
 from problems.cvrp.instances import Instance as CVRPInstance
 from problems.jssp.instances import Instance as JSSPInstance
@@ -27,7 +28,7 @@ class CVRPBQ(bq_cvrp.BQ):
         super().__init__(width, layers, heads, feedforward, canonical_coordinates=False, route_loss=0.0)
 
     def tokens(self, context: CVRPInstance, state: cvrp.State) -> list[Tensor]:
-        """The tokens [R, n+2, width] after half of the layers, and after all layers."""
+        """The tokens [R, k+2, width] after half of the layers, and after all layers."""
         x = self.embedded(context, state)
         in_depot = (state.origin == 0)[:, None, None]
         x = torch.cat([x[:, :1] + in_depot * self.depot, x[:, 1:]], dim=1)
@@ -41,12 +42,12 @@ class CVRPLEHD(lehd_cvrp.LEHD):
         super().__init__(width, layers, heads, feedforward, route_loss=0.0)
 
     def tokens(self, context: lehd_cvrp.Nodes, state: cvrp.State) -> list[Tensor]:
-        """The tokens [R, n+2, width] after half of the decoder's layers, and after all of them."""
+        """The tokens [R, k+2, width] after half of the decoder's layers, and after all of them."""
         return self.decoder.intermediate_outputs(self.embedded(context, state), second_depot_hidden(state))
 
 
 def second_depot_hidden(state: cvrp.State) -> Tensor | None:
-    """A bias [R, 1, 1, n+2] that hides the last token, the depot, from all others where it is the origin, too.
+    """A bias [R, 1, 1, k+2] that hides the last token, the depot, from all others where it is the origin, too.
 
     None if it hides nothing, as far as that can be told without waiting for the device.
     """
@@ -72,7 +73,7 @@ class JSSPTransformer(JobShop):
         self.odd_job_wise = ReZeroLayer(width, heads, feedforward) if layers % 2 else None
 
     def tokens(self, instance: JSSPInstance, state: jssp.State) -> list[Tensor]:
-        """The tokens [R, n, width] of the operations that remain, after all layers."""
+        """The tokens [R, v, width] of the operations in view, after all layers."""
         (x,) = super().tokens(instance, state)
         if self.odd_job_wise is not None:
             within_jobs, _ = attention_patterns(instance, state, self.between_jobs.heads)

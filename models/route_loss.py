@@ -58,9 +58,8 @@ class Routes(NamedTuple):
         order = F.pad(token, (1, 0))  # the vehicle is token 0
         before = torch.where(via_depot, depot, order[:, :-1])
         after = F.pad(torch.where(via_depot, depot, token), (0, 1), value=depot)
-        route = order.new_zeros(
-            rows, depot + 1
-        )  # number of each token's route; in the depot's place, of any out of view
+        # The number of each token's route; in the depot's place, that of any out of view.
+        route = order.new_zeros(rows, depot + 1)
         route.scatter_(1, token.where(token > 0, depot), via_depot.long().cumsum(dim=1))
         route = route[:, :-1]
         others = (route[:, :, None] == route[:, None]) & ~torch.eye(depot, dtype=torch.bool, device=order.device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from gumbeldore.runtime.checked import check_counts
@@ -46,6 +47,10 @@ class TSPPolicy(RoutingPolicy):
     problem = "tsp"
     successor_loss: SuccessorLoss | None
 
+    def nodes(self, state: tsp.State) -> Tensor:
+        """The node of each token [R, k+2]."""
+        return torch.cat([state.origin[:, None], state.near, state.destination[:, None]], dim=1)
+
     def logits(self, context: Any, state: tsp.State, x: Tensor) -> Tensor:
         """[R, N]; -inf on nodes that are not in view."""
         return at_nodes(self.head(x[:, 1:-1]).squeeze(-1).float(), state.near, context[0].shape[1])
@@ -61,9 +66,13 @@ class CVRPPolicy(RoutingPolicy):
     problem = "cvrp"
     route_loss: RouteLoss | None
 
+    def nodes(self, state: cvrp.State) -> Tensor:
+        """The node of each token [R, k+2]; the end of the way is the depot."""
+        return torch.cat([state.origin[:, None], state.near, torch.zeros_like(state.origin[:, None])], dim=1)
+
     def logits(self, context: Any, state: cvrp.State, x: Tensor) -> Tensor:
         """[R, 2N]; -inf on customers that are not in `State.near`."""
-        logits = self.head(x[:, 1:-1]).float().mT  # [R, 2, n]
+        logits = self.head(x[:, 1:-1]).float().mT  # [R, 2, k]
         customers = (state.near - 1)[:, None].expand_as(logits)
         return at_nodes(logits, customers, context[0].shape[1] - 1).flatten(1)
 

@@ -22,7 +22,7 @@ from gumbeldore.runtime.compiling import compile_layers
 from gumbeldore.runtime.gpu import use_device
 from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.seeding import generator
-from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.dataset import PseudoExperts, Shard
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
@@ -281,7 +281,7 @@ def test_same_examples_as_on_the_cpu(device, case):
     instances = problem.generate(6, torch.Generator().manual_seed(2))
     found = search(problem, network(), instances, methods.Sampling(1, 1), torch.Generator().manual_seed(3))
     dataset = PseudoExperts()
-    dataset.add("random", instances, *found.best())
+    dataset.add(Shard("random", instances, *found.best()))
     here, there = (
         dataset.batch(problem, 16, torch.Generator().manual_seed(4), torch.device(kind)) for kind in ("cpu", device)
     )
@@ -309,7 +309,7 @@ class Learner:
         found = search(
             self.problem, policy, instances, methods.WithoutReplacement(16, 1), keys=torch.arange(len(instances[0]))
         )
-        self.state.dataset.add("epoch_1", instances, *found.best())
+        self.state.dataset.add(Shard("epoch_1", instances, *found.best()))
         return self
 
     def epoch(self) -> dict[str, float]:

@@ -86,7 +86,7 @@ def nodes_of(trie: Trie, leaves: Leaves) -> list[Node]:
 
 
 def legal_actions(trie: Trie, depth: int, slot: int) -> list[int]:
-    log_probs = trie_ops.read_log_probs(trie, depth, trie_ops.places(trie, torch.tensor([[slot]]))[0, 0])
+    log_probs = trie_ops.read_policy(trie, depth, trie_ops.places(trie, torch.tensor([[slot]]))[0, 0])
     return (log_probs > -math.inf).nonzero().flatten().tolist()
 
 

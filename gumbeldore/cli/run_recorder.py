@@ -47,11 +47,11 @@ class RunRecorder(Recorder):
         self.run, self.first, self.begun_at = run, first, begun_at
         self.metrics: dict[str, float] = {}  # of the last complete epoch
 
-    def best(self, state: TrainState) -> None:
+    def save_best(self, state: TrainState) -> None:
         """checkpoints/best.pt: the best policy."""
         save(self.run.directory.best, self.run.config, self.run.setup.problem, state)
 
-    def epoch(self, state: TrainState, report: EpochReport) -> None:
+    def save_epoch(self, state: TrainState, report: EpochReport) -> None:
         """A line of metrics.jsonl; last.pt, all that the training needs to go on; charts, and a line to read."""
         setup, config, directory, terminal = self.run.setup, self.run.config, self.run.directory, self.run.terminal
         self.metrics = report.metrics

@@ -151,15 +151,12 @@ def defaults_of(cls: type) -> dict[str, Any]:
     return {spec.name: "???" if spec.default is MISSING else spec.default for spec in dataclasses.fields(cls)}
 
 
-def any_of(classes: Iterable[type], missing: str | None = None) -> dict[str, Any]:
-    """The default of each field of the classes, one of which is chosen.
+def any_of(classes: Iterable[type]) -> dict[str, Any]:
+    """The default of each field of the classes, one of which is chosen; None where it must be given.
 
     A field that several classes have has the default of the last of them.
-
-    Arguments:
-        missing: in place of a value that must be given
     """
-    return {name: missing if value == "???" else value for cls in classes for name, value in defaults_of(cls).items()}
+    return {name: None if value == "???" else value for cls in classes for name, value in defaults_of(cls).items()}
 
 
 SEARCH = {name: DEFAULTS[name] for name in ("beam_width", "num_rounds", "step_size")}  # the first to be shown

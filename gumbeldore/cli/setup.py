@@ -24,8 +24,8 @@ from gumbeldore.runtime.precision import dtype_of
 from gumbeldore.sampler.methods import Method
 from gumbeldore.sampler.search import check_offered
 from gumbeldore.seeding import fold, generator
-from gumbeldore.training.dataset import Shard, read_experts
-from gumbeldore.training.expert_pool import in_turns
+from gumbeldore.training.dataset import Shard
+from gumbeldore.training.given_experts import in_turns, read_experts
 from gumbeldore.training.optimizer import Optimizers, optimizer_of
 from gumbeldore.training.settings import ImitationSettings, SupervisedSettings, TrainSettings
 from gumbeldore.training.validation import validation_set

@@ -86,7 +86,7 @@ def open_training(cfg: DictConfig, ranks: Ranks) -> Iterator[Training]:
         ranks.start_run(setup.problem, state, setup.settings, precision, setup.run.compile)
         execution = Execution(setup.run.seed, recorder, device, precision, ranks, terminal.progress, stopper)
         yield Training(run, state, execution, recorder)
-        reason = None if state.over(setup.settings) else stopper.reason
+        reason = None if state.is_over(setup.settings) else stopper.reason
         terminal.summary(state, reason, directory, setup.settings.instances)
 
 
@@ -118,7 +118,7 @@ def initial_state(setup: Setup, directory: RunDirectory) -> TrainState:
     keep_freed_memory()
     dataset = PseudoExperts(directory.dataset)
     for shard in setup.experts:  # kept in the run directory: a continued run does not need the file again
-        dataset.add(*shard)
+        dataset.add(shard)
     return TrainState(setup.policy, copy.deepcopy(setup.policy), setup.optimizer, dataset)
 
 
@@ -132,8 +132,7 @@ def introduce(run: OpenRun, state: TrainState) -> None:
         experts, validation = (sizes(setup.problem, sets) for sets in (setup.experts, setup.validation))
         terminal.say(f"experts of size {experts}; validation instances of size {validation}")
     if setup.run.init and state.best_cost == math.inf and not setup.settings.instances:
-        run.pool.load(state.best.state_dict())
-        state.accept(validate(run.pool, setup.validation, terminal.progress))
+        state.accept(validate(run.pool, state.best, setup.validation, terminal.progress))
         terminal.say(f"init={setup.run.init}: greedy cost {state.best_cost:.4f} on the validation instances")
 
 

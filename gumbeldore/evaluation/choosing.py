@@ -40,7 +40,7 @@ class Choice(NamedTuple):
 
 
 def choose_policies(instances: Source | Sequence[Source], limit: int | None, values: Mapping[str, Any]) -> list[Choice]:
-    """For each of the instances the shipped policy that is nearest in `Problem.scale`.
+    """For each of the instances the shipped policy that is nearest in `Problem.size_of`.
 
     Near to a policy are its training instances, and the sizes at which it was measured to be the best (`BEST_AT`). Only
     policies for the objective among the values are considered; without one, for the problem's default.
@@ -58,7 +58,7 @@ def choose_policies(instances: Source | Sequence[Source], limit: int | None, val
     scales = {key: [_training_scale(each.problem), *best_at.get(key, [])] for key, each in policies.items()}
     chosen: dict[str, list[Group]] = {key: [] for key in policies}
     for group in groups:
-        scale = next(iter(policies.values())).problem.scale(group.instance_set.instances)
+        scale = next(iter(policies.values())).problem.size_of(group.instance_set.instances)
         nearest = _nearest(scale, list(scales.values()))
         whole = bool((nearest == nearest[0]).all())
         for place in nearest.unique().tolist():
@@ -123,7 +123,7 @@ def _read(
 def _training_scale(problem: Problem) -> dict[str, float]:
     """The mean scale of a problem's training instances."""
     draws = generator(0, "scale")
-    scales = [problem.scale(problem.generate(BATCH_SIZE, draws)) for _ in range(BATCHES)]
+    scales = [problem.size_of(problem.generate(BATCH_SIZE, draws)) for _ in range(BATCHES)]
     return {name: torch.cat([scale[name] for scale in scales]).double().mean().item() for name in scales[0]}
 
 
@@ -140,7 +140,7 @@ def _distance(scale: Mapping[str, Tensor], to: Scale) -> Tensor:
 def _reason(choice: Choice) -> str:
     """Which policy, and for which instances."""
     name, instance_sets = choice.loaded.path.parent.name, choice.instance_sets
-    each = [choice.loaded.problem.scale(instance_set.instances) for instance_set in instance_sets]
+    each = [choice.loaded.problem.size_of(instance_set.instances) for instance_set in instance_sets]
     own = {key: torch.cat([scale[key] for scale in each]) for key in each[0]}
     count = len(next(iter(own.values())))
     which = instance_sets[0].names[0] if count == 1 else f"{count} instances"

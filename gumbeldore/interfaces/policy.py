@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from gumbeldore.interfaces.problem import RecordsArguments
+from gumbeldore.interfaces.made_with import RecordsArguments
 
 
 class Policy(RecordsArguments, nn.Module, ABC):

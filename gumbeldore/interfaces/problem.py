@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -13,28 +12,11 @@ from torch import Tensor
 
 from gumbeldore.batches import batch_size, take
 from gumbeldore.instance_set import InstanceSet
+from gumbeldore.interfaces.made_with import RecordsArguments
 from gumbeldore.reports import Reports
 from gumbeldore.seeding import generator
 
 AnyProblem = TypeVar("AnyProblem", bound="Problem")
-
-
-class RecordsArguments:
-    """Classes whose objects keep the arguments that each was made with in `made_with`: `save_policy` writes them."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "__init__" in cls.__dict__:
-            cls.__init__ = _recording(cls.__init__)  # type: ignore[method-assign]
-
-
-def _recording(init: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(init)
-    def recorded(self: Any, *arguments: Any, **named: Any) -> None:
-        self.__dict__.setdefault("made_with", (arguments, named))  # the subclass comes first, which calls its base
-        init(self, *arguments, **named)
-
-    return recorded
 
 
 class Problem(RecordsArguments, ABC):
@@ -46,6 +28,10 @@ class Problem(RecordsArguments, ABC):
     """
 
     reports: Reports = Reports()  # how evaluations show instances and solutions
+    # What is minimised, where a problem can minimise different things; a shipped policy is chosen for its objective.
+    objective: str = ""
+    # Of one instance's arrays, by name; arrays with one dimension more are of several. `from_arrays` takes these alone.
+    dimensions: Mapping[str, int] = {}
 
     @property
     @abstractmethod
@@ -102,6 +88,21 @@ class Problem(RecordsArguments, ABC):
         """
         return torch.arange(actions.shape[1], device=actions.device) * self.num_actions(instance) + actions
 
+    def num_equivalents(self, instance: Any) -> int:
+        """The largest `count` of `equivalents`, the instance itself included. Default: 1, there are no others."""
+        return 1
+
+    def equivalents(self, instance: Any, count: int) -> tuple[Any, Callable[[Tensor], Tensor]]:
+        """Instances that have solutions as good as those of each instance, e.g. mirrored ones. Default: itself.
+
+        Arguments:
+            count: of each instance, at most `num_equivalents`; the first is the instance itself
+
+        Returns [R * count, ...], those of an instance one after the other; and a function that turns solutions
+        [R * count, L, T] of these into solutions of the instances themselves, at the same or a lower cost.
+        """
+        return instance, lambda actions: actions
+
     # Which decisions of experts training imitates, in which order, and of which instances.
 
     def num_choices(self, instance: Any, actions: Tensor) -> Tensor:
@@ -145,12 +146,12 @@ class Problem(RecordsArguments, ABC):
         """
         return self
 
-    # Instances in files, in named sets and in arrays; and other instances with the same solutions.
+    # Instances in files, in named sets and in arrays.
 
     def check(self, instance: Any) -> None:
         """Raises ValueError unless all instances of a file of experts are well-formed. Default: no check."""
 
-    def scaled(self, instance: Any) -> Any:
+    def in_training_units(self, instance: Any) -> Any:
         """The instances of a file of experts in the units that the network learns from, with the same good solutions.
 
         Default: as they are.
@@ -180,16 +181,10 @@ class Problem(RecordsArguments, ABC):
         """
         raise ValueError(f"{type(self).__name__} takes no arrays: it does not define from_arrays")
 
-    # Of one instance's arrays, by name; arrays with one dimension more are of several. `from_arrays` takes these alone.
-    dimensions: Mapping[str, int] = {}
+    def size_of(self, instance: Any) -> dict[str, Tensor]:
+        """Numbers [n] above 0 that say how large the instances are, by name. Default: the decisions.
 
-    # What is minimised, where a problem can minimise different things; a shipped policy is chosen for its objective.
-    objective: str = ""
-
-    def scale(self, instance: Any) -> dict[str, Tensor]:
-        """Numbers [n] above 0 that tell how like each other instances are, by name. Default: the decisions.
-
-        A policy is chosen for instances by these numbers.
+        A shipped policy is chosen for instances by these numbers.
         """
         return {"decisions": torch.full((batch_size(instance),), float(self.horizon(instance)))}
 
@@ -199,21 +194,6 @@ class Problem(RecordsArguments, ABC):
         Default: random instances without references, which only the run's seed decides.
         """
         return [without_references(self, self.generate(n, generator(seed, "validation")), "validation")]
-
-    def num_equivalents(self, instance: Any) -> int:
-        """The largest `count` of `equivalents`, the instance itself included. Default: 1, there are no others."""
-        return 1
-
-    def equivalents(self, instance: Any, count: int) -> tuple[Any, Callable[[Tensor], Tensor]]:
-        """Instances that have solutions as good as those of each instance, e.g. mirrored ones. Default: itself.
-
-        Arguments:
-            count: of each instance, at most `num_equivalents`; the first is the instance itself
-
-        Returns [R * count, ...], those of an instance one after the other; and a function that turns solutions
-        [R * count, L, T] of these into solutions of the instances themselves, at the same or a lower cost.
-        """
-        return instance, lambda actions: actions
 
 
 def without_references(problem: Problem, instances: Any, name: str) -> InstanceSet:

@@ -80,8 +80,8 @@ class Worker:
         with cpu_threads(self.threads), advice_on_memory(f"a search ran out of memory; lower {remedy}"):
             instances = to(instances, self.device)
             start = None if start is None else start.to(self.device)
-            policy, memory = self.policy_in_precision, self.memory
-            found = search(self.problem, policy, instances, method, keys=keys, memory=memory, start=start)
+            policy, budget = self.policy_in_precision, self.memory
+            found = search(self.problem, policy, instances, method, keys=keys, trie_budget=budget, start=start)
             wanted = read(found)
         tensors = (field.cpu() if isinstance(field, Tensor) else field for field in wanted)
         return type(wanted)(*tensors)

@@ -58,16 +58,3 @@ def instance_errors(instance_set: InstanceSet, keys: Tensor) -> Iterator[None]:
     except InstanceError as error:
         name = instance_set.names[int((keys == error.key).nonzero()[0])]
         raise ValueError(f"instance {name}: {error.rule}") from None
-
-
-def check_costs(instance_set: InstanceSet, first: int, costs: Tensor, valid: Tensor) -> None:
-    """Raises ValueError naming an instance of which a valid solution's true cost is not a number.
-
-    Arguments:
-        first: place of the first of the instances in the instance set
-        costs, valid: [b, L]
-    """
-    wrong = valid & ~costs.isfinite()
-    if wrong.any():
-        row, place = wrong.nonzero()[0].tolist()
-        raise ValueError(f"instance {instance_set.names[first + row]}: a solution costs {costs[row, place]}")

@@ -50,8 +50,8 @@ class SearchContext(NamedTuple):
     instance: Any  # [B*K, ...] each instance of the task K times
     root: Root
     width: int  # K
-    temperature: float = 1.0
-    select: Select = most_likely
+    temperature: float
+    select: Select
 
 
 class OutOfTime(Exception):
@@ -76,7 +76,7 @@ class Leaves(NamedTuple):
     filled: int  # trie slots used per depth, this round included
 
 
-class Beam(NamedTuple):
+class Prefixes(NamedTuple):
     """The prefixes of one depth, in decreasing order of what `select` ranks by; empty positions come last."""
 
     node: Tensor  # [B, K] trie slot
@@ -124,48 +124,51 @@ def sample_round(
             raise OutOfTime(count)
         legal = task.problem.mask(context.instance, state)  # [B*K, A]
         new = beam.alive & (beam.node >= filled)
-        log_probs, count = evaluate(context, trie, depth, filled, state, legal, new, count)
-        count = count._replace(reused=count.reused + (beam.alive & ~new).sum())
-        broken |= (new & ~log_probs.amax(dim=-1).isfinite()).any(dim=1)
+        log_pi, asked = _log_pi(context, trie, depth, filled, state, legal, new)
+        count = count.plus(asked._replace(reused=(beam.alive & ~new).sum()))
+        broken |= (new & ~log_pi.amax(dim=-1).isfinite()).any(dim=1)
 
         children = trie_ops.read_children(trie, depth, beam.node, filled)
         phi = beam.phi[..., None] + nucleus(normalised(children.log_mass + children.advantage), top_p)  # [B, K, A]
         score = perturb(phi, beam.gumbel, depth).masked_fill(~beam.alive[..., None], -math.inf)
-        beam, parent, action = _keep_best(context.select, trie, depth, filled, beam, children, phi, score, legal)
+        kept = _selected(context.select, children, phi, score, legal)
+        beam = _entered(trie, depth + 1, filled, beam.node, kept)
 
-        history.append((beam.node, parent, action))
+        history.append((beam.node, kept.parent, kept.action))
         if depth + 1 < root.horizon:
-            origin = (row + parent).flatten()
-            state = task.problem.step(context.instance, take(state, origin), action.flatten())
+            origin = (row + kept.parent).flatten()
+            state = task.problem.step(context.instance, take(state, origin), kept.action.flatten())
 
     rule = "the policy's logits are NaN, +inf or all -inf on the legal actions of a state, or its mask has no legal one"
     check_instances(task, broken, rule)
     return _trace_back(history, trie.log_prob[-1], beam, filled + context.width), count
 
 
-def _root_beam(trie: Trie, filled: int, context: SearchContext, root_gumbel: Tensor) -> Beam:
+def _root_beam(trie: Trie, filled: int, context: SearchContext, root_gumbel: Tensor) -> Prefixes:
     """Beam position 0 holds the root; the other positions are empty."""
     batch, width = context.task.batch, context.width
-    root = context.root.slot[:, None]
+    root = context.root.slot
     position = torch.arange(width, device=root_gumbel.device)
-    node = (filled + position).expand(batch, -1).where(position > 0, root)
-    alive = (trie.log_mass[0].gather(1, root) > -math.inf) & (position == 0)
+    node = (filled + position).expand(batch, -1).where(position > 0, root[:, None])
+    alive = trie_ops.unsampled(trie, root)[:, None] & (position == 0)
     phi = torch.zeros(batch, width, dtype=torch.float64, device=root_gumbel.device)
-    return Beam(node, phi, root_gumbel[:, None].where(alive, -math.inf), alive)
+    return Prefixes(node, phi, root_gumbel[:, None].where(alive, -math.inf), alive)
 
 
-def _keep_best(
-    select: Select,
-    trie: Trie,
-    depth: int,
-    filled: int,
-    beam: Beam,
-    children: Children,
-    phi: Tensor,
-    score: Tensor,
-    legal: Tensor,
-) -> tuple[Beam, Tensor, Tensor]:
-    """The beam of the K selected children, which are in the trie from now on; their parents and actions [B, K].
+class Kept(NamedTuple):
+    """The K children that a step keeps, all [B, K]; slot and mass as in `Children`, the last three as in `Prefixes`."""
+
+    parent: Tensor  # position in the beam
+    action: Tensor
+    slot: Tensor
+    mass: Tensor
+    phi: Tensor
+    gumbel: Tensor
+    alive: Tensor
+
+
+def _selected(select: Select, children: Children, phi: Tensor, score: Tensor, legal: Tensor) -> Kept:
+    """The children that `select` keeps.
 
     Arguments:
         phi, score: [B, K, A] log-probabilities of the children, and perturbed
@@ -176,20 +179,28 @@ def _keep_best(
     # An empty position copies the first node with a legal action, so that `step` gets one; its score stays -inf.
     fallback = legal.view(batch, width, -1)[:, 0].int().argmax(dim=1, keepdim=True)
     best = best.where(alive, fallback)
-    parent, action = best // actions, best % actions
-    slot = children.slot.flatten(1).gather(1, best)
-    mass = children.log_mass.flatten(1).gather(1, best)
-    grown = alive & (slot == trie_ops.NO_NODE)
-    trie_ops.write_nodes(trie, depth + 1, filled, grown, beam.node.gather(1, parent), action, mass)
-    reserved = (filled + torch.arange(width, device=slot.device)).expand(batch, -1)  # slot of a new node per position
-    node = slot.where(alive & ~grown, reserved)
-    return Beam(node, phi.flatten(1).gather(1, best), gumbel, alive), parent, action
+    slot, mass, phi = (x.flatten(1).gather(1, best) for x in (children.slot, children.log_mass, phi))
+    return Kept(best // actions, best % actions, slot, mass, phi, gumbel, alive)
 
 
-def evaluate(
-    context: SearchContext, trie: Trie, depth: int, filled: int, state: Any, legal: Tensor, new: Tensor, count: Count
+def _entered(trie: Trie, depth: int, filled: int, parents: Tensor, kept: Kept) -> Prefixes:
+    """The beam of the kept children, which are in the trie from now on.
+
+    Arguments:
+        depth: of the children
+        parents: [B, K] trie slots of the beam that they were selected from
+    """
+    batch, width = parents.shape
+    grown = kept.alive & (kept.slot == trie_ops.NO_NODE)
+    trie_ops.write_nodes(trie, depth, filled, grown, parents.gather(1, kept.parent), kept.action, kept.mass)
+    reserved = (filled + torch.arange(width, device=parents.device)).expand(batch, -1)  # a new node's, by position
+    return Prefixes(kept.slot.where(kept.alive & ~grown, reserved), kept.phi, kept.gumbel, kept.alive)
+
+
+def _log_pi(
+    context: SearchContext, trie: Trie, depth: int, filled: int, state: Any, legal: Tensor, new: Tensor
 ) -> tuple[Tensor, Count]:
-    """Store and return log pi [B, K, A] of the nodes in `new` [B, K]; other entries mean nothing.
+    """Store and return log pi [B, K, A] of the nodes in `new` [B, K], with their count; other entries mean nothing.
 
     Packing the rows that need the network is the one host sync of a step.
     """
@@ -198,29 +209,23 @@ def evaluate(
     choice = (legal.sum(dim=-1) > 1).view(batch, width)
     ask = new & choice
     canonical = policy.canonical_state(context.instance, state)
-    own = trie_ops.places(trie, filled + torch.arange(width, device=new.device))
-    known = own.expand(batch, -1)
+    own = known = trie_ops.places(trie, filled + torch.arange(width, device=new.device))  # [B, K]
     if not trie.is_path:  # which meets no state twice
         hashes = state_hash(canonical).view(batch, width).where(ask, trie_ops.NO_HASH)
         known = first_in_same_state(trie, depth, filled, hashes)
     rows = (ask & (known == own)).flatten().nonzero().squeeze(1)
-    dtype = trie.log_probs[0].dtype
+    dtype = trie.log_pi[0].dtype
     if len(rows):
         with torch.profiler.record_function("policy"):
             logits = policy(take(encoded, rows // width), take(canonical, rows))
         check_logits(logits, len(rows), legal.shape[1])
         logits = logits.double().masked_fill(~legal.index_select(0, rows), -math.inf)
         logits = _tempered(logits, context.temperature)
-        trie_ops.write_log_probs(trie, depth, own.flatten().index_select(0, rows), normalised(logits).to(dtype))
+        trie_ops.write_policy(trie, depth, own.flatten().index_select(0, rows), normalised(logits).to(dtype))
     certain = torch.zeros_like(legal, dtype=dtype).masked_fill_(~legal, -math.inf).view(batch, width, -1)
-    log_probs = trie_ops.read_log_probs(trie, depth, known).where(ask[..., None], certain)
-    trie_ops.write_log_probs(trie, depth, own, log_probs)
-    count = count._replace(
-        evaluated=count.evaluated + len(rows),
-        forced=count.forced + (new & ~choice).sum(),
-        repeated=count.repeated + ask.sum() - len(rows),
-    )
-    return log_probs, count
+    log_pi = trie_ops.read_policy(trie, depth, known).where(ask[..., None], certain)
+    trie_ops.write_policy(trie, depth, own, log_pi)
+    return log_pi, Count(len(rows), forced=(new & ~choice).sum(), repeated=ask.sum() - len(rows))
 
 
 def check_logits(logits: Any, rows: int, actions: int) -> None:
@@ -243,7 +248,7 @@ def _tempered(logits: Tensor, temperature: float) -> Tensor:
 
 def check_instances(task: SearchTask, wrong: Tensor, rule: str) -> None:
     """Raises InstanceError for the first instance of which a copy is `wrong` [B]; a host sync, so once per round."""
-    raise_for_instance(wrong.view(len(task.origin), -1).any(dim=1), task.origin, rule)
+    raise_for_instance(wrong.view(len(task.given_keys), -1).any(dim=1), task.given_keys, rule)
 
 
 def nucleus(log_probs: Tensor, top_p: float) -> Tensor:
@@ -266,7 +271,7 @@ def normalised(log_probs: Tensor) -> Tensor:
     return log_probs - log_probs.logsumexp(dim=-1, keepdim=True)
 
 
-def _trace_back(history: list[tuple[Tensor, Tensor, Tensor]], log_prob: Tensor, beam: Beam, filled: int) -> Leaves:
+def _trace_back(history: list[tuple[Tensor, Tensor, Tensor]], log_prob: Tensor, beam: Prefixes, filled: int) -> Leaves:
     """Follow every leaf up to the root.
 
     Arguments:

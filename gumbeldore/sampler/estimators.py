@@ -18,6 +18,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from gumbeldore.sampler.gumbel import log_survival
 
@@ -130,8 +131,8 @@ def estimate_over_rounds(
     p = log_probs.exp().masked_fill(~valid, 0.0)
     found = p * values.double().masked_fill(~valid, 0.0)
     mass, known = (x.view(batch, rounds, each).sum(dim=2).cumsum(dim=1) for x in (p, found))  # [B, n] round included
-    f, phi, gumbel, found_one = (x.reshape(batch * rounds, each) for x in (values, round_log_probs, gumbels, valid))
-    rest = estimate_expectation(f, phi, gumbel, found_one, normalised).view(batch, rounds)
-    before = [torch.cat([torch.zeros_like(x[:, :1]), x[:, :-1]], dim=1) for x in (mass, known)]
-    estimates = before[1] + (1 - before[0]).clamp(min=0.0) * rest.nan_to_num()  # NaN: the round found no leaf
+    f, phi, gumbel, is_leaf = (x.reshape(batch * rounds, each) for x in (values, round_log_probs, gumbels, valid))
+    rest = estimate_expectation(f, phi, gumbel, is_leaf, normalised).view(batch, rounds)
+    mass_before, known_before = (pad(x[:, :-1], (1, 0)) for x in (mass, known))
+    estimates = known_before + (1 - mass_before).clamp(min=0.0) * rest.nan_to_num()  # NaN: the round found no leaf
     return torch.where(valid.all(dim=1) & (not complete), estimates.mean(dim=1), known[:, -1])

@@ -24,7 +24,7 @@ def search(
     generator: torch.Generator | None = None,
     *,
     keys: Tensor | None = None,
-    memory: int | None = None,
+    trie_budget: int | None = None,
     start: Tensor | None = None,
 ) -> Solutions:
     """Sample or search solutions of a batch of instances of one size.
@@ -35,7 +35,7 @@ def search(
         method: how to search, of `gumbeldore.methods`
         generator: source of one random key per instance, drawn in their order
         keys: instead of a generator, the keys [B] int64 themselves: an instance's result depends on its own alone
-        memory: bytes that the trie must not outgrow; a search with a time limit ends where it would
+        trie_budget: bytes that the trie must not outgrow; a search with a time limit ends where it would
         start: solutions [B, T] that `Reconstruct` improves, instead of those of its own start, which is left out; they
             are the first solutions found
 
@@ -53,7 +53,8 @@ def search(
     was_training = policy.training
     policy.eval()
     try:
-        task = SearchTask(problem, policy, instances, policy.encode(instances), keys, keys, memory=memory)
+        encoded = policy.encode(instances)
+        task = SearchTask(problem, policy, instances, encoded, keys=keys, given_keys=keys, trie_budget=trie_budget)
         return method(task) if start is None else _improved(task, method, start)
     finally:
         policy.train(was_training)
@@ -75,7 +76,7 @@ def check_offered(problem: Problem, policy: Policy, instances: Any, method: Meth
 def unsearched(problem: Problem, policy: Policy, instances: Any) -> SearchTask:
     """Instances that a method is asked about, before they are encoded and have keys."""
     nothing = torch.empty(0, dtype=torch.int64)
-    return SearchTask(problem, policy, instances, encoded=None, keys=nothing, origin=nothing)
+    return SearchTask(problem, policy, instances, encoded=None, keys=nothing, given_keys=nothing)
 
 
 def _improved(task: SearchTask, method: Method, start: Tensor) -> Solutions:

@@ -97,12 +97,11 @@ class Solutions(NamedTuple):
 
     def best(self) -> tuple[Tensor, Tensor]:
         """The first of the cheapest solutions of each instance: actions [B, T] and cost [B]."""
-        cost, index = self.costs.masked_fill(~self.valid, math.inf).min(dim=1)
-        row = torch.arange(len(index), device=index.device)
-        return self.actions[row, index], cost
+        cost, place = cheapest(self.costs, self.valid)
+        return solutions_at(place, self.actions), cost
 
     def sampled(self) -> Solutions:
-        """Without the greedy and the reconstructed solutions, which estimators must not count."""
+        """Without a given start, the greedy and the reconstructed solutions, which estimators must not count."""
         drawn = ~self.gumbels.isnan().all(dim=0)
         tensors: dict[str, Any] = {name: getattr(self, name)[:, drawn] for name in self._fields if name != "stats"}
         return self._replace(**tensors)
@@ -131,6 +130,16 @@ class Solutions(NamedTuple):
         """The same after a reconstruction, which asked for these states; an iteration counts as a round in time."""
         stats = self.stats.plus(states)
         return self._replace(stats=stats._replace(rounds=max(stats.rounds, min(1, iterations))))
+
+
+def cheapest(costs: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """Of solutions [B, L] the lowest valid cost [B], inf without one, and the place [B] of the first that has it."""
+    return costs.masked_fill(~valid, math.inf).min(dim=1)
+
+
+def solutions_at(place: Tensor, actions: Tensor) -> Tensor:
+    """The solution [B, T] at the place [B] of each instance, out of `actions` [B, L, T]."""
+    return actions[torch.arange(len(place), device=place.device), place]
 
 
 def known(actions: Tensor, costs: Tensor) -> Solutions:

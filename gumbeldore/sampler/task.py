@@ -21,9 +21,9 @@ class SearchTask(NamedTuple):
     instances: Any  # [B, ...]
     encoded: Any  # [B, ...] the policy's view of each instance (`Policy.encode`)
     keys: Tensor  # [B] int64 of the instances' random numbers
-    origin: Tensor  # [b] the keys that the search was given; each of these b instances is here B / b times in a row
+    given_keys: Tensor  # [b] those that the search was given; each of these b instances is here B / b times in a row
     deadline: float = math.inf  # on the clock `time.monotonic`
-    memory: int | None = None  # bytes that a trie must not outgrow that grows until the deadline; None: any number
+    trie_budget: int | None = None  # bytes that a trie must not outgrow that grows until the deadline; None: any number
 
     @property
     def batch(self) -> int:

@@ -19,13 +19,13 @@ AS_INTEGERS = {
 }
 
 
-def first_in_same_state(trie: Trie, depth: int, first: int, hashes: Tensor) -> Tensor:
+def first_in_same_state(trie: Trie, depth: int, filled: int, hashes: Tensor) -> Tensor:
     """Enter the states of new nodes into the table; returns the first node in each of these states.
 
     The table stays sorted: a step moves its entries, and sorts the new ones alone.
 
     Arguments:
-        first: the new nodes are in the slots first .. first + K - 1
+        filled: the new nodes are in the slots filled .. filled + K - 1
         hashes: [B, K] of their states (`state_hash`), or NO_HASH
 
     Returns the place [B, K] (see `trie.places`) of the first node of this depth and instance with the same hash, by
@@ -34,7 +34,7 @@ def first_in_same_state(trie: Trie, depth: int, first: int, hashes: Tensor) -> T
     batch, width = hashes.shape
     copies = trie.state_hash.shape[-1] // trie.slots
     table, entries = (field[depth % len(field)] for field in (trie.state_hash, trie.state_entry))  # [b, W * C]
-    known, more = first * copies, width * copies
+    known, more = filled * copies, width * copies
     asked = hashes.view(-1, copies, width).mT.flatten(1)  # [b, K * C]
     new, order = asked.sort(dim=1, stable=True)  # among equal hashes the earliest comes first
     old, old_entries = table[:, :known].clone(), entries[:, :known].clone()

@@ -20,7 +20,7 @@ NO_HASH = 0
 
 
 class Trie(NamedTuple):
-    log_probs: list[Tensor]  # T or 1 of [B, W, A]  log pi(action | node), in the precision of the policy's logits
+    log_pi: list[Tensor]  # T or 1 of [B, W, A]  log pi(action | node), in the precision of the policy's logits
     log_prob: Tensor  # [T+1, B, W]  float64  log-probability of the prefix under the policy
     log_mass: Tensor  # [T+1, B, W]  float64  log of the part of it that has not been sampled yet
     advantage: Tensor  # [T+1, B, W]  float64  what the updates added to the edge into the node
@@ -39,7 +39,7 @@ class Trie(NamedTuple):
     @property
     def is_path(self) -> bool:
         """Whether it has one node for each depth and no later round reads it, as in greedy decoding."""
-        return self.state_hash.shape[-1] == 1 and len(self.log_probs) < len(self.parent) - 1
+        return self.state_hash.shape[-1] == 1 and len(self.log_pi) < len(self.parent) - 1
 
 
 class Children(NamedTuple):
@@ -54,9 +54,9 @@ def create(
     slots: int,
     actions: int,
     dtype: torch.dtype,
-    device,
-    keep: bool = True,
-    copies: int = 1,
+    device: torch.device | str,
+    keep: bool,
+    copies: int,
 ) -> Trie:
     """An empty trie for `slots` nodes per depth.
 
@@ -73,9 +73,7 @@ def create(
     table = torch.empty(horizon if keep else 1, batch // copies, slots * copies, dtype=torch.int64, device=device)
     return Trie(
         # Not initialised: memory that is never visited is never touched.
-        log_probs=[
-            torch.empty(batch, slots, actions, dtype=dtype, device=device) for _ in range(horizon if keep else 1)
-        ],
+        log_pi=[torch.empty(batch, slots, actions, dtype=dtype, device=device) for _ in range(horizon if keep else 1)],
         log_prob=scalars(0.0, torch.float64),
         log_mass=scalars(0.0, torch.float64),
         advantage=scalars(0.0, torch.float64),
@@ -91,12 +89,12 @@ def grow(trie: Trie, slots: int) -> Trie:
 
     Log-probabilities, most of the memory, move depth by depth: there are never two copies of all.
     """
-    more = slots - trie.parent.shape[2]
-    for depth, log_probs in enumerate(trie.log_probs):
-        trie.log_probs[depth] = pad(log_probs, (0, 0, 0, more))
+    more = slots - trie.slots
+    for depth, log_pi in enumerate(trie.log_pi):
+        trie.log_pi[depth] = pad(log_pi, (0, 0, 0, more))
     scalars = (pad(field, (0, more), value=NO_NODE if field is trie.parent else 0) for field in trie[1:-2])
     copies = trie.state_hash.shape[-1] // trie.slots
-    return Trie._make([trie.log_probs, *scalars, *(pad(field, (0, more * copies)) for field in trie[-2:])])
+    return Trie._make([trie.log_pi, *scalars, *(pad(field, (0, more * copies)) for field in trie[-2:])])
 
 
 def below(trie: Trie, depth: int) -> Trie:
@@ -111,30 +109,29 @@ def unsampled(trie: Trie, root: Tensor) -> Tensor:
 
 def memory(trie: Trie) -> int:
     """Bytes of a trie."""
-    return sum(field.numel() * field.element_size() for field in [*trie.log_probs, *trie[1:]])
+    return sum(field.numel() * field.element_size() for field in [*trie.log_pi, *trie[1:]])
 
 
 def places(trie: Trie, slot: Tensor) -> Tensor:
     """Where the nodes in these slots, [B, K] or the same [K] of all, are among all B * W of a depth: [B, K]."""
-    batch, slots = trie.parent.shape[1:]
-    return slots * torch.arange(batch, device=slot.device)[:, None] + slot
+    return trie.slots * torch.arange(trie.parent.shape[1], device=slot.device)[:, None] + slot
 
 
-def read_log_probs(trie: Trie, depth: int, place: Tensor) -> Tensor:
+def read_policy(trie: Trie, depth: int, place: Tensor) -> Tensor:
     """The stored policy [..., A] of the nodes at these places."""
-    log_probs = trie.log_probs[depth % len(trie.log_probs)].flatten(0, 1)
-    return log_probs.index_select(0, place.flatten()).view(*place.shape, -1)
+    stored = trie.log_pi[depth % len(trie.log_pi)].flatten(0, 1)
+    return stored.index_select(0, place.flatten()).view(*place.shape, -1)
 
 
-def write_log_probs(trie: Trie, depth: int, place: Tensor, log_probs: Tensor) -> None:
+def write_policy(trie: Trie, depth: int, place: Tensor, log_pi: Tensor) -> None:
     """Store the policy [..., A] of the nodes at these places."""
-    stored = trie.log_probs[depth % len(trie.log_probs)].flatten(0, 1)
-    stored.index_copy_(0, place.flatten(), log_probs.view(-1, stored.shape[1]))
+    stored = trie.log_pi[depth % len(trie.log_pi)].flatten(0, 1)
+    stored.index_copy_(0, place.flatten(), log_pi.view(-1, stored.shape[1]))
 
 
-def write_nodes(trie: Trie, depth: int, first: int, new: Tensor, parent: Tensor, action: Tensor, mass: Tensor) -> None:
-    """Fill slots first .. first + K - 1 with the nodes where `new` [B, K]; the other slots stay empty."""
-    block = slice(first, first + new.shape[1])
+def write_nodes(trie: Trie, depth: int, filled: int, new: Tensor, parent: Tensor, action: Tensor, mass: Tensor) -> None:
+    """Fill slots filled .. filled + K - 1 with the nodes where `new` [B, K]; the other slots stay empty."""
+    block = slice(filled, filled + new.shape[1])
     trie.parent[depth][:, block] = torch.where(new, parent, NO_NODE)
     trie.action[depth][:, block] = action
     trie.log_prob[depth][:, block] = mass
@@ -166,17 +163,17 @@ def read_log_mass(trie: Trie, depth: int, node: Tensor, filled: int) -> Tensor:
 
 def _log_mass(trie: Trie, depth: int, node: Tensor, visited: Tensor) -> Tensor:
     """The masses of `read_children`, given `_visited`."""
-    log_probs = read_log_probs(trie, depth, places(trie, node))  # [B, K, A]
-    unvisited = trie.log_prob[depth].gather(1, node)[..., None] + log_probs
+    log_pi = read_policy(trie, depth, places(trie, node))  # [B, K, A]
+    unvisited = trie.log_prob[depth].gather(1, node)[..., None] + log_pi
     return _overlaid(unvisited, visited, trie.log_mass[depth + 1])
 
 
 def _visited(trie: Trie, depth: int, node: Tensor, filled: int) -> Tensor:
     """Which of the K * A children of `node` each node [B, filled] one level deeper is; K * A: none of them."""
     batch, width = node.shape
-    actions = trie.log_probs[0].shape[-1]
+    actions = trie.log_pi[0].shape[-1]
     parent = trie.parent[depth + 1][:, :filled]
-    position = torch.full((batch, trie.parent.shape[2]), width, dtype=torch.int64, device=node.device)
+    position = torch.full((batch, trie.slots), width, dtype=torch.int64, device=node.device)
     position.scatter_(1, node, torch.arange(width, device=node.device).expand(batch, -1))
     holder = position.gather(1, parent.clamp(min=0)).where(parent != NO_NODE, width)
     return holder * actions + trie.action[depth + 1][:, :filled].where(holder < width, 0)

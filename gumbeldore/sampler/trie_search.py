@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from gumbeldore.batches import repeated
 from gumbeldore.interfaces import Policy
@@ -14,7 +12,6 @@ from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.beam import (
     Count,
     Leaves,
-    Perturb,
     Root,
     SearchContext,
     Select,
@@ -22,40 +19,16 @@ from gumbeldore.sampler.beam import (
     most_likely,
     sample_round,
 )
-from gumbeldore.sampler.gumbel import gumbel_with_maximum
+from gumbeldore.sampler.noise import Noise, gumbel
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.updates import Update
-from gumbeldore.seeding import gumbel_noise
-
-# (keys [B], place of the round's first draws) -> how children are perturbed, and the root's perturbed log-probability
-Noise = Callable[[Tensor, int], tuple[Perturb, Tensor]]
 
 UNTEMPERED = 50  # decisions of a solution: up to so many, the temperature auto is 1
 
 
 class TrieFull(Exception):
     """The next round would not fit into the memory that the trie may take."""
-
-
-def gumbel(keys: Tensor, place: int) -> tuple[Perturb, Tensor]:
-    """Gumbel noise: the beam becomes a sample without replacement [SBS, algorithm 1]."""
-
-    def perturb(phi: Tensor, parent: Tensor, depth: int) -> Tensor:
-        return gumbel_with_maximum(phi, parent, gumbel_noise(keys, place + 1 + depth, phi.shape[1:]))
-
-    return perturb, gumbel_noise(keys, place, ()).flatten()
-
-
-def gumbel_below_zero(keys: Tensor, place: int) -> tuple[Perturb, Tensor]:
-    """Gumbel noise, but for the root, whose perturbed log-probability is 0 as in the text of [GD]."""
-    perturb, root = gumbel(keys, place)
-    return perturb, torch.zeros_like(root)
-
-
-def no_noise(keys: Tensor, place: int) -> tuple[Perturb, Tensor]:
-    """A plain beam search."""
-    return lambda phi, parent, depth: phi, torch.zeros(len(keys), dtype=torch.float64, device=keys.device)
 
 
 class Beams(NamedTuple):
@@ -92,8 +65,9 @@ class TrieSearch:
 
     def __init__(self, task: SearchTask, beams: Beams, size: Size, root: Root | None = None):
         self.task, self.beams = task.repeated(beams.copies), beams
-        self.instance = repeated(self.task.instances, beams.width)  # [B*K, ...]
-        self.root = root or beginning(self.task, beams.width)
+        instance, root = repeated(self.task.instances, beams.width), root or beginning(self.task, beams.width)
+        temperature = temperature_of(beams.temperature, task.horizon)
+        self.context = SearchContext(self.task, instance, root, beams.width, temperature, beams.select)
         self.trie = _empty_trie(self.task, beams, size, self.task.batch, task.keys.device)
         self.draws = 1 + size.horizon  # of a round: for the root and each depth, whichever are left
         self.number = 0  # of the next round
@@ -104,11 +78,11 @@ class TrieSearch:
         Raises OutOfTime at the deadline, TrieFull, and InstanceError if the policy gives no usable probabilities or the
         problem no finite cost.
         """
-        first = self.number * self.beams.width  # slot of the round's nodes
-        if first + self.beams.width > self.trie.slots:
+        filled = self.number * self.beams.width  # slots, by earlier rounds
+        if filled + self.beams.width > self.trie.slots:
             self._double()
         perturb, root_gumbel = self.beams.noise(self.task.keys, self.number * self.draws)
-        leaves, states = sample_round(self._context(), self.trie, first, perturb, root_gumbel, top_p)
+        leaves, states = sample_round(self.context, self.trie, filled, perturb, root_gumbel, top_p)
         self.number += 1
         return leaves, self._round(leaves, states)
 
@@ -124,29 +98,25 @@ class TrieSearch:
     @property
     def exhausted(self) -> bool:
         """Whether all solutions below all roots have been sampled."""
-        return not trie_ops.unsampled(self.trie, self.root.slot).any()
+        return not trie_ops.unsampled(self.trie, self.context.root.slot).any()
 
     def move(self, root: Root, depth: int, rounds: int) -> None:
         """Start from a node that lies so many decisions below the present root, for so many rounds."""
-        self.root = root
+        self.context = self.context._replace(root=root)
         self.trie = trie_ops.below(self.trie, depth)
         if (slots := (self.number + rounds) * self.beams.width) > self.trie.slots:
             self.trie = trie_ops.grow(self.trie, slots)
 
     def _double(self) -> None:
-        memory = self.task.memory
-        if memory is not None and 2 * trie_ops.memory(self.trie) > memory:
+        budget = self.task.trie_budget
+        if budget is not None and 2 * trie_ops.memory(self.trie) > budget:
             raise TrieFull
         self.trie = trie_ops.grow(self.trie, 2 * self.trie.slots)
 
-    def _context(self) -> SearchContext:
-        temperature = temperature_of(self.beams.temperature, self.task.horizon)
-        return SearchContext(self.task, self.instance, self.root, self.beams.width, temperature, self.beams.select)
-
     def _round(self, leaves: Leaves, states: Count) -> Round:
         """The solutions of the leaves, with their costs."""
-        actions = self.root.complete(leaves.actions.flatten(0, 1))
-        cost = self.task.problem.cost(self.instance, actions).double().view(leaves.valid.shape)
+        actions = self.context.root.complete(leaves.actions.flatten(0, 1))
+        cost = self.task.problem.cost(self.context.instance, actions).double().view(leaves.valid.shape)
         wrong = (leaves.valid & ~cost.isfinite()).any(dim=1)
         check_instances(self.task, wrong, "the cost of a solution is NaN or infinite")
         actions = actions.view(*leaves.valid.shape, -1)
@@ -162,12 +132,12 @@ def temperature_of(temperature: float | str, horizon: int) -> float:
     return min(1.0, UNTEMPERED / horizon) if isinstance(temperature, str) else temperature
 
 
-def memory(task: SearchTask, beams: Beams, size: Size) -> int:
+def trie_bytes(task: SearchTask, beams: Beams, size: Size) -> int:
     """Bytes that the tries of each of the task's instances take."""
     return trie_ops.memory(_empty_trie(task, beams, size, beams.copies, "meta"))
 
 
-def _empty_trie(task: SearchTask, beams: Beams, size: Size, batch: int, device: Any) -> trie_ops.Trie:
+def _empty_trie(task: SearchTask, beams: Beams, size: Size, batch: int, device: torch.device | str) -> trie_ops.Trie:
     """The trie of so many beams."""
     return trie_ops.create(
         batch=batch,

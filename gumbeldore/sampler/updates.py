@@ -47,9 +47,8 @@ def gumbeldore(trie: Trie, leaves: Leaves, objective: Tensor, step_size: float, 
     without_replacement(trie, leaves)
     advantage = objective - BASELINES[baseline](objective, leaves)[:, None]
     advantage = advantage.masked_fill(~leaves.valid, 0.0)
-    node = leaves.node[1:]  # [T, B, K]; no edge leads into the root
-    added = _per_beam_node(leaves, step_size * advantage)[1:]
-    trie.advantage[1:].scatter_(2, node, trie.advantage[1:].gather(2, node) + added)
+    added = _per_beam_node(leaves, step_size * advantage)[1:]  # [T, B, K]; no edge leads into the root
+    trie.advantage[1:].scatter_add_(2, leaves.node[1:], added)
 
 
 def theory(trie: Trie, leaves: Leaves, objective: Tensor, step_size: float, threshold: str = "node") -> None:

@@ -12,7 +12,7 @@ from gumbeldore.instance_set import InstanceSet
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import generator
-from gumbeldore.training.epoch import epoch_of
+from gumbeldore.training.epoch import counted_epoch
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.incumbents import Incumbents, improve
@@ -41,8 +41,8 @@ def active_search(
     """
     problem = pool.problem
     incumbents = Incumbents.of(problem, instance_sets, state.dataset.shards)
-    while not (state.over(settings) or execution.stop()):
-        with epoch_of(state, settings, pool, [], execution) as report:
+    while not (state.is_over(settings) or execution.stop()):
+        with counted_epoch(state, settings, pool, [], execution) as report:
             # sample, keep what is better
             pool.load(state.policy.state_dict())
             try:

@@ -55,14 +55,14 @@ class PseudoExperts:
     def __len__(self) -> int:
         return sum(len(shard.actions) for shard in self.shards)
 
-    def add(self, name: str, instances: Any, actions: Tensor, costs: Tensor) -> None:
-        """Append one epoch's experts (see `Shard`) and write them to `<name>.npz`."""
-        shard = Shard(name, instances, actions, costs)
+    def add(self, shard: Shard) -> None:
+        """Append experts and write them to `<name>.npz`."""
         if self.folder is not None:
-            arrays = {"actions": actions.numpy(), "costs": costs.numpy()}
+            arrays = {"actions": shard.actions.numpy(), "costs": shard.costs.numpy()}
+            instances = shard.instances
             fields = instances.stored() if isinstance(instances, HasStoredForm) else instances._asdict()
             arrays |= {f"instance.{field}": value.numpy() for field, value in fields.items()}
-            with atomic_write(self.folder / f"{name}.npz") as file:
+            with atomic_write(self.folder / f"{shard.name}.npz") as file:
                 np.savez(file, **arrays)  # type: ignore[arg-type]
         self._keep([*self.shards, shard])
 
@@ -74,7 +74,7 @@ class PseudoExperts:
         """Have these experts and no others."""
         self.clear()
         for shard in shards:
-            self.add(*shard)
+            self.add(shard)
 
     def forget_first(self) -> None:
         """Forget the experts of the first shard, which has been in here for longest (its file stays until `prune`)."""
@@ -176,39 +176,3 @@ def _instances(instance_type: Any, fields: dict[str, Tensor]) -> Any:
     if missing := [f"instance.{name}" for name in instance_type._fields if name not in fields]:
         raise ValueError(f"it lacks the arrays {', '.join(missing)}")
     return instance_type(*(fields[name] for name in instance_type._fields))
-
-
-def read_experts(source: Path, problem: Problem, example: Any) -> list[Shard]:
-    """Solutions to be imitated, from a `.npz` or a folder of them, each checked by the problem's own cost.
-
-    Files may have any units; what is returned, costs included, has those of `Problem.scaled`.
-
-    Arguments:
-        example: an instance batch of the problem, whose type and dtypes the file's must be
-
-    Raises ValueError naming the file: a solution that is not legal, or whose stated cost is not its cost.
-    """
-    paths = sorted(source.glob("*.npz")) if source.is_dir() else [source]
-    if not paths:
-        raise ValueError(f"there are no .npz files in {source}")
-    shards = []
-    for path in paths:
-        shard = read_shard(path, type(example))
-        for name, field, expected in zip(example._fields, shard.instances, example, strict=True):
-            if field.dtype != expected.dtype or field.dim() != expected.dim():
-                kind, wanted = f"{field.dtype} of {field.dim()} dimensions", f"{expected.dtype} of {expected.dim()}"
-                raise ValueError(f"{path}: instance.{name} must be {wanted} dimensions, it is {kind}")
-        if shard.actions.dtype != torch.int64:
-            raise ValueError(f"{path}: actions must be torch.int64, they are {shard.actions.dtype}")
-        if not len(shard.actions):
-            raise ValueError(f"{path}: there are no solutions in it")
-        try:
-            problem.check(shard.instances)
-            costs = problem.cost(shard.instances, shard.actions)
-        except (ValueError, RuntimeError) as error:
-            raise ValueError(f"{path}: {error}") from None
-        if shard.costs.shape != costs.shape or not torch.allclose(shard.costs.to(costs), costs, rtol=1e-4):
-            raise ValueError(f"{path}: the stated costs are not those of the solutions")
-        scaled = problem.scaled(shard.instances)
-        shards.append(shard._replace(instances=scaled, costs=problem.cost(scaled, shard.actions)))
-    return shards

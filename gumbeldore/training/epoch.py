@@ -16,7 +16,7 @@ from gumbeldore.training.validation import validate
 
 
 @contextmanager
-def epoch_of(
+def counted_epoch(
     state: TrainState,
     settings: ImitationSettings,
     pool: SearchPool,
@@ -36,15 +36,13 @@ def epoch_of(
     try:
         yield report
     except Stopped as stopped:
-        report.lap("training" if stopped.batches else "sampling", stopped.metrics)
         if validation and stopped.batches:
-            pool.load(state.policy.state_dict())
-            if state.accept(validate(pool, validation, execution.progress)):
-                execution.recorder.best(state)
-            report.lap("validation", {})
-        state.count(report, stopped.batches)
+            if state.accept(validate(pool, state.policy, validation, execution.progress)):
+                execution.recorder.save_best(state)
+        report.lap("cut short", stopped.metrics)
+        state.count_epoch(report, stopped.batches)
     else:
         state.complete(report, settings)
         if report.improved:
-            execution.recorder.best(state)
-        execution.recorder.epoch(state, report)
+            execution.recorder.save_best(state)
+        execution.recorder.save_epoch(state, report)

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import torch
 
-from gumbeldore.batches import batch_size, take
+from gumbeldore.batches import take
 from gumbeldore.interfaces import without_references
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.sampler.methods import Method
 from gumbeldore.training.dataset import Shard
 from gumbeldore.training.execution import Execution
-from gumbeldore.training.experts import of_epoch, training_instances
+from gumbeldore.training.experts import load_sampling_policy, search_of_epoch, training_instances
 from gumbeldore.training.incumbents import Incumbents, improve
 from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.state import TrainState
 
 
-def search_pool(
+def sample_kept_instances(
     state: TrainState, settings: TrainSettings, search: Method, pool: SearchPool, execution: Execution
 ) -> tuple[Shard, dict[str, float]]:
     """The experts of those instances that are to be searched in the next epoch, and metrics.
@@ -31,7 +31,8 @@ def search_pool(
     Raises Stopped if the training is to end; the dataset then stays as it is.
     """
     assert settings.pool is not None
-    search = of_epoch(search, state, settings, pool)
+    load_sampling_policy(pool, state, settings)
+    search = search_of_epoch(search, settings, state.epoch)
     room = settings.pool - len(state.dataset)
     known = [] if room > 0 else state.dataset.shards[:1]
     if known:
@@ -45,13 +46,3 @@ def search_pool(
         state.dataset.forget_first()
     costs = torch.cat([each.costs.double() for each in (*state.dataset.shards, shard)])
     return shard, {**metrics, "quality/best_cost": costs.mean().item()}
-
-
-def in_turns(shards: list[Shard], most: int) -> list[Shard]:
-    """Given experts as a pool begins with them: in shards of so many instances at most, which are searched together."""
-    parts = [
-        Shard("", take(shard.instances, rows), shard.actions[rows], shard.costs[rows])
-        for shard in shards
-        for rows in (slice(first, first + most) for first in range(0, batch_size(shard.instances), most))
-    ]
-    return [part._replace(name=f"given_{number:06d}") for number, part in enumerate(parts)]

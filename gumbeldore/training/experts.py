@@ -23,11 +23,7 @@ from gumbeldore.training.execution import Execution
 from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.state import TrainState
 
-
-class Experts(NamedTuple):
-    actions: Tensor  # [n, T]
-    costs: Tensor  # [n]
-    metrics: dict[str, float]
+GREEDY, SEARCH = 0, 1  # what an instance is solved by
 
 
 class BestSolutions(NamedTuple):
@@ -41,7 +37,7 @@ class BestSolutions(NamedTuple):
     evaluations: int
 
 
-def sample_epoch(
+def sample_new_instances(
     state: TrainState, settings: TrainSettings, search: Method, pool: SearchPool, execution: Execution
 ) -> tuple[Shard, dict[str, float]]:
     """The experts of the next epoch, sampled with the best policy (or the current one), and metrics.
@@ -52,21 +48,24 @@ def sample_epoch(
     """
     instances = training_instances(pool.problem, settings, execution.seed, state.epoch)
     keys = fold(execution.seed, "sampling", state.epoch, torch.arange(batch_size(instances)))
-    search = of_epoch(search, state, settings, pool)
-    experts = sample_experts(pool, instances, keys, search, execution.progress, execution.stop)
-    shard = Shard(f"epoch_{state.epoch + 1:06d}", instances, experts.actions, experts.costs)
-    return shard, experts.metrics
+    load_sampling_policy(pool, state, settings)
+    search = search_of_epoch(search, settings, state.epoch)
+    experts, metrics = sample_experts(pool, instances, keys, search, execution.progress, execution.stop)
+    return Shard(f"epoch_{state.epoch + 1:06d}", instances, experts.actions, experts.costs), metrics
 
 
-def of_epoch(search: Method, state: TrainState, settings: TrainSettings, pool: SearchPool) -> Method:
-    """The search of the next epoch, which the pool then does with the policy that samples."""
-    policy = state.best if settings.sample_with_best else state.policy
-    pool.load(policy.state_dict())
-    return without_nucleus(search) if state.epoch < settings.nucleus_after else search
+def load_sampling_policy(pool: SearchPool, state: TrainState, settings: TrainSettings) -> None:
+    """Let the pool search with the policy that samples: the best one, or the one that is trained."""
+    pool.load((state.best if settings.sample_with_best else state.policy).state_dict())
+
+
+def search_of_epoch(search: Method, settings: TrainSettings, epoch: int) -> Method:
+    """The search in an epoch; in the first epochs it has no nucleus."""
+    return without_nucleus(search) if epoch < settings.nucleus_after else search
 
 
 def without_nucleus(method: Method) -> Method:
-    """The same method, and what it is about, with all actions: a nucleus of 1."""
+    """The same method, and the methods inside it, with a nucleus of 1: all actions."""
     values = {spec.name: getattr(method, spec.name) for spec in fields(method)}
     inner = {name: without_nucleus(value) for name, value in values.items() if isinstance(value, Method)}
     return replace(method, **inner, **{name: 1.0 for name in values if name.startswith("top_p_")})
@@ -90,19 +89,23 @@ def sample_experts(
     search: Method,
     progress: Progress = silent,
     stop: Stop = never,
-) -> Experts:
-    """The best of the sampled solutions of each instance, and how the sampling went."""
+) -> tuple[BestSolutions, dict[str, float]]:
+    """The best of the sampled solutions of each instance, and metrics: how the sampling went."""
     start = time.perf_counter()
-    count = batch_size(instances)
-    parts: tuple[dict[int, BestSolutions], ...] = ({}, {})  # of the search, and greedy ones
-    done = 0
+    count, done = batch_size(instances), 0
+    parts: tuple[dict[int, BestSolutions], ...] = ({}, {})  # GREEDY, SEARCH; each by the first of the instances
     progress("sampling", 0, count)
-    for which, chunk, found in pool.map_all(instances, keys, (search, methods.Greedy()), stop, best_of):
+    for which, chunk, found in pool.map_all(instances, keys, (methods.Greedy(), search), stop, best_of):
         parts[which][chunk.start] = found
-        if which == 0:
+        if which == SEARCH:
             done += len(found.costs)
             progress("sampling", done, count)
-    sampled, greedy = map(_in_order, parts)
+    greedy, sampled = map(_in_order, parts)
+    return sampled, sampling_metrics(greedy, sampled, time.perf_counter() - start)
+
+
+def sampling_metrics(greedy: BestSolutions, sampled: BestSolutions, seconds: float) -> dict[str, float]:
+    """How good the samples of the same instances are, how different, how fast."""
     total = sampled.samples.sum().item()
     metrics = {
         "sampling/best_cost": sampled.costs.mean().item(),
@@ -111,13 +114,13 @@ def sample_experts(
         "sampling/improved_share": (sampled.costs < greedy.costs).double().mean().item(),
         "sampling/distinct_share": sampled.distinct.sum().item() / total,
         "sampling/solutions": total,
-        "sampling/solutions_per_second": total / (time.perf_counter() - start),
+        "sampling/solutions_per_second": total / seconds,
         "sampling/evaluations": sampled.evaluations + greedy.evaluations,
     }
     whole = greedy.costs.sum()
     if whole and (greedy.costs * whole >= 0).all():  # else a ratio of costs says nothing
         metrics["sampling/improvement_over_greedy"] = (whole.sign() * (1 - sampled.costs.sum() / whole)).item()
-    return Experts(sampled.actions, sampled.costs, metrics)
+    return metrics
 
 
 def best_of(solutions: Solutions) -> BestSolutions:

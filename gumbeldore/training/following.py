@@ -33,7 +33,8 @@ def follow(ranks: DDPRanks) -> None:
     with contextlib.suppress(WorkerError):  # the first one says what there is to say
         while (message := ranks.broadcast()) is not None:
             if isinstance(message, Run):
-                run, (state, execution) = message, begun(message, ranks)
+                run = message
+                state, execution = begun(run, ranks)
                 continue
             state.epoch = message.number
             state.dataset.restore(message.shards, message.instance_type)

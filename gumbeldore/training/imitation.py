@@ -20,7 +20,7 @@ from gumbeldore.training.ranks import Ranks, lost_processes
 from gumbeldore.training.settings import ImitationSettings
 from gumbeldore.training.state import TrainState
 
-OUT_OF_VIEW = -1  # target of a decision that is not imitated
+OUT_OF_VIEW = -1  # target of a decision that is not imitated; the loss of a batch of such decisions alone is NaN
 CHECK_EVERY = 50  # steps between two looks at the numbers on the device, for each of which the CPU waits
 
 
@@ -125,28 +125,22 @@ def _nan_unless_finite(loss: Tensor) -> Tensor:
 
 
 class Imitation(nn.Module):
-    """`imitate` as a module."""
+    """What a policy says of the states of an `Example`, and what it is to say; a module, as DDP takes modules alone."""
 
     def __init__(self, problem: Problem, policy: Policy):
         super().__init__()
         self.problem, self.policy = problem, policy
 
     def forward(self, instance: Any, state: Any, remaining_actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return imitate(self.problem, self.policy, instance, state, remaining_actions)
+        """Float32 logits [R, A], illegal actions at -inf; the expert's actions; the policy's auxiliary loss [].
 
-
-def imitate(
-    problem: Problem, policy: Policy, instance: Any, state: Any, remaining_actions: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """What the policy says of the states of an `Example`, and what it is to say.
-
-    Returns float32 logits [R, A], illegal actions at -inf; the expert's actions int64 [R], or OUT_OF_VIEW; and the
-    policy's auxiliary loss [].
-    """
-    logits, auxiliary = policy.with_auxiliary_loss(policy.encode(instance), state, remaining_actions)
-    target = remaining_actions[:, 0]
-    target = target.masked_fill(~problem.in_view(instance, state, target), OUT_OF_VIEW)
-    return logits.float().masked_fill(~problem.mask(instance, state), -math.inf), target, auxiliary
+        The expert's actions are int64 [R], OUT_OF_VIEW where the policy does not see what they go to.
+        """
+        context = self.policy.encode(instance)
+        logits, auxiliary = self.policy.with_auxiliary_loss(context, state, remaining_actions)
+        target = remaining_actions[:, 0]
+        target = target.masked_fill(~self.problem.in_view(instance, state, target), OUT_OF_VIEW)
+        return logits.float().masked_fill(~self.problem.mask(instance, state), -math.inf), target, auxiliary
 
 
 def learning_rate_factor(settings: ImitationSettings, epoch: int) -> float:

@@ -21,6 +21,7 @@ from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import fold
 from gumbeldore.training.dataset import Shard
 from gumbeldore.training.execution import Execution
+from gumbeldore.training.experts import GREEDY, SEARCH
 from gumbeldore.training.true_costs import SampledSolutions, TrueBest, best_solutions
 from gumbeldore.training.validation import Quality
 
@@ -71,9 +72,6 @@ class Incumbents:
         return Quality(torch.cat(self.costs).mean().item(), gaps.mean().item(), {})
 
 
-GREEDY, SEARCH = 0, 1  # of equally good solutions the greedy one stays
-
-
 class Offer(NamedTuple):
     """What the policy found for a chunk of an instance set."""
 
@@ -101,7 +99,7 @@ def improve(
     except Stopped:
         stopped = True
     costs = torch.full((2, len(before)), math.nan, dtype=torch.float64)  # greedy, and the best of the search
-    # Not as they arrive: of equal costs the first stays, whichever worker was faster.
+    # Not as they arrive: of equal costs the first stays, the greedy one, whichever worker was faster.
     for offer in sorted(offers, key=lambda offer: (offer.place, offer.which, offer.chunk.start)):
         incumbents.offer(offer.place, offer.chunk, offer.best)
         costs[offer.which, offer.rows] = offer.best.costs
@@ -132,11 +130,15 @@ def _offers(
     execution.progress("sampling", 0, count)
     for place, instance_set in enumerate(incumbents.instance_sets):
         mine = torch.arange(first, first + len(instance_set.names))
-        keys, first = fold(execution.seed, "sampling", epoch, mine), first + len(mine)
-        begin = incumbents.actions[place] if incumbents.costs[place].isfinite().all() else None
-        how = (methods.Greedy(), search), execution.stop, SampledSolutions.of
+        first += len(mine)
+        keys = fold(execution.seed, "sampling", epoch, mine)
+        searches = (methods.Greedy(), search)
+        start = incumbents.actions[place] if incumbents.costs[place].isfinite().all() else None
+        found = pool.map_all(
+            instance_set.instances, keys, searches, execution.stop, read=SampledSolutions.of, start=start
+        )
         with instance_errors(instance_set, keys):
-            for which, chunk, sampled in pool.map_all(instance_set.instances, keys, *how, start=begin):
+            for which, chunk, sampled in found:
                 best = best_solutions(instance_set, chunk, sampled)
                 done += len(best.costs) if which == SEARCH else 0
                 execution.progress("sampling", done, count)

@@ -71,14 +71,17 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
-    """Matrices [n, height, width] with the same singular vectors and all singular values near 1 (0 stays 0)."""
-    x = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
-    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    """Matrices with the same singular vectors and all singular values near 1 (0 stays 0).
+
+    Arguments:
+        matrices: [n, height, width], not taller than wide
+    """
+    x = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     a, b, c = QUINTIC
     for _ in range(STEPS):
         square = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
-    return x if matrices.shape[1] <= matrices.shape[2] else x.mT
+    return x
 
 
 class Optimizers:

@@ -109,11 +109,19 @@ class DDPRanks(Ranks):
     def start_run(
         self, problem: Problem, state: TrainState, settings: ImitationSettings, precision: str, compiled: bool
     ) -> None:
-        device = next(state.policy.parameters()).device.type
-        policy = copy.deepcopy(state.policy).cpu()  # a tensor on a GPU would arrive on the GPU of this process
-        optimizer = tree_map_only(Tensor, Tensor.cpu, state.optimizer.state_dict())
-        where = state.dataset.folder, device, precision, compiled, torch.get_num_threads()
-        self.broadcast(Run(problem, policy, optimizer, settings, *where))
+        self.broadcast(
+            Run(
+                problem=problem,
+                policy=copy.deepcopy(state.policy).cpu(),  # a tensor on a GPU would arrive on the GPU of this process
+                optimizer=tree_map_only(Tensor, Tensor.cpu, state.optimizer.state_dict()),
+                settings=settings,
+                dataset=state.dataset.folder,
+                device=next(state.policy.parameters()).device.type,
+                precision=precision,
+                compiled=compiled,
+                threads=torch.get_num_threads(),
+            )
+        )
 
     def start_epoch(self, state: TrainState, draws: torch.Generator) -> None:
         if self.rank == 0:

@@ -11,18 +11,18 @@ from gumbeldore.training.state import TrainState
 class Recorder(Protocol):
     """Writes checkpoints and metrics."""
 
-    def best(self, state: TrainState) -> None:
+    def save_best(self, state: TrainState) -> None:
         """Save the best policy, which is a new one."""
 
-    def epoch(self, state: TrainState, report: EpochReport) -> None:
+    def save_epoch(self, state: TrainState, report: EpochReport) -> None:
         """Save the state, from which the training can go on, and write down the report of a complete epoch."""
 
 
 class Silent(Recorder):
     """The recorder that writes nothing; a recorder of one's own may inherit what it does not need."""
 
-    def best(self, state: TrainState) -> None:
+    def save_best(self, state: TrainState) -> None:
         pass
 
-    def epoch(self, state: TrainState, report: EpochReport) -> None:
+    def save_epoch(self, state: TrainState, report: EpochReport) -> None:
         pass

@@ -28,7 +28,8 @@ class ImitationSettings(Checked):
     """
 
     prefix = "train."
-    # What some algorithms alone have.
+    # Fields of some algorithms alone, for readers of the settings of any of them; the others do not have the setting.
+    # A subclass with such a field must give it a value, if only `field()`, or its default would be None.
     experts: ClassVar[str | None] = None
     instances: ClassVar[str | None] = None
     pool: ClassVar[int | None] = None

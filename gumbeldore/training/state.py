@@ -40,7 +40,7 @@ class TrainState:
             self.best_cost, self.best_gap = quality.cost, quality.gap
         return improved
 
-    def over(self, settings: ImitationSettings) -> bool:
+    def is_over(self, settings: ImitationSettings) -> bool:
         """Whether all epochs are done, or `settings.patience` epochs have brought no improvement."""
         stale = settings.patience is not None and self.since_best >= settings.patience
         return stale or self.epoch >= settings.epochs
@@ -49,20 +49,20 @@ class TrainState:
         """Count an epoch that is complete; its report gets seconds by phase, and the totals of the training."""
         self.epoch += 1
         self.since_best = 0 if report.improved else self.since_best + 1
-        self.count(report, settings.batches_per_epoch)
+        self.count_epoch(report, settings.batches_per_epoch)
         phases = {f"usage/seconds/{phase}": seconds for phase, seconds in report.seconds.items()}
         totals = {f"usage/totals/{name}": value for name, value in self.totals.items()}
         report.metrics |= {"usage/epoch_seconds": sum(report.seconds.values()), **phases, **totals}
 
-    def count(self, report: EpochReport, batches: int) -> None:
+    def count_epoch(self, report: EpochReport, batches: int) -> None:
         """Add the epoch to the totals. The totals of a cut epoch are not saved, because a continued run repeats it."""
         self.totals["seconds"] += sum(report.seconds.values())
         self.totals["batches"] += batches
         for name in ("solutions", "evaluations"):
             self.totals[name] += report.metrics.get(f"sampling/{name}", 0)
 
-    def quality(self, quality: Quality) -> dict[str, float]:
-        """Metrics: greedy cost and gap of the trained policy and of the best one; no gap without references."""
+    def quality_metrics(self, quality: Quality) -> dict[str, float]:
+        """Greedy cost and gap of the trained policy and of the best one; no gap without references."""
         metrics = {"greedy_cost": quality.cost, "best_greedy_cost": self.best_cost}
         metrics |= {"greedy_gap": quality.gap, "best_greedy_gap": self.best_gap}
         metrics |= {f"greedy_cost_{size}": cost for size, cost in quality.costs.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gumbeldore.instance_set import InstanceSet
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.seeding import generator
-from gumbeldore.training.epoch import epoch_of
+from gumbeldore.training.epoch import counted_epoch
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.settings import SupervisedSettings
@@ -24,14 +24,13 @@ def supervised(
 
     Arguments and end as those of `train.self_improvement`.
     """
-    while not (state.over(settings) or execution.stop()):
-        with epoch_of(state, settings, pool, validation, execution) as report:
+    while not (state.is_over(settings) or execution.stop()):
+        with counted_epoch(state, settings, pool, validation, execution) as report:
             # imitate the experts' decisions
             draws = generator(execution.seed, "batches", state.epoch)
             report.lap("training", fit(pool.problem, state, settings, draws, execution))
 
             # validate greedily, accept what is better
-            pool.load(state.policy.state_dict())
-            quality = validate(pool, validation, execution.progress)
+            quality = validate(pool, state.policy, validation, execution.progress)
             report.improved = state.accept(quality)
-            report.lap("validation", state.quality(quality))
+            report.lap("validation", state.quality_metrics(quality))

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet
-from gumbeldore.runtime.errors import check_costs
-from gumbeldore.sampler.solutions import SearchStats, Solutions
+from gumbeldore.sampler.solutions import SearchStats, Solutions, cheapest, solutions_at
 
 
 class SampledSolutions(NamedTuple):
@@ -40,7 +39,10 @@ def true_costs(instance_set: InstanceSet, chunk: slice, sampled: SampledSolution
     Raises ValueError naming an instance of which a solution's true cost is not a number.
     """
     costs = instance_set.costs(sampled.actions, chunk.start)
-    check_costs(instance_set, chunk.start, costs, sampled.valid)
+    wrong = sampled.valid & ~costs.isfinite()
+    if wrong.any():
+        row, place = wrong.nonzero()[0].tolist()
+        raise ValueError(f"instance {instance_set.names[chunk.start + row]}: a solution costs {costs[row, place]}")
     return costs
 
 
@@ -51,9 +53,9 @@ def best_solutions(instance_set: InstanceSet, chunk: slice, sampled: SampledSolu
     """
     sampled = sampled._replace(actions=instance_set.improve(sampled.actions, chunk.start))
     costs = true_costs(instance_set, chunk, sampled)
-    cost, place = costs.masked_fill(~sampled.valid, math.inf).min(dim=1)
+    cost, place = cheapest(costs, sampled.valid)
     found = sampled.valid.sum(dim=1)
     # Of an instance without further solutions some places of a round are empty: those found move up.
     order = (~sampled.valid).to(torch.uint8).argsort(dim=1, stable=True)
     samples = costs.masked_fill(~sampled.valid, math.nan).gather(1, order)[:, : int(found.max())].float()
-    return TrueBest(sampled.actions[torch.arange(len(place)), place], cost, found, samples)
+    return TrueBest(solutions_at(place, sampled.actions), cost, found, samples)

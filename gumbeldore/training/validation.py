@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet, checked, count_of
-from gumbeldore.interfaces import Problem, size_name
+from gumbeldore.interfaces import Policy, Problem, size_name
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.runtime.errors import check_costs, instance_errors
+from gumbeldore.runtime.errors import instance_errors
 from gumbeldore.runtime.stopping import Progress
 from gumbeldore.sampler import methods
+from gumbeldore.training.true_costs import SampledSolutions, true_costs
 
 
 class Quality(NamedTuple):
@@ -28,20 +29,20 @@ def validation_set(problem: Problem, n: int, seed: int) -> list[InstanceSet]:
     return checked(problem.validation(n, seed), f"{type(problem).__name__}.validation")
 
 
-def validate(pool: SearchPool, validation: list[InstanceSet], progress: Progress) -> Quality:
-    """How good the pool's policy is, greedily.
+def validate(pool: SearchPool, policy: Policy, validation: list[InstanceSet], progress: Progress) -> Quality:
+    """How good a policy is, greedily; the pool has its weights from then on.
 
     Raises ValueError naming an instance that the policy or the problem cannot deal with.
     """
+    pool.load(policy.state_dict())
     total, done, found = count_of(validation), 0, []
     for instance_set in validation:
         keys = torch.arange(len(instance_set.names))  # a greedy search draws nothing: they only tell instances apart
         costs = torch.empty(len(instance_set.names), dtype=torch.float64)
         with instance_errors(instance_set, keys):
-            for chunk, solutions in pool.map(instance_set.instances, keys, methods.Greedy()):
-                index = torch.arange(chunk.start, chunk.stop)
-                costs[chunk] = instance_set.true_cost(index, solutions.actions[:, 0])
-                check_costs(instance_set, chunk.start, costs[chunk, None], solutions.valid)
+            chunks = pool.map_all(instance_set.instances, keys, [methods.Greedy()], read=SampledSolutions.of)
+            for _, chunk, sampled in chunks:
+                costs[chunk] = true_costs(instance_set, chunk, sampled)[:, 0]
                 done += chunk.stop - chunk.start
                 progress("validation", done, total)
         found.append(costs)

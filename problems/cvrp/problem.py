@@ -243,7 +243,7 @@ class CVRP(Problem):
         """Raises ValueError unless all instances are well-formed."""
         check_instance(instance)
 
-    def scaled(self, instance: Instance) -> Instance:
+    def in_training_units(self, instance: Instance) -> Instance:
         """In the unit square, as evaluation sets are."""
         return instance._replace(coords=torch.from_numpy(into_unit_square(instance.coords.numpy())))
 
@@ -255,7 +255,7 @@ class CVRP(Problem):
         """Instances in arrays by the names of those of an `.npz`."""
         return sets.CVRPSets().from_arrays(dict(arrays), where)
 
-    def scale(self, instance: Instance) -> dict[str, Tensor]:
+    def size_of(self, instance: Instance) -> dict[str, Tensor]:
         """The number of customers, and how many of them a vehicle can serve on average."""
         num_customers = float(self.horizon(instance))
         load = instance.demands[:, 1:].double().mean(dim=1)

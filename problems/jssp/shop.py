@@ -222,11 +222,11 @@ class Shop(Problem):
         """Raises ValueError unless all instances are well-formed."""
         check_instance(instance)
 
-    def scaled(self, instance: Any) -> Any:
+    def in_training_units(self, instance: Any) -> Any:
         """With times as evaluation sets have them."""
         return for_network(instance)
 
-    def scale(self, instance: Any) -> dict[str, Tensor]:
+    def size_of(self, instance: Any) -> dict[str, Tensor]:
         """The numbers of jobs and of machines."""
         rows, jobs, machines = *instance.release.shape, instance.machine_release.shape[1]
         return {"jobs": torch.full((rows,), float(jobs)), "machines": torch.full((rows,), float(machines))}

@@ -16,7 +16,7 @@ from gumbeldore.parallel.devices import resolve_workers
 from gumbeldore.reporting.console import Terminal
 from gumbeldore.runtime.stopping import interruptible
 from gumbeldore.seeding import generator
-from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.dataset import PseudoExperts, Shard
 from problems.solvers.backends import backend_of
 from problems.solvers.solver import Solver, SolverResult, as_instance_set
 
@@ -50,7 +50,7 @@ def experts(cfg: DictConfig) -> Path:
         result = solve(solver, problem, instances, terminal)
         costs = problem.cost(instances, result.actions)
         new_file(run.out)  # solving takes long: it may be there by now
-        PseudoExperts(out.parent).add(out.stem, instances, result.actions, costs)
+        PseudoExperts(out.parent).add(Shard(out.stem, instances, result.actions, costs))
         rows = [
             ["instances", f"{run.num_instances:,}"],
             ["mean cost", f"{costs.double().mean():.4f}"],

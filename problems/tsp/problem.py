@@ -195,7 +195,7 @@ class TSP(Problem):
         if instance.coords.shape[2] != 2 or not instance.coords.isfinite().all():
             raise ValueError("coordinates must be finite numbers [n, N, 2]")
 
-    def scaled(self, instance: Instance) -> Instance:
+    def in_training_units(self, instance: Instance) -> Instance:
         """In the unit square, as evaluation sets are."""
         return instance._replace(coords=torch.from_numpy(into_unit_square(instance.coords.numpy())))
 
@@ -207,7 +207,7 @@ class TSP(Problem):
         """Instances in arrays by the names of those of an `.npz`."""
         return sets.TSPSets().from_arrays(dict(arrays), where)
 
-    def scale(self, instance: Instance) -> dict[str, Tensor]:
+    def size_of(self, instance: Instance) -> dict[str, Tensor]:
         """The number of nodes."""
         rows, num_nodes, _ = instance.coords.shape
         return {"nodes": torch.full((rows,), float(num_nodes))}

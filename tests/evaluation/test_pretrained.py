@@ -169,7 +169,7 @@ def test_the_list_of_best_sizes_names_policies_and_scales_that_exist():
     for name, scales in json.loads(BEST_AT.read_text()).items():
         problem = load_policy(FOLDER / name).problem
         for scale in scales:
-            assert scale.keys() == problem.scale(problem.generate(1, generator(0, "scale"))).keys()
+            assert scale.keys() == problem.size_of(problem.generate(1, generator(0, "scale"))).keys()
 
 
 def test_and_in_capacity(tmp_path):

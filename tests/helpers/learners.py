@@ -46,10 +46,10 @@ class Reports(Recorder):
     def __init__(self, after=lambda: None):
         self.all, self.saved, self.after = [], [], after
 
-    def best(self, state):
+    def save_best(self, state):
         self.saved.append(state.best_cost)
 
-    def epoch(self, state, report):
+    def save_epoch(self, state, report):
         self.all.append(report)
         self.after()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-import study
 from gumbeldore.cli.searches import chosen_methods
+from gumbeldore.cli.study import chosen_study
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.studies.study import About, Context
 from tests.helpers.commands import configured
@@ -34,4 +34,4 @@ def context(pool, instance_sets, seed, kept=None, progress=lambda done: None):
 def searches_of(*words):
     """What the study of these words is to measure."""
     config = configured("study", "checkpoint=x", "instances=y", *words)
-    return study.chosen_study(config).searches(chosen_methods(config))
+    return chosen_study(config).searches(chosen_methods(config))

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from gumbeldore import methods, policy_contract, search
-from gumbeldore.training.imitation import imitate
+from gumbeldore.training.imitation import Imitation
 from models.lehd_cvrp import LEHD as LEHDforCVRP
 from models.lehd_tsp import LEHD
 from problems.cvrp import CVRP
@@ -84,7 +84,7 @@ def test_imitation_from_the_middle_of_solutions_teaches_encoder_and_decoder(name
     target = node if name == "tsp" else node - 1 + 8  # via the depot, which is always legal
     optimizer, losses = torch.optim.Adam(policy.parameters(), lr=3e-3), []
     for _ in range(80):
-        logits, _, auxiliary = imitate(problem, policy, instance, state, rest)
+        logits, _, auxiliary = Imitation(problem, policy)(instance, state, rest)
         loss = F.cross_entropy(logits, target)
         optimizer.zero_grad()
         (loss + auxiliary).backward()

@@ -9,7 +9,7 @@ import torch
 
 from gumbeldore.testing import policy_contract
 from models import local_bq_cvrp, local_bq_tsp
-from models.local_view import View, features
+from models.local_view import View, view_features
 from problems.cvrp import CVRP
 from problems.routing.plane import move_square
 from problems.tsp import TSP
@@ -100,4 +100,4 @@ def test_a_view_of_nodes_in_one_place_is_finite():
 def test_far_points_keep_their_direction_and_tell_their_distance():
     placed = torch.tensor([[[0.3, 0.4], [30.0, 40.0], [0.0, 0.0]]])
     expected = [[0.3, 0.4, math.log(1.5)], [1.2, 1.6, math.log(51)], [0.0, 0.0, 0.0]]
-    assert torch.allclose(features(placed), torch.tensor([expected]))
+    assert torch.allclose(view_features(placed), torch.tensor([expected]))

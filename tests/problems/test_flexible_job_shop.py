@@ -15,7 +15,8 @@ from gumbeldore.batches import take
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.testing import problem_contract, random_solution
-from gumbeldore.training.dataset import PseudoExperts, read_experts, read_shard
+from gumbeldore.training.dataset import PseudoExperts, Shard, read_shard
+from gumbeldore.training.given_experts import read_experts
 from problems.fjsp import FJSP, Instance
 from problems.fjsp.heuristics import dispatch_flexible
 from problems.fjsp.instances import flexible_shop, random_instances
@@ -334,7 +335,7 @@ def test_experts_are_written_and_read(tmp_path):
     problem = one_size(5, 3)
     instance, actions = drawn(6, 5, 3)
     costs = problem.cost(instance, actions)
-    PseudoExperts(tmp_path).add("mine", instance, actions, costs)
+    PseudoExperts(tmp_path).add(Shard("mine", instance, actions, costs))
     with np.load(tmp_path / "mine.npz") as file:
         names = {"times", "release", "machine_release", "waits", "due", "weight"}
         assert set(file.files) == {"actions", "costs", *(f"instance.{name}" for name in names)}

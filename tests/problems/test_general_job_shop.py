@@ -14,7 +14,8 @@ from gumbeldore.batches import repeated, take
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.testing import problem_contract
-from gumbeldore.training.dataset import PseudoExperts, read_experts, read_shard
+from gumbeldore.training.dataset import PseudoExperts, Shard, read_shard
+from gumbeldore.training.given_experts import read_experts
 from problems.formats.job_shop import NOT_FIXED
 from problems.jssp import JSSP, Instance
 from problems.jssp.instances import job_shop, lengths_of, random_general_instances, random_instances
@@ -345,7 +346,7 @@ def test_experts_are_written_and_read(tmp_path):
     problem = one_size(5, 4, general=1.0)
     instance, actions = drawn(6, 5, 4, zeros=0.0)
     costs = problem.cost(instance, actions)
-    PseudoExperts(tmp_path).add("general", instance, actions, costs)
+    PseudoExperts(tmp_path).add(Shard("general", instance, actions, costs))
     with np.load(tmp_path / "general.npz") as file:
         names = {"times", "machines", "release", "machine_release", "waits", "due", "weight"}
         assert set(file.files) == {"actions", "costs", *(f"instance.{name}" for name in names)}

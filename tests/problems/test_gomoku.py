@@ -13,7 +13,7 @@ import train
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.testing import policy_contract, problem_contract
-from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.dataset import PseudoExperts, Shard
 from models.gomoku import GomokuNet
 from problems.gomoku import Gomoku, Instance, State
 from problems.gomoku.opponent import Stones, rows_of
@@ -144,7 +144,7 @@ def test_training_learns_the_moves_before_the_end_of_each_game_equally_often():
     lengths = problem.num_choices(instances, games[0])
     assert lengths.unique().numel() > 3
     dataset = PseudoExperts()
-    dataset.add("games", instances, *games)
+    dataset.add(Shard("games", instances, *games))
     steps, size = torch.zeros(problem.horizon(instances)), 50
     for _ in range(2000):
         example = dataset.batch(problem, size, draws)

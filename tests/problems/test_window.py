@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gumbeldore.testing import problem_contract, random_solution
-from gumbeldore.training.imitation import OUT_OF_VIEW, imitate
+from gumbeldore.training.imitation import OUT_OF_VIEW, Imitation
 from models.job_shop import JobShop
 from problems.jssp.state import earliest_starts
 from tests.helpers.schedules import one_size
@@ -68,7 +68,7 @@ def test_what_an_expert_does_out_of_view_is_not_imitated():
     state = problem.reset(instance)
     legal = problem.mask(instance, state).gather(1, actions[:, :1]).squeeze(1)
     assert problem.mask(instance, state).sum(dim=1).tolist() == [2] * 40
-    _, target, auxiliary = imitate(problem, policy, instance, state, actions)
+    _, target, auxiliary = Imitation(problem, policy)(instance, state, actions)
     assert torch.equal(target == OUT_OF_VIEW, ~legal) and 5 < legal.sum() < 30
     assert torch.equal(target[legal], actions[:, 0][legal]) and auxiliary.isfinite()
 

@@ -19,7 +19,7 @@ import train
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.files import atomic_write, write_text
 from gumbeldore.runtime.run_directory import RunDirectory
-from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.dataset import PseudoExperts, Shard
 from tests.helpers.commands import ROOT, done, typed
 from tests.helpers.runs import metrics_of
 from tests.helpers.solutions import random_experts
@@ -47,7 +47,7 @@ def contents(folder):
 
 WRITERS = {  # what is written into a folder, and the name of the file
     "checkpoint": (lambda folder: checkpoint.save(folder / "last.pt", {"weights": torch.ones(9000)}), "last.pt"),
-    "experts": (lambda folder: PseudoExperts(folder).add("epoch_1", *random_experts(200, 30)), "epoch_1.npz"),
+    "experts": (lambda folder: PseudoExperts(folder).add(Shard("epoch_1", *random_experts(200, 30))), "epoch_1.npz"),
     "results": (lambda folder: write_text(folder / "results.csv", "a,b\n" * 9000), "results.csv"),
 }
 

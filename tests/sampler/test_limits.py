@@ -90,7 +90,7 @@ def test_a_search_for_a_time_ends_where_its_memory_does():
     config = methods.Anytime(methods.Sampling(2, 3), 1000.0)
     room = config.trie_memory(unsearched(PROBLEM, POLICY, TREES)) * len(KEYS)
     for memory, rounds in ((room, 3), (2.5 * room, 6), (4 * room, 12)):
-        found = search(PROBLEM, POLICY, TREES, config, keys=KEYS, memory=int(memory))
+        found = search(PROBLEM, POLICY, TREES, config, keys=KEYS, trie_budget=int(memory))
         assert found.stats.rounds == rounds and found.valid[:, :-1].all()  # the last is the greedy one
 
 

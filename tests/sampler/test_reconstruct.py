@@ -9,6 +9,7 @@ import torch
 
 from gumbeldore.batches import take
 from gumbeldore.interfaces import Policy
+from gumbeldore.runtime.errors import InstanceError
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.methods import reconstruct
 from gumbeldore.sampler.search import search
@@ -153,6 +154,25 @@ def test_many_pieces_are_decoded_in_several_batches(name, monkeypatch):
     found = search(problem, Counted(), instances, config, keys=KEYS)
     assert torch.equal(found.actions, together.actions) and max(rows[12:]) == 3  # 12 are of the greedy solutions
     assert found.stats.evaluations == together.stats.evaluations
+
+
+@pytest.mark.parametrize("scores", [reconstruct.SCORES, 12 * 5])
+def test_the_instance_whose_pieces_cannot_be_decoded_is_named(scores, monkeypatch):
+    """By its place in the batch, not by that of a piece; whether all pieces are decoded together, or five at a time."""
+
+    class Faulty(Nearest):
+        def forward(self, context, state):
+            poison = torch.where((context.coords == instances.coords[3]).flatten(1).all(dim=1), torch.nan, 1.0)
+            return super().forward(context, state) * poison[:, None]
+
+    problem, instances = start_of("tsp")
+    monkeypatch.setattr(reconstruct, "SCORES", scores)
+    start = torch.arange(1, 12).repeat(len(KEYS), 1)
+    config = methods.Reconstruct(methods.Greedy(), 1, longest_piece=2, shortest_piece=2)
+    for keys in (KEYS, torch.zeros_like(KEYS)):
+        with pytest.raises(InstanceError, match="^instance 3 of the batch: the policy's logits are NaN") as caught:
+            search(problem, Faulty(), instances, config, keys=keys, start=start)
+        assert caught.value.key == keys[3]
 
 
 def test_the_time_limit_is_for_everything(monkeypatch):

@@ -14,9 +14,10 @@ from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.sampler import methods
 from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.gumbel import gumbel_with_maximum, log1mexp, log_survival
+from gumbeldore.sampler.noise import no_noise
 from gumbeldore.sampler.search import search
 from gumbeldore.sampler.task import SearchTask
-from gumbeldore.sampler.trie_search import TrieSearch, no_noise
+from gumbeldore.sampler.trie_search import TrieSearch
 from tests.helpers.reference import Reference, assert_same_round
 from tests.helpers.trees import TablePolicy, TreeProblem, enumerate_leaves
 
@@ -171,7 +172,7 @@ def improved_policy_value(trees, row, config):
         for depth in range(task.horizon):
             node = leaves.node[depth, :, leaves.path[depth, 0, k]][:, None]
             child = trie_ops.read_children(trie, depth, node, leaves.filled)
-            log_probs = trie.log_probs[depth][0, node[0, 0]]  # the policy's own: nothing taken out
+            log_probs = trie.log_pi[depth][0, node[0, 0]]  # the policy's own: nothing taken out
             value *= (log_probs + child.advantage[0, 0]).softmax(0)[leaves.actions[0, k, depth]].item()
         before += leaves.log_prob[0, k].exp().item() * objective[0, k].item()
         after += value * objective[0, k].item()

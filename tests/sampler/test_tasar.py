@@ -150,7 +150,7 @@ def test_the_trie_holds_the_depths_below_the_root_and_the_rounds_so_far(replan_s
 
     def watched(context, trie, *rest):
         sizes.append(trie_ops.memory(trie))
-        assert len(trie.log_probs) == context.root.horizon and len(trie.parent) == context.root.horizon + 1
+        assert len(trie.log_pi) == context.root.horizon and len(trie.parent) == context.root.horizon + 1
         return sample_round(context, trie, *rest)
 
     monkeypatch.setattr(trie_search, "sample_round", watched)

@@ -13,6 +13,7 @@ import pytest
 import study
 from gumbeldore import SearchPool, methods, search
 from gumbeldore.cli.configuration import Configuration
+from gumbeldore.cli.study import chosen_study
 from gumbeldore.evaluation.solved_sets import have_gaps, instance_keys
 from gumbeldore.seeding import fold
 from gumbeldore.studies.curves import Curves
@@ -215,7 +216,7 @@ def test_mistakes_end_in_one_line(policies, tmp_path, words, message):
 def test_a_study_of_no_kind_is_refused():
     """As of an own option (--config-dir)."""
     with pytest.raises(ValueError, match="^kind must be one of curves, step_size, estimators, diversity, got 'mine'$"):
-        study.chosen_study(Configuration(compose("study", *WORDS, "kind=mine"), []))
+        chosen_study(Configuration(compose("study", *WORDS, "kind=mine"), []))
 
 
 def test_a_curve_goes_over_time_or_iterations_where_these_are_lists():

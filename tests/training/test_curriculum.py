@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gumbeldore.testing import problem_contract
-from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.dataset import PseudoExperts, Shard
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
@@ -97,7 +97,7 @@ def test_an_example_is_in_the_problems_order_or_in_the_experts_own():
     dataset = PseudoExperts()
     problems = {True: CVRP(8, [12, 14], far_first=True), False: AsSampled(8, [12, 14])}
     instances, actions = random_solutions(problems[True], 50)
-    dataset.add("random", instances, actions, problems[True].cost(instances, actions))
+    dataset.add(Shard("random", instances, actions, problems[True].cost(instances, actions)))
     own = {tuple(row) for row in actions.tolist()}
     for reorder, problem in problems.items():
         steps = set()

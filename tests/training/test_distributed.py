@@ -19,7 +19,7 @@ from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.precision import resolve_precision
 from gumbeldore.runtime.stopping import Stopped, never
 from gumbeldore.seeding import generator
-from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.dataset import PseudoExperts, Shard
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
@@ -54,7 +54,7 @@ def trained(case, batches, size, folder, rate):
     state = TrainState(policy, policy, optimizer_of(policy, settings), PseudoExperts(folder))
     instances = problem.generate(20, torch.Generator().manual_seed(0))
     found = search(problem, policy, instances, methods.Sampling(1, 1), torch.Generator().manual_seed(1))
-    state.dataset.add("epoch_1", instances, *found.best())
+    state.dataset.add(Shard("epoch_1", instances, *found.best()))
     with together(size) if size > 1 else nullcontext((SINGLE_PROCESS, [])) as (ranks, _):
         fitted = imitated(problem, state, settings, ranks)
     return fitted, {name: parameter.grad for name, parameter in policy.named_parameters()}, policy.state_dict()
@@ -114,7 +114,7 @@ def test_help_is_printed_once(tmp_path):
 
 def learner(folder, **sizes):
     state = new_learner(folder, **sizes)
-    state.dataset.add("epoch_1", *random_experts(10, 6))
+    state.dataset.add(Shard("epoch_1", *random_experts(10, 6)))
     return state, TrainSettings(**{**SIZES, **sizes})
 
 

@@ -14,9 +14,10 @@ from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.stopping import Stopped
 from gumbeldore.seeding import fold
 from gumbeldore.training import expert_pool
-from gumbeldore.training.dataset import Shard, read_experts
+from gumbeldore.training.dataset import Shard
 from gumbeldore.training.execution import Execution
-from gumbeldore.training.expert_pool import in_turns, search_pool
+from gumbeldore.training.expert_pool import sample_kept_instances
+from gumbeldore.training.given_experts import in_turns, read_experts
 from gumbeldore.training.settings import TrainSettings
 from problems.jssp import JSSP
 from problems.tsp import TSP
@@ -34,8 +35,8 @@ def shards_after(epochs, state=None, how=SAMPLED, problem=None, stop=lambda: Fal
     settings = TrainSettings(**{**SIZES, "pool": 6, "instances_per_epoch": 2, **sizes})
     with SearchPool(problem, state.policy, search_batch_rows=8) as pool:
         for _ in range(epochs):
-            shard, _ = search_pool(state, settings, how, pool, Execution(5, stop=stop))
-            state.dataset.add(*shard)
+            shard, _ = sample_kept_instances(state, settings, how, pool, Execution(5, stop=stop))
+            state.dataset.add(shard)
             state.epoch += 1
             found.append(list(state.dataset.shards))
     return found
@@ -99,7 +100,7 @@ def with_given(count, problem):
     actions = torch.arange(1, problem.num_nodes).repeat(count, 1)
     given = Shard("epoch_000001", instances, actions, problem.cost(instances, actions))
     for shard in in_turns([given], 2):
-        state.dataset.add(*shard)
+        state.dataset.add(shard)
     return state, given
 
 

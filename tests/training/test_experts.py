@@ -13,7 +13,7 @@ from gumbeldore import SearchPool, methods, search
 from gumbeldore.batches import take
 from gumbeldore.sampler.solutions import SearchStats, Solutions
 from gumbeldore.training import experts
-from gumbeldore.training.dataset import Example, PseudoExperts
+from gumbeldore.training.dataset import Example, PseudoExperts, Shard
 from gumbeldore.training.experts import best_of, sample_experts
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
@@ -46,7 +46,7 @@ def test_experts_and_their_metrics_are_those_of_the_solutions(config, lowest):
     problem, policy, keys = TreeProblem(), TablePolicy(), torch.arange(6)
     trees = problem.generate(6, torch.Generator().manual_seed(0))
     trees = trees._replace(outcome=trees.outcome - lowest)
-    found = sample_experts(SearchPool(problem, policy, search_batch_rows=16), trees, keys, config)
+    found, metrics = sample_experts(SearchPool(problem, policy, search_batch_rows=16), trees, keys, config)
     sampled, greedy = (search(problem, policy, trees, how, keys=keys) for how in (config, methods.Greedy()))
     actions, costs = [], []
     for row in range(6):
@@ -68,8 +68,8 @@ def test_experts_and_their_metrics_are_those_of_the_solutions(config, lowest):
     }
     if abs(lowest) == 10:
         expected["improvement_over_greedy"] = (1 - sum(best) / sum(alone)) * (1 if lowest > 0 else -1)
-    assert found.metrics.pop("sampling/solutions_per_second") > 0
-    assert found.metrics == pytest.approx({f"sampling/{name}": value for name, value in expected.items()})
+    assert metrics.pop("sampling/solutions_per_second") > 0
+    assert metrics == pytest.approx({f"sampling/{name}": value for name, value in expected.items()})
 
 
 def test_the_nucleus_comes_after_some_epochs(monkeypatch):
@@ -114,7 +114,7 @@ def test_the_auxiliary_loss_is_recorded_where_the_network_has_one(weight, monkey
     monkeypatch.setattr(BQ, "auxiliary_loss", lambda *_: torch.tensor(3.0))
     state = new_learner()
     state.policy.loss_weight = weight
-    state.dataset.add("epoch_1", *random_experts(10, 7))
+    state.dataset.add(Shard("epoch_1", *random_experts(10, 7)))
     metrics = fit(TSP(7), state, TrainSettings(**{**SIZES, "batches_per_epoch": 2}), torch.Generator())
     assert metrics.get("training/auxiliary_loss") == (3 * weight or None)
 
@@ -127,7 +127,7 @@ def test_dataset_appends_restores_and_prunes(tmp_path):
     for epoch in range(4):
         if epoch == 2:
             dataset.clear()
-        dataset.add(f"epoch_{epoch}", *random_experts(10, 6, epoch))
+        dataset.add(Shard(f"epoch_{epoch}", *random_experts(10, 6, epoch)))
     assert len(dataset) == 20 and [shard.name for shard in dataset.shards] == ["epoch_2", "epoch_3"]
     assert len(list(tmp_path.iterdir())) == 4  # forgotten ones are still there ...
     (tmp_path / "epoch_9.npz.gumbeldore-tmp").write_bytes(b"torn")
@@ -145,9 +145,9 @@ def test_dataset_appends_restores_and_prunes(tmp_path):
 
 def test_batches_hold_one_size_and_every_step():
     dataset, problem = PseudoExperts(), TSP(6)
-    dataset.add("small", *random_experts(10, 6))
-    dataset.add("large", *random_experts(30, 9))
-    dataset.add("more small", *random_experts(10, 6, 2))
+    dataset.add(Shard("small", *random_experts(10, 6)))
+    dataset.add(Shard("large", *random_experts(30, 9)))
+    dataset.add(Shard("more small", *random_experts(10, 6, 2)))
     draws = torch.Generator().manual_seed(0)
     seen = {6: set(), 9: set()}
     for _ in range(300):

@@ -14,7 +14,7 @@ from gumbeldore.evaluation.solved_sets import solve_set
 from gumbeldore.runtime.errors import InstanceError
 from gumbeldore.seeding import generator
 from gumbeldore.training import imitation
-from gumbeldore.training.dataset import PseudoExperts
+from gumbeldore.training.dataset import PseudoExperts, Shard
 from gumbeldore.training.execution import Execution
 from gumbeldore.training.imitation import fit
 from gumbeldore.training.optimizer import optimizer_of
@@ -65,7 +65,7 @@ def new_learner(bad=(), folder=None, **sizes):
     policy = Faulty(width=16, layers=1, heads=2, feedforward=32, canonical_coordinates=False, successor_loss=0)
     dataset = Draws(folder)
     dataset.bad = bad
-    dataset.add("epoch_1", *random_experts(10, 6))
+    dataset.add(Shard("epoch_1", *random_experts(10, 6)))
     return TrainState(policy, copy.deepcopy(policy), optimizer_of(policy, settings), dataset), settings
 
 
@@ -198,4 +198,4 @@ def test_an_evaluation_and_a_validation_name_the_instance(instances, rule, metho
     with pytest.raises(ValueError, match=f"^instance {rule}"):
         solve_set(pool, instances, method, seed=0)
     with pytest.raises(ValueError, match=f"^instance {rule}"):
-        validate(pool, [instances], lambda *_: None)
+        validate(pool, POLICY, [instances], lambda *_: None)

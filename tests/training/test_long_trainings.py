@@ -15,6 +15,7 @@ from gumbeldore.parallel.devices import CPU_BATCH_ROWS
 from gumbeldore.reporting import validation_figure
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.run_directory import MOST_SNAPSHOTS, RunDirectory
+from gumbeldore.training.dataset import Shard
 from gumbeldore.training.imitation import learning_rate_factor
 from gumbeldore.training.settings import TrainSettings
 from gumbeldore.training.validation import validation_set
@@ -240,7 +241,7 @@ def test_sizes_are_learnt_from_in_proportion_to_their_decisions():
     for name, size, count in (("a", 2, 30), ("b", 4, 10)):
         instances = JSSP([[size, size]], [[2, 2]]).generate(count, torch.Generator().manual_seed(0))
         actions = torch.arange(size).repeat_interleave(size).expand(count, -1)
-        dataset.add(name, instances, actions, problem.cost(instances, actions))
+        dataset.add(Shard(name, instances, actions, problem.cost(instances, actions)))
     generator, large = torch.Generator().manual_seed(1), 0
     for _ in range(400):
         large += dataset.batch(problem, 1, generator).instance.times.shape[1] == 4

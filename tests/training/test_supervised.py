@@ -12,7 +12,8 @@ import train
 from gumbeldore.batches import take
 from gumbeldore.runtime import checkpoint
 from gumbeldore.testing import random_solution
-from gumbeldore.training.dataset import PseudoExperts, read_experts
+from gumbeldore.training.dataset import PseudoExperts, Shard
+from gumbeldore.training.given_experts import read_experts
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
 from problems.tsp import TSP
@@ -38,7 +39,7 @@ def experts(folder, name, file="experts", problem=None, n=40):
     found = random_solution(problem, repeated, draws)
     best = problem.cost(repeated, found).view(n, 200).argmin(dim=1)
     actions = found.view(n, 200, -1)[torch.arange(n), best]
-    PseudoExperts(folder).add(file, instances, actions, problem.cost(instances, actions))
+    PseudoExperts(folder).add(Shard(file, instances, actions, problem.cost(instances, actions)))
     return folder / f"{file}.npz"
 
 
@@ -49,7 +50,7 @@ def supervised(name, source, run_dir="run"):
 
 @pytest.mark.parametrize("name", [pytest.param(x, marks=pytest.mark.slow) if x == "cvrp" else x for x in WORDS])
 def test_given_solutions_are_learnt_and_nothing_is_sampled(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(train, "sample_epoch", None)  # calling it would fail
+    monkeypatch.setattr(train, "sample_new_instances", None)  # calling it would fail
     source = experts(tmp_path, name)
     done(train, *supervised(name, source), cwd=tmp_path)
     lines = metrics_of(tmp_path / "run")

@@ -42,8 +42,9 @@ def test_the_number_of_workers_changes_nothing():
 
 def test_training_improves_and_best_is_strictly_the_best():
     train_state, reports = trained(epochs=6, batches_per_epoch=60, learning_rate=5e-3)
-    with SearchPool(TSP(7), new_learner().policy) as pool:
-        untrained = validate(pool, validation_set(TSP(7), SIZES["validation_instances"], seed=0), lambda *_: None).cost
+    policy, validation = new_learner().policy, validation_set(TSP(7), SIZES["validation_instances"], seed=0)
+    with SearchPool(TSP(7), policy) as pool:
+        untrained = validate(pool, policy, validation, lambda *_: None).cost
     costs = [report.metrics["quality/greedy_cost"] for report in reports]
     bests = [report.metrics["quality/best_greedy_cost"] for report in reports]
     assert bests == [min(costs[: i + 1]) for i in range(6)]
@@ -134,7 +135,7 @@ def test_experts_come_from_the_best_policy_or_the_current_one(with_best):
     def same(epoch, weights):
         pool.load(weights)
         shard, keys = train_state.dataset.shards[epoch], fold(5, "sampling", epoch, torch.arange(10))
-        return torch.equal(sample_experts(pool, shard.instances, keys, SEARCH).actions, shard.actions)
+        return torch.equal(sample_experts(pool, shard.instances, keys, SEARCH)[0].actions, shard.actions)
 
     assert [same(epoch, best[epoch]) for epoch in range(6)] == [True] * 6
     assert not same(5, best[0]) and not all(same(epoch, others[epoch]) for epoch in range(6))
@@ -202,7 +203,8 @@ def test_other_problems_improve_and_continue_exactly(words, share, tmp_path, mon
     left = checkpoint.load(tmp_path / "whole/checkpoints/last.pt")["train_state"]["dataset"]
     assert sorted(path.stem for path in (tmp_path / "whole/dataset").iterdir()) == left  # the forgotten ones are gone
     setup = set_up(configured("train", *words))
-    untrained = validate(SearchPool(setup.problem, setup.policy), setup.validation, lambda *_: None).cost
+    pool = SearchPool(setup.problem, setup.policy)
+    untrained = validate(pool, setup.policy, setup.validation, lambda *_: None).cost
     assert metrics_of(tmp_path / "whole")[-1]["quality/best_greedy_cost"] < share * untrained
 
 
@@ -221,7 +223,7 @@ def test_interrupting_ends_cleanly(tmp_path):
 
 
 def test_an_interruption_after_the_last_epoch_leaves_nothing_to_continue(tmp_path, monkeypatch):
-    monkeypatch.setattr(RunRecorder, "epoch", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(RunRecorder, "save_epoch", lambda *_: signal.raise_signal(signal.SIGINT))
     words = ["debug=fast", "problem.num_nodes=6", "train.epochs=1", "workers=0", "run_dir=run"]
     said = done(train, *words, cwd=tmp_path).stdout
     assert "finished\n" in said and "continue:" not in said
@@ -240,4 +242,4 @@ def test_an_epoch_that_is_cut_short_is_none_without_a_better_policy():
         patience=1,
     )
     assert len(recorder.all) == 1 and state.totals["batches"] == 12 + 1
-    assert state.since_best == 0 and not state.over(TrainSettings(patience=1))
+    assert state.since_best == 0 and not state.is_over(TrainSettings(patience=1))

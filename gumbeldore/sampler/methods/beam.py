@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gumbeldore.sampler.methods.method import BeamRounds, at_least_one
+from gumbeldore.sampler.noise import no_noise
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.sampler.task import SearchTask
-from gumbeldore.sampler.trie_search import Beams, no_noise
+from gumbeldore.sampler.trie_search import Beams
 
 
 class OneRound(BeamRounds):

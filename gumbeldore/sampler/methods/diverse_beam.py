@@ -11,7 +11,8 @@ from gumbeldore.runtime.checked import at_least
 from gumbeldore.sampler.beam import Select
 from gumbeldore.sampler.methods.beam import OneRound
 from gumbeldore.sampler.methods.method import at_least_one
-from gumbeldore.sampler.trie_search import Beams, no_noise
+from gumbeldore.sampler.noise import no_noise
+from gumbeldore.sampler.trie_search import Beams
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from gumbeldore.runtime.checked import Checked, at_least, check_integer
 from gumbeldore.sampler.beam import Count, OutOfTime
 from gumbeldore.sampler.solutions import Round, Solutions
 from gumbeldore.sampler.task import SearchTask
-from gumbeldore.sampler.trie_search import Beams, Size, TrieFull, TrieSearch, memory
+from gumbeldore.sampler.trie_search import Beams, Size, TrieFull, TrieSearch, trie_bytes
 
 MOST = 2**31 - 1  # solutions of an instance; more fit into no memory, and places in a trie are products of such numbers
 
@@ -54,7 +54,7 @@ class Method(Checked, ABC):
 
 
 class Improving(Method):
-    """A method that can go on until a deadline."""
+    """A method that knows `until`; `endless` says whether more time finds more."""
 
     endless: ClassVar[bool] = True  # whether more time finds more
 
@@ -110,9 +110,9 @@ class BeamRounds(Rounds):
 
     def size(self, task: SearchTask) -> Size:
         """How large the trie is, without a time limit."""
-        return Size(task.horizon, self.count(task.horizon), self._once(task))
+        return Size(task.horizon, self.count(task.horizon), self._single_round(task))
 
-    def _once(self, task: SearchTask) -> bool:
+    def _single_round(self, task: SearchTask) -> bool:
         """Whether there is one round alone."""
         return self.count(task.horizon) == 1 and not (self.endless and task.deadline < math.inf)
 
@@ -127,7 +127,7 @@ class BeamRounds(Rounds):
         return self.beam_width * self.count(horizon)
 
     def trie_memory(self, task: SearchTask) -> int:
-        return memory(task, self.beams, self.size(task))
+        return trie_bytes(task, self.beams, self.size(task))
 
 
 class Found(NamedTuple):

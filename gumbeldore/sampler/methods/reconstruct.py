@@ -17,12 +17,14 @@ from torch import Tensor
 from gumbeldore.batches import take
 from gumbeldore.interfaces import HasPieces, Pieces
 from gumbeldore.runtime.checked import at_least
+from gumbeldore.runtime.errors import InstanceError
 from gumbeldore.sampler.beam import Count, OutOfTime, Root
 from gumbeldore.sampler.methods.beam import Greedy
 from gumbeldore.sampler.methods.method import MOST, NOTHING, Improving, Rounds, at_least_one, beside
-from gumbeldore.sampler.solutions import Round, Solutions
+from gumbeldore.sampler.noise import no_noise
+from gumbeldore.sampler.solutions import Round, Solutions, cheapest, solutions_at
 from gumbeldore.sampler.task import SearchTask
-from gumbeldore.sampler.trie_search import Beams, Size, TrieSearch, no_noise
+from gumbeldore.sampler.trie_search import Beams, Size, TrieSearch
 from gumbeldore.seeding import fold, uniform_noise
 
 SCORES = 2**23  # of actions in all pieces that are decoded together: about 1.3 GB
@@ -85,13 +87,13 @@ class Reconstruct(Improving):
         states, done = Count(), 0
         try:
             for iteration in itertools.count() if task.deadline < math.inf else range(self.iterations):
-                actions, cost, asked = self._once(task, iteration, actions, cost)
+                actions, cost, asked = self._iterate(task, iteration, actions, cost)
                 states, done = states.plus(asked), iteration + 1
         except OutOfTime as late:
             states = states.plus(late.states)
         return solutions.with_better(actions, cost).after(states, done)
 
-    def _once(self, task: SearchTask, iteration: int, actions: Tensor, cost: Tensor) -> tuple[Tensor, Tensor, Count]:
+    def _iterate(self, task: SearchTask, iteration: int, actions: Tensor, cost: Tensor) -> tuple[Tensor, Tensor, Count]:
         """The solutions after an iteration, and how they got their action probabilities.
 
         All pieces have one length, so that they fit one batch. It is a function of the iteration alone: a result does
@@ -101,12 +103,14 @@ class Reconstruct(Improving):
         length = self._length(iteration, task.horizon)
         assert isinstance(task.problem, HasPieces)
         pieces = task.problem.pieces(task.instances, actions, length, _draws(keys))
-        found, states = [], Count()
+        decisions, costs, states = [], [], Count()
         for part in self._portions(task, pieces):
-            found.append(self._decoded(task, part, keys, length, states))
-            states = states.plus(found[-1].states)
-        piece, lowest = map(torch.cat, zip(*map(_best_pieces, found), strict=True))
-        candidate = pieces.with_all(piece, lowest < cost[pieces.row])
+            found = self._decoded(task, part, keys, length, states)
+            states = states.plus(found.states)
+            lowest, place = cheapest(found.cost, found.valid)  # of the solutions with other decisions in the piece
+            decisions.append(solutions_at(place, found.decisions))
+            costs.append(lowest)
+        candidate = pieces.with_all(torch.cat(decisions), torch.cat(costs) < cost[pieces.row])
         candidate_cost = task.problem.cost(task.instances, candidate).double()
         better = candidate_cost < cost  # a gain may have been a rounding error: the cost of the whole solution decides
         return candidate.where(better[:, None], actions), candidate_cost.where(better, cost), states
@@ -128,12 +132,12 @@ class Reconstruct(Improving):
         ]
 
     def _decoded(self, task: SearchTask, pieces: Pieces, keys: Tensor, length: int, before: Count) -> Round:
-        """Each piece anew. Raises OutOfTime at the deadline, also of the states `before`."""
+        """Each piece anew. Raises OutOfTime at the deadline, also of the states `before`, and InstanceError."""
         own = task._replace(
             instances=take(task.instances, pieces.row),
             encoded=take(task.encoded, pieces.row),
             keys=fold(keys[pieces.row], pieces.first),
-            origin=task.origin[pieces.row],
+            given_keys=task.given_keys[pieces.row],
         )
         rows = torch.arange(len(pieces.row), device=pieces.row.device).repeat_interleave(self.piece_width)
         root = Root(torch.zeros_like(pieces.row), take(pieces.state, rows), length, partial(pieces.with_one, rows))
@@ -142,15 +146,11 @@ class Reconstruct(Improving):
             return TrieSearch(own, beams, Size(length, rounds=1, once=True), root).sample()[1]
         except OutOfTime as late:
             raise OutOfTime(before.plus(late.states)) from None
+        except InstanceError as error:  # its index is that of a piece
+            raise InstanceError(int(pieces.row[error.index]), error.key, error.rule) from None
 
 
 def _draws(keys: Tensor) -> Callable[[int], Tensor]:
     """Uniform numbers: each call gives others."""
     place = itertools.count()
     return lambda count: uniform_noise(keys, next(place), (count,))
-
-
-def _best_pieces(found: Round) -> tuple[Tensor, Tensor]:
-    """Of each piece the best decisions [P, m] and the cost [P] of the solution with them."""
-    lowest, place = found.cost.masked_fill(~found.valid, math.inf).min(dim=1)
-    return found.decisions[torch.arange(len(place), device=place.device), place], lowest

@@ -19,8 +19,8 @@ class Sampling(BeamRounds):
     Arguments:
         beam_width: samples that are drawn together
         temperature: tau, by which the policy's logits are divided [SBS, eq. 5]: estimates and reported
-            log-probabilities are those of this distribution. Towards 0 the samples become greedy; auto: see
-            `trie_search.temperature_of`
+            log-probabilities are those of this distribution. Towards 0 the samples become greedy; auto: 1 for solutions
+            of at most 50 decisions, 50 / T for those of T
     """
 
     beam_width: int = at_least_one(32)

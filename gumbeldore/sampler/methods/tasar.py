@@ -16,10 +16,10 @@ from gumbeldore.batches import repeated
 from gumbeldore.runtime.checked import positive
 from gumbeldore.sampler.beam import Leaves, Root
 from gumbeldore.sampler.methods.method import BeamRounds, at_least_one
-from gumbeldore.sampler.solutions import Round
+from gumbeldore.sampler.solutions import Round, cheapest, solutions_at
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.trie import Trie
-from gumbeldore.sampler.trie_search import Beams, TrieSearch, memory
+from gumbeldore.sampler.trie_search import Beams, TrieSearch, trie_bytes
 from gumbeldore.sampler.updates import without_replacement
 
 
@@ -34,7 +34,8 @@ class Tasar(BeamRounds):
         num_rounds: rounds from each root
         replan_steps: decisions from one root to the next
         top_p_end: nucleus of all rounds
-        temperature: tau, by which the policy's logits are divided [SBS, eq. 5]; auto: see `trie_search.temperature_of`
+        temperature: tau, by which the policy's logits are divided [SBS, eq. 5]; auto: 1 for solutions of at most 50
+            decisions, 50 / T for those of T
     """
 
     beam_width: int = at_least_one(32)
@@ -86,7 +87,7 @@ class Tasar(BeamRounds):
         roots = range(math.ceil(horizon / steps))
         largest = max(roots, key=lambda root: ((root + 1) * (horizon - root * steps), root))
         rounds = (largest + 1) * self.num_rounds
-        return memory(task, self.beams, self.size(task)._replace(horizon=horizon - largest * steps, rounds=rounds))
+        return trie_bytes(task, self.beams, self.size(task)._replace(horizon=horizon - largest * steps, rounds=rounds))
 
     def update(self, trie: Trie, leaves: Leaves, objective: Tensor) -> None:
         """What the trie learns from a round: that its leaves are taken."""
@@ -109,14 +110,13 @@ class Incumbent(NamedTuple):
 
     def or_better(self, leaves: Leaves, found: Round, depth: int) -> Incumbent:
         """After one more round from a root at this depth."""
-        cost, place = found.cost.masked_fill(~leaves.valid, math.inf).min(dim=1)
+        cost, place = cheapest(found.cost, leaves.valid)
         better = cost < self.cost
         beam = leaves.path.gather(2, place.expand(len(leaves.path), -1)[..., None])  # positions along the best leaf
         node = leaves.node.gather(2, beam).squeeze(2).where(better, self.node[depth:])
-        actions = found.actions[torch.arange(len(place), device=place.device), place]
         return Incumbent(
             cost.where(better, self.cost),
-            actions.where(better[:, None], self.actions),
+            solutions_at(place, found.actions).where(better[:, None], self.actions),
             torch.cat([self.node[:depth], node]),  # the incumbent passes through the root
         )
 

@@ -12,10 +12,11 @@ from gumbeldore.runtime.checked import at_least, one_of, positive
 from gumbeldore.sampler import updates
 from gumbeldore.sampler.beam import Leaves
 from gumbeldore.sampler.methods.method import BeamRounds, at_least_one
+from gumbeldore.sampler.noise import gumbel, gumbel_below_zero
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.trie import Trie
-from gumbeldore.sampler.trie_search import Beams, gumbel, gumbel_below_zero
+from gumbeldore.sampler.trie_search import Beams
 
 
 @dataclass(frozen=True)

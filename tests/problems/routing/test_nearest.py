@@ -10,7 +10,7 @@ import torch
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.testing import problem_contract
-from gumbeldore.training.imitation import OUT_OF_VIEW, imitate
+from gumbeldore.training.imitation import OUT_OF_VIEW, Imitation
 from problems.cvrp import CVRP
 from problems.tsp import TSP
 from tests.helpers.policies import FixedPolicy
@@ -87,7 +87,7 @@ def test_what_the_expert_does_out_of_view_is_not_imitated(make):
     problem, free = make(3), make(None)
     instance, actions = random_solutions(free, 200)
     state = problem.replay(instance, actions[:, :4])
-    logits, target, _ = imitate(problem, FixedPolicy(problem), instance, state, actions[:, 4:])
+    logits, target, _ = Imitation(problem, FixedPolicy(problem))(instance, state, actions[:, 4:])
     expected = nodes_of(problem, instance, actions[:, 4])
     seen = (state.near == expected[:, None]).any(dim=1)
     assert 0 < seen.sum() < 200

@@ -1,0 +1,32 @@
+"""What the networks for job shops share: states whose times count from now on, and the tokens of next operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from models.policy import TokenPolicy
+from problems.jssp import State
+
+
+class CanonicalState(State):
+    """A state that `canonical_state` has made, so that it need not be made again: a search makes it once a step."""
+
+
+class ShopPolicy(TokenPolicy):
+    """Tokens are those of the operations in view, job by job; `canonical_state` returns a `CanonicalState`."""
+
+    def as_canonical(self, instance: Any, state: State) -> State:
+        """The canonical state of a state that may be one already."""
+        return state if isinstance(state, CanonicalState) else self.canonical_state(instance, state)
+
+
+def first_tokens(x: Tensor, left: Tensor) -> Tensor:
+    """The token [R, J, width] of each job's next operation, among those x [R, v, width] of the operations in view.
+
+    Arguments:
+        left: [R, J] operations of each job in view; of a job without one, the token is any
+    """
+    first = (left.cumsum(dim=1) - left).clamp(max=x.shape[1] - 1)
+    return x.gather(1, first[..., None].expand(-1, -1, x.shape[-1]))
