@@ -99,7 +99,8 @@ class TSPSets(RoutingSets):
 
 def kool_tsp_validation(num_nodes: int, n: int) -> InstanceSet:
     """The first n of Kool's 10,000 validation instances, a recipe that holds for any number of nodes."""
-    return _random_set(f"kool/tsp{num_nodes}-val", KOOL_VALIDATION, num_nodes, n)
+    name = f"kool/tsp{num_nodes}-val"
+    return _random_set(name, KOOL_VALIDATION, num_nodes, taken(n, KOOL_VALIDATION.count, name, ""))
 
 
 def _named(name: str, limit: int | None) -> list[InstanceSet]:
