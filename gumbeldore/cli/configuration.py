@@ -85,8 +85,8 @@ class Configuration:
         """Note that a key has no effect, although an object has a setting for it."""
         self._ignored[key] = why
 
-    def check_groups(self, command: str) -> None:
-        """Raises ValueError for a key of a file (--config-dir) that the command does not have."""
+    def refuse_unknown_keys(self, command: str) -> None:
+        """Raises ValueError for a key of a file (--config-dir) that the command, or its `search`, does not have."""
         known = {*COMMANDS[command], "problem", "model", "methods"}
         for key in map(str, self.cfg):
             if key not in known:

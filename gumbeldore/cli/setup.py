@@ -54,7 +54,7 @@ def set_up(config: Configuration, processes: int = 1) -> Setup:
     """
     config.apply_recipe()
     search = config.training_search()
-    config.check_groups("train")
+    config.refuse_unknown_keys("train")
     run, settings = config.settings(RunSettings), config.algorithm()
     device = resolve_device(run.device)
     problem = config.part("problem", Problem)

@@ -34,7 +34,7 @@ class SolverResult(NamedTuple):
 
 
 class Solver:
-    """PyVRP (TSP, CVRP) and CP-SAT (JSSP), one core per instance; answers are kept and not computed again.
+    """PyVRP (TSP, CVRP) and CP-SAT (JSSP, FJSP), one core per instance; answers are kept and not computed again.
 
     Arguments:
         time_limit: seconds per instance
