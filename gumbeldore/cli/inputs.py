@@ -13,7 +13,6 @@ from gumbeldore.cli import resume
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.machine import Machine
 from gumbeldore.cli.schema import EvaluationSettings
-from gumbeldore.cli.words import command_line
 from gumbeldore.evaluation.choosing import Choice, choose_policies
 from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
@@ -56,9 +55,7 @@ class Inputs(NamedTuple):
         about = {"checkpoint": ", ".join(map(str, self.checkpoints)), "instances": self.settings.instances}
         if reasons := [choice.reason for choice in self.choices if choice.reason]:
             about["policy"] = "; ".join(reasons)
-        about |= {"objective": self.problem.objective} if self.problem.objective else {}
-        about |= {"hardware": str(self.machine), "precision": self.machine.precision}
-        return {**about, "seed": self.settings.seed, "command": command_line()}
+        return self.machine.about(self.problem, self.settings.seed, **about)
 
 
 class Opened(NamedTuple):
