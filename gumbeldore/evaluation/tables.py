@@ -40,7 +40,7 @@ def reference_note(instance_sets: list[InstanceSet]) -> str:
 
 def remarks(instance_sets: list[InstanceSet], problem: Problem) -> list[str]:
     """What the problem remarks on the instances, a line each."""
-    return problem.reports.remarks([x.originals for x in instance_sets if x.originals is not None])
+    return problem.reports.remarks([x.originals for x in instance_sets])
 
 
 def method_rows(
