@@ -124,8 +124,5 @@ def with_references(inputs: Inputs, terminal: Terminal) -> list[InstanceSet]:
         return instance_sets
     solvers = imported("problems.solvers", "references")
     solver = solvers.Solver(**inputs.config.plain("solver"), seed=inputs.settings.seed)
-    with terminal.advancing("references", instance_sets) as advance:
-        return [
-            solvers.with_references(inputs.problem.name, instance_set, solver, advance)
-            for instance_set in instance_sets
-        ]
+    advance = terminal.advancing("references", instance_sets)
+    return [solvers.with_references(inputs.problem.name, each, solver, advance) for each in instance_sets]

@@ -76,9 +76,8 @@ class Terminal:
             self.phase, self.before = phase, done
         self.bars.update(self.task, completed=done)
 
-    @contextlib.contextmanager
-    def advancing(self, phase: str, instance_sets: list[InstanceSet], done: int = 0) -> Iterator[Callable[[int], None]]:
-        """A function to be called with the number of instances done since the last call.
+    def advancing(self, phase: str, instance_sets: list[InstanceSet], done: int = 0) -> Callable[[int], None]:
+        """Show that a phase begins; returns what is to be called with the number of instances done since the last call.
 
         Arguments:
             done: instances done before the first call
@@ -91,7 +90,7 @@ class Terminal:
             done += instances
             self.progress(phase, done, count)
 
-        yield advance
+        return advance
 
     def notices(self, instance_sets: list[InstanceSet]) -> None:
         """What is left out and why, and other surprises, the first of them."""

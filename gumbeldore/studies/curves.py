@@ -96,13 +96,13 @@ class Curves(Study[Method | Baseline, CurvePoint]):
         parts = [[kept.parts(curve, place, i, number) for number in range(len(instance_sets))] for i in range(count)]
         done = sum(len(part) for each in parts for part in each)
         outcomes = []
-        with advancing(curve, instance_sets * count, done) as advance:
-            for repetition, found in enumerate(parts):
-                own = int(fold(seed, "repetition", repetition))
-                for instance_set, each in zip(instance_sets, found, strict=True):
-                    solve_with(asked.search, pool, instance_set, own, advance, each)
-                (solved,) = results_of("", found, instance_sets).values()
-                outcomes.append(summarise(solved, instance_sets))
+        advance = advancing(curve, instance_sets * count, done)
+        for repetition, found in enumerate(parts):
+            own = int(fold(seed, "repetition", repetition))
+            for instance_set, each in zip(instance_sets, found, strict=True):
+                solve_with(asked.search, pool, instance_set, own, advance, each)
+            (solved,) = results_of("", found, instance_sets).values()
+            outcomes.append(summarise(solved, instance_sets))
         qualities = [x.merit for x in outcomes]
         searches = sum(x.num_instances for x in outcomes)
         solutions = sum(x.solutions for x in outcomes) / searches

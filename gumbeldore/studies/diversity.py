@@ -60,12 +60,12 @@ class Diversity(Study[Method, Point]):
     def _point(self, context: Context, asked: Asked[Method]) -> Point:
         found: list[list[float]] = []
         relative, repetitions = have_gaps(context.instance_sets), asked.repetitions(self.repetitions)
-        with context.advancing(asked.label, context.instance_sets * repetitions) as advance:
-            for repetition in range(repetitions):
-                seed = int(fold(context.seed, "diversity", repetition))
-                for place, instance_set in enumerate(context.instance_sets):
-                    keys = fold(seed, place, torch.arange(len(instance_set.names)))
-                    found += _searched(context.pool, instance_set, keys, asked.search, relative, advance)
+        advance = context.advancing(asked.label, context.instance_sets * repetitions)
+        for repetition in range(repetitions):
+            seed = int(fold(context.seed, "diversity", repetition))
+            for place, instance_set in enumerate(context.instance_sets):
+                keys = fold(seed, place, torch.arange(len(instance_set.names)))
+                found += _searched(context.pool, instance_set, keys, asked.search, relative, advance)
         return Point(asked.method, asked.setting, *map(statistics.fmean, zip(*found, strict=True)))
 
     def content(self, searches: list[Asked[Method]], found: list[Point], about: About) -> dict[str, Any]:

@@ -78,14 +78,14 @@ class Estimators(Study[Plain, Estimated]):
 
     def _reference(self, context: Context, temperature: float) -> Reference:
         pool, instance_sets, seed, _, advancing = context
-        with advancing("reference", instance_sets):
-            return expectations.reference(pool, instance_sets, temperature, self.reference_samples, seed)
+        advancing("reference", instance_sets)
+        return expectations.reference(pool, instance_sets, temperature, self.reference_samples, seed)
 
     def _estimates(self, context: Context, asked: Asked[Plain]) -> dict[str, list[list[float]]]:
         pool, instance_sets, seed, _, advancing = context
         count = asked.repetitions(self.repetitions)
-        with advancing(asked.label, instance_sets * count) as advance:
-            return expectations.measure(asked.method, asked.search, pool, instance_sets, count, seed, advance)
+        advance = advancing(asked.label, instance_sets * count)
+        return expectations.measure(asked.method, asked.search, pool, instance_sets, count, seed, advance)
 
     def content(self, searches: list[Asked[Plain]], found: list[Estimated], about: About) -> dict[str, Any]:
         settings = {"repetitions": self.repetitions, "reference": described(references_of(found))}

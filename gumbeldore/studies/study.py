@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -96,7 +95,7 @@ class Context(NamedTuple):
     seed: int
     kept: Kept
     # (phase, instance sets, instances done before) -> what is told the number of instances done since the last call
-    advancing: Callable[..., AbstractContextManager[Callable[[int], None]]]
+    advancing: Callable[..., Callable[[int], None]]
 
 
 class About(NamedTuple):
