@@ -11,7 +11,8 @@ import time
 
 import torch
 
-from benchmarks.machine import configuration, numbers
+from benchmarks.machine import numbers
+from gumbeldore.cli.configuration import Configuration
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.checked import check_counts
@@ -48,7 +49,7 @@ def greedy_solution(words: list[str], threads: int) -> tuple[float, int]:
     keep_freed_memory()
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    config = configuration(*words)
+    config = Configuration.of_training(*words)
     built, policy = config.part("problem", Problem), config.part("model", Policy)
     instance = built.generate(1, torch.Generator().manual_seed(1))
     before, start = peak_memory(), time.process_time()

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import hydra
 import numpy
 import torch
 from numpy._core.multiarray import scalar
@@ -20,7 +19,7 @@ from torch import Tensor
 from gumbeldore.cli.command import robust_output
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.published import NETWORKS, PublishedNetwork, model_config, network_of, our_weights
-from gumbeldore.cli.words import FOLDER, key_values
+from gumbeldore.cli.words import key_values
 from gumbeldore.interfaces import Policy
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, check_keys
@@ -103,9 +102,7 @@ def check_fit(network: dict[str, Tensor], weights: dict[str, Tensor]) -> None:
 
 def trained_by(network: PublishedNetwork) -> dict[str, Any]:
     """The `problem` and `search` of a configuration: those of the authors' training."""
-    with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):
-        config = Configuration(hydra.compose("train", [f"experiment={network.experiment}", "recipe=paper"]), [])
-    config.apply_recipe()
+    config = Configuration.of_training(f"experiment={network.experiment}", "recipe=paper")
     return {"problem": {**config.plain("problem"), **network.trained_with}, "search": config.plain("search")}
 
 
