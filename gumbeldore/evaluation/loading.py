@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from gumbeldore.instance_set import WrongProblemError
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime import checkpoint
-from gumbeldore.runtime.building import build, described, imported, takes
+from gumbeldore.runtime.building import build, imported, node_of, takes
 from gumbeldore.runtime.files import in_home
 
 # A network may make more numbers than are saved: it may replace parameters, share one among layers, or have masks.
@@ -76,7 +76,7 @@ def save_policy(
     with checkpoint.checkpoint_errors(path, "cannot be written"):
         if policy.problem not in (None, problem.name):
             raise ValueError(f"the policy is for {policy.problem}, not for {problem.name}")
-        config = {"problem": described(problem, "problem"), "model": described(policy, "model")}
+        config = {"problem": node_of(problem, "problem"), "model": node_of(policy, "model")}
         config["search"] = {"step_size": None if step_size is None else float(step_size)}
         weights = {name: weight.cpu() for name, weight in policy.state_dict().items()}
         content = {"config": config, "problem": problem.name, "weights": weights}

@@ -220,13 +220,13 @@ def _results(choice: Choice, machine: dict[str, Any], method: Method | Baseline,
     return results
 
 
-def _by_search(choice: Choice, machine: dict[str, Any], config: Method, seed: int) -> list[SolvedSet]:
+def _by_search(choice: Choice, machine: dict[str, Any], method: Method, seed: int) -> list[SolvedSet]:
     begin = time.monotonic()
     with SearchPool(choice.loaded.problem, choice.loaded.policy, **machine) as pool:
-        if isinstance(config, methods.Anytime):
+        if isinstance(method, methods.Anytime):
             spent = (time.monotonic() - begin) / count_of(choice.instance_sets)
-            config = replace(config, time_limit=max(LEAST, config.time_limit - spent))
-        return [solve_set(pool, instance_set, config, seed) for instance_set in choice.instance_sets]
+            method = replace(method, time_limit=max(LEAST, method.time_limit - spent))
+        return [solve_set(pool, instance_set, method, seed) for instance_set in choice.instance_sets]
 
 
 def _by_baseline(choice: Choice, method: Baseline) -> list[SolvedSet]:

@@ -40,7 +40,7 @@ class MethodSummary(NamedTuple):
 def solve_set(
     pool: SearchPool,
     instance_set: InstanceSet,
-    config: Method,
+    method: Method,
     seed: int,
     progress: Callable[[int], None] = lambda done: None,
     parts: Parts | None = None,
@@ -59,14 +59,14 @@ def solve_set(
     keys = instance_keys(instance_set, seed)
     keys, instance_set = (keys, instance_set) if rows is None else (keys[rows], instance_set.part(rows))
     parts = Parts() if parts is None else parts
-    chunks = pool.chunks(instance_set.instances, config)
+    chunks = pool.chunks(instance_set.instances, method)
     parts.keep_only(chunks)
     missing = [chunk for chunk in chunks if chunk not in parts]
     pool.prepare()
     last = time.perf_counter()
     with instance_errors(instance_set, keys):
         for _, chunk, sampled in pool.map_all(
-            instance_set.instances, keys, [config], read=SampledSolutions.of, chunks=missing
+            instance_set.instances, keys, [method], read=SampledSolutions.of, chunks=missing
         ):
             best = best_solutions(instance_set, chunk, sampled)
             last, seconds = time.perf_counter(), time.perf_counter() - last

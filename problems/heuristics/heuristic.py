@@ -36,7 +36,7 @@ HEURISTICS: Registry[Heuristics] = Registry("heuristic", "heuristics")
 class Heuristic:
     """Every classical heuristic of a problem; an evaluation shows the best on average. No random numbers, no limits."""
 
-    together = 128  # instances, after which an evaluation keeps what was found
+    per_part = 128  # instances, after which an evaluation keeps what was found
 
     def check(self, problem: str) -> None:
         """Raises ValueError if the problem has no heuristic, or the package that has it is not installed."""
