@@ -14,8 +14,8 @@ import torch
 from benchmarks.machine import numbers
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.interfaces import Policy, Problem
-from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.checked import check_counts
+from gumbeldore.runtime.hardware import hardware
 from gumbeldore.runtime.memory import keep_freed_memory, peak_memory
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search

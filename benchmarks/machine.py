@@ -17,8 +17,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device
-from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.files import write_text
+from gumbeldore.runtime.hardware import hardware
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
 from problems.cvrp import CVRP
 from problems.jssp import JSSP

@@ -29,8 +29,8 @@ from gumbeldore.batches import to
 from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device
-from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.checked import check_counts
+from gumbeldore.runtime.hardware import hardware
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import InPrecision, resolve_precision
 from gumbeldore.sampler import beam as beam_search

@@ -16,8 +16,8 @@ from benchmarks.machine import seconds_at, turns, write
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device
-from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.compiling import compile_layers
+from gumbeldore.runtime.hardware import hardware
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
 from gumbeldore.sampler import methods

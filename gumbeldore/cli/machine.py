@@ -11,7 +11,7 @@ from gumbeldore.cli.words import command_line
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.reporting.console import hardware
+from gumbeldore.runtime.hardware import hardware
 from gumbeldore.runtime.precision import resolve_precision
 
 
