@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from problems.formats.maps import classical_scaling
 from problems.formats.matrices import EXPLICIT, SECTION, read_matrix
 from problems.formats.sections import (
     Content,
@@ -23,7 +24,6 @@ from problems.formats.sections import (
     read_content,
 )
 from problems.formats.text import error
-from problems.routing.maps import classical_scaling
 
 DISTANCES = ("rounded", "exact")  # conventions that can be asked for in place of the file's own
 MOST_NODES = 1000  # of those whose distances are looked at

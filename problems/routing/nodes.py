@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from problems.formats.maps import classical_scaling
 from problems.formats.matrices import LARGEST_DISTANCE, MOST_NODES, outside
 from problems.formats.sections import LARGEST_COORDINATE
 from problems.formats.tsplib import Metric
 from problems.routing.distances import UNROUNDED
-from problems.routing.maps import classical_scaling
 
 
 class Nodes(NamedTuple):
