@@ -10,8 +10,7 @@ import torch
 from problems.formats.maps import classical_scaling
 from problems.formats.matrices import LARGEST_DISTANCE, MOST_NODES, outside
 from problems.formats.sections import LARGEST_COORDINATE
-from problems.formats.tsplib import Metric
-from problems.routing.distances import UNROUNDED
+from problems.formats.tsplib import UNROUNDED, Metric
 
 
 class Nodes(NamedTuple):

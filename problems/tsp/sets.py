@@ -15,7 +15,7 @@ from gumbeldore.instance_set import InstanceSet
 from problems.common.files import Reference, taken
 from problems.common.sets import numbered, shipped_costs, verify
 from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
-from problems.formats.tsplib import Metric, TsplibInstance, doubts, read_tour, read_tsplib
+from problems.formats.tsplib import UNROUNDED, Metric, TsplibInstance, doubts, read_tour, read_tsplib
 from problems.routing.best_known import of_tsplib, with_published
 from problems.routing.distances import walk_lengths
 from problems.routing.nodes import Nodes
@@ -116,7 +116,7 @@ def _random_set(name: str, recipe: Recipe, num_nodes: int, limit: int | None) ->
     if checksum:
         verify(name, checksum, coords)
     costs, kinds = shipped_costs(recipe.file.format(num_nodes), n, recipe.kind)
-    return _instance_set(numbered(name, n), coords[:n], ["EUCLIDEAN"] * n, costs, kinds)
+    return _instance_set(numbered(name, n), coords[:n], [UNROUNDED] * n, costs, kinds)
 
 
 def _tour(path: Path, instance: TsplibInstance) -> tuple[float, Tensor]:
