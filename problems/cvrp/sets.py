@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet, as_they_are
 from problems.common.files import Reference, taken
-from problems.common.sets import numbered, shipped_costs, verify
+from problems.common.sets import checksum_of, numbered, shipped_costs, verify
 from problems.cvrp.instances import Instance, Original, as_walks, check_routes, of_routes
 from problems.formats.cvrplib import LARGEST_DEMAND, CvrplibInstance, read_cvrplib, read_solution
 from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
@@ -173,7 +173,7 @@ def _draw(
     customers = random.uniform(size=(count, num_customers, 2))
     demands = random.randint(1, 10, (count, num_customers), dtype=np.int64)
     if checksum := CHECKSUMS.get((seed, count, num_customers)):
-        verify(name, checksum, depots, customers, demands)
+        verify(name, checksum, checksum_of(depots, customers, demands))
     return np.concatenate([depots[:, None], customers], axis=1), np.pad(demands, ((0, 0), (1, 0)))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import hashlib
 import io
 from functools import cache
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
+from problems.common.fingerprint import fingerprint
 from problems.common.sets import DATA
 from problems.formats.matrices import EXPLICIT, layouts
 from problems.formats.tsplib import CONVENTIONS, EXACT, Metric
@@ -28,14 +28,6 @@ class Published(NamedTuple):
     kind: str  # how good it is
     source: str
     metric: str  # a key of problems.formats.tsplib.METRICS or EXPLICIT; with other distances the cost does not compare
-
-
-def fingerprint(*arrays: np.ndarray | int) -> str:
-    """16 hex digits that stand for numbers: no name is needed, and none can mislead."""
-    digits = hashlib.sha256()
-    for array in arrays:
-        digits.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
-    return digits.hexdigest()[:16]
 
 
 def of_tsplib(coords: np.ndarray, metric: Metric) -> Published | None:

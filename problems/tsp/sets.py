@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet
 from problems.common.files import Reference, taken
-from problems.common.sets import numbered, shipped_costs, verify
+from problems.common.sets import checksum_of, numbered, shipped_costs, verify
 from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
 from problems.formats.tsplib import UNROUNDED, Metric, TsplibInstance, doubts, read_tour, read_tsplib
 from problems.routing.best_known import of_tsplib, with_published
@@ -114,7 +114,7 @@ def _random_set(name: str, recipe: Recipe, num_nodes: int, limit: int | None) ->
     # Rows are drawn one after the other, so a set that nothing can be compared with need not be drawn in full.
     coords = np.random.RandomState(recipe.seed).uniform(size=(recipe.count if checksum else n, num_nodes, 2))
     if checksum:
-        verify(name, checksum, coords)
+        verify(name, checksum, checksum_of(coords))
     costs, kinds = shipped_costs(recipe.file.format(num_nodes), n, recipe.kind)
     return _instance_set(numbered(name, n), coords[:n], [UNROUNDED] * n, costs, kinds)
 
