@@ -20,6 +20,7 @@ from gumbeldore.cli.command import robust_output
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.published import NETWORKS, PublishedNetwork, model_config, network_of, our_weights
 from gumbeldore.cli.words import key_values
+from gumbeldore.evaluation.loading import check_fit
 from gumbeldore.interfaces import Policy
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, check_keys
@@ -67,8 +68,8 @@ def imported_checkpoint(path: Path, problem: str, model: str, heads: int) -> dic
         config["imported"] = {"file": path.name, "sha256": hashlib.sha256(body).hexdigest()}
         ours = our_weights(network, weights, config["model"]["layers"])
         with torch.device("meta"):  # shapes alone, of whatever size the file claims
-            network_shapes = build(config["model"], "model", Policy).state_dict()
-        check_fit(network_shapes, ours)
+            shapes = build(config["model"], "model", Policy).state_dict()
+        check_fit(ours, shapes)
     epochs = saved.get("epochs_trained")
     return {
         "config": config,
@@ -90,14 +91,6 @@ def checked_weights(saved: Any) -> dict[str, Tensor]:
     weights = {name: weight.float() for name, weight in weights.items()}
     checkpoint.check_tensors({"model_weights": weights})  # in float32 a large number is infinite
     return weights
-
-
-def check_fit(network: dict[str, Tensor], weights: dict[str, Tensor]) -> None:
-    """Raises ValueError that names the first weight that is missing, of another shape, or without a place."""
-    for name in [*weights, *network]:
-        found, wanted = (list(x[name].shape) if name in x else "not there" for x in (weights, network))
-        if found != wanted:
-            raise ValueError(f"the networks differ: in the file {name} is {found}, in the network {wanted}")
 
 
 def trained_by(network: PublishedNetwork) -> dict[str, Any]:

@@ -163,13 +163,17 @@ def start_from(policy: Policy, problem: Problem, path: str | Path, model: Mappin
         their_model = saved["config"]["model"]
         if saved["problem"] != problem.name:
             raise ValueError(f"it is a policy for {saved['problem']}, not for {problem.name}")
-        ours, theirs = policy.state_dict(), saved["weights"]
-        for name in [*theirs, *ours]:
-            if name not in theirs or name not in ours or theirs[name].shape != ours[name].shape:
-                has, wanted = (str(list(x[name].shape)) if name in x else "not there" for x in (theirs, ours))
-                raise ValueError(f"the networks differ: its layer {name} is {has}, here it is {wanted}")
+        check_fit(saved["weights"], policy.state_dict())
         check_same_function(their_model, model)
-        policy.load_state_dict(theirs)
+        policy.load_state_dict(saved["weights"])
+
+
+def check_fit(theirs: Mapping[str, Tensor], ours: Mapping[str, Tensor]) -> None:
+    """Raises ValueError for the first weight that one of two networks lacks, or has in another shape."""
+    for name in [*theirs, *ours]:
+        its, here = (list(x[name].shape) if name in x else "not there" for x in (theirs, ours))
+        if its != here:
+            raise ValueError(f"the networks differ: its layer {name} is {its}, here it is {here}")
 
 
 def check_same_function(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
