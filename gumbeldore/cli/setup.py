@@ -14,11 +14,7 @@ from gumbeldore.evaluation.loading import start_from
 from gumbeldore.evaluation.sources import load
 from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Policy, Problem
-from gumbeldore.parallel.devices import (
-    check_processes,
-    resolve_device,
-    resolve_threads,
-)
+from gumbeldore.parallel.devices import check_processes, resolve_device, resolve_threads
 from gumbeldore.runtime.compiling import check_compiler, compile_layers
 from gumbeldore.runtime.precision import dtype_of
 from gumbeldore.sampler.methods import Method

@@ -65,16 +65,16 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
 
 def _refuse_values_without_key(words: list[str], config_name: str) -> None:
     """Raises ValueError for a word without `=`, with the key that it may be meant for."""
-    for word in words:
-        if "=" in word or word.startswith("~"):
-            continue
-        with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
-            cfg = hydra.compose(config_name, return_hydra_config=True)
-        groups = [*cfg.hydra.runtime.choices, *(["method"] if "methods" in cfg else [])]
-        keys = [group for group in groups if (CONFIGS / group / f"{word}.yaml").is_file()]
-        likely = "checkpoint" if word in shipped() or word.endswith(".pt") else "instances"
-        keys += [likely] if likely in cfg.keys() else []  # `in cfg` denies missing values
-        raise ValueError(f"words are key=value{f': {keys[0]}={word}' if keys else f', got {word!r}'}")
+    word = next((word for word in words if "=" not in word and not word.startswith("~")), None)
+    if word is None:
+        return
+    with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        cfg = hydra.compose(config_name, return_hydra_config=True)
+    groups = [*cfg.hydra.runtime.choices, *(["method"] if "methods" in cfg else [])]
+    keys = [group for group in groups if (CONFIGS / group / f"{word}.yaml").is_file()]
+    likely = "checkpoint" if word in shipped() or word.endswith(".pt") else "instances"
+    keys += [likely] if likely in cfg.keys() else []  # `in cfg` denies missing values
+    raise ValueError(f"words are key=value{f': {keys[0]}={word}' if keys else f', got {word!r}'}")
 
 
 def _refuse_other_than_changes(override: Override) -> None:

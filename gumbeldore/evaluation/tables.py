@@ -203,4 +203,4 @@ def _known(instance_set: InstanceSet) -> int:
 def further_numbers(problem: Problem, solved: list[SolvedSet]) -> dict[str, Tensor]:
     """Further numbers of the solutions of several instance sets, one after the other."""
     described = [problem.reports.describe(part.actions) for part in solved]
-    return {key: Tensor([x for numbers in described for x in numbers[key].tolist()]) for key in described[0]}
+    return {key: torch.cat([numbers[key] for numbers in described]).float() for key in described[0]}

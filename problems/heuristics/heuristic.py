@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from gumbeldore.batches import take
 from gumbeldore.instance_set import InstanceSet
 from problems.common.registry import Registry
 
@@ -66,7 +67,7 @@ class Heuristic:
         seconds = dict.fromkeys(names, 0.0)
         for start in range(0, len(instance_set.names), heuristics.together):
             rows = slice(start, start + heuristics.together)
-            originals = type(instance_set.originals)(*(field[rows] for field in instance_set.originals))
+            originals = take(instance_set.originals, rows)
             for name in names:
                 begin = time.perf_counter()
                 try:
