@@ -103,7 +103,7 @@ class StudySettings(EvaluationSettings):
     """A study, but for what only studies of its kind read.
 
     Arguments:
-        num_instances: the first so many, if typed, else at most so many; null: all
+        num_instances: the first so many; there must be as many if it is typed, else all are taken; null: all
         kind: kind of the study, which study= sets
     """
 

@@ -34,7 +34,7 @@ class ChosenMethod:
     name: str
     search: Mapping[str, Any]  # the settings of all searches, by key
     reads: list[str]  # the keys of those that this method is given
-    own_limit: bool  # whether it has a time limit of its own, which search.time_limit replaces
+    own_limit: bool  # whether its file sets a time limit, as those of solvers do: search.time_limit replaces it
     build: Callable[[Mapping[str, Any]], Method | Baseline]
     build_search: Callable[[Mapping[str, Any]], Method]
 

@@ -26,7 +26,7 @@ class Nodes(NamedTuple):
         Arguments:
             where: the arrays come from; the message begins with it
             fewest: so many nodes an instance must have
-            count: the number of nodes, in letters
+            count: how messages write the number of nodes, "N" or "N+1"
         """
         coords, distances = arrays.get("coords"), arrays.get("distances")
         if coords is not None:
