@@ -33,9 +33,9 @@ def run_method(name: str, method: Method | Baseline, task: Task, evaluation: Eva
     """Solve the instances that the method has not solved yet, and add the solutions to the parts."""
     instance_sets, parts = evaluation.instance_sets[task.places], evaluation.parts[name][task.places]
     seed = evaluation.inputs.settings.seed
-    with evaluation.terminal.advancing(name, evaluation.instance_sets, evaluation.done(name)) as advance:
-        for instance_set, found in zip(instance_sets, parts, strict=True):
-            solve_with(method, pool, instance_set, seed, advance, found)
+    advance = evaluation.terminal.advancing(name, evaluation.instance_sets, evaluation.done(name))
+    for instance_set, found in zip(instance_sets, parts, strict=True):
+        solve_with(method, pool, instance_set, seed, advance, found)
 
 
 def main() -> None:

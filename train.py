@@ -79,7 +79,7 @@ def train(cfg: Any, ranks: Ranks = SINGLE_PROCESS) -> dict[str, float]:
     Arguments:
         ranks: the processes that share each batch, of which this one is the first
     """
-    from gumbeldore.cli.active_search import write_solutions
+    from gumbeldore.cli.active_search import write_results
     from gumbeldore.cli.training import open_training
 
     with open_training(cfg, ranks) as opened:
@@ -91,7 +91,7 @@ def train(cfg: Any, ranks: Ranks = SINGLE_PROCESS) -> dict[str, float]:
                 supervised(state, settings, pool, setup.validation, execution)
             case ActiveSearchSettings() as settings:
                 found = active_search(state, settings, setup.search, pool, setup.validation, execution)
-                write_solutions(opened.run, found, state)
+                write_results(opened.run, found, state)
     return opened.recorder.metrics
 
 

@@ -11,10 +11,11 @@ import time
 
 import torch
 
-from benchmarks.machine import configuration, numbers
+from benchmarks.machine import numbers
+from gumbeldore.cli.configuration import Configuration
 from gumbeldore.interfaces import Policy, Problem
-from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.checked import check_counts
+from gumbeldore.runtime.hardware import hardware
 from gumbeldore.runtime.memory import keep_freed_memory, peak_memory
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
@@ -48,7 +49,7 @@ def greedy_solution(words: list[str], threads: int) -> tuple[float, int]:
     keep_freed_memory()
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    config = configuration(*words)
+    config = Configuration.of_training(*words)
     built, policy = config.part("problem", Problem), config.part("model", Policy)
     instance = built.generate(1, torch.Generator().manual_seed(1))
     before, start = peak_memory(), time.process_time()

@@ -11,16 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import hydra
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from gumbeldore.cli.configuration import Configuration
-from gumbeldore.cli.words import FOLDER
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device
-from gumbeldore.reporting.console import hardware
-from gumbeldore.runtime.files import atomic_write
+from gumbeldore.runtime.files import write_text
+from gumbeldore.runtime.hardware import hardware
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
 from problems.cvrp import CVRP
 from problems.jssp import JSSP
@@ -78,7 +76,7 @@ def numbers(key: str, typed: str, kind: type) -> list:
     return list(dict.fromkeys(found))
 
 
-def sized(name: str) -> tuple[Problem, float]:
+def problem_and_step_size(name: str) -> tuple[Problem, float]:
     """A problem by a name such as tsp100 or jssp10x10, and the step size of its preset."""
     known = re.fullmatch(r"(tsp|cvrp)(\d+)|(jssp)(\d+x\d+)", name)
     if known is None:
@@ -91,7 +89,7 @@ def sized(name: str) -> tuple[Problem, float]:
         "cvrp": lambda: CVRP(size[0], [capacity, capacity]),
         "jssp": lambda: JSSP([size], [size]),
     }
-    return make[kind](), configuration(f"problem={kind}").cfg.search.step_size
+    return make[kind](), Configuration.of_training(f"problem={kind}").cfg.search.step_size
 
 
 def flop_counter() -> FlopCounterMode:
@@ -105,26 +103,17 @@ def flop_counter() -> FlopCounterMode:
     return FlopCounterMode(display=False, custom_mapping={on_cpu: attention})
 
 
-def configuration(*words: str) -> Configuration:
-    """train.py's configuration with these words."""
-    with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):
-        config = Configuration(hydra.compose("train", list(words)), words)
-    config.apply_recipe()
-    return config
-
-
 def untrained(problem: str, model: str = "") -> Policy:
     """The paper's network for a problem, or an option of the group `model`, with random weights."""
     torch.manual_seed(0)
     words = [f"experiment={PAPER[problem]}", "recipe=paper", *([f"model={model}"] if model else [])]
-    return configuration(*words).part("model", Policy).eval()
+    return Configuration.of_training(*words).part("model", Policy).eval()
 
 
 def write(path: Path, figures: dict[str, Any]) -> None:
     """Figures for programs."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as file:
-        file.write(json.dumps(figures, indent=1).encode())
+    write_text(path, json.dumps(figures, indent=1))
 
 
 def main(threads, device) -> None:

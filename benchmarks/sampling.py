@@ -24,16 +24,17 @@ import torch
 from torch import Tensor
 
 from benchmarks import machine
-from benchmarks.machine import flop_counter, matrix_peak, numbers, precisions, seconds_at, sized, turns, write
+from benchmarks.machine import flop_counter, matrix_peak, numbers, precisions, seconds_at, turns, write
 from gumbeldore.batches import to
 from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device
-from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.checked import check_counts
+from gumbeldore.runtime.hardware import hardware
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import InPrecision, resolve_precision
-from gumbeldore.sampler import beam, trie
+from gumbeldore.sampler import beam as beam_search
+from gumbeldore.sampler import trie
 from gumbeldore.sampler.methods import Gumbeldore, WithoutReplacement
 from gumbeldore.sampler.search import search, unsearched
 from gumbeldore.sampler.solutions import SearchStats
@@ -101,7 +102,7 @@ class Prepared(NamedTuple):
 
     case: Case
     batches: list[Any]
-    config: WithoutReplacement
+    method: WithoutReplacement
     operations: float  # of the network, per evaluation
 
 
@@ -134,7 +135,7 @@ class Measured(NamedTuple):
     stats: SearchStats
 
 
-def measure(case: Case, instances: Any, config: WithoutReplacement, precision: str) -> Measured:
+def measure(case: Case, instances: Any, method: WithoutReplacement, precision: str) -> Measured:
     """One search, with clocks around the parts."""
     device = instances[0].device
     clock = Clock(device)
@@ -143,14 +144,14 @@ def measure(case: Case, instances: Any, config: WithoutReplacement, precision: s
         setattr(problem, name, clock.timed("states", getattr(type(problem), name).__get__(problem)))
     policy.encode, policy.forward = (clock.timed("forward", part) for part in (policy.encode, policy.forward))
     originals = {(trie, name): getattr(trie, name) for name in TRIE}
-    originals[beam, "first_in_same_state"] = beam.first_in_same_state
+    originals[beam_search, "first_in_same_state"] = beam_search.first_in_same_state
     for (module, name), function in originals.items():
         setattr(module, name, clock.timed("trie", function))
-    config = replace(config)
-    object.__setattr__(config, "update", clock.timed("trie", config.update))
+    method = replace(method)
+    object.__setattr__(method, "update", clock.timed("trie", method.update))
     try:
         start = seconds_at(device)
-        found = search(problem, policy, instances, config, keys=torch.arange(len(instances[0])))
+        found = search(problem, policy, instances, method, keys=torch.arange(len(instances[0])))
         seconds = seconds_at(device) - start
     finally:
         for (module, name), function in originals.items():
@@ -160,11 +161,11 @@ def measure(case: Case, instances: Any, config: WithoutReplacement, precision: s
     return Measured(int(found.valid.sum()), seconds, clock.seconds, found.stats)
 
 
-def operations(case: Case, instances: Any, config: WithoutReplacement, precision: str) -> float:
+def operations(case: Case, instances: Any, method: WithoutReplacement, precision: str) -> float:
     """Operations of the network per evaluation, counted in a search."""
     policy = InPrecision(case.policy, instances[0].device, precision)
     with flop_counter() as counter:
-        found = search(case.problem, policy, instances, config, keys=torch.arange(len(instances[0])))
+        found = search(case.problem, policy, instances, method, keys=torch.arange(len(instances[0])))
     return counter.get_total_flops() / found.stats.evaluations
 
 
@@ -201,7 +202,7 @@ def summary(prepared: Prepared, runs: list[Measured], peak: float) -> dict[str, 
         "beam": 1 - sum(shares.values()),
         "gflops": gflops,
         "of_peak": gflops / peak,
-        "bytes_per_instance": prepared.config.trie_memory(
+        "bytes_per_instance": prepared.method.trie_memory(
             unsearched(prepared.case.problem, prepared.case.policy, prepared.batches[0])
         ),
         "evaluations_per_solution": sum(run.stats.evaluations for run in runs) / solutions,
@@ -214,27 +215,27 @@ def cases_of(names: str, models: str, checkpoints: str, untrained: bool, sharpne
     factors = numbers("sharpness", sharpness, float) if untrained else []
     found = []
     for name in filter(None, names.split(",")):
-        problem, size = sized(name)
+        problem, step_size = machine.problem_and_step_size(name)
         for model, factor in itertools.product(models.split(","), factors):
             about = " ".join(filter(None, (name, model, "untrained" if factor == 1 else f"x{factor:g}")))
             policy = machine.untrained(problem.name, model)
             if policy.problem == problem.name:
-                found.append(Case(about, problem, Sharpened(policy, factor), size))
+                found.append(Case(about, problem, Sharpened(policy, factor), step_size))
         for path in filter(None, checkpoints.split(",")):
             known = load_policy(path)
             if known.problem.name == problem.name:
-                found.append(Case(f"{name} {path}", problem, known.policy, size))
+                found.append(Case(f"{name} {path}", problem, known.policy, step_size))
     return found
 
 
 def prepare(
-    case: Case, width: int, repeats: int, config: WithoutReplacement, device: torch.device, precision: str
+    case: Case, width: int, repeats: int, method: WithoutReplacement, device: torch.device, precision: str
 ) -> Prepared:
     """The case on the device, with `width` instances for each of `repeats` turns; it has been searched once."""
     generator = torch.Generator().manual_seed(0)
     *batches, other = (to(case.problem.generate(width, generator), device) for _ in range(repeats + 1))
     case.policy.to(device)
-    return Prepared(case, batches, config, operations(case, other, config, precision))
+    return Prepared(case, batches, method, operations(case, other, method, precision))
 
 
 def print_table(table: dict[str, dict[str, float]]) -> None:
@@ -279,7 +280,7 @@ def main(
         for prepared, results in zip(searches, runs, strict=True):
             for kind, measured in peaks.items():
                 measured.append(matrix_peak(kind, device))
-            results.append(measure(prepared.case, prepared.batches[turn], prepared.config, precision))
+            results.append(measure(prepared.case, prepared.batches[turn], prepared.method, precision))
     for kind, measured in peaks.items():
         between = f"median {statistics.median(measured):.0f}, {min(measured):.0f} to {max(measured):.0f}"
         print(f"matrix peak, {kind}: {between} GFLOPS")

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.machine import configuration, seconds_at, turns, write
+from benchmarks.machine import seconds_at, turns, write
+from gumbeldore.cli.configuration import Configuration
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device
-from gumbeldore.reporting.console import hardware
 from gumbeldore.runtime.compiling import compile_layers
+from gumbeldore.runtime.hardware import hardware
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import dtype_of, resolve_precision
 from gumbeldore.sampler import methods
@@ -49,7 +50,7 @@ class UniformPolicy(Policy):
 
 def learner_of(problem: str, batches: int, device: torch.device, precision: str, compiled: bool):
     """The preset's problem, settings and a train_state with random solutions of an epoch's instances."""
-    config = configuration(f"problem={problem}", f"train.batches_per_epoch={batches}")
+    config = Configuration.of_training(f"problem={problem}", f"train.batches_per_epoch={batches}")
     made = config.part("problem", Problem)
     settings = config.algorithm()
     torch.manual_seed(0)
@@ -105,7 +106,7 @@ def main(problems, batches, repeats, seconds, threads, device, precision, compil
         step = statistics.median(took[name])
         example = train_state.dataset.shards[0].instances
         tokens = decisions_to_come(problem.horizon(example), problem.last_choice(example))
-        per_epoch = configuration(f"problem={name}").cfg.train.batches_per_epoch
+        per_epoch = Configuration.of_training(f"problem={name}").cfg.train.batches_per_epoch
         table[name] = {
             "examples_per_second": settings.batch_size / step,
             "tokens_per_second": settings.batch_size * tokens / step,

@@ -15,7 +15,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from gumbeldore.cli import schema
-from gumbeldore.cli.words import FOLDER
+from gumbeldore.cli.words import CONFIGS
 from gumbeldore.evaluation.baseline import SolverSettings
 from gumbeldore.races.racing import RaceSettings
 from gumbeldore.runtime.building import imported
@@ -23,7 +23,7 @@ from gumbeldore.sampler import methods
 from gumbeldore.studies import STUDIES
 from gumbeldore.training.settings import ALGORITHMS
 
-PAGE = FOLDER.parent / "docs" / "config.md"
+PAGE = CONFIGS.parent / "docs" / "config.md"
 INTRODUCTION = """# All keys of the configurations
 
 After this page you know what a setting means, and its value if no preset, recipe or command replaces it.
@@ -88,7 +88,7 @@ def keys_of(prefix: str, classes: Mapping[str, type[Any]]) -> Iterator[list[str]
 
 def arguments_of(group: str) -> Iterator[list[str]]:
     """A row for each argument of the classes that the options of a group name; one for all that say the same of it."""
-    values = [yaml.safe_load(path.read_text()) for path in sorted((FOLDER / group).glob("*.yaml"))]
+    values = [yaml.safe_load(path.read_text()) for path in sorted((CONFIGS / group).glob("*.yaml"))]
     targets = dict.fromkeys((each.get(group) or each).get("_target_") for each in values)
     having: dict[tuple[str, str], list[str]] = {}
     for target in filter(None, targets):

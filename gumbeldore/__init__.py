@@ -1,7 +1,8 @@
 """Self-improvement training for neural combinatorial optimization [GD, SBS].
 
 The public names. The room of a name is its module's folder: `sampler` (the paper's algorithms 1 of [SBS] and 2 of
-[GD]), `training`, `parallel`, `evaluation`, `studies`, `reporting`, `runtime` (files, faults, devices) and `cli`.
+[GD]), `races` [MAB], `training`, `parallel` (workers, devices), `evaluation`, `studies`, `reporting`, `runtime` (files,
+faults) and `cli`.
 """
 
 from gumbeldore.evaluation.loading import load_policy, save_policy

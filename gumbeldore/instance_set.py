@@ -27,7 +27,7 @@ class InstanceSet(NamedTuple):
 
     names: list[str]  # n
     instances: Any  # [n, ...] as the network sees them, of the same types as `Problem.generate` makes
-    originals: Any  # [n, ...] in their own units, as solvers and pictures see them; None where neither is wanted
+    originals: Any  # [n, ...] in their own units, as solvers and pictures see them; None: as `instances` (`checked`)
     true_cost: Callable[[Tensor, Tensor], Tensor]  # (index [m], actions [m, T]) -> cost [m] float64, of the originals
     references: Tensor  # [n] float64 cost of the reference solution; NaN where there is none, or 0 unless `pooled`
     kinds: list[str]  # n; how good each reference is, e.g. "optimal (Concorde)"; empty where there is none
@@ -91,7 +91,9 @@ class InstanceSet(NamedTuple):
 
 
 def checked(found: Any, source: str, limit: int | None = None) -> list[InstanceSet]:
-    """What a problem says the instances of a source are, without references that cost 0; a warning tells of these.
+    """The instance sets that a problem returned, validated; those without originals have the instances as such.
+
+    A reference cost of 0 is replaced by NaN, with a warning.
 
     Arguments:
         source: what gave the instance sets; error messages begin with it
@@ -114,12 +116,17 @@ def checked(found: Any, source: str, limit: int | None = None) -> list[InstanceS
                 raise ValueError(f"{rule}: {name} must be a float64 Tensor [{n}], got {held}")
     if limit is not None and count_of(found) > limit:
         raise ValueError(f"{source} must return {limit} instances at most, got {count_of(found)}")
-    return [_without_zeros(instance_set._replace(names=_writable(instance_set.names))) for instance_set in found]
+    return list(map(_normalised, found))
 
 
 def _writable(names: list[str]) -> list[str]:
     """The names; bytes of a file's name that are no UTF-8, which no file can hold, become words: `\\udcff`."""
     return [name.encode(errors="backslashreplace").decode() for name in names]
+
+
+def _normalised(instance_set: InstanceSet) -> InstanceSet:
+    originals = instance_set.instances if instance_set.originals is None else instance_set.originals
+    return _without_zeros(instance_set._replace(names=_writable(instance_set.names), originals=originals))
 
 
 def _without_zeros(instance_set: InstanceSet) -> InstanceSet:

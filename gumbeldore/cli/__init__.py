@@ -1,1 +1,1 @@
-"""The command line: Hydra, the checks of its keys, and their reference page."""
+"""The command line: Hydra, and the checks of its keys."""

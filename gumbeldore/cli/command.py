@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gumbeldore.cli import schema  # noqa: F401 - the configurations begin with its defaults
 from gumbeldore.cli.paths import expand_home, quoted_paths
-from gumbeldore.cli.words import FOLDER, check_overrides, check_sweep
+from gumbeldore.cli.words import CONFIGS, check_overrides, check_sweep
 from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.program import VERSION, as_called
 
@@ -44,7 +44,7 @@ def run(task: Callable[[DictConfig], Any], config_name: str) -> None:
             check_sweep(overrides)
         sys.argv = [words[0], *quoted_paths(words[1:], options.multirun)]  # which Hydra reads
         task = _user_errors(task, words)
-        command = hydra.main(version_base="1.3", config_path=str(FOLDER), config_name=config_name)(task)
+        command = hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(task)
         _print_help(command) if options.help else command()
     except (ValueError, HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         _fail(error, options.config_dir)
@@ -105,6 +105,6 @@ def _fail(error: Exception, own_configs: str | None = None) -> None:
 def _no_such_option(file: str, own_configs: str | None) -> str:
     """What to say of the file of an option, `group/option`, that is not there."""
     group, _, option = file.partition("/")
-    folders = [FOLDER, *([Path(own_configs)] if own_configs else [])]
+    folders = [CONFIGS, *([Path(own_configs)] if own_configs else [])]
     known = sorted({path.stem for folder in folders for path in Path(folder, group).glob("*.yaml")})
     return f"{group}={option}: there is no such option; there are {', '.join(known)}"

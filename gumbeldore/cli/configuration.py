@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
+import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationKeyError
 
 from gumbeldore.cli.methods import build_method, build_search, methods_of, search_keys
 from gumbeldore.cli.schema import COMMANDS, SEARCH, TRAIN, RaySettings, SolverSettings, defaults_of
-from gumbeldore.cli.words import is_group, typed_keys
+from gumbeldore.cli.words import CONFIGS, is_group, typed_keys
 from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.loading import LoadedPolicy
 from gumbeldore.parallel import ray_cluster
@@ -43,6 +44,14 @@ class Configuration:
             words = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
         self.words = list(words)
         self.typed = [key for key in typed_keys(self.words) if not is_group(key)]
+
+    @classmethod
+    def of_training(cls, *words: str) -> Configuration:
+        """What train.py makes of these words, its recipe applied."""
+        with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
+            config = cls(hydra.compose("train", list(words)), words)
+        config.apply_recipe()
+        return config
 
     def plain(self, key: str) -> dict[str, Any]:
         """A part of the configuration as plain values."""
@@ -85,8 +94,8 @@ class Configuration:
         """Note that a key has no effect, although an object has a setting for it."""
         self._ignored[key] = why
 
-    def check_groups(self, command: str) -> None:
-        """Raises ValueError for a key of a file (--config-dir) that the command does not have."""
+    def refuse_unknown_keys(self, command: str) -> None:
+        """Raises ValueError for a key of a file (--config-dir) that the command, or its `search`, does not have."""
         known = {*COMMANDS[command], "problem", "model", "methods"}
         for key in map(str, self.cfg):
             if key not in known:

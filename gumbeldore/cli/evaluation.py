@@ -119,7 +119,7 @@ def without_idle_workers(machine: Machine, tasks: list[Task], instance_sets: lis
 
 
 def full_chunks(loaded: LoadedPolicy, instance_sets: list[InstanceSet], method: Method, machine: Machine) -> float:
-    """The most instances of a size, which are searched by themselves, measured in full chunks: the most at a time."""
+    """The most chunks that an instance set makes, as a fraction: its instances over those searched at once."""
     rows, budget = machine.search_batch_rows, trie_budget(str(machine.device))
     return max(
         len(x.names) / at_once(loaded.problem, loaded.policy, x.instances, method, rows, budget) for x in instance_sets

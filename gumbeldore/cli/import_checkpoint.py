@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import hydra
 import numpy
 import torch
 from numpy._core.multiarray import scalar
@@ -20,7 +19,8 @@ from torch import Tensor
 from gumbeldore.cli.command import robust_output
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.published import NETWORKS, PublishedNetwork, model_config, network_of, our_weights
-from gumbeldore.cli.words import FOLDER, key_values
+from gumbeldore.cli.words import key_values
+from gumbeldore.evaluation.loading import check_fit
 from gumbeldore.interfaces import Policy
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, check_keys
@@ -68,8 +68,8 @@ def imported_checkpoint(path: Path, problem: str, model: str, heads: int) -> dic
         config["imported"] = {"file": path.name, "sha256": hashlib.sha256(body).hexdigest()}
         ours = our_weights(network, weights, config["model"]["layers"])
         with torch.device("meta"):  # shapes alone, of whatever size the file claims
-            network_shapes = build(config["model"], "model", Policy).state_dict()
-        check_fit(network_shapes, ours)
+            shapes = build(config["model"], "model", Policy).state_dict()
+        check_fit(ours, shapes)
     epochs = saved.get("epochs_trained")
     return {
         "config": config,
@@ -93,19 +93,9 @@ def checked_weights(saved: Any) -> dict[str, Tensor]:
     return weights
 
 
-def check_fit(network: dict[str, Tensor], weights: dict[str, Tensor]) -> None:
-    """Raises ValueError that names the first weight that is missing, of another shape, or without a place."""
-    for name in [*weights, *network]:
-        found, wanted = (list(x[name].shape) if name in x else "not there" for x in (weights, network))
-        if found != wanted:
-            raise ValueError(f"the networks differ: in the file {name} is {found}, in the network {wanted}")
-
-
 def trained_by(network: PublishedNetwork) -> dict[str, Any]:
     """The `problem` and `search` of a configuration: those of the authors' training."""
-    with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):
-        config = Configuration(hydra.compose("train", [f"experiment={network.experiment}", "recipe=paper"]), [])
-    config.apply_recipe()
+    config = Configuration.of_training(f"experiment={network.experiment}", "recipe=paper")
     return {"problem": {**config.plain("problem"), **network.trained_with}, "search": config.plain("search")}
 
 

@@ -13,7 +13,6 @@ from gumbeldore.cli import resume
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.machine import Machine
 from gumbeldore.cli.schema import EvaluationSettings
-from gumbeldore.cli.words import command_line
 from gumbeldore.evaluation.choosing import Choice, choose_policies
 from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
@@ -56,9 +55,7 @@ class Inputs(NamedTuple):
         about = {"checkpoint": ", ".join(map(str, self.checkpoints)), "instances": self.settings.instances}
         if reasons := [choice.reason for choice in self.choices if choice.reason]:
             about["policy"] = "; ".join(reasons)
-        about |= {"objective": self.problem.objective} if self.problem.objective else {}
-        about |= {"hardware": str(self.machine), "precision": self.machine.precision}
-        return {**about, "seed": self.settings.seed, "command": command_line()}
+        return self.machine.about(self.problem, self.settings.seed, **about)
 
 
 class Opened(NamedTuple):
@@ -127,8 +124,5 @@ def with_references(inputs: Inputs, terminal: Terminal) -> list[InstanceSet]:
         return instance_sets
     solvers = imported("problems.solvers", "references")
     solver = solvers.Solver(**inputs.config.plain("solver"), seed=inputs.settings.seed)
-    with terminal.advancing("references", instance_sets) as advance:
-        return [
-            solvers.with_references(inputs.problem.name, instance_set, solver, advance)
-            for instance_set in instance_sets
-        ]
+    advance = terminal.advancing("references", instance_sets)
+    return [solvers.with_references(inputs.problem.name, each, solver, advance) for each in instance_sets]

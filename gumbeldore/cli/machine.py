@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import torch
 
 from gumbeldore.cli.schema import MachineSettings
+from gumbeldore.cli.words import command_line
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device, resolve_rows, resolve_workers
 from gumbeldore.parallel.pool import SearchPool
-from gumbeldore.reporting.console import hardware
+from gumbeldore.runtime.hardware import hardware
 from gumbeldore.runtime.precision import resolve_precision
 
 
@@ -50,6 +51,12 @@ class Machine(NamedTuple):
         """What results depend on, by key."""
         rows = self.search_batch_rows
         return {"device": str(self.device), "precision": self.precision, "search_batch_rows": rows}
+
+    def about(self, problem: Problem, seed: int, **source: Any) -> dict[str, Any]:
+        """What results were computed with, for their files, after their `source`: checkpoint, instances, ..."""
+        objective = {"objective": problem.objective} if problem.objective else {}
+        where = {"hardware": str(self), "precision": self.precision}
+        return {**source, **objective, **where, "seed": seed, "command": command_line()}
 
     def __str__(self) -> str:
         return f"{hardware(self.device)}, {self.precision}, {self.workers or 'no'} worker{'s' * (self.workers != 1)}"

@@ -16,6 +16,7 @@ from hydra.core.config_store import ConfigStore
 from gumbeldore.evaluation.baseline import SolverSettings
 from gumbeldore.races.racing import RaceSettings
 from gumbeldore.runtime.checked import Checked, at_least, one_of, positive
+from gumbeldore.runtime.precision import PRECISIONS
 from gumbeldore.sampler.methods import DEFAULTS
 from gumbeldore.studies import STUDIES
 from gumbeldore.training.settings import ALGORITHMS
@@ -40,7 +41,7 @@ class MachineSettings(Checked):
 
     seed: int = at_least(0, 0)
     device: str = "auto"
-    precision: str = one_of("auto", "bf16", "float32")
+    precision: str = one_of(*PRECISIONS)
     compile: bool = False
     workers: int | str = at_least(0, "auto", word="auto")
     worker_threads: int = at_least(1, 1)
@@ -102,7 +103,7 @@ class StudySettings(EvaluationSettings):
     """A study, but for what only studies of its kind read.
 
     Arguments:
-        num_instances: the first so many, if typed, else at most so many; null: all
+        num_instances: the first so many; there must be as many if it is typed, else all are taken; null: all
         kind: kind of the study, which study= sets
     """
 

@@ -14,11 +14,7 @@ from gumbeldore.evaluation.loading import start_from
 from gumbeldore.evaluation.sources import load
 from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Policy, Problem
-from gumbeldore.parallel.devices import (
-    check_processes,
-    resolve_device,
-    resolve_threads,
-)
+from gumbeldore.parallel.devices import check_processes, resolve_device, resolve_threads
 from gumbeldore.runtime.compiling import check_compiler, compile_layers
 from gumbeldore.runtime.precision import dtype_of
 from gumbeldore.sampler.methods import Method
@@ -54,7 +50,7 @@ def set_up(config: Configuration, processes: int = 1) -> Setup:
     """
     config.apply_recipe()
     search = config.training_search()
-    config.check_groups("train")
+    config.refuse_unknown_keys("train")
     run, settings = config.settings(RunSettings), config.algorithm()
     device = resolve_device(run.device)
     problem = config.part("problem", Problem)

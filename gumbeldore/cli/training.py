@@ -91,7 +91,7 @@ def open_training(cfg: DictConfig, ranks: Ranks) -> Iterator[Training]:
 
 
 def kept_config(cfg: DictConfig, setup: Setup) -> str:
-    """Put what `auto` has come to into the configuration; returns its text. A continued run decides nothing anew."""
+    """Write what `auto` has come to into the configuration; returns its YAML. A continued run decides nothing anew."""
     cfg.train_threads, cfg.resume = setup.threads, None
     cfg.merge_with(setup.machine.decided)
     if setup.settings.instances and Path(setup.settings.instances).exists():  # files are found from every folder

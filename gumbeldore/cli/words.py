@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from gumbeldore.runtime.checkpoint import shipped
 
-FOLDER = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 GROUPS = ("problem", "model", "train", "search", "solver")  # of keys
 
 
@@ -43,7 +43,7 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
     groups = [override for override in overrides if is_group(override.key_or_group)]
     if any(override.key_or_group == "method" and override.value() == [] for override in groups):
         raise ValueError("method=[]: there must be one method at least")
-    with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):
+    with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
         path = [f"hydra.searchpath=['file://{Path(own_configs).resolve()}']"] if own_configs else []
         _check_choices(groups, config_name, path)
         cfg = hydra.compose(config_name, [*path, *map(_first_choice, groups)])
@@ -65,16 +65,16 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
 
 def _refuse_values_without_key(words: list[str], config_name: str) -> None:
     """Raises ValueError for a word without `=`, with the key that it may be meant for."""
-    for word in words:
-        if "=" in word or word.startswith("~"):
-            continue
-        with hydra.initialize_config_dir(str(FOLDER), version_base="1.3"):
-            cfg = hydra.compose(config_name, return_hydra_config=True)
-        groups = [*cfg.hydra.runtime.choices, *(["method"] if "methods" in cfg else [])]
-        keys = [group for group in groups if (FOLDER / group / f"{word}.yaml").is_file()]
-        likely = "checkpoint" if word in shipped() or word.endswith(".pt") else "instances"
-        keys += [likely] if likely in cfg.keys() else []  # `in cfg` denies missing values
-        raise ValueError(f"words are key=value{f': {keys[0]}={word}' if keys else f', got {word!r}'}")
+    word = next((word for word in words if "=" not in word and not word.startswith("~")), None)
+    if word is None:
+        return
+    with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
+        cfg = hydra.compose(config_name, return_hydra_config=True)
+    groups = [*cfg.hydra.runtime.choices, *(["method"] if "methods" in cfg else [])]
+    keys = [group for group in groups if (CONFIGS / group / f"{word}.yaml").is_file()]
+    likely = "checkpoint" if word in shipped() or word.endswith(".pt") else "instances"
+    keys += [likely] if likely in cfg.keys() else []  # `in cfg` denies missing values
+    raise ValueError(f"words are key=value{f': {keys[0]}={word}' if keys else f', got {word!r}'}")
 
 
 def _refuse_other_than_changes(override: Override) -> None:
@@ -122,7 +122,7 @@ def _first_choice(override: Override) -> str:
 
 def is_group(key: str) -> bool:
     """Whether a key chooses an option of a group."""
-    return (FOLDER / key).is_dir()
+    return (CONFIGS / key).is_dir()
 
 
 def check_sweep(words: list[str]) -> None:

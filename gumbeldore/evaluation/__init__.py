@@ -1,1 +1,1 @@
-"""A trained policy and the quality of its solutions: loading, solving, references, tables, curves."""
+"""A trained policy and the quality of its solutions: loading, solving, references, tables."""

@@ -72,12 +72,12 @@ def solve_baseline(
 ) -> None:
     """Add to `parts` what each heuristic of a method finds for the instances that have no solution there yet.
 
-    A method may say how many instances are worth a call of `solve` (`together`); by default, all of them are one.
+    A method may say how many instances are worth a call of `solve` (`per_part`); by default, all of them are one.
     The time of each heuristic is that of all, which had to be tried to find the best.
     """
     count = len(instance_set.names)
-    together = getattr(method, "together", count)
-    division = [slice(first, min(first + together, count)) for first in range(0, count, together)]
+    per_part = getattr(method, "per_part", count)
+    division = [slice(first, min(first + per_part, count)) for first in range(0, count, per_part)]
     parts.keep_only(division)
     for rows in division:
         if rows in parts:

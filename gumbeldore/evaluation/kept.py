@@ -103,7 +103,7 @@ def fingerprint(instance_sets: list[InstanceSet]) -> str:
     """A hash of the names and the content of all instances."""
     digest = hashlib.sha256()
     for instance_set in instance_sets:
-        for value in (instance_set.names, *instance_set.instances, *(instance_set.originals or ())):
+        for value in (instance_set.names, *instance_set.instances, *instance_set.originals):
             for part in value if isinstance(value, list) else [value]:
                 if isinstance(part, Tensor):
                     digest.update(f"{part.dtype} {list(part.shape)};".encode() + part.contiguous().numpy().tobytes())

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from gumbeldore.instance_set import WrongProblemError
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime import checkpoint
-from gumbeldore.runtime.building import build, described, imported, takes
+from gumbeldore.runtime.building import build, imported, node_of, takes
 from gumbeldore.runtime.files import in_home
 
 # A network may make more numbers than are saved: it may replace parameters, share one among layers, or have masks.
@@ -76,7 +76,7 @@ def save_policy(
     with checkpoint.checkpoint_errors(path, "cannot be written"):
         if policy.problem not in (None, problem.name):
             raise ValueError(f"the policy is for {policy.problem}, not for {problem.name}")
-        config = {"problem": described(problem, "problem"), "model": described(policy, "model")}
+        config = {"problem": node_of(problem, "problem"), "model": node_of(policy, "model")}
         config["search"] = {"step_size": None if step_size is None else float(step_size)}
         weights = {name: weight.cpu() for name, weight in policy.state_dict().items()}
         content = {"config": config, "problem": problem.name, "weights": weights}
@@ -163,13 +163,17 @@ def start_from(policy: Policy, problem: Problem, path: str | Path, model: Mappin
         their_model = saved["config"]["model"]
         if saved["problem"] != problem.name:
             raise ValueError(f"it is a policy for {saved['problem']}, not for {problem.name}")
-        ours, theirs = policy.state_dict(), saved["weights"]
-        for name in [*theirs, *ours]:
-            if name not in theirs or name not in ours or theirs[name].shape != ours[name].shape:
-                has, wanted = (str(list(x[name].shape)) if name in x else "not there" for x in (theirs, ours))
-                raise ValueError(f"the networks differ: its layer {name} is {has}, here it is {wanted}")
+        check_fit(saved["weights"], policy.state_dict())
         check_same_function(their_model, model)
-        policy.load_state_dict(theirs)
+        policy.load_state_dict(saved["weights"])
+
+
+def check_fit(theirs: Mapping[str, Tensor], ours: Mapping[str, Tensor]) -> None:
+    """Raises ValueError for the first weight that one of two networks lacks, or has in another shape."""
+    for name in [*theirs, *ours]:
+        its, here = (list(x[name].shape) if name in x else "not there" for x in (theirs, ours))
+        if its != here:
+            raise ValueError(f"the networks differ: its layer {name} is {its}, here it is {here}")
 
 
 def check_same_function(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:

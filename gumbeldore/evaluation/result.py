@@ -96,8 +96,7 @@ class Result:
     def plot(self) -> Figure:
         """A figure of the solution; `result.plot().savefig("my.png")` writes it."""
         title = f"{self.name}: {self.cost:.10g}"
-        originals = self._instances if self._originals is None else self._originals
-        figure = self._problem.reports.render(originals, self.actions[None], [title])
+        figure = self._problem.reports.render(self._originals, self.actions[None], [title])
         if figure is None:
             raise ValueError(f"problem {self._problem.name} has no pictures")
         return figure

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
 from gumbeldore.evaluation.parts import Parts, SolvedSet
 from gumbeldore.evaluation.references import proven, with_lower_bounds
 from gumbeldore.evaluation.result import Result
-from gumbeldore.evaluation.solved_sets import results_of, solve_set
+from gumbeldore.evaluation.solved_sets import best_heuristic, solve_set
 from gumbeldore.evaluation.sources import Source
 from gumbeldore.evaluation.tables import contradiction_lines, notices, remarks, shortage_lines
 from gumbeldore.instance_set import count_of
@@ -177,31 +177,43 @@ def _method(
         return method
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)} or a Method, got {method!r}")
-    function = imported(BASELINES[method], "method") if method in BASELINES else methods.METHODS[method]
-    read = set(inspect.signature(function).parameters) if method in BASELINES else methods.settings_of(function)
-    if time_limit is not None and "time_limit" not in read:
-        raise ValueError(f"method={method} has no time_limit: it ends when it has found its solutions")
-    if unused := [name for name in settings if name not in read]:
-        raise ValueError(f"{', '.join(unused)} has no effect on method={method}")
     if method in BASELINES:
-        limit = SolverSettings().time_limit if time_limit is None else time_limit
-        own = {"time_limit": limit, "workers": 0, "seed": seed}
-        return function(**{name: value for name, value in own.items() if name in read})
+        return _baseline(method, time_limit, seed, settings)
+    return _search(loaded, method, time_limit, settings)
+
+
+def _baseline(name: str, time_limit: float | None, seed: int, settings: dict[str, Any]) -> Baseline:
+    make = imported(BASELINES[name], "method")
+    read = set(inspect.signature(make).parameters)
+    _check_read(name, read, time_limit, settings)
+    limit = SolverSettings().time_limit if time_limit is None else time_limit
+    own = {"time_limit": limit, "workers": 0, "seed": seed}
+    return make(**{key: value for key, value in own.items() if key in read})
+
+
+def _search(loaded: LoadedPolicy, name: str, time_limit: float | None, settings: dict[str, Any]) -> Method:
+    """The search, with what evaluate.py sets by default and the step size of the policy's training."""
     import yaml  # by this function alone
 
-    settings = {
-        **yaml.safe_load(COMMAND.read_text())["search"],
-        **settings,
-        "time_limit": time_limit,
-        "step_size": None,
-    }
+    make = methods.METHODS[name]
+    read = methods.settings_of(make)
+    _check_read(name, read, time_limit, settings)
+    own = {"time_limit": time_limit, "step_size": None}
     if loaded.config:
         with checkpoint_errors(loaded.path):
-            settings["step_size"] = loaded.config["search"]["step_size"]
-    if "step_size" in read and settings["step_size"] is None:
-        rule = f"method must be methods.{function.__name__}(...) with one"
+            own["step_size"] = loaded.config["search"]["step_size"]
+    if "step_size" in read and own["step_size"] is None:
+        rule = f"method must be methods.{make.__name__}(...) with one"
         raise ValueError(f"the policy has no step size of a training: {rule}")
-    return methods.made(function, settings)
+    return methods.made(make, {**yaml.safe_load(COMMAND.read_text())["search"], **settings, **own})
+
+
+def _check_read(name: str, read: Container[str], time_limit: float | None, settings: dict[str, Any]) -> None:
+    """Raises ValueError for a setting that the method of that name does not read."""
+    if time_limit is not None and "time_limit" not in read:
+        raise ValueError(f"method={name} has no time_limit: it ends when it has found its solutions")
+    if unused := [key for key in settings if key not in read]:
+        raise ValueError(f"{', '.join(unused)} has no effect on method={name}")
 
 
 def _results(choice: Choice, machine: dict[str, Any], method: Method | Baseline, seed: int) -> dict[int, Result]:
@@ -220,13 +232,13 @@ def _results(choice: Choice, machine: dict[str, Any], method: Method | Baseline,
     return results
 
 
-def _by_search(choice: Choice, machine: dict[str, Any], config: Method, seed: int) -> list[SolvedSet]:
+def _by_search(choice: Choice, machine: dict[str, Any], method: Method, seed: int) -> list[SolvedSet]:
     begin = time.monotonic()
     with SearchPool(choice.loaded.problem, choice.loaded.policy, **machine) as pool:
-        if isinstance(config, methods.Anytime):
+        if isinstance(method, methods.Anytime):
             spent = (time.monotonic() - begin) / count_of(choice.instance_sets)
-            config = replace(config, time_limit=max(LEAST, config.time_limit - spent))
-        return [solve_set(pool, instance_set, config, seed) for instance_set in choice.instance_sets]
+            method = replace(method, time_limit=max(LEAST, method.time_limit - spent))
+        return [solve_set(pool, instance_set, method, seed) for instance_set in choice.instance_sets]
 
 
 def _by_baseline(choice: Choice, method: Baseline) -> list[SolvedSet]:
@@ -234,5 +246,4 @@ def _by_baseline(choice: Choice, method: Baseline) -> list[SolvedSet]:
     parts = [Parts() for _ in choice.groups]
     for instance_set, part in zip(choice.instance_sets, parts, strict=True):
         solve_baseline(method, choice.loaded.problem, instance_set, lambda done: None, part)
-    (found,) = results_of("", parts, choice.instance_sets).values()
-    return found
+    return best_heuristic(parts, choice.instance_sets)[1]

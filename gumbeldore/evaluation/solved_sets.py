@@ -40,7 +40,7 @@ class MethodSummary(NamedTuple):
 def solve_set(
     pool: SearchPool,
     instance_set: InstanceSet,
-    config: Method,
+    method: Method,
     seed: int,
     progress: Callable[[int], None] = lambda done: None,
     parts: Parts | None = None,
@@ -59,14 +59,14 @@ def solve_set(
     keys = instance_keys(instance_set, seed)
     keys, instance_set = (keys, instance_set) if rows is None else (keys[rows], instance_set.part(rows))
     parts = Parts() if parts is None else parts
-    chunks = pool.chunks(instance_set.instances, config)
+    chunks = pool.chunks(instance_set.instances, method)
     parts.keep_only(chunks)
     missing = [chunk for chunk in chunks if chunk not in parts]
     pool.prepare()
     last = time.perf_counter()
     with instance_errors(instance_set, keys):
         for _, chunk, sampled in pool.map_all(
-            instance_set.instances, keys, [config], read=SampledSolutions.of, chunks=missing
+            instance_set.instances, keys, [method], read=SampledSolutions.of, chunks=missing
         ):
             best = best_solutions(instance_set, chunk, sampled)
             last, seconds = time.perf_counter(), time.perf_counter() - last
@@ -109,12 +109,18 @@ def best_of(found: dict[str, list[SolvedSet]], instance_sets: list[InstanceSet])
     return min(found, key=lambda name: summarise(found[name], instance_sets).merit)
 
 
-def results_of(name: str, parts: list[Parts], instance_sets: list[InstanceSet]) -> dict[str, list[SolvedSet]]:
-    """What a method has found for the sets, by the name to show: with its best heuristic's, if it has several."""
+def best_heuristic(parts: list[Parts], instance_sets: list[InstanceSet]) -> tuple[str, list[SolvedSet]]:
+    """The name of a method's best heuristic, "" if there is but one, and what it has found for the sets."""
     each = [part.joined() for part in parts]
     found = {heuristic: [part[heuristic] for part in each] for heuristic in in_all(each)}
     best = best_of(found, instance_sets)
-    return {name if len(found) == 1 else f"{name}: {best}": found[best]}
+    return "" if len(found) == 1 else best, found[best]
+
+
+def results_of(name: str, parts: list[Parts], instance_sets: list[InstanceSet]) -> dict[str, list[SolvedSet]]:
+    """What a method has found for the sets, by the name to show: with its best heuristic's, if it has several."""
+    heuristic, found = best_heuristic(parts, instance_sets)
+    return {f"{name}: {heuristic}" if heuristic else name: found}
 
 
 def summarise(solved: list[SolvedSet], instance_sets: list[InstanceSet]) -> MethodSummary:

@@ -40,7 +40,7 @@ def reference_note(instance_sets: list[InstanceSet]) -> str:
 
 def remarks(instance_sets: list[InstanceSet], problem: Problem) -> list[str]:
     """What the problem remarks on the instances, a line each."""
-    return problem.reports.remarks([x.originals for x in instance_sets if x.originals is not None])
+    return problem.reports.remarks([x.originals for x in instance_sets])
 
 
 def method_rows(
@@ -203,4 +203,4 @@ def _known(instance_set: InstanceSet) -> int:
 def further_numbers(problem: Problem, solved: list[SolvedSet]) -> dict[str, Tensor]:
     """Further numbers of the solutions of several instance sets, one after the other."""
     described = [problem.reports.describe(part.actions) for part in solved]
-    return {key: Tensor([x for numbers in described for x in numbers[key].tolist()]) for key in described[0]}
+    return {key: torch.cat([numbers[key] for numbers in described]).float() for key in described[0]}

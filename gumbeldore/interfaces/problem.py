@@ -166,7 +166,8 @@ class Problem(RecordsArguments, ABC):
             limit: how many instances to take from the front, None for all
 
         Raises ValueError for a source that is not known or a file that is not well-formed (WrongProblemError if it
-        seems to be one of another problem).
+        seems to be one of another problem), and TooFewError if the source has fewer than `limit` instances: where the
+        limit is a default, all of them are taken then.
         """
         raise ValueError(f"{type(self).__name__} has no evaluation sets: it does not define load")
 

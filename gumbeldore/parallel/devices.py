@@ -10,6 +10,7 @@ import torch
 
 from gumbeldore.parallel import ray_cluster
 from gumbeldore.runtime.gpu import gpu_memory, use_device
+from gumbeldore.runtime.hardware import available_cores
 
 CPU_BATCH_ROWS = 1024  # fastest of those measured, see docs/decisions.md
 GPU_BATCH_ROWS = 16384  # a step takes several times as long as launching it (docs/results.md)
@@ -88,7 +89,7 @@ def resolve_threads(threads: int | str, processes: int) -> int:
         return int(threads)
     if processes == 1:
         return torch.get_num_threads()
-    return max(1, ray_cluster.available_cores() // processes)  # torchrun has set torch's own number to 1
+    return max(1, available_cores() // processes)  # torchrun has set torch's own number to 1
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ from gumbeldore.sampler.methods import Anytime, Method, Reconstruct
 from gumbeldore.sampler.search import search, unsearched
 from gumbeldore.sampler.solutions import Solutions
 
-SMALLEST_CHUNK = 1 / 8  # of search_batch_rows: few instances make two chunks, for two workers, if each is that large
+SMALLEST_CHUNK = 1 / 8  # of search_batch_rows: a batch of two such chunks is split, so that two workers can share it
 TRIE_GROWTH = 8  # a search with a time limit may find up to 8 times the expected number of solutions
 
 Read = Callable[[Solutions], Any]  # what is wanted of a search's solutions, as a NamedTuple
@@ -116,6 +116,7 @@ class SearchPool:
         workers: Ray actors; 0 searches in this process, without Ray
         search_batch_rows: beam rows (instances * beam width) searched together; fewer where their trie would outgrow
             `trie_budget`
+        device, precision, threads, compiled: as of `Worker`
         beside_training: whether other processes train on the workers' GPUs meanwhile, and need memory there, too
     """
 
@@ -143,7 +144,7 @@ class SearchPool:
         self.trie_budget = trie_budget(device)
         arguments = (problem, copy.deepcopy(policy).cpu(), device, precision, threads, compiled, sharing)
         self.local = Worker(*arguments) if workers == 0 else None
-        self.actors = None if workers == 0 else _start_actors(workers, per_gpu, arguments)
+        self.actors = None if workers == 0 else _start_actors(workers, per_gpu, threads, arguments)
         self.load(policy.state_dict())
 
     def load(self, weights: dict[str, Tensor]) -> None:
@@ -246,8 +247,8 @@ def at_once(
     return max(1, min(search_batch_rows // method.rows, room))
 
 
-def _start_actors(workers: int, per_gpu: int, arguments: tuple) -> Actors:
+def _start_actors(workers: int, per_gpu: int, threads: int, arguments: tuple) -> Actors:
     ray_cluster.start_ray(workers)
-    threads, share = arguments[4], 1 / per_gpu if per_gpu else 0
+    share = 1 / per_gpu if per_gpu else 0
     advice = "if they ran out of memory, lower search_batch_rows"
     return Actors(RemoteWorker, arguments, workers, advice, ray_cluster.placement(threads, share))

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from gumbeldore.runtime.errors import WorkerError
+from gumbeldore.runtime.hardware import available_cores
 
 ADDRESS = re.compile(r"(?:ray://)?(?P<host>[^:/\s]+):(?P<port>\d+)")
 SECONDS_TO_CONNECT = 5
@@ -193,11 +194,6 @@ def answers(address: str) -> bool:
     except (OSError, OverflowError):  # the latter for a port that cannot be
         return False
     return True
-
-
-def available_cores() -> int:
-    """CPU cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _ray(wanted: str, instead: str) -> ModuleType:

@@ -1,0 +1,1 @@
+"""The best of several arms, from few of their rewards [MAB]."""

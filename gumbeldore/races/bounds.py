@@ -16,7 +16,7 @@ import torch
 from numpy.polynomial.legendre import leggauss
 from torch import Tensor
 
-from gumbeldore.races.outcome import check_number
+from gumbeldore.runtime.checked import Limits, check
 
 KAPPA = 7 / 3 + 3 / math.sqrt(2)
 LOWEST = -10.0  # a standard normal variable is below with probability 8e-24
@@ -52,7 +52,7 @@ class EmpiricalBernsteinSerfling:
     reward_range: float
 
     def __post_init__(self) -> None:
-        check_number("reward_range", self.reward_range, above=0)
+        check("reward_range", self.reward_range, float, Limits(above=0))
 
     def __call__(self, deviation: Tensor, iteration: int, totals: tuple[int, ...], share: float) -> Tensor:
         looked_at, population = totals[iteration], totals[-1]

@@ -8,9 +8,9 @@ from array import array
 
 import torch
 
-from gumbeldore.races.outcome import Outcome, check_number, check_task, without_looking
+from gumbeldore.races.outcome import Outcome, check_task, without_looking
 from gumbeldore.races.rewards import Rewards, check_range, look
-from gumbeldore.runtime.checked import check_counts
+from gumbeldore.runtime.checked import Limits, check, check_counts
 
 
 def lil_ucb(
@@ -48,12 +48,12 @@ def lil_ucb(
     Raises ValueError as `Identify`, and for rewards that are further apart than `reward_range`.
     """
     check_task(num_arms, population, delta, generator)
-    check_number("reward_range", reward_range, above=0)
+    check("reward_range", reward_range, float, Limits(above=0))
     check_counts(batch=batch)
-    check_number("epsilon", epsilon, lowest=0)
-    check_number("beta", beta, lowest=0)
+    check("epsilon", epsilon, float, Limits(lowest=0))
+    check("beta", beta, float, Limits(lowest=0))
     stop_ratio = 1 + 10 / num_arms if stop_ratio is None else stop_ratio
-    check_number("stop_ratio", stop_ratio, above=0)
+    check("stop_ratio", stop_ratio, float, Limits(above=0))
     if num_arms == 1:
         return without_looking()
     factor = (1 + beta) * (1 + math.sqrt(epsilon)) * math.sqrt(2 * (1 + epsilon)) * reward_range / 2

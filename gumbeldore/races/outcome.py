@@ -54,13 +54,6 @@ def check_task(num_arms: int, population: int, delta: float, generator: torch.Ge
         raise ValueError(f"generator must be a torch.Generator of the CPU, got {generator!r}")
 
 
-def check_number(name: str, value: float, above: float | None = None, lowest: float | None = None) -> None:
-    """Raises ValueError unless the value is finite and in its range."""
-    limit = f"above {above}" if above is not None else f"of at least {lowest}"
-    if not (is_number(value) and (above is None or value > above) and (lowest is None or value >= lowest)):
-        raise ValueError(f"{name} must be a number {limit}, got {value!r}")
-
-
 def without_looking() -> Outcome:
     """The outcome where there is one arm."""
     return Outcome(0, torch.full((1,), torch.nan, dtype=torch.float64), torch.zeros(1, dtype=torch.int64), True)

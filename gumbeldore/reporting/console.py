@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
-import platform
 import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
 
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -19,7 +16,6 @@ from rich.text import Text
 
 from gumbeldore.evaluation.tables import notices, percentage
 from gumbeldore.instance_set import InstanceSet, count_of
-from gumbeldore.parallel.ray_cluster import available_cores
 from gumbeldore.runtime.program import as_called
 from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.training.report import EpochReport
@@ -76,9 +72,8 @@ class Terminal:
             self.phase, self.before = phase, done
         self.bars.update(self.task, completed=done)
 
-    @contextlib.contextmanager
-    def advancing(self, phase: str, instance_sets: list[InstanceSet], done: int = 0) -> Iterator[Callable[[int], None]]:
-        """A function to be called with the number of instances done since the last call.
+    def advancing(self, phase: str, instance_sets: list[InstanceSet], done: int = 0) -> Callable[[int], None]:
+        """Show that a phase begins; returns what is to be called with the number of instances done since the last call.
 
         Arguments:
             done: instances done before the first call
@@ -91,7 +86,7 @@ class Terminal:
             done += instances
             self.progress(phase, done, count)
 
-        yield advance
+        return advance
 
     def notices(self, instance_sets: list[InstanceSet]) -> None:
         """What is left out and why, and other surprises, the first of them."""
@@ -218,15 +213,3 @@ def duration(seconds: float) -> str:
     unit, size = next(((unit, size) for unit, size in units.items() if seconds >= 2 * size), ("second", 1))
     count = max(1, round(seconds / size))
     return f"{count} {unit}{'s' if count > 1 else ''}"
-
-
-def hardware(device: torch.device) -> str:
-    """The machine in words, as results need it."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    model = platform.processor() or platform.machine()
-    if os.path.exists("/proc/cpuinfo"):
-        with open("/proc/cpuinfo") as file:
-            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-        model = names[0] if names else model
-    return f"{model}, {available_cores()} cores"

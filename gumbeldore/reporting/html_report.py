@@ -97,7 +97,7 @@ def _picture(
     word: str, problem: Problem, method: str, part: SolvedSet, instance_set: InstanceSet, index: int
 ) -> Picture | None:
     """One instance as a method has solved it, and its reference; None if the problem draws no pictures."""
-    one = None if instance_set.originals is None else take(instance_set.originals, slice(index, index + 1))
+    one = take(instance_set.originals, slice(index, index + 1))
     figure = problem.reports.render(one, part.actions[index, None], [""])
     if figure is None:
         return None

@@ -40,8 +40,8 @@ def solutions_of(
     actions: list[Tensor] = []
     titles: list[str] = []
 
-    def solve(name: str, config: Method) -> None:
-        chunks = sorted(pool.map(instances, keys, config), key=lambda chunk: chunk[0].start)
+    def solve(name: str, method: Method) -> None:
+        chunks = sorted(pool.map(instances, keys, method), key=lambda chunk: chunk[0].start)
         found = torch.cat([solutions.best()[0] for _, solutions in chunks])
         costs = validation.true_cost(index, found)
         actions.append(found)

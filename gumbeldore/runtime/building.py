@@ -41,7 +41,7 @@ def build(node: Mapping[str, Any], key: str, base: type = object) -> Any:
         raise ValueError(f"{key}: {error}") from None
 
 
-def described(built: Any, key: str) -> dict[str, Any]:
+def node_of(built: Any, key: str) -> dict[str, Any]:
     """The node of which `build` makes such an object: its class, and what it was made with (`made_with`).
 
     Raises ValueError naming what a file cannot hold: a class without a module, an argument that is no plain value.

@@ -47,14 +47,14 @@ class RunDirectory:
                 candidate.mkdir(parents=True)
                 break
             except FileExistsError:
-                if not candidate.is_dir() and not unique:
-                    raise ValueError(f"run_dir={path} is not a folder; choose another") from None
-                if candidate.is_dir() and not any(candidate.iterdir()) and not unique:
-                    break
                 if not unique:
-                    again = shlex.quote(f"resume={path}")
-                    rule = f"run_dir={path} is not empty; choose another, or continue it with {again}"
-                    raise ValueError(rule) from None
+                    if not candidate.is_dir():
+                        raise ValueError(f"run_dir={path} is not a folder; choose another") from None
+                    if any(candidate.iterdir()):
+                        again = shlex.quote(f"resume={path}")
+                        rule = f"run_dir={path} is not empty; choose another, or continue it with {again}"
+                        raise ValueError(rule) from None
+                    break
             number += 1
             candidate = path.with_name(f"{path.name}-{number}")
         run = cls(candidate)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gumbeldore.evaluation.baseline import Baseline, solve_with
 from gumbeldore.evaluation.kept import Kept
-from gumbeldore.evaluation.solved_sets import results_of, summarise
+from gumbeldore.evaluation.solved_sets import best_heuristic, summarise
 from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Problem
 from gumbeldore.runtime.checked import at_least, is_number, one_of
@@ -96,13 +96,13 @@ class Curves(Study[Method | Baseline, CurvePoint]):
         parts = [[kept.parts(curve, place, i, number) for number in range(len(instance_sets))] for i in range(count)]
         done = sum(len(part) for each in parts for part in each)
         outcomes = []
-        with advancing(curve, instance_sets * count, done) as advance:
-            for repetition, found in enumerate(parts):
-                own = int(fold(seed, "repetition", repetition))
-                for instance_set, each in zip(instance_sets, found, strict=True):
-                    solve_with(asked.search, pool, instance_set, own, advance, each)
-                (solved,) = results_of("", found, instance_sets).values()
-                outcomes.append(summarise(solved, instance_sets))
+        advance = advancing(curve, instance_sets * count, done)
+        for repetition, found in enumerate(parts):
+            own = int(fold(seed, "repetition", repetition))
+            for instance_set, each in zip(instance_sets, found, strict=True):
+                solve_with(asked.search, pool, instance_set, own, advance, each)
+            _, solved = best_heuristic(found, instance_sets)
+            outcomes.append(summarise(solved, instance_sets))
         qualities = [x.merit for x in outcomes]
         searches = sum(x.num_instances for x in outcomes)
         solutions = sum(x.solutions for x in outcomes) / searches

@@ -19,6 +19,7 @@ from gumbeldore.runtime.checked import at_least
 from gumbeldore.runtime.errors import instance_errors
 from gumbeldore.sampler.methods import Method
 from gumbeldore.seeding import fold
+from gumbeldore.studies.curves import MARKERS
 from gumbeldore.studies.study import About, Asked, ChosenMethod, Context, Shown, Study, Table, how_often
 from gumbeldore.training.true_costs import SampledSolutions, true_costs
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Point(NamedTuple):
+class DiversityPoint(NamedTuple):
     """A search: means over the instances and repetitions."""
 
     curve: str
@@ -39,7 +40,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diversity(Study[Method, Point]):
+class Diversity(Study[Method, DiversityPoint]):
     """A curve for each method, with a point for each combination of the values that `search` lists for it.
 
     Arguments:
@@ -51,29 +52,29 @@ class Diversity(Study[Method, Point]):
     def searches(self, methods: list[ChosenMethod]) -> list[Asked[Method]]:
         return [asked for method in methods for asked in method.combinations()]
 
-    def measure(self, context: Context, searches: list[Asked[Method]]) -> Iterator[Point]:
+    def measure(self, context: Context, searches: list[Asked[Method]]) -> Iterator[DiversityPoint]:
         references = [each.references.tolist() for each in context.instance_sets]  # a point has gaps to them
         for asked in searches:
             names = asked.method, asked.setting, references  # in whatever order the methods are asked for
-            yield Point(*context.kept.value(partial(self._point, context, asked), *names))
+            yield DiversityPoint(*context.kept.value(partial(self._point, context, asked), *names))
 
-    def _point(self, context: Context, asked: Asked[Method]) -> Point:
+    def _point(self, context: Context, asked: Asked[Method]) -> DiversityPoint:
         found: list[list[float]] = []
         relative, repetitions = have_gaps(context.instance_sets), asked.repetitions(self.repetitions)
-        with context.advancing(asked.label, context.instance_sets * repetitions) as advance:
-            for repetition in range(repetitions):
-                seed = int(fold(context.seed, "diversity", repetition))
-                for place, instance_set in enumerate(context.instance_sets):
-                    keys = fold(seed, place, torch.arange(len(instance_set.names)))
-                    found += _searched(context.pool, instance_set, keys, asked.search, relative, advance)
-        return Point(asked.method, asked.setting, *map(statistics.fmean, zip(*found, strict=True)))
+        advance = context.advancing(asked.label, context.instance_sets * repetitions)
+        for repetition in range(repetitions):
+            seed = int(fold(context.seed, "diversity", repetition))
+            for place, instance_set in enumerate(context.instance_sets):
+                keys = fold(seed, place, torch.arange(len(instance_set.names)))
+                found += _searched(context.pool, instance_set, keys, asked.search, relative, advance)
+        return DiversityPoint(asked.method, asked.setting, *map(statistics.fmean, zip(*found, strict=True)))
 
-    def content(self, searches: list[Asked[Method]], found: list[Point], about: About) -> dict[str, Any]:
+    def content(self, searches: list[Asked[Method]], found: list[DiversityPoint], about: About) -> dict[str, Any]:
         points = [point._asdict() for point in found]
         quality = {"quality": "gap" if about.gaps else "cost"}
         return {**quality, **about._asdict(), "repetitions": self.repetitions, "points": points}
 
-    def show(self, searches: list[Asked[Method]], found: list[Point], about: About) -> Shown:
+    def show(self, searches: list[Asked[Method]], found: list[DiversityPoint], about: About) -> Shown:
         """A row for each point."""
         form = ".2%" if about.gaps else ".4f"
         rows = [
@@ -85,7 +86,7 @@ class Diversity(Study[Method, Point]):
         often = how_often(self.repetitions, ((asked.method, asked) for asked in searches))
         return Shown([Table(about.title, header, rows)], f"{about.compared}; means over instances and {often}")
 
-    def plot(self, found: list[Point], about: About) -> Figure:
+    def plot(self, found: list[DiversityPoint], about: About) -> Figure:
         """Lowest, mean and highest cost over the diversity, a line per search."""
         from matplotlib.figure import Figure  # the object interface: no pyplot, no global state, no display
         from matplotlib.ticker import PercentFormatter
@@ -96,7 +97,7 @@ class Diversity(Study[Method, Point]):
             for number, curve in enumerate(dict.fromkeys(point.curve for point in found)):
                 mine = [x for x in found if x.curve == curve]
                 x, y = [x.diversity for x in mine], [getattr(x, kind) for x in mine]
-                axes.plot(x, y, marker="os^vDPX*"[number % 8], markersize=5, label=curve)
+                axes.plot(x, y, marker=MARKERS[number % len(MARKERS)], markersize=5, label=curve)
             axes.set(title=f"{kind} {'gap' if about.gaps else 'cost'}", xlabel="different edges")
             axes.xaxis.set_major_formatter(PercentFormatter(1.0))
             if about.gaps:

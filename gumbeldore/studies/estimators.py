@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from gumbeldore.runtime.checked import at_least
 from gumbeldore.sampler.methods import DEFAULTS, Beam
 from gumbeldore.studies import expectations
-from gumbeldore.studies.expectations import ESTIMATORS, QUANTITIES, Plain, Point, Reference, TemperedBeam
+from gumbeldore.studies.expectations import ESTIMATORS, QUANTITIES, Estimable, EstimatorPoint, Reference, TemperedBeam
 from gumbeldore.studies.study import About, Asked, ChosenMethod, Context, Shown, Study, Table, choices_of, how_often
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LISTS = ("temperature", "num_rounds", "beam_width")  # these may list values, whichever of them a method reads
-PLAIN = ("top_p_start", "top_p_end", "equivalents", "sampled_root")  # these must have their defaults
+AT_DEFAULT = ("top_p_start", "top_p_end", "equivalents", "sampled_root")  # these must have their defaults
 FAR_OFF = ("SBS, unbiased", "beam search, bound")  # of few samples: they may leave the picture
 
 
 class Estimated(NamedTuple):
     """What the samples of a search say."""
 
-    points: list[Point]  # of each estimator and quantity
+    points: list[EstimatorPoint]  # of each estimator and quantity
     reference: Reference
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimators(Study[Plain, Estimated]):
+class Estimators(Study[Estimable, Estimated]):
     """Every method with every temperature and number of samples.
 
     Arguments:
@@ -43,7 +43,7 @@ class Estimators(Study[Plain, Estimated]):
     repetitions: int = at_least(2, 5)
     reference_samples: int = at_least(1, 20_000)
 
-    def searches(self, methods: list[ChosenMethod]) -> list[Asked[Plain]]:
+    def searches(self, methods: list[ChosenMethod]) -> list[Asked[Estimable]]:
         """A beam is as wide as the others have samples.
 
         Raises ValueError for a method without an estimator, and for what changes the distribution of the samples.
@@ -51,10 +51,10 @@ class Estimators(Study[Plain, Estimated]):
         if unknown := [method.name for method in methods if method.name not in ESTIMATORS]:
             rule = f"{unknown[0]} has no estimators; the methods that have: {', '.join(ESTIMATORS)}"
             raise ValueError(f"study=estimators: {rule}")
-        found: list[Asked[Plain]] = []
+        found: list[Asked[Estimable]] = []
         for method in methods:
             settings = method.search
-            for key in PLAIN:
+            for key in AT_DEFAULT:
                 if settings[key] != DEFAULTS[key]:
                     rule = f"search.{key} must be {str(DEFAULTS[key]).lower()}, the estimators hold for no other"
                     raise ValueError(f"study=estimators: {rule}, got {settings[key]}")
@@ -67,7 +67,7 @@ class Estimators(Study[Plain, Estimated]):
                     found.append(asked)
         return found
 
-    def measure(self, context: Context, searches: list[Asked[Plain]]) -> Iterator[Estimated]:
+    def measure(self, context: Context, searches: list[Asked[Estimable]]) -> Iterator[Estimated]:
         for asked in searches:
             method, search = asked.method, asked.search
             tau, kept = float(search.temperature), context.kept
@@ -78,21 +78,21 @@ class Estimators(Study[Plain, Estimated]):
 
     def _reference(self, context: Context, temperature: float) -> Reference:
         pool, instance_sets, seed, _, advancing = context
-        with advancing("reference", instance_sets):
-            return expectations.reference(pool, instance_sets, temperature, self.reference_samples, seed)
+        advancing("reference", instance_sets)
+        return expectations.reference(pool, instance_sets, temperature, self.reference_samples, seed)
 
-    def _estimates(self, context: Context, asked: Asked[Plain]) -> dict[str, list[list[float]]]:
+    def _estimates(self, context: Context, asked: Asked[Estimable]) -> dict[str, list[list[float]]]:
         pool, instance_sets, seed, _, advancing = context
         count = asked.repetitions(self.repetitions)
-        with advancing(asked.label, instance_sets * count) as advance:
-            return expectations.measure(asked.method, asked.search, pool, instance_sets, count, seed, advance)
+        advance = advancing(asked.label, instance_sets * count)
+        return expectations.measure(asked.method, asked.search, pool, instance_sets, count, seed, advance)
 
-    def content(self, searches: list[Asked[Plain]], found: list[Estimated], about: About) -> dict[str, Any]:
+    def content(self, searches: list[Asked[Estimable]], found: list[Estimated], about: About) -> dict[str, Any]:
         settings = {"repetitions": self.repetitions, "reference": described(references_of(found))}
         points = [point._asdict() for each in found for point in each.points]
         return {**about._asdict(), **settings, "points": points}
 
-    def show(self, searches: list[Asked[Plain]], found: list[Estimated], about: About) -> Shown:
+    def show(self, searches: list[Asked[Estimable]], found: list[Estimated], about: About) -> Shown:
         """A table for each quantity and temperature: a row per estimator, a column per number of samples."""
         compared = references_of(found)
         tables = []
@@ -135,13 +135,13 @@ class Estimators(Study[Plain, Estimated]):
         return figure
 
 
-def _search(method: ChosenMethod, values: dict[str, Any]) -> Asked[Plain]:
+def _search(method: ChosenMethod, values: dict[str, Any]) -> Asked[Estimable]:
     """The search of a method with these values of LISTS."""
     tau, rounds, width = (values[key] for key in LISTS)
     search = method.build_search({**values, "beam_width": width * rounds if method.name == "beam" else width})
     if isinstance(search, Beam):
         search = TemperedBeam(search.beam_width, tau)
-    assert isinstance(search, Plain)
+    assert isinstance(search, Estimable)
     return Asked(method.name, {"samples": search.beam_width * search.num_rounds, "temperature": tau}, search)
 
 
@@ -161,7 +161,7 @@ def described(compared: dict[float, Reference]) -> str:
     return "; ".join(f"{what} (temperature {', '.join(of)})" for what, of in each.items())
 
 
-def rows(found: list[Point]) -> tuple[list[str], list[list[str]]]:
+def rows(found: list[EstimatorPoint]) -> tuple[list[str], list[list[str]]]:
     """The table of a quantity at a temperature: the error of each estimator, a column per number of samples."""
     columns = sorted({point.samples for point in found})
     lines = []
@@ -175,12 +175,12 @@ def _short(error: float) -> str:
     return f"{error:.2g}" if error >= 0.001 else f"{error:.0e}"
 
 
-def curve_of(point: Point) -> str:
+def curve_of(point: EstimatorPoint) -> str:
     """What a point is part of: an estimator, with its rounds if there are several."""
     return point.estimator if point.rounds == 1 else f"{point.estimator}, {point.rounds} rounds"
 
 
-def _range_of(found: list[Point]) -> tuple[float, float]:
+def _range_of(found: list[EstimatorPoint]) -> tuple[float, float]:
     """Of an axis that shows the estimates and their reference, with a margin."""
     low = min(found[0].reference, *(x.low for x in found))
     high = max(found[0].reference, *(x.high for x in found))

@@ -52,10 +52,10 @@ class TemperedBeam(Beam):
         return super().beams._replace(temperature=self.temperature)
 
 
-Plain = Sampling | WithoutReplacement | TemperedBeam  # the searches that have estimators
+Estimable = Sampling | WithoutReplacement | TemperedBeam  # the searches that have estimators
 
 
-class Point(NamedTuple):
+class EstimatorPoint(NamedTuple):
     """An estimator with k samples at a temperature: its estimates over the repetitions."""
 
     estimator: str
@@ -70,17 +70,17 @@ class Point(NamedTuple):
     reference: float
 
 
-def estimates(solutions: Solutions, method: str, num_rounds: int) -> Tensor:
-    """By all E estimators of a method, from what its search of so many rounds, or fewer, has found.
+def estimates(solutions: Solutions, name: str, num_rounds: int) -> Tensor:
+    """By all E estimators of the method of that name, from what a search of so many rounds, or fewer, has found.
 
     Returns [quantities, B, E] float64; the entropy is in nats.
     """
     log_probs, valid, rounds = solutions.log_probs, solutions.valid, solutions.stats.rounds
     found = []
     for values in (solutions.costs, -log_probs):
-        if method == "sampling":
+        if name == "sampling":
             each = [monte_carlo(values, valid)]
-        elif method == "beam":
+        elif name == "beam":
             each = [estimate_by_beam(values, log_probs, valid, normalised) for normalised in (False, True)]
         else:
             about = log_probs, solutions.round_log_probs, solutions.gumbels, rounds, valid
@@ -92,8 +92,8 @@ def estimates(solutions: Solutions, method: str, num_rounds: int) -> Tensor:
 
 
 def measure(
-    method: str,
-    config: Plain,
+    name: str,
+    method: Estimable,
     pool: SearchPool,
     instance_sets: list[InstanceSet],
     repetitions: int,
@@ -103,17 +103,17 @@ def measure(
     """By quantity, the estimates [E][repetitions] of the mean over all instances.
 
     Arguments:
-        method: one of ESTIMATORS, whose search `config` is
+        name: of the method, one of ESTIMATORS
         progress: called with the number of instances searched since the last call, repetitions included
     """
-    total = torch.zeros(len(QUANTITIES), repetitions, len(ESTIMATORS[method]), dtype=torch.float64)
+    total = torch.zeros(len(QUANTITIES), repetitions, len(ESTIMATORS[name]), dtype=torch.float64)
     for place, instance_set in enumerate(instance_sets):
         count = len(instance_set.names)
         keys = fold(seed, "expectations", place, torch.arange(count * repetitions))
-        found = torch.empty(len(QUANTITIES), count * repetitions, len(ESTIMATORS[method]), dtype=torch.float64)
+        found = torch.empty(len(QUANTITIES), count * repetitions, len(ESTIMATORS[name]), dtype=torch.float64)
         every = instance_set.part(torch.arange(count).repeat_interleave(repetitions))
-        for chunk, solutions in _searched(pool, every, keys, config):
-            found[:, chunk] = estimates(solutions, method, config.num_rounds)
+        for chunk, solutions in _searched(pool, every, keys, method):
+            found[:, chunk] = estimates(solutions, name, method.num_rounds)
             progress(chunk.stop - chunk.start)
         total += found.view(len(QUANTITIES), count, repetitions, -1).sum(dim=1)
     mean = (total / count_of(instance_sets)).mT  # [quantities, E, repetitions]
@@ -121,11 +121,11 @@ def measure(
 
 
 def _searched(
-    pool: SearchPool, instance_set: InstanceSet, keys: Tensor, config: Plain
+    pool: SearchPool, instance_set: InstanceSet, keys: Tensor, method: Estimable
 ) -> Iterator[tuple[slice, Solutions]]:
     """The solutions of each chunk of a set, with their true costs; a ValueError names an instance with none."""
     with instance_errors(instance_set, keys):
-        for _, chunk, solutions in pool.map_all(instance_set.instances, keys, [config]):
+        for _, chunk, solutions in pool.map_all(instance_set.instances, keys, [method]):
             yield chunk, solutions._replace(costs=true_costs(instance_set, chunk, SampledSolutions.of(solutions)))
 
 
@@ -140,8 +140,8 @@ def reference(
     if exact := _exact(pool, instance_sets, temperature):
         return exact
     times = max(2, math.ceil(samples / SAMPLES_AT_ONCE))
-    config = methods.Sampling(SAMPLES_AT_ONCE, num_rounds=1, temperature=temperature)
-    found = measure("sampling", config, pool, instance_sets, times, int(fold(seed, "reference")))
+    method = methods.Sampling(SAMPLES_AT_ONCE, num_rounds=1, temperature=temperature)
+    found = measure("sampling", method, pool, instance_sets, times, int(fold(seed, "reference")))
     means = torch.tensor([found[quantity][0] for quantity in QUANTITIES], dtype=torch.float64)  # [quantities, times]
     (cost, entropy), errors = means.mean(dim=1).tolist(), means.std(dim=1) / math.sqrt(times)
     return Reference(cost, entropy, times * SAMPLES_AT_ONCE, *errors.tolist())
@@ -149,11 +149,11 @@ def reference(
 
 def _exact(pool: SearchPool, instance_sets: list[InstanceSet], temperature: float) -> Reference | None:
     """The expectations over all solutions; None as soon as an instance has more than a search can write down."""
-    config = methods.WithoutReplacement(MOST_SOLUTIONS, num_rounds=1, temperature=temperature)
+    method = methods.WithoutReplacement(MOST_SOLUTIONS, num_rounds=1, temperature=temperature)
     totals = [0.0 for _ in QUANTITIES]
     for instance_set in instance_sets:
         keys = torch.arange(len(instance_set.names))
-        for _, solutions in _searched(pool, instance_set, keys, config):
+        for _, solutions in _searched(pool, instance_set, keys, method):
             log_probs, valid = solutions.log_probs, solutions.valid
             if valid.all(dim=1).any():  # as many solutions as the search is wide: there are others, too
                 return None
@@ -163,15 +163,17 @@ def _exact(pool: SearchPool, instance_sets: list[InstanceSet], temperature: floa
     return Reference(cost, entropy, 0)
 
 
-def points(method: str, config: Plain, found: dict[str, list[list[float]]], compared: Reference) -> list[Point]:
+def points(
+    name: str, method: Estimable, found: dict[str, list[list[float]]], compared: Reference
+) -> list[EstimatorPoint]:
     """The summary of what `measure` found, for each estimator and quantity."""
     made = []
     for quantity in QUANTITIES:
         exact = getattr(compared, quantity)
-        for name, values in zip(ESTIMATORS[method], torch.tensor(found[quantity], dtype=torch.float64), strict=True):
+        for estimator, values in zip(ESTIMATORS[name], torch.tensor(found[quantity], dtype=torch.float64), strict=True):
             low, high = values.quantile(torch.tensor([0.05, 0.95], dtype=torch.float64)).tolist()
             error = (values - exact).square().mean().sqrt().item()
-            samples = config.beam_width * config.num_rounds
-            about = name, float(config.temperature), samples, config.num_rounds, quantity
-            made.append(Point(*about, values.mean().item(), low, high, error, exact))
+            samples = method.beam_width * method.num_rounds
+            about = estimator, float(method.temperature), samples, method.num_rounds, quantity
+            made.append(EstimatorPoint(*about, values.mean().item(), low, high, error, exact))
     return made

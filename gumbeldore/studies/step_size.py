@@ -63,27 +63,26 @@ class StepSize(Study[Method, Outcome]):
         """
         pool, instance_sets, seed, kept, advancing = context
         relative = have_gaps(instance_sets)
+        advance = advancing("race, at most", instance_sets * len(arms))
 
-        with advancing("race, at most", instance_sets * len(arms)) as advance:
+        def rewards(arm: int, indices: Tensor) -> Tensor:
+            found = torch.empty(len(indices), dtype=torch.float64)
+            for place, mine, rows in by_set(instance_sets, indices):
+                instance_set, parts = instance_sets[place], kept.parts(words_of(arms[arm]), place, *rows.tolist())
+                advance(len(parts))
+                costs = solve_set(pool, instance_set, arms[arm].search, seed, advance, parts, rows).costs
+                found[mine] = instance_set.gaps(costs, rows) if relative else costs
+            return -found
 
-            def rewards(arm: int, indices: Tensor) -> Tensor:
-                found = torch.empty(len(indices), dtype=torch.float64)
-                for place, mine, rows in by_set(instance_sets, indices):
-                    instance_set, parts = instance_sets[place], kept.parts(words_of(arms[arm]), place, *rows.tolist())
-                    advance(len(parts))
-                    costs = solve_set(pool, instance_set, arms[arm].search, seed, advance, parts, rows).costs
-                    found[mine] = instance_set.gaps(costs, rows) if relative else costs
-                return -found
-
-            return race(
-                rewards,
-                len(arms),
-                count_of(instance_sets),
-                self.race.delta,
-                bound=Normal(),
-                generator=generator(seed, "race"),
-                first_batch=self.race.first_batch,
-            )
+        return race(
+            rewards,
+            len(arms),
+            count_of(instance_sets),
+            self.race.delta,
+            bound=Normal(),
+            generator=generator(seed, "race"),
+            first_batch=self.race.first_batch,
+        )
 
     def progress(
         self, kept: Kept, searches: list[Asked[Method]], found: list[Outcome], about: About

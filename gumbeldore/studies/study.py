@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -35,7 +34,7 @@ class ChosenMethod:
     name: str
     search: Mapping[str, Any]  # the settings of all searches, by key
     reads: list[str]  # the keys of those that this method is given
-    own_limit: bool  # whether it has a time limit of its own, which search.time_limit replaces
+    own_limit: bool  # whether its file sets a time limit, as those of solvers do: search.time_limit replaces it
     build: Callable[[Mapping[str, Any]], Method | Baseline]
     build_search: Callable[[Mapping[str, Any]], Method]
 
@@ -96,7 +95,7 @@ class Context(NamedTuple):
     seed: int
     kept: Kept
     # (phase, instance sets, instances done before) -> what is told the number of instances done since the last call
-    advancing: Callable[..., AbstractContextManager[Callable[[int], None]]]
+    advancing: Callable[..., Callable[[int], None]]
 
 
 class About(NamedTuple):

@@ -37,7 +37,7 @@ class Library(ABC):
 
     @abstractmethod
     def size(self, instance: Any) -> Any:
-        """Of an instance of a file; those of one size are solved together."""
+        """The size of an instance, by which instances are grouped into InstanceSets."""
 
     @abstractmethod
     def reference(self, path: Path, instance: Any) -> Reference:

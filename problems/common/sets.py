@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from abc import abstractmethod
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import numpy as np
 
 from gumbeldore.instance_set import InstanceSet, WrongProblemError
 from problems.common.files import Library, load_files
+from problems.common.fingerprint import fingerprint
 from problems.formats.npz import Arrays, kinds_of, read_npz
 
 DATA = Path(__file__).parents[1] / "data"
@@ -76,9 +76,13 @@ def numbered(name: str, n: int) -> list[str]:
     return [f"{name}/{i}" for i in range(n)]
 
 
-def verify(name: str, checksum: str, *arrays: np.ndarray) -> None:
-    """Refuses generated arrays unless the first 16 hex digits of their sha256, joined by blanks, are `checksum`."""
-    found = " ".join(hashlib.sha256(array.tobytes()).hexdigest()[:16] for array in arrays)
+def checksum_of(*arrays: np.ndarray) -> str:
+    """The fingerprint of each array, in numbers of its own type, joined by blanks."""
+    return " ".join(fingerprint(array, dtype=array.dtype.str) for array in arrays)
+
+
+def verify(name: str, checksum: str, found: str) -> None:
+    """Refuses generated arrays unless their checksum is the one that is expected."""
     if found != checksum:
         raise ValueError(f"{name} must have the checksum {checksum}, this numpy {np.__version__} generated {found}")
 

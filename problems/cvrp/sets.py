@@ -13,11 +13,11 @@ from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet, as_they_are
 from problems.common.files import Reference, taken
-from problems.common.sets import numbered, shipped_costs, verify
+from problems.common.sets import checksum_of, numbered, shipped_costs, verify
 from problems.cvrp.instances import Instance, Original, as_walks, check_routes, of_routes
 from problems.formats.cvrplib import LARGEST_DEMAND, CvrplibInstance, read_cvrplib, read_solution
 from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
-from problems.formats.tsplib import EXACT, Metric
+from problems.formats.tsplib import CONVENTIONS, EXACT, UNROUNDED, Metric
 from problems.routing.best_known import of_cvrplib, with_published
 from problems.routing.distances import is_whole, title_of, walk_lengths
 from problems.routing.nodes import Nodes
@@ -38,7 +38,7 @@ class Recipe(NamedTuple):
     means: dict[str, float]  # of the costs of all its instances
 
 
-KOOL_CAPACITY = {10: 20, 20: 30, 50: 40, 100: 50}  # by the number of customers
+KOOL_CAPACITY = {20: 30, 50: 40, 100: 50}  # by the number of customers
 KOOL_COUNT = 10_000
 KOOL_VALIDATION_SEED = 4321
 KOOL_FILE = "kool_cvrp{}_seed{}.npz"
@@ -144,7 +144,7 @@ def validation(num_customers: int, capacity: tuple[int, int], n: int) -> Instanc
     costs, kinds = np.full(n, np.nan), [""] * n
     if lowest == highest == KOOL_CAPACITY.get(num_customers):
         costs, kinds = shipped_costs(KOOL_FILE.format(num_customers, KOOL_VALIDATION_SEED), n)
-    return _instance_set(numbered(name, n), _Raw(coords[:n], demands[:n], capacities), ["EUCLIDEAN"] * n, costs, kinds)
+    return _instance_set(numbered(name, n), _Raw(coords[:n], demands[:n], capacities), [UNROUNDED] * n, costs, kinds)
 
 
 def _named(name: str, limit: int | None) -> list[InstanceSet]:
@@ -159,7 +159,7 @@ def _random_set(name: str, recipe: Recipe, limit: int | None) -> InstanceSet:
     raw = _Raw(coords[:n], demands[:n], np.full(n, recipe.capacity, dtype=np.int64))
     costs, kinds = shipped_costs(recipe.file, n, recipe.kind)
     means = recipe.means if n == recipe.count else {}
-    return _instance_set(numbered(name, n), raw, ["EUCLIDEAN"] * n, costs, kinds)._replace(means=means)
+    return _instance_set(numbered(name, n), raw, [UNROUNDED] * n, costs, kinds)._replace(means=means)
 
 
 def _draw(
@@ -173,7 +173,7 @@ def _draw(
     customers = random.uniform(size=(count, num_customers, 2))
     demands = random.randint(1, 10, (count, num_customers), dtype=np.int64)
     if checksum := CHECKSUMS.get((seed, count, num_customers)):
-        verify(name, checksum, depots, customers, demands)
+        verify(name, checksum, checksum_of(depots, customers, demands))
     return np.concatenate([depots[:, None], customers], axis=1), np.pad(demands, ((0, 0), (1, 0)))
 
 
@@ -223,8 +223,8 @@ def _solution(path: Path, instance: CvrplibInstance) -> tuple[float, Tensor]:
     cost = _cost(instance, actions)
     if stated is not None and not _equal(stated, cost, instance.metric):
         rule = f"the routes cost {cost:.12g} under {title_of(instance.metric)}, the file says {stated:.12g}"
-        others = {"EUC_2D": "rounded", "EXACT_2D": "exact"} if isinstance(instance.metric, str) else {}
-        for metric, word in others.items():
+        others = CONVENTIONS if isinstance(instance.metric, str) else {}
+        for word, metric in others.items():
             if _equal(stated, _cost(instance._replace(metric=metric), actions), metric):
                 rule += f", which is their cost with problem.distances={word}"
         raise ValueError(f"{path}: {rule}")
@@ -233,8 +233,8 @@ def _solution(path: Path, instance: CvrplibInstance) -> tuple[float, Tensor]:
 
 def _cost(instance: CvrplibInstance, actions: Tensor) -> float:
     """The cost of the routes that actions [N] stand for."""
-    instance_set = CVRPSets().of_files([instance], np.array([np.nan]), [""])
-    return float(instance_set.true_cost(torch.tensor([0]), actions[None]))
+    coords, walk = torch.from_numpy(instance.coords)[None], as_walks(actions[None], len(actions))
+    return float(walk_lengths(coords, [instance.metric], torch.tensor([0]), walk))
 
 
 def _equal(stated: float, cost: float, metric: Metric) -> bool:

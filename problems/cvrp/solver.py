@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from problems.cvrp.instances import Instance, Original
-from problems.routing.distances import UNROUNDED
+from problems.formats.tsplib import UNROUNDED
 from problems.solvers.backends import BACKENDS, Backend
 from problems.solvers.routing import solve_cvrp
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from problems.common.fingerprint import fingerprint
 from problems.fjsp.instances import Instance, random_instances
 from problems.fjsp.originals import Original
 from problems.formats.fjs import FjspInstance, read_fjs
@@ -64,6 +64,4 @@ class FlexibleShopSets(ShopSets):
     def fingerprint(self, arrays: Mapping[str, np.ndarray]) -> str:
         """Whatever the numbers of the places of the operations are."""
         there = (arrays["times"] >= 0).any(axis=-1)
-        digits = hashlib.sha256(np.ascontiguousarray(arrays["times"][there], dtype="<i8").tobytes())
-        digits.update(there.sum(axis=-1).astype("<i8").tobytes())
-        return digits.hexdigest()[:16]
+        return fingerprint(arrays["times"][there], there.sum(axis=-1), dtype="<i8")

@@ -38,7 +38,7 @@ class FjspInstance(NamedTuple):
         return {name: value for name, value in self._asdict().items() if isinstance(value, np.ndarray)}
 
 
-def flexible_shop(
+def shop_of_lists(
     name: str,
     jobs: Sequence[Sequence[Sequence[tuple[int, int]]]],
     machines: int,
@@ -116,7 +116,7 @@ def read_fjs(path: str | Path) -> list[FjspInstance]:
         for op, alternatives in enumerate(job):
             _check(path, f"job {place}, operation {op}", [machine for machine, _ in alternatives], first, machines)
     counted = [[[(machine - first, time) for machine, time in op] for op in job] for job in jobs]
-    return [flexible_shop(stem(path), counted, machines)._replace(first=first)]
+    return [shop_of_lists(stem(path), counted, machines)._replace(first=first)]
 
 
 class _Words:

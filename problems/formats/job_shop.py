@@ -44,7 +44,7 @@ class JsspInstance(NamedTuple):
         return {name: value for name, value in self._asdict().items() if isinstance(value, np.ndarray)}
 
 
-def job_shop(
+def shop_of_lists(
     name: str,
     times: Sequence[Row] | np.ndarray,
     machines: Sequence[Row] | np.ndarray,

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from problems.formats.job_shop import LARGEST_COUNT, NOT_FIXED, JsspInstance, job_shop
+from problems.formats.job_shop import LARGEST_COUNT, NOT_FIXED, JsspInstance, shop_of_lists
 from problems.formats.npz import LARGEST_NUMBER
 from problems.formats.text import error, short, stem, text_of
 
@@ -53,7 +53,7 @@ def read_json(path: str | Path) -> list[JsspInstance]:
             raise error(path, None, f"{where}: operations must be a list, got {short(str(job['operations']))}")
         rows.append([_operation(path, f"{where}, operation {o}", each) for o, each in enumerate(job["operations"])])
     times, machines, waits, fixed = ([[each[field] for each in row] for row in rows] for field in range(4))
-    return [job_shop(stem(path), times, machines, released, release, waits, fixed, due, weight)]
+    return [shop_of_lists(stem(path), times, machines, released, release, waits, fixed, due, weight)]
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from problems.formats.job_shop import LARGEST_COUNT, LARGEST_TOTAL, JsspInstance, job_shop
+from problems.formats.job_shop import LARGEST_COUNT, LARGEST_TOTAL, JsspInstance, shop_of_lists
 from problems.formats.text import error, lines, number, short, stem
 
 TITLE = "nb of jobs, nb of machines, time seed, machine seed, upper bound, lower bound"  # of Taillard's own files
@@ -82,7 +82,7 @@ def _instance(path: Path, name: str, titled: bool, rows: list[Row]) -> JsspInsta
         rule = f"of {ops} numbers, rows are read as Taillard's format; in the standard format they have {2 * ops}"
         raise ValueError(f"{wrong} ({rule})") from None
     remark = "; ".join([*_remark_on_words(rows[0][1]), *_remark_on_jobs(machines, ops)])
-    return job_shop(name, times, machines, [0] * ops)._replace(first=int(narrow), remark=remark)
+    return shop_of_lists(name, times, machines, [0] * ops)._replace(first=int(narrow), remark=remark)
 
 
 def _remark_on_words(words: list[str]) -> list[str]:

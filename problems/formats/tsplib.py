@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from problems.formats.maps import classical_scaling
 from problems.formats.matrices import EXPLICIT, SECTION, read_matrix
 from problems.formats.sections import (
     Content,
@@ -23,9 +24,9 @@ from problems.formats.sections import (
     read_content,
 )
 from problems.formats.text import error
-from problems.routing.maps import classical_scaling
 
-DISTANCES = ("rounded", "exact")  # conventions that can be asked for in place of the file's own
+UNROUNDED = "EUCLIDEAN"  # the metric of instances that come from no file with a type
+CONVENTIONS = {"rounded": "EUC_2D", "exact": "EXACT_2D"}  # metrics that can be asked for in place of the file's own
 MOST_NODES = 1000  # of those whose distances are looked at
 MOST_CHANGE = 0.15  # of distances by rounding, as a share; uniform points in a square of 4 by 4 have 0.12
 FINER = 1000  # rounding to a thousandth is as good as none
@@ -49,7 +50,7 @@ def read_tsplib(path: str | Path, distances: str | None = None) -> TsplibInstanc
     Raises ValueError with file, line and rule for everything else, malformed files included.
     """
     path = Path(path)
-    supported = [metric for metric in METRICS if metric != "EUCLIDEAN"]
+    supported = [metric for metric in METRICS if metric != UNROUNDED]
     required = {"TYPE": ["TSP", "ATSP"], "EDGE_WEIGHT_TYPE": [*supported, EXPLICIT], "DIMENSION": []}
     content = read_content(path, node_sections, required)
     header = content.header
@@ -111,8 +112,8 @@ def read_nodes(path: Path, content: Content, distances: str | None) -> tuple[np.
 
 def check_distances(distances: str | None) -> None:
     """Raises ValueError for a convention that there is not."""
-    if distances not in (None, *DISTANCES):
-        raise ValueError(f"distances must be one of {', '.join(DISTANCES)} or null, got {distances!r}")
+    if distances not in (None, *CONVENTIONS):
+        raise ValueError(f"distances must be one of {', '.join(CONVENTIONS)} or null, got {distances!r}")
 
 
 def metric_of(path: Path, content: Content, coords: np.ndarray, distances: str | None) -> str:
@@ -235,6 +236,6 @@ METRICS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "ATT": _pseudo_euclidean,
     "GEO": _geographical,
     "EXACT_2D": _euclidean,  # unrounded; a type of CVRPLIB
-    "EUCLIDEAN": _euclidean,  # the same of instances that come from no file with a type
+    UNROUNDED: _euclidean,
 }
-EXACT = ("EXACT_2D", "EUCLIDEAN")  # the metrics that do not round
+EXACT = ("EXACT_2D", UNROUNDED)  # the metrics that do not round

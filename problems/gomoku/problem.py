@@ -7,6 +7,7 @@ from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Problem, without_references
+from problems.common.files import taken
 from problems.gomoku.game import Board, Instance, State
 from problems.gomoku.reports import GomokuReports
 
@@ -72,10 +73,6 @@ class Gomoku(Problem):
 
     def load(self, source: str, limit: int | None = None) -> list[InstanceSet]:
         """`starts`: all starting positions, cell by cell."""
-        cells = self.board.cells
         if source != STARTS:
             raise ValueError(f"instances={source} is no set of gomoku; there is {STARTS}, all starting positions")
-        if limit is not None and not 1 <= limit <= cells:
-            raise ValueError(f"{STARTS} has {cells} instances, between 1 and {cells} can be taken, not {limit}")
-        instance_set = without_references(self, Instance(torch.arange(cells)[:limit]), STARTS)
-        return [instance_set._replace(originals=instance_set.instances)]
+        return [without_references(self, Instance(torch.arange(taken(limit, self.board.cells, STARTS))), STARTS)]

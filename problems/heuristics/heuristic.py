@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from gumbeldore.batches import take
 from gumbeldore.instance_set import InstanceSet
 from problems.common.registry import Registry
 
@@ -36,7 +37,7 @@ HEURISTICS: Registry[Heuristics] = Registry("heuristic", "heuristics")
 class Heuristic:
     """Every classical heuristic of a problem; an evaluation shows the best on average. No random numbers, no limits."""
 
-    together = 128  # instances, after which an evaluation keeps what was found
+    per_part = 128  # instances, after which an evaluation keeps what was found
 
     def check(self, problem: str) -> None:
         """Raises ValueError if the problem has no heuristic, or the package that has it is not installed."""
@@ -66,7 +67,7 @@ class Heuristic:
         seconds = dict.fromkeys(names, 0.0)
         for start in range(0, len(instance_set.names), heuristics.together):
             rows = slice(start, start + heuristics.together)
-            originals = type(instance_set.originals)(*(field[rows] for field in instance_set.originals))
+            originals = take(instance_set.originals, rows)
             for name in names:
                 begin = time.perf_counter()
                 try:

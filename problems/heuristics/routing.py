@@ -13,12 +13,12 @@ from problems.tsp import instances as tsp_types
 # Names in OR-Tools. "savings" is Clarke and Wright's [1964], but turns no route round to join it with another;
 # SAVINGS of OR-Tools finishes one route before it begins the next. "insertion" takes the customers in a fixed order
 # (TSP) or always the one that is cheapest to insert (CVRP).
-TSP = {
+TSP_STRATEGIES = {
     "savings": "PARALLEL_SAVINGS",
     "insertion": "LOCAL_CHEAPEST_INSERTION",
     "Christofides": "CHRISTOFIDES",
 }
-CVRP = {
+CVRP_STRATEGIES = {
     "savings": "PARALLEL_SAVINGS",
     "insertion": "PARALLEL_CHEAPEST_INSERTION",
 }
@@ -27,13 +27,18 @@ CVRP = {
 def for_tsp(originals: tsp_types.Original) -> list[str]:
     """The strategies for all of the instances: Christofides' needs symmetric distances."""
     if all(map(is_symmetric, originals.metrics)):
-        return list(TSP)
-    return [name for name in TSP if name != "Christofides"]
+        return list(TSP_STRATEGIES)
+    return [name for name in TSP_STRATEGIES if name != "Christofides"]
+
+
+def for_cvrp(originals: cvrp_types.Original) -> list[str]:
+    """The strategies: all of them, for any distances."""
+    return list(CVRP_STRATEGIES)
 
 
 def solve_tsp(original: tsp_types.Original, name: str) -> Tensor:
     """Actions [1, N-1] for one instance by the strategy of that name."""
-    (tour,) = _first_solution(original.coords[0], original.metrics[0], TSP[name], fleet=1)
+    (tour,) = _first_solution(original.coords[0], original.metrics[0], TSP_STRATEGIES[name], fleet=1)
     return torch.tensor([tour])
 
 
@@ -41,7 +46,7 @@ def solve_cvrp(original: cvrp_types.Original, name: str) -> Tensor:
     """Actions [1, N] for one instance by the strategy of that name, with as many vehicles as customers."""
     num_customers = original.coords.shape[1] - 1
     loads = original.demands[0].tolist(), int(original.capacity[0])
-    routes = _first_solution(original.coords[0], original.metrics[0], CVRP[name], num_customers, *loads)
+    routes = _first_solution(original.coords[0], original.metrics[0], CVRP_STRATEGIES[name], num_customers, *loads)
     return cvrp_types.of_routes(routes, num_customers)[None]
 
 

@@ -31,7 +31,7 @@ class ShopReports(Reports):
     Those of flexible job shops are j * M + m each.
     """
 
-    def job_shop(self, shop: Any, actions: Tensor) -> tuple[Original, Tensor]:
+    def assigned(self, shop: Any, actions: Tensor) -> tuple[Original, Tensor]:
         """The job shops of the machines that solutions [n, T] choose, in the unit of those given, and their jobs."""
         given, jobs = shop.assigned(actions)
         return given if isinstance(given, Original) else original_of(given), jobs
@@ -63,7 +63,7 @@ class ShopReports(Reports):
 
     def named_solution(self, originals: Original, index: int, actions: Tensor) -> dict[str, list[list[Operation]]]:
         """`schedule`: the operations of each job, in their order"""
-        original, jobs = self.job_shop(take(originals, slice(index, index + 1)), actions[None])
+        original, jobs = self.assigned(take(originals, slice(index, index + 1)), actions[None])
         shop = original.to_schedule()
         start = schedule(shop, jobs)
         check_schedule(shop, start)
@@ -80,5 +80,5 @@ class ShopReports(Reports):
 
     def render(self, instance: Instance | Original, actions: Tensor, titles: list[str]) -> Figure:
         """A figure with one Gantt chart per schedule, jobs and machines numbered as in the input."""
-        original, jobs = self.job_shop(instance, actions)
+        original, jobs = self.assigned(instance, actions)
         return plot_schedules(original, original.all_starts(schedule(original.to_schedule(), jobs)), titles)

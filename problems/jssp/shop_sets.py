@@ -88,7 +88,8 @@ class ShopSets(Sets):
             drawn = [with_due_dates(each, due_generator) for each in drawn]
         fields = [each.stored() for each in drawn]
         arrays = {key: torch.cat([each[key] for each in fields]).long().numpy() for key in fields[0]}
-        if expected and self._fingerprint({key: array[: len(shipped)] for key, array in arrays.items()}) != expected:
+        known = {key: array[: len(shipped)] for key, array in arrays.items()}
+        if expected and self.fingerprint_with_due(known) != expected:
             shipped, kinds = np.empty(0), []  # another release of torch draws others
         original = self.original.of({key: array[:n] for key, array in arrays.items()})
         return self.instance_set(numbered(name, n), original, *first_of(n, shipped, kinds))
@@ -121,7 +122,7 @@ class ShopSets(Sets):
     def reference(self, path: Path, shop: Any) -> Reference:
         return Reference(*self.best_known(shop))
 
-    def _fingerprint(self, arrays: Mapping[str, np.ndarray]) -> str:
+    def fingerprint_with_due(self, arrays: Mapping[str, np.ndarray]) -> str:
         """Hex digits that stand for all instances, for the weighted tardiness with their due dates and weights."""
         digits = self.fingerprint(arrays)
         if self.objective != TARDINESS:

@@ -17,11 +17,12 @@ CP_SAT = "ortools.sat.python.cp_model"
 
 def solve(original: Original, options: Options) -> Answer:
     """The schedule of one instance, a row of originals."""
-    shop = Original(*(field[None] for field in original)).to_schedule()
+    whole = Original(*(field[None] for field in original))
+    shop = whole.to_schedule()
     tasks, due = tasks_of(shop), due_of(original)
     found = best_schedule(tasks, shop.release[0].tolist(), shop.machine_release[0].tolist(), due, options)
     actions = np.array([tasks[task].job for task in found.order])
-    fixed = int(cost_of_fixed(Original(*(field[None] for field in original)))[0])
+    fixed = int(cost_of_fixed(whole)[0])
     lowest, cost = (each + fixed if due else max(each, fixed) for each in (found.lowest, found.cost))
     return Answer(actions, lowest, cost, found.kind, found.seconds)
 

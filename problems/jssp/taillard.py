@@ -5,23 +5,22 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
-from problems.formats.job_shop import JsspInstance, job_shop
+from problems.common.sets import DATA
+from problems.formats.job_shop import JsspInstance, shop_of_lists
 
-SEEDS = Path(__file__).parents[1] / "data" / "taillard_seeds.csv"
 SIZES = [(15, 15), (20, 15), (20, 20), (30, 15), (30, 20), (50, 15), (50, 20), (100, 20)]  # jobs, machines; 10 of each
 
 
 @cache
 def taillard_instances() -> list[JsspInstance]:
     """ta01..ta80 in this order, which is also that of their sizes."""
-    with open(SEEDS, newline="") as file:
+    with open(DATA / "taillard_seeds.csv", newline="") as file:
         rows = list(csv.reader(file))[1:]
     made = [(name, *taillard_instance(*map(int, numbers))) for name, *numbers in rows]
-    return [job_shop(*each, machine_release=[0] * each[1].shape[1])._replace(first=1) for each in made]
+    return [shop_of_lists(*each, machine_release=[0] * each[1].shape[1])._replace(first=1) for each in made]
 
 
 def taillard_instance(jobs: int, machines: int, time_seed: int, machine_seed: int) -> tuple[np.ndarray, np.ndarray]:

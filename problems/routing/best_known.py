@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import csv
 import gzip
-import hashlib
 import io
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
 
+from problems.common.fingerprint import fingerprint
+from problems.common.sets import DATA
 from problems.formats.matrices import EXPLICIT, layouts
-from problems.formats.tsplib import EXACT, Metric
+from problems.formats.tsplib import CONVENTIONS, EXACT, Metric
 
-DATA = Path(__file__).parents[1] / "data"
-METRIC = {"rounded": "EUC_2D", "exact": "EXACT_2D"}  # by the convention of CVRPLIB's costs
 FIXED_FLEETS = {"A", "B", "E", "F", "M", "P"}  # of CVRPLIB: solutions have exactly k routes, k in the name
 
 Key = tuple[str, str]  # a fingerprint, and the format of the matrix whose numbers it stands for; "": of coordinates
@@ -30,14 +28,6 @@ class Published(NamedTuple):
     kind: str  # how good it is
     source: str
     metric: str  # a key of problems.formats.tsplib.METRICS or EXPLICIT; with other distances the cost does not compare
-
-
-def fingerprint(*arrays: np.ndarray | int) -> str:
-    """16 hex digits that stand for numbers: no name is needed, and none can mislead."""
-    digits = hashlib.sha256()
-    for array in arrays:
-        digits.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
-    return digits.hexdigest()[:16]
 
 
 def of_tsplib(coords: np.ndarray, metric: Metric) -> Published | None:
@@ -94,7 +84,7 @@ def _cvrplib() -> dict[Key, Published]:
     with open(DATA / "cvrplib_best_known.csv", newline="") as file:
         for row in csv.DictReader(file):
             kind = "best known for k routes" if row["family"] in FIXED_FLEETS else "best known"
-            metric = METRIC.get(row["convention"], row["edge_weight_type"])
+            metric = CONVENTIONS.get(row["convention"], row["edge_weight_type"])
             each = Published(float(row["cost"]), kind, "CVRPLIB", metric)
             found[_key(row)] = min(each, found.get(_key(row), each))  # one is there for two numbers k
     return found

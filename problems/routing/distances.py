@@ -11,7 +11,6 @@ from torch import Tensor
 from problems.formats.matrices import EXPLICIT
 from problems.formats.tsplib import EXACT, Metric, edge_lengths, tour_lengths
 
-UNROUNDED = "EUCLIDEAN"  # the metric of random instances
 SCALED_TO = 10_000_000  # the longest unrounded distance in whole numbers
 LARGEST = 1 << 36  # a distance for the solver, whose penalties of overload fit in 64 bits up to a total demand of 2^26
 

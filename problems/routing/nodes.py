@@ -7,11 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from problems.formats.maps import classical_scaling
 from problems.formats.matrices import LARGEST_DISTANCE, MOST_NODES, outside
 from problems.formats.sections import LARGEST_COORDINATE
-from problems.formats.tsplib import Metric
-from problems.routing.distances import UNROUNDED
-from problems.routing.maps import classical_scaling
+from problems.formats.tsplib import UNROUNDED, Metric
 
 
 class Nodes(NamedTuple):
@@ -27,7 +26,7 @@ class Nodes(NamedTuple):
         Arguments:
             where: the arrays come from; the message begins with it
             fewest: so many nodes an instance must have
-            count: the number of nodes, in letters
+            count: how messages write the number of nodes, "N" or "N+1"
         """
         coords, distances = arrays.get("coords"), arrays.get("distances")
         if coords is not None:

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from problems.common.files import Reference, beside
+from problems.formats.tsplib import CONVENTIONS
 from problems.routing.best_known import Published
 from problems.routing.distances import is_whole, title_of
 
@@ -60,5 +61,5 @@ def best_reference(
 
 def _remedy(metric: str) -> str:
     """How to compute costs in the metric of a published one."""
-    words = {"EUC_2D": "rounded", "EXACT_2D": "exact"}
+    words = {asked: word for word, asked in CONVENTIONS.items()}
     return f"; problem.distances={words[metric]} compares with it" if metric in words else ""

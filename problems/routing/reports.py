@@ -9,8 +9,9 @@ from torch import Tensor
 
 from gumbeldore.reports import Reports
 from problems.common.panels import panels
-from problems.routing.distances import UNROUNDED, title_of
-from problems.routing.maps import map_error
+from problems.formats.maps import map_error
+from problems.formats.tsplib import UNROUNDED
+from problems.routing.distances import title_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,10 +21,9 @@ from problems.solvers.backends import backend_of
 from problems.solvers.solver import Solver, SolverResult, as_instance_set
 
 OF_TRAINING = "here: solvers know neither training nor networks"
-TRAINING = {
-    f"problem.{key}"
-    for key in ("grow", "nearest", "far_first", "chronological", "reversal", "validation_sizes", "validation_capacity")
-}
+VIEW = ("nearest", "window", "jobs_in_view")
+LEARNING = ("grow", "far_first", "chronological", "reversal", "validation_sizes", "validation_capacity")
+TRAINING = {f"problem.{key}" for key in VIEW + LEARNING}
 
 
 def experts(cfg: DictConfig) -> Path:

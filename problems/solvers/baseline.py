@@ -18,7 +18,7 @@ class SolverBaseline:
 
     def __init__(self, time_limit: float, workers: int, seed: int):
         self.solver = Solver(time_limit, workers, seed)
-        self.together = CALLS_PER_WORKER * max(1, workers)
+        self.per_part = CALLS_PER_WORKER * max(1, workers)
 
     def check(self, problem: str) -> None:
         """Raises ValueError if the problem has no solver, or the package that has it is not installed."""

@@ -14,7 +14,7 @@ from problems.routing.distances import LARGEST, WholeDistances, whole_distances
 from problems.solvers.answer import Answer, Options, SolverError
 from problems.tsp import instances as tsp_types
 
-FEW_DIGITS = 1e-3  # relative error of a cost by which rounded distances may have misled the solver
+MISLEADING = 1e-3  # relative error of a cost by which rounded distances may have misled the solver
 
 
 def solve_tsp(original: tsp_types.Original, options: Options) -> Answer:
@@ -92,7 +92,7 @@ def _answer(
         cost += total // int(distances.whole.max()) * distances.excess
     patience = "" if options.patience is None else f" or {options.patience} iterations without improvement"
     kind = f"PyVRP {version('pyvrp')}, {options.time_limit:g} s{patience}"
-    if error > FEW_DIGITS * cost:
+    if error > MISLEADING * cost:
         kind += f", distances only to within {distances.error:.2g}"
     if distances.error or distances.excess:
         error += 1e-9 * cost  # of sums in float64

@@ -34,7 +34,7 @@ class SolverResult(NamedTuple):
 
 
 class Solver:
-    """PyVRP (TSP, CVRP) and CP-SAT (JSSP), one core per instance; answers are kept and not computed again.
+    """PyVRP (TSP, CVRP) and CP-SAT (JSSP, FJSP), one core per instance; answers are kept and not computed again.
 
     Arguments:
         time_limit: seconds per instance
@@ -86,7 +86,7 @@ class Solver:
         if not indices:
             raise ValueError("there are no instances to solve")
         keys = {i: key_of(problem, row_of(instance_set.originals, i), backend, self.options) for i in indices}
-        answers, costs = self._known(instance_set, keys)
+        answers, costs = self._known(instance_set, keys, backend)
         progress(len(answers))
         missing = [i for i in indices if i not in answers]
         found = solve_all(backend, instance_set.originals, instance_set.names, missing, self.options, self.workers)
@@ -102,7 +102,9 @@ class Solver:
             seconds=torch.tensor([answers[i].seconds for i in indices], dtype=torch.float64),
         )
 
-    def _known(self, instance_set: InstanceSet, keys: dict[int, str]) -> tuple[dict[int, Answer], dict[int, float]]:
+    def _known(
+        self, instance_set: InstanceSet, keys: dict[int, str], backend: Backend
+    ) -> tuple[dict[int, Answer], dict[int, float]]:
         """The answers kept from earlier, and their costs; wrong ones count as damaged."""
         answers: dict[int, Answer] = {}
         costs: dict[int, float] = {}
@@ -110,25 +112,23 @@ class Solver:
             answer = self.cache.read(key)
             if answer is not None:
                 try:
-                    costs[i] = verified_cost(instance_set, i, answer)
+                    costs[i] = verified_cost(instance_set, i, answer, backend)
                 except ValueError:
                     continue
                 answers[i] = answer
         return answers, costs
 
 
-def verified_cost(instance_set: InstanceSet, index: int, answer: Answer, backend: Backend | None = None) -> float:
+def verified_cost(instance_set: InstanceSet, index: int, answer: Answer, backend: Backend) -> float:
     """The true cost of an answer. Raises SolverError if it is no solution or costs something else than it claims."""
-    title = backend.title if backend else "a solver"
+    name, title = instance_set.names[index], backend.title
     try:
         cost = float(instance_set.true_cost(torch.tensor([index]), torch.tensor(answer.actions)[None]))
     except ValueError as error:
-        raise SolverError(f"{instance_set.names[index]}: the answer of {title} is no solution: {error}") from None
+        raise SolverError(f"{name}: the answer of {title} is no solution: {error}") from None
     if not answer.lowest <= cost <= answer.highest:
         claim = f"{answer.lowest:.10g}" + (f" to {answer.highest:.10g}" if answer.highest > answer.lowest else "")
-        raise SolverError(
-            f"{instance_set.names[index]}: {title} claims a cost of {claim}, the solution costs {cost:.10g}"
-        )
+        raise SolverError(f"{name}: {title} claims a cost of {claim}, the solution costs {cost:.10g}")
     return cost
 
 

@@ -141,9 +141,8 @@ class TSP(Problem):
         """
         tours = as_tours(actions)
         rows, num_nodes = tours.shape
-        draw = moved(
-            torch.rand(rows, 6, dtype=torch.float32, generator=generator), tours.device
-        )  # one column per decision below
+        # one column per decision below
+        draw = moved(torch.rand(rows, 6, dtype=torch.float32, generator=generator), tours.device)
 
         tours = rotated(tours, (draw[:, 0] * num_nodes).long())
         backwards = draw[:, 1, None] < 0.5

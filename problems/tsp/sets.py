@@ -13,9 +13,9 @@ from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet
 from problems.common.files import Reference, taken
-from problems.common.sets import numbered, shipped_costs, verify
+from problems.common.sets import checksum_of, numbered, shipped_costs, verify
 from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
-from problems.formats.tsplib import Metric, TsplibInstance, doubts, read_tour, read_tsplib
+from problems.formats.tsplib import UNROUNDED, Metric, TsplibInstance, doubts, read_tour, read_tsplib
 from problems.routing.best_known import of_tsplib, with_published
 from problems.routing.distances import walk_lengths
 from problems.routing.nodes import Nodes
@@ -99,7 +99,8 @@ class TSPSets(RoutingSets):
 
 def kool_tsp_validation(num_nodes: int, n: int) -> InstanceSet:
     """The first n of Kool's 10,000 validation instances, a recipe that holds for any number of nodes."""
-    return _random_set(f"kool/tsp{num_nodes}-val", KOOL_VALIDATION, num_nodes, n)
+    name = f"kool/tsp{num_nodes}-val"
+    return _random_set(name, KOOL_VALIDATION, num_nodes, taken(n, KOOL_VALIDATION.count, name, ""))
 
 
 def _named(name: str, limit: int | None) -> list[InstanceSet]:
@@ -113,9 +114,9 @@ def _random_set(name: str, recipe: Recipe, num_nodes: int, limit: int | None) ->
     # Rows are drawn one after the other, so a set that nothing can be compared with need not be drawn in full.
     coords = np.random.RandomState(recipe.seed).uniform(size=(recipe.count if checksum else n, num_nodes, 2))
     if checksum:
-        verify(name, checksum, coords)
+        verify(name, checksum, checksum_of(coords))
     costs, kinds = shipped_costs(recipe.file.format(num_nodes), n, recipe.kind)
-    return _instance_set(numbered(name, n), coords[:n], ["EUCLIDEAN"] * n, costs, kinds)
+    return _instance_set(numbered(name, n), coords[:n], [UNROUNDED] * n, costs, kinds)
 
 
 def _tour(path: Path, instance: TsplibInstance) -> tuple[float, Tensor]:

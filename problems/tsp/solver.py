@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from problems.routing.distances import UNROUNDED
+from problems.formats.tsplib import UNROUNDED
 from problems.solvers.backends import BACKENDS, Backend
 from problems.solvers.routing import solve_tsp
 from problems.tsp.instances import Instance, Original

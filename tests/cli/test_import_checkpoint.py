@@ -88,7 +88,7 @@ def test_a_file_claims_no_memory_that_it_does_not_have(tmp_path):
     saved = torch.load(TSP_BQ, weights_only=True)
     saved["model_weights"]["policy_linear_out.weight"] = torch.zeros(1, 10**6)
     torch.save({**saved, "optimizer_state": None, "best_model_weights": None}, tmp_path / "wide.pt")
-    with pytest.raises(ValueError, match="cannot be imported: the networks differ: in the file"):
+    with pytest.raises(ValueError, match="cannot be imported: the networks differ: its layer"):
         imported_checkpoint(tmp_path / "wide.pt", *STAND_INS["tsp_bq"])
 
 
@@ -113,7 +113,7 @@ FORGED = {
     "no head": (changed(**{"policy_linear_out.weight": None}), "there is no 'policy_linear_out.weight'"),
     "a layer without a part": (
         changed(**{"graph_encoder.1.linear1.weight": None}),
-        r"in the file layers.1.up_projection.weight is not there, in the network \[32, 16\]",
+        r"its layer layers.1.up_projection.weight is not there, here it is \[32, 16\]",
     ),
 }
 

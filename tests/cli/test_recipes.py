@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 import train
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.setup import set_up
-from gumbeldore.cli.words import FOLDER, check_overrides
+from gumbeldore.cli.words import CONFIGS, check_overrides
 from gumbeldore.sampler import methods
 from gumbeldore.training.settings import TrainSettings
 from tests.helpers.commands import compose, configured, defaults_of, options, refused
@@ -116,12 +116,12 @@ def test_an_experiment_leaves_the_lengths_of_active_search_alone():
 
 
 def additions(recipe):
-    return yaml.safe_load((FOLDER / "recipe" / f"{recipe}.yaml").read_text())["additions"]
+    return yaml.safe_load((CONFIGS / "recipe" / f"{recipe}.yaml").read_text())["additions"]
 
 
 def test_every_default_stands_in_one_place():
     """A preset says only what it changes, nothing of the algorithm, and the paper's TSP needs no change."""
-    for path in [*(FOLDER / "problem").glob("*.yaml"), *(FOLDER / "experiment").glob("*.yaml")]:
+    for path in [*(CONFIGS / "problem").glob("*.yaml"), *(CONFIGS / "experiment").glob("*.yaml")]:
         values = yaml.safe_load(path.read_text())
         assert not set(values.get("train", {})) & set(ALGORITHM), path.name  # the recipe's, so none is of one size
         for group in ("train", "search"):

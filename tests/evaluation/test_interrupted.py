@@ -159,7 +159,7 @@ def test_interrupted_baselines_go_on(method, tmp_path, monkeypatch):
     if method == "solver":
         pytest.importorskip("pyvrp")  # which needs Python 3.11
     monkeypatch.setenv("GUMBELDORE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("problems.heuristics.heuristic.Heuristic.together", 2)
+    monkeypatch.setattr("problems.heuristics.heuristic.Heuristic.per_part", 2)
     monkeypatch.setattr("problems.solvers.baseline.CALLS_PER_WORKER", 2)
     words = [POLICY, "instances=kool/tsp20", "num_instances=5", f"method={method}", "workers=0", "out_dir=out"]
     words += ["solver.workers=0", "solver.time_limit=0.1"][: 2 if method == "solver" else 0]

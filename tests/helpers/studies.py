@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 from gumbeldore.cli.searches import chosen_methods
 from gumbeldore.cli.study import chosen_study
 from gumbeldore.evaluation.parts import Parts
@@ -28,7 +26,7 @@ class Remembered:
 
 
 def context(pool, instance_sets, seed, kept=None, progress=lambda done: None):
-    return Context(pool, instance_sets, seed, kept or Remembered(), lambda *_: nullcontext(progress))
+    return Context(pool, instance_sets, seed, kept or Remembered(), lambda *_: progress)
 
 
 def searches_of(*words):

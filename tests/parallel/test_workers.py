@@ -147,7 +147,7 @@ def test_workers():
 
 def test_trainer_threads(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
-    monkeypatch.setattr(cluster, "available_cores", lambda: 8)
+    monkeypatch.setattr("gumbeldore.parallel.devices.available_cores", lambda: 8)
     assert [resolve_threads("auto", processes) for processes in (1, 2, 3, 9)] == [6, 4, 2, 1]
     assert resolve_threads(3, 2) == 3
 

@@ -23,8 +23,7 @@ from problems.fjsp.instances import flexible_shop, random_instances
 from problems.fjsp.originals import Original, original_of
 from problems.fjsp.sets import FlexibleShopSets
 from problems.fjsp.solver import solve
-from problems.formats.fjs import CANNOT
-from problems.formats.fjs import flexible_shop as shop_of_lists
+from problems.formats.fjs import CANNOT, shop_of_lists
 from problems.heuristics.dispatching import RULES
 from problems.jssp import best_known
 from problems.jssp import instances as job_shops

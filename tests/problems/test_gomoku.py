@@ -10,6 +10,7 @@ import torch
 
 import evaluate
 import train
+from gumbeldore.instance_set import TooFewError
 from gumbeldore.sampler import methods
 from gumbeldore.sampler.search import search
 from gumbeldore.testing import policy_contract, problem_contract
@@ -135,6 +136,8 @@ def test_all_starts_are_drawn_alike():
     for wrong in (lambda: problem.load("others"), lambda: problem.load("starts", 17), lambda: Gomoku(4, 5)):
         with pytest.raises(ValueError, match="there is starts|can be taken|between 3 and size"):
             wrong()
+    with pytest.raises(TooFewError, match="starts has 16 instances, between 1 and 16 can be taken, not 100"):
+        problem.load("starts", 100)  # as a study does by default, which then takes all
 
 
 def test_training_learns_the_moves_before_the_end_of_each_game_equally_often():

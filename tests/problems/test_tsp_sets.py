@@ -99,7 +99,7 @@ def test_validation_sets():
     assert named.names == mine.names and torch.equal(named.instances.coords, mine.instances.coords)
     (test_set,) = TSPSets().load("kool/tsp20", 3)
     assert not torch.equal(named.instances.coords, test_set.instances.coords)
-    with pytest.raises(ValueError, match="has 10000 instances, between 1 and 10000 can be taken, not 10001"):
+    with pytest.raises(ValueError, match="between 1 and 10000 can be taken, not 10001$"):  # no hint to num_instances
         kool_tsp_validation(10, 10_001)
 
 

@@ -108,7 +108,8 @@ def test_the_line_about_progress(done, total, seconds, line):
 def test_what_an_earlier_evaluation_has_done_counts_from_the_start(capsys, monkeypatch):
     monkeypatch.setattr("gumbeldore.reporting.console.SECONDS_BETWEEN_LINES", 0.1)
     instance_set = without_references(TSP(5), TSP(5).generate(8, torch.Generator().manual_seed(0)), "random")
-    with Terminal() as terminal, terminal.advancing("wor", [instance_set], 6):
+    with Terminal() as terminal:
+        terminal.advancing("wor", [instance_set], 6)
         time.sleep(0.25)
     assert capsys.readouterr().out.splitlines()[0] == "wor: 6 of 8"
 

@@ -10,6 +10,7 @@ import torch
 
 from gumbeldore import InstanceSet, Reports
 from gumbeldore.evaluation.solved_sets import SolvedSet
+from gumbeldore.instance_set import checked
 from gumbeldore.reporting import charts, html_report
 from problems.tsp import TSP
 from tests.helpers.trees import TreeProblem
@@ -22,10 +23,15 @@ def solved(costs):
     return SolvedSet(actions, best, (~samples.isnan()).sum(dim=1), samples, 1.0, 1)
 
 
+class Instances(NamedTuple):
+    number: torch.Tensor
+
+
 def unnamed(references):
     count = len(references)
-    references = torch.tensor(references, dtype=torch.float64)
-    return InstanceSet([f"n{i}" for i in range(count)], None, None, None, references, ["optimal"] * count)
+    instances, references = Instances(torch.arange(count)), torch.tensor(references, dtype=torch.float64)
+    names, kinds = [f"n{i}" for i in range(count)], ["optimal"] * count
+    return checked([InstanceSet(names, instances, None, None, references, kinds)], "load")[0]
 
 
 def test_the_curve_is_the_mean_of_the_best_so_far():
@@ -81,10 +87,7 @@ def test_busy_pictures_become_pixels():
 
 
 def test_pictures_are_of_the_best_the_median_and_the_worst():
-    """Of two instances none is in the middle."""
-
-    class Instances(NamedTuple):
-        number: torch.Tensor
+    """Of two instances none is in the middle. Where an instance set has no originals, they are the instances."""
 
     class Drawn(Reports):
         def render(self, instance, actions, titles):
@@ -96,8 +99,8 @@ def test_pictures_are_of_the_best_the_median_and_the_worst():
 
     def chosen(*costs):
         shown.clear()
-        instance_set = unnamed([1.0] * len(costs))._replace(originals=Instances(torch.arange(len(costs))))
-        found = html_report.pictures([solved([[cost] for cost in costs])], [instance_set], DrawnTree(), "wor")
+        results = [solved([[cost] for cost in costs])]
+        found = html_report.pictures(results, [unnamed([1.0] * len(costs))], DrawnTree(), "wor")
         return [picture.title for picture in found]
 
     shown = []

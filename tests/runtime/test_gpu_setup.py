@@ -62,7 +62,7 @@ def test_attention_does_not_wait_for_plans_of_cudnn(set_up, chosen):
 def test_processes_share_the_memory_of_a_gpu(workers, gpus, beside_training, sharing, monkeypatch):
     monkeypatch.setattr(ray_cluster, "gpus", lambda: gpus)
     started = []
-    monkeypatch.setattr(pool, "_start_actors", lambda workers, per_gpu, arguments: started.append(arguments))
+    monkeypatch.setattr(pool, "_start_actors", lambda workers, per_gpu, threads, arguments: started.append(arguments))
     monkeypatch.setattr(pool.SearchPool, "load", lambda self, weights: None)
     row = RowSize(1000, 1000)
     alone = max_rows(row, GPU)

@@ -13,7 +13,7 @@ from gumbeldore import SearchPool, methods
 from gumbeldore.interfaces import without_references
 from gumbeldore.studies import expectations
 from gumbeldore.studies.estimators import rows
-from gumbeldore.studies.expectations import ESTIMATORS, Point, Reference, measure, points, reference
+from gumbeldore.studies.expectations import ESTIMATORS, EstimatorPoint, Reference, measure, points, reference
 from tests.helpers.commands import done, typed
 from tests.helpers.instance_files import write_tsp
 from tests.helpers.studies import searches_of
@@ -106,7 +106,7 @@ def test_a_point_sums_up_the_repetitions():
 def test_curves_of_different_rounds_are_told_apart():
     about = {"temperature": 1.0, "quantity": "cost", "mean": 0.0, "low": 0.0, "high": 0.0, "reference": 0.0}
     made = [
-        Point(estimator="Monte Carlo", samples=8, rounds=rounds, error=error, **about)
+        EstimatorPoint(estimator="Monte Carlo", samples=8, rounds=rounds, error=error, **about)
         for rounds, error in ((1, 0.5), (2, 0.00031))
     ]
     assert rows(made)[1] == [["Monte Carlo", "0.5"], ["Monte Carlo, 2 rounds", "3e-04"]]

@@ -194,6 +194,16 @@ def test_the_solutions_are_written_as_an_evaluation_writes_them(files, whole):
     assert {p.name for p in (folder / "results").iterdir()} == names - {"progress"}
 
 
+def test_the_results_say_what_was_minimised_and_on_which_machine(tmp_path):
+    (tmp_path / "shop.txt").write_text("2 2\n0 3 1 4\n1 2 0 5\n")
+    words = ["problem=jssp", "problem.objective=total_flow_time", "debug=fast", "train=active_search", "train.epochs=1"]
+    words += ["precision=float32", "workers=0", "train.batches_per_epoch=1", "train.instances=shop.txt", "run_dir=run"]
+    text = done(train, *words, cwd=tmp_path).stdout
+    content = json.loads((tmp_path / "run/results/results.json").read_text())
+    assert content["objective"] == "total_flow_time" and "objective: total_flow_time" in text
+    assert content["hardware"].endswith(", float32, no workers")
+
+
 def test_the_first_cards_tell_whether_it_goes_well(whole):
     tags = EventAccumulator(str(whole[0])).Reload().Tags()["scalars"]
     assert first_cards(tags) == {"best_cost", "best_gap", "new_best", "loss", "epoch_seconds"}

@@ -14,8 +14,8 @@ import train
 from gumbeldore import methods, search
 from gumbeldore.cli.setup import set_up
 from gumbeldore.parallel.devices import check_processes
-from gumbeldore.parallel.ray_cluster import available_cores
 from gumbeldore.runtime.errors import WorkerError
+from gumbeldore.runtime.hardware import available_cores
 from gumbeldore.runtime.precision import resolve_precision
 from gumbeldore.runtime.stopping import Stopped, never
 from gumbeldore.seeding import generator

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from gumbeldore.instance_set import WrongProblemError
+from problems.common.fingerprint import fingerprint
 from problems.cvrp import CVRP
 from problems.cvrp.instances import of_routes
 from problems.cvrp.sets import CVRPSets
@@ -17,7 +18,7 @@ from problems.formats.cvrplib import read_cvrplib
 from problems.formats.matrices import FORMATS
 from problems.formats.tsplib import read_tsplib
 from problems.routing import best_known
-from problems.routing.best_known import Published, fingerprint
+from problems.routing.best_known import Published
 from problems.routing.distances import distances_between, is_symmetric, is_whole, whole_distances
 from problems.tsp import TSP
 from problems.tsp.sets import TSPSets

@@ -70,6 +70,8 @@ def test_experts_can_be_learnt_from(tmp_path):
         (["problem=tsp"], "out must be given"),
         (["out=x.npz", "train.batch_size=2"], "train.batch_size has no effect here"),
         (["out=x.npz", "problem.grow=[8,0.5]"], "problem.grow has no effect here"),
+        (["problem=jssp", "out=x.npz", "num_instances=1", "problem.window=5"], "window has no effect here"),
+        (["problem=fjsp", "out=x.npz", "num_instances=1", "problem.jobs_in_view=5"], "jobs_in_view has no effect here"),
         (["out=x.npz", "seed=[1,2]"], "seed must be an integer of at least 0, got [1, 2]"),
         (["out=x.txt"], "out must name a .npz file, got x.txt"),
         (["out=x.npz", "time_limit=0"], "time_limit must be a number above 0, got 0"),

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from problems.cvrp.reports import CVRPReports
-from problems.routing.maps import classical_scaling, map_error
+from problems.formats.maps import classical_scaling, map_error
 from problems.tsp.instances import Original
 from problems.tsp.reports import TSPReports
 from tests.helpers.matrices import random_matrix
