@@ -24,6 +24,7 @@ from gumbeldore.cli.schema import EvaluationSettings, RunSettings, StudySettings
 from gumbeldore.cli.setup import set_up
 from gumbeldore.runtime.building import build
 from gumbeldore.runtime.program import as_called
+from gumbeldore.studies import STUDIES
 from gumbeldore.training.settings import ALGORITHMS
 from tests.helpers.commands import CONFIGS, ROOT, compose, configured, options, problem_of, refused, typed
 
@@ -174,7 +175,7 @@ def test_no_key_without_effect():
     assert own == {field.name for field in fields(EvaluationSettings)}
     cfg_of_study = compose("study", "checkpoint=x", "instances=y")
     own = {key for key in cfg_of_study if not OmegaConf.is_config(cfg_of_study[key]) or key == "race"}
-    assert own == {field.name for each in (StudySettings, *study.STUDIES.values()) for field in fields(each)}
+    assert own == {field.name for each in (StudySettings, *STUDIES.values()) for field in fields(each)}
     names = {path.stem for path in (CONFIGS / "method").glob("*.yaml")}
     every = compose("evaluate", "checkpoint=a", "instances=b", f"method=[{','.join(names)}]").methods
     assert {key for node in every.values() for key in search_keys(node, cfg.search)} == set(cfg.search)
