@@ -253,6 +253,6 @@ def test_a_study_over_time(policies, tmp_path):
     points = json.loads((tmp_path / "out/study.json").read_text())["points"]
     assert [x["curve"] for x in points] == ["reconstruct"] * 2 + ["solver"] * 2
     assert [x["error"] is None for x in points] == [False] * 2 + [True] * 2  # a solver's answer is always the same
-    assert points[1]["quality"] < points[0]["quality"] and 0.1 <= points[0]["seconds"] < points[1]["seconds"]
+    assert points[1]["quality"] <= points[0]["quality"] and 0.1 <= points[0]["seconds"] < points[1]["seconds"]
     assert points[2]["evaluations"] == 0 and points[2]["quality"] < 0.01
     assert "curve" in result.stdout and "evaluations" in result.stdout
