@@ -29,6 +29,7 @@ from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.runtime.stopping import Stopper
 from gumbeldore.training.dataset import PseudoExperts, Shard
 from gumbeldore.training.execution import Execution
+from gumbeldore.training.incumbents import Incumbents
 from gumbeldore.training.ranks import Ranks
 from gumbeldore.training.state import TrainState
 from gumbeldore.training.validation import validate
@@ -64,6 +65,8 @@ def open_training(cfg: DictConfig, ranks: Ranks) -> Iterator[Training]:
         first = None if setup.run.init and setup.run.resume else copy.deepcopy(setup.policy.state_dict())
         if setup.run.resume:
             resume.restore(state, directory, type(setup.validation[0].instances), setup.settings.epochs)
+            if setup.settings.instances:  # an active search refuses other instances before it writes anything
+                Incumbents.of(setup.problem, setup.validation, state.dataset.shards)
             directory.write_config(text)  # what was changed holds from now on
         values = to_plain(config.cfg)
         # Also of a continued run: an epoch that was cut short may have left a better policy.
