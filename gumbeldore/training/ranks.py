@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before any group: defaults of its functions would keep a group and its threads
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
@@ -25,9 +26,9 @@ from gumbeldore.training.settings import ImitationSettings
 from gumbeldore.training.state import TrainState
 
 TO_SAMPLE = timedelta(days=365)  # the others wait while the first one samples; torchrun ends them if it dies
-# Groups of processes that have ended; they stay, for the traceback of an error may hold a replica. If a replica had the
+# Groups of processes in which an error came up; they stay, for its traceback may hold a replica. If a replica had the
 # last reference to its group, torch would wait for the group's threads with Python's lock, for which these may wait.
-ENDED: list[Any] = []
+FAILED: list[Any] = []
 LOST = ("Connection closed", "Connection reset", "Broken pipe", "NCCL")  # what torch says where a process is gone
 
 
@@ -171,6 +172,9 @@ def joined_ranks() -> Iterator[Ranks]:
         if ranks.rank == 0:
             with contextlib.suppress(WorkerError):  # torchrun ends this process because one is gone
                 ranks.broadcast(None)
+        ranks.replica = None
+    except BaseException:
+        FAILED.append(dist.group.WORLD)
+        raise
     finally:
-        ENDED.append(dist.group.WORLD)
         dist.destroy_process_group()

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+import torch.distributed as dist
 from omegaconf import OmegaConf
 
 import train
@@ -178,7 +179,16 @@ def test_how_many_processes(monkeypatch):
         check_processes(count, device, 128)
 
 
-def test_a_group_of_processes_outlives_its_replicas(monkeypatch):
+def test_a_group_of_processes_ends_with_its_training(tmp_path):
+    """Its threads, which may want Python's lock, would abort the process where they outlived Python."""
+    state, settings = learner(tmp_path)
+    with together(2) as (ranks, _):
+        imitated(TSP(6), state, settings, ranks)
+        group = weakref.ref(dist.group.WORLD)
+    assert group() is None
+
+
+def test_a_group_of_processes_outlives_the_replicas_of_an_error(monkeypatch):
     """Torch may wait for ever if a replica, which an error's traceback holds, has the last reference to a group."""
 
     class Joined(DDPRanks):
@@ -196,10 +206,10 @@ def test_a_group_of_processes_outlives_its_replicas(monkeypatch):
     group = weakref.ref(World.WORLD)
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr("gumbeldore.training.ranks.DDPRanks", Joined)
-    monkeypatch.setattr("gumbeldore.training.ranks.ENDED", [])
+    monkeypatch.setattr("gumbeldore.training.ranks.FAILED", [])
     monkeypatch.setattr("torch.distributed.is_torchelastic_launched", lambda: True)
     monkeypatch.setattr("torch.distributed.group", World)
     monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: delattr(World, "WORLD"))
-    with joined_ranks():
-        assert group() is not None
+    with pytest.raises(WorkerError), joined_ranks():
+        raise WorkerError
     assert not hasattr(World, "WORLD") and group() is not None
