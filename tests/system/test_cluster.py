@@ -132,7 +132,7 @@ def test_training_on_a_cluster_ends_with_the_same_weights_also_when_the_cluster_
             nodes.say("stop")
             error = broken.communicate()[1].splitlines()
     assert same(weights(tmp_path / "alone"), weights(tmp_path / "there"))
-    assert broken.returncode == 2
+    assert broken.returncode == 2, "\n".join(error)
     assert error[-1] == (
         "error: the Ray cluster does not answer any more; "
         "broken/checkpoints/last.pt is intact, resume=broken goes on from it"
