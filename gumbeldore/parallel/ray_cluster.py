@@ -20,7 +20,7 @@ from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.hardware import available_cores
 
 ADDRESS = re.compile(r"(?:ray://)?(?P<host>[^:/\s]+):(?P<port>\d+)")
-SECONDS_TO_CONNECT = 5
+SECONDS_TO_ANSWER = 5
 GONE = "the Ray cluster does not answer any more"
 START = "start one with `ray start --head`, or leave ray.address=null for a Ray of this machine"
 
@@ -185,15 +185,15 @@ def _own_node() -> dict[str, Any]:
 
 
 def answers(address: str) -> bool:
-    """Whether anybody listens there."""
+    """Whether a server speaks there, as Ray's do. The system still connects to a process that is about to be dead."""
     place = ADDRESS.fullmatch(address)
     if place is None:
         return False
     try:
-        socket.create_connection((place["host"], int(place["port"])), SECONDS_TO_CONNECT).close()
+        with socket.create_connection((place["host"], int(place["port"])), SECONDS_TO_ANSWER) as connection:
+            return bool(connection.recv(1))  # gRPC speaks first
     except (OSError, OverflowError):  # the latter for a port that cannot be
         return False
-    return True
 
 
 def _ray(wanted: str, instead: str) -> ModuleType:

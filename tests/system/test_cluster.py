@@ -7,6 +7,9 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+import time
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 
 import pytest
@@ -99,7 +102,8 @@ def test_two_nodes_find_what_one_process_finds(removed, tmp_path):
     assert all("py_modules" in file for _, *files in seen for file in files)
 
 
-SIZES = ["problem.num_nodes=7", "problem.grow=null", "debug=fast", "train.epochs=20", "images_every=100"]
+SIZES = ["problem.num_nodes=7", "problem.grow=null", "debug=fast", "train.epochs=6", "images_every=100"]
+SIZES += ["train.batches_per_epoch=200"]
 
 
 def training(folder, *words):
@@ -129,6 +133,7 @@ def test_training_on_a_cluster_ends_with_the_same_weights_also_when_the_cluster_
         with training(tmp_path, *SIZES, *there, "run_dir=broken") as broken:
             while not (tmp_path / "broken/metrics.jsonl").exists():
                 assert broken.poll() is None
+            time.sleep(0.5)  # until it imitates: Ray ends a process without a word that stores an object just then
             nodes.say("stop")
             error = broken.communicate()[1].splitlines()
     assert same(weights(tmp_path / "alone"), weights(tmp_path / "there"))
@@ -173,6 +178,37 @@ def test_the_runs_of_a_sweep_share_their_cluster(monkeypatch):
     assert cluster.joined() and not asked  # Ray refuses a second connection
 
 
+@contextmanager
+def listening(reply):
+    """The address of a server that does this with each connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            with suppress(OSError):  # closed
+                while True:
+                    connection, _ = server.accept()
+                    with connection:
+                        reply(connection)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def test_who_connects_but_says_nothing_does_not_answer(monkeypatch):
+    """As a process that is being killed, for which the system connects."""
+    monkeypatch.setattr(cluster, "SECONDS_TO_ANSWER", 0.2)
+    for reply, answer in (
+        (lambda connection: connection.send(b"settings"), True),
+        (lambda connection: connection.recv(1), False),
+        (lambda connection: None, False),
+    ):
+        with listening(reply) as address:
+            assert cluster.answers(address) == answer
+
+
 def test_auto_is_what_ray_start_has_started_and_no_ray_of_another_run(monkeypatch, tmp_path):
     from ray._private import services
 
@@ -193,8 +229,7 @@ def test_auto_is_what_ray_start_has_started_and_no_ray_of_another_run(monkeypatc
     running.add("127.0.0.1:9")
     with pytest.raises(ValueError, match="ray.address=auto: no Ray cluster answers at 127.0.0.1:9; start one"):
         cluster.join("auto", [])
-    with socket.create_server(("127.0.0.1", 0)) as head:
-        address = f"127.0.0.1:{head.getsockname()[1]}"
+    with listening(lambda connection: connection.send(b"settings")) as address:
         monkeypatch.setenv("RAY_ADDRESS", address)
         cluster.join("auto", [])
         monkeypatch.setattr(cluster, "_joined", None)
