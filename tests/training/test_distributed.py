@@ -211,5 +211,6 @@ def test_a_group_of_processes_outlives_the_replicas_of_an_error(monkeypatch):
     monkeypatch.setattr("torch.distributed.group", World)
     monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: delattr(World, "WORLD"))
     with pytest.raises(WorkerError), joined_ranks():
+        assert group() is not None
         raise WorkerError
     assert not hasattr(World, "WORLD") and group() is not None
