@@ -69,13 +69,9 @@ def decisions_to_come(horizon: int, last_choice: int) -> float:
     return horizon - last_choice / 2
 
 
-def main(problems, batches, repeats, seconds, threads, device, precision, compile, out) -> None:
-    keep_freed_memory()
-    torch.set_num_threads(threads)
-    device = resolve_device(device)
-    precision = resolve_precision(precision, device)
-    on_gpu = device.type == "cuda"
-    cases = {name: learner_of(name, batches, device, precision, bool(compile)) for name in problems.split(",")}
+def measured(cases: dict, batches: int, repeats: int, seconds: float, execution: Execution) -> tuple[dict, dict]:
+    """Seconds for a batch in each turn, and on a GPU the most memory in GiB, of every case."""
+    device, on_gpu = execution.device, execution.device.type == "cuda"
     took: dict[str, list[float]] = {name: [] for name in cases}
     memory = dict.fromkeys(cases, 0.0)
     for turn in turns(repeats + 1, seconds):
@@ -83,20 +79,26 @@ def main(problems, batches, repeats, seconds, threads, device, precision, compil
             if on_gpu:
                 torch.cuda.reset_peak_memory_stats(device)
             start = seconds_at(device)
-            fit(
-                problem,
-                train_state,
-                settings,
-                torch.Generator().manual_seed(turn),
-                Execution(device=device, precision=precision),
-            )
+            fit(problem, train_state, settings, torch.Generator().manual_seed(turn), execution)
             took[name].append((seconds_at(device) - start) / batches)
             if on_gpu:
                 memory[name] = max(memory[name], torch.cuda.max_memory_allocated(device) / 2**30)
     if turn:
         took = {name: found[1:] for name, found in took.items()}  # the first warms up
+    return took, memory
+
+
+def main(problems, batches, repeats, seconds, threads, device, precision, compile, out) -> None:
+    keep_freed_memory()
+    torch.set_num_threads(threads)
+    device = resolve_device(device)
+    precision = resolve_precision(precision, device)
+    on_gpu = device.type == "cuda"
+    cases = {name: learner_of(name, batches, device, precision, bool(compile)) for name in problems.split(",")}
+    took, memory = measured(cases, batches, repeats, seconds, Execution(device=device, precision=precision))
     layers = ", compiled layers" if compile else ""
-    print(f"{hardware(device)}, {threads} threads, {precision}{layers}; medians of {max(1, turn)}, interleaved")
+    counted = len(next(iter(took.values())))
+    print(f"{hardware(device)}, {threads} threads, {precision}{layers}; medians of {counted}, interleaved")
     print(
         f"{'preset':8}{'batch':>7}{'ms/batch':>10}{'examples/s':>12}{'tokens/s':>12}{'s/epoch (training)':>20}"
         + f"{'GiB':>8}" * on_gpu

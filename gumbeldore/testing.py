@@ -14,58 +14,14 @@ from gumbeldore.interfaces import HasPieces, Policy, Problem, size_name
 def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
     """Play n random solutions of random instances and check every rule. Raises AssertionError naming the rule."""
     _check_class(type(problem))
-    instance = problem.generate(n, torch.Generator().manual_seed(seed))
-    again = problem.generate(n, torch.Generator().manual_seed(seed))
-    _check_rows(f"generate({n})", instance, n)
-    assert _equal(instance, again), "generate must depend on its generator alone"
-    assert 0 <= problem.last_choice(instance) < problem.horizon(instance), "last_choice must be a decision"
-
+    instance = _checked_instances(problem, n, seed)
     generator = torch.Generator().manual_seed(seed)
-    state = problem.reset(instance)
-    _check_rows("reset", state, n)
-    actions: list[Tensor] = []
-    forced: list[Tensor] = []
-    for step in range(problem.horizon(instance)):
-        legal = _check_mask(problem, instance, state, step)
-        forced.append(legal.sum(dim=1) == 1)
-        action = torch.multinomial(legal.double(), 1, generator=generator).squeeze(1)
-        _check_step(problem, instance, state, action)
-        so_far = torch.stack(actions, dim=1) if actions else torch.empty(n, 0, dtype=torch.int64)
-        assert _equal(problem.replay(instance, so_far), state), f"replay of {step} decisions differs from {step} steps"
-        if not legal.all():
-            _check_refused(problem, instance, so_far, (~legal).int().argmax(dim=1), step)
-        actions.append(action)
-        state = problem.step(instance, state, action)
-
-    solution = torch.stack(actions, dim=1)
-    cost = problem.cost(instance, solution)
-    finite = isinstance(cost, Tensor) and cost.shape == (n,) and cost.isfinite().all()
-    assert finite, f"cost must be a tensor of n finite numbers, got {cost}"
-    choices = problem.num_choices(instance, solution)
-    learnt = torch.arange(solution.shape[1]) < choices[:, None]
-    assert choices.shape == (n,) and choices.dtype == torch.int64, f"num_choices must be n integers, got {choices}"
-    assert (learnt | torch.stack(forced, dim=1)).all(), "decisions after num_choices must be forced"
-    other, moved = problem.augment(instance, solution, 0, generator)
-    assert moved.shape == solution.shape, "augment must keep the number of decisions"
-    assert problem.cost(other, moved).isfinite().all()  # and they must be legal
-    turned = problem.reorder(instance, solution, 0, generator)
-    assert turned.shape == solution.shape, "reorder must keep the number of decisions"
-    after = problem.cost(instance, turned)
-    assert ((after <= cost) | after.isclose(cost)).all(), "reorder must not raise the cost"
+    solution, forced = _checked_play(problem, instance, generator)
+    _check_solution(problem, instance, solution, forced)
+    _check_other_forms(problem, instance, solution, generator)
     _check_equivalents(problem, instance, generator)
     if isinstance(problem, HasPieces):
         _check_pieces(problem, instance, solution, generator)
-    first, last = (
-        problem.curriculum(progress).generate(n, torch.Generator().manual_seed(seed)) for progress in (0.0, 1.0)
-    )
-    assert batch_size(first) == n, f"curriculum(0.0) must generate {n} instances as asked"
-    assert _equal(last, instance), "curriculum(1.0) must generate the instances of the problem itself"
-    for name, values in problem.size_of(instance).items():
-        above_zero = values.shape == (n,) and (values > 0).all()
-        assert above_zero, f"size_of must give a number {name} above 0 for each instance"
-    problem.check(instance)  # what is generated must be well-formed
-    in_units = problem.in_training_units(instance)
-    assert problem.cost(in_units, solution).isfinite().all()  # and its solutions legal in other units
     _check_reports(problem, instance, solution)
 
 
@@ -105,6 +61,67 @@ def policy_contract(policy: Policy, problem: Problem, n: int = 6, seed: int = 0)
     _check_precision(policy, problem, instance)
     _check_gradient(policy, problem, instance, actions[:, 0])
     policy.train(was_training)
+
+
+def _checked_instances(problem: Problem, n: int, seed: int) -> Any:
+    """n random instances, after checks of `generate`, of the curriculum and of the sizes."""
+    instance, again, first, last = (
+        each.generate(n, torch.Generator().manual_seed(seed))
+        for each in (problem, problem, problem.curriculum(0.0), problem.curriculum(1.0))
+    )
+    _check_rows(f"generate({n})", instance, n)
+    assert _equal(instance, again), "generate must depend on its generator alone"
+    assert 0 <= problem.last_choice(instance) < problem.horizon(instance), "last_choice must be a decision"
+    assert batch_size(first) == n, f"curriculum(0.0) must generate {n} instances as asked"
+    assert _equal(last, instance), "curriculum(1.0) must generate the instances of the problem itself"
+    for name, values in problem.size_of(instance).items():
+        above_zero = values.shape == (n,) and (values > 0).all()
+        assert above_zero, f"size_of must give a number {name} above 0 for each instance"
+    problem.check(instance)  # what is generated must be well-formed
+    return instance
+
+
+def _checked_play(problem: Problem, instance: Any, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Random solutions [n, T], and which of their decisions had one legal action; every mask and step is checked."""
+    state = problem.reset(instance)
+    _check_rows("reset", state, batch_size(instance))
+    actions = torch.empty(batch_size(instance), 0, dtype=torch.int64)
+    forced: list[Tensor] = []
+    for step in range(problem.horizon(instance)):
+        legal = _check_mask(problem, instance, state, step)
+        forced.append(legal.sum(dim=1) == 1)
+        action = torch.multinomial(legal.double(), 1, generator=generator)
+        _check_step(problem, instance, state, action.squeeze(1))
+        assert _equal(problem.replay(instance, actions), state), f"replay of {step} decisions differs from {step} steps"
+        if not legal.all():
+            _check_refused(problem, instance, actions, (~legal).int().argmax(dim=1), step)
+        actions = torch.cat([actions, action], dim=1)
+        state = problem.step(instance, state, action.squeeze(1))
+    return actions, torch.stack(forced, dim=1)
+
+
+def _check_solution(problem: Problem, instance: Any, solution: Tensor, forced: Tensor) -> None:
+    """A solution has a cost, also in the units of training, and its decisions after the last choice are `forced`."""
+    n = len(solution)
+    cost = problem.cost(instance, solution)
+    finite = isinstance(cost, Tensor) and cost.shape == (n,) and cost.isfinite().all()
+    assert finite, f"cost must be a tensor of n finite numbers, got {cost}"
+    assert problem.cost(problem.in_training_units(instance), solution).isfinite().all()  # and it must be legal there
+    choices = problem.num_choices(instance, solution)
+    assert choices.shape == (n,) and choices.dtype == torch.int64, f"num_choices must be n integers, got {choices}"
+    learnt = torch.arange(solution.shape[1]) < choices[:, None]
+    assert (learnt | forced).all(), "decisions after num_choices must be forced"
+
+
+def _check_other_forms(problem: Problem, instance: Any, solution: Tensor, generator: torch.Generator) -> None:
+    """What training makes of an expert is a solution, too."""
+    other, moved = problem.augment(instance, solution, 0, generator)
+    assert moved.shape == solution.shape, "augment must keep the number of decisions"
+    assert problem.cost(other, moved).isfinite().all()  # and they must be legal
+    turned = problem.reorder(instance, solution, 0, generator)
+    assert turned.shape == solution.shape, "reorder must keep the number of decisions"
+    cost, after = problem.cost(instance, solution), problem.cost(instance, turned)
+    assert ((after <= cost) | after.isclose(cost)).all(), "reorder must not raise the cost"
 
 
 def _check_rows(what: str, found: Any, n: int) -> None:

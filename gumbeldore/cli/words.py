@@ -80,7 +80,8 @@ def _refuse_values_without_key(words: list[str], config_name: str) -> None:
 def _refuse_other_than_changes(override: Override) -> None:
     """Raises ValueError for a key that is added or deleted, and for a word in place of all settings of the search."""
     if override.is_add() or override.is_delete():
-        raise ValueError(f"{override.input_line}: keys can be changed, not added or removed")
+        hint = "; leave out the +" if override.is_add() else ""
+        raise ValueError(f"{override.input_line}: keys can be changed, not added or removed{hint}")
     if override.key_or_group == "search" and not isinstance(override.value(), dict):  # {beam_width: 3} gives settings
         raise ValueError(f"{override.input_line}: a search method is chosen with method=")
 

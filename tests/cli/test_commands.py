@@ -196,7 +196,7 @@ SUPERVISED, ACTIVE = "train=supervised train.experts=x.npz", "train=active_searc
         (train, "sed=1", "there is no key sed; did you mean seed"),
         (train, "search.sigma=1", "search has baseline, beam_width"),
         (train, "ray.address.port=1", "ray.address is null, give the whole of it: 'ray.address={port: ...}'"),
-        (train, "+extra=1", "keys can be changed, not added"),
+        (train, "+extra=1", "keys can be changed, not added or removed; leave out the +"),
         (train, "'~seed'", "keys can be changed, not added"),
         (train, "train.muon_learning_rate=null train.muon_weight_decay=1", "train.muon_weight_decay has no"),
         (train, "search.sampled_root=off", "sampled_root must be true or false, got 'off'"),
