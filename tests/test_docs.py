@@ -18,9 +18,10 @@ import torch
 import gumbeldore
 import train
 from docs import keys
-from docs.figures import method, overlay, races, solution, trie
+from docs.figures import method, over_time, overlay, races, solution, trie
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.words import check_overrides
+from gumbeldore.studies.curves import CurvePoint
 from tests.helpers.commands import ROOT, compose, refused
 from tests.helpers.pages import FENCE, files_of, page, write
 
@@ -251,6 +252,26 @@ def test_the_picture_of_a_solution_is_that_of_the_policy():
         assert sizes.sum() == pytest.approx(600, rel=1e-4) and (sizes > 0).sum() <= 20 - step
         assert len(panel.lines[0].get_xdata()) == step + 1
     assert len(set(zip(*last.lines[0].get_data(), strict=True))) == 20 and len(last.lines[0].get_xdata()) == 21
+
+
+def test_the_figure_over_time(tmp_path):
+    """A panel for each study, a curve for each of its methods, gaps over seconds."""
+    gaps = {"solver": (0.3, 0.1), "tasar": (0.2, 0.15)}
+    points = [
+        CurvePoint(name, 1, gap, None, 1.0, 1.0, seconds)._asdict()
+        for name, both in gaps.items()
+        for gap, seconds in zip(both, (1.0, 10.0), strict=True)
+    ]
+    about = {"instances": "a set", "num_instances": 3, "checkpoint": "runs/mine/best.pt", "reference": "optimal"}
+    for name in itertools.chain(*over_time.ROWS):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "study.json").write_text(json.dumps({**about, "points": points}))
+    panels = over_time.draw(tmp_path).axes
+    assert [axes.get_title() for axes in panels] == ["a set (3), mine"] * 6
+    for axes in panels:
+        drawn = {bars.get_label(): bars.lines[0].get_data() for bars in axes.containers}
+        assert {name: tuple(y) for name, (_, y) in drawn.items()} == gaps
+        assert all(tuple(x) == (1.0, 10.0) for x, _ in drawn.values())
 
 
 def test_the_figure_of_races(tmp_path, capsys):

@@ -64,7 +64,9 @@ def shortened(command: Command) -> list[str]:
         short.append("reference_samples=2000")
     if "study=diversity" in words:
         short = [word.replace("search.beam_width=2", "search.beam_width=4") for word in short]  # of four groups
-    if "method=reconstruct" in words and not any(word.startswith("search.start=") for word in words):
+    words = [re.sub(r"^search\.time_limit=\[.*\]$", "search.time_limit=[0.2,0.4]", word) for word in words]
+    alone = {"method=reconstruct", "method=[reconstruct,solver]"} & set(words)
+    if alone and not any(word.startswith("search.start=") for word in words):
         short = [word for word in short if not word.startswith(("search.beam_width=", "search.num_rounds="))]
     taken = {word.split("=")[0] for word in short}
     replaced = (*REPLACED, "search.beam_width") if script == "evaluate.py" else REPLACED
