@@ -64,7 +64,8 @@ def shortened(command: Command) -> list[str]:
         short.append("reference_samples=2000")
     if "study=diversity" in words:
         short = [word.replace("search.beam_width=2", "search.beam_width=4") for word in short]  # of four groups
-    words = [re.sub(r"^search\.time_limit=\[.*\]$", "search.time_limit=[0.2,0.4]", word) for word in words]
+    for given, seconds in ((r"\d+", "1"), (r"\[.*\]", "[0.2,0.4]")):
+        words = [re.sub(rf"^search\.time_limit={given}$", f"search.time_limit={seconds}", word) for word in words]
     alone = {"method=reconstruct", "method=[reconstruct,solver]"} & set(words)
     if alone and not any(word.startswith("search.start=") for word in words):
         short = [word for word in short if not word.startswith(("search.beam_width=", "search.num_rounds="))]
