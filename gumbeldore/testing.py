@@ -17,8 +17,9 @@ def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
     instance = _checked_instances(problem, n, seed)
     generator = torch.Generator().manual_seed(seed)
     solution, forced = _checked_play(problem, instance, generator)
-    _check_solution(problem, instance, solution, forced)
-    _check_other_forms(problem, instance, solution, generator)
+    cost = _checked_cost(problem, instance, solution)
+    _check_choices(problem, instance, solution, forced)
+    _check_other_forms(problem, instance, solution, cost, generator)
     _check_equivalents(problem, instance, generator)
     if isinstance(problem, HasPieces):
         _check_pieces(problem, instance, solution, generator)
@@ -100,27 +101,35 @@ def _checked_play(problem: Problem, instance: Any, generator: torch.Generator) -
     return actions, torch.stack(forced, dim=1)
 
 
-def _check_solution(problem: Problem, instance: Any, solution: Tensor, forced: Tensor) -> None:
-    """A solution has a cost, also in the units of training, and its decisions after the last choice are `forced`."""
+def _checked_cost(problem: Problem, instance: Any, solution: Tensor) -> Tensor:
+    """The costs [n] of solutions, which have one in the units of training, too."""
     n = len(solution)
     cost = problem.cost(instance, solution)
     finite = isinstance(cost, Tensor) and cost.shape == (n,) and cost.isfinite().all()
     assert finite, f"cost must be a tensor of n finite numbers, got {cost}"
     assert problem.cost(problem.in_training_units(instance), solution).isfinite().all()  # and it must be legal there
+    return cost
+
+
+def _check_choices(problem: Problem, instance: Any, solution: Tensor, forced: Tensor) -> None:
+    """The decisions after the last choice are `forced`."""
+    n = len(solution)
     choices = problem.num_choices(instance, solution)
     assert choices.shape == (n,) and choices.dtype == torch.int64, f"num_choices must be n integers, got {choices}"
     learnt = torch.arange(solution.shape[1]) < choices[:, None]
     assert (learnt | forced).all(), "decisions after num_choices must be forced"
 
 
-def _check_other_forms(problem: Problem, instance: Any, solution: Tensor, generator: torch.Generator) -> None:
+def _check_other_forms(
+    problem: Problem, instance: Any, solution: Tensor, cost: Tensor, generator: torch.Generator
+) -> None:
     """What training makes of an expert is a solution, too."""
     other, moved = problem.augment(instance, solution, 0, generator)
     assert moved.shape == solution.shape, "augment must keep the number of decisions"
     assert problem.cost(other, moved).isfinite().all()  # and they must be legal
     turned = problem.reorder(instance, solution, 0, generator)
     assert turned.shape == solution.shape, "reorder must keep the number of decisions"
-    cost, after = problem.cost(instance, solution), problem.cost(instance, turned)
+    after = problem.cost(instance, turned)
     assert ((after <= cost) | after.isclose(cost)).all(), "reorder must not raise the cost"
 
 

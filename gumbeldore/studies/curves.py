@@ -20,6 +20,7 @@ from gumbeldore.seeding import fold
 from gumbeldore.studies.study import About, Asked, ChosenMethod, Context, Shown, Study, Table, choices_of, how_often
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 POINTS = ("time_limit", "iterations", "num_rounds")  # the first that is a list, or a time limit, makes a curve's points
@@ -142,10 +143,18 @@ class Curves(Study[Method | Baseline, CurvePoint]):
         A colour per method, a style per setting; of one method a colour per setting.
         """
         from matplotlib.figure import Figure  # the object interface: no pyplot, no global state, no display
-        from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
         figure = Figure(figsize=(7.5, 4.2), layout="constrained")
         axes = figure.add_subplot()
+        self.draw(axes, found, about.gaps)
+        axes.set_title(about.title, parse_math=False)
+        figure.legend(loc="outside right upper", fontsize="small")
+        return figure
+
+    def draw(self, axes: Axes, found: list[CurvePoint], gaps: bool) -> None:
+        """The lines and the axes of `plot`; gaps: whether the quality is a gap, else a cost."""
+        from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
+
         curves = by_curve(found)
         looks = styles(list(curves))
         for name, curve in curves.items():
@@ -165,13 +174,10 @@ class Curves(Study[Method | Baseline, CurvePoint]):
             axes.xaxis.set_major_formatter("{x:,g}")
             axes.xaxis.set_minor_formatter(NullFormatter())
         label = {"evaluations": "evaluations of the network"}.get(self.axis, self.axis)
-        axes.set_title(about.title, parse_math=False)
-        axes.set(xlabel=f"{label} per instance", ylabel="mean gap" if about.gaps else "mean cost")
-        if about.gaps:
+        axes.set(xlabel=f"{label} per instance", ylabel="mean gap" if gaps else "mean cost")
+        if gaps:
             axes.yaxis.set_major_formatter(PercentFormatter(1.0))
         axes.grid(alpha=0.3)
-        figure.legend(loc="outside right upper", fontsize="small")
-        return figure
 
 
 def _samples(method: Method | Baseline, problem: Problem, instance_sets: list[InstanceSet]) -> int | None:
