@@ -34,6 +34,7 @@ CARDS = {
     "cvrp20": ("kool/cvrp20", 0.05),
     "cvrp50": ("kool/cvrp20", 0.06),
     "cvrp100": ("kool/cvrp20", 0.08),
+    "jssp": ("l2d/6x6", 0.05),
     "jssp15x15": ("l2d/6x6", 0.05),
     "jssp6x6": ("l2d/6x6", 0.05),
     "jssp_tardiness": ("validation/10x10", 0.25),
@@ -67,7 +68,7 @@ def test_a_shipped_policy_is_found_by_its_name(tmp_path, monkeypatch):
     """From any folder; a file or folder of the user's comes first."""
     monkeypatch.chdir(tmp_path)
     assert load_policy("tsp20").path == FOLDER / "tsp20" / "best.pt"
-    rule = "there is no checkpoint tsp21; policies that are shipped: cvrp20, cvrp50, cvrp100, fjsp, jssp6x6"
+    rule = "there is no checkpoint tsp21; policies that are shipped: cvrp20, cvrp50, cvrp100, fjsp, jssp, jssp6x6"
     with pytest.raises(ValueError, match=rule):
         load_policy("tsp21")
     (tmp_path / "tsp20").mkdir()
@@ -151,17 +152,19 @@ def test_the_policy_is_the_nearest_in_size():
     assert chosen(DATA) == {"tsp20": ["ulysses16"], "tsp50": ["att48", "berlin52", "eil51"], "tsp100": ["kroA100"]}
     assert list(chosen(DATA / "cvrplib" / "A-n80-k10.vrp")) == ["cvrp50"]  # 8 customers a route
     assert list(chosen("gd/cvrp200", 3)) == ["cvrp100"]
-    assert list(chosen(DATA / "jssp" / "ta01.txt")) == ["jssp15x15"] and list(chosen("l2d/6x6", 3)) == ["jssp6x6"]
+    assert list(chosen(DATA / "jssp" / "ta01.txt")) == ["jssp"] and list(chosen("l2d/6x6", 3)) == ["jssp6x6"]
     assert list(chosen("kool/tsp20", 3)) == ["tsp20"] and list(chosen("kool/cvrp50", 3)) == ["cvrp50"]
-    assert list(chosen("taillard", 3)) == ["jssp15x15"]
+    assert list(chosen("taillard", 3)) == ["jssp"]
 
 
 def test_policies_are_taken_where_they_were_measured_to_be_the_best(tmp_path):
-    """`jssp15x15` for up to thirty jobs, `jssp6x6` for fifty and more, although its training is farther away."""
-    larger, smaller = "jssp15x15", "jssp6x6"
-    for jobs, machines, policy in ((20, 20, larger), (30, 20, larger), (50, 15, smaller), (100, 20, smaller)):
+    """`jssp` from fifteen jobs on, although the training of `jssp15x15` is nearer, or `tsp_local` from 200 nodes on."""
+    for jobs, machines, policy in ((6, 6, "jssp6x6"), (15, 15, "jssp"), (30, 20, "jssp"), (100, 20, "jssp")):
         times = np.ones((1, jobs, machines), dtype=int)
         np.savez(tmp_path / "x.npz", times=times, machines=np.broadcast_to(np.arange(machines), times.shape))
+        assert list(chosen(tmp_path / "x.npz")) == [policy]
+    for nodes, policy in ((100, "tsp100"), (190, "tsp_local"), (600, "tsp_local")):
+        np.savez(tmp_path / "x.npz", coords=np.random.default_rng(0).random((1, nodes, 2)))
         assert list(chosen(tmp_path / "x.npz")) == [policy]
 
 
