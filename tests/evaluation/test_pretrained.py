@@ -152,14 +152,15 @@ def test_the_policy_is_the_nearest_in_size():
     assert chosen(DATA) == {"tsp20": ["ulysses16"], "tsp50": ["att48", "berlin52", "eil51"], "tsp100": ["kroA100"]}
     assert list(chosen(DATA / "cvrplib" / "A-n80-k10.vrp")) == ["cvrp50"]  # 8 customers a route
     assert list(chosen("gd/cvrp200", 3)) == ["cvrp100"]
-    assert list(chosen(DATA / "jssp" / "ta01.txt")) == ["jssp"] and list(chosen("l2d/6x6", 3)) == ["jssp6x6"]
+    assert list(chosen(DATA / "jssp" / "ta01.txt")) == ["jssp15x15"] and list(chosen("l2d/6x6", 3)) == ["jssp6x6"]
     assert list(chosen("kool/tsp20", 3)) == ["tsp20"] and list(chosen("kool/cvrp50", 3)) == ["cvrp50"]
-    assert list(chosen("taillard", 3)) == ["jssp"]
+    assert list(chosen("taillard", 3)) == ["jssp15x15"]
 
 
 def test_policies_are_taken_where_they_were_measured_to_be_the_best(tmp_path):
-    """`jssp` from fifteen jobs on, although the training of `jssp15x15` is nearer, or `tsp_local` from 200 nodes on."""
-    for jobs, machines, policy in ((6, 6, "jssp6x6"), (15, 15, "jssp"), (30, 20, "jssp"), (100, 20, "jssp")):
+    """`jssp` for 20 to 50 jobs, although `jssp15x15` has learnt from larger ones; `tsp_local` from 200 nodes on."""
+    shops = ((15, 15, "jssp15x15"), (20, 20, "jssp"), (30, 20, "jssp"), (50, 15, "jssp"), (100, 20, "jssp6x6"))
+    for jobs, machines, policy in shops:
         times = np.ones((1, jobs, machines), dtype=int)
         np.savez(tmp_path / "x.npz", times=times, machines=np.broadcast_to(np.arange(machines), times.shape))
         assert list(chosen(tmp_path / "x.npz")) == [policy]
