@@ -188,7 +188,7 @@ def test_rules_minimise_the_objective_that_is_asked_for(tmp_path):
     """Without a checkpoint, and with a policy for another objective; the output names the objective."""
     jobs = [{"due": due, "operations": [{"machine": 0, "time": 4}, {"machine": 1, "time": 5}]} for due in (30, 9)]
     (tmp_path / "late.json").write_text(json.dumps({"machines": 2, "jobs": jobs}))
-    for words in ([], ["checkpoint=jssp6x6"]):
+    for words in ([], ["checkpoint=jssp"]):
         out = f"out_dir=out{len(words)}"
         asked = ["problem.objective=weighted_tardiness", "method=heuristic", "workers=0", out]
         result = done(evaluate, "instances=late.json", *asked, *words, cwd=tmp_path)

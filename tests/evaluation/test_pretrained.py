@@ -35,8 +35,6 @@ CARDS = {
     "cvrp50": ("kool/cvrp20", 0.06),
     "cvrp100": ("kool/cvrp20", 0.08),
     "jssp": ("l2d/6x6", 0.05),
-    "jssp15x15": ("l2d/6x6", 0.05),
-    "jssp6x6": ("l2d/6x6", 0.05),
     "jssp_tardiness": ("validation/10x10", 0.25),
     "fjsp": ("validation/10x5", 0.09),
 }
@@ -68,7 +66,8 @@ def test_a_shipped_policy_is_found_by_its_name(tmp_path, monkeypatch):
     """From any folder; a file or folder of the user's comes first."""
     monkeypatch.chdir(tmp_path)
     assert load_policy("tsp20").path == FOLDER / "tsp20" / "best.pt"
-    rule = "there is no checkpoint tsp21; policies that are shipped: cvrp20, cvrp50, cvrp100, fjsp, jssp, jssp6x6"
+    shipped = "cvrp20, cvrp50, cvrp100, fjsp, jssp, jssp_tardiness, tsp20, tsp50, tsp100, tsp_local"
+    rule = f"there is no checkpoint tsp21; policies that are shipped: {shipped}"
     with pytest.raises(ValueError, match=rule):
         load_policy("tsp21")
     (tmp_path / "tsp20").mkdir()
@@ -152,18 +151,17 @@ def test_the_policy_is_the_nearest_in_size():
     assert chosen(DATA) == {"tsp20": ["ulysses16"], "tsp50": ["att48", "berlin52", "eil51"], "tsp100": ["kroA100"]}
     assert list(chosen(DATA / "cvrplib" / "A-n80-k10.vrp")) == ["cvrp50"]  # 8 customers a route
     assert list(chosen("gd/cvrp200", 3)) == ["cvrp100"]
-    assert list(chosen(DATA / "jssp" / "ta01.txt")) == ["jssp15x15"] and list(chosen("l2d/6x6", 3)) == ["jssp6x6"]
+    assert list(chosen(DATA / "jssp" / "ta01.txt")) == ["jssp"] and list(chosen("l2d/6x6", 3)) == ["jssp"]
     assert list(chosen("kool/tsp20", 3)) == ["tsp20"] and list(chosen("kool/cvrp50", 3)) == ["cvrp50"]
-    assert list(chosen("taillard", 3)) == ["jssp15x15"]
+    assert list(chosen("taillard", 3)) == ["jssp"]
 
 
 def test_policies_are_taken_where_they_were_measured_to_be_the_best(tmp_path):
-    """`jssp` for 20 to 50 jobs, although `jssp15x15` has learnt from larger ones; `tsp_local` from 200 nodes on."""
-    shops = ((15, 15, "jssp15x15"), (20, 20, "jssp"), (30, 20, "jssp"), (50, 15, "jssp"), (100, 20, "jssp6x6"))
-    for jobs, machines, policy in shops:
+    """`tsp_local` from 200 nodes on, although `tsp100` has learnt from as many nodes; `jssp` for shops of any size."""
+    for jobs, machines in ((6, 6), (15, 15), (20, 20), (30, 20), (50, 15), (100, 20)):
         times = np.ones((1, jobs, machines), dtype=int)
         np.savez(tmp_path / "x.npz", times=times, machines=np.broadcast_to(np.arange(machines), times.shape))
-        assert list(chosen(tmp_path / "x.npz")) == [policy]
+        assert list(chosen(tmp_path / "x.npz")) == ["jssp"]
     for nodes, policy in ((100, "tsp100"), (190, "tsp_local"), (600, "tsp_local")):
         np.savez(tmp_path / "x.npz", coords=np.random.default_rng(0).random((1, nodes, 2)))
         assert list(chosen(tmp_path / "x.npz")) == [policy]
@@ -255,7 +253,7 @@ def test_a_policy_is_chosen_for_its_objective(tmp_path):
     random = np.random.default_rng(0)
     times, machines = random.integers(1, 99, (1, 10, 10)), random.random((1, 10, 10)).argsort(axis=2)
     np.savez(tmp_path / "late.npz", times=times, machines=machines, due=times.sum(axis=2))
-    assert set(chosen(tmp_path / "late.npz")) == {"jssp15x15"}
+    assert set(chosen(tmp_path / "late.npz")) == {"jssp"}
     assert set(chosen(tmp_path / "late.npz", objective="weighted_tardiness")) == {"jssp_tardiness"}
     with pytest.raises(ValueError, match="no policy that is shipped minimises the total_flow_time for jssp; name"):
         chosen(tmp_path / "late.npz", objective="total_flow_time")

@@ -50,7 +50,7 @@ def bq():
     return BQ(16, 1, 2, 32, canonical_coordinates=True, successor_loss=1)
 
 
-@pytest.mark.parametrize("name", ["tsp20", "cvrp20", "jssp6x6"])
+@pytest.mark.parametrize("name", ["tsp20", "cvrp20", "jssp"])
 def test_a_policy_is_loaded_as_it_was_saved(name, tmp_path):
     loaded = gumbeldore.load_policy(name)
     gumbeldore.save_policy(tmp_path / "my.pt", *loaded[:2], step_size=loaded.config["search"]["step_size"])

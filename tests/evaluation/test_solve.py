@@ -32,7 +32,7 @@ from tests.helpers.evaluations import DATA, Evaluation
 FILES = {
     "tsp20": DATA / "ulysses16.tsp",
     "cvrp20": DATA / "cvrplib" / "A-n32-k5.vrp",
-    "jssp6x6": DATA / "jssp" / "ft06.txt",
+    "jssp": DATA / "jssp" / "ft06.txt",
 }
 POLICIES = {name: gumbeldore.load_policy(name) for name in FILES}
 FAST = {"beam_width": 4, "num_rounds": 2}
@@ -50,8 +50,8 @@ def routing(customers, seed=0, capacity=30):
     ("name", "method"),
     [
         *((name, "gumbeldore") for name in FILES),
-        ("jssp6x6", "heuristic"),
-        ("jssp6x6", "solver"),
+        ("jssp", "heuristic"),
+        ("jssp", "solver"),
         *(pytest.param("tsp20", x, marks=pytest.mark.slow) for x in module.METHODS if x != "gumbeldore"),
     ],
 )
@@ -76,7 +76,7 @@ def test_a_result_speaks_the_problem_s_language():
     tour, routes, schedule = (gumbeldore.solve(POLICIES[name], FILES[name], **FAST) for name in FILES)
     assert sorted(tour.tour) == list(range(16)) and tour.tour[0] == 0
     assert sorted(customer for route in routes.routes for customer in route) == list(range(1, 32))
-    shop = read_jssp(FILES["jssp6x6"])[0]
+    shop = read_jssp(FILES["jssp"])[0]
     for job, operations in enumerate(schedule.schedule):
         assert [operation.machine for operation in operations] == (shop.machines[job] + shop.first).tolist()
         assert [operation.end - operation.start for operation in operations] == shop.times[job].tolist()
@@ -89,7 +89,7 @@ def test_a_result_speaks_the_problem_s_language():
     assert repr(tour).startswith("<ulysses16 (tsp, 16): cost ") and "to optimal" in repr(tour)
 
 
-@pytest.mark.parametrize(("name", "suffix"), [("tsp20", ".tour"), ("cvrp20", ".sol"), ("jssp6x6", ".csv")])
+@pytest.mark.parametrize(("name", "suffix"), [("tsp20", ".tour"), ("cvrp20", ".sol"), ("jssp", ".csv")])
 def test_a_result_is_saved_and_drawn(name, suffix, tmp_path):
     result = gumbeldore.solve(POLICIES[name], FILES[name], method="greedy")
     result.save(tmp_path / f"my{suffix}")
@@ -128,9 +128,9 @@ def test_arrays_are_as_good_as_files():
     exact = gumbeldore.load_policy("cvrp20", distances="exact")
     arrays = {"coords": read.coords, "demands": read.demands, "capacity": read.capacity}
     assert gumbeldore.solve("cvrp20", arrays, **FAST).routes == gumbeldore.solve(exact, FILES["cvrp20"], **FAST).routes
-    shop = read_jssp(FILES["jssp6x6"])[0]
-    found = gumbeldore.solve("jssp6x6", times=shop.times.tolist(), machines=shop.machines.tolist(), **FAST)
-    expected = gumbeldore.solve("jssp6x6", FILES["jssp6x6"], **FAST)
+    shop = read_jssp(FILES["jssp"])[0]
+    found = gumbeldore.solve("jssp", times=shop.times.tolist(), machines=shop.machines.tolist(), **FAST)
+    expected = gumbeldore.solve("jssp", FILES["jssp"], **FAST)
     assert found.schedule == expected.schedule
     assert (found.reference, found.kind) == (expected.reference, expected.kind) == (55, "optimal")  # by its numbers
 
@@ -178,7 +178,7 @@ def test_without_a_policy_the_nearest_is_taken_for_each_instance():
     machines = [np.arange(3)[None].repeat(len(times), 0) for times in shops]
     rules = gumbeldore.solve(times=shops, machines=machines, method="heuristic")
     assert [x.policy for x in rules] == ["", ""] and [len(x.schedule) for x in rules] == [4, 60]
-    expected = gumbeldore.solve("jssp15x15", times=shops, machines=machines, method=Heuristic())
+    expected = gumbeldore.solve("jssp", times=shops, machines=machines, method=Heuristic())
     assert [x.cost for x in rules] == [x.cost for x in expected]
 
 

@@ -247,7 +247,7 @@ def test_wrong_input_names_job_and_operation(more, rule):
 def test_a_shop_of_ones_own_is_solved_and_shown(tmp_path):
     """Job 1 is on machine 1 since -2; job 0 cannot begin before 3, and machine 0 is out until 4."""
     result = gumbeldore.solve(
-        "jssp6x6",
+        "jssp",
         times=TWO_JOBS["times"][0],
         machines=TWO_JOBS["machines"][0],
         release=[3, 0],
@@ -270,7 +270,7 @@ def test_instances_of_different_lengths_are_solved_together():
     """Arrays of the same shapes, but in one an operation more is there."""
     shops = [{name: array[0] for name, array in TWO_JOBS.items()}, {"times": [[1, 2, 3], [4, 5, 6]]}]
     shops[1]["machines"] = [[0, 1, 0], [1, 0, 1]]
-    results = gumbeldore.solve("jssp6x6", shops, method="greedy")
+    results = gumbeldore.solve("jssp", shops, method="greedy")
     assert [sum(map(len, result.schedule)) for result in results] == [5, 6]
     arrays = {name: np.stack([shop[name] for shop in shops]) for name in shops[0]}
     with pytest.raises(ValueError, match="all instances must have the same number of operations .*, got 5, 6: give"):
