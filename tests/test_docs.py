@@ -267,7 +267,7 @@ def test_the_figure_over_time(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "study.json").write_text(json.dumps({**about, "points": points}))
     panels = over_time.draw(tmp_path).axes
-    assert [axes.get_title() for axes in panels] == ["a set (3), mine"] * 6
+    assert [axes.get_title() for axes in panels] == ["a set (3), mine"] * 8
     for axes in panels:
         drawn = {bars.get_label(): bars.lines[0].get_data() for bars in axes.containers}
         assert {name: tuple(y) for name, (_, y) in drawn.items()} == gaps

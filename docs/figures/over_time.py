@@ -1,4 +1,4 @@
-"""Draws docs/figures/over_time.png: six studies with axis=seconds side by side (docs/results.md has their commands).
+"""Draws docs/figures/over_time.png: two studies of each problem with axis=seconds (docs/results.md has their commands).
 
     python -m docs.figures.over_time runs/over_time
 
@@ -19,7 +19,7 @@ from gumbeldore.reporting.charts import STYLE
 from gumbeldore.studies.curves import CurvePoint, Curves
 
 OUT = Path(__file__).with_suffix(".png")
-ROWS = (("tsp100", "cvrp200", "jssp15x15"), ("tsp1000", "cvrp500", "jssp50x20"))
+ROWS = (("tsp100", "tsp1000"), ("cvrp200", "cvrp500"), ("jssp15x15", "jssp50x20"), ("fjsp10x5", "fjsp20x5"))
 
 
 def panel(axes: Axes, study: dict) -> None:
@@ -32,7 +32,7 @@ def panel(axes: Axes, study: dict) -> None:
 
 def draw(folder: Path) -> Figure:
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(11.0, 6.4), layout="constrained")
+        figure = Figure(figsize=(9.0, 12.0), layout="constrained")
         for line, names in zip(figure.subplots(len(ROWS), len(ROWS[0])), ROWS, strict=True):
             for axes, name in zip(line, names, strict=True):
                 panel(axes, json.loads((folder / name / "study.json").read_text()))
