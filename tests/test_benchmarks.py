@@ -12,14 +12,16 @@ from io import StringIO
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 import torch
 
-from benchmarks import generalisation, machine, quality
+from benchmarks import generalisation, machine, quality, same
 from benchmarks.__main__ import main
 from benchmarks.machine import flop_counter
 from benchmarks.sampling import cases_of, savings
 from benchmarks.training import decisions_to_come
+from gumbeldore.evaluation.loading import load_policy
 from gumbeldore.sampler.solutions import SearchStats
 from models.attention import MAX_TOKENS_OF_PRODUCTS, attention
 
@@ -61,6 +63,8 @@ def printed_by(*words):
         (["sampling", "threads=0"], "threads must be an integer of at least 1, got 0"),
         (["sampling", "sharpness=1,0"], "sharpness must be finite numbers above 0, such as 1,10,100, got '1,0'"),
         (["growth", "sizes=12,x"], "sizes must be whole numbers above 0, such as 1,10,100, got '12,x'"),
+        (["same", "before=a"], "same needs out=, or before= and after="),
+        (["same", "out=x", "policies=docs"], "policies=docs: there is no */best.pt"),
         (["quality", "problem=vrp"], "problem must be one of tsp, cvrp, jssp, got 'vrp'"),
     ],
 )
@@ -290,3 +294,45 @@ def test_generalisation(tmp_path):
     table = first[first.index("by family") :]
     assert table == again[again.index("by family") :]
     assert all(re.search(rf"{family} +│ +1 │( +[\d.]+% │){{4}}", table) for family in ("berlin", "ulysses"))
+
+
+def test_what_a_rebuild_changes_is_named(tmp_path, monkeypatch):
+    """A search that finds something else differs; so does a method that is gone. Equal files are said to be equal."""
+    shutil.copytree(ROOT / "pretrained/jssp", tmp_path / "policies/jssp")
+    monkeypatch.setattr(same, "SHOPS", {name: same.SHOPS[name] for name in ("greedy", "gumbeldore", "heuristic")})
+    first, second, third = (tmp_path / f"{name}.json" for name in ("first", "second", "third"))
+    for path in (first, second):
+        printed_by("same", f"policies={tmp_path / 'policies'}", f"out={path}")
+    printed = printed_by("same", f"before={first}", f"after={second}")
+    assert printed.endswith("\nall 9 results are the same\n") and "need not be equal" not in printed
+    found = json.loads(first.read_text())
+    kept = dict(found["results"])
+    costs = kept.pop("jssp, view: greedy")["values"]
+    searched = kept["jssp, general: gumbeldore"]
+    kept["jssp, general: gumbeldore"] = {**searched, "actions": "other"}
+    third.write_text(json.dumps({**found, "torch": "1.0", "results": kept}))
+    out = StringIO()
+    with redirect_stdout(out), pytest.raises(ValueError, match=r"^2 of 9 results are not the same$"):
+        same.compare(found, json.loads(third.read_text()))
+    other = f"{searched['values']} -> {searched['values']}"
+    assert out.getvalue().splitlines() == [
+        f"torch was {torch.__version__}, is 1.0: results need not be equal",
+        f"commits {found['commit']} and {found['commit']}",
+        f"jssp, view: greedy is missing: {costs}",
+        f"jssp, general: gumbeldore differs (other actions, equal costs): {other}",
+    ]
+
+
+def test_every_method_without_a_clock_is_compared():
+    methods = {path.stem for path in (ROOT / "configs/method").glob("*.yaml")}
+    assert methods - {"solver"} <= set(same.ROUTING)
+
+
+def test_a_changed_action_changes_the_hash():
+    """The seed alone differs; where the costs are equal, too, the hashes of costs are."""
+    policy = load_policy(ROOT / "pretrained/tsp20")
+    arrays = same.instance_sets(policy.problem, np.random.default_rng(0))["plane"].arrays
+    first, second = (
+        same.entry(policy, {"method": "sampling", "num_rounds": 1, "seed": seed, **arrays}) for seed in (0, 1)
+    )
+    assert first["actions"] != second["actions"] and first["costs"] != second["costs"]
