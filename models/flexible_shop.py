@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -12,10 +14,11 @@ from models.layers import FullPrecisionLinear, Linears, ReZeroLayer
 from models.lookahead import around
 from models.micro_batches import RowSize
 from models.shop_attention import MAX_DENSE_RATIO, attention_within_jobs, slots_of_jobs
-from models.shop_policy import CanonicalState, ShopPolicy, first_tokens
+from models.shop_policy import CanonicalState, ShopPolicy, first_tokens, limit_waits
 from problems.common.groups import sizes_of
 from problems.fjsp.instances import Instance
 from problems.fjsp.state import next_starts, next_times
+from problems.jssp.instances import work_bound
 from problems.jssp.state import State, places_in_view
 
 OPERATION_FEATURES = 6
@@ -24,14 +27,29 @@ OPTION_FEATURES = 2  # of an operation on a machine
 DECISION_FEATURES = 5  # of the next operation of a job on a machine
 
 
+class Context(NamedTuple):
+    """What the network knows of R instances: the fields as those of `Instance`, and their bound."""
+
+    times: Tensor  # [R, J, O, M]
+    release: Tensor  # [R, J]
+    machine_release: Tensor  # [R, M]
+    waits: Tensor  # [R, J, O]
+    bound: Tensor  # [R] what the work takes at least (`work_bound`); four units of the features
+
+    @classmethod
+    def of(cls, instance: Instance) -> Context:
+        fields = (getattr(instance, name) for name in cls._fields if name != "bound")
+        return cls(*fields, bound=work_bound(instance))
+
+
 class FlexibleShop(ShopPolicy):
     """Logits of the next job and its machine from the operations in view and the machines, a token each.
 
     A block: operations attend within their job, as in `models.job_shop`; then operations attend to the machines that
     can do them, and machines to the operations. In the last two, scores have a bias that is linear in the operation's
     time on the machine. The next operations and the machines then attend to each other, and a small network scores each
-    pair of them. Times count from the first moment at which an operation can start, in quarters of the instance's
-    lower bound. So a policy is the same for small and large instances and for all units.
+    pair of them. Times count from the first moment at which an operation can start, in quarters of what the work takes
+    at least. So a policy is the same for small and large instances and for all units.
 
     The policy does not change when jobs or machines are numbered otherwise.
 
@@ -42,6 +60,7 @@ class FlexibleShop(ShopPolicy):
     """
 
     problem = "fjsp"
+    context = Context
 
     def __init__(self, width: int, blocks: int, heads: int, feedforward: int):
         check_counts(width=width, blocks=blocks, feedforward=feedforward)
@@ -56,14 +75,14 @@ class FlexibleShop(ShopPolicy):
         self.of_decision = FullPrecisionLinear(DECISION_FEATURES, width)
         self.head = FullPrecisionLinear(width, 1)
 
-    def row_size(self, context: Instance, state: State) -> RowSize:
+    def row_size(self, context: Context, state: State) -> RowSize:
         _, jobs, ops, machines = context.times.shape
         seen = state.in_view.shape[1]
         within_jobs = min(seen**2, MAX_DENSE_RATIO * jobs * ops**2)
         scores = self.between.heads * max(within_jobs, seen * machines, (jobs + machines) ** 2)
         return RowSize(scores, (seen + machines + jobs * machines // 4) * self.head.in_features)
 
-    def tokens(self, instance: Instance, state: State) -> list[Tensor]:
+    def tokens(self, instance: Context, state: State) -> list[Tensor]:
         """The tokens [R, v + M, width] of the operations in view and of the machines, after all blocks."""
         _, jobs, ops, _ = instance.times.shape
         seen, heads = state.in_view, self.between.heads
@@ -80,20 +99,25 @@ class FlexibleShop(ShopPolicy):
             x, y = to_machines(x, y, options), to_operations(y, x, options.transpose(1, 2))
         return [torch.cat([x, y], dim=1)]
 
-    def canonical_state(self, instance: Instance, state: State) -> State:
+    def canonical_state(self, instance: Instance | Context, state: State) -> State:
         """The state with times that count from the first moment at which an operation can start.
 
-        A job is free when its next operation can start, a machine at once if no operation is left that it can do.
+        A job is free when its next operation can start, a machine at once if no operation is left that it can do. Jobs
+        and machines wait for their releases as long as the work takes, at most.
         """
         finished = state.next_op == instance.waits.shape[2]
         start = next_starts(instance, state).amin(dim=2)
         now = start.masked_fill(finished, torch.inf).amin(dim=1, keepdim=True)
         needed = remaining_times(instance, state).isfinite().any(dim=1)  # [R, M]
+        limit = now + self.bound_of(instance)[:, None]
+        released = state._replace(job_free=instance.release, machine_free=instance.machine_release)
+        start = limit_waits(start, next_starts(instance, released).amin(dim=2), limit)
+        machine_free = limit_waits(state.machine_free, instance.machine_release, limit)
         free = (start - now).masked_fill(finished, 0.0)
-        busy = (state.machine_free - now).clamp(min=0.0).masked_fill(~needed, 0.0)
+        busy = (machine_free - now).clamp(min=0.0).masked_fill(~needed, 0.0)
         return CanonicalState(*state._replace(job_free=free, machine_free=busy))
 
-    def _features(self, instance: Instance, state: State) -> tuple[Tensor, Tensor, Tensor]:
+    def _features(self, instance: Context, state: State) -> tuple[Tensor, Tensor, Tensor]:
         """Of operations in view [R, v, 6], of machines [R, M, 4], of operations on machines [R, v, M, 2].
 
         All operations that remain count, in view or not.
@@ -105,7 +129,7 @@ class FlexibleShop(ShopPolicy):
         operation on a machine: the time, and how much longer it is than the shortest; inf if the machine cannot do it.
         """
         state = self.as_canonical(instance, state)
-        unit = unit_of(instance)[:, None]
+        unit = instance.bound[:, None] / 4
         times = remaining_times(instance, state)  # [R, n, M]
         able = times.isfinite()
         count = able.sum(dim=2).clamp(min=1)
@@ -134,7 +158,7 @@ class FlexibleShop(ShopPolicy):
         unit = unit[..., None]
         return of_operations / unit, of_machines / unit, options / unit[..., None]
 
-    def logits(self, instance: Instance, state: State, x: Tensor) -> Tensor:
+    def logits(self, instance: Context, state: State, x: Tensor) -> Tensor:
         """[R, J * M]; the logits of jobs without an operation in view and of machines that cannot mean nothing."""
         state = self.as_canonical(instance, state)
         _, jobs, ops, machines = instance.times.shape
@@ -148,7 +172,7 @@ class FlexibleShop(ShopPolicy):
         pairs = pairs + self.of_decision(self._decisions(instance, state))
         return self.head(F.gelu(pairs)).flatten(1).float()
 
-    def _decisions(self, instance: Instance, state: State) -> Tensor:
+    def _decisions(self, instance: Context, state: State) -> Tensor:
         """Features [R, J, M, 5] of the next operations on machines: start, time, end, time beyond the shortest, idling.
 
         The machine idles from its last operation to the start. Where it cannot do the operation, all are 0.
@@ -157,7 +181,7 @@ class FlexibleShop(ShopPolicy):
         idle = (starts - state.machine_free[:, None]).clamp(min=0)
         beyond = times - times.amin(dim=2, keepdim=True)
         features = torch.stack([starts, times, starts + times, beyond, idle], dim=3)
-        return features.masked_fill(times.isinf()[..., None], 0) / unit_of(instance)[:, None, None, None]
+        return features.masked_fill(times.isinf()[..., None], 0) / (instance.bound[:, None, None, None] / 4)
 
 
 class CrossLayer(nn.Module):
@@ -195,13 +219,7 @@ class CrossLayer(nn.Module):
         return self.output_projection(found.transpose(1, 2).flatten(2))
 
 
-def remaining_times(instance: Instance, state: State) -> Tensor:
+def remaining_times(instance: Instance | Context, state: State) -> Tensor:
     """The times of the operations that remain on each machine [R, n, M], inf: it cannot do the operation."""
     machines = instance.times.shape[3]
     return instance.times.flatten(1, 2).gather(1, state.remaining[..., None].expand(-1, -1, machines))
-
-
-def unit_of(instance: Instance) -> Tensor:
-    """A quarter of the instance's lower bound [R] on the makespan, 1 where there is no work."""
-    bound = instance.lower_bound() / 4
-    return bound.where(bound > 0, 1.0)

@@ -9,16 +9,16 @@ from torch import Tensor, nn
 from gumbeldore.runtime.checked import check_counts
 from models.attention import bias_against
 from models.layers import FullPrecisionLinear, ReZeroLayer
-from models.lookahead import LOOKAHEAD_FEATURES, due_date_features, makespan_features
+from models.lookahead import LOOKAHEAD_FEATURES, Context, due_date_features, makespan_features
 from models.micro_batches import RowSize
 from models.order_loss import OrderLoss
 from models.policy import check_weight
 from models.shop_attention import attention_patterns, most_scores
-from models.shop_policy import CanonicalState, ShopPolicy, first_tokens
+from models.shop_policy import CanonicalState, ShopPolicy, first_tokens, limit_waits
 from problems.common.groups import sizes_of
 from problems.jssp import State
 from problems.jssp.instances import Instance, machine_of
-from problems.jssp.state import earliest_starts
+from problems.jssp.state import earliest_starts, next_releases
 
 TIME_UNIT = 100.0  # times are divided by it [GD, eq. 33]
 
@@ -48,6 +48,7 @@ class JobShop(ShopPolicy):
     """
 
     problem = "jssp"
+    context = Context
 
     def __init__(
         self,
@@ -73,11 +74,11 @@ class JobShop(ShopPolicy):
         self.loss_weight = order_loss
         self.order_loss = OrderLoss(width) if order_loss else None
 
-    def row_size(self, context: Instance, state: State) -> RowSize:
+    def row_size(self, context: Context, state: State) -> RowSize:
         scores = self.between_jobs.heads * most_scores(context, state)
         return RowSize(scores, state.in_view.shape[1] * self.embed.out_features)
 
-    def tokens(self, instance: Instance, state: State) -> list[Tensor]:
+    def tokens(self, instance: Context, state: State) -> list[Tensor]:
         """The tokens [R, v, width] of the operations in view, after all pairs of layers."""
         ops = instance.times.shape[2]
         x = self.embed(self._features(instance, state))
@@ -88,16 +89,21 @@ class JobShop(ShopPolicy):
             x = machine_wise(job_wise(x, *within_jobs), *within_machines)
         return [x]
 
-    def canonical_state(self, instance: Instance, state: State) -> State:
+    def canonical_state(self, instance: Instance | Context, state: State) -> State:
         """The state with times that count from the first moment at which an operation can start.
 
         A job is free when its next operation can start. A machine is free at once if no operation is left for it, and
-        without lookahead, where the features do not tell how long a machine stays busy. With due dates, times stay as
-        they are: these dates do not move.
+        without lookahead, where the features do not tell how long a machine stays busy. Jobs and machines wait for
+        their releases as long as the work takes, at most. With due dates, times stay as they are: these dates do not
+        move.
         """
         finished = state.next_op == instance.times.shape[2]
         start = earliest_starts(instance, state)
         now = start.masked_fill(finished, torch.inf).amin(dim=1, keepdim=True)
+        if not self.due_dates:
+            limit = now + self.bound_of(instance)[:, None]
+            start = limit_waits(start, next_releases(instance, state), limit)
+            state = state._replace(machine_free=limit_waits(state.machine_free, instance.machine_release, limit))
         busy = torch.zeros_like(state.machine_free)  # [R, M]
         if self.lookahead:
             needed = F.pad(torch.zeros_like(busy, dtype=torch.bool), (0, state.remaining.shape[1]))
@@ -108,7 +114,7 @@ class JobShop(ShopPolicy):
         free = (start - now).masked_fill(finished, 0.0)
         return CanonicalState(*state._replace(job_free=free, machine_free=busy))
 
-    def _features(self, instance: Instance, state: State) -> Tensor:
+    def _features(self, instance: Context, state: State) -> Tensor:
         """[R, v, 2]: processing times, and the earliest start of the job's next operation [GD, eq. 33].
 
         With lookahead [R, v, 1 + LOOKAHEAD_FEATURES]: processing times, and the features of `models.lookahead`.
@@ -121,7 +127,7 @@ class JobShop(ShopPolicy):
             features.append(state.job_free.gather(1, state.in_view // instance.times.shape[2]) / TIME_UNIT)
         return torch.stack(features, dim=-1)
 
-    def logits(self, instance: Instance, state: State, x: Tensor) -> Tensor:
+    def logits(self, instance: Context, state: State, x: Tensor) -> Tensor:
         """[R, J]; the logits of jobs without an operation in view mean nothing."""
         jobs, ops = instance.times.shape[1:]
         left = sizes_of(state.in_view // ops, jobs) if state.is_cropped else ops - state.next_op  # [R, J] in view
@@ -129,7 +135,7 @@ class JobShop(ShopPolicy):
         return self.head(heads).squeeze(-1).float()
 
     def auxiliary_loss(
-        self, instance: Instance, state: State, tokens: list[Tensor], remaining_actions: Tensor
+        self, instance: Context, state: State, tokens: list[Tensor], remaining_actions: Tensor
     ) -> Tensor:
         assert self.order_loss is not None  # its weight is not 0
         return self.order_loss(tokens[-1], instance, state, remaining_actions)

@@ -8,11 +8,32 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from models.shop_policy import limit_waits
 from problems.jssp import State
-from problems.jssp.instances import Instance, machine_of
-from problems.jssp.state import places_in_view
+from problems.jssp.instances import Instance, machine_of, work_bound
+from problems.jssp.state import next_releases, places_in_view
 
 LOOKAHEAD_FEATURES = 8  # of each operation
+
+
+class Context(NamedTuple):
+    """What the network of the job shop knows of R instances: the fields as those of `Instance`, and their bound."""
+
+    times: Tensor  # [R, J, O]
+    machines: Tensor  # [R, J, O]
+    release: Tensor  # [R, J]
+    machine_release: Tensor  # [R, M]
+    waits: Tensor  # [R, J, O]
+    due: Tensor  # [R, J], not before -bound: of a job that is late in any case, this changes every cost by the same
+    weight: Tensor  # [R, J]
+    queues: Tensor  # [R, M, S]
+    bound: Tensor  # [R] what the work takes at least (`work_bound`); four units of the features
+
+    @classmethod
+    def of(cls, instance: Instance) -> Context:
+        fields = {name: getattr(instance, name) for name in cls._fields if name != "bound"}
+        bound = work_bound(instance)
+        return cls(**fields | {"due": torch.maximum(instance.due, -bound[:, None]), "bound": bound})
 
 
 class Outlook(NamedTuple):
@@ -27,7 +48,7 @@ class Outlook(NamedTuple):
     busy: Tensor  # when the machine is free
 
 
-def outlook(instance: Instance, state: State) -> Outlook:
+def outlook(instance: Context, state: State) -> Outlook:
     """The outlook of all operations that remain, in view or not."""
     job = state.remaining // instance.times.shape[2]
     machine = machine_of(instance, state.remaining)
@@ -47,8 +68,8 @@ def around(job: Tensor, times: Tensor, waits: Tensor, jobs: int) -> tuple[Tensor
     return before, left.gather(1, job) - before - times
 
 
-def makespan_features(instance: Instance, state: State) -> list[Tensor]:
-    """Eight features [R, v] of the operations in view, in quarters of the instance's bound (`bound_of`).
+def makespan_features(instance: Context, state: State) -> list[Tensor]:
+    """Eight features [R, v] of the operations in view, in quarters of the instance's bound.
 
     All operations that remain count, in view or not.
 
@@ -62,30 +83,37 @@ def makespan_features(instance: Instance, state: State) -> list[Tensor]:
     return _in_view(instance, state, [start, head, tail, busy, *bounds])
 
 
-def due_date_features(instance: Instance, state: State) -> list[Tensor]:
+def due_date_features(instance: Context, state: State) -> list[Tensor]:
     """Eight features [R, v] as `makespan_features`, for the weighted tardiness; the state's times are absolute.
 
     The bounds on the makespan, which say nothing here, are replaced: by the work that remains on the operation's
     machine, by how late its job will be at least (below 0: by its slack), by this time if it is late, and by the weight
-    of its job, of which the mean counts 1.
+    of its job, of which the mean counts 1. More slack than the bound makes no difference, since such a job can wait for
+    all others, nor does more lateness by a wait for a release.
     """
     finished = state.next_op == instance.times.shape[2]
     now = state.job_free.masked_fill(finished, torch.inf).amin(dim=1, keepdim=True)
     job, machine, times, start, head, tail, busy = outlook(instance, state)
     load = of_machines(state.machine_free.shape[1], machine, times, "sum")
+    bound = instance.bound[:, None]
+    near = limit_waits(state.job_free, next_releases(instance, state), now + bound)
+    far = (state.job_free - near).gather(1, job)  # of the wait for a release, what is beyond the bound
     late = head + times + tail - instance.due.gather(1, job)
+    late = torch.minimum(late, torch.maximum(late - far, bound)).clamp(min=-bound)
     mean = instance.weight.mean(dim=1, keepdim=True).clamp(min=1e-9)
-    weight = (instance.weight / mean).gather(1, job) * (bound_of(instance)[:, None] / 4)
-    relative = [start - now, head - now, tail, (busy - now).clamp(min=0)]
+    weight = (instance.weight / mean).gather(1, job) * (bound / 4)
+    free = limit_waits(state.machine_free, instance.machine_release, now + bound)
+    busy = busy - F.pad(state.machine_free - free, (0, machine.shape[1])).gather(1, machine)
+    relative = [start - now - far, head - now - far, tail, (busy - now).clamp(min=0)]
     return _in_view(instance, state, [*relative, load, late, late.clamp(min=0), weight])
 
 
-def _in_view(instance: Instance, state: State, features: list[Tensor]) -> list[Tensor]:
+def _in_view(instance: Context, state: State, features: list[Tensor]) -> list[Tensor]:
     """The features [R, n] of the operations that are in view [R, v], in quarters of the bound."""
     if state.is_cropped:
         places = places_in_view(state)
         features = [feature.gather(1, places) for feature in features]
-    unit = bound_of(instance)[:, None] / 4
+    unit = instance.bound[:, None] / 4
     return [feature / unit for feature in features]
 
 
@@ -113,9 +141,3 @@ def of_machines(machines: int, machine: Tensor, values: Tensor, reduce: str) -> 
     """For each operation [R, n] the sum or the minimum of the values [R, n] of all operations of its machine."""
     empty = values.new_zeros(values.shape[0], machines + values.shape[1])
     return empty.scatter_reduce(1, machine, values, reduce, include_self=False).gather(1, machine)
-
-
-def bound_of(instance: Instance) -> Tensor:
-    """The instance's lower bound [R] on the makespan, 1 where there is no work."""
-    bound = instance.lower_bound()
-    return bound.where(bound > 0, 1.0)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from models.policy import TokenPolicy
 from problems.jssp import State
+from problems.jssp.instances import work_bound
 
 
 class CanonicalState(State):
@@ -17,9 +19,29 @@ class CanonicalState(State):
 class ShopPolicy(TokenPolicy):
     """Tokens are those of the operations in view, job by job; `canonical_state` returns a `CanonicalState`."""
 
+    context: ClassVar[Any]  # a NamedTuple: of an instance, what the network knows of it, `bound` among it
+
+    def encode(self, instance: Any) -> Any:
+        return self.context.of(instance)
+
+    def bound_of(self, instance: Any) -> Tensor:
+        """The bound [R] of the work. For canonical states a search gives the instance, `forward` the context."""
+        return instance.bound if isinstance(instance, self.context) else work_bound(instance)
+
     def as_canonical(self, instance: Any, state: State) -> State:
         """The canonical state of a state that may be one already."""
         return state if isinstance(state, CanonicalState) else self.canonical_state(instance, state)
+
+
+def limit_waits(times: Tensor, releases: Tensor, limit: Tensor) -> Tensor:
+    """The times [R, n] at which jobs or machines are free, `limit` [R, 1] at most for those that await a release.
+
+    What lies farther away than all work takes changes no decision of today, and no training has shown it.
+
+    Arguments:
+        releases: [R, n] from when on they could be free; those that are free no later wait for nothing else
+    """
+    return torch.where(times <= releases, torch.minimum(times, limit), times)
 
 
 def first_tokens(x: Tensor, left: Tensor) -> Tensor:

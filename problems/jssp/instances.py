@@ -221,6 +221,13 @@ def random_general_instances(n: int, jobs: int, machines: int, generator: torch.
     return job_shop(times.float(), on, release.float(), machine_release.float(), waits.float())
 
 
+def work_bound(instance: Any) -> Tensor:
+    """What the work takes at least [R], whenever it may begin: the lower bound without releases, 1 without work."""
+    released = {name: torch.zeros_like(getattr(instance, name)) for name in ("release", "machine_release")}
+    bound = instance._replace(**released).lower_bound()
+    return bound.where(bound > 0, 1.0)
+
+
 def check_instance(instance: Any) -> None:
     """Raises ValueError unless times, releases and waits are finite and not negative; inf: a machine that cannot."""
     for name in TIMES:

@@ -54,6 +54,12 @@ def earliest_starts(instance: Instance, state: State) -> Tensor:
     return torch.maximum(state.job_free, busy)
 
 
+def next_releases(instance: Any, state: State) -> Tensor:
+    """When the next operation of each job could start [R, J] if nothing but releases held it up."""
+    released = state._replace(job_free=instance.release, machine_free=instance.machine_release)
+    return earliest_starts(instance, released)
+
+
 def places_in_view(state: State) -> Tensor:
     """Where each operation in view [R, v] stands among those that remain [R, n]."""
     return torch.searchsorted(state.remaining.contiguous(), state.in_view.contiguous())

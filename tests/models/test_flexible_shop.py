@@ -10,9 +10,9 @@ import torch.nn.functional as F
 
 from gumbeldore.batches import take
 from gumbeldore.testing import policy_contract
-from models.flexible_shop import CrossLayer, FlexibleShop, unit_of
+from models.flexible_shop import CrossLayer, FlexibleShop
 from problems.fjsp import Instance
-from problems.jssp.instances import with_times
+from problems.jssp.instances import with_times, work_bound
 from tests.helpers.flexible_shops import drawn, one_size
 from tests.helpers.networks import WAYS, attend_by, awake
 
@@ -22,9 +22,15 @@ def network(**options):
     return awake(FlexibleShop(**{"width": 16, "blocks": 2, "heads": 4, "feedforward": 32, **options}))
 
 
-def played(n, jobs, machines, step, seed=0, **options):
-    """Instances, and the state after so many decisions, with what is left of the solutions."""
+def logits_of(instance, state):
+    policy = network()
+    return policy(policy.encode(instance), state)
+
+
+def played(n, jobs, machines, step, seed=0, far=1, **options):
+    """Instances, the state after `step` decisions, and the decisions to come; releases are `far` times as late."""
     instance, actions = drawn(n, jobs, machines, seed=seed)
+    instance = instance._replace(release=far * instance.release, machine_release=far * instance.machine_release)
     return instance, one_size(jobs, machines, **options).replay(instance, actions[:, :step]), actions[:, step:]
 
 
@@ -45,7 +51,9 @@ def test_numbers_of_jobs_and_machines_make_no_difference(step):
     moved = jobs.argsort()[actions // 3] * 3 + machines.argsort()[actions % 3]
     assert torch.equal(problem.cost(instance, actions), problem.cost(other, moved))
     states = [problem.replay(each, made[:, :step]) for each, made in ((instance, actions), (other, moved))]
-    logits = [policy(each, state).view(5, 4, 3) for each, state in zip((instance, other), states, strict=True)]
+    logits = [
+        policy(policy.encode(each), state).view(5, 4, 3) for each, state in zip((instance, other), states, strict=True)
+    ]
     before, legal = (x[:, jobs][..., machines] for x in (logits[0], problem.mask(instance, states[0]).view(5, 4, 3)))
     assert torch.allclose(before[legal], logits[1][legal], atol=1e-5)
 
@@ -55,16 +63,29 @@ def test_the_unit_of_time_makes_no_difference():
     longer = with_times(instance, lambda times: 7 * times)
     _, actions = drawn(5, 4, 3)
     after = one_size(4, 3).replay(longer, actions[:, :5])
-    assert torch.allclose(network()(instance, state), network()(longer, after), atol=1e-4)
+    assert torch.allclose(logits_of(instance, state), logits_of(longer, after), atol=1e-4)
 
 
+@pytest.mark.parametrize("field", ["release", "machine_release"])
+def test_a_release_far_away_changes_no_decision_of_today(field):
+    drawn = one_size(5, 3).generate(4, torch.Generator().manual_seed(0))
+    found = []
+    for date in (3_000.0, 3_000_000.0):
+        released = torch.zeros_like(getattr(drawn, field))
+        released[:, -1] = date
+        instance = drawn._replace(**{field: released})
+        found.append(logits_of(instance, one_size(5, 3).reset(instance)))
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("far", [1, 50])
 @pytest.mark.parametrize("window", [None, 2])
 @pytest.mark.parametrize("step", [0, 5, 11])
-def test_features_equal_plain_loops(step, window):
-    instance, state, _ = played(4, 4, 3, step, window=window)
+def test_features_equal_plain_loops(step, window, far):
+    instance, state, _ = played(4, 4, 3, step, window=window, far=far)
     policy = network()
-    of_operations, of_machines, options = policy._features(instance, state)
-    decisions = policy._decisions(instance, policy.canonical_state(instance, state))
+    of_operations, of_machines, options = policy._features(policy.encode(instance), state)
+    decisions = policy._decisions(policy.encode(instance), policy.canonical_state(instance, state))
     for row in range(4):
         found = (of_operations[row], of_machines[row], options[row], decisions[row])
         _check_row(*(take(each, slice(row, row + 1)) for each in (instance, state)), *found)
@@ -75,14 +96,19 @@ def _check_row(instance, state, of_operations, of_machines, options, decisions):
     _, jobs, ops, machines = instance.times.shape
     times, waits = instance.times[0].tolist(), instance.waits[0].tolist()
     free, ready = state.machine_free[0].tolist(), state.job_free[0].tolist()
-    next_op, unit = state.next_op[0].tolist(), unit_of(instance)[0].item()
+    next_op, unit = state.next_op[0].tolist(), work_bound(instance)[0].item() / 4
 
-    def start(job, machine):
-        takes = times[job][next_op[job]][machine]
-        return math.inf if takes == math.inf else max(ready[job], free[machine] if takes else 0)
+    def start(job, ready, free):
+        takes = times[job][next_op[job]]
+        return min(max(ready[job], free[m] if takes[m] else 0) for m in range(machines) if takes[m] < math.inf)
 
-    starts = {job: min(start(job, m) for m in range(machines)) for job in range(jobs) if next_op[job] < ops}
+    starts = {job: start(job, ready, free) for job in range(jobs) if next_op[job] < ops}
     now = min(starts.values())
+    # Nobody waits longer for a release than the work takes.
+    release, machine_release = (field[0].tolist() for field in (instance.release, instance.machine_release))
+    latest = now + 4 * unit
+    starts = {job: min(at, latest) if at == start(job, release, machine_release) else at for job, at in starts.items()}
+    free = [min(free[m], latest) if free[m] == machine_release[m] else free[m] for m in range(machines)]
     remaining = [(job, op) for job in starts for op in range(next_op[job], ops)]
     able = {(job, op): [m for m in range(machines) if times[job][op][m] < math.inf] for job, op in remaining}
     load = [sum(times[j][o][m] / len(able[j, o]) for j, o in remaining if m in able[j, o]) for m in range(machines)]
@@ -144,14 +170,14 @@ def test_attention_in_groups_equals_attention_over_all_pairs(options, monkeypatc
         for way in WAYS:
             attend_by(way, monkeypatch)
             monkeypatch.setattr("models.flexible_shop.MAX_DENSE_RATIO", {"groups": 0, "dense": 1e9}[way])
-            found[way] = network()(instance, state)[legal]
+            found[way] = logits_of(instance, state)[legal]
         assert torch.allclose(found["groups"], found["dense"], atol=1e-5)
 
 
 def test_every_parameter_gets_a_gradient():
     instance, state, rest = played(16, 5, 3, 4)
     policy = network()
-    logits = policy(instance, state).masked_fill(~one_size(5, 3).mask(instance, state), -math.inf)
+    logits = policy(policy.encode(instance), state).masked_fill(~one_size(5, 3).mask(instance, state), -math.inf)
     F.cross_entropy(logits, rest[:, 0]).backward()
     for name, parameter in policy.named_parameters():
         assert parameter.grad is not None and parameter.grad.isfinite().all(), name
@@ -165,8 +191,8 @@ def test_rows_are_alone(monkeypatch):
     """Micro-batches give what one pass gives."""
     instance, state, _ = played(9, 5, 3, 4)
     with torch.no_grad():
-        whole = network()(instance, state)
+        whole = logits_of(instance, state)
         monkeypatch.setattr("models.micro_batches.CPU_MAX_ACTIVATIONS", 1)
-        parts = network()(instance, state)
-        alone = network()(take(instance, slice(3, 4)), take(state, slice(3, 4)))
+        parts = logits_of(instance, state)
+        alone = logits_of(take(instance, slice(3, 4)), take(state, slice(3, 4)))
     assert torch.allclose(whole, parts, atol=1e-5) and torch.allclose(whole[3:4], alone, atol=1e-5)

@@ -14,10 +14,10 @@ from gumbeldore.evaluation import tables
 from gumbeldore.evaluation.solved_sets import SolvedSet, summarise
 from gumbeldore.testing import policy_contract, problem_contract
 from models.job_shop import JobShop
-from models.lookahead import bound_of, due_date_features
+from models.lookahead import due_date_features
 from problems.fjsp import FJSP
 from problems.jssp import JSSP
-from problems.jssp.instances import random_general_instances, random_instances
+from problems.jssp.instances import random_general_instances, random_instances, work_bound
 from problems.jssp.objectives import FACTORS, FLOW, MAKESPAN, OBJECTIVES, TARDINESS, with_due_dates, work_of
 from problems.jssp.originals import Original
 from problems.jssp.sets import JobShopSets
@@ -33,14 +33,16 @@ def shop_of(jobs, machines, objective, kind=JSSP, **options):
     return kind([[jobs, machines]], [[jobs, machines]], objective=objective, **options)
 
 
-def drawn(n, jobs, machines, objective, seed=0):
-    """General instances with tight due dates, and random sequences of their jobs."""
+def drawn(n, jobs, machines, objective, seed=0, far=1):
+    """General instances with tight due dates, releases `far` times as late, and random sequences of their jobs."""
     generator = torch.Generator().manual_seed(seed)
     problem = shop_of(jobs, machines, objective, general=1.0)
     instance = problem.generate(n, generator)
     if objective == TARDINESS:
         due = (instance.due * torch.rand(n, jobs, generator=generator)).floor()
         instance = instance._replace(due=due.masked_fill(instance.weight == 0, 0))
+    released = {name: far * getattr(instance, name) for name in ("release", "machine_release")}
+    instance = instance._replace(**released, due=instance.due + (far - 1) * instance.release)
     order = torch.rand(n, jobs * machines, generator=generator).argsort(dim=1)
     return instance, (instance.operations // instance.times.shape[2]).gather(1, order)
 
@@ -211,15 +213,19 @@ def test_policy_contract(options):
     policy_contract(network(), shop_of(4, 3, TARDINESS, **options))
 
 
+@pytest.mark.parametrize("far", [1, 50])
 @pytest.mark.parametrize("step", [0, 5, 15])
-def test_features_equal_plain_loops(step):
-    instance, actions = drawn(4, 5, 4, TARDINESS, seed=2)
-    problem = shop_of(5, 4, TARDINESS)
-    state = network().canonical_state(instance, problem.replay(instance, actions[:, :step]))
-    features = torch.stack(due_date_features(instance, state), dim=2)
+def test_features_equal_plain_loops(step, far):
+    instance, actions = drawn(4, 5, 4, TARDINESS, seed=2, far=far)
+    instance = instance._replace(due=instance.due - 10_000 * (torch.arange(5) == 3))  # job 3 is late in any case
+    problem, policy = shop_of(5, 4, TARDINESS), network()
+    state = policy.canonical_state(instance, problem.replay(instance, actions[:, :step]))
+    features = torch.stack(due_date_features(policy.encode(instance), state), dim=2)
     ops = instance.times.shape[2]
     for row in range(4):
-        unit = bound_of(instance)[row].item() / 4
+        bound = work_bound(instance)[row].item()
+        unit = bound / 4
+        released, machine_released = instance.release[row].tolist(), instance.machine_release[row].tolist()
         times, waits = instance.times[row].tolist(), instance.waits[row].tolist()
         machines, due = instance.machines[row].tolist(), instance.due[row].tolist()
         weight = instance.weight[row]
@@ -234,10 +240,16 @@ def test_features_equal_plain_loops(step):
             takes = times[job][op] > 0  # an operation of time 0 is alone, on no machine
             mine = [times[j][o] for j, o in remaining if machines[j][o] == machines[job][op] and times[j][o]]
             busy = state.machine_free[row, machines[job][op]].item() - now if takes else 0
-            late = starts[job] + before + times[job][op] + after - due[job]
+            late = starts[job] + before + times[job][op] + after - max(due[job], -bound)
             load = sum(mine) if takes else 0
             relative = weight[job].item() / weight.mean().item() * unit
-            expected = [starts[job] - now, starts[job] - now + before, after, max(0, busy), load, late, max(0, late)]
+            wait, first = starts[job] - now, next_op[job]
+            if starts[job] == max(released[job], machine_released[machines[job][first]] if times[job][first] else 0):
+                wait = min(wait, bound)  # nobody waits longer for a release than the work takes
+            late = max(min(late, max(late - (starts[job] - now - wait), bound)), -bound)
+            if takes and busy + now == machine_released[machines[job][op]]:
+                busy = min(busy, bound)
+            expected = [wait, wait + before, after, max(0, busy), load, late, max(0, late)]
             assert features[row, place].mul(unit).tolist() == pytest.approx([*expected, relative], abs=1e-3)
 
 
@@ -246,6 +258,41 @@ def test_the_time_that_has_passed_counts():
     instance, actions = drawn(4, 5, 4, TARDINESS, seed=2)
     state = shop_of(5, 4, TARDINESS).replay(instance, actions[:, :3])
     later = state._replace(job_free=state.job_free + 500, machine_free=state.machine_free + 500)
-    assert not torch.allclose(network()(instance, state), network()(instance, later))
-    makespan = network(due_dates=False)
-    assert torch.allclose(makespan(instance, state), makespan(instance, later), atol=1e-4)
+    for due_dates in (True, False):
+        policy = network(due_dates=due_dates)
+        now, then = (policy(policy.encode(instance), each) for each in (state, later))
+        assert torch.allclose(now, then, atol=1e-4) == (not due_dates)
+
+
+@pytest.mark.parametrize("step", [0, 6])
+@pytest.mark.parametrize("field", ["due", "lateness", "release", "machine_release"])
+@pytest.mark.parametrize("due_dates", [True, False])
+def test_a_date_far_away_is_no_date(due_dates, field, step):
+    """What lies beyond all work changes no decision of today: a due date, a lateness, a release of a job or machine."""
+    drawn = with_due_dates(
+        random_instances(3, 6, 4, torch.Generator().manual_seed(0)), torch.Generator().manual_seed(1)
+    )
+    actions = torch.arange(4).repeat(3, 2)[:, : 0 if field == "machine_release" else step]  # job 5 has not begun
+    policy, found = network(due_dates=due_dates), []
+    for date in (3_000.0, 3_000_000.0):
+        name, date = ("due", -date) if field == "lateness" else (field, date)
+        old = getattr(drawn, name)
+        instance = drawn._replace(**{name: torch.cat([old[:, :-1], torch.full_like(old[:, -1:], date)], dim=1)})
+        if field == "release":
+            instance = instance._replace(due=instance.due + instance.release)
+        state = shop_of(6, 4, TARDINESS).replay(instance, actions)
+        found.append(policy(policy.encode(instance), state))
+    assert torch.equal(*found)
+
+
+def test_a_job_without_a_date_may_have_one_far_away():
+    """Every second job has no due date, as weight 0 and as a date that no plan misses."""
+    generator = np.random.default_rng(1)
+    times, machines = generator.integers(1, 99, (8, 5)), generator.random((8, 5)).argsort(1)
+    costs = {}
+    for due, weight in ((200, 0), (10**6, 1), (10**12, 1)):
+        dates, weights = np.full(8, 200), np.ones(8, int)
+        dates[::2], weights[::2] = due, weight
+        shop = {"times": times, "machines": machines, "due": dates, "weight": weights}
+        costs[due] = gumbeldore.solve("jssp_tardiness", **shop, method="greedy", precision="float32").cost
+    assert costs[10**6] == costs[10**12] and costs[10**6] < 1.2 * costs[200]
