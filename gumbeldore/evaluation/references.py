@@ -29,7 +29,7 @@ def read_table(path: Path) -> dict[str, tuple[float, str]]:
     try:
         with open(regular(path), newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file, skipinitialspace=True)
-            columns = rows.fieldnames or []
+            rows.fieldnames = columns = [column.strip() for column in rows.fieldnames or []]
             if not {"name", "cost"} <= set(columns) <= set(COLUMNS):
                 raise ValueError(f"{path}, line 1: the columns must be name, cost and, if wanted, kind; got {columns}")
             table: dict[str, tuple[float, str]] = {}
@@ -37,9 +37,9 @@ def read_table(path: Path) -> dict[str, tuple[float, str]]:
                 where = f"{path}, line {rows.line_num}"
                 if None in row or None in row.values():
                     raise ValueError(f"{where}: a row has as many values as there are columns, {len(columns)}")
-                if (name := as_cell(row["name"])) in table:
+                if (name := _key(row["name"])) in table:
                     raise ValueError(f"{where}: {row['name']} is given twice")
-                table[name] = _cost(where, row["cost"]), row.get("kind") or path.name
+                table[name] = _cost(where, row["cost"]), (row.get("kind") or "").strip() or path.name
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path} is not a text of comma-separated values: {error}") from None
     except OSError as error:
@@ -49,7 +49,7 @@ def read_table(path: Path) -> dict[str, tuple[float, str]]:
 
 def with_table(instance_sets: list[InstanceSet], table: dict[str, tuple[float, str]], source: str) -> list[InstanceSet]:
     """The sets with the table's references in place of their own. Raises ValueError if it names no instance."""
-    names = {as_cell(name) for instance_set in instance_sets for name in instance_set.names}
+    names = {_key(name) for instance_set in instance_sets for name in instance_set.names}
     if not names & table.keys():
         raise ValueError(f"{source} names none of the instances; the first is {next(iter(instance_sets[0].names))}")
     warnings = []
@@ -60,7 +60,7 @@ def with_table(instance_sets: list[InstanceSet], table: dict[str, tuple[float, s
     for instance_set in instance_sets:
         references, kinds = instance_set.references.clone(), list(instance_set.kinds)
         solutions = dict(instance_set.solutions)
-        for place, name in enumerate(map(as_cell, instance_set.names)):
+        for place, name in enumerate(map(_key, instance_set.names)):
             if name in table:
                 if table[name][0] == 0 and not instance_set.pooled:
                     raise ValueError(f"{source}: the cost of {name} must be a number other than 0")
@@ -100,6 +100,11 @@ def contradicted(costs: Tensor, instance_set: InstanceSet) -> Tensor:
     references = instance_set.references
     whole = (costs == costs.round()) & (references == references.round())
     return claims & (costs < references - torch.where(whole, 0.0, ROUNDING * references.abs()))  # not of NaN
+
+
+def _key(name: str) -> str:
+    """What a table and an instance are compared by: the name as results.csv has it, without blanks around it."""
+    return as_cell(name).strip()
 
 
 def _cost(where: str, word: str) -> float:

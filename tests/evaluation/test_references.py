@@ -45,6 +45,15 @@ def test_a_table_replaces_references_and_the_others_stay(policies, tmp_path):
     assert "mine (1)" in found.methods["greedy"]["reference"] and "table.csv (1)" in found.output
 
 
+def test_blanks_around_names_do_no_harm(policies, tmp_path):
+    text = "name , cost , kind \nft06 , 50 , mine \n la01,600,\n"
+    found = evaluated(policies / "jssp.pt", tmp_path, f"instances={DATA}/jssp", table(tmp_path, text))
+    rows = by_name(found)
+    assert (rows["ft06"]["reference"], rows["ft06"]["kind"]) == ("50.0", "mine")
+    assert (rows["la01"]["reference"], rows["la01"]["kind"]) == ("600.0", "table.csv")
+    assert "are of no instance" not in found.output
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -52,7 +61,7 @@ def test_a_table_replaces_references_and_the_others_stay(policies, tmp_path):
         ("", "table.csv, line 1: the columns must be"),
         ("name,cost\nft06,55\nft10\n", "table.csv, line 3: a row has as many values as there are columns, 2"),
         ("name,cost\nft06,55,optimal\n", "table.csv, line 2: a row has as many values as there are columns, 2"),
-        ("name,cost\nft06,55\n\nft06,56\n", "table.csv, line 4: ft06 is given twice"),
+        ("name,cost\nft06,55\n\nft06 ,56\n", "table.csv, line 4: ft06  is given twice"),
         ("name,cost\nft06,nan\n", "table.csv, line 2: a cost must be a number, got 'nan'"),
         (b"name,cost\nft06,\xff\xfe\n", "table.csv is not a text"),
         ("name,cost\nft07,55\n", "table.csv names none of the instances; the first is ft06"),
