@@ -117,7 +117,7 @@ def node_coordinates(path: Path, content: Content, section: str = "NODE_COORD_SE
     nodes = node_lines(path, content, section, "id x y")
     coords = np.empty((len(nodes), 2))
     for line, node, words in nodes:
-        coords[node] = [_coordinate(path, line, word) for word in words]
+        coords[node] = [coordinate(path, line, word) for word in words]
     return coords
 
 
@@ -151,7 +151,8 @@ def node_id(path: Path, line: int, word: str, num_nodes: int) -> int:
     return node - 1
 
 
-def _coordinate(path: Path, line: int, word: str) -> float:
+def coordinate(path: Path, line: int, word: str) -> float:
+    """The coordinate that a word is; raises ValueError with file, line and rule if it is none."""
     value = number(path, line, word, float, "a coordinate")
     if not math.isfinite(value) or abs(value) > LARGEST_COORDINATE:
         raise error(path, line, f"coordinates must lie within +-{LARGEST_COORDINATE:g}, got {short(word)}")

@@ -15,6 +15,7 @@ from gumbeldore.instance_set import InstanceSet
 from problems.common.files import Reference, taken
 from problems.common.sets import checksum_of, numbered, shipped_costs, verify
 from problems.formats.npz import NODES, REFERENCES, Arrays, costs_of
+from problems.formats.tour_lines import TourInstance, read_tour_lines
 from problems.formats.tsplib import UNROUNDED, Metric, TsplibInstance, doubts, read_tour, read_tsplib
 from problems.routing.best_known import of_tsplib, with_published
 from problems.routing.distances import walk_lengths
@@ -81,15 +82,20 @@ class TSPSets(RoutingSets):
         costs, kinds = with_published(costs[:n], kinds[:n], [*map(of_tsplib, coords, metrics)])
         return _instance_set(numbered(Path(where).stem, n), coords, metrics, costs, kinds)
 
-    def read(self, path: Path) -> list[TsplibInstance]:
-        return [read_tsplib(path, self.distances)]
+    def read(self, path: Path) -> list:
+        if (instances := read_tour_lines(path)) is None:
+            return [read_tsplib(path, self.distances)]
+        self.check_unrounded(str(path))
+        return instances
 
-    def of_files(self, instances: list[TsplibInstance], costs: np.ndarray, kinds: list[str]) -> InstanceSet:
-        names, coords, metrics = zip(*instances, strict=True)
+    def of_files(self, instances: list, costs: np.ndarray, kinds: list[str]) -> InstanceSet:
+        names, coords, metrics = zip(*(each[:3] for each in instances), strict=True)
         return _instance_set(list(names), np.stack(coords), list(metrics), costs, kinds)
 
-    def reference(self, path: Path, instance: TsplibInstance) -> Reference:
-        """The best solution known of a TSPLIB file: the tour beside it, or the published optimum."""
+    def reference(self, path: Path, instance: TsplibInstance | TourInstance) -> Reference:
+        """The tour in the file; of a TSPLIB file the tour beside it, or the published optimum if that is better."""
+        if isinstance(instance, TourInstance):
+            return Reference(*_walked(instance.tour, instance, f"tour of {path.name}"))
         # The tour is optimal for the file's own distances.
         claim = "optimal" if self.distances is None else "solution file"
         published = of_tsplib(instance.coords, instance.metric)
@@ -124,10 +130,16 @@ def _tour(path: Path, instance: TsplibInstance) -> tuple[float, Tensor]:
     tour, num_nodes = read_tour(path), len(instance.coords)
     if len(tour) != num_nodes:
         raise ValueError(f"{path}: the tour has {len(tour)} nodes, the instance has {num_nodes}")
+    cost, _, actions = _walked(tour, instance)
+    return cost, actions
+
+
+def _walked(tour: list[int], instance: TsplibInstance | TourInstance, kind: str = "") -> tuple[float, str, Tensor]:
+    """Length, its kind, and actions [N-1] of a tour."""
     coords = torch.from_numpy(instance.coords)[None]
     length = float(walk_lengths(coords, [instance.metric], torch.tensor([0]), torch.tensor([tour])))
     first = tour.index(0)
-    return length, torch.tensor([*tour[first + 1 :], *tour[:first]])
+    return length, kind, torch.tensor([*tour[first + 1 :], *tour[:first]])
 
 
 def _instance_set(
