@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from gumbeldore.batches import to
 from problems.common.panels import panels
+from problems.formats.job_shop import NO_OPERATION
 from problems.jssp.originals import Original
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MOST_ROWS = 1000  # machines of a chart; of more, those are shown that have operations
 PANEL_INCHES = 5.0  # width of a schedule among others
 PAGE_INCHES = 10.0  # width of a schedule alone
 BAR_INCHES = 0.28  # height of a machine's row
@@ -35,17 +38,22 @@ def plot_schedules(original: Original, start: Tensor, titles: list[str]) -> Figu
         titles: n lines, each written above its panel
     """
     original = to(original, "cpu")
-    height = 1.0 + BAR_INCHES * original.machine_release.shape[1]
+    machines = torch.arange(original.machine_release.shape[1])
+    if len(machines) > MOST_ROWS:
+        machines = original.machines[original.there].unique()
+        rows = torch.searchsorted(machines, original.machines).where(original.there, NO_OPERATION)
+        original = original._replace(machines=rows, machine_release=original.machine_release[:, machines])
+    height = 1.0 + BAR_INCHES * len(machines)
     width = PAGE_INCHES if len(titles) == 1 else PANEL_INCHES
     figure, axes = panels(titles, width, height, start)
     for place, panel in enumerate(axes):
-        _draw(panel, Original(*(field[place] for field in original)), start[place].cpu(), width)
+        _draw(panel, Original(*(field[place] for field in original)), start[place].cpu(), machines, width)
     return figure
 
 
-def _draw(axes: Axes, shop: Original, start: Tensor, inches: float) -> None:
-    """One Gantt chart of operations [J, O] on a panel of so many inches."""
-    num_jobs, num_machines, first = len(shop.release), len(shop.machine_release), int(shop.first)
+def _draw(axes: Axes, shop: Original, start: Tensor, machines: Tensor, inches: float) -> None:
+    """One Gantt chart of operations [J, O] on a panel of so many inches; its rows are machines [m]."""
+    num_jobs, num_machines, first = len(shop.release), len(machines), int(shop.first)
     end, there = start + shop.times, shop.there
     begin, makespan = min(0.0, float(start.min())), max(float(end.max()), 1e-9)  # a scale is needed in any case
     inch = (makespan - begin) / (inches - 0.8)  # in units of time; the rest is the margin with the labels
@@ -65,7 +73,7 @@ def _draw(axes: Axes, shop: Original, start: Tensor, inches: float) -> None:
                 axes.text(*centre, job + first, size=8, color="white" if dark else INK, ha="center", va="center")
     axes.set(xlabel="time (numbers in bars: jobs)" if axes.texts else "time", ylabel="machine")
     axes.set(xlim=(begin, makespan), ylim=(num_machines - 0.5, -0.5))
-    axes.set_yticks(range(num_machines), [str(machine + first) for machine in range(num_machines)])
+    axes.set_yticks(range(num_machines), [str(machine + first) for machine in machines.tolist()])
 
 
 def _colors(num_jobs: int) -> list[tuple[float, ...]]:

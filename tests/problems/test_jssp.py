@@ -322,6 +322,17 @@ def test_a_schedule_alone_is_wide():
     assert both.get_figwidth() == alone.get_figwidth() == 10
 
 
+def test_pictures_of_very_many_machines_show_those_with_operations():
+    """Else a file of few bytes that announces a million of them would take hours."""
+    times, machines = torch.tensor([[[3.0, 4.0], [2.0, 0.0]]]), torch.tensor([[[999_990, 7], [7, -1]]])
+    original = original_of(job_shop(times, machines, machine_release=torch.zeros(1, 1_000_000)))
+    figure = plot_schedules(original, torch.tensor([[[0.0, 3.0], [0.0, 0.0]]]), ["a"])
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["7", "999990"]
+    bars = [(bar.get_x(), bar.get_width(), round(bar.get_y() + bar.get_height() / 2)) for bar in axes.patches]
+    assert sorted(bars) == [(0, 2, 0), (0, 3, 1), (3, 4, 0)]
+
+
 def test_pictures_need_one_title_each_and_may_take_no_time():
     zero = torch.zeros(1, 2, 2)
     original = original_of(job_shop(zero, torch.tensor([[[0, 1], [1, 0]]])))
