@@ -43,8 +43,8 @@ class Original(NamedTuple):
 
     @property
     def fixed_ends(self) -> Tensor:
-        """Ends of the fixed operations [n, J, O], 0 elsewhere."""
-        return torch.where(self.is_fixed, self.fixed + self.times, 0)
+        """Ends of the fixed operations [n, J, O], which may be below 0; NOT_FIXED elsewhere, earlier than any end."""
+        return torch.where(self.is_fixed, self.fixed + self.times, NOT_FIXED)
 
     def to_schedule(self) -> Instance:
         """The operations that are not fixed, int64. The fixed ones are in the releases of their jobs and machines.

@@ -85,6 +85,21 @@ def test_flow_time_counts_from_the_release_of_the_job_also_when_some_of_it_is_fi
     assert answer.lowest == answer.highest == 6
 
 
+@pytest.mark.parametrize(("due", "late"), [(-10, 0), (-15, 0), (-16, 3), (-40, 75)])
+def test_a_job_that_ended_in_the_past_costs_what_it_was_late_then(due, late, tmp_path):
+    """It ended at -15; the other job has two operations, so that the finished one has a place without an operation."""
+    past = {"due": due, "weight": 3, "operations": [{"machine": 0, "time": 5, "start": -20}]}
+    rest = {"due": 9, "operations": [{"machine": 0, "time": 3}, {"machine": 1, "time": 8}]}
+    (tmp_path / "shop.json").write_text(json.dumps({"machines": 2, "jobs": [past, rest]}))
+    (found,) = JobShopSets(TARDINESS).load(str(tmp_path / "shop.json"))
+    assert found.costs(torch.tensor([[1, 1]])).tolist() == [late + 2]
+    pytest.importorskip("ortools")
+    answer = solve(Original(*(field[0] for field in found.originals)), Options(5.0, 0, None))
+    assert answer.lowest == answer.highest == late + 2
+    (makespan,) = JobShopSets().load(str(tmp_path / "shop.json"))
+    assert makespan.costs(torch.tensor([[1, 1]])).tolist() == makespan.lower_bounds.tolist() == [11]
+
+
 # ---- random due dates
 
 
