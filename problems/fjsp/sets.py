@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from problems.common.files import suffix_of
 from problems.common.fingerprint import fingerprint
 from problems.fjsp.instances import Instance, random_instances
 from problems.fjsp.originals import Original
 from problems.formats.fjs import FjspInstance, read_fjs
+from problems.formats.job_shop import check_size
 from problems.formats.npz import REFERENCES, Arrays, whole
 from problems.jssp.instances import DUE
-from problems.jssp.shop_sets import ShopSets, stacked
+from problems.jssp.shop_sets import MEANT, ShopSets, stacked
 
 
 class FlexibleShopSets(ShopSets):
@@ -34,6 +36,9 @@ class FlexibleShopSets(ShopSets):
     original = Original
 
     def read(self, path: Path) -> list[FjspInstance]:
+        if suffix_of(path) == ".json":
+            rule = "flexible shops have no JSON here: give .fjs or arrays (docs/data.md); problem=jssp reads JSON"
+            raise ValueError(f"{path}: {rule}")
         shops = read_fjs(path)
         self.original.of(*stacked(shops)).check(str(path))
         return shops
@@ -48,9 +53,13 @@ class FlexibleShopSets(ShopSets):
         if times.ndim != 4 or not times.size:
             raise ValueError(f"{where}: times must be [n, J, O, M], got {list(times.shape)}")
         n, jobs, ops, machines = times.shape
+        check_size(where, jobs=jobs, operations_of_the_longest=ops, fields=machines + 1)
         shapes = {"times": times.shape, "machine_release": (n, machines), "waits": (n, jobs, ops)}
         shapes |= dict.fromkeys(("release", *DUE), (n, jobs))
-        given = {name: whole(array, shapes[name], f"{where}: {name}") for name, array in arrays.items()}
+        given = {
+            name: whole(array, shapes[name], f"{where}: {name}", meant=MEANT.get(name, ""))
+            for name, array in arrays.items()
+        }
         there = (given["times"] >= 0).any(axis=3)
         before, after = there.cumsum(axis=2) > 0, there[..., ::-1].cumsum(axis=2)[..., ::-1] > 0
         if (gap := ~there & before & after).any():

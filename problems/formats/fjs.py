@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from problems.formats.job_shop import LARGEST_COUNT, Row
+from problems.formats.job_shop import LARGEST_COUNT, LARGEST_TOTAL, Row, check_size
 from problems.formats.npz import whole
 from problems.formats.text import error, lines, number, short, stem
 
 CANNOT = -1  # the time of an operation on a machine that cannot do it, and at places without an operation
-MOST_TIMES = 10**8  # J * O * M: 0.8 GB
 
 
 class FjspInstance(NamedTuple):
@@ -53,6 +53,7 @@ def shop_of_lists(
     there are due dates. Raises ValueError that names job and operation for what is not well-formed.
     """
     longest = max((1, *map(len, jobs)))
+    check_size(name, jobs=len(jobs), operations_of_the_longest=longest, fields=machines + 1)
     times = np.full((len(jobs), longest, machines), CANNOT, dtype=np.int64)
     for job, operations in enumerate(jobs):
         for op, alternatives in enumerate(operations):
@@ -90,7 +91,7 @@ def shop_of_lists(
 
 
 def read_fjs(path: str | Path) -> list[FjspInstance]:
-    """The instance in a file.
+    """The instance in a file; lines that begin with # are remarks.
 
     `jobs machines`, which the mean number of machines of an operation may follow; then for each job the number of its
     operations, and for each of them the number of its machines and as many pairs `machine time`. Machines are counted
@@ -98,66 +99,69 @@ def read_fjs(path: str | Path) -> list[FjspInstance]:
     line and rule for anything else.
     """
     path = Path(path)
-    (line, header), *rows = [(place, text.split()) for place, text in lines(path)]
+    rows = [(place, text.split()) for place, text in lines(path) if not text.startswith("#")]
+    line, header = rows[0] if rows else (None, [])
     if len(header) not in (2, 3):
         rule = "the first line must be `jobs machines`, perhaps with the mean number of machines of an operation"
         raise error(path, line, f"{rule}, got {short(' '.join(header))}")
     count, machines = (number(path, line, word, int, "a number of the first line") for word in header[:2])
     if not (1 <= count <= LARGEST_COUNT and 1 <= machines <= LARGEST_COUNT):
         raise error(path, line, f"jobs and machines must be 1..{LARGEST_COUNT}, got {short(' '.join(header[:2]))}")
-    words = _Words(path, ((place, word) for place, row in rows for word in row))
-    jobs = [_job(words, job) for job in range(count)]
+    words = _Words(path, [(place, word) for place, row in rows[1:] for word in row], f"of {count} jobs")
+    jobs = [_job(words) for words.job in range(1, count + 1)]
     words.end()
-    longest = max(map(len, jobs))
-    if count * longest * machines > MOST_TIMES:
-        raise error(path, None, f"jobs x operations x machines must be at most {MOST_TIMES:g}")
-    first = 0 if any(machine == 0 for job in jobs for op in job for machine, _ in op) else 1
-    for place, job in enumerate(jobs, start=first):
-        for op, alternatives in enumerate(job):
-            _check(path, f"job {place}, operation {op}", [machine for machine, _ in alternatives], first, machines)
-    counted = [[[(machine - first, time) for machine, time in op] for op in job] for job in jobs]
+    check_size(str(path), jobs=count, operations_of_the_longest=max(map(len, jobs)), fields=machines + 1)
+    first = 0 if any(machine == 0 for job in jobs for op in job for machine, _, _ in op) else 1
+    for line, found in [(op[0][1], [machine for machine, _, _ in op]) for job in jobs for op in job]:
+        if wrong := next((machine for machine in found if not first <= machine < machines + first), None):
+            raise error(path, line, f"machines are {first}..{machines - 1 + first} here, got {wrong}")
+        if len(set(found)) < len(found):
+            raise error(path, line, f"an operation has a machine twice, its machines are {short(str(found))}")
+    counted = [[[(machine - first, time) for machine, _, time in op] for op in job] for job in jobs]
     return [shop_of_lists(stem(path), counted, machines)._replace(first=first)]
 
 
 class _Words:
-    """The numbers behind the first line, one after the other."""
+    """The numbers behind the first line, one after the other.
 
-    def __init__(self, path: Path, words: Iterator[tuple[int, str]]):
-        self.path, self.words = path, words
+    Arguments:
+        words: with their lines
+        jobs: how many there are, in words; `job` counts them from 1
+    """
 
-    def next(self, what: str, most: float = float("inf")) -> int:
-        found = next(self.words, None)
-        if found is None:
-            raise error(self.path, None, f"the file ends before {what}")
-        line, word = found
-        value = number(self.path, line, word, int, what)
-        if not 0 <= value <= most:
-            allowed = "at least 0" if most == float("inf") else f"0..{most:g}"
-            raise error(self.path, line, f"{what} must be {allowed}, got {short(word)}")
+    def __init__(self, path: Path, words: list[tuple[int, str]], jobs: str):
+        self.path, self.words, self.jobs = path, words, jobs
+        self.job = self.place = self.line = 0
+
+    def next(self, what: str, most: float = LARGEST_COUNT, least: int = 0) -> int:
+        """The next number. Raises ValueError unless it is within least..most."""
+        if self.place == len(self.words):
+            raise error(self.path, None, f"the file ends before {what}, {self.job - 1} {self.jobs} are complete")
+        self.line, word = self.words[self.place]
+        self.place += 1
+        value = number(self.path, self.line, word, int, what)
+        if not least <= value <= most:
+            raise error(self.path, self.line, f"{what} must be {least}..{most:g}, got {short(word)}")
         return value
 
     def end(self) -> None:
-        for line, word in self.words:
+        """Raises ValueError if numbers are left, with what these may be."""
+        if self.place == len(self.words):
+            return
+        line, word = self.words[self.place]
+        widths = list(Counter(line for line, _ in self.words[self.place :]).values())
+        if line == self.line or len(set(widths)) > 1 or widths[0] != 2 and len(widths) % widths[0]:
             raise error(self.path, line, f"{short(word)} follows the last job; more operations or jobs than announced?")
+        what = "precedence arcs" if widths[0] == 2 else "setup times"
+        raise error(self.path, line, f"numbers follow the last job: {what} are not supported")
 
 
-def _job(words: _Words, place: int) -> list[list[tuple[int, int]]]:
-    """The machines and times of each operation."""
-    operations = []
-    for op in range(words.next(f"the number of operations of job {place}", LARGEST_COUNT)):
-        where = f"job {place}, operation {op}"
-        alternatives = words.next(f"the number of machines of {where}", LARGEST_COUNT)
-        if not alternatives:
-            raise error(words.path, None, f"{where} has no machine (jobs and operations are counted from 0)")
-        pairs = range(alternatives)
-        operations.append([(words.next(f"a machine of {where}"), words.next(f"a time of {where}")) for _ in pairs])
-    return operations
-
-
-def _check(path: Path, where: str, found: list[int], first: int, machines: int) -> None:
-    """Raises ValueError unless the machines of an operation are there and differ."""
-    for machine in found:
-        if not first <= machine < machines + first:
-            raise error(path, None, f"{where}: machines are {first}..{machines - 1 + first} here, got {machine}")
-    if len(set(found)) < len(found):
-        raise error(path, None, f"{where}: a machine comes twice")
+def _job(words: _Words) -> list[list[tuple[int, int, int]]]:
+    """Machine, its line, and time of each alternative of each operation."""
+    return [
+        [
+            (words.next("a machine", LARGEST_TOTAL), words.line, words.next("a time", LARGEST_TOTAL))
+            for _ in range(words.next("the number of an operation's machines", least=1))
+        ]
+        for _ in range(words.next("the number of a job's operations"))
+    ]

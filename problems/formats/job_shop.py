@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ from problems.formats.npz import LARGEST_NUMBER
 
 LARGEST_TOTAL = 10**12  # of all times of an instance: 99 times any start time is exact in int64 and in float64
 LARGEST_COUNT = 10**6  # of jobs and of machines
+MOST_NUMBERS = 10**8  # in memory: 0.8 GB
+FIELDS = 4  # of JsspInstance, with a number for each place of an operation
 NO_OPERATION = -1  # the machine of a place behind the last operation of a job
 NOT_FIXED = -LARGEST_NUMBER  # stands where an operation has no fixed start
 
@@ -42,6 +45,18 @@ class JsspInstance(NamedTuple):
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays by name."""
         return {name: value for name, value in self._asdict().items() if isinstance(value, np.ndarray)}
+
+
+def check_size(where: str, **counts: int) -> None:
+    """Raises ValueError that begins with `where` if a shop takes too many numbers, before these take memory.
+
+    Arguments:
+        counts: by what is counted; there is a number for each combination. In memory, each job has as many places for
+            operations as the longest one
+    """
+    if math.prod(counts.values()) > MOST_NUMBERS:
+        product = " x ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
+        raise ValueError(f"{where}: {product} are {math.prod(counts.values())} numbers, at most {MOST_NUMBERS} fit")
 
 
 def shop_of_lists(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from problems.formats.job_shop import LARGEST_COUNT, LARGEST_TOTAL, JsspInstance, shop_of_lists
+from problems.formats.job_shop import FIELDS, LARGEST_COUNT, LARGEST_TOTAL, JsspInstance, check_size, shop_of_lists
 from problems.formats.text import error, lines, number, short, stem
 
 TITLE = "nb of jobs, nb of machines, time seed, machine seed, upper bound, lower bound"  # of Taillard's own files
@@ -81,6 +81,7 @@ def _instance(path: Path, name: str, titled: bool, rows: list[Row]) -> JsspInsta
             raise
         rule = f"of {ops} numbers, rows are read as Taillard's format; in the standard format they have {2 * ops}"
         raise ValueError(f"{wrong} ({rule})") from None
+    check_size(str(path), jobs=jobs, operations_of_the_longest=max(map(len, times)), fields=FIELDS)
     remark = "; ".join([*_remark_on_words(rows[0][1]), *_remark_on_jobs(machines, ops)])
     return shop_of_lists(name, times, machines, [0] * ops)._replace(first=int(narrow), remark=remark)
 
@@ -106,9 +107,8 @@ def _sizes(path: Path, line: int, words: list[str]) -> tuple[int, int, bool]:
         rule = "the first line must be `jobs machines` (in Taillard's files with four further numbers)"
         raise error(path, line, f"{rule}, got {short(' '.join(words))}")
     jobs, ops, *_ = [number(path, line, word, int, "a number of the first line") for word in words]
-    if jobs < 1 or ops < 1 or jobs * ops < 2 or max(jobs, ops) > LARGEST_COUNT:
-        rule = f"jobs and machines must be 1..{LARGEST_COUNT}, with two operations at least"
-        raise error(path, line, f"{rule}, got {short(' '.join(words[:2]))}")
+    if not (1 <= jobs <= LARGEST_COUNT and 1 <= ops <= LARGEST_COUNT):
+        raise error(path, line, f"jobs and machines must be 1..{LARGEST_COUNT}, got {short(' '.join(words[:2]))}")
     return jobs, ops, len(words) == 6
 
 

@@ -99,20 +99,24 @@ def kinds_of(costs: np.ndarray, kind: str) -> list[str]:
     return ["" if np.isnan(cost) else kind for cost in costs]
 
 
-def whole(array: np.ndarray, shape: tuple[int, ...], where: str, lacking: int | None = None) -> np.ndarray:
+def whole(
+    array: np.ndarray, shape: tuple[int, ...], where: str, lacking: int | None = None, meant: str = ""
+) -> np.ndarray:
     """An array as int64. Raises ValueError that begins with `where` unless it has this shape and whole numbers.
 
     Arguments:
         lacking: what stands for NaN; None: there must be none
+        meant: what the numbers are, for messages
     """
+    meant = meant and f" ({meant})"
     if array.dtype.kind not in "iuf" or array.shape != shape:
-        raise ValueError(f"{where} must be whole numbers {list(shape)}, got {array.dtype} {list(array.shape)}")
+        raise ValueError(f"{where} must be whole numbers {list(shape)}{meant}, got {array.dtype} {list(array.shape)}")
     unknown = np.isnan(array) if lacking is not None and array.dtype.kind == "f" else np.zeros(shape, dtype=bool)
     known = np.where(unknown, 0, array)
     wrong = ~(np.abs(known.astype(np.float64)) < LARGEST_NUMBER) | (known != np.rint(known))
     if wrong.any():
         place = tuple(int(each[0]) for each in wrong.nonzero())
-        rule = f"must be whole numbers below {LARGEST_NUMBER:g}"
+        rule = f"must be whole numbers below {LARGEST_NUMBER:g}{meant}"
         raise ValueError(f"{where} {rule}, got {array[place]} at {list(place)}")
     return np.where(unknown, 0 if lacking is None else lacking, known.astype(np.int64))
 

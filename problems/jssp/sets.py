@@ -14,14 +14,14 @@ from gumbeldore.instance_set import InstanceSet
 from problems.common.files import Reference, load_files, suffix_of, taken
 from problems.common.fingerprint import fingerprint
 from problems.common.sets import DATA, numbered, verify
-from problems.formats.job_shop import LARGEST_COUNT, NO_OPERATION, NOT_FIXED, JsspInstance
+from problems.formats.job_shop import FIELDS, LARGEST_COUNT, NO_OPERATION, NOT_FIXED, JsspInstance, check_size
 from problems.formats.job_shop_json import read_json
 from problems.formats.jsplib import read_jssp
 from problems.formats.npz import REFERENCES, Arrays, whole
 from problems.jssp.instances import DUE, Instance, random_instances
 from problems.jssp.objectives import MAKESPAN
 from problems.jssp.originals import Original
-from problems.jssp.shop_sets import ShopSets, costs_with_fingerprint, first_of, stacked
+from problems.jssp.shop_sets import MEANT, ShopSets, costs_with_fingerprint, first_of, stacked
 from problems.jssp.taillard import SIZES, taillard_instances
 
 # jobs and machines -> fingerprint of the 100 instances of Learning to Dispatch's validation [Zhang et al. 2020]
@@ -78,22 +78,25 @@ class JobShopSets(ShopSets):
     def whole_numbers(self, arrays: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
         """As int64, NOT_FIXED where `fixed` is NaN."""
         times, machines = arrays["times"], arrays["machines"]
-        if times.ndim != 3 or len(times) < 1 or times[0].size < 2 or machines.shape != times.shape:
+        if times.ndim != 3 or not times.size or machines.shape != times.shape:
             shapes = f"{list(times.shape)} and {list(machines.shape)}"
-            raise ValueError(f"{where}: times and machines must be [n, J, O] with n >= 1 and J * O >= 2, got {shapes}")
-        n, jobs, _ = times.shape
-        shapes = {
-            **dict.fromkeys(("release", *DUE), (n, jobs)),
-            "machine_release": (n, *np.shape(arrays.get("machine_release", times))[1:2]),
-        }
+            raise ValueError(f"{where}: times and machines must be [n, J, O], none of them 0, got {shapes}")
+        n, jobs, ops = times.shape
+        check_size(where, jobs=jobs, operations_of_the_longest=ops, fields=FIELDS)
+        count = 1 + int(whole(machines, times.shape, f"{where}: machines").max())
+        if np.ndim(released := arrays.get("machine_release")) == 2:
+            count = released.shape[1]
+        if count > LARGEST_COUNT:
+            raise ValueError(f"{where}: machines must be below {LARGEST_COUNT}, got {count - 1}")
+        check_size(where, instances=n, machines=max(count, 1))
+        shapes = {**dict.fromkeys(("release", *DUE), (n, jobs)), "machine_release": (n, count)}
+        lacking = {"fixed": NOT_FIXED}
         given = {
             name: whole(
-                array, shapes.get(name, times.shape), f"{where}: {name}", NOT_FIXED if name == "fixed" else None
+                array, shapes.get(name, times.shape), f"{where}: {name}", lacking.get(name), MEANT.get(name, "")
             )
             for name, array in arrays.items()
         }
-        if "machine_release" not in arrays and given["machines"].max() >= LARGEST_COUNT:
-            raise ValueError(f"{where}: machines must be below {LARGEST_COUNT}, got {given['machines'].max()}")
         nowhere = given["machines"] == NO_OPERATION
         for name, wrong in (("times", given["times"] > 0), ("fixed", given.get("fixed", given["times"]) > NOT_FIXED)):
             if name in arrays and (wrong & nowhere).any():

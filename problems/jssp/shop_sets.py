@@ -21,6 +21,12 @@ from problems.jssp.instances import DUE, for_network
 from problems.jssp.objectives import MAKESPAN, TARDINESS, check_objective, with_due_dates
 from problems.jssp.originals import for_objective
 
+MEANT = {  # arrays of the user, in messages
+    "release": "one for each job",
+    "machine_release": "one for each machine",
+    "due": "one for each job; a weight of 0 stands for no due date",
+    "weight": "one for each job",
+}
 UNKNOWN = (float("nan"), "")  # a reference, and its kind
 IGNORED = "due dates have no effect on objective={}; problem.objective=weighted_tardiness counts them"
 

@@ -21,10 +21,13 @@ from gumbeldore.evaluation.references import read_table
 from gumbeldore.runtime.checkpoint import find
 from gumbeldore.training.dataset import read_shard
 from problems.cvrp import CVRP
+from problems.fjsp import FJSP
 from problems.formats.cvrplib import read_cvrplib, read_solution
+from problems.formats.fjs import shop_of_lists
 from problems.formats.jsplib import read_jssp
 from problems.formats.tsplib import read_tour, read_tsplib
 from problems.jssp import JSSP
+from problems.jssp.sets import JobShopSets
 from problems.tsp import TSP
 from problems.tsp.instances import Instance
 from tests.helpers.instance_files import CVRPLIB, JSPLIB, TSPLIB
@@ -192,6 +195,44 @@ def test_claimed_shapes_take_no_memory(case, tmp_path):
         pytest.raises(ValueError, match=f"^{re.escape(str(path))} is damaged or holds something else"),
     ):
         read_shard(path, Instance)
+
+
+OPERATION = '{"machine": 0, "time": 1}'
+RAGGED = {  # 20,000 jobs of 1 operation, and one of 20,000, or of 20 that 300 machines may do
+    "ragged.txt": "20000 2\n" + "0 1\n" * 19_999 + "0 1 " * 20_000,
+    "ragged.json": '{"machines": 1, "jobs": ['
+    + f'{{"operations": [{OPERATION}]}}, ' * 19_999
+    + f'{{"operations": [{", ".join([OPERATION] * 20_000)}]}}]}}',
+    "ragged.fjs": "20000 300\n" + "1 1 1 1\n" * 19_999 + "20" + " 1 1 1" * 20,
+}
+
+
+@pytest.mark.parametrize("name", RAGGED)
+def test_shops_that_are_larger_than_their_files_take_no_memory(name, tmp_path):
+    """In memory every job has the room of the longest; the other files of the folder are read."""
+    problem = (FJSP if name.endswith(".fjs") else JSSP)([[3, 4]], [[3, 4]])
+    (tmp_path / name).write_text(RAGGED[name])
+    other = tmp_path / f"small{Path(name).suffix}"
+    small = {".json": f'{{"machines": 1, "jobs": [{{"operations": [{OPERATION}]}}]}}', ".txt": "1 1\n0 1 0 2\n"}
+    other.write_text(small.get(other.suffix, "1 1\n1 1 1 1\n"))
+    rule = r"20000 jobs x \d+ operations of the longest x \d+ fields are \d+ numbers, at most 100000000 fit"
+    with little_memory(2**29), pytest.raises(ValueError, match=f"^{tmp_path / name}: {rule}$"):
+        problem.load(str(tmp_path / name))
+    (found,) = problem.load(str(tmp_path))
+    assert found.names == ["small"] and re.fullmatch(rule, found.left_out[name])
+
+
+def test_arrays_and_lists_of_shops_follow_the_same_rule():
+    many = np.broadcast_to(np.int64(1), (1, 5001, 5001))
+    with little_memory(), pytest.raises(ValueError, match="^x: 5001 jobs x 5001 operations of the longest x 4 fields"):
+        JobShopSets().from_arrays({"times": many, "machines": many}, "x")
+    with little_memory(), pytest.raises(ValueError, match="^x: 200 instances x 900001 machines are 180000200 numbers"):
+        JobShopSets().from_arrays({"times": np.ones((200, 1, 2)), "machines": np.full((200, 1, 2), 900_000)}, "x")
+    with (
+        little_memory(),
+        pytest.raises(ValueError, match="^mine: 1 jobs x 1 .* x 1000000000001 fields"),
+    ):
+        shop_of_lists("mine", [[[(0, 3)]]], machines=10**12)
 
 
 @pytest.mark.slow

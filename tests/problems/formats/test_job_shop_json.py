@@ -67,14 +67,23 @@ WRONG = {  # what is changed -> to what (None: it is missing), the rule
     "below": ("jobs.1.operations.0.machine", -1, "machine must be at least 0, got -1"),
     "releases": ("machine_release", [1], r"machine_release must be a list of 3 numbers, got '\[1"),
     "fixed": ("jobs.0.operations.1.start", 9, "it is fixed, the operation before it is not"),
-    "unknown": ("name", "x", "the shop: unknown key 'name'; known are jobs, machine_release, machines$"),
+    "unknown": ("nmae", "x", "the shop: unknown key 'nmae': known are jobs, machine_release, machines$"),
     "setup times": ("jobs.0.setup", 9, "setup times are not supported .* PyJobShop and OR-Tools"),
     "a weight": ("jobs.0.weight", 9, "job 0: it has a weight, and no due date"),
     "flexible": (
         "jobs.0.operations.0.machine",
         [0, 1],
-        "job 0, operation 0: flexible machines are a problem of their own, problem=fjsp",
+        "job 0: flexible shops have no JSON here; problem=fjsp takes .fjs files and arrays",
     ),
+    "alternatives": (
+        "jobs",
+        [[[{"machine": 0, "processing": 4}, {"machine": 1, "processing": 6}]]],
+        "job 0: flexible shops have no JSON here; problem=fjsp takes .fjs files and arrays",
+    ),
+    "pairs": ("jobs.1", [[0, 4], [1, 6]], r"job 1: it must be an object with .*, got '\[\[0, 4\], \[1, 6\]\]'"),
+    "null in a list": ("machine_release", [0, None, 0], r"machine_release\[1\] must be a whole number .*got 'null'"),
+    "a list of machines": ("machines", [{"breaks": [[4, 6]]}, {}], "machines must be how many .*: calendars are not"),
+    "infinity": ("jobs.0.due", 1e400, "job 0: due must be a whole number below 4.6"),
     "many machines": ("machines", 10**12, "machines must be 1..1000000, got 1000000000000"),
     "nothing": ("jobs", [{"operations": []}], "there is no operation to be scheduled"),
 }
@@ -94,6 +103,42 @@ def test_what_is_wrong_is_named(case, tmp_path):
 
     with pytest.raises(ValueError, match=rf"bad\.json.*{rule}"):
         JobShopSets().load(str(written(tmp_path / "bad.json", change)))
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "answer"),
+    [
+        ("job", "deadline", "hard deadlines are not supported; `due` of a job is what problem.objective=weighted_tard"),
+        ("job", "Release-Date", "`release` of a job says from when"),
+        ("job", "due_date", "`due` of a job is when"),
+        ("job", "no_wait", "jobs that must not wait are not supported here; PyJobShop"),
+        ("operation", "duration", "`time` of an operation is how long"),
+        ("operation", "eligible machines", "flexible shops have no JSON here"),
+        ("operation", "setup_times", "setup times are not supported here; PyJobShop"),
+        ("operation", "transport_time", "transport is the `wait` of the operation before it"),
+        ("shop", "calendars", "calendars are not supported; `machine_release`"),
+        ("shop", "blocking", "blocking and buffers are not supported here"),
+        ("shop", "batches", "batches are not supported here"),
+    ],
+)
+def test_keys_of_other_programs_are_answered(place, key, answer, tmp_path):
+    def change(shop):
+        {"shop": shop, "job": shop["jobs"][0], "operation": shop["jobs"][0]["operations"][0]}[place][key] = [1]
+
+    with pytest.raises(ValueError, match=f"unknown key '{key}': {answer}"):
+        read_json(written(tmp_path / "bad.json", change))
+
+
+def test_null_and_remarks_change_nothing_and_numbers_may_be_floats(tmp_path):
+    def change(shop):
+        shop |= {"name": "order 17", "comment": {"due": 3}, "machines": 3.0, "machine_release": [0.0, 6e1, 0]}
+        shop["jobs"][0] |= {"id": 4, "due": None, "weight": None, "release": 5.0}
+        shop["jobs"][1] |= {"description": None, "release": None}
+        shop["jobs"][0]["operations"][0] |= {"name": "cut", "time": 12.0, "machine": 0.0, "start": None}
+
+    (plain,), (other,) = read_json(written(tmp_path / "x.json")), read_json(written(tmp_path / "x.json", change))
+    for name, array in plain.arrays().items():
+        assert array.tolist() == other.arrays()[name].tolist() and array.dtype == other.arrays()[name].dtype
 
 
 def test_what_is_not_json_is_refused(tmp_path):

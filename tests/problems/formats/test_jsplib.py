@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from problems.formats.jsplib import JsspInstance, read_jssp
 from problems.jssp.sets import JobShopSets
 from tests.helpers.instance_files import JSPLIB, raises_with
+from tests.helpers.tensors import same_tensors
 
 DATA = Path(__file__).parents[2] / "data" / "jssp"
 TITLE = b"Nb of jobs, Nb of Machines, Time seed, Machine seed, Upper bound, Lower bound\n"
@@ -155,6 +157,16 @@ def test_jobs_of_different_lengths_visit_machines_any_number_of_times(tmp_path, 
         JobShopSets().load(str(path))
 
 
+@pytest.mark.parametrize(("text", "machines"), [("1 1\n0 3 0 4\n", [[0, 0]]), ("1 1\n0 3\n", [[0]])])
+def test_one_job_on_one_machine_is_read_as_from_arrays(tmp_path, text, machines):
+    (tmp_path / "one.txt").write_text(text)
+    (found,) = JobShopSets().load(str(tmp_path / "one.txt"))
+    arrays = {"times": found.originals.times.numpy(), "machines": np.array([machines])}
+    assert same_tensors(found.instances, JobShopSets().from_arrays(arrays, "x").instances)
+    actions = torch.zeros(1, len(machines[0]), dtype=torch.int64)
+    assert found.costs(actions).item() == found.originals.times.sum()
+
+
 BAD_STANDARD = {  # what is replaced in JSPLIB -> by what, the line named, the rule
     "remarks alone": (JSPLIB, b"# nothing\n", None, "there is no line `jobs machines`"),
     "truncated": (b"\n  1   3 0 +4\n", b"", None, "expected 3 rows of pairs `machine time`, the file has 2"),
@@ -163,8 +175,7 @@ BAD_STANDARD = {  # what is replaced in JSPLIB -> by what, the line named, the r
     "a row too many": (b"+4\n", b"+4\n0 1 1 1\n", 8, "nothing may follow the 3 rows, got '0 1 1 1'"),
     "four numbers first": (b"3 2\n", b"3 2 1 1\n", 3, "the first line must be `jobs machines`"),
     "rows below the end": (b"0 5 1 7", b"+ EOF +\n0 5 1 7", 4, "row 1 has 3 numbers, pairs `machine time` expected"),
-    "no jobs": (b"3 2\n", b"0 2\n", 3, "jobs and machines must be 1..1000000, with two operations"),
-    "one operation": (JSPLIB, b"1 1\n0 5\n", 1, "two operations at least, got '1 1'"),
+    "no jobs": (b"3 2\n", b"0 2\n", 3, "jobs and machines must be 1..1000000"),
     "huge claim": (b"3 2\n", b"999999 2\n", None, "expected 999999 rows of pairs `machine time`, the file has 3"),
     "huge rows": (
         b"3 2\n",
