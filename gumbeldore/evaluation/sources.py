@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet, MixedSizesError, checked, count_of
 from gumbeldore.interfaces import Problem
-from gumbeldore.runtime.checked import is_integer
+from gumbeldore.runtime.checked import LARGEST, is_integer
 
 Arrays = Mapping[str, Any]  # by the names that docs/data.md gives those of an .npz: of one instance, or of several
 Source = str | Path | Arrays
@@ -100,13 +101,13 @@ def each_of(problem: Problem, instances: Source | Sequence[Source]) -> Sequence[
     if not isinstance(instances, Mapping):
         return instances if isinstance(instances, (list, tuple)) else None
     dimensions = {name: _dimensions(value) for name, value in instances.items()}
-    several = [name for name, of_one in problem.dimensions.items() if dimensions.get(name) == of_one + 1]
-    if not several:
+    first = next((name for name in problem.dimensions if name in instances), None)  # says whether they are several
+    if first is None or dimensions[first] != problem.dimensions[first] + 1:
         return None
-    count = len(instances[several[0]])
+    count = len(instances[first])
     for name, value in instances.items():
         if dimensions[name] and len(value) != count:
-            raise ValueError(f"{name} must be of {count} instances, as {several[0]} is; got {len(value)}")
+            raise ValueError(f"{name} must be of {count} instances, as {first} is; got {len(value)}")
     return [{name: x[i] if dimensions[name] else x for name, x in instances.items()} for i in range(count)]
 
 
@@ -186,7 +187,10 @@ def _stacked(
             alone = {name: array[None] for name, array in batches[place].items()}
             problem.from_arrays(alone, f"{names[place]} (n = 1)")
         raise
-    named = instance_set._replace(names=[names[place] for place in places])
+    own = dict(zip(instance_set.names, (names[place] for place in places), strict=True))
+    heads = [line.partition(": ") for line in instance_set.warnings]  # that of an instance begins with its name
+    lines = [own.get(name, name) + colon + rest for name, colon, rest in heads]
+    named = instance_set._replace(names=list(own.values()), warnings=lines)
     return checked([named], f"{type(problem).__name__}.from_arrays")[0]
 
 
@@ -195,7 +199,14 @@ def _array(value: Any, where: str) -> np.ndarray:
     if np.ma.is_masked(value):
         raise ValueError(f"{where} has masked values")
     try:
-        return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:  # rows of several lengths, bf16, sparse tensors
         rows = "; rows must have the same length" if "inhomogeneous" in str(error) else ""
         raise ValueError(f"{where} is no array: {str(error).splitlines()[0]}{rows}") from None
+    if array.dtype == object:
+        for each in array.flat:
+            if not isinstance(each, Real) or isinstance(each, Integral) and abs(int(each)) > LARGEST:
+                what = "one beyond 64 bits" if isinstance(each, Integral) else type(each).__name__
+                raise ValueError(f"{where} must consist of numbers, got {what}")
+        return np.array(array.tolist())
+    return array

@@ -37,6 +37,7 @@ FILES = {
 POLICIES = {name: gumbeldore.load_policy(name) for name in FILES}
 FAST = {"beam_width": 4, "num_rounds": 2}
 MAP = {"instances": FILES["tsp20"]}
+SHOP = {"times": [[3, 2], [4, 1]], "machines": [[0, 1], [1, 0]]}
 
 
 def routing(customers, seed=0, capacity=30):
@@ -349,6 +350,20 @@ def test_a_limit_that_suffices_for_the_greedy_solution_alone_is_a_warning(method
         ),
         ("cvrp20", {**routing(5), "coords": np.zeros((2, 6, 2))}, "demands must be of 2 instances, as coords .* got 6"),
         ("tsp20", {"instances": FILES["cvrp20"]}, r"line 3: TYPE must be .*\(the policy of .* is for tsp\)"),
+        (
+            "jssp",
+            {**SHOP, "release": [[0, 3], [0, 6]]},
+            r"^instance \(n = 1\): release must be whole numbers \[1, 2\] \(one for each job\), got int64 \[1, 2, 2\]",
+        ),
+        ("jssp", {**SHOP, "machine_release": 5}, r"machine_release must be whole .* \(one for each machine\), got"),
+        ("jssp", {**SHOP, "due": [3, None]}, "^instance: due must consist of numbers, got NoneType$"),
+        (
+            "jssp",
+            {**SHOP, "release": [3, 10**400]},
+            "^instance: release must consist of numbers, got one beyond 64 bits$",
+        ),
+        ("tsp20", {"coords": [[0, 0], [1, 0], [1, 10**400]]}, "^instance: coords must .* got one beyond 64 bits$"),
+        ("cvrp20", {**routing(5), "capacity": None}, "^instance: capacity must consist of numbers, got NoneType$"),
         ("cvrp20", {"coords": [[0, 0]] * 4}, r"instance \(n = 1\) must hold capacity, demands and coords"),
         ("cvrp20", {"instances": [routing(5), routing(5, capacity=3)]}, r"^instances\[1\] .*: demands must be at most"),
         ("tsp20", {"instances": [DATA]}, r"instances\[0\]: .* holds \d+ instances; give it alone"),
