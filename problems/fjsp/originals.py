@@ -17,7 +17,7 @@ from problems.formats.job_shop import LARGEST_TOTAL
 from problems.jssp import originals as job_shops
 from problems.jssp.instances import TIMES, at_the_end, of_jobs_and_machines
 from problems.jssp.objectives import cost_of
-from problems.jssp.originals import check_due_dates, first_numbers, refuse, with_weights
+from problems.jssp.originals import check_due_dates, first_numbers, place_of, refuse, with_weights
 
 
 class Original(NamedTuple):
@@ -73,6 +73,18 @@ class Original(NamedTuple):
         total = sum(field.double().flatten(1).sum(dim=1) for field in (longest, *self[1:4]))
         refuse(self, total > LARGEST_TOTAL, f"times may add up to at most {LARGEST_TOTAL}, got {{:.0f}}", where, total)
         refuse(self, ~self.there.flatten(1).any(dim=1), "there is no operation to be scheduled", where)
+
+    def doubts(self, names: list[str]) -> list[str]:
+        """A warning of the first operation whose time is 0 on some machines alone, where 0 may stand for "cannot".
+
+        Arguments:
+            names: n of the instances
+        """
+        some = (self.times == 0).any(dim=3) & (self.times > 0).any(dim=3)
+        for instance, *place in some.nonzero()[:1].tolist():
+            what = f"{place_of(self, instance, place)} takes 0 on some machines and more on others"
+            return [f"{names[instance]}: {what}: where a machine cannot do an operation, its time is {CANNOT}, not 0"]
+        return []
 
     def shops(self, names: list[str]) -> list[FjspInstance]:
         """The instances one by one, as files give them."""

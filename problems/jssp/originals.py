@@ -106,6 +106,31 @@ class Original(NamedTuple):
         refuse(self, none, "there is no operation to be scheduled", where)
         _check_fixed(self, where)
 
+    def doubts(self, names: list[str]) -> list[str]:
+        """A warning of the first fixed operation before which its machine stands idle, though others could run there.
+
+        Arguments:
+            names: n of the instances
+        """
+        if not (self.fixed > 0).any():
+            return []
+        shop = self.to_schedule()
+        takes = shop.times > 0  # nothing that is fixed
+        busy = shop.times + shop.waits
+        ends = shop.release[..., None] + busy.cumsum(dim=2) - shop.waits  # if no machine makes the job wait
+        for instance, job, place in ((self.fixed > 0) & (self.times > 0)).nonzero().tolist():
+            machine, start = self.machines[instance, job, place], self.fixed[instance, job, place]
+            mine = self.machines[instance] == machine
+            earlier = self.fixed_ends[instance][mine & (self.fixed[instance] < start)]
+            since = torch.cat([earlier, self.machine_release[instance, machine][None].clamp(min=0)]).amax()
+            others = mine & takes[instance]
+            if (torch.maximum(ends[instance], since + shop.times[instance])[others] <= start).any():
+                where = place_of(self, instance, [job, place])
+                rule = "nothing starts before a fixed operation on its machine; breaks are not supported"
+                what = f"{where} is fixed at {int(start)}, and others could run on its machine before it"
+                return [f"{names[instance]}: {what}: {rule}"]
+        return []
+
     def shops(self, names: list[str]) -> list[JsspInstance]:
         """The instances one by one, as files give them."""
         arrays = {field: values.numpy() for field, values in self._asdict().items() if field != "first"}
@@ -147,7 +172,7 @@ def for_objective(original: Any, objective: str, where: str) -> Any:
     Raises ValueError that begins with `where` if the weighted tardiness is asked for and an instance has no due dates.
     """
     if objective == TARDINESS:
-        rule = "the weighted tardiness needs due dates: `due` of each job, and perhaps `weight`, in JSON or arrays"
+        rule = "the weighted tardiness needs due dates, `due`, of jobs whose `weight` is above 0, in JSON or arrays"
         refuse(original, ~original.weight.any(dim=1), rule, where)
         return original
     same = torch.full_like(original.weight, int(objective == FLOW))
@@ -184,13 +209,18 @@ def refuse(
     if not wrong.any():
         return
     instance, *place = wrong.nonzero()[0].tolist()
-    parts = [f"instance {instance}"] if len(wrong) > 1 else []
-    parts += [f"{kind} {number + int(original.first[instance])}" for number in place[:1]]
+    parts = [*([f"instance {instance}"] if len(wrong) > 1 else []), place_of(original, instance, place, kind)]
+    value = None if values is None else values[(instance, *place)].item()
+    raise ValueError(": ".join([where, *filter(None, [", ".join(filter(None, parts))]), rule.format(value)]))
+
+
+def place_of(original: Any, instance: int, place: list[int], kind: str = "job") -> str:
+    """Where something is, in words: nothing, a job (or what `kind` says), or a job and its operation."""
+    parts = [f"{kind} {number + int(original.first[instance])}" for number in place[:1]]
     if len(place) == 2:  # counted from the job's first one
         absent = int((~original.there[instance, place[0]]).sum())
         parts.append(f"operation {max(0, place[1] - absent)}")
-    value = None if values is None else values[(instance, *place)].item()
-    raise ValueError(": ".join([where, *([", ".join(parts)] if parts else []), rule.format(value)]))
+    return ", ".join(parts)
 
 
 def cost_of_fixed(original: Original) -> Tensor:

@@ -157,7 +157,18 @@ def test_due_dates_in_files_and_arrays(tmp_path):
         ({}, "x/0: the weighted tardiness needs due dates"),
         ({"due": np.ones((1, 2)), "weight": -np.ones((1, 2))}, "job 0: weight must not be negative, got -1"),
         ({"due": np.full((1, 2), 2e12)}, r"job 0: due must be within 1e\+12, got 2000000000000"),
-        ({"due": np.ones((1, 3))}, r"x: due must be whole numbers \[1, 2\]"),
+        (
+            {"due": np.ones((1, 3))},
+            r"x: due must be whole numbers \[1, 2\] \(one for each job; a weight",
+        ),
+        (
+            {"due": np.array([[3, np.nan]])},
+            r"x: due must be .*a weight of 0 stands for no due date\), got nan",
+        ),
+        (
+            {"due": np.ones((1, 2)), "weight": np.zeros((1, 2))},
+            "x/0: the weighted .* of jobs whose `weight` is above 0",
+        ),
     ],
 )
 def test_wrong_due_dates_are_refused(more, rule):

@@ -192,7 +192,9 @@ def test_rules_put_an_operation_where_it_ends_first(name):
 # ---- files, arrays, reports
 
 
-TEXT = """2 3 1.8
+TEXT = """# of two jobs
+2 3 1.8
+# job 1
 2  2 1 5 3 4   1 2 6
 
 1 3 1 7
@@ -201,7 +203,7 @@ TEXT = """2 3 1.8
 
 
 def test_files_are_read(tmp_path):
-    """Blanks at the ends, a mean in the first line, jobs over several lines; machines from 1, or from 0 if one is 0."""
+    """Remarks, blanks, a mean in the first line, jobs over several lines; machines from 1, or from 0 if one is 0."""
     (tmp_path / "shop.fjs").write_text(TEXT)
     (found,) = FJSP([[2, 3]], [[2, 3]]).load(str(tmp_path / "shop.fjs"))
     assert found.names == ["shop"] and found.originals.first.tolist() == [1]
@@ -257,19 +259,25 @@ def test_wrong_alternatives_are_refused(jobs, more, rule):
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("2 3\n1 1 1 5\n", "the file ends before the number of operations of job 1"),
-        ("1 3\n1 1 1\n", "the file ends before a time of job 0, operation 0"),
-        ("1 3\n1 1 4 5\n", "job 1, operation 0: machines are 1..3 here, got 4"),
-        ("1 3\n1 2 2 5 2 6\n", "job 1, operation 0: a machine comes twice"),
-        ("1 3\n1 0\n", "job 0, operation 0 has no machine"),
-        ("1 3\n1 1 1 5 7\n", "line 2: '7' follows the last job"),
-        ("1 3\n1 1 1 -5\n", "line 2: a time of job 0, operation 0 must be at least 0, got '-5'"),
-        ("1 3\n1 1 1 x\n", "line 2: a time of job 0, operation 0 must be a whole number, got 'x'"),
+        ("2 3\n1 1 1 5\n", "the file ends before the number of a job's operations, 1 of 2 jobs are complete"),
+        ("1 3\n1 1 1\n", "the file ends before a time, 0 of 1 jobs are complete"),
+        ("1 3\n1 1\n4 5\n", "line 3: machines are 1..3 here, got 4"),
+        ("1 3\n2 1 1 3\n1 4 0\n", "line 3: machines are 1..3 here, got 4"),
+        ("1 3\n1 2 2 5 2 6\n", "line 2: an operation has a machine twice"),
+        ("1 3\n1 0\n", "line 2: the number of an operation's machines must be 1.*, got '0'"),
+        ("1 3\n1 1 1 5 7\n", "line 2: '7' follows the last job; more operations or jobs than announced"),
+        ("1 3\n1 1 1 5\n1 1 1 5\n", "line 3: '1' follows the last job; more operations or jobs than announced"),
+        ("1 3\n3 1 1 5 1 1 5 1 1 6\n0 2 3\n1 0 2\n2 2 0\n", "line 3: numbers follow the last job: setup times are"),
+        ("1 3\n1 1 1 5\n0 1\n1 2\n2 0\n", "line 3: numbers follow the last job: precedence arcs are not supported"),
+        ("1 3\n1 1 1 -5\n", "line 2: a time must be 0..1e.12, got '-5'"),
+        ("1 3\n1 1 1 x\n", "line 2: a time must be a whole number, got 'x'"),
+        ("1 3\n1 1 1 2.5\n", "line 2: a time must be a whole number, got '2.5'"),
+        ("1 3\n1 1 1 9999999999999999999\n", "line 2: a time must be 0..1e.12, got '9999999999999999999'"),
+        ("# nothing\n", "the first line must be `jobs machines`"),
         ("1\n1 1 1 5\n", "line 1: the first line must be `jobs machines`"),
         ("0 3\n", "line 1: jobs and machines must be 1..1000000"),
-        ("1000000 1000000\n", "the file ends before the number of operations of job 0"),
-        ("101 1000000\n" + "1 1 1 5\n" * 101, r"jobs x operations x machines must be at most 1e\+08"),
-        ("1 1\n1 1 1 2000000000000\n", "times may add up to at most 1000000000000"),
+        ("1000000 1000000\n", "the file ends before the number of a job's operations, 0 of 1000000 jobs are complete"),
+        ("2 1\n1 1 1 1000000000000\n1 1 1 1", "times may add up to at most 1000000000000"),
     ],
 )
 def test_malformed_files_are_refused(text, rule, tmp_path):
@@ -277,6 +285,27 @@ def test_malformed_files_are_refused(text, rule, tmp_path):
     with pytest.raises(ValueError, match=rule) as wrong:
         FJSP([[2, 3]], [[2, 3]]).load(str(tmp_path / "shop.fjs"))
     assert str(wrong.value).startswith(str(tmp_path / "shop.fjs"))
+
+
+def test_json_is_refused_by_what_there_is_instead(tmp_path):
+    (tmp_path / "shop.json").write_text('{"machines": 2, "jobs": [[[{"machine": 0, "processing": 4}]]]}')
+    with pytest.raises(ValueError, match=r"shop\.json: flexible shops have no JSON here: give \.fjs or arrays"):
+        FJSP([[2, 3]], [[2, 3]]).load(str(tmp_path / "shop.json"))
+
+
+@pytest.mark.parametrize(("cannot", "warned"), [(-1, False), (0, True), (5, False)])
+def test_a_time_of_0_on_some_machines_alone_is_warned_of(cannot, warned, tmp_path):
+    """It may stand for a machine that cannot. An operation of time 0 on all its machines is as it should be."""
+    times = np.array([[[-1, -1], [12, 9], [cannot, 7]], [[4, 4], [0, 0], [-1, 0]]])
+    found = FlexibleShopSets().from_arrays({"times": np.stack([np.where(times == 0, 1, times), times])}, "x")
+    line = "x/1: job 0, operation 1 takes 0 on some machines and more on others: where a machine cannot do an operation"
+    assert [text.startswith(line) for text in found.warnings] == [True] * warned
+    shop = shop_of_lists("shop", [[[(0, 3), (1, 0)]], [[(0, 3)]]], machines=2)
+    (named, _) = gumbeldore.load_instances(one_size(2, 2), [shop.arrays()] * 2 + [{"times": times}])
+    assert [text.partition(":")[0] for text in named.warnings] == ["instances[0]"]
+    (tmp_path / "shop.fjs").write_text("2 2\n1 2 1 3 2 0\n1 1 1 3\n")
+    (read,) = FlexibleShopSets().load(str(tmp_path / "shop.fjs"))
+    assert read.warnings[0].startswith("shop: job 1, operation 0 takes 0 on some machines")
 
 
 def test_references_are_found_by_content(tmp_path, monkeypatch):
@@ -306,7 +335,10 @@ def test_references_are_found_by_content(tmp_path, monkeypatch):
         ({"times": [[[[3, -1], [-1, -1], [-1, 3]]]]}, r"x: times\[0, 0, 1\] has no machine, but operations before and"),
         ({"times": np.full((1, 1, 1, 2), -1)}, "x: there is no operation to be scheduled"),
         ({"times": np.ones((1, 2, 2, 2)), "waits": -np.ones((1, 2, 2))}, "job 0, operation 0: waits must not be neg"),
-        ({"times": np.ones((1, 2, 2, 2)), "release": np.ones((1, 3))}, r"x: release must be whole numbers \[1, 2\]"),
+        (
+            {"times": np.ones((1, 2, 2, 2)), "release": np.ones((1, 2, 2))},
+            r"x: release must be whole numbers \[1, 2\] \(one for each job\), got float64 \[1, 2, 2\]",
+        ),
         ({"times": np.ones((1, 2, 2, 2)), "machines": np.ones((1, 2))}, "x must hold times and may hold"),
     ],
 )

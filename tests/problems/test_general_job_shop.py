@@ -235,6 +235,14 @@ NONE = np.nan
         ({"waits": [[[0, -2, 0], [0, 0, 0]]]}, "job 0, operation 1: waits must not be negative, got -2"),
         ({"release": [[0, -1]]}, "job 1: release must not be negative, got -1"),
         ({"machine_release": [[0, -1]]}, "machine 1: machine_release must not be negative, got -1"),
+        (
+            {"machine_release": [5]},
+            r"machine_release must be .*\[1, 2\] \(one for each machine\), got int64 \[1\]",
+        ),
+        (
+            {"machine_release": 5},
+            r"machine_release must be .*\[1, 2\] \(one for each machine\), got int64 \[\]",
+        ),
         ({"machine_release": [[0]]}, "job 0, operation 1: there are 1 machines, not one for 1"),
         ({"dew": [[0, 1]]}, "may hold cost, due, fixed, machine_release, reference, release, waits and weight, got"),
     ],
@@ -242,6 +250,32 @@ NONE = np.nan
 def test_wrong_input_names_job_and_operation(more, rule):
     with pytest.raises(ValueError, match=f"^the arrays.*{rule}"):
         JobShopSets().from_arrays({**TWO_JOBS, **{name: np.array(value) for name, value in more.items()}}, "the arrays")
+
+
+@pytest.mark.parametrize(
+    ("fixed", "more", "warned"),
+    [
+        ([[50, NONE, NONE], [NONE] * 3], {}, True),  # the 7 of job 1 on machine 0 would fit behind its 6 on machine 1
+        ([[13, NONE, NONE], [NONE] * 3], {}, True),
+        ([[12, NONE, NONE], [NONE] * 3], {}, False),
+        ([[50, NONE, NONE], [NONE] * 3], {"machine_release": [[44, 0]]}, False),
+        ([[50, NONE, NONE], [NONE] * 3], {"machine_release": [[43, 0]]}, True),
+        ([[50, NONE, NONE], [NONE] * 3], {"release": [[0, 37]]}, True),
+        ([[50, NONE, NONE], [NONE] * 3], {"release": [[0, 38]]}, False),
+        ([[-3, NONE, NONE], [-2, NONE, NONE]], {}, False),  # what has begun
+        ([[NONE] * 3] * 2, {}, False),
+        ([[0, 5, 50], [NONE] * 3], {}, True),  # between the fixed operations of job 0
+        ([[0, 5, 50], [NONE] * 3], {"waits": [[[0, 0, 0], [38, 0, 0]]]}, False),  # not before 6 + 38
+    ],
+)
+def test_a_fixed_operation_on_a_machine_that_others_could_use_before_is_warned_of(fixed, more, warned):
+    arrays = TWO_JOBS | {"fixed": np.array([fixed])} | {name: np.array(value) for name, value in more.items()}
+    found = JobShopSets().from_arrays(arrays, "x")
+    place = 2 if fixed[0][0] == 0 else 0
+    rule = "nothing starts before a fixed operation on its machine; breaks are not supported"
+    start = fixed[0][place]
+    line = f"x/0: job 0, operation {place} is fixed at {start}, and others could run on its machine before it: {rule}"
+    assert found.warnings == [line] * warned
 
 
 def test_a_shop_of_ones_own_is_solved_and_shown(tmp_path):
