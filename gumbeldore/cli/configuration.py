@@ -19,7 +19,7 @@ from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.loading import LoadedPolicy
 from gumbeldore.parallel import ray_cluster
 from gumbeldore.runtime import checkpoint
-from gumbeldore.runtime.building import build, check_keys
+from gumbeldore.runtime.building import NAMED, build, check_keys
 from gumbeldore.runtime.checked import Checked
 from gumbeldore.sampler.methods import Method
 from gumbeldore.training.settings import ALGORITHMS, ImitationSettings
@@ -34,10 +34,13 @@ class Configuration:
     Arguments:
         cfg: composed by Hydra, or read from the folder of an earlier run
         words: that were typed; None: those of this command, none where a program calls it
+        composed: whether the user's own words and option files make it, whose classes may be of any package
     """
 
-    def __init__(self, cfg: DictConfig, words: Sequence[str] | None = None):
+    def __init__(self, cfg: DictConfig, words: Sequence[str] | None = None, composed: bool = True):
         self.cfg = cfg
+        parts = [cfg.get("problem"), cfg.get("model"), *(cfg.get("methods") or {}).values()] if composed else []
+        NAMED.update(str(part["_target_"]).partition(".")[0] for part in parts if part and "_target_" in part)
         self._read: set[str] = set()
         self._ignored: dict[str, str] = {}  # why a key has no effect
         if words is None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import InterpolationKeyError
 
 from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.loading import LoadedPolicy
 from gumbeldore.instance_set import InstanceSet
-from gumbeldore.runtime.building import imported
+from gumbeldore.runtime.building import arguments_of, imported
 from gumbeldore.sampler.methods import Anytime, Method, made, settings_of
 from gumbeldore.sampler.search import check_offered
 
@@ -62,8 +62,9 @@ def build_method(name: str, method: DictConfig, search: Mapping[str, Any]) -> Me
         read = {key: search[key] for key in search_keys(method, search)}
         if "step_size" in read and read["step_size"] is None:
             raise ValueError("search.step_size must be given: the policy has none of a training")
-        maker = instantiate(method, _partial_=True)
-        built = maker(**read) if _is_baseline(_target_of(method)) else made(maker, read)
+        target = _target_of(method)
+        maker = partial(target, **arguments_of(OmegaConf.to_container(method, resolve=True), f"methods.{name}"))
+        built = maker(**read) if _is_baseline(target) else made(maker, read)
     except InterpolationKeyError as error:
         raise ValueError(f"method={name} does not belong to this command: {str(error).splitlines()[0]}") from None
     except Exception as error:  # of the user's own callable, too

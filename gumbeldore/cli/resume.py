@@ -18,9 +18,12 @@ from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.schema import COMMANDS, TRAIN, EvaluationSettings
 from gumbeldore.evaluation.kept import MANIFEST, fingerprint
 from gumbeldore.instance_set import InstanceSet
+from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime import checkpoint
+from gumbeldore.runtime.building import named_class
 from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.run_directory import RunDirectory
+from gumbeldore.sampler.methods import Method
 from gumbeldore.training.state import TrainState
 
 # Keys of a training that change no result when it goes on (the number of workers, where they have several GPUs, may
@@ -35,6 +38,7 @@ OTHER_RESULT = (
     "train.epochs",
     "train.cooldown_epochs",
 )
+MOST_BYTES, MOST_DEEP = 2**20, 20  # of a configuration in YAML; those of runs have thousands, and 5
 REDECIDED_ON_DEVICE = ("search_batch_rows", "train_threads")  # on another device these are decided anew
 # Keys of an evaluation that change no solution, or whose content is compared instead (see `manifest`).
 NOT_IN_MANIFEST = (
@@ -56,23 +60,53 @@ def continued(config: Configuration) -> Configuration:
         if unknown := [key for key in many if key not in few]:
             where = f"another version made this run, {directory.config} {what} {unknown[0]}"
             raise ValueError(f"resume={resume}: {where}; a new run can begin with its weights (init=)")
+    if saved.ray.get("address") is not None and "ray.address" not in config.typed:  # its answers are executed here
+        again = f"name it again if it is yours: ray.address={saved.ray.address}, or ray.address=null"
+        raise ValueError(f"resume={resume}: the run was on a Ray cluster; {again}")
     for key in config.typed:
         OmegaConf.update(saved, key, OmegaConf.select(config.cfg, key))
     for key in REDECIDED_ON_DEVICE if "device" in config.typed else ():
         if key not in config.typed:
             saved[key] = "auto"
-    return Configuration(saved)
+    return Configuration(saved, composed=False)
 
 
 def read_config(path: Path) -> DictConfig:
-    """The configuration of an earlier run. Raises ValueError if somebody has changed the file so that it is none."""
+    """The configuration of an earlier run, which may be somebody else's: nothing that it names is called.
+
+    Raises ValueError if somebody has changed the file so that no run has written it: it refers to something (an anchor,
+    `${...}`), nests deep, or names other things than classes of a problem, a policy and search methods.
+    """
     try:
-        config = OmegaConf.load(path)
-    except (yaml.YAMLError, OmegaConfBaseException, OSError) as error:
+        with checkpoint.checkpoint_errors(path, "is not the configuration of a run"):
+            _check_plain(path)
+            config = OmegaConf.load(path)
+    except (yaml.YAMLError, OmegaConfBaseException) as error:
         raise ValueError(f"{path} is not the configuration of a run: {str(error).splitlines()[0]}") from None
-    if not isinstance(config, DictConfig) or not OmegaConf.is_dict(config.get("train")):
-        raise ValueError(f"{path} is not the configuration of a run: it has no keys of train")
+    for group in ("train", "search", "ray", "problem", "model", "methods"):
+        if not isinstance(config, DictConfig) or not OmegaConf.is_dict(config.get(group)):
+            raise ValueError(f"{path} is not the configuration of a run: it has no keys of {group}")
+    try:
+        named_class(config.problem, "problem", Problem)
+        named_class(config.model, "model", Policy)
+        for name, method in config.methods.items():
+            named_class(method if OmegaConf.is_dict(method) else {}, f"methods.{name}", Method)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
     return config
+
+
+def _check_plain(path: Path) -> None:
+    """Raises ValueError for what would take much time or memory to read, or would be evaluated."""
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES} bytes")
+    depth = 0
+    for event in yaml.parse(path.read_bytes(), yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_DEEP:
+            raise ValueError(f"it nests more than {MOST_DEEP} deep")
+        if isinstance(event, yaml.AliasEvent) or "${" in getattr(event, "value", ""):
+            raise ValueError("it refers to something, where a run writes plain values")
 
 
 def restore(state: TrainState, directory: RunDirectory, instance_type: type, epochs: int) -> None:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+import os
 import sys
 from collections.abc import Collection, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 from gumbeldore.runtime.checked import check
+
+OURS = ("gumbeldore", "problems", "models")
+MODULES = "GUMBELDORE_MODULES"  # an environment variable: modules of the user's that a file may name, with commas
+NAMED: set[str] = set()  # packages of the classes that the user's own words and option files have named
 
 
 def build(node: Mapping[str, Any], key: str, base: type = object) -> Any:
@@ -22,23 +28,34 @@ def build(node: Mapping[str, Any], key: str, base: type = object) -> Any:
 
     Raises ValueError naming the key and the value that is wrong.
     """
-    values = dict(node)
-    target = values.pop("_target_", None)
-    cls = imported(target, key)
-    if not isinstance(cls, type):
-        raise ValueError(f"{key}._target_={target} is not a class")
-    if not issubclass(cls, base):
-        package = base.__module__.partition(".")[0]
-        raise ValueError(f"{key}._target_={target} must inherit {package}.{base.__name__}")
+    cls, values = named_class(node, key, base), arguments_of(node, key)
     if lacking := sorted(getattr(cls, "__abstractmethods__", ())):
-        raise ValueError(f"{key}._target_={target} lacks {', '.join(lacking)}")
-    if "_target_" in str(values):
-        raise ValueError(f"{key} must hold plain values, no targets: {values}")
+        raise ValueError(f"{key}._target_={node['_target_']} lacks {', '.join(lacking)}")
     _check_arguments(cls, key, values)
     try:
         return cls(**values)
     except (TypeError, ValueError, ArithmeticError, RuntimeError, AttributeError) as error:
         raise ValueError(f"{key}: {error}") from None
+
+
+def named_class(node: Mapping[str, Any], key: str, base: type = object) -> type:
+    """The class that a node names, not called yet. Raises ValueError unless it inherits `base`, and as `imported`."""
+    target = node.get("_target_")
+    cls = imported(target, key)
+    if not isinstance(cls, type):
+        raise ValueError(f"{key}._target_={target} is not a class")
+    if base not in cls.__mro__:  # whatever the class itself says of subclasses
+        package = base.__module__.partition(".")[0]
+        raise ValueError(f"{key}._target_={target} must inherit {package}.{base.__name__}")
+    return cls
+
+
+def arguments_of(node: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The values of a node but its target. Raises ValueError if one of them names a target of its own."""
+    values = {str(name): value for name, value in node.items() if name != "_target_"}
+    if "_target_" in str(values):
+        raise ValueError(f"{key} must hold plain values, no targets: {values}")
+    return values
 
 
 def node_of(built: Any, key: str) -> dict[str, Any]:
@@ -73,22 +90,49 @@ def node_of(built: Any, key: str) -> dict[str, Any]:
 
 
 def imported(target: Any, key: str) -> Any:
-    """What a `_target_` names. Raises ValueError naming the key if that cannot be imported."""
+    """What a `_target_` names, which may come out of somebody's file: to import a module executes the module.
+
+    So it is of this project, of a package that the user has named, or of a module that the user has imported.
+
+    Raises ValueError naming the key for all others, and for what cannot be imported.
+    """
+    parts = target.split(".") if isinstance(target, str) else []
+    if not parts or not all(part.isidentifier() for part in parts):
+        raise ValueError(f"{key}._target_={target!s:.100} cannot be imported: a target is package.module.Class")
+    ours, named = parts[0] in OURS, {*NAMED, *os.environ.get(MODULES, "").replace(" ", "").split(",")}
+    if ours and (other := _in_place_of_ours(parts[0])):
+        rule = "which hides the package of this name that gumbeldore needs: rename yours"
+        raise ValueError(f"{key}._target_={target} was looked for in {other}, {rule}")
+    if not ours and not any(".".join(parts[:n]) in named for n in range(1, len(parts) + 1)):
+        return _of_imported_module(parts, key)
     try:
-        return resolve_name(str(target))
+        return resolve_name(target)
     except Exception as error:  # of whatever is imported
-        if other := _in_place_of_ours(str(target).partition(".")[0]):
-            rule = "which hides the package of this name that gumbeldore needs: rename yours"
-            raise ValueError(f"{key}._target_={target} was looked for in {other}, {rule}") from None
         where = "; is its folder in PYTHONPATH?" if isinstance(error, ModuleNotFoundError) else ""
         raise ValueError(f"{key}._target_={target} cannot be imported: {error}{where}") from None
 
 
+def _of_imported_module(parts: list[str], key: str) -> Any:
+    """What a dotted name is in the modules that are imported already; nothing is imported or called for it."""
+    target = ".".join(parts)
+    length = next((n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in sys.modules), 0)
+    if not length:
+        rule = f"if it is yours, import {parts[0]} first, or set {MODULES}={parts[0]} for a command"
+        raise ValueError(f"{key}._target_={target} is in no module of gumbeldore, problems or models; {rule}")
+    found: Any = sys.modules[".".join(parts[:length])]
+    for part in parts[length:]:
+        if part not in getattr(found, "__dict__", {}):
+            raise ValueError(f"{key}._target_={target} cannot be imported: there is no {part}")
+        found = vars(found)[part]
+    return found
+
+
 def _in_place_of_ours(package: str) -> str | None:
-    """The file that is imported under the name of a package of this project, where it is another."""
-    file = getattr(sys.modules.get(package), "__file__", None)
+    """The place from which a package of this project's name is imported, if the project's own lies elsewhere."""
+    spec = find_spec(package)  # of a package at the top, for which nothing is executed
+    places = [*(spec.submodule_search_locations or []), str(spec.origin)] if spec else []
     ours = Path(__file__).parents[2] / package  # also in an installation
-    return file if file and ours.is_dir() and not Path(file).is_relative_to(ours) else None
+    return places[0] if places and ours.is_dir() and not Path(places[0]).is_relative_to(ours) else None
 
 
 def takes(cls: type, name: str) -> bool:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import importlib
 import io
 import re
+import shutil
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
+from omegaconf import OmegaConf
 
 import evaluate
 import train
+from gumbeldore import Policy, Problem, load_policy, methods
+from gumbeldore.cli.configuration import Configuration
+from gumbeldore.cli.resume import read_config
 from gumbeldore.runtime import checkpoint
 from tests.helpers.commands import done
 from tests.helpers.commands import refused as refused_line
 from tests.helpers.evaluations import untrained
 from tests.helpers.mutations import Trap, damaged, outcomes, repacked
+from tests.helpers.pages import write
 
 CONTENT = {
     "config": {"problem": {"num_nodes": 20}, "model": {"width": 16}, "rates": [0.1, None, True]},
@@ -219,3 +229,221 @@ def test_a_damaged_run_is_not_continued(tmp_path):
         assert f"run/dataset/{shard.name} is damaged" in message()
     shard.unlink()
     assert f"there is no file run/dataset/{shard.name}" in message()
+
+
+# ---- names of classes in files of somebody else: of nothing that is called, in no module that is imported for it
+
+
+CALLS = {  # what would leave a file behind if it were called with these values
+    "os.system": {"command": "touch trapped"},
+    "posix.system": {"command": "touch trapped"},
+    "subprocess.Popen": {"args": ["touch", "trapped"]},
+    "builtins.open": {"file": "trapped", "mode": "w"},
+    "builtins.exec": {"_args_": ["open('trapped', 'w')"]},
+    "pathlib.Path.touch": {"self": "trapped"},
+    "torch.load": {"f": "pickled", "weights_only": False},
+    "numpy.load": {"file": "pickled", "allow_pickle": True},
+    "shutil.copyfile": {"src": "pickled", "dst": "trapped"},
+    "functools.partial": {"_args_": [{"_target_": "os.system", "command": "touch trapped"}]},
+    "hydra.utils.instantiate": {"config": {"_target_": "os.system", "command": "touch trapped"}},
+    "gumbeldore.runtime.files.os.system": {"command": "touch trapped"},
+    "gumbeldore.runtime.files.write_text": {"path": "trapped", "text": ""},
+    "models.bq_tsp.torch.load": {"f": "pickled", "weights_only": False},
+    "problems.tsp.problem.torch.hub.os.system": {"command": "touch trapped"},
+    "lying.Trap": {},
+    "lying": {},
+    "lying.inside.Trap": {},
+    "lying:Trap": {},
+    "gumbeldore.runtime.files.lying.Trap": {},
+    "torch.lying.Trap": {},
+    ".lying.Trap": {},
+    "lying..Trap": {},
+    "__main__.Trap": {},
+    f"{__name__}.Solves": {},
+}
+LYING = "open('trapped', 'w')\nfrom gumbeldore import *\n\nclass Trap(Policy, Problem, Method): ...\n"
+
+
+class Solves:
+    """A class that has the methods of a baseline, and inherits none of the project's kinds."""
+
+    def __init__(self):
+        Path("trapped").touch()
+
+    def check(self, problem): ...
+
+    def solve(self, problem, instance_set, progress): ...
+
+
+for kind in (Problem, Policy, methods.Method):
+    kind.register(Solves)  # so that Python's issubclass takes it for one
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, which Python searches first: modules that lie there, a pickle, and a run of somebody's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for place in ("lying.py", "run/checkpoints/last.pt", "run/lock"):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text(LYING if place.endswith(".py") else "")
+    (tmp_path / "pickled").write_bytes(saved(Trap(Path("trapped"))))
+    yield tmp_path
+    sys.modules.pop("lying", None)
+
+
+@pytest.fixture(scope="module")
+def values():
+    """The configuration of a run, as its config.yaml has it."""
+    return OmegaConf.to_container(Configuration.of_training("debug=fast", "problem.num_nodes=6").cfg, resolve=True)
+
+
+def objects_of(values):
+    """What `resume=` makes of a config.yaml with these values."""
+    path = Path("run/config.yaml")
+    path.write_text(yaml.safe_dump(values))
+    config = Configuration(read_config(path), composed=False)
+    return config.training_search(), config.part("problem", Problem), config.part("model", Policy)
+
+
+def with_node(values, place, node):
+    """The values, with the node at a dotted place."""
+    copied = copy.deepcopy(values)
+    *above, last = place.split(".")
+    part = copied
+    for name in above:
+        part = part.setdefault(name, {})
+    part[last] = node
+    return copied
+
+
+@pytest.mark.parametrize("place", ["problem", "model", "methods.gumbeldore", "methods.second"])
+@pytest.mark.parametrize("target", CALLS)
+def test_a_run_of_somebody_calls_and_imports_nothing_that_it_names(target, place, folder, values):
+    assert len(objects_of(values)) == 3
+    with pytest.raises(ValueError, match=rf"^run/config.yaml: {place}._target_=\S* ") as error:
+        objects_of(with_node(values, place, {"_target_": target, **CALLS[target]}))
+    assert "\n" not in str(error.value)
+    assert not Path("trapped").exists() and "lying" not in sys.modules
+
+
+TRAP = {"_target_": "os.system", "command": "touch trapped"}
+NESTED = {
+    "an argument": ("methods.gumbeldore.start", TRAP),
+    "a list": ("methods.gumbeldore.start", [[TRAP]]),
+    "a dictionary": ("methods.gumbeldore.start", {"a": {"b": TRAP}}),
+    "positional arguments": ("methods.gumbeldore._args_", [TRAP]),
+    "a part of itself": ("methods.gumbeldore._partial_", TRAP),
+    "the search's width": ("search.beam_width", TRAP),
+    "a network's argument": ("model.heads", TRAP),
+    "a problem's argument": ("problem.grow", [TRAP]),
+    "an interpolation of the environment": ("methods.gumbeldore._target_", "${oc.env:TARGET}"),
+    "an interpolation of another key": ("methods.gumbeldore", "${model}"),
+    "an interpolation of Hydra": ("problem.num_nodes", "${hydra:runtime.cwd}"),
+    "a list as a target": ("methods.gumbeldore._target_", ["os.system"]),
+    "a number as a target": ("model._target_", 3),
+    "nothing as a target": ("model._target_", None),
+    "a class that is not built": ("methods.gumbeldore._target_", "gumbeldore.methods.Method"),
+    "a text for a method": ("methods.gumbeldore", "os.system"),
+}
+
+
+@pytest.mark.parametrize("case", NESTED)
+def test_nothing_inside_a_run_of_somebody_is_called(case, folder, values, monkeypatch):
+    monkeypatch.setenv("TARGET", "os.system")
+    with pytest.raises(ValueError) as error:
+        objects_of(with_node(values, *NESTED[case]))
+    assert "\n" not in str(error.value) and not Path("trapped").exists()
+
+
+def test_no_word_of_hydra_is_one_of_a_method(folder, values):
+    """`_partial_` and `_convert_` are arguments that the method does not have."""
+    for word in ("_partial_", "_convert_", "_recursive_"):
+        with pytest.raises(ValueError, match=f"method=gumbeldore: .* unexpected keyword argument '{word}'"):
+            objects_of(with_node(values, f"methods.gumbeldore.{word}", True))
+
+
+def test_a_run_of_somebody_joins_no_cluster_that_it_names(folder, values):
+    Path("run/config.yaml").write_text(yaml.safe_dump(with_node(values, "ray.address", "ray://127.0.0.1:9")))
+    line = refused_line(train, "resume=run", cwd=folder)
+    assert "the run was on a Ray cluster; name it again if it is yours: ray.address=ray://127.0.0.1:9" in line
+
+
+STRANGE = {  # a config.yaml that is valid, but that no run has written
+    "deep": ("train: " + "[" * 100_000 + "]" * 100_000, "it nests more than 20 deep"),
+    "deep blocks": ("\n".join(f"{' ' * n}a:" for n in range(900)), "it nests more than 20 deep"),
+    "refers to itself": ("train: &a {b: *a}", "it refers to something"),
+    "explodes": (
+        "a0: &a0 [x]\n" + "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)),
+        "it refers to something",
+    ),
+    "merges": ("train: &a {b: 1}\nmodel: {<<: *a}", "it refers to something"),
+    "large": ("x: 1\n" * 300_000, "it has more than 1048576 bytes"),
+    "calls Python": ("train: !!python/object/apply:os.system ['touch trapped']", "could not determine a constructor"),
+    "a set": ("train: !!set {a, b}", "."),
+    "a list": ("[]", "it has no keys of train"),
+    "no text": (b"\xff\xfe\x00\x01", "."),
+    "digits": ("train: " + "9" * 9999, "."),
+}
+
+
+@pytest.mark.parametrize("case", STRANGE)
+def test_a_strange_configuration_is_refused_in_one_line(case, folder):
+    text, rule = STRANGE[case]
+    Path("run/config.yaml").write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(ValueError, match=rf"^run/config.yaml is not the configuration of a run: .*{rule}") as error:
+        read_config(Path("run/config.yaml"))
+    assert "\n" not in str(error.value) and not Path("trapped").exists()
+
+
+@pytest.mark.parametrize("part", ["problem", "model"])
+@pytest.mark.parametrize("target", CALLS)
+def test_a_checkpoint_of_somebody_calls_and_imports_nothing_that_it_names(target, part, folder, policies):
+    content = checkpoint.load(policies / "tsp.pt")
+    content["config"][part] = {"_target_": target, **CALLS[target]}
+    checkpoint.save(Path("forged.pt"), content)
+    with pytest.raises(ValueError, match=rf"^forged.pt does not fit: {part}._target_=") as error:
+        load_policy("forged.pt")
+    assert "\n" not in str(error.value)
+    assert not Path("trapped").exists() and "lying" not in sys.modules
+
+
+OWN = """
+open('trapped', 'a').write('!')
+from models.bq_tsp import BQ
+
+class Outer:
+    class Network(BQ): ...
+"""
+
+
+def test_own_classes_are_found_where_the_user_has_imported_or_named_their_module(folder, policies, monkeypatch):
+    content = checkpoint.load(policies / "tsp.pt")
+    content["config"]["model"]["_target_"] = "lying.net.Outer.Network"
+    checkpoint.save(Path("own.pt"), content)
+    shutil.rmtree(folder / "lying", ignore_errors=True)
+    (folder / "lying.py").unlink()
+    write({"lying/__init__.py": "", "lying/net.py": OWN}, folder)
+    rule = "import lying first, or set GUMBELDORE_MODULES=lying for a command"
+    with pytest.raises(ValueError, match=f"in no module of gumbeldore, problems or models; if it is yours, {rule}"):
+        load_policy("own.pt")
+    importlib.import_module("lying")  # and not the module inside, which the file names
+    with pytest.raises(ValueError, match="cannot be imported: there is no net"):
+        load_policy("own.pt")
+    assert not Path("trapped").exists()
+    monkeypatch.setenv("GUMBELDORE_MODULES", "another, lying")
+    assert type(load_policy("own.pt").policy).__name__ == "Network"
+    monkeypatch.delenv("GUMBELDORE_MODULES")
+    assert type(load_policy("own.pt").policy).__name__ == "Network"  # imported by now
+    assert Path("trapped").read_text() == "!"
+    for name in ("lying.net", "lying"):
+        sys.modules.pop(name)
+
+
+def test_a_folder_in_place_of_a_package_of_ours_is_not_imported(folder, policies, monkeypatch):
+    write({"models/__init__.py": "open('trapped', 'w')"}, folder)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "models"]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ValueError, match="model._target_=.* was looked for in .*models, which hides the package"):
+        load_policy(policies / "tsp.pt")
+    assert not Path("trapped").exists()
