@@ -33,7 +33,7 @@ def write_results(run: OpenRun, incumbents: Incumbents, state: TrainState) -> No
 def keep_in_checkpoint(directory: RunDirectory, state: TrainState) -> None:
     """Keep the best solutions in the last checkpoint, which is otherwise that of the last complete epoch."""
     saved = checkpoint.load(directory.last)
-    saved["train_state"]["dataset"] = [shard.name for shard in state.dataset.shards]
+    saved["train_state"] |= state.dataset.state_dict()
     checkpoint.save(directory.last, saved)
     state.dataset.prune()
 

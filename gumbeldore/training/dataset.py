@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,9 +15,11 @@ from torch import Tensor
 from gumbeldore.batches import batch_size, joined, moved, take, to
 from gumbeldore.interfaces import HasStoredForm, Problem
 from gumbeldore.runtime.arrays import check_sizes
-from gumbeldore.runtime.files import atomic_write
+from gumbeldore.runtime.files import atomic_write, remove_leftovers
 
 CPU = torch.device("cpu")
+SOLUTIONS = ("actions", "costs")  # arrays of a file beside those of the instances
+FILE = re.compile(r"(epoch|given)_\d+(_\d+)?\.npz")  # of a shard; files of other names are the user's
 
 
 class Shard(NamedTuple):
@@ -48,6 +52,7 @@ class PseudoExperts:
     def __init__(self, folder: Path | None = None):
         self.folder = folder
         self.shards: list[Shard] = []
+        self._checksums: dict[str, str] = {}  # of shards on disk, by their names
         self._groups: dict[torch.device, list[Group]] = {}  # of the same size, on each device that asked
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -62,6 +67,7 @@ class PseudoExperts:
             instances = shard.instances
             fields = instances.stored() if isinstance(instances, HasStoredForm) else instances._asdict()
             arrays |= {f"instance.{field}": value.numpy() for field, value in fields.items()}
+            self._checksums[shard.name] = checksum(arrays)
             with atomic_write(self.folder / f"{shard.name}.npz") as file:
                 np.savez(file, **arrays)  # type: ignore[arg-type]
         self._keep([*self.shards, shard])
@@ -81,20 +87,34 @@ class PseudoExperts:
         self._keep(self.shards[1:])
 
     def prune(self) -> None:
-        """Delete the files of forgotten shards."""
+        """Delete the files of forgotten shards, and what is half-written; what else lies there is the user's."""
         if self.folder is not None:
+            remove_leftovers(self.folder)
             kept = {f"{shard.name}.npz" for shard in self.shards}
             for path in self.folder.iterdir():
-                if path.name not in kept:
+                if FILE.fullmatch(path.name) and path.name not in kept and path.is_file():
                     path.unlink()
 
-    def restore(self, names: list[str], instance_type: Any) -> None:
-        """Read back the shards that a checkpoint names and that are not in memory."""
+    def state_dict(self) -> dict[str, Any]:
+        """The names of the shards, and the checksums of those on disk."""
+        names = [shard.name for shard in self.shards]
+        checksums = {name: self._checksums[name] for name in names if name in self._checksums}
+        return {"dataset": names, "checksums": checksums}
+
+    def restore(self, names: list[str], instance_type: Any, checksums: Mapping[str, str] | None = None) -> None:
+        """Read back the shards that a checkpoint names and that are not in memory.
+
+        Arguments:
+            checksums: as `state_dict` has them; None: of a checkpoint that an older version wrote
+
+        Raises ValueError naming the file of a shard that is missing, damaged or another one.
+        """
         known = {shard.name: shard for shard in self.shards}
         for name in names:
             if name not in known:
                 assert self.folder is not None, "a dataset in memory alone cannot be read back"
-                known[name] = read_shard(self.folder / f"{name}.npz", instance_type)
+                path = self.folder / f"{name}.npz"
+                known[name], self._checksums[name] = _read(path, instance_type, (checksums or {}).get(name))
         self._keep([known[name] for name in names])
 
     def batch(self, problem: Problem, size: int, generator: torch.Generator, device: torch.device = CPU) -> Example:
@@ -150,16 +170,34 @@ def _together(problem: Problem, shards: list[Shard], device: torch.device) -> Gr
     return Group(to(take(instances, order), device), actions[order].to(device), choosing)
 
 
+def checksum(arrays: Mapping[str, np.ndarray]) -> str:
+    """The sha256 of the arrays' names, types, shapes and numbers."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape};".encode())
+        digest.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8))
+    return digest.hexdigest()
+
+
 def read_shard(path: Path, instance_type: Any) -> Shard:
     """The experts in a file. Raises ValueError naming it if it is missing or damaged."""
+    return _read(path, instance_type, None)[0]
+
+
+def _read(path: Path, instance_type: Any, expected: str | None) -> tuple[Shard, str]:
+    """The experts in a file and its checksum. Raises ValueError as `read_shard`, and for another checksum."""
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     try:
         check_sizes(path)
-        with np.load(path, allow_pickle=False) as arrays:
-            fields = {name: torch.from_numpy(arrays[name]) for name in arrays if name.startswith("instance.")}
+        with np.load(path, allow_pickle=False) as opened:
+            arrays = {name: opened[name] for name in opened if name.startswith("instance.") or name in SOLUTIONS}
+            found = checksum(arrays)
+            if expected not in (None, found):
+                raise ValueError("it is not the one that the run wrote; its checksum differs")
+            fields = {name: torch.from_numpy(arrays[name]) for name in arrays if name not in SOLUTIONS}
             instances = _instances(instance_type, {name.removeprefix("instance."): fields[name] for name in fields})
-            if missing := [name for name in ("actions", "costs") if name not in arrays]:
+            if missing := [name for name in SOLUTIONS if name not in arrays]:
                 raise ValueError(f"it lacks the arrays {', '.join(missing)}")
             actions, costs = torch.from_numpy(arrays["actions"]), torch.from_numpy(arrays["costs"])
     except Exception as error:  # a damaged archive can fail in any part of zipfile, zlib or numpy
@@ -167,7 +205,7 @@ def read_shard(path: Path, instance_type: Any) -> Shard:
     shard = Shard(path.stem, instances, actions, costs)
     if batch_size(shard.instances) != len(shard.actions):
         raise ValueError(f"{path} is damaged: {batch_size(shard.instances)} instances, {len(shard.actions)} solutions")
-    return shard
+    return shard, found
 
 
 def _instances(instance_type: Any, fields: dict[str, Tensor]) -> Any:

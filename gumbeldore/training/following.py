@@ -37,7 +37,8 @@ def follow(ranks: DDPRanks) -> None:
                 state, execution = begun(run, ranks)
                 continue
             state.epoch = message.number
-            state.dataset.restore(message.shards, message.instance_type)
+            shards = message.shards
+            state.dataset.restore(shards["dataset"], message.instance_type, shards["checksums"])
             draws = torch.Generator()
             draws.set_state(message.draws)
             with contextlib.suppress(Stopped):

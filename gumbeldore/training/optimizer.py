@@ -106,8 +106,16 @@ class Optimizers:
         return [optimizer.state_dict() for optimizer in self.optimizers]
 
     def load_state_dict(self, states: list[dict[str, Any]]) -> None:
+        """Take over what `state_dict` has given. Raises ValueError for values of other types, which torch would take."""
         for optimizer, state in zip(self.optimizers, states, strict=True):
+            for mine, given in zip(optimizer.param_groups, state["param_groups"], strict=True):
+                known = {"initial_lr": mine["lr"], **mine}  # the former since the first step
+                if wrong := [key for key in given if type(given[key]) is not type(known[key])]:
+                    raise ValueError(f"{wrong[0]} of the optimizer must not be {given[wrong[0]]!r:.50}")
             optimizer.load_state_dict(state)
+            for parameter, entry in optimizer.state.items():
+                if any(value.dim() and value.shape != parameter.shape for value in entry.values()):
+                    raise ValueError("the optimizer's state has other shapes than the network")
 
 
 def optimizer_of(policy: nn.Module, settings: ImitationSettings, dtype: torch.dtype = torch.float32) -> Optimizers:

@@ -50,7 +50,7 @@ class Epoch(NamedTuple):
     """An epoch that all processes train."""
 
     number: int
-    shards: list[str]  # by their names in the folder
+    shards: dict[str, Any]  # as `PseudoExperts.state_dict` has them
     instance_type: type
     draws: Tensor  # state of the generator
 
@@ -126,8 +126,8 @@ class DDPRanks(Ranks):
 
     def start_epoch(self, state: TrainState, draws: torch.Generator) -> None:
         if self.rank == 0:
-            names, kind = [shard.name for shard in state.dataset.shards], type(state.dataset.shards[0].instances)
-            self.broadcast(Epoch(state.epoch, names, kind, draws.get_state()))
+            shards, kind = state.dataset.state_dict(), type(state.dataset.shards[0].instances)
+            self.broadcast(Epoch(state.epoch, shards, kind, draws.get_state()))
 
     def rows(self, batch_size: int) -> slice:
         part = batch_size // self.size

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from gumbeldore.interfaces import Policy
+from gumbeldore.runtime.checked import check_integer
 from gumbeldore.training.dataset import PseudoExperts
 from gumbeldore.training.optimizer import Optimizers
 from gumbeldore.training.report import EpochReport
@@ -72,7 +73,7 @@ class TrainState:
         return {
             "policy": self.policy.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "dataset": [shard.name for shard in self.dataset.shards],
+            **self.dataset.state_dict(),
             "epoch": self.epoch,
             "since_best": self.since_best,
             "best_cost": self.best_cost,
@@ -81,9 +82,16 @@ class TrainState:
         }
 
     def load_state_dict(self, state: dict[str, Any], best: dict[str, Tensor], instance_type: type) -> None:
+        """Take over what `state_dict` has given. Raises ValueError for what it cannot have given."""
+        for name in ("epoch", "since_best"):
+            check_integer(name, state[name], 0)
+        totals = {name: state["totals"][name] for name in TOTALS}
+        for name, value in {"best_cost": state["best_cost"], "best_gap": state["best_gap"], **totals}.items():
+            if type(value) not in (int, float):
+                raise ValueError(f"{name} must be a number, got {value!r:.50}")
         self.policy.load_state_dict(state["policy"])
         self.best.load_state_dict(best)
         self.optimizer.load_state_dict(state["optimizer"])
-        self.dataset.restore(state["dataset"], instance_type)
-        self.epoch, self.since_best, self.totals = state["epoch"], state["since_best"], dict(state["totals"])
+        self.dataset.restore(state["dataset"], instance_type, state.get("checksums"))
+        self.epoch, self.since_best, self.totals = state["epoch"], state["since_best"], totals
         self.best_cost, self.best_gap = state["best_cost"], state["best_gap"]

@@ -97,7 +97,8 @@ def test_the_command_trains_with_two_processes_and_goes_on_with_one(tmp_path):
 
 
 @pytest.mark.slow
-def test_another_process_that_fails_ends_the_run_which_can_go_on(tmp_path):
+def test_another_process_that_fails_ends_the_run_which_can_go_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("GUMBELDORE_MODULES", "tests")
     target = f"problem._target_={FailsElsewhere.__module__}.{FailsElsewhere.__name__}"
     failed = torchrun(2, target, "problem.num_nodes=7", "debug=fast", "workers=0", "run_dir=run", cwd=tmp_path)
     assert failed.returncode not in (0, None) and "RuntimeError: there is no such shard" in failed.stderr

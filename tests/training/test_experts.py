@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from gumbeldore import SearchPool, methods, search
 from gumbeldore.batches import take
+from gumbeldore.runtime import checkpoint
 from gumbeldore.sampler.solutions import SearchStats, Solutions
 from gumbeldore.training import experts
 from gumbeldore.training.dataset import Example, PseudoExperts, Shard
@@ -131,8 +133,12 @@ def test_dataset_appends_restores_and_prunes(tmp_path):
     assert len(dataset) == 20 and [shard.name for shard in dataset.shards] == ["epoch_2", "epoch_3"]
     assert len(list(tmp_path.iterdir())) == 4  # forgotten ones are still there ...
     (tmp_path / "epoch_9.npz.gumbeldore-tmp").write_bytes(b"torn")
+    for name in ("notes.txt", "mine.npz", "epoch_1.npz.bak"):
+        (tmp_path / name).touch()
+    (tmp_path / ".ipynb_checkpoints").mkdir()
     dataset.prune()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch_2.npz", "epoch_3.npz"]  # ... until now
+    mine = {".ipynb_checkpoints", "notes.txt", "mine.npz", "epoch_1.npz.bak"}  # the user's stay
+    assert {path.name for path in tmp_path.iterdir()} == mine | {"epoch_2.npz", "epoch_3.npz"}  # ... until now
 
     again = PseudoExperts(tmp_path)
     again.restore(["epoch_2", "epoch_3"], Instance)
@@ -141,6 +147,106 @@ def test_dataset_appends_restores_and_prunes(tmp_path):
     assert torch.equal(draws[0].instance.coords, draws[1].instance.coords)
     with pytest.raises(ValueError, match="there is no file .*epoch_1.npz"):
         again.restore(["epoch_1"], Instance)
+
+
+CHANGED = {  # arrays of a shard, each as another one has it
+    "other solutions": ("actions", lambda x: x.flip(0)),
+    "actions of no node": ("actions", lambda x: x + 50),
+    "actions as floats": ("actions", lambda x: x.double()),
+    "other costs": ("costs", lambda x: x * 0 + 1e-9),
+    "no costs": ("costs", lambda x: x * math.nan),
+    "one solution fewer": ("costs", lambda x: x[1:]),
+    "other nodes": ("instance.coords", lambda x: x.flip(1)),
+    "one node fewer": ("instance.coords", lambda x: x[:, :-1]),
+    "another shape": ("instance.coords", lambda x: x.flatten(1)),
+    "an array more": ("instance.more", lambda x: torch.ones(3)),
+    "an array of another name": ("instance.coord", lambda x: torch.ones(3)),
+}
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_a_shard_that_the_run_has_not_written_is_refused(case, tmp_path):
+    name, change = CHANGED[case]
+    dataset, path = PseudoExperts(tmp_path), tmp_path / "epoch_1.npz"
+    dataset.add(Shard("epoch_1", *random_experts(10, 6)))
+    saved = dataset.state_dict()
+    PseudoExperts(tmp_path).restore(saved["dataset"], Instance, saved["checksums"])
+    with np.load(path) as arrays:
+        changed = dict(arrays)
+    changed[name] = change(torch.from_numpy(changed.get(name, changed["costs"]))).numpy()
+    np.savez(path, **changed)
+    with pytest.raises(ValueError, match=rf"^{path} is damaged .*: it is not the one that the run wrote"):
+        PseudoExperts(tmp_path).restore(saved["dataset"], Instance, saved["checksums"])
+
+
+def test_the_checksum_of_a_shard_stays_through_a_checkpoint_and_one_of_another_run_differs(tmp_path):
+    states = [new_learner(tmp_path / str(seed)) for seed in (0, 1)]
+    for seed, state in enumerate(states):
+        state.dataset.add(Shard("epoch_1", *random_experts(10, 7, seed)))
+    checkpoint.save(
+        tmp_path / "last.pt",
+        {"train_state": states[0].state_dict(), "config": {"a": 1}, "weights": {"a": torch.ones(1)}},
+    )
+    saved = checkpoint.load(tmp_path / "last.pt")["train_state"]
+    again = new_learner(tmp_path / "0")
+    again.load_state_dict(saved, again.best.state_dict(), Instance)
+    assert again.dataset.state_dict() == states[0].dataset.state_dict()
+    (tmp_path / "1/epoch_1.npz").replace(tmp_path / "0/epoch_1.npz")
+    with pytest.raises(ValueError, match="it is not the one that the run wrote"):
+        new_learner(tmp_path / "0").load_state_dict(saved, again.best.state_dict(), Instance)
+    del saved["checksums"]  # as an older version has saved it
+    older = new_learner(tmp_path / "0")
+    older.load_state_dict(saved, again.best.state_dict(), Instance)
+    assert older.dataset.state_dict() == states[1].dataset.state_dict()  # known from now on
+
+
+def key(*path, value):
+    def change(saved):
+        for name in path[:-1]:
+            saved = saved[name]
+        saved[path[-1]] = value
+
+    return change
+
+
+OTHER_TYPES = {  # in the place of what a checkpoint of a training holds
+    "epoch": key("epoch", value="3"),
+    "a negative epoch": key("epoch", value=-1),
+    "since_best": key("since_best", value=[1]),
+    "best_cost": key("best_cost", value="low"),
+    "best_gap": key("best_gap", value=None),
+    "totals": key("totals", value=[3]),
+    "seconds": key("totals", "seconds", value="long"),
+    "policy": key("policy", value=[]),
+    "a weight": key("policy", "embed.weight", value="x"),
+    "dataset": key("dataset", value=7),
+    "a shard": key("dataset", value=[["epoch_1"]]),
+    "checksums": key("checksums", value=["a"]),
+    "optimizer": key("optimizer", value={"a": 1}),
+    "groups": key("optimizer", 0, "param_groups", value=3),
+    "a rate": key("optimizer", 0, "param_groups", 0, "lr", value="high"),
+    "the first rate": key("optimizer", 0, "param_groups", 0, "initial_lr", value="high"),
+    "a state": key("optimizer", 0, "state", 0, value=3),
+    "a step": key("optimizer", 0, "state", 0, "step", value="x"),
+    "an average": key("optimizer", 0, "state", 0, "exp_avg", value=torch.ones(2, 2, 2)),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_TYPES)
+def test_another_type_in_a_checkpoint_is_refused_before_it_is_used(case, tmp_path):
+    state = new_learner(tmp_path)
+    state.dataset.add(Shard("epoch_1", *random_experts(10, 7)))
+    fit(TSP(7), state, TrainSettings(**{**SIZES, "batches_per_epoch": 2}), torch.Generator())
+    saved = copy.deepcopy(state.state_dict())
+    again = new_learner(tmp_path)
+    again.load_state_dict(copy.deepcopy(saved), again.best.state_dict(), Instance)
+    OTHER_TYPES[case](saved)
+    with (
+        pytest.raises(ValueError, match="^last.pt does not fit: ") as error,
+        checkpoint.checkpoint_errors("last.pt"),
+    ):
+        new_learner(tmp_path).load_state_dict(saved, again.best.state_dict(), Instance)
+    assert "\n" not in str(error.value)
 
 
 def test_batches_hold_one_size_and_every_step():
