@@ -94,10 +94,11 @@ def _fail(error: Exception, own_configs: str | None = None) -> None:
         raise error
     if isinstance(error, MissingConfigException):  # an OSError of several lines
         message = _no_such_option(str(error.missing_cfg_file), own_configs)
-    elif isinstance(error, (ValueError, WorkerError, OSError)):
-        message = str(error)
+    elif isinstance(error, (OmegaConfBaseException, HydraException, yaml.YAMLError)):  # some are ValueErrors, too
+        key = getattr(error, "full_key", None)
+        message = f"{key}: {str(error).splitlines()[0]}" if key else str(error).splitlines()[0]
     else:
-        message = str(error).splitlines()[0]
+        message = str(error)
     print(f"error: {message}", file=sys.stderr)
     sys.exit(2)
 

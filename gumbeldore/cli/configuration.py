@@ -20,7 +20,7 @@ from gumbeldore.evaluation.loading import LoadedPolicy
 from gumbeldore.parallel import ray_cluster
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import NAMED, build, check_keys
-from gumbeldore.runtime.checked import Checked
+from gumbeldore.runtime.checked import Checked, Limits, check
 from gumbeldore.sampler.methods import Method
 from gumbeldore.training.settings import ALGORITHMS, ImitationSettings
 
@@ -241,4 +241,6 @@ def set_step_size(search: DictConfig, found: LoadedPolicy) -> None:
     """The step size of the training run, unless another was asked for. Raises ValueError if the run had none."""
     if search.step_size is None:
         with checkpoint.checkpoint_errors(found.path):
-            search.step_size = found.config["search"]["step_size"]
+            step_size = found.config["search"]["step_size"]
+            check("search.step_size", step_size, float | None, Limits(0))
+        search.step_size = step_size

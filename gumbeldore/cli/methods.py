@@ -62,8 +62,9 @@ def build_method(name: str, method: DictConfig, search: Mapping[str, Any]) -> Me
         read = {key: search[key] for key in search_keys(method, search)}
         if "step_size" in read and read["step_size"] is None:
             raise ValueError("search.step_size must be given: the policy has none of a training")
-        target = _target_of(method)
-        maker = partial(target, **arguments_of(OmegaConf.to_container(method, resolve=True), f"methods.{name}"))
+        target, plain = _target_of(method), OmegaConf.to_container(method, resolve=True)
+        assert isinstance(plain, dict)
+        maker = partial(target, **arguments_of(plain, f"methods.{name}"))
         built = maker(**read) if _is_baseline(target) else made(maker, read)
     except InterpolationKeyError as error:
         raise ValueError(f"method={name} does not belong to this command: {str(error).splitlines()[0]}") from None

@@ -86,6 +86,7 @@ def read_config(path: Path) -> DictConfig:
     for group in ("train", "search", "ray", "problem", "model", "methods"):
         if not isinstance(config, DictConfig) or not OmegaConf.is_dict(config.get(group)):
             raise ValueError(f"{path} is not the configuration of a run: it has no keys of {group}")
+    assert isinstance(config, DictConfig)
     try:
         named_class(config.problem, "problem", Problem)
         named_class(config.model, "model", Policy)

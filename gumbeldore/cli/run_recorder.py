@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from gumbeldore.cli.setup import Setup
@@ -17,6 +16,7 @@ from gumbeldore.reporting.tensorboard import Dashboard
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.runtime.stopping import Stopper
+from gumbeldore.training.experts import grows
 from gumbeldore.training.recorder import Recorder
 from gumbeldore.training.report import EpochReport
 from gumbeldore.training.settings import TrainSettings
@@ -98,10 +98,3 @@ def save(path: Path, config: dict[str, Any], problem: Problem, state: TrainState
     content = {"config": config, "problem": problem.name, "epoch": state.epoch, "best_cost": state.best_cost}
     more = {"train_state": state.state_dict()} if whole else {}
     checkpoint.save(path, {**content, "weights": state.best.state_dict(), **more})
-
-
-def grows(problem: Problem, progress: float) -> bool:
-    """Whether training instances take more decisions at the end than after a share `progress` of the epochs."""
-    stages = (problem.curriculum(progress), problem.curriculum(1.0))
-    now, last = (stage.horizon(stage.generate(1, torch.Generator().manual_seed(0))) for stage in stages)
-    return now < last

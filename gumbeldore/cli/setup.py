@@ -16,11 +16,13 @@ from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import check_processes, resolve_device, resolve_threads
 from gumbeldore.runtime.compiling import check_compiler, compile_layers
+from gumbeldore.runtime.errors import advice_on_memory
 from gumbeldore.runtime.precision import dtype_of
 from gumbeldore.sampler.methods import Method
 from gumbeldore.sampler.search import check_offered
 from gumbeldore.seeding import fold, generator
 from gumbeldore.training.dataset import Shard
+from gumbeldore.training.experts import grows
 from gumbeldore.training.given_experts import in_turns, read_experts
 from gumbeldore.training.optimizer import Optimizers, optimizer_of
 from gumbeldore.training.settings import ImitationSettings, SupervisedSettings, TrainSettings
@@ -55,12 +57,13 @@ def set_up(config: Configuration, processes: int = 1) -> Setup:
     device = resolve_device(run.device)
     problem = config.part("problem", Problem)
     policy = policy_of(config, run, problem, device)
-    note_ineffective(config, settings)
-    config.refuse_unread()
-    validation = validation_of(problem, settings, run.seed)
-    experts = experts_of(problem, settings, validation, run.resume)
-    for instances in searched(problem, settings, validation, experts, run.seed):
-        check_offered(problem, policy, instances, search)
+    with advice_on_memory("memory does not suffice for instances of this size; choose a smaller problem", ValueError):
+        note_ineffective(config, settings, problem)
+        config.refuse_unread()
+        validation = validation_of(problem, settings, run.seed)
+        experts = experts_of(problem, settings, validation, run.resume)
+        for instances in searched(problem, settings, validation, experts, run.seed):
+            check_offered(problem, policy, instances, search)
     config.join_cluster(problem, policy)
     check_processes(processes, device, settings.batch_size)
     machine = Machine.of(run)
@@ -122,11 +125,13 @@ def searched(
     return [smallest, largest] if settings.pool is None else [largest, *(shard.instances for shard in experts)]
 
 
-def note_ineffective(config: Configuration, settings: ImitationSettings) -> None:
+def note_ineffective(config: Configuration, settings: ImitationSettings, problem: Problem) -> None:
     """Note which keys have no effect beside the others."""
     config.reads("ray", ["address"])  # by `join_cluster`, later
     if not isinstance(settings, TrainSettings) or settings.pool is not None:
         config.ignores("problem.grow", "where instances are given, or stay (train.pool)")
+    elif "problem.grow" in config.typed and not grows(problem, 0.0):
+        config.ignores("problem.grow", "where it begins with instances as large as the last ones")
     if isinstance(settings, TrainSettings) and settings.nucleus_after >= settings.epochs:
         why = f"with train.nucleus_after={settings.nucleus_after} and train.epochs={settings.epochs}"
         for key in ("search.top_p_start", "search.top_p_end"):

@@ -57,10 +57,13 @@ def check_overrides(words: list[str], config_name: str, own_configs: str | None 
             problem, _, name = key.removeprefix("additions.").rpartition(".")
             where = f"problem.{name} or model.{name}" if problem else f"train.{name}"
             raise ValueError(f"{key} is the recipe's: change {where}")
+        if key.partition(".")[0] == "hydra" and "_target_" in str(override.input_line):
+            raise ValueError(f"{override.input_line}: Hydra's own classes cannot be changed")
         if override in groups or key.partition(".")[0] in ("hydra", *unchecked):
             continue
         if not _exists(cfg, key):
             raise ValueError(f"there is no key {key}; {_alternatives(cfg, key)}")
+        _check_structure(cfg, override)
 
 
 def _refuse_values_without_key(words: list[str], config_name: str) -> None:
@@ -84,6 +87,16 @@ def _refuse_other_than_changes(override: Override) -> None:
         raise ValueError(f"{override.input_line}: keys can be changed, not added or removed{hint}")
     if override.key_or_group == "search" and not isinstance(override.value(), dict):  # {beam_width: 3} gives settings
         raise ValueError(f"{override.input_line}: a search method is chosen with method=")
+
+
+def _check_structure(cfg: DictConfig, override: Override) -> None:
+    """Raises ValueError for one value in place of a group of keys, and for keys in place of a list."""
+    node, key = OmegaConf.select(cfg, override.key_or_group, throw_on_missing=False), override.key_or_group
+    keys = not override.is_sweep_override() and isinstance(override.value(), dict)
+    if OmegaConf.is_dict(node) and not keys:
+        raise ValueError(f"{override.input_line}: {key} has the keys {', '.join(map(str, node))}; change one of these")
+    if OmegaConf.is_list(node) and keys:
+        raise ValueError(f"{override.input_line}: {key} must be a list or null")
 
 
 def _check_choices(groups: list[Override], config_name: str, path: list[str]) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.instance_set import InstanceSet
+from gumbeldore.runtime.arrays import regular
 from gumbeldore.runtime.files import remove_leftovers, write_text
 from gumbeldore.runtime.folder_lock import lock
 
@@ -36,6 +37,9 @@ class Kept:
         self.folder = path.parent
         self.folder.mkdir(parents=True, exist_ok=True)
         self._locked = lock(self.folder, "out_dir")
+        for found in self.folder.rglob("*"):
+            if not found.is_dir():
+                regular(found)
         self._opened: list[Parts] = []
         text = json.dumps(manifest, indent=2)
         self._new = not path.exists()
@@ -72,7 +76,7 @@ class Kept:
     def value(self, compute: Callable[[], Any], *names: object) -> Any:
         """What `compute` has returned, as plain values; it is called once for these names."""
         path = self.folder / f"{_name_of(names)}.json"
-        with contextlib.suppress(OSError, ValueError):  # not there, or damaged
+        with contextlib.suppress(OSError, ValueError, RecursionError):  # not there, or damaged
             return json.loads(path.read_bytes())
         found = compute()
         write_text(path, json.dumps(found))
@@ -90,7 +94,9 @@ def _name_of(names: tuple) -> str:
 def _check_same(path: Path, wanted: dict[str, Any], out_dir: Path) -> None:
     try:
         begun = json.loads(path.read_bytes())
-    except ValueError:
+        if not isinstance(begun, dict):
+            raise ValueError
+    except (ValueError, RecursionError):
         raise ValueError(f"{path} is damaged, so {out_dir} cannot be gone on with; choose another out_dir") from None
     for key in [*begun, *wanted]:
         if begun.get(key) != wanted.get(key):

@@ -18,6 +18,7 @@ from gumbeldore.instance_set import WrongProblemError
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, imported, node_of, takes
+from gumbeldore.runtime.checked import Limits, check
 from gumbeldore.runtime.files import in_home
 
 # A network may make more numbers than are saved: it may replace parameters, share one among layers, or have masks.
@@ -65,14 +66,18 @@ def save_policy(
         overwrite: replace a file that is there
 
     Raises ValueError for what could not be loaded again, such as an argument that is a tensor, or a class of a
-    notebook; FileExistsError for a file that is there, unless `overwrite` is True.
+    notebook, and for a step size that no search takes; FileExistsError for a file that is there, unless `overwrite`
+    is True.
     """
-    if not isinstance(problem, Problem) or not isinstance(policy, Policy):
-        given = f"{type(problem).__name__} and {type(policy).__name__}"
+    if not (isinstance(path, (str, os.PathLike)) and isinstance(problem, Problem) and isinstance(policy, Policy)):
+        given = f"{type(path).__name__}, {type(problem).__name__} and {type(policy).__name__}"
         raise ValueError(f"save_policy takes a path, a Problem and a Policy, in this order; got {given}")
     path = in_home(path)
+    if path.is_symlink() or path.exists() and not path.is_file():
+        raise ValueError(f"{path} is a link, a device or a folder, which save_policy does not replace")
     if path.exists() and not overwrite:
         raise FileExistsError(f"{path} is there already; overwrite=True replaces it")
+    check("step_size", step_size, float | None, Limits(0))
     with checkpoint.checkpoint_errors(path, "cannot be written"):
         if policy.problem not in (None, problem.name):
             raise ValueError(f"the policy is for {policy.problem}, not for {problem.name}")

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -104,7 +105,7 @@ def join(address: str, modules: list[ModuleType]) -> None:
         raise ValueError(f"ray.address={address}: no Ray cluster answers {at}; {START}")
     try:
         ray.init(
-            address=address,
+            address=there,
             runtime_env={"py_modules": [_source(module) for module in modules]},
             log_to_driver=False,
             logging_level="error",
@@ -119,13 +120,13 @@ def _of_this_machine() -> str | None:
 
     Without either, Ray's own `auto` would take any that runs here: that of another run, which ends with the run.
     """
-    from ray._private import services
-
     named = os.environ.get("RAY_ADDRESS")
     if named and named != "auto":
         return named
-    started = services.find_bootstrap_address(None)
-    return started if started in services.find_gcs_addresses() else None
+    folder = os.environ.get("TMPDIR", "/tmp") if sys.platform == "linux" else "/tmp"
+    # `ray.init` documents the file; its `auto` would go on to search the machine's processes.
+    started = Path(os.environ.get("RAY_TMPDIR", folder), "ray", "ray_current_cluster")
+    return started.read_text().strip() if started.is_file() else None
 
 
 def joined() -> bool:

@@ -50,7 +50,7 @@ def named_class(node: Mapping[str, Any], key: str, base: type = object) -> type:
     return cls
 
 
-def arguments_of(node: Mapping[str, Any], key: str) -> dict[str, Any]:
+def arguments_of(node: Mapping[Any, Any], key: str) -> dict[str, Any]:
     """The values of a node but its target. Raises ValueError if one of them names a target of its own."""
     values = {str(name): value for name, value in node.items() if name != "_target_"}
     if "_target_" in str(values):

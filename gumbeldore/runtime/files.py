@@ -22,8 +22,9 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """
     temporary = path.with_name(path.name + SUFFIX)
     with write_errors(path):
+        temporary.unlink(missing_ok=True)
         try:
-            with open(temporary, "wb") as file:
+            with open(temporary, "xb") as file:  # no file, pipe or link of somebody's that has this name
                 yield file
                 file.flush()
                 os.fsync(file.fileno())

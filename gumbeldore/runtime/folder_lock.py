@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import BinaryIO
 
+from gumbeldore.runtime.arrays import regular
 from gumbeldore.runtime.files import write_errors
 
 
@@ -21,7 +22,7 @@ def lock(folder: Path, key: str) -> BinaryIO:
     except ImportError:
         raise ValueError(f"{folder} cannot be locked: gumbeldore runs on Linux and macOS only") from None
     with write_errors(folder / "lock"):
-        held = open(folder / "lock", "ab")
+        held = open(regular(folder / "lock"), "ab")
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

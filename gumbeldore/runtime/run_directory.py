@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from gumbeldore.runtime.arrays import regular
 from gumbeldore.runtime.files import atomic_write, remove_leftovers, write_errors, write_text
 from gumbeldore.runtime.folder_lock import lock
 
@@ -69,6 +70,7 @@ class RunDirectory:
             if not file.is_file():
                 raise ValueError(f"resume={path}: there is no {file}")
         run = cls(path)
+        regular(run.metrics)
         for folder in (path, run.last.parent, run.dataset):
             remove_leftovers(folder)
         return run
@@ -110,5 +112,5 @@ class RunDirectory:
 def _is_of_later_epoch(line: bytes, epoch: int) -> bool:
     try:
         return json.loads(line)["epoch"] > epoch
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return line.startswith(b"{") and not line.endswith(b"\n")

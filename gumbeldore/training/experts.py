@@ -82,6 +82,13 @@ def training_instances(problem: Problem, settings: TrainSettings, seed: int, epo
     return take(instances, slice(0, count))
 
 
+def grows(problem: Problem, progress: float) -> bool:
+    """Whether training instances take more decisions at the end than after a share `progress` of the epochs."""
+    stages = (problem.curriculum(progress), problem.curriculum(1.0))
+    now, last = (stage.horizon(stage.generate(1, torch.Generator().manual_seed(0))) for stage in stages)
+    return now < last
+
+
 def sample_experts(
     pool: SearchPool,
     instances: Any,

@@ -106,7 +106,7 @@ class Optimizers:
         return [optimizer.state_dict() for optimizer in self.optimizers]
 
     def load_state_dict(self, states: list[dict[str, Any]]) -> None:
-        """Take over what `state_dict` has given. Raises ValueError for values of other types, which torch would take."""
+        """Take over what `state_dict` has given. Raises ValueError for other types, which torch takes."""
         for optimizer, state in zip(self.optimizers, states, strict=True):
             for mine, given in zip(optimizer.param_groups, state["param_groups"], strict=True):
                 known = {"initial_lr": mine["lr"], **mine}  # the former since the first step

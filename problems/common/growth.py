@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gumbeldore.runtime.checked import is_number
+
 
 def check_growth(grow: list | None, lowest: int, dimensions: int = 1) -> None:
     """Raises ValueError unless grow is None or [first size, share of the training until the full one].
@@ -12,7 +14,7 @@ def check_growth(grow: list | None, lowest: int, dimensions: int = 1) -> None:
         return
     first, share = grow if len(grow) == 2 else (None, None)
     size = first if dimensions > 1 and isinstance(first, (list, tuple)) else [first]
-    typed = len(size) == dimensions and all(isinstance(n, (int, float)) for n in [*size, share])
+    typed = len(size) == dimensions and all(is_number(n) for n in [*size, share])
     if not (typed and min(size) >= lowest and 0 < share <= 1):
         wanted = f"size of at least {lowest}" if dimensions == 1 else f"[{dimensions} numbers of at least {lowest}]"
         raise ValueError(f"grow must be [{wanted}, share of (0, 1]] or null, got {grow}")

@@ -40,7 +40,12 @@ def text_of(path: Path) -> str:
 
 def _content(path: Path) -> bytes:
     """The bytes of a file, unpacked. Raises ValueError that says what the file is if it is a known kind of binary."""
-    data = regular(path).read_bytes()
+    try:
+        data = regular(path).read_bytes()
+    except OSError as failure:
+        if failure.filename is not None:
+            raise
+        raise error(path, None, f"it cannot be read: {failure.strerror}") from None
     if data.startswith(GZIP):
         try:
             with gzip.open(path) as packed:

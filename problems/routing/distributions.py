@@ -13,6 +13,8 @@ import math
 import torch
 from torch import Tensor
 
+from gumbeldore.runtime.checked import is_number
+
 REACH = 0.04  # the attraction of a seed falls with exp(-distance / REACH); 40 on the grid of 1,000 in [Uchoa]
 SMALLEST, LARGEST = 0.1, 0.3  # radius of the disc that a mutation changes
 THROWN = 0.1  # mean distance by which an explosion throws nodes beyond its disc
@@ -74,7 +76,7 @@ def weights_of(distribution: list | None) -> dict[str, float]:
     weights: dict[str, float] = {}
     for each in distribution:
         name, weight = [*each, 1.0][:2] if isinstance(each, (list, tuple)) and 1 <= len(each) <= 2 else (None, None)
-        if name not in DISTRIBUTIONS or not isinstance(weight, (int, float)) or not 0 < weight < math.inf:
+        if name not in DISTRIBUTIONS or not is_number(weight) or weight <= 0:
             names = ", ".join(DISTRIBUTIONS)
             raise ValueError(f"a distribution is [name] or [name, weight above 0] with a name of {names}, got {each}")
         if name in weights:

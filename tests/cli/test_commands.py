@@ -255,6 +255,22 @@ SUPERVISED, ACTIVE = "train=supervised train.experts=x.npz", "train=active_searc
         (evaluate, "instances=data/my.tsp greedy", "words are key=value: method=greedy\n"),
         (train, "tsp", "words are key=value: problem=tsp\n"),
         (train, "epochs=3", "there is no key epochs; did you mean train.epochs? The keys are"),
+        (train, "'run_dir=${oc.env:NOPE}'", "error: run_dir: KeyError raised while resolving interpolation: "),
+        *(
+            (train, f"-m seed=0,1 hydra.{part}._target_=os.getcwd", "Hydra's own classes cannot be changed")
+            for part in ("launcher", "sweeper", "callbacks.mine")
+        ),
+        (train, "ray=null", "error: ray=null: ray has the keys address; change one of these\n"),
+        (evaluate, "instances=kool/tsp20 solver=3", "error: solver=3: solver has the keys time_limit, "),
+        (train, "problem=jssp 'problem.sizes={a: 1}'", "problem.sizes={a: 1}: problem.sizes must be a list or null"),
+        (train, "problem=jssp problem.sizes=[[1000000000,1000000000]]", "memory does not suffice for instances of"),
+        (train, "problem=jssp problem.sizes=[[4611686018427387904,4]]", "memory does not suffice for instances of"),
+        (train, "problem.grow=[50,0.5]", "problem.grow has no effect where it begins with instances as large as"),
+        (
+            evaluate,
+            "checkpoint=tsp20 instances=/proc/self/mem",
+            "error: /proc/self/mem: it cannot be read: Input/output error",
+        ),
         (evaluate, "time_limit=3", "did you mean search.time_limit or solver.time_limit? The keys"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import torch
 
 import evaluate
 import study
+from gumbeldore.evaluation.kept import MANIFEST, Kept
 from gumbeldore.evaluation.parts import Parts, SolvedSet
 from gumbeldore.runtime.folder_lock import lock
 from tests.helpers.commands import ROOT, done, refused, typed
@@ -216,3 +218,24 @@ with interruptible():
 """
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == -signal.SIGINT and ended.stdout == "interrupted\n" and ended.stderr == ""
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "null", "[" * 100_000, "{"])
+def test_a_manifest_of_something_else_is_damaged(text, tmp_path):
+    with Kept(tmp_path, {"seed": 0}, resume=False):
+        pass
+    (tmp_path / MANIFEST).write_text(text)
+    with pytest.raises(ValueError, match=rf"^{tmp_path / MANIFEST} is damaged, so .* cannot be gone on with"):
+        Kept(tmp_path, {"seed": 0}, resume=True)
+
+
+@pytest.mark.parametrize("place", ["manifest.json", "0123456789abcdef/0-3.npz", "0123456789abcdef.json", "lock"])
+def test_a_pipe_in_the_place_of_a_kept_file_is_named(place, tmp_path):
+    with Kept(tmp_path, {"seed": 0}, resume=False):
+        pass
+    path = tmp_path / "progress" / place
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(exist_ok=True)
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match=f"^{path}: this is a pipe"):
+        Kept(tmp_path, {"seed": 0}, resume=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +16,8 @@ import evaluate
 import gumbeldore
 from gumbeldore import Policy
 from gumbeldore.cli.setup import set_up
+from gumbeldore.runtime import checkpoint
+from gumbeldore.runtime.files import SUFFIX
 from models.bq_tsp import BQ
 from problems.tsp import TSP
 from tests.helpers.commands import ROOT, configured, done, refused
@@ -145,3 +149,41 @@ def test_a_file_that_is_there_stays(tmp_path):
     with pytest.raises(FileExistsError, match="my.pt is there already; overwrite=True replaces it"):
         gumbeldore.save_policy(tmp_path / "my.pt", TSP(8), bq())
     assert (tmp_path / "my.pt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("size", [math.nan, math.inf, -1, 10**400, "0.3", True])
+def test_a_step_size_that_no_search_takes_is_refused(size, tmp_path):
+    with pytest.raises(ValueError, match="^step_size must be "):
+        gumbeldore.save_policy(tmp_path / "my.pt", TSP(8), bq(), step_size=size)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_step_size_in_a_checkpoint_is_a_number(tmp_path, monkeypatch):
+    """And no text that the configuration would evaluate."""
+    gumbeldore.save_policy(tmp_path / "my.pt", TSP(8), bq(), step_size=0.3)
+    content = checkpoint.load(tmp_path / "my.pt")
+    content["config"]["search"]["step_size"] = "${oc.env:PATH}"
+    checkpoint.save(tmp_path / "my.pt", content)
+    line = refused(evaluate, "checkpoint=my.pt", f"instances={FILE}", "workers=0", "method=gumbeldore", cwd=tmp_path)
+    assert "my.pt does not fit: search.step_size must be a number of at least 0 or null, got '${oc.env:PATH}'" in line
+
+
+@pytest.mark.parametrize("path", [None, 3, b"my.pt"])
+def test_what_is_no_path_is_refused(path):
+    with pytest.raises(ValueError, match="save_policy takes a path, a Problem and a Policy, in this order; got "):
+        gumbeldore.save_policy(path, TSP(8), bq())
+
+
+def test_only_a_file_is_replaced(tmp_path):
+    """Not a device, a pipe, a folder, or a link to whatever; nor is anything written through a link."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "mine").write_text("mine")
+    os.mkfifo(tmp_path / "pipe")
+    for name, target in (("device", "/dev/null"), ("link", "mine"), ("broken", "nowhere"), ("my.pt" + SUFFIX, "mine")):
+        (tmp_path / name).symlink_to(target)
+    for path in (tmp_path / name for name in ("folder", "pipe", "device", "link", "broken")):
+        with pytest.raises(ValueError, match="is a link, a device or a folder, which save_policy does not replace"):
+            gumbeldore.save_policy(path, TSP(8), bq(), overwrite=True)
+    gumbeldore.save_policy(tmp_path / "my.pt", TSP(8), bq(), overwrite=True)  # beside what has its temporary name
+    assert (tmp_path / "mine").read_text() == "mine" and (tmp_path / "my.pt").is_file()
+    assert (tmp_path / "pipe").is_fifo() and (tmp_path / "link").is_symlink()

@@ -12,10 +12,10 @@ import torch
 import evaluate
 import study
 import train
-from gumbeldore.cli.run_recorder import grows
 from gumbeldore.interfaces import without_references
 from gumbeldore.reporting.console import Terminal, duration, progress_line
 from gumbeldore.runtime.stopping import Stopper
+from gumbeldore.training.experts import grows
 from gumbeldore.training.report import EpochReport
 from problems.cvrp import CVRP
 from problems.jssp import JSSP

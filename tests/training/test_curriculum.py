@@ -56,7 +56,7 @@ def test_subclasses_train_on_instances_of_their_own(problem, sizes):
         assert small[0].max() < 0.1
 
 
-@pytest.mark.parametrize("grow", [[2, 0.5], [8, 0.0], [8, 1.5], [8]])
+@pytest.mark.parametrize("grow", [[2, 0.5], [8, 0.0], [8, 1.5], [8], [8, True], [8, float("nan")]])
 def test_impossible_growth_is_refused(grow):
     with pytest.raises(ValueError, match="grow must be"):
         TSP(20, grow=grow)

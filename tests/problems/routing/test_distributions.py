@@ -133,3 +133,9 @@ def test_impossible_distributions_are_refused(wrong, rule):
     for problem, size in (TSP, {"num_nodes": 5}), (CVRP, {"num_customers": 5, "capacity": [9, 9]}):
         with pytest.raises(ValueError, match=rule):
             problem(**size, distribution=wrong)
+
+
+@pytest.mark.parametrize("weight", [True, "3", None, 0, -1, math.nan, math.inf, 10**400])
+def test_a_weight_is_a_number_above_0(weight):
+    with pytest.raises(ValueError, match=r"a distribution is \[name\] or \[name, weight above 0\]"):
+        weights_of([["uniform", weight]])
