@@ -135,7 +135,7 @@ def test_impossible_distributions_are_refused(wrong, rule):
             problem(**size, distribution=wrong)
 
 
-@pytest.mark.parametrize("weight", [True, "3", None, 0, -1, math.nan, math.inf, 10**400])
+@pytest.mark.parametrize("weight", [True, "3", None, 0, -1, math.nan, math.inf])
 def test_a_weight_is_a_number_above_0(weight):
     with pytest.raises(ValueError, match=r"a distribution is \[name\] or \[name, weight above 0\]"):
         weights_of([["uniform", weight]])
