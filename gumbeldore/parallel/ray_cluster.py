@@ -105,7 +105,7 @@ def join(address: str, modules: list[ModuleType]) -> None:
         raise ValueError(f"ray.address={address}: no Ray cluster answers {at}; {START}")
     try:
         ray.init(
-            address=there,
+            address=address,
             runtime_env={"py_modules": [_source(module) for module in modules]},
             log_to_driver=False,
             logging_level="error",
