@@ -37,11 +37,8 @@ def advice_on_memory(advice: str, kind: type[Exception] = WorkerError) -> Iterat
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        words = (
-            "out of memory",
-            "allocate memory",
-            "size calculation overflowed",
-        )  # of torch's allocators, which raise RuntimeErrors
+        # Words of torch's allocators, which raise RuntimeErrors.
+        words = ("out of memory", "allocate memory", "size calculation overflowed")
         if isinstance(error, MemoryError) or any(word in str(error) for word in words):
             raise kind(f"{advice} ({error!r})".split("\n")[0]) from None
         raise

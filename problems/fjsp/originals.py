@@ -74,7 +74,7 @@ class Original(NamedTuple):
         refuse(self, total > LARGEST_TOTAL, f"times may add up to at most {LARGEST_TOTAL}, got {{:.0f}}", where, total)
         refuse(self, ~self.there.flatten(1).any(dim=1), "there is no operation to be scheduled", where)
 
-    def doubts(self, names: list[str]) -> list[str]:
+    def warnings_of(self, names: list[str]) -> list[str]:
         """A warning of the first operation whose time is 0 on some machines alone, where 0 may stand for "cannot".
 
         Arguments:

@@ -106,7 +106,7 @@ class Original(NamedTuple):
         refuse(self, none, "there is no operation to be scheduled", where)
         _check_fixed(self, where)
 
-    def doubts(self, names: list[str]) -> list[str]:
+    def warnings_of(self, names: list[str]) -> list[str]:
         """A warning of the first fixed operation before which its machine stands idle, though others could run there.
 
         Arguments:

@@ -114,7 +114,7 @@ class ShopSets(Sets):
             kinds=kinds,
             lower_bounds=original.lower_bounds(shop).double() if self.objective == MAKESPAN else None,
             pooled=self.objective == TARDINESS,
-            warnings=[*([IGNORED.format(self.objective)] if unused else []), *original.doubts(names)],
+            warnings=[*([IGNORED.format(self.objective)] if unused else []), *original.warnings_of(names)],
         )
 
     def of_files(self, shops: list, costs: np.ndarray, kinds: list[str]) -> InstanceSet:
