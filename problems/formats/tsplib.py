@@ -146,7 +146,7 @@ def metric_of(path: Path, content: Content, coords: np.ndarray, distances: str |
     return metric
 
 
-def warnings_of(instance: TsplibInstance) -> list[str]:
+def doubts(instance: TsplibInstance) -> list[str]:
     """Why the coordinates of a GEO file do not seem to be degrees and minutes, DDD.MM: a line, or none."""
     minutes = np.abs(np.modf(instance.coords)[0]) * 100
     wrong = ((minutes > 59.999) | (np.abs(instance.coords) > (90, 180))).any(axis=1)

@@ -100,7 +100,7 @@ class TSPSets(RoutingSets):
         claim = "optimal" if self.distances is None else "solution file"
         published = of_tsplib(instance.coords, instance.metric)
         found = best_reference(path, instance, ".opt.tour", claim, _tour, published)
-        return found if published else found._replace(warnings=(*warnings_of(instance), *found.warnings))
+        return found if published else found._replace(warnings=(*doubts(instance), *found.warnings))
 
 
 def kool_tsp_validation(num_nodes: int, n: int) -> InstanceSet:
