@@ -21,6 +21,7 @@ from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import named_class
+from gumbeldore.runtime.checked import check
 from gumbeldore.runtime.errors import WorkerError
 from gumbeldore.runtime.run_directory import RunDirectory
 from gumbeldore.sampler.methods import Method
@@ -50,6 +51,7 @@ NOT_IN_MANIFEST = (
 def continued(config: Configuration) -> Configuration:
     """The configuration of the run to continue; ValueError if more is asked of it than it can change."""
     resume, changeable = config.cfg.resume, (*SAME_RESULT, *OTHER_RESULT)
+    check("resume", resume, str)
     if fixed := [word for word in config.words if word.split("=")[0] not in changeable]:
         raise ValueError(f"a continued run can change {', '.join(changeable)} only, not {fixed[0]}")
     with RunDirectory.open(Path(resume)) as directory:  # checks that nobody else has it

@@ -1,0 +1,23 @@
+"""Every mistake on a command line is one clear line, before anything starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.wrong_commands import answer, inputs, wrong_commands
+
+COMMANDS = wrong_commands()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return inputs(tmp_path_factory.mktemp("wrong"))
+
+
+@pytest.mark.parametrize(("command", "line"), COMMANDS, ids=[command for command, _ in COMMANDS])
+def test_wrong_commands_end_in_their_line(command, line, folder):
+    assert answer(command, folder) == f"{line}\n"
+
+
+def test_the_list_is_long_and_has_each_command_once():
+    assert len({command for command, _ in COMMANDS}) == len(COMMANDS) >= 150
