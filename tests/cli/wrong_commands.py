@@ -32,15 +32,18 @@ class NoAnswer(BaseException):
 class WrongCommand(NamedTuple):
     command: str
     answer: str
+    slow: bool = False
 
 
 def wrong_commands() -> list[WrongCommand]:
-    """The list, without its comments."""
-    lines = [line for line in LIST.read_text().splitlines() if line and not line.startswith("#")]
+    """The list, without its comments; slow are commands under a heading that begins so."""
     found: list[WrongCommand] = []
-    for line in lines:
-        if line.startswith("$ "):
-            found.append(WrongCommand(line.removeprefix("$ "), ""))
+    slow = False
+    for line in filter(None, LIST.read_text().splitlines()):
+        if line.startswith("#"):
+            slow = line.startswith("# Slow")
+        elif line.startswith("$ "):
+            found.append(WrongCommand(line.removeprefix("$ "), "", slow))
         else:
             found[-1] = found[-1]._replace(answer=line)
     return found
@@ -67,7 +70,7 @@ def inputs(folder: Path) -> Path:
 
 
 def answer(command: str, folder: Path) -> str:
-    """What a command writes to stderr in the folder with the inputs, whose path is shown as `HERE`, this project's as `ROOT`.
+    """What a command writes to stderr in the folder with the inputs. The folder is shown as `HERE`, the project as `ROOT`.
 
     Raises AssertionError if its status is not that of a wrong command, or if it changes the folder.
     """
