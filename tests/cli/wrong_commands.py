@@ -70,7 +70,7 @@ def inputs(folder: Path) -> Path:
 
 
 def answer(command: str, folder: Path) -> str:
-    """What a command writes to stderr in the folder with the inputs. The folder is shown as `HERE`, the project as `ROOT`.
+    """What a command writes to stderr in the folder with the inputs. It is shown as `HERE`, the project as `ROOT`.
 
     Raises AssertionError if its status is not that of a wrong command, or if it changes the folder.
     """
