@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -10,13 +11,15 @@ import sys
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks import generalisation, machine, quality, same
+import gumbeldore
+from benchmarks import generalisation, machine, quality, same, tsp_solvers
 from benchmarks.__main__ import main
 from benchmarks.machine import flop_counter
 from benchmarks.sampling import cases_of, savings
@@ -66,9 +69,12 @@ def printed_by(*words):
         (["same", "before=a"], "same needs out=, or before= and after="),
         (["same", "out=x", "policies=docs"], "policies=docs: there is no */best.pt"),
         (["quality", "problem=vrp"], "problem must be one of tsp, cvrp, jssp, got 'vrp'"),
+        (["tsp_solvers", "seconds=0"], "seconds must be finite numbers above 0, such as 1,10,100, got '0'"),
+        (["tsp_solvers"], "fast_tsp is missing: pip install fast-tsp==0.2.2 elkai==2.0.1"),
     ],
 )
 def test_wrong_words_end_in_one_line(words, message, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fast_tsp", None)  # as if it were not installed
     monkeypatch.setattr("sys.argv", ["benchmarks", *words])
     with pytest.raises(SystemExit) as wrong:
         main()
@@ -207,6 +213,57 @@ def test_quality_refuses_wrong_words_before_it_trains():
     wrong = subprocess.run([sys.executable, "-m", "benchmarks", *words], cwd=ROOT, capture_output=True, text=True)
     assert wrong.returncode == 2 and wrong.stdout == ""
     assert wrong.stderr.startswith("error: there is no key train.batchsize") and wrong.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("num_nodes", [4, 9])
+def test_programs_for_the_tsp_get_whole_distances(num_nodes, monkeypatch):
+    """The nodes lie on a circle in their order, so the shortest tour visits them in this order."""
+    angles = torch.arange(num_nodes, dtype=torch.float64) * 2 * torch.pi / num_nodes
+    coords, given = torch.stack([angles.cos(), angles.sin()], dim=1), []
+
+    def find_tour(distances, seconds):
+        given.append(np.array(distances))
+        return range(num_nodes)
+
+    class DistanceMatrix:
+        def __init__(self, distances):
+            given.append(np.array(distances))
+
+        def solve_tsp(self, runs):
+            return [*range(num_nodes), 0]
+
+    monkeypatch.setitem(sys.modules, "fast_tsp", SimpleNamespace(find_tour=find_tour))
+    monkeypatch.setitem(sys.modules, "elkai", SimpleNamespace(DistanceMatrix=DistanceMatrix))
+    perimeter = num_nodes * 2 * math.sin(math.pi / num_nodes)
+    assert tsp_solvers.by_fast_tsp(coords, 1.0) == pytest.approx(perimeter)
+    assert tsp_solvers.by_lkh(coords) == pytest.approx(perimeter)
+    assert [matrix.max() for matrix in given] == [65_535, 1_000_000]
+    assert all((matrix == matrix.T).all() and matrix.dtype == np.int64 for matrix in given)
+    with pytest.raises(ValueError, match="a program returned a sequence of nodes that is no tour"):
+        tsp_solvers.length(coords, [0] * num_nodes)
+
+
+@pytest.mark.slow
+def test_programs_for_the_tsp_beside_a_policy(monkeypatch):
+    """A row for each, in one run; the two programs, which may not be installed, return the optimal tours of PyVRP."""
+    pytest.importorskip("pyvrp")
+
+    def optimal(coords):
+        return gumbeldore.solve(coords=coords.numpy(), method="solver", time_limit=0.2).cost
+
+    for name in ("fast_tsp", "elkai"):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace())
+    monkeypatch.setattr(tsp_solvers, "by_fast_tsp", lambda coords, seconds: optimal(coords))
+    monkeypatch.setattr(tsp_solvers, "by_lkh", optimal)
+    words = ["checkpoint=tsp20", "instances=kool/tsp20", "num_instances=2", "seconds=0.2"]
+    rows = [
+        re.fullmatch(r"(.*?) +(-?[\d.]+%) +([\d.]+) s", line)
+        for line in printed_by("tsp_solvers", *words).splitlines()[1:]
+    ]
+    names = ["tsp20, greedy, all together", "tsp20, greedy", "tsp20, reconstruct, 0.2 s", None, "fast-tsp, 0.2 s"]
+    names.append("LKH (elkai), one run")
+    assert [name or row[1] for name, row in zip(names, rows, strict=True)] == [row[1] for row in rows]
+    assert [row[2] for row in rows[3:]] == ["0.00%"] * 3 and rows[0][2] == rows[1][2]
 
 
 @pytest.mark.parametrize(("has_bf16", "timed"), [(True, ["float32", "bf16"]), (False, ["float32"])])
