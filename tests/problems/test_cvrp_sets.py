@@ -181,12 +181,26 @@ def test_references_have_the_published_mean_and_belong_to_their_instances(source
     assert instance_set.references.mean().item() == pytest.approx(mean, abs=6e-5)
     coords, demands, capacities, _ = instance_set.originals
     assert (capacities == capacity).all()
-    # A lower bound: each unit of demand travels to its customer and back in a vehicle of at most `capacity` units.
-    bound = 2 * ((coords - coords[:, :1]).norm(dim=-1) * demands).sum(dim=1) / capacity
-    assert (bound < instance_set.references).all()
-    assert torch.corrcoef(torch.stack([bound, instance_set.references]))[0, 1] > 0.97
+    assert_they_belong_together(coords, demands, capacity, instance_set.references)
     assert CVRPSets().load(source, 127)[0].means == {}  # known for all instances only
     assert CVRPSets().load(source, 127)[0].references.tolist() == instance_set.references[:127].tolist()
+
+
+def assert_they_belong_together(coords, demands, capacity, references):
+    """A lower bound: each unit of demand travels to its customer and back in a vehicle of at most `capacity` units."""
+    bound = 2 * ((coords - coords[:, :1]).norm(dim=-1) * demands).sum(dim=1) / capacity
+    assert (bound < references).all() and torch.corrcoef(torch.stack([bound, references]))[0, 1] > 0.97
+
+
+def test_the_first_128_of_the_test_set_with_100_customers_have_references():
+    """Of PyVRP, whose mean is that of problems/data/README.md."""
+    (known,), (more,) = CVRPSets().load("kool/cvrp100", 128), CVRPSets().load("kool/cvrp100", 129)
+    assert set(known.kinds) == {"PyVRP 0.14.1, 8 s"} and known.references.mean().item() == pytest.approx(
+        15.5965, abs=5e-5
+    )
+    coords, demands, _, _ = known.originals
+    assert_they_belong_together(coords, demands, 50, known.references)
+    assert more.kinds[128] == "" and more.references[128].isnan()
 
 
 def test_validation_sets():
