@@ -34,6 +34,7 @@ SHORT = {
 # Also where a page gives them.
 REPLACED = ("num_instances", "search.iterations", "solver.time_limit", "time_limit", "reference_samples")
 REPLACED += ("train.instances_per_epoch",)
+STUDIED = ("repetitions", "search.beam_width", "search.num_rounds")  # of the command with the paper's numbers
 MADE = ("run_dir=", "out=", "out_dir=")
 
 
@@ -71,6 +72,8 @@ def shortened(command: Command) -> list[str]:
         short = [word for word in short if not word.startswith(("search.beam_width=", "search.num_rounds="))]
     taken = {word.split("=")[0] for word in short}
     replaced = (*REPLACED, "search.beam_width") if script == "evaluate.py" else REPLACED
+    if "repetitions=20" in words:
+        replaced += STUDIED
     kept = [word for word in words if word.split("=")[0] not in taken.intersection(replaced)]
     given = {word.split("=")[0] for word in kept}
     return [*kept, *(word for word in short if word.split("=")[0] not in given)]
