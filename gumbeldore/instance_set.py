@@ -34,7 +34,7 @@ class InstanceSet(NamedTuple):
     means: dict[str, float] = {}  # further reference by its kind, known only as the mean cost of all n
     solutions: dict[int, Tensor] = {}  # by index, the actions [T] of those references that are more than a cost
     lower_bounds: Tensor | None = None  # [n] float64: no solution of an instance costs less; None: nothing is known
-    pooled: bool = False  # gaps are parts of the mean reference, not of each: where a good solution may cost 0
+    pooled: bool = False  # a mean gap is the ratio of the summed costs, less 1: where a good solution may cost 0
     # (index [m], actions [m, T]) -> solutions [m, T] that cost no more: where a search cannot see the true costs
     improved: Callable[[Tensor, Tensor], Tensor] = as_they_are
     # Of the source, which may have several sets; the first can speak for all.
@@ -53,18 +53,14 @@ class InstanceSet(NamedTuple):
         """The solutions, as `costs` takes them, each as `improved` makes it."""
         return self.improved(*_side_by_side(actions, first)).view_as(actions)
 
-    def gaps(self, costs: Tensor, rows: Tensor | slice = slice(None)) -> Tensor:
+    def gaps(self, costs: Tensor, rows: Tensor | slice = slice(None), scale: Tensor | None = None) -> Tensor:
         """Gaps to the references of the instances `rows`, whose costs are [m, ...]; NaN where there is none.
 
-        If `pooled`, their mean over all instances is the sum of the costs, divided by that of the references, less 1.
+        Arguments:
+            scale: of `mean_reference`, if the gaps are parts of it, as a mean of gaps needs; None: of each reference
         """
         references = self.references[rows].view(-1, *[1] * (costs.dim() - 1))
-        if not self.pooled:
-            return gaps_to(references, costs)
-        # Where all references are 0, a cost of 0 has no gap, and another one an infinite gap.
-        return torch.nan_to_num((costs - references) / self.references.nanmean(), nan=0.0, posinf=math.inf).where(
-            ~references.isnan(), math.nan
-        )
+        return gaps_to(references, costs) if scale is None else (costs - references) / scale
 
     def part(self, rows: Tensor) -> InstanceSet:
         """Some of the instances, numbers int64 [m], as a set; what is known of the mean of all is left out."""
@@ -146,9 +142,28 @@ def _without_zeros(instance_set: InstanceSet) -> InstanceSet:
 def gaps_to(references: Tensor, costs: Tensor) -> Tensor:
     """cost / reference - 1, above 0 where the cost is higher also if costs are negative; NaN without a reference.
 
-    The tensors are of shapes that go together.
+    To a reference of 0, equal costs have the gap 0, others none: NaN. The tensors are of shapes that go together.
     """
-    return (costs / references - 1) * references.sign()
+    return ((costs / references - 1) * references.sign()).masked_fill(costs == references, 0.0)
+
+
+def mean_reference(instance_sets: list[InstanceSet]) -> Tensor | None:
+    """The mean reference of all instances that have one, which gaps are parts of; None unless the sets are `pooled`."""
+    if not instance_sets[0].pooled:
+        return None
+    return torch.cat([instance_set.references for instance_set in instance_sets]).nanmean()
+
+
+def mean_gap(instance_sets: list[InstanceSet], costs: list[Tensor]) -> float:
+    """The mean gap of the costs [n] of each set, over the instances that have a reference.
+
+    If the sets are `pooled`, this is the sum of these costs, divided by that of the references, less 1. NaN if there
+    is no reference, or their sum is 0.
+    """
+    scale = mean_reference(instance_sets)
+    pairs = zip(instance_sets, costs, strict=True)
+    gap = torch.cat([instance_set.gaps(each, scale=scale) for instance_set, each in pairs]).nanmean().item()
+    return gap if math.isfinite(gap) else math.nan
 
 
 def count_of(instance_sets: list[InstanceSet]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,8 @@ class Result:
         name: of the instance
         cost: to be minimised, in the instance's own units and with its rounding
         reference, kind: the best cost known and how good it is, else a lower bound; None and "" where nothing is known
-        gap: cost / reference - 1, above 0 where the cost is higher also if costs are negative; or None
+        gap: cost / reference - 1, above 0 where the cost is higher also if costs are negative; or None, also where the
+            reference is 0 and the cost is not
         num_solutions: that were sampled
         seconds: that the search took; of instances that were searched together, the mean
         actions: [T] the decisions of the policy
@@ -52,14 +54,11 @@ class Result:
         known = not instance_set.references.isnan().any()
         self.reference = instance_set.references.item() if known else None
         self.cost, self.actions = cost, actions
-        self._gap = instance_set.gaps(torch.tensor([cost], dtype=torch.float64)).item()
+        gap = instance_set.gaps(torch.tensor([cost], dtype=torch.float64)).item()
+        self.gap = None if math.isnan(gap) else gap
         self.num_solutions, self.seconds = num_solutions, seconds
         self._problem, self._instances, self._originals = problem, instance_set.instances, instance_set.originals
         self._solution = problem.reports.named_solution(instance_set.originals, 0, actions)
-
-    @property
-    def gap(self) -> float | None:
-        return None if self.reference is None else self._gap
 
     def __getattr__(self, name: str) -> Any:
         """The solution, by the problem's word for it."""
@@ -73,7 +72,8 @@ class Result:
         return [*super().__dir__(), *self._solution]
 
     def __repr__(self) -> str:
-        gap = "" if self.gap is None else f", gap {percentage(self.gap)} to {self.kind}"
+        known = "" if self.reference is None else f", {self.kind} {self.reference:.10g}"
+        gap = known if self.gap is None else f", gap {percentage(self.gap)} to {self.kind}"
         size = size_name(self._problem, self._instances)
         return f"<{self.name} ({self._problem.name}, {size}): cost {self.cost:.10g}{gap}>"
 

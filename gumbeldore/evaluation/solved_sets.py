@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.evaluation.parts import SEARCH, Parts, SolvedSet, in_all
-from gumbeldore.instance_set import InstanceSet
+from gumbeldore.instance_set import InstanceSet, mean_gap, mean_reference
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
 from gumbeldore.sampler.methods import Method
@@ -25,7 +25,7 @@ class MethodSummary(NamedTuple):
     """One method on all instances, whatever their sizes."""
 
     mean_cost: float
-    mean_gap: float | None  # mean over instances of cost / reference - 1; None unless all have a reference
+    mean_gap: float | None  # of the function of this name; None unless all have a reference
     num_instances: int
     seconds: float
     evaluations: int
@@ -100,8 +100,9 @@ def instance_keys(instance_set: InstanceSet, seed: int) -> Tensor:
 
 
 def have_gaps(instance_sets: list[InstanceSet]) -> bool:
-    """Whether all instances have a reference."""
-    return not any(instance_set.references.isnan().any() for instance_set in instance_sets)
+    """Whether there is a mean gap: all instances have a reference, and these do not sum to 0 where they are pooled."""
+    known = not any(instance_set.references.isnan().any() for instance_set in instance_sets)
+    return known and mean_reference(instance_sets) != 0
 
 
 def best_of(found: dict[str, list[SolvedSet]], instance_sets: list[InstanceSet]) -> str:
@@ -126,11 +127,10 @@ def results_of(name: str, parts: list[Parts], instance_sets: list[InstanceSet]) 
 def summarise(solved: list[SolvedSet], instance_sets: list[InstanceSet]) -> MethodSummary:
     """One method's results over instance sets of several sizes."""
     costs = torch.cat([part.costs for part in solved])
-    pairs = zip(solved, instance_sets, strict=True)
-    gap = torch.cat([instance_set.gaps(part.costs) for part, instance_set in pairs])
+    gap = mean_gap(instance_sets, [part.costs for part in solved]) if have_gaps(instance_sets) else None
     return MethodSummary(
         mean_cost=costs.mean().item(),
-        mean_gap=None if gap.isnan().any() else gap.mean().item(),
+        mean_gap=gap,
         num_instances=len(costs),
         seconds=sum(part.seconds for part in solved),
         evaluations=sum(part.evaluations for part in solved),

@@ -33,8 +33,9 @@ def reference_note(instance_sets: list[InstanceSet]) -> str:
     """What gaps are measured against, in words."""
     known, count = (sum(numbers) for numbers in zip(*((_known(x), len(x.names)) for x in instance_sets), strict=True))
     if known == count:
-        gap = "gap of the summed costs" if instance_sets[0].pooled else "gap"
-        return f"{gap} to: {reference_of(instance_sets)}"
+        gap = "gap of the summed costs to" if instance_sets[0].pooled else "gap to"
+        gap = gap if have_gaps(instance_sets) else "no gap, as the references sum to 0"
+        return f"{gap}: {reference_of(instance_sets)}"
     return f"{known} of {count} have a reference, so no gap over all" if known else "no reference costs, so no gap"
 
 
@@ -131,7 +132,7 @@ def mean_lines(results: Results, instance_sets: list[InstanceSet]) -> list[str]:
 
 def reached_lines(results: Results, instance_sets: list[InstanceSet]) -> list[str]:
     """Where gaps are parts of the mean reference: how many references each method reaches."""
-    if not (instance_sets[0].pooled and have_gaps(instance_sets)):
+    if not instance_sets[0].pooled or any(instance_set.references.isnan().any() for instance_set in instance_sets):
         return []
     found = []
     for name, solved in results.items():

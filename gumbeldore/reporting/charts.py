@@ -17,7 +17,7 @@ from matplotlib.ticker import PercentFormatter
 
 from gumbeldore.evaluation.solved_sets import SolvedSet, have_gaps
 from gumbeldore.evaluation.tables import Results
-from gumbeldore.instance_set import InstanceSet, count_of
+from gumbeldore.instance_set import InstanceSet, count_of, mean_reference
 
 COLOURS = ("#2b83ba", "#e08214", "#1b9e77", "#c75a9b", "#6a8fd8", "#d3492f", "#8a8a1e", "#8c6bb1")  # on white and black
 STYLE: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none"}
@@ -61,6 +61,7 @@ def best_so_far(solved: list[SolvedSet], instance_sets: list[InstanceSet] | None
         instance_sets: that have the references; None: the mean is of the costs
     """
     longest = _longest(solved)
+    scale = None if instance_sets is None else mean_reference(instance_sets)
     counts = sorted({round(longest ** (place / (POINTS - 1))) for place in range(POINTS)})
     totals = [0.0] * len(counts)
     for number, part in enumerate(solved):
@@ -70,7 +71,8 @@ def best_so_far(solved: list[SolvedSet], instance_sets: list[InstanceSet] | None
             if before < min(count, samples.shape[1]):
                 best = torch.minimum(best, samples[:, before:count].amin(dim=1).double())
             before = count
-            totals[place] += float((best if instance_sets is None else instance_sets[number].gaps(best)).sum())
+            shown = best if instance_sets is None else instance_sets[number].gaps(best, scale=scale)
+            totals[place] += float(shown.sum())
     instances = sum(len(part.costs) for part in solved)
     return counts, [total / instances for total in totals]
 
@@ -82,15 +84,21 @@ def distribution(results: Results, instance_sets: list[InstanceSet]) -> tuple[Fi
     """
     alone = count_of(instance_sets) == 1
     known = have_gaps(instance_sets)
+    best = [
+        torch.stack([each[place].costs for each in results.values()]).amin(dim=0) for place in range(len(instance_sets))
+    ]
+    bases = (
+        instance_sets if known else [x._replace(references=each) for x, each in zip(instance_sets, best, strict=True)]
+    )
+    scale = mean_reference(bases)
     values = {}
     for name, solved in results.items():
         if _longest(solved) == 1:
             continue
-        shown = []
-        for place, (part, instance_set) in enumerate(zip(solved, instance_sets, strict=True)):
-            best = torch.stack([each[place].costs for each in results.values()]).amin(dim=0)
-            base = instance_set if known else instance_set._replace(references=best)
-            shown.append(part.samples.double() if alone else base.gaps(part.samples))
+        shown = [
+            part.samples.double() if alone else base.gaps(part.samples, scale=scale)
+            for part, base in zip(solved, bases, strict=True)
+        ]
         flat = torch.cat([part.flatten() for part in shown])
         values[name] = flat[flat.isfinite()].numpy()  # not of an empty place, nor relative to a cost of 0
     if not values or not all(map(len, values.values())):

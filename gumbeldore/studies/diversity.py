@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gumbeldore.batches import repeated, take
 from gumbeldore.evaluation.solved_sets import have_gaps
-from gumbeldore.instance_set import InstanceSet
+from gumbeldore.instance_set import InstanceSet, mean_reference
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.checked import at_least
 from gumbeldore.runtime.errors import instance_errors
@@ -62,11 +62,13 @@ class Diversity(Study[Method, DiversityPoint]):
         found: list[list[float]] = []
         relative, repetitions = have_gaps(context.instance_sets), asked.repetitions(self.repetitions)
         advance = context.advancing(asked.label, context.instance_sets * repetitions)
+        scale = mean_reference(context.instance_sets)
         for repetition in range(repetitions):
             seed = int(fold(context.seed, "diversity", repetition))
             for place, instance_set in enumerate(context.instance_sets):
                 keys = fold(seed, place, torch.arange(len(instance_set.names)))
-                found += _searched(context.pool, instance_set, keys, asked.search, relative, advance)
+                gaps = partial(instance_set.gaps, scale=scale) if relative else None
+                found += _searched(context.pool, instance_set, keys, asked.search, gaps, advance)
         return DiversityPoint(asked.method, asked.setting, *map(statistics.fmean, zip(*found, strict=True)))
 
     def content(self, searches: list[Asked[Method]], found: list[DiversityPoint], about: About) -> dict[str, Any]:
@@ -113,15 +115,18 @@ def _searched(
     instance_set: InstanceSet,
     keys: Tensor,
     search: Method,
-    relative: bool,
+    gaps: Callable[[Tensor, slice], Tensor] | None,
     progress: Callable[[int], None],
 ) -> Iterator[list[float]]:
-    """Of each instance: number of solutions, share of different edges, lowest, mean and highest cost (or gap)."""
+    """Of each instance: number of solutions, share of different edges, lowest, mean and highest cost.
+
+    Arguments:
+        gaps: (costs [m, L] of some instances, their rows) -> what is shown in place of the costs; None: the costs
+    """
     with instance_errors(instance_set, keys):
         for _, chunk, sampled in pool.map_all(instance_set.instances, keys, [search], read=SampledSolutions.of):
             costs = true_costs(instance_set, chunk, sampled)
-            if relative:
-                costs = instance_set.gaps(costs, chunk)
+            costs = costs if gaps is None else gaps(costs, chunk)
             share = distinct_share(edges_of(pool, instance_set, chunk, sampled), sampled.valid)
             number = sampled.valid.sum(dim=1)
             low = costs.masked_fill(~sampled.valid, torch.inf).amin(dim=1)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.solved_sets import have_gaps, solve_set
-from gumbeldore.instance_set import by_set, count_of
+from gumbeldore.instance_set import by_set, count_of, mean_reference
 from gumbeldore.races.bounds import Normal
 from gumbeldore.races.outcome import Outcome
 from gumbeldore.races.racing import RaceSettings, race
@@ -62,7 +62,7 @@ class StepSize(Study[Method, Outcome]):
         A reward is minus the gap of the best solution of an instance, or minus its cost where not all have a reference.
         """
         pool, instance_sets, seed, kept, advancing = context
-        relative = have_gaps(instance_sets)
+        relative, scale = have_gaps(instance_sets), mean_reference(instance_sets)
         advance = advancing("race, at most", instance_sets * len(arms))
 
         def rewards(arm: int, indices: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class StepSize(Study[Method, Outcome]):
                 instance_set, parts = instance_sets[place], kept.parts(words_of(arms[arm]), place, *rows.tolist())
                 advance(len(parts))
                 costs = solve_set(pool, instance_set, arms[arm].search, seed, advance, parts, rows).costs
-                found[mine] = instance_set.gaps(costs, rows) if relative else costs
+                found[mine] = instance_set.gaps(costs, rows, scale) if relative else costs
             return -found
 
         return race(

@@ -120,7 +120,7 @@ class About(NamedTuple):
     @property
     def compared(self) -> str:
         """What stands in the table, in words."""
-        return f"gap to: {self.reference}" if self.gaps else "mean cost, as not all instances have a reference"
+        return f"gap to: {self.reference}" if self.gaps else "mean cost, as references are missing or sum to 0"
 
 
 class Table(NamedTuple):

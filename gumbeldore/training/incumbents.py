@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.instance_set import InstanceSet, count_of
+from gumbeldore.instance_set import InstanceSet, count_of, mean_gap
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
@@ -68,8 +68,7 @@ class Incumbents:
 
     def quality(self) -> Quality:
         """Mean cost and gap of the solutions."""
-        gaps = torch.cat([each.gaps(costs) for each, costs in zip(self.instance_sets, self.costs, strict=True)])
-        return Quality(torch.cat(self.costs).mean().item(), gaps.mean().item(), {})
+        return Quality(torch.cat(self.costs).mean().item(), mean_gap(self.instance_sets, self.costs), {})
 
 
 class Offer(NamedTuple):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gumbeldore.instance_set import InstanceSet, checked, count_of
+from gumbeldore.instance_set import InstanceSet, checked, count_of, mean_gap
 from gumbeldore.interfaces import Policy, Problem, size_name
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.errors import instance_errors
@@ -51,7 +51,6 @@ def validate(pool: SearchPool, policy: Policy, validation: list[InstanceSet], pr
 
 def quality_of(problem: Problem, validation: list[InstanceSet], found: list[Tensor]) -> Quality:
     """The quality that greedy costs make: `found` has those [n] of each InstanceSet."""
-    gaps = torch.cat([instance_set.gaps(costs) for instance_set, costs in zip(validation, found, strict=True)])
     sizes = [size_name(problem, instance_set.instances) for instance_set in validation]
     by_size = {size: mine.mean().item() for size, mine in zip(sizes, found, strict=True)} if len(found) > 1 else {}
-    return Quality(torch.cat(found).mean().item(), gaps.nanmean().item(), by_size)
+    return Quality(torch.cat(found).mean().item(), mean_gap(validation, found), by_size)

@@ -11,8 +11,12 @@ import torch
 
 import gumbeldore
 from gumbeldore.evaluation import tables
-from gumbeldore.evaluation.solved_sets import SolvedSet, summarise
+from gumbeldore.evaluation.solved_sets import SolvedSet, have_gaps, summarise
+from gumbeldore.instance_set import mean_reference
+from gumbeldore.reporting.charts import best_so_far
 from gumbeldore.testing import policy_contract, problem_contract
+from gumbeldore.training.incumbents import Incumbents
+from gumbeldore.training.validation import quality_of
 from models.job_shop import JobShop
 from models.lookahead import due_date_features
 from problems.fjsp import FJSP
@@ -212,17 +216,63 @@ def test_gaps_are_parts_of_the_sum_where_a_reference_may_be_0():
     arrays = {"times": np.ones((2, 2, 2)), "machines": np.array([[[0, 1], [1, 0]]] * 2), "due": np.ones((2, 2))}
     found = JobShopSets(TARDINESS).from_arrays(arrays | {"cost": np.array([0.0, 200.0])}, "x")
     assert found.references.tolist() == [0, 200]  # a value, not "unknown"
-    assert found.gaps(torch.tensor([100.0, 200.0])).tolist() == [1.0, 0.0]
+    assert found.gaps(torch.tensor([0.0, 300.0])).tolist() == [0.0, 0.5]  # of each its own
+    assert math.isnan(found.gaps(torch.tensor([100.0, 200.0]))[0])
     results = {"greedy": [solved([100.0, 200.0])], "wor": [solved([0.0, 150.0])]}
     assert summarise(results["greedy"], [found]).mean_gap == pytest.approx(300 / 200 - 1)
     assert tables.reached_lines(results, [found]) == ["reaches the reference: greedy 1 of 2, wor 2 of 2"]
     assert tables.reference_note([found]).startswith("gap of the summed costs to: ")
     nothing = found._replace(references=torch.zeros(2, dtype=torch.float64))
-    assert nothing.gaps(torch.tensor([0.0, 3.0])).tolist() == [0.0, math.inf]
+    assert summarise([solved([0.0, 3.0])], [nothing]).mean_gap is None
+    assert tables.reference_note([nothing]).startswith("no gap, as the references sum to 0: ")
+    assert tables.reached_lines({"greedy": [solved([0.0, 3.0])]}, [nothing]) == ["reaches the reference: greedy 1 of 2"]
     plain = JobShopSets().from_arrays(
         {name: arrays[name] for name in ("times", "machines")} | {"cost": np.array([4.0, 5.0])}, "x"
     )
     assert plain.gaps(torch.tensor([8.0, 5.0])).tolist() == [1.0, 0.0] and not tables.reached_lines(results, [plain])
+
+
+def two_sizes(*references):
+    """A set of two shops of 2 jobs, and one of a shop of 3 jobs."""
+    return [
+        JobShopSets(TARDINESS).from_arrays(
+            {
+                "times": np.ones((len(costs), jobs, 1)),
+                "machines": np.zeros((len(costs), jobs, 1)),
+                "due": np.ones((len(costs), jobs)),
+                "cost": np.array(costs),
+            },
+            f"of {jobs} jobs",
+        )
+        for jobs, costs in zip((2, 3), references, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("references", "costs", "gap"),
+    [
+        ([[2.5, 1.5], [6000.0]], [[5.0, 1.5], [6000.0]], 6006.5 / 6004 - 1),
+        ([[0.0, 0.0], [10.0]], [[3.0, 0.0], [12.0]], 15 / 10 - 1),  # one size has no gap, both together have
+        ([[0.0, 0.0], [0.0]], [[3.0, 0.0], [12.0]], math.nan),
+    ],
+)
+def test_the_gap_of_the_summed_costs_is_one_ratio_over_all_sizes(references, costs, gap):
+    """Wherever it is shown, or a policy or a search is chosen by it."""
+    instance_sets, each = two_sizes(*references), [torch.tensor(x, dtype=torch.float64) for x in costs]
+    problem, found = shop_of(3, 1, TARDINESS), [solved(x) for x in costs]
+    shown = {
+        "evaluation": summarise(found, instance_sets).mean_gap,
+        "validation": quality_of(problem, instance_sets, each).gap,
+        "best solutions": Incumbents(instance_sets, [], each).quality().gap,
+    }
+    for where, value in shown.items():
+        assert (math.nan if value is None else value) == pytest.approx(gap, nan_ok=True), where
+    assert have_gaps(instance_sets) == (gap == gap)
+    if have_gaps(instance_sets):
+        assert best_so_far(found, instance_sets)[1][-1] == pytest.approx(gap)
+        scale = mean_reference(instance_sets)  # as the rewards of a race have it
+        parts = [x.gaps(y, torch.arange(len(y)), scale) for x, y in zip(instance_sets, each, strict=True)]
+        assert torch.cat(parts).mean().item() == pytest.approx(gap)
 
 
 # ---- the network
