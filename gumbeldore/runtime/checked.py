@@ -100,11 +100,17 @@ def check(key: str, value: Any, annotation: Any, limits: Limits = ANY) -> None:
     if not fits(value, annotation) or not limits.hold(value):
         hint = "; quote it if it is a number" if is_number(value) and not fits(value, annotation) else ""
         hint = hint if fits("", annotation) else ""
-        raise ValueError(f"{key} must be {described(annotation, limits)}, got {value!r}{hint}")
+        raise ValueError(f"{key} must be {described(annotation, limits)}, got {_shown(value)}{hint}")
     if is_integer(value) and value > LARGEST:
-        raise ValueError(f"{key} must be at most {LARGEST}, got {value}")
+        raise ValueError(f"{key} must be at most {LARGEST}, got {_shown(value)}")
     if value == "":  # as of a shell's variable that is not set
         raise ValueError(f"{key} must not be empty")
+
+
+def _shown(value: Any) -> str:
+    """The value in a message; of an integer that would fill lines, the magnitude."""
+    long = is_integer(value) and abs(value) > 10 * LARGEST
+    return f"about {'-' if value < 0 else ''}10**{int(math.log10(abs(value)))}" if long else repr(value)
 
 
 def check_integer(name: str, value: Any, lowest: int, highest: int | None = None) -> None:
