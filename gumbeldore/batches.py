@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from itertools import chain
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -30,9 +31,16 @@ def repeated(tensors: Tensors, count: int) -> Tensors:
 
 
 def joined(parts: Sequence[Tensors]) -> Tensors:
-    """NamedTuples one below the other: tensors along the batch; numbers are added up."""
-    fields = zip(*parts, strict=True)
-    return type(parts[0])(*(torch.cat(each) if isinstance(each[0], Tensor) else sum(each) for each in fields))
+    """NamedTuples one below the other: tensors along the batch, and lists; numbers are added up; None stays."""
+    return type(parts[0])(*map(_joined, zip(*parts, strict=True)))
+
+
+def _joined(values: tuple[Any, ...]) -> Any:
+    if isinstance(values[0], Tensor):
+        return torch.cat(values)
+    if isinstance(values[0], list):
+        return list(chain(*values))
+    return None if values[0] is None else sum(values)
 
 
 def to(tensors: Tensors, device: torch.device | str) -> Tensors:

@@ -18,8 +18,8 @@ from gumbeldore.evaluation.baseline import Baseline
 from gumbeldore.evaluation.loading import LoadedPolicy
 from gumbeldore.evaluation.parts import Parts
 from gumbeldore.evaluation.references import with_lower_bounds
-from gumbeldore.evaluation.solved_sets import MethodSummary, results_of, summarise
-from gumbeldore.evaluation.tables import Results
+from gumbeldore.evaluation.solved_sets import MethodSummary, check_solved, pairs, results_of, summarise
+from gumbeldore.evaluation.tables import Results, proven_by
 from gumbeldore.instance_set import InstanceSet, count_of
 from gumbeldore.parallel.devices import trie_budget
 from gumbeldore.parallel.pool import at_once
@@ -69,8 +69,11 @@ class Evaluation(NamedTuple):
         self.report.write_tables(self.inputs.out_dir, self.found, self.instance_sets)
 
     def summaries(self) -> dict[str, MethodSummary]:
-        """By the name of the method, or of the best heuristic."""
-        return {name: summarise(solved, self.instance_sets) for name, solved in self.found.items()}
+        """By the name of the method, or of the best heuristic. Raises ValueError if no method has solved anything."""
+        if self.found and not any(pairs(solved, self.instance_sets) for solved in self.found.values()):
+            check_solved(next(iter(self.found.values())), self.instance_sets)
+        instance_sets = proven_by(self.found, self.instance_sets)
+        return {name: summarise(solved, instance_sets) for name, solved in self.found.items()}
 
 
 def plan_of(cfg: DictConfig) -> Plan:

@@ -18,7 +18,7 @@ from gumbeldore.evaluation.kept import Kept
 from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
 from gumbeldore.evaluation.references import read_table, with_table
 from gumbeldore.evaluation.sources import load, numbered
-from gumbeldore.instance_set import InstanceSet, TooFewError
+from gumbeldore.instance_set import InstanceSet, TooFewError, count_of
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.devices import resolve_device, resolve_workers
 from gumbeldore.reporting.console import Terminal
@@ -80,7 +80,8 @@ def inputs_of(config: Configuration, cls: type[EvaluationSettings]) -> Inputs:
         choices = [Choice(loaded, numbered(instances_of(loaded, settings, config)), "")]
     config.join_cluster(*(each for choice in choices for each in (choice.loaded.problem, choice.loaded.policy)))
     if solver := config.solver():
-        config.cfg.solver.workers = resolve_workers(solver.workers, torch.device("cpu"), 1)
+        count = sum(count_of(choice.instance_sets) for choice in choices)  # no worker idles, as threads are shared
+        config.cfg.solver.workers = min(count, resolve_workers(solver.workers, torch.device("cpu"), 1))
     return Inputs(config, settings, choices, Machine.of(settings), resume.results_folder(settings))
 
 
@@ -125,4 +126,8 @@ def with_references(inputs: Inputs, terminal: Terminal) -> list[InstanceSet]:
     solvers = imported("problems.solvers", "references")
     solver = solvers.Solver(**inputs.config.plain("solver"), seed=inputs.settings.seed)
     advance = terminal.advancing("references", instance_sets)
-    return [solvers.with_references(inputs.problem.name, each, solver, advance) for each in instance_sets]
+    found = [solvers.with_references(inputs.problem.name, each, solver, advance) for each in instance_sets]
+    for before, after in zip(instance_sets, found, strict=True):
+        for line in after.warnings[len(before.warnings) :]:
+            terminal.say(f"warning: {line}")
+    return found

@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gumbeldore.cli.configuration import Configuration
 from gumbeldore.cli.schema import COMMANDS, TRAIN, EvaluationSettings
-from gumbeldore.evaluation.kept import MANIFEST, fingerprint
+from gumbeldore.evaluation.kept import MANIFEST, MAY_CHANGE, fingerprint
 from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime import checkpoint
@@ -41,11 +41,6 @@ OTHER_RESULT = (
 )
 MOST_BYTES, MOST_DEEP = 2**20, 20  # of a configuration in YAML; those of runs have thousands, and 5
 REDECIDED_ON_DEVICE = ("search_batch_rows", "train_threads")  # on another device these are decided anew
-# Keys of an evaluation that change no solution, or whose content is compared instead (see `manifest`).
-NOT_IN_MANIFEST = (
-    *("checkpoint", "instances", "num_instances", "references", "out_dir", "resume"),
-    *("workers", "solver.workers", "methods.solver.workers", "ray.address"),
-)
 
 
 def continued(config: Configuration) -> Configuration:
@@ -171,7 +166,7 @@ def manifest(
     Arguments:
         machine: what the machine has decided, by key
     """
-    values = {key: value for key, value in config.flat().items() if key not in NOT_IN_MANIFEST}
+    values = {key: value for key, value in config.flat().items() if key not in MAY_CHANGE}
     values["random keys"] = "by content"  # of the instances; an evaluation by their places does not go on
     values |= {**machine, "instances (sha256)": fingerprint(instance_sets)}
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in checkpoints]

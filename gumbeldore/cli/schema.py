@@ -123,6 +123,7 @@ class ExpertSettings(Checked):
         time_limit: seconds per instance, at most
         patience: TSP and CVRP: stop earlier, after so many iterations without improvement
         workers: Ray actors, one instance at a time each; 0: this process, without Ray
+        threads: of CP-SAT, shared among the workers, at least one each; PyVRP has one
     """
 
     num_instances: int = at_least(1, 1000)
@@ -131,6 +132,7 @@ class ExpertSettings(Checked):
     time_limit: float = positive(1)
     patience: int | None = at_least(1, None)
     workers: int | str = at_least(0, "auto", word="auto")
+    threads: int = at_least(1, 8)
 
 
 @dataclass(frozen=True, kw_only=True)

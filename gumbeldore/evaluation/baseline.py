@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
 
 from gumbeldore.evaluation.parts import Parts, SolvedSet
 from gumbeldore.evaluation.solved_sets import solve_set
@@ -27,12 +26,15 @@ class SolverSettings(Checked):
     Arguments:
         time_limit: seconds per instance; in a study method=solver takes search.time_limit
         workers: Ray actors, one instance at a time each; 0: this process
+        threads: of CP-SAT, which tries several strategies with several threads, also on fewer cores; shared among the
+            workers, at least one each; PyVRP has one
     """
 
     prefix = "solver."
 
     time_limit: float = positive(5.0)
     workers: int | str = at_least(0, "auto", word="auto")
+    threads: int = at_least(1, 8)
 
 
 @runtime_checkable
@@ -42,9 +44,7 @@ class Baseline(Protocol):
     def check(self, problem: str) -> None:
         """Raises ValueError if the method cannot solve the problem of that name, or not on this machine."""
 
-    def solve(
-        self, problem: str, instance_set: InstanceSet, progress: Callable[[int], None]
-    ) -> dict[str, tuple[Tensor, float]]:
+    def solve(self, problem: str, instance_set: InstanceSet, progress: Callable[[int], None]) -> Mapping[str, tuple]:
         """Solve every instance with each heuristic that the method offers; an evaluation shows the best of them.
 
         Arguments:
@@ -52,8 +52,10 @@ class Baseline(Protocol):
             instance_set: with the `originals` of that problem
             progress: called with the number of instances solved since the last call
 
-        Returns by the name of the heuristic: actions [n, T] and the wall-clock seconds of all instances together.
-        Raises ValueError for an instance that cannot be solved.
+        Returns by the name of the heuristic: actions [n, T] and the wall-clock seconds of all instances together; of a
+        solver also bounds [n] float64 that no solution costs less than (NaN: nothing is known), and n texts that say
+        how good each solution is, such as "optimal (CP-SAT)". Actions of -1 are no solution; the text then says why.
+        Raises ValueError for an instance that cannot be solved and may not be left out.
         """
 
 
@@ -80,13 +82,18 @@ def solve_baseline(
     division = [slice(first, min(first + per_part, count)) for first in range(0, count, per_part)]
     parts.keep_only(division)
     for rows in division:
-        if rows in parts:
+        if rows in parts and not parts.lacks(rows):  # with another time limit, or luck, a solver finds what it did not
             continue
         some = instance_set.part(torch.arange(rows.start, rows.stop))
         solved = method.solve(problem.name, some, advance)
-        seconds = sum(each for _, each in solved.values())
+        seconds = sum(values[1] for values in solved.values())
         found = {}
-        for heuristic, (actions, _) in solved.items():
-            costs = some.true_cost(torch.arange(len(actions)), actions)
-            found[heuristic] = SolvedSet.without_policy(actions, costs, seconds)
+        for heuristic, (actions, _, *known) in solved.items():
+            costs = torch.full((len(actions),), torch.nan, dtype=torch.float64)
+            rest = (actions >= 0).any(dim=1).nonzero().flatten()
+            if len(rest):
+                costs[rest] = some.true_cost(rest, actions[rest])
+            else:
+                actions = torch.full((len(actions), problem.horizon(some.instances)), -1)
+            found[heuristic] = SolvedSet.without_policy(actions, costs, seconds, *known)
         parts.add(rows, found)

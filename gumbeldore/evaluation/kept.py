@@ -19,6 +19,12 @@ from gumbeldore.runtime.files import remove_leftovers, write_text
 from gumbeldore.runtime.folder_lock import lock
 
 MANIFEST = Path("progress", "manifest.json")
+# Keys of an evaluation that change no solution, or whose content is compared instead; and those of solvers, which look
+# again for what they have not found.
+MAY_CHANGE = (
+    *("checkpoint", "instances", "num_instances", "references", "out_dir", "resume", "workers", "ray.address"),
+    *(f"{prefix}solver.{key}" for prefix in ("", "methods.") for key in ("workers", "threads", "time_limit")),
+)
 
 
 class Kept:
@@ -99,7 +105,7 @@ def _check_same(path: Path, wanted: dict[str, Any], out_dir: Path) -> None:
     except (ValueError, RecursionError):
         raise ValueError(f"{path} is damaged, so {out_dir} cannot be gone on with; choose another out_dir") from None
     for key in [*begun, *wanted]:
-        if begun.get(key) != wanted.get(key):
+        if key not in MAY_CHANGE and begun.get(key) != wanted.get(key):
             was, now = (str(values.get(key, "nothing")) for values in (begun, wanted))
             change = f"{key} was {was:.60} and is {now:.60} now"
             raise ValueError(f"out_dir={out_dir} cannot be gone on with: {change}; choose another out_dir")

@@ -21,18 +21,37 @@ class SolvedSet(NamedTuple):
     """The best solutions of one instance set, or of some of its instances."""
 
     actions: Tensor  # [n, T]
-    costs: Tensor  # [n] float64, true costs
+    costs: Tensor  # [n] float64, true costs; NaN of an instance that a baseline has not solved
     found: Tensor  # [n] int64 solutions sampled per instance
     samples: Tensor  # [n, L] float32 true costs of these in the order they were found, then NaN
     seconds: float  # wall-clock, all instances together
     evaluations: int  # of the network
     cut_short: int = 0  # instances whose search ended before its time limit, for want of memory
     greedy_alone: int = 0  # instances whose search had no time for more than the greedy solution
+    bounds: Tensor | None = None  # [n] float64 of a solver: no solution costs less; NaN: nothing is known
+    claims: list[str] | None = None  # n; how good a solver calls each solution, or why there is none
 
     @classmethod
-    def without_policy(cls, actions: Tensor, costs: Tensor, seconds: float) -> SolvedSet:
+    def without_policy(
+        cls,
+        actions: Tensor,
+        costs: Tensor,
+        seconds: float,
+        bounds: Tensor | None = None,
+        claims: list[str] | None = None,
+    ) -> SolvedSet:
         """One solution [n, T] per instance, which no network has found."""
-        return cls(actions, costs, torch.ones_like(actions[:, 0]), costs[:, None].float(), seconds, 0)
+        found, samples = torch.ones_like(actions[:, 0]), costs[:, None].float()
+        return cls(actions, costs, found, samples, seconds, 0, bounds=bounds, claims=claims)
+
+    @property
+    def unsolved(self) -> list[int]:
+        return self.costs.isnan().nonzero().flatten().tolist()
+
+    def part(self, rows: Tensor) -> SolvedSet:
+        """What was found for some of the instances, numbers int64 [m]; time and evaluations are those of all."""
+        fields: dict[str, Any] = {name: x[rows] for name, x in self._asdict().items() if isinstance(x, Tensor)}
+        return self._replace(claims=self.claims and [self.claims[i] for i in rows.tolist()], **fields)
 
 
 class Parts:
@@ -66,12 +85,16 @@ class Parts:
         """The number of finished instances."""
         return sum(end - first for first, end in self.found)
 
+    def lacks(self, rows: slice) -> bool:
+        """Whether instances of a finished part are not solved."""
+        return any(each.unsolved for each in self.found[rows.start, rows.stop].values())
+
     def add(self, rows: slice, part: dict[str, SolvedSet]) -> None:
         """Keep a finished part: what was found for the instances `rows`, by the name of what has found it."""
         if self.folder is not None:
             arrays: dict[str, Any] = {"names": list(part)}
             for place, each in enumerate(part.values()):
-                arrays |= {f"{place}.{field}": value for field, value in each._asdict().items()}
+                arrays |= {f"{place}.{field}": value for field, value in each._asdict().items() if value is not None}
             with atomic_write(self._file(rows.start, rows.stop)) as file:
                 np.savez(file, **arrays)
         self.found[rows.start, rows.stop] = part
@@ -96,7 +119,12 @@ def in_all(found: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _joined(parts: list[SolvedSet]) -> SolvedSet:
-    """A search that is limited by time has found more samples in some parts than in others."""
+    """A search that is limited by time has found more samples in some parts than in others.
+
+    What a solver has claimed is not known of parts that an earlier version has kept, so it is left out of all.
+    """
+    if any(part.claims is None for part in parts):
+        parts = [part._replace(bounds=None, claims=None) for part in parts]
     longest = max(part.samples.shape[1] for part in parts)
     padded = (nn.functional.pad(part.samples, (0, longest - part.samples.shape[1]), value=math.nan) for part in parts)
     return joined([part._replace(samples=samples) for part, samples in zip(parts, padded, strict=True)])
@@ -115,5 +143,7 @@ def _read(path: Path) -> dict[str, SolvedSet] | None:
 def _result(arrays: Mapping[str, np.ndarray], place: int) -> SolvedSet:
     names = ((field, f"{place}.{field}") for field in SolvedSet._fields)
     values = {field: arrays[name] for field, name in names if name in arrays}  # earlier versions had fewer counts
-    plain: dict[str, Any] = {key: torch.from_numpy(x) if x.ndim else x.item() for key, x in values.items()}
+    plain: dict[str, Any] = {
+        key: x.tolist() if not x.ndim or x.dtype.kind == "U" else torch.from_numpy(x) for key, x in values.items()
+    }
     return SolvedSet(**plain)

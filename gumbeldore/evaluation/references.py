@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from gumbeldore.evaluation.parts import SolvedSet
 from gumbeldore.instance_set import InstanceSet
 from gumbeldore.runtime.arrays import regular
 from gumbeldore.runtime.files import as_cell
@@ -81,14 +82,27 @@ def with_lower_bounds(instance_set: InstanceSet) -> InstanceSet:
     return instance_set._replace(references=references, kinds=kinds)
 
 
-def proven(instance_set: InstanceSet, costs: list[Tensor]) -> InstanceSet:
-    """The instance set with those lower bounds called optimal that a method reaches, given the costs [n] of each."""
-    reached = torch.stack(costs).amin(dim=0) == instance_set.references
+def proven(instance_set: InstanceSet, solved: list[SolvedSet]) -> InstanceSet:
+    """The instance set with what methods have proved of the instances that have no better reference than a bound.
+
+    The bound of a solver, if it is not below ours, takes its place. A bound that a method reaches is called optimal.
+    """
+    references, kinds = instance_set.references.clone(), list(instance_set.kinds)
+    unknown = torch.tensor([kind in ("", LOWER_BOUND) for kind in kinds], dtype=torch.bool)
+    for each in solved:
+        if each.bounds is None or each.claims is None:
+            continue
+        usable = (each.bounds > 0) | (each.bounds == 0) & instance_set.pooled
+        better = unknown & usable & ~(each.bounds < references)  # nor is it below NaN
+        references = each.bounds.where(better, references)
+        for i in better.nonzero().flatten().tolist():
+            kinds[i] = each.claims[i] if UNBEATEN.search(each.claims[i]) else f"{LOWER_BOUND}, {each.claims[i]}"
+    reached = torch.stack([each.costs.nan_to_num(nan=math.inf) for each in solved]).amin(dim=0) == references
     kinds = [
-        f"optimal ({LOWER_BOUND})" if kind == LOWER_BOUND and met else kind
-        for kind, met in zip(instance_set.kinds, reached.tolist(), strict=True)
+        f"optimal ({kind})" if kind.startswith(LOWER_BOUND) and met else kind
+        for kind, met in zip(kinds, reached.tolist(), strict=True)
     ]
-    return instance_set._replace(kinds=kinds)
+    return instance_set._replace(references=references, kinds=kinds)
 
 
 def contradicted(costs: Tensor, instance_set: InstanceSet) -> Tensor:

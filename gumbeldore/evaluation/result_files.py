@@ -7,7 +7,7 @@ import json
 import re
 from pathlib import Path
 
-from gumbeldore.evaluation.solved_sets import summarise
+from gumbeldore.evaluation.solved_sets import claims_of, pairs, summarise, unsolved
 from gumbeldore.evaluation.tables import Results, by_size, contradictions, further_numbers, reference_of, remarks
 from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Problem, size_name
@@ -23,12 +23,17 @@ def write_json(
     reference = reference_of(instance_sets)
     methods = {}
     for name, solved in results.items():
-        means = {key: values.double().mean().item() for key, values in further_numbers(problem, solved).items()}
-        methods[name] = {**summarise(solved, instance_sets)._asdict(), **means, "reference": reference}
+        means = {key: values.double().nanmean().item() for key, values in further_numbers(problem, solved).items()}
+        values = {**summarise(solved, instance_sets)._asdict(), **means, "reference": reference}
+        methods[name] = {key: None if value != value else value for key, value in values.items()}
         methods[name]["below_reference"] = contradictions(solved, instance_sets)
+        missing = unsolved(solved, instance_sets)
+        methods[name]["not_solved"] = [{"instance": instance, "reason": why} for instance, why in missing]
+        methods[name]["claims"] = claims_of(solved, instance_sets)
         methods[name]["by_size"] = {
             size: summarise([solved[place] for place in places], [instance_sets[place] for place in places])._asdict()
             for size, places in by_size(instance_sets, problem).items()
+            if pairs([solved[place] for place in places], [instance_sets[place] for place in places])
         }
     left_out = [{"file": file, "reason": why} for x in instance_sets for file, why in x.left_out.items()]
     warnings = [line for instance_set in instance_sets for line in instance_set.warnings]
@@ -38,7 +43,10 @@ def write_json(
 
 
 def write_csv(out_dir: Path, results: Results, instance_sets: list[InstanceSet], problem: Problem) -> None:
-    """results.csv: a line per method and instance, with its solution in the problem's own terms."""
+    """results.csv: a line per method and instance, with its solution in the problem's own terms.
+
+    Where a method has no solution, its numbers are empty.
+    """
     further = list(further_numbers(problem, next(iter(results.values()))))
     header = ["method", "instance", "size", "cost", "reference", "gap", "kind", "solutions", *further, "solution"]
     rows: list[list] = [header]
@@ -50,8 +58,12 @@ def write_csv(out_dir: Path, results: Results, instance_sets: list[InstanceSet],
             for i, instance in enumerate(instance_set.names):
                 reference = instance_set.references[i].item()
                 known = [reference, gap[i], instance_set.kinds[i]] if reference == reference else ["", "", ""]
-                solution = " ".join(map(str, problem.reports.solution(part.actions[i])))
                 more = [values[i] for values in numbers]
+                if costs[i] != costs[i]:
+                    known[1] = ""
+                    rows.append([name, instance, size, "", *known, 0, *([""] * (len(more) + 1))])
+                    continue
+                solution = " ".join(map(str, problem.reports.solution(part.actions[i])))
                 rows.append([name, instance, size, costs[i], *known, found[i], *more, solution])
     write_table(out_dir / "results.csv", rows)
 
@@ -61,7 +73,7 @@ def write_details(out_dir: Path, results: Results, instance_sets: list[InstanceS
     table: list[list] = []
     written: str | None = None
     for name, solved in results.items():
-        for part, instance_set in zip(solved, instance_sets, strict=True):
+        for part, instance_set in pairs(solved, instance_sets):
             for i, instance in enumerate(instance_set.names):
                 details = problem.reports.details(instance_set.originals, i, part.actions[i])
                 if details is None:
@@ -83,7 +95,7 @@ def write_solutions(out_dir: Path, results: Results, instance_sets: list[Instanc
     """
     written: set[Path] = set()
     for name, solved in results.items():
-        for part, instance_set in zip(solved, instance_sets, strict=True):
+        for part, instance_set in pairs(solved, instance_sets):
             for i, instance in enumerate(instance_set.names):
                 if not problem.reports.has_files(instance_set.originals, i):
                     continue

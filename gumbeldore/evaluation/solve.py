@@ -20,7 +20,7 @@ from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
 from gumbeldore.evaluation.parts import Parts, SolvedSet
 from gumbeldore.evaluation.references import proven, with_lower_bounds
 from gumbeldore.evaluation.result import Result
-from gumbeldore.evaluation.solved_sets import best_heuristic, solve_set
+from gumbeldore.evaluation.solved_sets import best_heuristic, check_solved, solve_set
 from gumbeldore.evaluation.sources import Source
 from gumbeldore.evaluation.tables import contradiction_lines, notices, remarks, shortage_lines
 from gumbeldore.instance_set import count_of
@@ -28,7 +28,7 @@ from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.parallel.devices import resolve_device, resolve_rows
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.building import imported
-from gumbeldore.runtime.checked import LARGEST, is_integer
+from gumbeldore.runtime.checked import check_integer
 from gumbeldore.runtime.checkpoint import checkpoint_errors
 from gumbeldore.runtime.precision import resolve_precision
 from gumbeldore.sampler import methods
@@ -84,17 +84,16 @@ def solve(
             arrays of any sizes
 
     Returns one Result, or a list for a list of instances, for arrays of n, and for a source that holds several.
-    Raises ValueError as the command line does, which finds the same solutions; warns of files of a folder that are left
-    out, references that are not used or are worse than the solution, matrices that differ from their map, and a time
-    limit that suffices for the greedy solution alone.
+    Raises ValueError as the command line does, which finds the same solutions, and for an instance that the solver does
+    not solve; warns of files of a folder that are left out, references that are not used or are worse than the
+    solution, matrices that differ from their map, and a time limit that suffices for the greedy solution alone.
     """
     given = sources.given(instances, num_instances, arrays)
     choices = _choices(policy, given, num_instances)
     settings: dict[str, Any] = {"beam_width": beam_width, "num_rounds": num_rounds, "top_p_start": top_p_start}
     settings |= {"temperature": temperature, "equivalents": equivalents}
     settings = {name: value for name, value in settings.items() if value is not None}
-    if not (is_integer(seed) and 0 <= seed <= LARGEST):
-        raise ValueError(f"seed must be an integer within 0..{LARGEST}, got {seed!r}")
+    check_integer("seed", seed, 0)
     where = resolve_device(str(device))
     machine = {"search_batch_rows": resolve_rows("auto", where), "device": str(where)}
     machine |= {"precision": resolve_precision(precision, where)}
@@ -186,8 +185,9 @@ def _baseline(name: str, time_limit: float | None, seed: int, settings: dict[str
     make = imported(BASELINES[name], "method")
     read = set(inspect.signature(make).parameters)
     _check_read(name, read, time_limit, settings)
-    limit = SolverSettings().time_limit if time_limit is None else time_limit
-    own = {"time_limit": limit, "workers": 0, "seed": seed}
+    default = SolverSettings()
+    limit = default.time_limit if time_limit is None else time_limit
+    own = {"time_limit": limit, "workers": 0, "seed": seed, "threads": default.threads}
     return make(**{key: value for key, value in own.items() if key in read})
 
 
@@ -221,7 +221,7 @@ def _results(choice: Choice, machine: dict[str, Any], method: Method | Baseline,
     found = _by_baseline(choice, method) if isinstance(method, Baseline) else _by_search(choice, machine, method, seed)
     results: dict[int, Result] = {}
     for (instance_set, places), solved in zip(choice.groups, found, strict=True):
-        instance_set = proven(instance_set, [solved.costs])
+        instance_set = proven(instance_set, [solved])
         for i, place in enumerate(places):
             actions = solved.actions[i].clone()  # a view would be pickled with the actions of all instances
             numbers = solved.costs[i].item(), int(solved.found[i]), solved.seconds / len(places)
@@ -246,4 +246,6 @@ def _by_baseline(choice: Choice, method: Baseline) -> list[SolvedSet]:
     parts = [Parts() for _ in choice.groups]
     for instance_set, part in zip(choice.instance_sets, parts, strict=True):
         solve_baseline(method, choice.loaded.problem, instance_set, lambda done: None, part)
-    return best_heuristic(parts, choice.instance_sets)[1]
+    solved = best_heuristic(parts, choice.instance_sets)[1]
+    check_solved(solved, choice.instance_sets)
+    return solved

@@ -22,7 +22,7 @@ from gumbeldore.training.true_costs import SampledSolutions, best_solutions
 
 
 class MethodSummary(NamedTuple):
-    """One method on all instances, whatever their sizes."""
+    """One method on all instances that it has solved, whatever their sizes."""
 
     mean_cost: float
     mean_gap: float | None  # of the function of this name; None unless all have a reference
@@ -102,12 +102,45 @@ def instance_keys(instance_set: InstanceSet, seed: int) -> Tensor:
 def have_gaps(instance_sets: list[InstanceSet]) -> bool:
     """Whether there is a mean gap: all instances have a reference, and these do not sum to 0 where they are pooled."""
     known = not any(instance_set.references.isnan().any() for instance_set in instance_sets)
-    return known and mean_reference(instance_sets) != 0
+    return known and bool(mean_reference(instance_sets) != 0)
+
+
+def pairs(solved: list[SolvedSet], instance_sets: list[InstanceSet]) -> list[tuple[SolvedSet, InstanceSet]]:
+    """What a method has found for each set, and the set, both without the instances that it has not solved."""
+    found = []
+    for part, instance_set in zip(solved, instance_sets, strict=True):
+        rows = (~part.costs.isnan()).nonzero().flatten()
+        if len(rows) == len(part.costs):
+            found.append((part, instance_set))
+        elif len(rows):
+            found.append((part.part(rows), instance_set.part(rows)))
+    return found
+
+
+def unsolved(solved: list[SolvedSet], instance_sets: list[InstanceSet]) -> list[tuple[str, str]]:
+    """The names of the instances that a method has not solved, and why."""
+    return [
+        (instance_set.names[i], part.claims[i] if part.claims else "no solution")
+        for part, instance_set in zip(solved, instance_sets, strict=True)
+        for i in part.unsolved
+    ]
+
+
+def claims_of(solved: list[SolvedSet], instance_sets: list[InstanceSet]) -> Counter[str]:
+    """How many solutions a solver calls how good; empty for other methods."""
+    return Counter(claim for part, _ in pairs(solved, instance_sets) for claim in part.claims or [])
+
+
+def check_solved(solved: list[SolvedSet], instance_sets: list[InstanceSet]) -> None:
+    """Raises ValueError that names an instance that a method has not solved, and says why."""
+    for name, why in unsolved(solved, instance_sets):
+        raise ValueError(f"{name}: {why}")
 
 
 def best_of(found: dict[str, list[SolvedSet]], instance_sets: list[InstanceSet]) -> str:
-    """The first of the methods of the best merit."""
-    return min(found, key=lambda name: summarise(found[name], instance_sets).merit)
+    """The first of the methods of the best merit; only of those that solve all instances, if there are any."""
+    whole = [name for name, solved in found.items() if not any(part.unsolved for part in solved)]
+    return min(whole or found, key=lambda name: summarise(found[name], instance_sets).merit)
 
 
 def best_heuristic(parts: list[Parts], instance_sets: list[InstanceSet]) -> tuple[str, list[SolvedSet]]:
@@ -125,14 +158,15 @@ def results_of(name: str, parts: list[Parts], instance_sets: list[InstanceSet]) 
 
 
 def summarise(solved: list[SolvedSet], instance_sets: list[InstanceSet]) -> MethodSummary:
-    """One method's results over instance sets of several sizes."""
-    costs = torch.cat([part.costs for part in solved])
-    gap = mean_gap(instance_sets, [part.costs for part in solved]) if have_gaps(instance_sets) else None
+    """One method's results over instance sets of several sizes; without a solution, the mean cost is NaN."""
+    each = pairs(solved, instance_sets)
+    costs = [part.costs for part, _ in each]
+    known = [instance_set for _, instance_set in each]
     return MethodSummary(
-        mean_cost=costs.mean().item(),
-        mean_gap=gap,
-        num_instances=len(costs),
+        mean_cost=torch.cat(costs).mean().item() if each else math.nan,
+        mean_gap=mean_gap(known, costs) if each and have_gaps(known) else None,
+        num_instances=sum(map(len, costs)),
         seconds=sum(part.seconds for part in solved),
         evaluations=sum(part.evaluations for part in solved),
-        solutions=int(sum(part.found.sum() for part in solved)),
+        solutions=int(sum(part.found.sum() for part, _ in each)),
     )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.evaluation.references import contradicted, proven
-from gumbeldore.evaluation.solved_sets import SolvedSet, have_gaps, summarise
+from gumbeldore.evaluation.solved_sets import SolvedSet, claims_of, have_gaps, pairs, summarise, unsolved
 from gumbeldore.instance_set import InstanceSet, count_of
 from gumbeldore.interfaces import Problem, size_name
 
@@ -53,8 +53,9 @@ def method_rows(
     for name, solved in results.items():
         outcome = summarise(solved, instance_sets)
         gap = "-" if outcome.mean_gap is None else percentage(outcome.mean_gap, 3)
-        each = f"{outcome.seconds / outcome.num_instances:.3g} s"
-        numbers = [f"{values.double().mean():.2f}" for values in further_numbers(problem, solved).values()]
+        each = f"{outcome.seconds / count_of(instance_sets):.3g} s"
+        means = [values.double().nanmean() for values in further_numbers(problem, solved).values()]
+        numbers = ["-" if value.isnan() else f"{value:.2f}" for value in means]
         rows.append([name, mean(solved), gap, *numbers, f"{outcome.seconds:.1f} s", each])
     return ["Method", "Obj", "Gap", *further, "Time", "per instance"], rows
 
@@ -67,7 +68,8 @@ def size_rows(
     for size, places in by_size(instance_sets, problem).items():
         mine = [instance_sets[place] for place in places]
         outcomes = [summarise([solved[place] for place in places], mine) for solved in results.values()]
-        shown = [f"{x.mean_cost:.2f}" if x.mean_gap is None else percentage(x.mean_gap) for x in outcomes]
+        means = [f"{x.mean_cost:.2f}" if x.num_instances else "-" for x in outcomes]
+        shown = [y if x.mean_gap is None else percentage(x.mean_gap) for x, y in zip(outcomes, means, strict=True)]
         rows.append([size, str(count_of(mine)), *shown])
     return ["Size", "instances", *results], rows
 
@@ -110,12 +112,16 @@ def percentage(gap: float, digits: int = 2) -> str:
 def mean(solved: list[SolvedSet]) -> str:
     """The mean cost as tables show it: means of whole costs have two decimals, and none if they are whole, too."""
     costs = torch.cat([part.costs for part in solved])
+    costs = costs[~costs.isnan()]
     found = float(costs.mean())
-    return f"{found:.2f}" if bool((costs == costs.round()).all()) and not found.is_integer() else number(found)
+    whole = len(costs) and bool((costs == costs.round()).all())
+    return f"{found:.2f}" if whole and not found.is_integer() else number(found)
 
 
 def number(cost: float) -> str:
-    """A cost as tables show it."""
+    """A cost as tables show it; NaN: there is none."""
+    if cost != cost:
+        return "-"
     return f"{cost:.0f}" if cost.is_integer() else f"{cost:.4f}"
 
 
@@ -124,7 +130,8 @@ def mean_lines(results: Results, instance_sets: list[InstanceSet]) -> list[str]:
     lines = []
     for place, instance_set in enumerate(instance_sets):
         for kind, mean in instance_set.means.items():
-            found = {name: solved[place].costs.mean().item() / mean - 1 for name, solved in results.items()}
+            costs = {name: solved[place].costs.mean().item() for name, solved in results.items()}
+            found = {name: cost / mean - 1 for name, cost in costs.items() if cost == cost}  # of all, as that mean
             gaps_to = (f"{name} {percentage(gap, 3)}" for name, gap in found.items())
             lines.append(f"gap of the mean cost to {kind} (mean {mean:g}): {', '.join(gaps_to)}")
     return lines
@@ -156,6 +163,25 @@ def shortage_lines(results: Results) -> list[str]:
     return lines
 
 
+def claim_lines(results: Results, instance_sets: list[InstanceSet]) -> list[str]:
+    """A line for each solver: how good it calls its solutions."""
+    found = {name: claims_of(solved, instance_sets).most_common() for name, solved in results.items()}
+    return [f"{name}: {', '.join(f'{claim} ({n})' for claim, n in each)}" for name, each in found.items() if each]
+
+
+def unsolved_lines(results: Results, instance_sets: list[InstanceSet]) -> list[str]:
+    """A line for each method that has not solved all instances, which its row leaves out."""
+    lines = []
+    for name, solved in results.items():
+        if missing := unsolved(solved, instance_sets):
+            named = "; ".join(f"{instance} ({why})" for instance, why in missing[:MOST_NAMED])
+            more = f"; and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
+            rest = "the means of its row are over the others, and do not compare with other rows"
+            what = f"{len(missing)} of {count_of(instance_sets)} instances not solved: {named}{more}"
+            lines.append(f"warning: {name}: {what}" + (f"; {rest}" if pairs(solved, instance_sets) else ""))
+    return lines
+
+
 def notices(instance_sets: list[InstanceSet]) -> list[str]:
     """What is not as a user may expect of the instances, a line each: files left out and references not used."""
     left_out = [f"left out: {file}: {why}" for each in instance_sets for file, why in each.left_out.items()]
@@ -163,9 +189,9 @@ def notices(instance_sets: list[InstanceSet]) -> list[str]:
 
 
 def proven_by(results: Results, instance_sets: list[InstanceSet]) -> list[InstanceSet]:
-    """The instance sets with the lower bounds called optimal that a method's solution reaches."""
+    """The instance sets with what the methods have proved, see `proven`."""
     return [
-        proven(instance_set, [solved[place].costs for solved in results.values()])
+        proven(instance_set, [solved[place] for solved in results.values()])
         for place, instance_set in enumerate(instance_sets)
     ]
 
@@ -202,6 +228,9 @@ def _known(instance_set: InstanceSet) -> int:
 
 
 def further_numbers(problem: Problem, solved: list[SolvedSet]) -> dict[str, Tensor]:
-    """Further numbers of the solutions of several instance sets, one after the other."""
-    described = [problem.reports.describe(part.actions) for part in solved]
-    return {key: torch.cat([numbers[key] for numbers in described]).float() for key in described[0]}
+    """Further numbers of the solutions of several instance sets, one after the other; NaN where there is none."""
+    found: dict[str, list[Tensor]] = {}
+    for part in solved:
+        for key, values in problem.reports.describe(part.actions).items():
+            found.setdefault(key, []).append(values.float().masked_fill(part.costs.isnan(), torch.nan))
+    return {key: torch.cat(values) for key, values in found.items()}

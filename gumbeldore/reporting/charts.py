@@ -85,7 +85,8 @@ def distribution(results: Results, instance_sets: list[InstanceSet]) -> tuple[Fi
     alone = count_of(instance_sets) == 1
     known = have_gaps(instance_sets)
     best = [
-        torch.stack([each[place].costs for each in results.values()]).amin(dim=0) for place in range(len(instance_sets))
+        torch.stack([each[place].costs.nan_to_num(nan=math.inf) for each in results.values()]).amin(dim=0)
+        for place in range(len(instance_sets))
     ]
     bases = (
         instance_sets if known else [x._replace(references=each) for x, each in zip(instance_sets, best, strict=True)]

@@ -90,5 +90,6 @@ class EvaluationReport(NamedTuple):
         if len(instance_sets) > 1:
             self.terminal.table("by size", *tables.size_rows(found, instance_sets, self.problem))
         lines = tables.mean_lines(found, instance_sets) + tables.reached_lines(found, instance_sets)
+        lines += tables.claim_lines(found, instance_sets) + tables.unsolved_lines(found, instance_sets)
         for line in lines + tables.contradiction_lines(found, instance_sets):
             self.terminal.say(line)

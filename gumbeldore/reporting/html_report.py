@@ -10,7 +10,7 @@ import torch
 
 from gumbeldore.batches import take
 from gumbeldore.evaluation import tables
-from gumbeldore.evaluation.solved_sets import SolvedSet, best_of, summarise
+from gumbeldore.evaluation.solved_sets import SolvedSet, best_of, pairs, summarise
 from gumbeldore.instance_set import InstanceSet, count_of
 from gumbeldore.interfaces import Problem
 from gumbeldore.reporting import charts
@@ -62,8 +62,11 @@ def write(
         sizes=tables.size_rows(found, instance_sets, problem) if len(instance_sets) > 1 else None,
         remarks=tables.mean_lines(found, instance_sets)
         + tables.reached_lines(found, instance_sets)
+        + tables.claim_lines(found, instance_sets)
         + tables.remarks(instance_sets, problem),
-        warnings=tables.contradiction_lines(found, instance_sets) + tables.notices(instance_sets),
+        warnings=tables.unsolved_lines(found, instance_sets)
+        + tables.contradiction_lines(found, instance_sets)
+        + tables.notices(instance_sets),
         quality=quality and charts.markup(quality),
         distribution=distribution and (charts.markup(distribution[0]), distribution[1]),
         pictures=pictures(found[best], instance_sets, problem, best),
@@ -79,11 +82,13 @@ def pictures(solved: list[SolvedSet], instance_sets: list[InstanceSet], problem:
 
     Each with the reference solution where it is known. There are none if the problem draws no pictures (`render`).
     """
-    pairs = list(zip(solved, instance_sets, strict=True))
-    places = [(part, instance_set, i) for part, instance_set in pairs for i in range(len(instance_set.names))]
-    gap = torch.cat([instance_set.gaps(part.costs) for part, instance_set in pairs])
+    each = pairs(solved, instance_sets)
+    if not each:
+        return []
+    places = [(part, instance_set, i) for part, instance_set in each for i in range(len(instance_set.names))]
+    gap = torch.cat([instance_set.gaps(part.costs) for part, instance_set in each])
     by_gap = not gap.isnan().any()
-    order = (gap if by_gap else torch.cat([part.costs for part in solved])).argsort(stable=True).tolist()
+    order = (gap if by_gap else torch.cat([part.costs for part, _ in each])).argsort(stable=True).tolist()
     what = "gap" if by_gap else "cost"
     chosen = {order[len(order) // 2]: f"Median {what}", order[-1]: f"Highest {what}", order[0]: f"Lowest {what}"}
     if len(order) == 1:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gumbeldore.evaluation.baseline import Baseline, solve_with
 from gumbeldore.evaluation.kept import Kept
-from gumbeldore.evaluation.solved_sets import best_heuristic, summarise
+from gumbeldore.evaluation.solved_sets import best_heuristic, check_solved, summarise
 from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Problem
 from gumbeldore.runtime.checked import at_least, is_number, one_of
@@ -103,6 +103,7 @@ class Curves(Study[Method | Baseline, CurvePoint]):
             for instance_set, each in zip(instance_sets, found, strict=True):
                 solve_with(asked.search, pool, instance_set, own, advance, each)
             _, solved = best_heuristic(found, instance_sets)
+            check_solved(solved, instance_sets)  # means over other instances would not be comparable
             outcomes.append(summarise(solved, instance_sets))
         qualities = [x.merit for x in outcomes]
         searches = sum(x.num_instances for x in outcomes)

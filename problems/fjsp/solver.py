@@ -27,4 +27,4 @@ def solve(original: Original, options: Options) -> Answer:
     return Answer(actions, found.lowest, found.cost, found.kind, found.seconds)
 
 
-BACKENDS["fjsp"] = Backend("OR-Tools", "ortools", CP_SAT, solve, patience=False, originals=original_of)
+BACKENDS["fjsp"] = Backend("OR-Tools", "ortools", CP_SAT, solve, patience=False, originals=original_of, exact=True)

@@ -44,4 +44,4 @@ def originals(instances: Instance) -> Original:
     return Original(*(field.long() for field in original_of(instances)))  # drawn as whole numbers
 
 
-BACKENDS["jssp"] = Backend("OR-Tools", "ortools", CP_SAT, solve, patience=False, originals=originals)
+BACKENDS["jssp"] = Backend("OR-Tools", "ortools", CP_SAT, solve, patience=False, originals=originals, exact=True)

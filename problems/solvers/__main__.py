@@ -41,7 +41,7 @@ def experts(cfg: DictConfig) -> Path:
     if chosen := [word for word in config.words if word.startswith(("model=", "recipe="))]:
         raise ValueError(f"{chosen[0]} has no effect {OF_TRAINING}")
     workers = resolve_workers(run.workers, torch.device("cpu"), threads=1)
-    solver = Solver(run.time_limit, workers, run.seed, run.patience)
+    solver = Solver(run.time_limit, workers, run.seed, run.patience, threads=run.threads)
     out = new_file(run.out)
     instances = problem.generate(run.num_instances, generator(run.seed, "experts"))
 

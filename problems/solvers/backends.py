@@ -18,6 +18,7 @@ class Backend(NamedTuple):
     solve: Callable[[Any, Options], Answer]  # one instance: the fields of the problem's Original without their n
     patience: bool  # whether it can stop after iterations without improvement
     originals: Callable[[Any], Any]  # the problem's Original of generated instances, their numbers in float64
+    exact: bool = False  # whether it bounds the costs of all solutions, and works with several threads
 
     def version(self) -> str:
         return version(self.package)

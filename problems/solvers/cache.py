@@ -21,7 +21,9 @@ FORMAT = "2"  # counts the changes to what this package asks a solver or keeps o
 def key_of(problem: str, row: Any, backend: Backend, options: Options) -> str:
     """A name for what decides the answer: instance, solver, its version and its options."""
     digest = hashlib.sha256()
-    for part in (FORMAT, problem, backend.package, backend.version(), *options):
+    threads = [options.threads] if backend.exact and options.threads > 1 else []  # so older answers, of one, are found
+    decisive = [options.time_limit, options.seed, options.patience, *threads]
+    for part in (FORMAT, problem, backend.package, backend.version(), *decisive):
         digest.update(f"{part!r};".encode())
     for field, value in row._asdict().items():
         if isinstance(value, Tensor):

@@ -1,12 +1,15 @@
-"""Solving many instances, one core each: in this process, or on Ray actors that end with the last instance."""
+"""Solving many instances: in this process, or on Ray actors that end with the last instance."""
 
 from __future__ import annotations
 
+import math
+import time
 import traceback
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,7 +38,8 @@ def solve_all(
         indices: of the instances to solve
         workers: Ray actors; 0 solves in this process, without Ray
 
-    Raises SolverError with the name of the first instance whose solve failed.
+    An answer may have no solution, see `Answer`. Raises SolverError with the name of the first instance at which a
+    solver failed otherwise than by a ValueError.
     """
     answers = _here(backend, originals, indices, options)
     if workers and indices:
@@ -48,10 +52,11 @@ def solve_all(
 
 def _attempt(backend: Backend, row: Any, options: Options) -> Answer | str:
     """The answer, or what went wrong."""
+    begin = time.perf_counter()
     try:
         return backend.solve(row, options)
     except ValueError as error:
-        return str(error)
+        return Answer(np.empty(0, np.int64), -math.inf, math.inf, str(error), time.perf_counter() - begin)
     except Exception:
         return traceback.format_exc()  # nothing a user can mend
 

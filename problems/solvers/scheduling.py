@@ -1,4 +1,4 @@
-"""OR-Tools' CP-SAT for job shops, flexible ones included; one thread per instance."""
+"""OR-Tools' CP-SAT for job shops, flexible ones included."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def best_schedule(
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = options.time_limit
     solver.parameters.random_seed = options.seed
-    solver.parameters.num_workers = 1
+    solver.parameters.num_workers = options.threads  # one has no portfolio of strategies
     solver.parameters.catch_sigint_signal = False  # or Ctrl-C would end this one search, and nothing else
     status = solver.solve(model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
@@ -76,13 +76,14 @@ def best_schedule(
     chosen = [next((place for place, literal in enumerate(each) if solver.value(literal)), 0) for each in literals]
     start = torch.tensor([[solver.value(variable) for variable in starts]])
     takes = torch.tensor([[task.options[place][1] for task, place in zip(tasks, chosen, strict=True)]])
-    release_of = ".".join(version("ortools").split(".")[:2])
+    limits = f"{options.time_limit:g} s" + (f", {options.threads} threads" if options.threads > 1 else "")
+    kind = f"CP-SAT {'.'.join(version('ortools').split('.')[:2])}, {limits}"
     return Schedule(
         order=order_by(start, start + takes)[0].tolist(),
         chosen=chosen,
         lowest=math.ceil(solver.best_objective_bound - 1e-6),  # a whole number up to the solver's own rounding
         cost=solver.value(cost),
-        kind="optimal (CP-SAT)" if status == cp_model.OPTIMAL else f"CP-SAT {release_of}, {options.time_limit:g} s",
+        kind="optimal (CP-SAT)" if status == cp_model.OPTIMAL else kind,
         seconds=time.perf_counter() - begin,
     )
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Problem, without_references
-from gumbeldore.runtime.checked import check_integer
+from gumbeldore.runtime.checked import Limits, check, check_integer
 from gumbeldore.runtime.files import cache_folder
 from problems.solvers.answer import Answer, Options, SolverError
 from problems.solvers.backends import Backend, backend_of
@@ -27,14 +27,17 @@ Progress = Callable[[int], None]
 class SolverResult(NamedTuple):
     """One solution for each of the instances asked for, checked."""
 
-    actions: Tensor  # [n, T] int64
-    costs: Tensor  # [n] float64, true costs
-    kinds: list[str]  # n; how good each is, e.g. "optimal (CP-SAT)"
+    actions: Tensor  # [n, T] int64; -1 where none is found
+    costs: Tensor  # [n] float64, true costs; NaN where no solution is found
+    kinds: list[str]  # n; how good each is, e.g. "optimal (CP-SAT)", or why there is none
     seconds: Tensor  # [n] float64 wall-clock, also of answers kept from earlier
+    bounds: Tensor  # [n] float64: no solution of an instance costs less; NaN: nothing is known
 
 
 class Solver:
-    """PyVRP (TSP, CVRP) and CP-SAT (JSSP, FJSP), one core per instance; answers are kept and not computed again.
+    """PyVRP (TSP, CVRP) and CP-SAT (JSSP, FJSP); answers are kept and not computed again.
+
+    CP-SAT with several threads may find another solution each time.
 
     Arguments:
         time_limit: seconds per instance
@@ -42,6 +45,7 @@ class Solver:
         seed: of the solver's random numbers
         patience: PyVRP stops after so many iterations without improvement, if that comes first; None: it does not
         folder: where answers are kept; None: the user's cache folder
+        threads: of CP-SAT, shared among the workers, at least one each; PyVRP has one
     """
 
     def __init__(
@@ -51,14 +55,15 @@ class Solver:
         seed: int = 0,
         patience: int | None = None,
         folder: Path | None = None,
+        threads: int = 8,
     ):
-        if isinstance(time_limit, bool) or not isinstance(time_limit, (int, float)) or not 0 < time_limit < math.inf:
-            raise ValueError(f"time_limit must be a number above 0, got {time_limit!r}")
+        check("time_limit", time_limit, float, Limits(above=0))
         check_integer("workers", workers, 0)
         check_integer("seed", seed, 0, LARGEST_SEED)
         if patience is not None:
             check_integer("patience", patience, 1)
-        self.options = Options(float(time_limit), seed, patience)
+        check_integer("threads", threads, 1)
+        self.options = Options(float(time_limit), seed, patience, max(1, threads // max(1, workers)))
         self.workers = workers
         self.cache = Cache(folder or cache_folder("solvers"))
 
@@ -68,6 +73,7 @@ class Solver:
         instance_set: InstanceSet,
         progress: Progress = lambda done: None,
         indices: list[int] | None = None,
+        leave_out: bool = False,
     ) -> SolverResult:
         """Solve the instances, each answer verified by the instance set's own true cost.
 
@@ -76,6 +82,7 @@ class Solver:
             instance_set: with the `originals` of that problem
             progress: called with the number of instances solved since the last call
             indices: of the instances to solve; None: all
+            leave_out: go on without the instances for which the solver finds nothing; its next try is anew
 
         Raises ValueError (SolverError) if a solver is missing, finds nothing, or its answer is not what it claims.
         """
@@ -91,16 +98,14 @@ class Solver:
         missing = [i for i in indices if i not in answers]
         found = solve_all(backend, instance_set.originals, instance_set.names, missing, self.options, self.workers)
         for i, answer in found:
-            costs[i] = verified_cost(instance_set, i, answer, backend)
-            answers[i] = answer
-            self.cache.write(keys[i], answer)
+            answers[i], costs[i] = answer, math.nan
+            if answer.actions.size:
+                costs[i] = verified_cost(instance_set, i, answer, backend)
+                self.cache.write(keys[i], answer)
+            elif not leave_out:
+                raise SolverError(f"{instance_set.names[i]}: {answer.kind}")
             progress(1)
-        return SolverResult(
-            actions=torch.stack([torch.tensor(answers[i].actions) for i in indices]),
-            costs=torch.tensor([costs[i] for i in indices], dtype=torch.float64),
-            kinds=[answers[i].kind for i in indices],
-            seconds=torch.tensor([answers[i].seconds for i in indices], dtype=torch.float64),
-        )
+        return _result([answers[i] for i in indices], [costs[i] for i in indices], backend)
 
     def _known(
         self, instance_set: InstanceSet, keys: dict[int, str], backend: Backend
@@ -119,6 +124,20 @@ class Solver:
         return answers, costs
 
 
+def _result(answers: list[Answer], costs: list[float], backend: Backend) -> SolverResult:
+    """The answers for several instances, with their true costs."""
+    actions = torch.full((len(answers), max(len(each.actions) for each in answers)), -1)
+    for row, each in zip(actions, answers, strict=True):
+        row[: len(each.actions)] = torch.tensor(each.actions)
+    return SolverResult(
+        actions=actions,
+        costs=torch.tensor(costs, dtype=torch.float64),
+        kinds=[each.kind for each in answers],
+        seconds=torch.tensor([each.seconds for each in answers], dtype=torch.float64),
+        bounds=torch.tensor([each.lowest if backend.exact else math.nan for each in answers], dtype=torch.float64),
+    )
+
+
 def verified_cost(instance_set: InstanceSet, index: int, answer: Answer, backend: Backend) -> float:
     """The true cost of an answer. Raises SolverError if it is no solution or costs something else than it claims."""
     name, title = instance_set.names[index], backend.title
@@ -135,18 +154,25 @@ def verified_cost(instance_set: InstanceSet, index: int, answer: Answer, backend
 def with_references(
     problem: str, instance_set: InstanceSet, solver: Solver, progress: Progress = lambda done: None
 ) -> InstanceSet:
-    """The instance set with a reference for each instance that had none; those it has are kept."""
+    """The instance set with a reference for each instance that had none; those it has are kept.
+
+    An instance that the solver does not solve stays without one, and a warning says why.
+    """
     missing = instance_set.references.isnan().nonzero().flatten().tolist()
     if not missing:
         return instance_set
-    result = solver.solve(problem, instance_set, progress, missing)
+    result = solver.solve(problem, instance_set, progress, missing, leave_out=True)
     references, kinds = instance_set.references.clone(), list(instance_set.kinds)
-    # There is no gap to a cost of 0, unless gaps are parts of the mean.
+    solutions, warnings = dict(instance_set.solutions), list(instance_set.warnings)
+    # There is no gap to a cost of 0, unless gaps are those of sums.
     references[missing] = result.costs.where((result.costs > 0) | instance_set.pooled, torch.nan)
-    for place, kind in zip(missing, result.kinds, strict=True):
+    for place, actions, cost, kind in zip(missing, result.actions, result.costs, result.kinds, strict=True):
         kinds[place] = "" if references[place].isnan() else kind
-    solutions = {**instance_set.solutions, **dict(zip(missing, result.actions, strict=True))}
-    return instance_set._replace(references=references, kinds=kinds, solutions=solutions)
+        if cost.isnan():
+            warnings.append(f"{instance_set.names[place]} has no reference: {kind}")
+        else:
+            solutions[place] = actions
+    return instance_set._replace(references=references, kinds=kinds, solutions=solutions, warnings=warnings)
 
 
 def as_instance_set(problem: Problem, instances: Any) -> InstanceSet:

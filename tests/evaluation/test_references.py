@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 from itertools import permutations
 
@@ -10,12 +12,18 @@ import pytest
 import torch
 
 import evaluate
+from gumbeldore import solve
+from gumbeldore.evaluation.parts import SolvedSet
 from gumbeldore.evaluation.references import proven, with_lower_bounds
 from gumbeldore.runtime.files import write_table
 from problems.jssp import JSSP
+from problems.solvers import SolverError
+from problems.solvers.backends import BACKENDS
 from tests.helpers.commands import refused, typed
-from tests.helpers.evaluations import DATA, evaluated
+from tests.helpers.evaluations import DATA, evaluated, instance_set_of
 from tests.helpers.schedules import plain_makespan
+
+OPTIMAL = "optimal (CP-SAT)"
 
 # ---- tables
 
@@ -151,25 +159,143 @@ def test_a_solver_is_a_method_like_others(policies, tmp_path, own_cache):
     assert again.methods["solver"]["seconds"] == found.methods["solver"]["seconds"]  # kept, with what it took
 
 
-def test_a_shop_without_a_reference_is_compared_with_its_lower_bound(policies, tmp_path, own_cache):
-    """The busiest machine has 20 to do in both; only in the first one can it work all the time."""
+def two_shops(tmp_path):
+    """The busiest machine has 20 to do in both; only in the first one can it work all the time. The optima: 20, 21."""
     times, machines = [[[10, 1], [1, 10]], [[10, 1], [10, 1]]], [[[0, 1], [1, 0]], [[0, 1], [0, 1]]]
     np.savez(tmp_path / "two.npz", times=times, machines=machines)
-    words = [f"instances={tmp_path / 'two.npz'}", "method=[greedy,solver]", "solver.time_limit=1"]
+    return f"instances={tmp_path / 'two.npz'}"
+
+
+def kinds_of(found, method):
+    return [(float(row["reference"]), row["kind"]) for row in found.of(method)]
+
+
+def test_a_shop_without_a_reference_is_compared_with_its_lower_bound(policies, tmp_path):
+    found = evaluated(policies / "jssp.pt", tmp_path, two_shops(tmp_path))
+    assert kinds_of(found, "greedy")[1] == (20, "lower bound")
+    (instance_set,) = map(with_lower_bounds, JSSP([[2, 2]], [[2, 2]]).load(str(tmp_path / "two.npz")))
+    assert proven(instance_set, [solved([21, 21]), solved([22, 25])]).kinds == ["lower bound"] * 2
+    assert proven(instance_set, [solved([21, 21]), solved([20, 25])]).kinds == ["optimal (lower bound)", "lower bound"]
+
+
+def solved(costs, bounds=None, claims=None):
+    costs = torch.tensor(costs, dtype=torch.float64)
+    bounds = None if bounds is None else torch.tensor(bounds, dtype=torch.float64)
+    return SolvedSet.without_policy(torch.zeros(len(costs), 1, dtype=torch.int64), costs, 1.0, bounds, claims)
+
+
+def test_the_proof_of_a_solver_is_told_and_the_others_are_compared_with_it(policies, tmp_path, own_cache):
+    """Also from what is kept; where an earlier version has kept it, without the proof."""
+    words = [two_shops(tmp_path), "method=[greedy,solver]", "solver.time_limit=5", "solver.threads=2"]
     found = evaluated(policies / "jssp.pt", tmp_path, *words)
     assert [float(row["cost"]) for row in found.of("solver")] == [20, 21]
-    assert [float(row["reference"]) for row in found.rows] == [20, 20, 20, 20]
-    assert [float(row["gap"]) for row in found.of("solver")] == pytest.approx([0, 0.05])
-    assert [row["kind"] for row in found.rows] == ["optimal (lower bound)", "lower bound"] * 2
-    assert "gap to: optimal (lower bound) (1), lower bound (1)" in found.output
-    (instance_set,) = map(with_lower_bounds, JSSP([[2, 2]], [[2, 2]]).load(str(tmp_path / "two.npz")))
-    assert proven(instance_set, [torch.tensor([21.0, 21.0]), torch.tensor([22.0, 25.0])]).kinds == ["lower bound"] * 2
-    assert proven(instance_set, [torch.tensor([21.0, 21.0]), torch.tensor([20.0, 25.0])]).kinds[0] != "lower bound"
+    assert kinds_of(found, "solver") == kinds_of(found, "greedy") == [(20, OPTIMAL), (21, OPTIMAL)]
+    assert found.methods["solver"]["mean_gap"] == 0 and found.methods["solver"]["claims"] == {OPTIMAL: 2}
+    assert f"gap to: {OPTIMAL}" in found.output and f"solver: {OPTIMAL} (2)" in found.output
+    assert f"solver: {OPTIMAL} (2)" in (found.folder / "report.html").read_text()
+    again = evaluated(policies / "jssp.pt", tmp_path, *words, "resume=true")
+    assert again.rows == found.rows
+    for path in (found.folder / "progress").glob("*/*.npz"):
+        with np.load(path) as file:
+            kept = {name: file[name] for name in file if not name.endswith((".bounds", ".claims"))}
+        np.savez(path, **kept)
+    manifest = found.folder / "progress" / "manifest.json"
+    values = {"solver.time_limit": 5.0, "methods.solver.time_limit": 5.0, **json.loads(manifest.read_text())}
+    manifest.write_text(json.dumps({key: x for key, x in values.items() if "solver.threads" not in key}))
+    old = evaluated(policies / "jssp.pt", tmp_path, *words, "resume=true")
+    assert [row["kind"] for row in old.of("solver")] == ["optimal (lower bound)", "lower bound"]
 
 
-def test_a_solver_that_fails_costs_no_other_methods_table(policies, tmp_path, own_cache):
-    words = [f"checkpoint={policies / 'jssp.pt'}", f"instances={DATA}/jssp/ft06.txt", "method=[greedy,solver]"]
-    words += [f"out_dir={tmp_path / 'out'}", "workers=0", "solver.workers=0", "solver.time_limit=1e-7"]
-    result = typed(evaluate, *words, cwd=tmp_path)
-    assert result.returncode != 0 and result.stderr.startswith("error: ft06: CP-SAT found no schedule")
-    assert "greedy" in result.stdout and (tmp_path / "out" / "report.html").is_file()
+def test_bounds_of_solvers_take_the_place_of_ours():
+    """Not that of a solution's cost; a bound of 0 is a value where a good solution may cost 0, and none elsewhere."""
+    costs = [[9.0] * 6, [8.0] * 6]
+    bounds, claims = [7.0, 3.0, 8.0, 0.0, -math.inf, 7.0], ["S, 1 s"] * 6
+    claims[2] = "optimal (S)"
+    kinds = ["lower bound", "lower bound", "", "", "", "mine"]
+    instance_set, _ = instance_set_of([0.0] * 6, [5.0, 5.0, math.nan, math.nan, math.nan, 4.0], kinds, {})
+    found = proven(instance_set, [solved(costs[0]), solved(costs[1], bounds, claims)])
+    assert found.kinds == ["lower bound, S, 1 s", "lower bound", "optimal (S)", "", "", "mine"]
+    assert found.references.nan_to_num(nan=-1).tolist() == [7, 5, 8, -1, -1, 4]
+    late = proven(instance_set._replace(pooled=True), [solved(costs[1], bounds, claims)])
+    assert late.references[3] == 0 and late.kinds[3] == "lower bound, S, 1 s"
+    reached = proven(instance_set, [solved([7.0] * 6), solved(costs[1], bounds, claims)])
+    assert reached.kinds[0] == "optimal (lower bound, S, 1 s)"
+
+
+@pytest.mark.parametrize(
+    ("policy", "arrays", "cost"),
+    [
+        ("fjsp", {"times": [[[3, 5], [-1, 2]], [[4, -1], [1, 1]]]}, 7),  # one machine does 3 + 4
+        ("jssp", {"times": [[10, 1], [10, 1]], "machines": [[0, 1], [0, 1]]}, 21),
+        ("jssp_tardiness", {"times": [[3], [4]], "machines": [[0], [0]], "due": [3, 5]}, 2),
+        ("jssp_tardiness", {"times": [[3], [4]], "machines": [[0], [0]], "due": [3, 7]}, 0),
+    ],
+)
+def test_a_proof_is_told_in_python(own_cache, policy, arrays, cost):
+    result = solve(policy, **arrays, method="solver", time_limit=np.float32(5))
+    assert (result.cost, result.reference, result.kind, result.gap) == (cost, cost, OPTIMAL, 0)
+
+
+def test_the_total_flow_time_is_proved(policies, tmp_path, own_cache):
+    words = [two_shops(tmp_path), "method=solver", "problem.objective=total_flow_time", "solver.time_limit=5"]
+    found = evaluated(policies / "jssp.pt", tmp_path, *words)
+    assert [row["kind"] for row in found.rows] == [OPTIMAL] * 2 and {row["gap"] for row in found.rows} == {"0.0"}
+
+
+# ---- instances that a solver does not solve
+
+
+@pytest.fixture
+def impatient(own_cache, monkeypatch):
+    """A solver that needs a second for the shops of three jobs, and says so."""
+    real = BACKENDS.of("jssp")
+
+    def solve(row, options):
+        if len(row.times) == 3 and options.time_limit < 1:
+            raise SolverError("found nothing; give it more time")
+        return real.solve(row, options)
+
+    monkeypatch.setitem(BACKENDS, "jssp", real._replace(solve=solve))
+
+
+def sizes(tmp_path):
+    """A shop of two jobs, and one of three."""
+    (tmp_path / "sizes").mkdir(exist_ok=True)
+    (tmp_path / "sizes" / "a.txt").write_text("2 2\n0 10 1 1\n0 10 1 1\n")
+    (tmp_path / "sizes" / "b.txt").write_text("3 2\n0 1 1 4\n0 2 1 5\n0 3 1 6\n")
+    return f"instances={tmp_path / 'sizes'}"
+
+
+def test_what_a_solver_does_not_solve_is_named_and_left_out(policies, tmp_path, impatient):
+    words = [sizes(tmp_path), "method=[solver,greedy,heuristic]", "solver.time_limit=0.9"]
+    found = evaluated(policies / "jssp.pt", tmp_path, *words)
+    missing = "warning: solver: 1 of 2 instances not solved: b (found nothing; give it more time); the means of its row"
+    assert missing in found.output and missing in (found.folder / "report.html").read_text()
+    assert [row["cost"] for row in found.of("solver")] == ["21.0", ""] and found.of("solver")[1]["gap"] == ""
+    reason = "found nothing; give it more time"
+    assert found.methods["solver"]["not_solved"] == [{"instance": "b", "reason": reason}]
+    assert found.methods["solver"]["num_instances"] == 1 and found.methods["solver"]["mean_cost"] == 21
+    assert found.methods["greedy"]["num_instances"] == 2 and list(found.methods["solver"]["by_size"]) == ["2x2"]
+    assert {row["instance"] for row in found.table("schedules.csv") if row["method"] == "solver"} == {"a"}
+    best = (found.folder / "report.html").read_text().partition("best method</dt><dd>")[2].partition("<")[0]
+    assert best != "solver"  # its mean is over fewer instances
+
+    longer = [*words[:2], "solver.time_limit=2", "resume=true"]
+    again = evaluated(policies / "jssp.pt", tmp_path, *longer)
+    assert [row["cost"] for row in again.of("solver")] == ["21.0", "16.0"] and "not solved" not in again.output
+
+
+def test_a_reference_that_a_solver_does_not_find_is_missing(policies, tmp_path, impatient):
+    found = evaluated(policies / "jssp.pt", tmp_path, sizes(tmp_path), "references=solver", "solver.time_limit=0.9")
+    assert "warning: b has no reference: found nothing; give it more time" in found.output
+    assert kinds_of(found, "greedy")[0] == (21, OPTIMAL) and found.rows[1]["kind"].endswith("lower bound")
+
+
+def test_where_nothing_is_solved_it_is_an_error(policies, tmp_path, impatient):
+    words = [f"checkpoint={policies / 'jssp.pt'}", sizes(tmp_path), "method=solver", "workers=0", "solver.workers=0"]
+    (tmp_path / "sizes" / "a.txt").unlink()
+    result = typed(evaluate, *words, "solver.time_limit=0.9", f"out_dir={tmp_path / 'out'}", cwd=tmp_path)
+    assert result.returncode == 2 and result.stderr == "error: b: found nothing; give it more time\n"
+    shop = {"times": [[1, 4], [2, 5], [3, 6]], "machines": [[0, 1]] * 3}
+    with pytest.raises(ValueError, match=r"instance.*: found nothing; give it more time"):
+        solve("jssp", **shop, method="solver", time_limit=0.9)

@@ -56,7 +56,8 @@ class Evaluation:
 
 
 def evaluated(policy, tmp_path, *words, out="out"):
-    solver = ["solver.workers=0"] if "solver" in " ".join(words) else []
+    asked = [word for word in words if word == "references=solver" or word.startswith("method=")]
+    solver = ["solver.workers=0"] if "solver" in " ".join(asked) else []
     words = [f"checkpoint={policy}", f"out_dir={tmp_path / out}", "workers=0", *solver, *words]
     result = typed(evaluate, *words, cwd=tmp_path)
     assert result.returncode == 0, result.stderr

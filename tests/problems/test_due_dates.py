@@ -275,6 +275,15 @@ def test_the_gap_of_the_summed_costs_is_one_ratio_over_all_sizes(references, cos
         assert torch.cat(parts).mean().item() == pytest.approx(gap)
 
 
+def test_a_cost_of_0_is_a_reference_of_tardiness():
+    shop = {"times": [[3], [4]], "machines": [[0], [0]], "due": [3, 5], "cost": 0.0}
+    result = gumbeldore.solve("jssp_tardiness", **shop, method="greedy")
+    assert result.reference == 0 and result.cost > 0 and result.gap is None and "inf" not in repr(result)
+    assert gumbeldore.solve("jssp_tardiness", **shop | {"due": [3, 7]}, method="greedy").gap == 0
+    with pytest.warns(UserWarning, match="the reference cost 0 is taken as unknown"):
+        assert gumbeldore.solve("jssp", **shop | {"due": [0, 0]}, method="greedy").kind != ""  # a makespan's bound
+
+
 # ---- the network
 
 

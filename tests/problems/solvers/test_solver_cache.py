@@ -69,6 +69,12 @@ def test_keys_tell_everything_apart_that_decides_the_answer():
     matrix, other = torch.ones(2, 60, 60)
     other[30, 31] = 2
     rows += [row._replace(metrics=matrix), row._replace(metrics=other)]
+    shops = registry.backend_of("jssp")
+    of_threads = [key_of("jssp", row, shops, options._replace(threads=count)) for count in (1, 2, 8)]
+    assert len(set(of_threads)) == 3 and of_threads[0] == key_of("jssp", row, shops, options)
+    assert key_of("tsp", row, backend, options._replace(threads=8)) == key_of(
+        "tsp", row, backend, options
+    )  # PyVRP: one
     keys = [key_of("tsp", row, backend, options) for row in rows]
     keys += [key_of("cvrp", row, backend, options), key_of("tsp", row, registry.backend_of("jssp"), options)]
     assert len(set(keys)) == 8 and key_of("tsp", row, backend, options) == keys[0]

@@ -144,7 +144,9 @@ def test_jssp_is_solved_to_the_optimum():
 def test_too_little_time_for_a_proof_is_no_proof():
     generator = torch.Generator().manual_seed(0)
     times = torch.randint(1, 100, (1, 15, 15), generator=generator)
-    result = Solver(time_limit=1).solve("jssp", jssp(times, torch.rand(1, 15, 15, generator=generator).argsort(dim=2)))
+    result = Solver(time_limit=1, threads=1).solve(
+        "jssp", jssp(times, torch.rand(1, 15, 15, generator=generator).argsort(dim=2))
+    )
     assert result.kinds[0].startswith("CP-SAT 9.") and result.kinds[0].endswith(", 1 s")
 
 
@@ -153,6 +155,8 @@ def test_too_little_time_for_any_schedule_is_an_error():
     machines = torch.rand(1, 60, 20, generator=torch.Generator().manual_seed(0)).argsort(dim=2)
     with pytest.raises(SolverError, match="set/0: CP-SAT found no schedule within 0.001 s .*give it more time"):
         Solver(time_limit=0.001).solve("jssp", jssp(times, machines))
+    found = Solver(time_limit=0.001).solve("jssp", jssp(times, machines), leave_out=True)
+    assert found.costs.isnan().all() and found.kinds[0].startswith("CP-SAT found no schedule within 0.001 s")
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -191,6 +195,21 @@ def test_a_failing_worker_names_the_instance():
     times[1] = 1 << 50
     with pytest.raises(SolverError, match="set/1: times that add up"):
         Solver(1, workers=1).solve("jssp", jssp(times, torch.tensor([[[0, 1], [1, 0]]] * 2)))
+
+
+@pytest.mark.parametrize(("threads", "workers", "each"), [(8, 0, 8), (8, 1, 8), (8, 3, 2), (8, 16, 1), (1, 0, 1)])
+def test_threads_are_shared_among_the_workers(threads, workers, each):
+    assert Solver(np.float32(0.5), workers, threads=threads).options == Options(0.5, 0, None, each)
+
+
+def test_several_threads_find_the_optimum_and_are_named():
+    original = Original(*(field[0] for field in ft06().originals))
+    answer = solve_jssp(original, Options(20.0, 0, None, threads=4))
+    assert answer.kind == "optimal (CP-SAT)" and answer.lowest == 55
+    times = torch.randint(1, 100, (1, 15, 15), generator=torch.Generator().manual_seed(0))
+    machines = torch.rand(1, 15, 15, generator=torch.Generator().manual_seed(0)).argsort(dim=2)
+    result = Solver(time_limit=0.5, threads=2).solve("jssp", jssp(times, machines))
+    assert result.kinds[0].endswith(", 0.5 s, 2 threads") and result.bounds < result.costs
 
 
 # ---- references
@@ -250,6 +269,10 @@ def test_solvers_can_be_imported_without_their_packages():
         ({"workers": -1}, "workers must be an integer of at least 0"),
         ({"seed": 2**31}, "seed must be an integer of at least 0 and at most 2147483647"),
         ({"patience": 0}, "patience must be an integer of at least 1"),
+        ({"threads": 0}, "threads must be an integer of at least 1"),
+        ({"time_limit": 10**400}, r"time_limit must be at most 9223372036854775807, got about 10\*\*400"),
+        ({"time_limit": -(10**5000)}, r"time_limit must be a number above 0, got about -10\*\*5000"),
+        ({"time_limit": np.float32("nan")}, "time_limit must be a number above 0"),
     ],
 )
 def test_wrong_values_are_refused(values, message):
