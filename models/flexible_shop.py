@@ -109,7 +109,9 @@ class FlexibleShop(ShopPolicy):
         start = next_starts(instance, state).amin(dim=2)
         now = start.masked_fill(finished, torch.inf).amin(dim=1, keepdim=True)
         needed = remaining_times(instance, state).isfinite().any(dim=1)  # [R, M]
-        limit = now + self.bound_of(instance)[:, None]
+        # A search asks with the instance, `forward` with the context.
+        bound = instance.bound if isinstance(instance, Context) else work_bound(instance)
+        limit = now + bound[:, None]
         released = state._replace(job_free=instance.release, machine_free=instance.machine_release)
         start = limit_waits(start, next_starts(instance, released).amin(dim=2), limit)
         machine_free = limit_waits(state.machine_free, instance.machine_release, limit)

@@ -14,11 +14,11 @@ from models.micro_batches import RowSize
 from models.order_loss import OrderLoss
 from models.policy import check_weight
 from models.shop_attention import attention_patterns, most_scores
-from models.shop_policy import CanonicalState, ShopPolicy, first_tokens, limit_waits
+from models.shop_policy import CanonicalState, ShopPolicy, first_tokens
 from problems.common.groups import sizes_of
 from problems.jssp import State
 from problems.jssp.instances import Instance, machine_of
-from problems.jssp.state import earliest_starts, next_releases
+from problems.jssp.state import earliest_starts
 
 TIME_UNIT = 100.0  # times are divided by it [GD, eq. 33]
 
@@ -93,17 +93,12 @@ class JobShop(ShopPolicy):
         """The state with times that count from the first moment at which an operation can start.
 
         A job is free when its next operation can start. A machine is free at once if no operation is left for it, and
-        without lookahead, where the features do not tell how long a machine stays busy. Jobs and machines wait for
-        their releases as long as the work takes, at most. With due dates, times stay as they are: these dates do not
-        move.
+        without lookahead, where the features do not tell how long a machine stays busy. With due dates, times stay as
+        they are: these dates do not move.
         """
         finished = state.next_op == instance.times.shape[2]
         start = earliest_starts(instance, state)
         now = start.masked_fill(finished, torch.inf).amin(dim=1, keepdim=True)
-        if not self.due_dates:
-            limit = now + self.bound_of(instance)[:, None]
-            start = limit_waits(start, next_releases(instance, state), limit)
-            state = state._replace(machine_free=limit_waits(state.machine_free, instance.machine_release, limit))
         busy = torch.zeros_like(state.machine_free)  # [R, M]
         if self.lookahead:
             needed = F.pad(torch.zeros_like(busy, dtype=torch.bool), (0, state.remaining.shape[1]))

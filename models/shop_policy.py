@@ -9,7 +9,6 @@ from torch import Tensor
 
 from models.policy import TokenPolicy
 from problems.jssp import State
-from problems.jssp.instances import work_bound
 
 
 class CanonicalState(State):
@@ -24,10 +23,6 @@ class ShopPolicy(TokenPolicy):
     def encode(self, instance: Any) -> Any:
         return self.context.of(instance)
 
-    def bound_of(self, instance: Any) -> Tensor:
-        """The bound [R] of the work. For canonical states a search gives the instance, `forward` the context."""
-        return instance.bound if isinstance(instance, self.context) else work_bound(instance)
-
     def as_canonical(self, instance: Any, state: State) -> State:
         """The canonical state of a state that may be one already."""
         return state if isinstance(state, CanonicalState) else self.canonical_state(instance, state)
@@ -36,7 +31,8 @@ class ShopPolicy(TokenPolicy):
 def limit_waits(times: Tensor, releases: Tensor, limit: Tensor) -> Tensor:
     """The times [R, n] at which jobs or machines are free, `limit` [R, 1] at most for those that await a release.
 
-    What lies farther away than all work takes changes no decision of today, and no training has shown it.
+    What lies farther away than the work takes is to change no decision of today, and no training has shown it. For the
+    makespan of job shops, plans are shorter without the limit (docs/decisions.md).
 
     Arguments:
         releases: [R, n] from when on they could be free; those that are free no later wait for nothing else

@@ -84,33 +84,21 @@ def slow_bound(instance, row):
 
 
 def slow_times(instance, state, row):
-    """Earliest starts of unfinished jobs and when machines are free, waits for releases cut at the bound of the work.
-
-    In plain Python: {job: start}, {machine: free}, and the first of the starts.
-    """
+    """Earliest starts of unfinished jobs {job: start} and when machines are free {machine: time}, in plain Python."""
     on, ops = machine_of(instance, row), instance.times.shape[2]
-    release, machine_release = (field[row].tolist() for field in (instance.release, instance.machine_release))
     next_op, job_free, machine_free = (field[row].tolist() for field in state[:3])
     free, start = dict(enumerate(machine_free)), {}
     for job in [job for job, op in enumerate(next_op) if op < ops]:
         start[job] = max(job_free[job], free.get(on[job, next_op[job]], 0))
-    now = min(start.values())
-    latest = now + slow_bound(instance, row)
-    for job, at in start.items():
-        machine = on[job, next_op[job]]
-        if at == max(release[job], machine_release[machine] if machine in free else 0):
-            start[job] = min(at, latest)
-    for machine, at in free.items():
-        if at == machine_release[machine]:
-            free[machine] = min(at, latest)
-    return start, free, now
+    return start, free
 
 
 def slow_features(instance, state, row, lookahead):
     """{(job, operation): features}, in plain Python [GD, eq. 33]."""
     times, on, waits = instance.times[row].tolist(), machine_of(instance, row), instance.waits[row].tolist()
     next_op, ops = state.next_op[row].tolist(), range(len(times[0]))
-    start, machine_free, now = slow_times(instance, state, row)
+    start, machine_free = slow_times(instance, state, row)
+    now = min(start.values())
     bounds = slow_bounds(instance, state, row)
     largest = max(max(chain, relaxed) for chain, relaxed, *_ in bounds.values())
     unit = slow_bound(instance, row) / 4 if lookahead else 100
@@ -135,7 +123,7 @@ def slow_bounds(instance, state, row):
     By its job, by its machine, and by its machine if the operation is the first, and if it is the last there.
     """
     times, waits, machine = instance.times[row].tolist(), instance.waits[row].tolist(), machine_of(instance, row)
-    start, machine_free, _ = slow_times(instance, state, row)
+    start, machine_free = slow_times(instance, state, row)
     head, tail, on = {}, {}, {}
     for job, free in start.items():
         first = state.next_op[row, job].item()

@@ -351,14 +351,13 @@ def test_the_time_that_has_passed_counts():
 
 @pytest.mark.parametrize("step", [0, 6])
 @pytest.mark.parametrize("field", ["due", "lateness", "release", "machine_release"])
-@pytest.mark.parametrize("due_dates", [True, False])
-def test_a_date_far_away_is_no_date(due_dates, field, step):
+def test_a_date_far_away_is_no_date(field, step):
     """What lies beyond all work changes no decision of today: a due date, a lateness, a release of a job or machine."""
     drawn = with_due_dates(
         random_instances(3, 6, 4, torch.Generator().manual_seed(0)), torch.Generator().manual_seed(1)
     )
     actions = torch.arange(4).repeat(3, 2)[:, : 0 if field == "machine_release" else step]  # job 5 has not begun
-    policy, found = network(due_dates=due_dates), []
+    policy, found = network(), []
     for date in (3_000.0, 3_000_000.0):
         name, date = ("due", -date) if field == "lateness" else (field, date)
         old = getattr(drawn, name)
