@@ -16,6 +16,7 @@ from hydra.core.config_store import ConfigStore
 from gumbeldore.evaluation.baseline import SolverSettings
 from gumbeldore.races.racing import RaceSettings
 from gumbeldore.runtime.checked import Checked, at_least, one_of, positive
+from gumbeldore.runtime.hardware import SOLVER_THREADS
 from gumbeldore.runtime.precision import PRECISIONS
 from gumbeldore.sampler.methods import DEFAULTS
 from gumbeldore.studies import STUDIES
@@ -132,7 +133,7 @@ class ExpertSettings(Checked):
     time_limit: float = positive(1)
     patience: int | None = at_least(1, None)
     workers: int | str = at_least(0, "auto", word="auto")
-    threads: int = at_least(1, 8)
+    threads: int = at_least(1, SOLVER_THREADS)
 
 
 @dataclass(frozen=True, kw_only=True)

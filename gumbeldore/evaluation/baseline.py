@@ -14,6 +14,7 @@ from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Problem
 from gumbeldore.parallel.pool import SearchPool
 from gumbeldore.runtime.checked import Checked, at_least, positive
+from gumbeldore.runtime.hardware import SOLVER_THREADS
 from gumbeldore.sampler.methods import Method
 
 Advance = Callable[[int], None]  # called with the number of instances done since the last call
@@ -34,7 +35,7 @@ class SolverSettings(Checked):
 
     time_limit: float = positive(5.0)
     workers: int | str = at_least(0, "auto", word="auto")
-    threads: int = at_least(1, 8)
+    threads: int = at_least(1, SOLVER_THREADS)
 
 
 @runtime_checkable

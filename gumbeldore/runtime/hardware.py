@@ -7,6 +7,8 @@ import platform
 
 import torch
 
+SOLVER_THREADS = 8  # with fewer, also on fewer cores, CP-SAT tries fewer strategies
+
 
 def available_cores() -> int:
     """CPU cores this process may use."""

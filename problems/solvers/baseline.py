@@ -7,6 +7,7 @@ import heapq
 from torch import Tensor
 
 from gumbeldore.instance_set import InstanceSet
+from gumbeldore.runtime.hardware import SOLVER_THREADS
 from problems.solvers.backends import backend_of
 from problems.solvers.solver import Progress, Solver
 
@@ -16,7 +17,7 @@ CALLS_PER_WORKER = 8  # in a row, before an evaluation keeps what was found; Ray
 class SolverBaseline:
     """One solution of the problem's solver for each instance; arguments as those of `Solver`."""
 
-    def __init__(self, time_limit: float, workers: int, seed: int, threads: int = 8):
+    def __init__(self, time_limit: float, workers: int, seed: int, threads: int = SOLVER_THREADS):
         self.solver = Solver(time_limit, workers, seed, threads=threads)
         self.per_part = CALLS_PER_WORKER * max(1, workers)
 

@@ -14,6 +14,7 @@ from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Problem, without_references
 from gumbeldore.runtime.checked import Limits, check, check_integer
 from gumbeldore.runtime.files import cache_folder
+from gumbeldore.runtime.hardware import SOLVER_THREADS
 from problems.solvers.answer import Answer, Options, SolverError
 from problems.solvers.backends import Backend, backend_of
 from problems.solvers.cache import Cache, key_of
@@ -55,7 +56,7 @@ class Solver:
         seed: int = 0,
         patience: int | None = None,
         folder: Path | None = None,
-        threads: int = 8,
+        threads: int = SOLVER_THREADS,
     ):
         check("time_limit", time_limit, float, Limits(above=0))
         check_integer("workers", workers, 0)
