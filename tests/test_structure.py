@@ -29,7 +29,12 @@ ALLOWED = {
 RAY = {"ray_cluster.py", "ray_actors.py", "pool.py"}  # the modules of the core that know it
 # problems/solvers may import these, too
 SOLVERS = {
-    *("gumbeldore.runtime.files", "gumbeldore.runtime.errors", "gumbeldore.runtime.stopping"),
+    *(
+        "gumbeldore.runtime.files",
+        "gumbeldore.runtime.errors",
+        "gumbeldore.runtime.stopping",
+        "gumbeldore.runtime.hardware",
+    ),
     *("gumbeldore.parallel.ray_actors", "gumbeldore.parallel.ray_cluster"),
 }
 
