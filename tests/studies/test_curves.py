@@ -204,8 +204,8 @@ NUCLEI = "search.top_p_start=[1.0,0.8,0.01]"
             "search.num_rounds=[1,2]: the searches that study=step_size compares",
         ),
         (f"step_size race.delta=1 {NUCLEI}", "race.delta must be below 1, got 1"),
-        (f"step_size race=null {NUCLEI}", "error: race=null: race has the keys delta, first_batch; change one of these"),
-        (f"step_size race=5 {NUCLEI}", "error: race=5: race has the keys delta, first_batch; change one of these"),
+        (f"step_size race=null {NUCLEI}", "race=null: race has the keys delta, first_batch; change one of these"),
+        (f"step_size race=5 {NUCLEI}", "race=5: race has the keys delta, first_batch; change one of these"),
     ],
 )
 def test_mistakes_end_in_one_line(policies, tmp_path, words, message):
