@@ -183,13 +183,14 @@ def bf16_error(case: str, device: str, size: int, steps: int, compiled: bool = F
         assert (state.next_op == instances.times.shape[2]).any()  # places that are hidden from attention
     torch.manual_seed(3)
     policy = awake(network()).eval()
-    exact = copy.deepcopy(policy).double()(as_double(instances), as_double(state))
+    precise = copy.deepcopy(policy).double()
+    exact = precise(precise.encode(as_double(instances)), as_double(state))
     policy = policy.to(device)
     if compiled:
         compile_layers(policy)
     there = InPrecision(policy, torch.device(device), "bf16")
     with torch.no_grad(), profile(activities=[ProfilerActivity.CPU]) as profiled:
-        logits = there(to(instances, device), to(state, device))
+        logits = there(there.encode(to(instances, device)), to(state, device))
     assert logits.dtype == torch.float32
     apart, exact = logits.cpu()[legal].double() - exact[legal].double(), exact[legal].double()
     names = {event.key for event in profiled.key_averages()}
