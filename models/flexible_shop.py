@@ -27,7 +27,7 @@ OPTION_FEATURES = 2  # of an operation on a machine
 DECISION_FEATURES = 5  # of the next operation of a job on a machine
 
 
-class Context(NamedTuple):
+class FlexibleShopContext(NamedTuple):
     """What the network knows of R instances: the fields as those of `Instance`, and their bound."""
 
     times: Tensor  # [R, J, O, M]
@@ -35,11 +35,6 @@ class Context(NamedTuple):
     machine_release: Tensor  # [R, M]
     waits: Tensor  # [R, J, O]
     bound: Tensor  # [R] what the work takes at least (`work_bound`); four units of the features
-
-    @classmethod
-    def of(cls, instance: Instance) -> Context:
-        fields = (getattr(instance, name) for name in cls._fields if name != "bound")
-        return cls(*fields, bound=work_bound(instance))
 
 
 class FlexibleShop(ShopPolicy):
@@ -60,7 +55,7 @@ class FlexibleShop(ShopPolicy):
     """
 
     problem = "fjsp"
-    context = Context
+    context = FlexibleShopContext
 
     def __init__(self, width: int, blocks: int, heads: int, feedforward: int):
         check_counts(width=width, blocks=blocks, feedforward=feedforward)
@@ -75,14 +70,14 @@ class FlexibleShop(ShopPolicy):
         self.of_decision = FullPrecisionLinear(DECISION_FEATURES, width)
         self.head = FullPrecisionLinear(width, 1)
 
-    def row_size(self, context: Context, state: State) -> RowSize:
+    def row_size(self, context: FlexibleShopContext, state: State) -> RowSize:
         _, jobs, ops, machines = context.times.shape
         seen = state.in_view.shape[1]
         within_jobs = min(seen**2, MAX_DENSE_RATIO * jobs * ops**2)
         scores = self.between.heads * max(within_jobs, seen * machines, (jobs + machines) ** 2)
         return RowSize(scores, (seen + machines + jobs * machines // 4) * self.head.in_features)
 
-    def tokens(self, instance: Context, state: State) -> list[Tensor]:
+    def tokens(self, instance: FlexibleShopContext, state: State) -> list[Tensor]:
         """The tokens [R, v + M, width] of the operations in view and of the machines, after all blocks."""
         _, jobs, ops, _ = instance.times.shape
         seen, heads = state.in_view, self.between.heads
@@ -99,7 +94,7 @@ class FlexibleShop(ShopPolicy):
             x, y = to_machines(x, y, options), to_operations(y, x, options.transpose(1, 2))
         return [torch.cat([x, y], dim=1)]
 
-    def canonical_state(self, instance: Instance | Context, state: State) -> State:
+    def canonical_state(self, instance: Instance | FlexibleShopContext, state: State) -> State:
         """The state with times that count from the first moment at which an operation can start.
 
         A job is free when its next operation can start, a machine at once if no operation is left that it can do. Jobs
@@ -110,7 +105,7 @@ class FlexibleShop(ShopPolicy):
         now = start.masked_fill(finished, torch.inf).amin(dim=1, keepdim=True)
         needed = remaining_times(instance, state).isfinite().any(dim=1)  # [R, M]
         # A search asks with the instance, `forward` with the context.
-        bound = instance.bound if isinstance(instance, Context) else work_bound(instance)
+        bound = instance.bound if isinstance(instance, FlexibleShopContext) else work_bound(instance)
         limit = now + bound[:, None]
         released = state._replace(job_free=instance.release, machine_free=instance.machine_release)
         start = limit_waits(start, next_starts(instance, released).amin(dim=2), limit)
@@ -119,7 +114,7 @@ class FlexibleShop(ShopPolicy):
         busy = (machine_free - now).clamp(min=0.0).masked_fill(~needed, 0.0)
         return CanonicalState(*state._replace(job_free=free, machine_free=busy))
 
-    def _features(self, instance: Context, state: State) -> tuple[Tensor, Tensor, Tensor]:
+    def _features(self, instance: FlexibleShopContext, state: State) -> tuple[Tensor, Tensor, Tensor]:
         """Of operations in view [R, v, 6], of machines [R, M, 4], of operations on machines [R, v, M, 2].
 
         All operations that remain count, in view or not.
@@ -160,7 +155,7 @@ class FlexibleShop(ShopPolicy):
         unit = unit[..., None]
         return of_operations / unit, of_machines / unit, options / unit[..., None]
 
-    def logits(self, instance: Context, state: State, x: Tensor) -> Tensor:
+    def logits(self, instance: FlexibleShopContext, state: State, x: Tensor) -> Tensor:
         """[R, J * M]; the logits of jobs without an operation in view and of machines that cannot mean nothing."""
         state = self.as_canonical(instance, state)
         _, jobs, ops, machines = instance.times.shape
@@ -174,7 +169,7 @@ class FlexibleShop(ShopPolicy):
         pairs = pairs + self.of_decision(self._decisions(instance, state))
         return self.head(F.gelu(pairs)).flatten(1).float()
 
-    def _decisions(self, instance: Context, state: State) -> Tensor:
+    def _decisions(self, instance: FlexibleShopContext, state: State) -> Tensor:
         """Features [R, J, M, 5] of the next operations on machines: start, time, end, time beyond the shortest, idling.
 
         The machine idles from its last operation to the start. Where it cannot do the operation, all are 0.
@@ -221,7 +216,7 @@ class CrossLayer(nn.Module):
         return self.output_projection(found.transpose(1, 2).flatten(2))
 
 
-def remaining_times(instance: Instance | Context, state: State) -> Tensor:
+def remaining_times(instance: Instance | FlexibleShopContext, state: State) -> Tensor:
     """The times of the operations that remain on each machine [R, n, M], inf: it cannot do the operation."""
     machines = instance.times.shape[3]
     return instance.times.flatten(1, 2).gather(1, state.remaining[..., None].expand(-1, -1, machines))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from gumbeldore.runtime.checked import check_counts
 from models.attention import bias_against
 from models.layers import FullPrecisionLinear, ReZeroLayer
-from models.lookahead import LOOKAHEAD_FEATURES, Context, due_date_features, makespan_features
+from models.lookahead import LOOKAHEAD_FEATURES, JobShopContext, due_date_features, makespan_features
 from models.micro_batches import RowSize
 from models.order_loss import OrderLoss
 from models.policy import check_weight
@@ -48,7 +48,7 @@ class JobShop(ShopPolicy):
     """
 
     problem = "jssp"
-    context = Context
+    context = JobShopContext
 
     def __init__(
         self,
@@ -74,11 +74,15 @@ class JobShop(ShopPolicy):
         self.loss_weight = order_loss
         self.order_loss = OrderLoss(width) if order_loss else None
 
-    def row_size(self, context: Context, state: State) -> RowSize:
+    def encode(self, instance: Instance) -> JobShopContext:
+        context = super().encode(instance)
+        return context._replace(due=torch.maximum(context.due, -context.bound[:, None]))
+
+    def row_size(self, context: JobShopContext, state: State) -> RowSize:
         scores = self.between_jobs.heads * most_scores(context, state)
         return RowSize(scores, state.in_view.shape[1] * self.embed.out_features)
 
-    def tokens(self, instance: Context, state: State) -> list[Tensor]:
+    def tokens(self, instance: JobShopContext, state: State) -> list[Tensor]:
         """The tokens [R, v, width] of the operations in view, after all pairs of layers."""
         ops = instance.times.shape[2]
         x = self.embed(self._features(instance, state))
@@ -89,7 +93,7 @@ class JobShop(ShopPolicy):
             x = machine_wise(job_wise(x, *within_jobs), *within_machines)
         return [x]
 
-    def canonical_state(self, instance: Instance | Context, state: State) -> State:
+    def canonical_state(self, instance: Instance | JobShopContext, state: State) -> State:
         """The state with times that count from the first moment at which an operation can start.
 
         A job is free when its next operation can start. A machine is free at once if no operation is left for it, and
@@ -109,7 +113,7 @@ class JobShop(ShopPolicy):
         free = (start - now).masked_fill(finished, 0.0)
         return CanonicalState(*state._replace(job_free=free, machine_free=busy))
 
-    def _features(self, instance: Context, state: State) -> Tensor:
+    def _features(self, instance: JobShopContext, state: State) -> Tensor:
         """[R, v, 2]: processing times, and the earliest start of the job's next operation [GD, eq. 33].
 
         With lookahead [R, v, 1 + LOOKAHEAD_FEATURES]: processing times, and the features of `models.lookahead`.
@@ -122,7 +126,7 @@ class JobShop(ShopPolicy):
             features.append(state.job_free.gather(1, state.in_view // instance.times.shape[2]) / TIME_UNIT)
         return torch.stack(features, dim=-1)
 
-    def logits(self, instance: Context, state: State, x: Tensor) -> Tensor:
+    def logits(self, instance: JobShopContext, state: State, x: Tensor) -> Tensor:
         """[R, J]; the logits of jobs without an operation in view mean nothing."""
         jobs, ops = instance.times.shape[1:]
         left = sizes_of(state.in_view // ops, jobs) if state.is_cropped else ops - state.next_op  # [R, J] in view
@@ -130,7 +134,7 @@ class JobShop(ShopPolicy):
         return self.head(heads).squeeze(-1).float()
 
     def auxiliary_loss(
-        self, instance: Context, state: State, tokens: list[Tensor], remaining_actions: Tensor
+        self, instance: JobShopContext, state: State, tokens: list[Tensor], remaining_actions: Tensor
     ) -> Tensor:
         assert self.order_loss is not None  # its weight is not 0
         return self.order_loss(tokens[-1], instance, state, remaining_actions)

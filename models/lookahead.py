@@ -10,13 +10,13 @@ from torch import Tensor
 
 from models.shop_policy import limit_waits
 from problems.jssp import State
-from problems.jssp.instances import Instance, machine_of, work_bound
+from problems.jssp.instances import machine_of
 from problems.jssp.state import next_releases, places_in_view
 
 LOOKAHEAD_FEATURES = 8  # of each operation
 
 
-class Context(NamedTuple):
+class JobShopContext(NamedTuple):
     """What the network of the job shop knows of R instances: the fields as those of `Instance`, and their bound."""
 
     times: Tensor  # [R, J, O]
@@ -24,16 +24,10 @@ class Context(NamedTuple):
     release: Tensor  # [R, J]
     machine_release: Tensor  # [R, M]
     waits: Tensor  # [R, J, O]
-    due: Tensor  # [R, J], not before -bound: of a job that is late in any case, this changes every cost by the same
+    due: Tensor  # [R, J], not before -bound: of a job that is late in any case, an earlier date changes no decision
     weight: Tensor  # [R, J]
     queues: Tensor  # [R, M, S]
     bound: Tensor  # [R] what the work takes at least (`work_bound`); four units of the features
-
-    @classmethod
-    def of(cls, instance: Instance) -> Context:
-        fields = {name: getattr(instance, name) for name in cls._fields if name != "bound"}
-        bound = work_bound(instance)
-        return cls(**fields | {"due": torch.maximum(instance.due, -bound[:, None]), "bound": bound})
 
 
 class Outlook(NamedTuple):
@@ -48,7 +42,7 @@ class Outlook(NamedTuple):
     busy: Tensor  # when the machine is free
 
 
-def outlook(instance: Context, state: State) -> Outlook:
+def outlook(instance: JobShopContext, state: State) -> Outlook:
     """The outlook of all operations that remain, in view or not."""
     job = state.remaining // instance.times.shape[2]
     machine = machine_of(instance, state.remaining)
@@ -68,7 +62,7 @@ def around(job: Tensor, times: Tensor, waits: Tensor, jobs: int) -> tuple[Tensor
     return before, left.gather(1, job) - before - times
 
 
-def makespan_features(instance: Context, state: State) -> list[Tensor]:
+def makespan_features(instance: JobShopContext, state: State) -> list[Tensor]:
     """Eight features [R, v] of the operations in view, in quarters of the instance's bound.
 
     All operations that remain count, in view or not.
@@ -83,7 +77,7 @@ def makespan_features(instance: Context, state: State) -> list[Tensor]:
     return _in_view(instance, state, [start, head, tail, busy, *bounds])
 
 
-def due_date_features(instance: Context, state: State) -> list[Tensor]:
+def due_date_features(instance: JobShopContext, state: State) -> list[Tensor]:
     """Eight features [R, v] as `makespan_features`, for the weighted tardiness; the state's times are absolute.
 
     The bounds on the makespan, which say nothing here, are replaced: by the work that remains on the operation's
@@ -108,7 +102,7 @@ def due_date_features(instance: Context, state: State) -> list[Tensor]:
     return _in_view(instance, state, [*relative, load, late, late.clamp(min=0), weight])
 
 
-def _in_view(instance: Context, state: State, features: list[Tensor]) -> list[Tensor]:
+def _in_view(instance: JobShopContext, state: State, features: list[Tensor]) -> list[Tensor]:
     """The features [R, n] of the operations that are in view [R, v], in quarters of the bound."""
     if state.is_cropped:
         places = places_in_view(state)

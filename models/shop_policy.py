@@ -9,6 +9,7 @@ from torch import Tensor
 
 from models.policy import TokenPolicy
 from problems.jssp import State
+from problems.jssp.instances import work_bound
 
 
 class CanonicalState(State):
@@ -18,10 +19,12 @@ class CanonicalState(State):
 class ShopPolicy(TokenPolicy):
     """Tokens are those of the operations in view, job by job; `canonical_state` returns a `CanonicalState`."""
 
-    context: ClassVar[Any]  # a NamedTuple: of an instance, what the network knows of it, `bound` among it
+    context: ClassVar[Any]  # a NamedTuple of fields of the problem's Instance, and their `bound`
 
     def encode(self, instance: Any) -> Any:
-        return self.context.of(instance)
+        """What the network knows of the instance, and the bound of its work."""
+        known = instance._asdict() | {"bound": work_bound(instance)}
+        return self.context(*(known[name] for name in self.context._fields))
 
     def as_canonical(self, instance: Any, state: State) -> State:
         """The canonical state of a state that may be one already."""

@@ -95,7 +95,7 @@ def _fail(error: Exception, own_configs: str | None = None) -> None:
     if isinstance(error, MissingConfigException):  # an OSError of several lines
         message = _no_such_option(str(error.missing_cfg_file), own_configs)
     elif isinstance(error, (OmegaConfBaseException, HydraException, yaml.YAMLError)):  # some are ValueErrors, too
-        key = getattr(error, "full_key", None)
+        key = error.full_key if isinstance(error, OmegaConfBaseException) else None
         message = f"{key}: {str(error).splitlines()[0]}" if key else str(error).splitlines()[0]
     else:
         message = str(error)

@@ -103,7 +103,7 @@ def _check_plain(path: Path) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MOST_DEEP:
             raise ValueError(f"it nests more than {MOST_DEEP} deep")
-        if isinstance(event, yaml.AliasEvent) or "${" in getattr(event, "value", ""):
+        if isinstance(event, yaml.AliasEvent) or isinstance(event, yaml.ScalarEvent) and "${" in event.value:
             raise ValueError("it refers to something, where a run writes plain values")
 
 

@@ -30,11 +30,11 @@ def write_json(
         missing = unsolved(solved, instance_sets)
         methods[name]["not_solved"] = [{"instance": instance, "reason": why} for instance, why in missing]
         methods[name]["claims"] = claims_of(solved, instance_sets)
-        methods[name]["by_size"] = {
-            size: summarise([solved[place] for place in places], [instance_sets[place] for place in places])._asdict()
+        sizes = {
+            size: summarise([solved[place] for place in places], [instance_sets[place] for place in places])
             for size, places in by_size(instance_sets, problem).items()
-            if pairs([solved[place] for place in places], [instance_sets[place] for place in places])
         }
+        methods[name]["by_size"] = {size: found._asdict() for size, found in sizes.items() if found.num_instances}
     left_out = [{"file": file, "reason": why} for x in instance_sets for file, why in x.left_out.items()]
     warnings = [line for instance_set in instance_sets for line in instance_set.warnings]
     content = {"methods": methods, "num_left_out": len(left_out), "left_out": left_out, "warnings": warnings}

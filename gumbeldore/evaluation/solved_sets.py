@@ -99,10 +99,14 @@ def instance_keys(instance_set: InstanceSet, seed: int) -> Tensor:
     return fold(seed, "evaluation", torch.tensor(hashes), torch.tensor(numbers))
 
 
+def have_references(instance_sets: list[InstanceSet]) -> bool:
+    """Whether all instances have a reference."""
+    return not any(instance_set.references.isnan().any() for instance_set in instance_sets)
+
+
 def have_gaps(instance_sets: list[InstanceSet]) -> bool:
     """Whether there is a mean gap: all instances have a reference, and these do not sum to 0 where they are pooled."""
-    known = not any(instance_set.references.isnan().any() for instance_set in instance_sets)
-    return known and bool(mean_reference(instance_sets) != 0)
+    return have_references(instance_sets) and bool(mean_reference(instance_sets) != 0)
 
 
 def pairs(solved: list[SolvedSet], instance_sets: list[InstanceSet]) -> list[tuple[SolvedSet, InstanceSet]]:

@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from gumbeldore.evaluation.references import contradicted, proven
-from gumbeldore.evaluation.solved_sets import SolvedSet, claims_of, have_gaps, pairs, summarise, unsolved
+from gumbeldore.evaluation.solved_sets import (
+    SolvedSet,
+    claims_of,
+    have_gaps,
+    have_references,
+    pairs,
+    summarise,
+    unsolved,
+)
 from gumbeldore.instance_set import InstanceSet, count_of
 from gumbeldore.interfaces import Problem, size_name
 
@@ -139,7 +147,7 @@ def mean_lines(results: Results, instance_sets: list[InstanceSet]) -> list[str]:
 
 def reached_lines(results: Results, instance_sets: list[InstanceSet]) -> list[str]:
     """Where gaps are parts of the mean reference: how many references each method reaches."""
-    if not instance_sets[0].pooled or any(instance_set.references.isnan().any() for instance_set in instance_sets):
+    if not (instance_sets[0].pooled and have_references(instance_sets)):
         return []
     found = []
     for name, solved in results.items():

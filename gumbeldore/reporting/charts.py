@@ -77,6 +77,15 @@ def best_so_far(solved: list[SolvedSet], instance_sets: list[InstanceSet] | None
     return counts, [total / instances for total in totals]
 
 
+def to_best_costs(results: Results, instance_sets: list[InstanceSet]) -> list[InstanceSet]:
+    """The instance sets with the lowest costs that a method has found as references."""
+    found = []
+    for instance_set, *solved in zip(instance_sets, *results.values(), strict=True):
+        costs = torch.stack([part.costs.nan_to_num(nan=math.inf) for part in solved])
+        found.append(instance_set._replace(references=costs.amin(dim=0)))
+    return found
+
+
 def distribution(results: Results, instance_sets: list[InstanceSet]) -> tuple[Figure, str] | None:
     """A histogram of the costs of each method that samples, and what it shows; None if no method does.
 
@@ -84,13 +93,7 @@ def distribution(results: Results, instance_sets: list[InstanceSet]) -> tuple[Fi
     """
     alone = count_of(instance_sets) == 1
     known = have_gaps(instance_sets)
-    best = [
-        torch.stack([each[place].costs.nan_to_num(nan=math.inf) for each in results.values()]).amin(dim=0)
-        for place in range(len(instance_sets))
-    ]
-    bases = (
-        instance_sets if known else [x._replace(references=each) for x, each in zip(instance_sets, best, strict=True)]
-    )
+    bases = instance_sets if known else to_best_costs(results, instance_sets)
     scale = mean_reference(bases)
     values = {}
     for name, solved in results.items():

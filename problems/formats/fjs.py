@@ -108,7 +108,7 @@ def read_fjs(path: str | Path) -> list[FjspInstance]:
     if not (1 <= count <= LARGEST_COUNT and 1 <= machines <= LARGEST_COUNT):
         raise error(path, line, f"jobs and machines must be 1..{LARGEST_COUNT}, got {short(' '.join(header[:2]))}")
     words = _Words(path, [(place, word) for place, row in rows[1:] for word in row], f"of {count} jobs")
-    jobs = [_job(words) for words.job in range(1, count + 1)]
+    jobs = [_job(words) for _ in range(count)]
     words.end()
     check_size(str(path), jobs=count, operations_of_the_longest=max(map(len, jobs)), fields=machines + 1)
     first = 0 if any(machine == 0 for job in jobs for op in job for machine, _, _ in op) else 1
@@ -126,17 +126,17 @@ class _Words:
 
     Arguments:
         words: with their lines
-        jobs: how many there are, in words; `job` counts them from 1
+        jobs: how many there are, in words; `begun` counts them
     """
 
     def __init__(self, path: Path, words: list[tuple[int, str]], jobs: str):
         self.path, self.words, self.jobs = path, words, jobs
-        self.job = self.place = self.line = 0
+        self.begun = self.place = self.line = 0
 
     def next(self, what: str, most: float = LARGEST_COUNT, least: int = 0) -> int:
         """The next number. Raises ValueError unless it is within least..most."""
         if self.place == len(self.words):
-            raise error(self.path, None, f"the file ends before {what}, {self.job - 1} {self.jobs} are complete")
+            raise error(self.path, None, f"the file ends before {what}, {self.begun - 1} {self.jobs} are complete")
         self.line, word = self.words[self.place]
         self.place += 1
         value = number(self.path, self.line, word, int, what)
@@ -158,6 +158,7 @@ class _Words:
 
 def _job(words: _Words) -> list[list[tuple[int, int, int]]]:
     """Machine, its line, and time of each alternative of each operation."""
+    words.begun += 1
     return [
         [
             (words.next("a machine", LARGEST_TOTAL), words.line, words.next("a time", LARGEST_TOTAL))

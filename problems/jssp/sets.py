@@ -83,7 +83,8 @@ class JobShopSets(ShopSets):
             raise ValueError(f"{where}: times and machines must be [n, J, O], none of them 0, got {shapes}")
         n, jobs, ops = times.shape
         check_size(where, jobs=jobs, operations_of_the_longest=ops, fields=FIELDS)
-        count = 1 + int(whole(machines, times.shape, f"{where}: machines").max())
+        given = {"machines": whole(machines, times.shape, f"{where}: machines")}
+        count = 1 + int(given["machines"].max())
         if np.ndim(released := arrays.get("machine_release")) == 2:
             count = released.shape[1]
         if count > LARGEST_COUNT:
@@ -91,11 +92,12 @@ class JobShopSets(ShopSets):
         check_size(where, instances=n, machines=max(count, 1))
         shapes = {**dict.fromkeys(("release", *DUE), (n, jobs)), "machine_release": (n, count)}
         lacking = {"fixed": NOT_FIXED}
-        given = {
+        given |= {
             name: whole(
                 array, shapes.get(name, times.shape), f"{where}: {name}", lacking.get(name), MEANT.get(name, "")
             )
             for name, array in arrays.items()
+            if name not in given
         }
         nowhere = given["machines"] == NO_OPERATION
         for name, wrong in (("times", given["times"] > 0), ("fixed", given.get("fixed", given["times"]) > NOT_FIXED)):

@@ -95,7 +95,8 @@ class TSPSets(RoutingSets):
     def reference(self, path: Path, instance: TsplibInstance | TourInstance) -> Reference:
         """The tour in the file; of a TSPLIB file the tour beside it, or the published optimum if that is better."""
         if isinstance(instance, TourInstance):
-            return Reference(*_walked(instance.tour, instance, f"tour of {path.name}"))
+            length, actions = _walked(instance.tour, instance)
+            return Reference(length, f"tour of {path.name}", actions)
         # The tour is optimal for the file's own distances.
         claim = "optimal" if self.distances is None else "solution file"
         published = of_tsplib(instance.coords, instance.metric)
@@ -130,16 +131,15 @@ def _tour(path: Path, instance: TsplibInstance) -> tuple[float, Tensor]:
     tour, num_nodes = read_tour(path), len(instance.coords)
     if len(tour) != num_nodes:
         raise ValueError(f"{path}: the tour has {len(tour)} nodes, the instance has {num_nodes}")
-    cost, _, actions = _walked(tour, instance)
-    return cost, actions
+    return _walked(tour, instance)
 
 
-def _walked(tour: list[int], instance: TsplibInstance | TourInstance, kind: str = "") -> tuple[float, str, Tensor]:
-    """Length, its kind, and actions [N-1] of a tour."""
+def _walked(tour: list[int], instance: TsplibInstance | TourInstance) -> tuple[float, Tensor]:
+    """Length and actions [N-1] of a tour."""
     coords = torch.from_numpy(instance.coords)[None]
     length = float(walk_lengths(coords, [instance.metric], torch.tensor([0]), torch.tensor([tour])))
     first = tour.index(0)
-    return length, kind, torch.tensor([*tour[first + 1 :], *tour[:first]])
+    return length, torch.tensor([*tour[first + 1 :], *tour[:first]])
 
 
 def _instance_set(
