@@ -17,7 +17,7 @@ from problems.cvrp.instances import Instance
 class BQ(CVRPPolicy):
     """Logits of the next customer, directly or via the depot, from [origin, remaining customers, depot].
 
-    The network is fed with the customers in `State.near` alone, and there is no positional encoding. Each token has the
+    The network is fed with the customers in `State.view` alone, and there is no positional encoding. Each token has the
     place of its node, the demand of its node and the capacity left in the vehicle, both in units of the capacity.
 
     Arguments:

@@ -19,7 +19,7 @@ from problems.common.groups import sizes_of
 from problems.fjsp.instances import Instance
 from problems.fjsp.state import next_starts, next_times
 from problems.jssp.instances import work_bound
-from problems.jssp.state import State, places_in_view
+from problems.jssp.state import State, places_of_view
 
 OPERATION_FEATURES = 6
 MACHINE_FEATURES = 4
@@ -72,21 +72,21 @@ class FlexibleShop(ShopPolicy):
 
     def row_size(self, context: FlexibleShopContext, state: State) -> RowSize:
         _, jobs, ops, machines = context.times.shape
-        seen = state.in_view.shape[1]
-        within_jobs = min(seen**2, MAX_DENSE_RATIO * jobs * ops**2)
-        scores = self.between.heads * max(within_jobs, seen * machines, (jobs + machines) ** 2)
-        return RowSize(scores, (seen + machines + jobs * machines // 4) * self.head.in_features)
+        tokens = state.view.shape[1]
+        within_jobs = min(tokens**2, MAX_DENSE_RATIO * jobs * ops**2)
+        scores = self.between.heads * max(within_jobs, tokens * machines, (jobs + machines) ** 2)
+        return RowSize(scores, (tokens + machines + jobs * machines // 4) * self.head.in_features)
 
     def tokens(self, instance: FlexibleShopContext, state: State) -> list[Tensor]:
         """The tokens [R, v + M, width] of the operations in view and of the machines, after all blocks."""
         _, jobs, ops, _ = instance.times.shape
-        seen, heads = state.in_view, self.between.heads
+        view, heads = state.view, self.between.heads
         operations, machines, options = self._features(instance, state)
         x, y = self.embed_operations(operations), self.embed_machines(machines)
         slots, size = slots_of_jobs(state, jobs, ops)
         # On a GPU, too, where all are in view, unlike `attention_patterns`: nobody has measured what is faster there.
-        dense = seen.shape[1] ** 2 <= MAX_DENSE_RATIO * jobs * size**2
-        within_jobs = attention_within_jobs(seen, ops, heads, None if dense else (slots, jobs, size))
+        dense = view.shape[1] ** 2 <= MAX_DENSE_RATIO * jobs * size**2
+        within_jobs = attention_within_jobs(view, ops, heads, None if dense else (slots, jobs, size))
         for job_wise, to_machines, to_operations in zip(
             self.job_wise, self.to_machines, self.to_operations, strict=True
         ):
@@ -149,7 +149,7 @@ class FlexibleShop(ShopPolicy):
 
         options = torch.stack([times, times - shortest_time[..., None]], dim=3)
         if state.is_cropped:
-            places = places_in_view(state)[..., None]
+            places = places_of_view(state)[..., None]
             of_operations = of_operations.gather(1, places.expand(-1, -1, OPERATION_FEATURES))
             options = options.gather(1, places[..., None].expand(-1, -1, *options.shape[2:]))
         unit = unit[..., None]
@@ -160,7 +160,7 @@ class FlexibleShop(ShopPolicy):
         state = self.as_canonical(instance, state)
         _, jobs, ops, machines = instance.times.shape
         operations, machine = x[:, :-machines], x[:, -machines:]
-        left = sizes_of(state.in_view // ops, jobs)  # [R, J] in view
+        left = sizes_of(state.view // ops, jobs)  # [R, J] in view
         hidden = F.pad(left == 0, (0, machines))
         both = torch.cat([first_tokens(operations, left), machine], dim=1)
         both = self.between(both, bias_against(hidden)[:, None, None, :])

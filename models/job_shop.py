@@ -80,14 +80,14 @@ class JobShop(ShopPolicy):
 
     def row_size(self, context: JobShopContext, state: State) -> RowSize:
         scores = self.between_jobs.heads * most_scores(context, state)
-        return RowSize(scores, state.in_view.shape[1] * self.embed.out_features)
+        return RowSize(scores, state.view.shape[1] * self.embed.out_features)
 
     def tokens(self, instance: JobShopContext, state: State) -> list[Tensor]:
         """The tokens [R, v, width] of the operations in view, after all pairs of layers."""
         ops = instance.times.shape[2]
         x = self.embed(self._features(instance, state))
         if not self.lookahead:
-            x += F.embedding(state.in_view % ops, positional_encoding(ops, x.shape[-1], x.device))
+            x += F.embedding(state.view % ops, positional_encoding(ops, x.shape[-1], x.device))
         within_jobs, within_machines = attention_patterns(instance, state, self.between_jobs.heads)
         for job_wise, machine_wise in zip(self.job_wise, self.machine_wise, strict=True):
             x = machine_wise(job_wise(x, *within_jobs), *within_machines)
@@ -119,17 +119,17 @@ class JobShop(ShopPolicy):
         With lookahead [R, v, 1 + LOOKAHEAD_FEATURES]: processing times, and the features of `models.lookahead`.
         """
         state = self.as_canonical(instance, state)
-        features = [instance.times.flatten(1).gather(1, state.in_view) / TIME_UNIT]
+        features = [instance.times.flatten(1).gather(1, state.view) / TIME_UNIT]
         if self.lookahead:
             features += (due_date_features if self.due_dates else makespan_features)(instance, state)
         else:
-            features.append(state.job_free.gather(1, state.in_view // instance.times.shape[2]) / TIME_UNIT)
+            features.append(state.job_free.gather(1, state.view // instance.times.shape[2]) / TIME_UNIT)
         return torch.stack(features, dim=-1)
 
     def logits(self, instance: JobShopContext, state: State, x: Tensor) -> Tensor:
         """[R, J]; the logits of jobs without an operation in view mean nothing."""
         jobs, ops = instance.times.shape[1:]
-        left = sizes_of(state.in_view // ops, jobs) if state.is_cropped else ops - state.next_op  # [R, J] in view
+        left = sizes_of(state.view // ops, jobs) if state.is_cropped else ops - state.next_op  # [R, J] in view
         heads = self.between_jobs(first_tokens(x, left), bias_against(left == 0)[:, None, None, :])
         return self.head(heads).squeeze(-1).float()
 

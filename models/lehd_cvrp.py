@@ -30,7 +30,7 @@ class LEHD(CVRPPolicy):
 
     The encoder sees place and demand of every node, the demand in units of the capacity. A linear map tells it the
     depot, another one tells the decoder the origin. The embedding of the capacity left is added to all tokens of the
-    decoder, which is fed with the customers in `State.near` alone. The layers have no normalisation.
+    decoder, which is fed with the customers in `State.view` alone. The layers have no normalisation.
 
     Arguments:
         width: of the embeddings; a multiple of heads

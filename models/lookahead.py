@@ -11,7 +11,7 @@ from torch import Tensor
 from models.shop_policy import limit_waits
 from problems.jssp import State
 from problems.jssp.instances import machine_of
-from problems.jssp.state import next_releases, places_in_view
+from problems.jssp.state import next_releases, places_of_view
 
 LOOKAHEAD_FEATURES = 8  # of each operation
 
@@ -74,7 +74,7 @@ def makespan_features(instance: JobShopContext, state: State) -> list[Tensor]:
     """
     _, machine, times, start, head, tail, busy = outlook(instance, state)
     bounds = lower_bounds(state.machine_free.shape[1], machine, times, torch.maximum(head, busy), tail)
-    return _in_view(instance, state, [start, head, tail, busy, *bounds])
+    return _cropped(instance, state, [start, head, tail, busy, *bounds])
 
 
 def due_date_features(instance: JobShopContext, state: State) -> list[Tensor]:
@@ -99,13 +99,13 @@ def due_date_features(instance: JobShopContext, state: State) -> list[Tensor]:
     free = limit_waits(state.machine_free, instance.machine_release, now + bound)
     busy = busy - F.pad(state.machine_free - free, (0, machine.shape[1])).gather(1, machine)
     relative = [start - now - far, head - now - far, tail, (busy - now).clamp(min=0)]
-    return _in_view(instance, state, [*relative, load, late, late.clamp(min=0), weight])
+    return _cropped(instance, state, [*relative, load, late, late.clamp(min=0), weight])
 
 
-def _in_view(instance: JobShopContext, state: State, features: list[Tensor]) -> list[Tensor]:
+def _cropped(instance: JobShopContext, state: State, features: list[Tensor]) -> list[Tensor]:
     """The features [R, n] of the operations that are in view [R, v], in quarters of the bound."""
     if state.is_cropped:
-        places = places_in_view(state)
+        places = places_of_view(state)
         features = [feature.gather(1, places) for feature in features]
     unit = instance.bound[:, None] / 4
     return [feature / unit for feature in features]

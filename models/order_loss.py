@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from problems.common.groups import ranks_of, sizes_of
 from problems.jssp import State
 from problems.jssp.instances import Instance, machine_of
-from problems.jssp.state import places_in_view
+from problems.jssp.state import places_of_view
 
 
 class OrderLoss(nn.Module):
@@ -32,9 +32,9 @@ class OrderLoss(nn.Module):
         # The operation that each decision schedules: the k-th time its job occurs, k on from next_op.
         op = state.next_op.gather(1, remaining_actions) + ranks_of(remaining_actions, sizes_of(remaining_actions, jobs))
         when = (remaining_actions * ops + op).argsort(dim=1)  # [R, n] when each remaining operation is scheduled
-        order = when.gather(1, places_in_view(state))
+        order = when.gather(1, places_of_view(state))
         scores = (self.earlier(x) @ self.later(x).mT).float() * x.shape[-1] ** -0.5
         scores = scores - scores.mT
-        machine = machine_of(instance, state.in_view)
+        machine = machine_of(instance, state.view)
         pairs = (machine[:, :, None] == machine[:, None, :]) & (order[:, :, None] < order[:, None, :])
         return ((F.softplus(-scores) * pairs).sum(dim=(1, 2)) / pairs.sum(dim=(1, 2)).clamp(min=1)).mean()

@@ -76,10 +76,10 @@ def points_of(nodes: Tensor, coords: Tensor) -> Tensor:
     return coords.gather(1, nodes[..., None].expand(-1, -1, 2))
 
 
-def places(near: Tensor, nodes: Tensor) -> Tensor:
-    """The place [R, n] of each of the nodes [R, n] among those in view, near [R, k] ascending, or NO_TOKEN."""
-    place = torch.searchsorted(near.contiguous(), nodes.contiguous()).clamp(max=near.shape[1] - 1)
-    return place.masked_fill(near.gather(1, place) != nodes, NO_TOKEN)
+def places(view: Tensor, nodes: Tensor) -> Tensor:
+    """The place [R, n] of each of the nodes [R, n] among those in view, view [R, k] ascending, or NO_TOKEN."""
+    place = torch.searchsorted(view.contiguous(), nodes.contiguous()).clamp(max=view.shape[1] - 1)
+    return place.masked_fill(view.gather(1, place) != nodes, NO_TOKEN)
 
 
 def check_weight(name: str, weight: float) -> None:

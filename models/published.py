@@ -54,7 +54,7 @@ def second_depot_hidden(state: cvrp.State) -> Tensor | None:
     in_depot = state.origin == 0
     if in_depot.device.type == "cpu" and not in_depot.any():
         return None
-    bias = torch.zeros(len(in_depot), 1, 1, state.near.shape[1] + 2, dtype=torch.float32, device=in_depot.device)
+    bias = torch.zeros(len(in_depot), 1, 1, state.view.shape[1] + 2, dtype=torch.float32, device=in_depot.device)
     bias[..., -1] = torch.where(in_depot, MASKED_SCORE, 0.0)[:, None, None]
     return bias
 

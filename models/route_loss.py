@@ -31,7 +31,7 @@ class RouteLoss(nn.Module):
         """Sum [] of the losses of both outputs.
 
         Arguments:
-            tokens: two of [R, k+2, width]: the vehicle, the customers of `state.near` and the depot
+            tokens: two of [R, k+2, width]: the vehicle, the customers of `state.view` and the depot
             remaining_actions: [R, n] the expert's decisions
             customers: N of the instance
         """
@@ -52,8 +52,8 @@ class Routes(NamedTuple):
     def of(cls, state: State, remaining_actions: Tensor, customers: int) -> Routes:
         """The routes of the decisions [R, n] from the state on."""
         customer, via_depot = decode(remaining_actions, customers)
-        rows, depot = len(customer), state.near.shape[1] + 1  # the depot's token
-        place = places(state.near, customer)
+        rows, depot = len(customer), state.view.shape[1] + 1  # the depot's token
+        place = places(state.view, customer)
         token = torch.where(place == NO_TOKEN, NO_TOKEN, place + 1)
         order = F.pad(token, (1, 0))  # the vehicle is token 0
         before = torch.where(via_depot, depot, order[:, :-1])

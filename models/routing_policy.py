@@ -34,7 +34,7 @@ class RoutingPolicy(TokenPolicy):
         self.width, self.heads, self.loss_weight = width, heads, weight
 
     def row_size(self, context: Any, state: Any) -> RowSize:
-        return self.size_of(state.near.shape[1] + 2)
+        return self.size_of(state.view.shape[1] + 2)
 
     def size_of(self, tokens: int) -> RowSize:
         """What a row of so many tokens takes."""
@@ -49,11 +49,11 @@ class TSPPolicy(RoutingPolicy):
 
     def nodes(self, state: tsp.State) -> Tensor:
         """The node of each token [R, k+2]."""
-        return torch.cat([state.origin[:, None], state.near, state.destination[:, None]], dim=1)
+        return torch.cat([state.origin[:, None], state.view, state.destination[:, None]], dim=1)
 
     def logits(self, context: Any, state: tsp.State, x: Tensor) -> Tensor:
         """[R, N]; -inf on nodes that are not in view."""
-        return at_nodes(self.head(x[:, 1:-1]).squeeze(-1).float(), state.near, context[0].shape[1])
+        return at_nodes(self.head(x[:, 1:-1]).squeeze(-1).float(), state.view, context[0].shape[1])
 
     def auxiliary_loss(self, context: Any, state: tsp.State, tokens: list[Tensor], remaining_actions: Tensor) -> Tensor:
         assert self.successor_loss is not None  # its weight is not 0
@@ -68,12 +68,12 @@ class CVRPPolicy(RoutingPolicy):
 
     def nodes(self, state: cvrp.State) -> Tensor:
         """The node of each token [R, k+2]; the end of the way is the depot."""
-        return torch.cat([state.origin[:, None], state.near, torch.zeros_like(state.origin[:, None])], dim=1)
+        return torch.cat([state.origin[:, None], state.view, torch.zeros_like(state.origin[:, None])], dim=1)
 
     def logits(self, context: Any, state: cvrp.State, x: Tensor) -> Tensor:
-        """[R, 2N]; -inf on customers that are not in `State.near`."""
+        """[R, 2N]; -inf on customers that are not in `State.view`."""
         logits = self.head(x[:, 1:-1]).float().mT  # [R, 2, k]
-        customers = (state.near - 1)[:, None].expand_as(logits)
+        customers = (state.view - 1)[:, None].expand_as(logits)
         return at_nodes(logits, customers, context[0].shape[1] - 1).flatten(1)
 
     def auxiliary_loss(

@@ -29,37 +29,37 @@ def attention_patterns(
     """
     _, jobs, ops = instance.times.shape
     machines, longest = instance.queues.shape[1:]
-    seen, whole = state.in_view, not state.is_cropped
-    machine = machine_of(instance, seen)
+    view, whole = state.view, not state.is_cropped
+    machine = machine_of(instance, view)
     job_slots, job_size = slots_of_jobs(state, jobs, ops)
     machine_size = longest
     if not whole:
-        number = instance.machines.flatten(1).gather(1, seen)
+        number = instance.machines.flatten(1).gather(1, view)
         machine_slots, machine_size = slots_of(number, machines, longest)
-    few = seen.shape[1] ** 2 <= MAX_DENSE_RATIO * (jobs * job_size**2 + machines * machine_size**2)
-    dense = few and (seen.device.type == "cpu" or not whole)
-    within_jobs = attention_within_jobs(seen, ops, heads, None if dense else (job_slots, jobs, job_size))
+    few = view.shape[1] ** 2 <= MAX_DENSE_RATIO * (jobs * job_size**2 + machines * machine_size**2)
+    dense = few and (view.device.type == "cpu" or not whole)
+    within_jobs = attention_within_jobs(view, ops, heads, None if dense else (job_slots, jobs, job_size))
     if dense:
         return [within_jobs, (bias_against(machine[:, :, None] != machine[:, None, :])[:, None], None)]
     if whole:
-        machine_slots = queue_slots(instance).gather(1, seen)
+        machine_slots = queue_slots(instance).gather(1, view)
     return [within_jobs, (None, groups_of(machine_slots, machines, machine_size, alone=machine >= machines))]
 
 
 def attention_within_jobs(
-    seen: Tensor, ops: int, heads: int, groups: tuple[Tensor, int, int] | None
+    view: Tensor, ops: int, heads: int, groups: tuple[Tensor, int, int] | None
 ) -> tuple[Tensor | None, AttentionGroups | None]:
     """Bias and groups of attention within jobs, for the operations in view [R, v], of which a job has O at most.
 
     Arguments:
         groups: slots [R, v], count and size of the groups; None: a bias hides the pairs of different jobs instead
     """
-    slope = 2.0 ** (-8.0 / heads * torch.arange(1, heads + 1, dtype=torch.float32, device=seen.device))
+    slope = 2.0 ** (-8.0 / heads * torch.arange(1, heads + 1, dtype=torch.float32, device=view.device))
     if groups is not None:
-        return slope[:, None, None] * torch.arange(groups[2], device=seen.device), groups_of(*groups)
-    job = seen // ops
+        return slope[:, None, None] * torch.arange(groups[2], device=view.device), groups_of(*groups)
+    job = view // ops
     hidden = bias_against(job[:, :, None] != job[:, None, :])[:, None]
-    return hidden + slope[:, None, None] * (seen % ops)[:, None, None, :], None
+    return hidden + slope[:, None, None] * (view % ops)[:, None, None, :], None
 
 
 def groups_of(slots: Tensor, count: int, size: int, alone: Tensor | None = None) -> AttentionGroups:
@@ -78,8 +78,8 @@ def queue_slots(instance: Instance) -> Tensor:
 def slots_of_jobs(state: State, jobs: int, ops: int) -> tuple[Tensor, int]:
     """The slot [R, v] of each operation in view where every job is a group of one size, and this size."""
     if not state.is_cropped:
-        return state.in_view, ops
-    return slots_of(state.in_view // ops, jobs, ops)
+        return state.view, ops
+    return slots_of(state.view // ops, jobs, ops)
 
 
 def slots_of(group: Tensor, count: int, most: int) -> tuple[Tensor, int]:
@@ -100,4 +100,4 @@ def most_scores(instance: Instance, state: State) -> int:
     """The attention scores of a head in a layer within jobs and one within machines are at most as many."""
     (jobs, ops), (machines, longest) = instance.times.shape[1:], instance.queues.shape[1:]
     most = MAX_DENSE_RATIO * (jobs * ops**2 + machines * longest**2)
-    return min(most, 2 * state.in_view.shape[1] ** 2) if state.is_cropped else most
+    return min(most, 2 * state.view.shape[1] ** 2) if state.is_cropped else most

@@ -26,14 +26,14 @@ class SuccessorLoss(nn.Module):
         """Mean cross-entropy [] of the successors in view.
 
         Arguments:
-            x: tokens [R, k+2, width] of the origin, the nodes of `state.near` and the destination
+            x: tokens [R, k+2, width] of the origin, the nodes of `state.view` and the destination
             remaining_actions: [R, n] the remaining nodes in the expert's order
         """
         # Tokens 0..k (all but the destination) choose among tokens 1..k+1 (all but the origin), not themselves.
         scores = (self.query(x[:, :-1]) @ self.key(x[:, 1:]).transpose(1, 2)).float() * x.shape[-1] ** -0.5
         itself = torch.ones_like(scores[0], dtype=torch.bool).tril(-1).triu(-1)
-        place = places(state.near, remaining_actions)
-        destination = state.near.shape[1]
+        place = places(state.view, remaining_actions)
+        destination = state.view.shape[1]
         first, last = torch.zeros_like(place[:, :1]), torch.full_like(place[:, :1], destination)
         # The destination has no successor: what comes after nodes out of view is written there, and left out.
         token = (place + 1).masked_fill(place == NO_TOKEN, destination + 1)

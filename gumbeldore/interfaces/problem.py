@@ -112,7 +112,7 @@ class Problem(RecordsArguments, ABC):
         """
         return torch.full((len(actions),), self.last_choice(instance) + 1, device=actions.device)
 
-    def in_view(self, instance: Any, state: Any, action: Tensor) -> Tensor:
+    def sees(self, instance: Any, state: Any, action: Tensor) -> Tensor:
         """Whether the policy sees what the actions [R] of an expert go to, bool [R]; else they are not imitated.
 
         Default: it sees everything.

@@ -139,7 +139,7 @@ class Imitation(nn.Module):
         context = self.policy.encode(instance)
         logits, auxiliary = self.policy.with_auxiliary_loss(context, state, remaining_actions)
         target = remaining_actions[:, 0]
-        target = target.masked_fill(~self.problem.in_view(instance, state, target), OUT_OF_VIEW)
+        target = target.masked_fill(~self.problem.sees(instance, state, target), OUT_OF_VIEW)
         return logits.float().masked_fill(~self.problem.mask(instance, state), -math.inf), target, auxiliary
 
 

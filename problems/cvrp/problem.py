@@ -23,7 +23,7 @@ from problems.cvrp.uchoa import with_depots_and_demands
 from problems.formats.tsplib import check_distances
 from problems.routing.distributions import drawn, scattered, weights_of
 from problems.routing.edges import undirected
-from problems.routing.nearest import in_view
+from problems.routing.nearest import nearest_view
 from problems.routing.plane import SYMMETRIES, into_unit_square, move_square, symmetric
 
 
@@ -31,7 +31,7 @@ class State(NamedTuple):
     origin: Tensor  # [R] int64 node the vehicle is at
     left: Tensor  # [R] int64 capacity left in it
     remaining: Tensor  # [R, n] int64 customers still to visit, ascending; n shrinks by one each step
-    near: Tensor  # [R, k] int64 those of them in view, ascending: all, or the nearest to the origin
+    view: Tensor  # [R, k] int64 those of them in view, ascending: all, or the nearest to the origin
 
 
 class CVRP(Problem):
@@ -141,23 +141,23 @@ class CVRP(Problem):
         return self._state(instance, customers[:, -1], instance.capacity - load, remaining)
 
     def _state(self, instance: Instance, origin: Tensor, left: Tensor, remaining: Tensor) -> State:
-        near = in_view(instance.coords, origin, remaining, self.nearest)
-        return State(origin, left, remaining, near)
+        view = nearest_view(instance.coords, origin, remaining, self.nearest)
+        return State(origin, left, remaining, view)
 
     def mask(self, instance: Instance, state: State) -> Tensor:
         rows, num_nodes, _ = instance.coords.shape
-        fits = instance.demands.gather(1, state.near) <= state.left[:, None]
+        fits = instance.demands.gather(1, state.view) <= state.left[:, None]
         direct = fits & (state.origin != 0)[:, None]
         # The depot follows the last customer: to go there via the depot, too, is never shorter.
         via_depot = torch.ones_like(direct) if state.remaining.shape[1] > 1 else ~direct
-        legal = torch.zeros(rows, 2, num_nodes - 1, dtype=torch.bool, device=state.near.device)
-        legal[:, 0].scatter_(1, state.near - 1, direct)
-        legal[:, 1].scatter_(1, state.near - 1, via_depot)
+        legal = torch.zeros(rows, 2, num_nodes - 1, dtype=torch.bool, device=state.view.device)
+        legal[:, 0].scatter_(1, state.view - 1, direct)
+        legal[:, 1].scatter_(1, state.view - 1, via_depot)
         return legal.flatten(1)
 
-    def in_view(self, instance: Instance, state: State, action: Tensor) -> Tensor:
+    def sees(self, instance: Instance, state: State, action: Tensor) -> Tensor:
         customer, _ = decode(action, instance.coords.shape[1] - 1)
-        return (state.near == customer[:, None]).any(dim=1)
+        return (state.view == customer[:, None]).any(dim=1)
 
     def cost(self, instance: Instance, actions: Tensor) -> Tensor:
         """Total length [R] of the routes that actions [R, N] stand for."""

@@ -68,7 +68,7 @@ class FJSP(Shop):
         job, machine = action[:, None] // machines, action[:, None] % machines
         operation = job * ops + state.next_op.gather(1, job)
         time = instance.times.flatten(1).gather(1, operation * machines + machine)
-        return self.seen(instance, after(instance, state, operation, machine, time))
+        return self.with_view(instance, after(instance, state, operation, machine, time))
 
     def mask(self, instance: Instance, state: State) -> Tensor:
         """The machines that can do the next operations of the jobs in view."""

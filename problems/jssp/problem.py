@@ -69,7 +69,7 @@ class JSSP(Shop):
         job = action[:, None]  # [R, 1]
         operation = job * instance.times.shape[2] + state.next_op.gather(1, job)
         machine, time = (field.flatten(1).gather(1, operation) for field in (instance.machines, instance.times))
-        return self.seen(instance, after(instance, state, operation, machine, time))
+        return self.with_view(instance, after(instance, state, operation, machine, time))
 
     def mask(self, instance: Instance, state: State) -> Tensor:
         return self.can_go_on(instance, state)

@@ -132,12 +132,14 @@ class Shop(Problem):
     def reset(self, instance: Any) -> State:
         first = instance.waits.shape[2] - lengths_of(instance)
         operations = instance.operations
-        return self.seen(instance, State(first, instance.release, instance.machine_release, operations, operations))
+        return self.with_view(
+            instance, State(first, instance.release, instance.machine_release, operations, operations)
+        )
 
-    def seen(self, instance: Any, state: State) -> State:
+    def with_view(self, instance: Any, state: State) -> State:
         """The state with those operations in view that are in the window."""
         starts = partial(self.earliest_starts, instance, state)
-        return state._replace(in_view=self.window.in_view(state, starts, instance.waits.shape[2]))
+        return state._replace(view=self.window.view(state, starts, instance.waits.shape[2]))
 
     def replay(self, instance: Any, actions: Tensor) -> State:
         """The state after `actions` [R, q] without the tensors of the q states before it."""
@@ -149,17 +151,17 @@ class Shop(Problem):
         next_op = ops - lengths_of(instance) + sizes_of(order, jobs)
         not_remaining = (~is_there(instance)).flatten(1).scatter_(1, done.operations, True)
         remaining = unmarked(not_remaining, self.horizon(instance) - actions.shape[1])
-        return self.seen(instance, State(next_op, done.job_free, done.machine_free, remaining, remaining))
+        return self.with_view(instance, State(next_op, done.job_free, done.machine_free, remaining, remaining))
 
     def can_go_on(self, instance: Any, state: State) -> Tensor:
         """The jobs with operations in view, the next one among them, bool [R, J]; job 0 when all are finished."""
         legal = state.next_op < instance.waits.shape[2]
         if state.is_cropped:
-            legal = torch.zeros_like(legal).scatter_(1, state.in_view // instance.waits.shape[2], True)
+            legal = torch.zeros_like(legal).scatter_(1, state.view // instance.waits.shape[2], True)
         done = ~legal.any(dim=1, keepdim=True)  # some action is legal, also where nothing is left to decide
         return torch.cat([legal[:, :1] | done, legal[:, 1:]], dim=1)
 
-    def in_view(self, instance: Any, state: State, action: Tensor) -> Tensor:
+    def sees(self, instance: Any, state: State, action: Tensor) -> Tensor:
         return self.mask(instance, state).gather(1, action[:, None]).squeeze(1)
 
     def cost(self, instance: Any, actions: Tensor) -> Tensor:

@@ -16,12 +16,12 @@ class State(NamedTuple):
     job_free: Tensor  # [R, J] when the job's next operation can start
     machine_free: Tensor  # [R, M] end of the machine's last scheduled operation, before there is one its release
     remaining: Tensor  # [R, n] int64 the numbers of the operations to come, ascending
-    in_view: Tensor  # [R, v] int64 those of them that the policy sees, ascending: all, or those in the window
+    view: Tensor  # [R, v] int64 those of them that the policy sees, ascending: all, or those in the window
 
     @property
     def is_cropped(self) -> bool:
         """Whether some operations are out of view."""
-        return self.in_view.shape[1] < self.remaining.shape[1]
+        return self.view.shape[1] < self.remaining.shape[1]
 
 
 def after(instance: Any, state: State, operation: Tensor, machine: Tensor, time: Tensor) -> State:
@@ -42,7 +42,7 @@ def after(instance: Any, state: State, operation: Tensor, machine: Tensor, time:
         job_free=state.job_free.scatter(1, job, end + wait),
         machine_free=state.machine_free.scatter(1, machine, torch.where(time > 0, end, free)),
         remaining=remaining,
-        in_view=remaining,
+        view=remaining,
     )
 
 
@@ -60,6 +60,6 @@ def next_releases(instance: Any, state: State) -> Tensor:
     return earliest_starts(instance, released)
 
 
-def places_in_view(state: State) -> Tensor:
+def places_of_view(state: State) -> Tensor:
     """Where each operation in view [R, v] stands among those that remain [R, n]."""
-    return torch.searchsorted(state.remaining.contiguous(), state.in_view.contiguous())
+    return torch.searchsorted(state.remaining.contiguous(), state.view.contiguous())

@@ -23,7 +23,7 @@ class Window(NamedTuple):
         """Raises ValueError for what is neither a number, nor None or `all`."""
         return cls(check_view("window", operations), check_view("jobs_in_view", jobs))
 
-    def in_view(self, state: State, starts: Callable[[], Tensor], ops: int) -> Tensor:
+    def view(self, state: State, starts: Callable[[], Tensor], ops: int) -> Tensor:
         """The operations in view, ascending [R, v], of those that remain [R, n]; v = min(n, jobs * operations).
 
         Where jobs have fewer left, more is in view: of other jobs, then of the same ones.

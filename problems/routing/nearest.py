@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 
-def in_view(coords: Tensor, origin: Tensor, remaining: Tensor, nearest: int | None) -> Tensor:
+def nearest_view(coords: Tensor, origin: Tensor, remaining: Tensor, nearest: int | None) -> Tensor:
     """The `nearest` of the remaining nodes to the origin, ascending [R, k]; all of them [R, n] if there are no more.
 
     Arguments:

@@ -18,7 +18,7 @@ from problems.common.view import check_view
 from problems.formats.tsplib import check_distances
 from problems.routing.distributions import drawn, scattered, weights_of
 from problems.routing.edges import undirected
-from problems.routing.nearest import in_view
+from problems.routing.nearest import nearest_view
 from problems.routing.plane import SYMMETRIES, into_unit_square, move_square, symmetric
 from problems.tsp import sets
 from problems.tsp.instances import Instance, as_actions, as_tours, check_tours, rotated, swapped
@@ -29,7 +29,7 @@ class State(NamedTuple):
     origin: Tensor  # [R] int64 node the partial tour has reached
     destination: Tensor  # [R] int64 node the tour must end in
     remaining: Tensor  # [R, n] int64 nodes still to visit, ascending; n shrinks by one each step
-    near: Tensor  # [R, k] int64 those of them in view, ascending: all, or the nearest to the origin
+    view: Tensor  # [R, k] int64 those of them in view, ascending: all, or the nearest to the origin
 
 
 class TSP(Problem):
@@ -108,15 +108,15 @@ class TSP(Problem):
         return self._state(instance, origin, start, unmarked(visited, num_nodes - 1 - actions.shape[1]))
 
     def _state(self, instance: Instance, origin: Tensor, destination: Tensor, remaining: Tensor) -> State:
-        return State(origin, destination, remaining, in_view(instance.coords, origin, remaining, self.nearest))
+        return State(origin, destination, remaining, nearest_view(instance.coords, origin, remaining, self.nearest))
 
     def mask(self, instance: Instance, state: State) -> Tensor:
         rows, num_nodes, _ = instance.coords.shape
-        legal = torch.zeros(rows, num_nodes, dtype=torch.bool, device=state.near.device)
-        return legal.scatter_(1, state.near, True)
+        legal = torch.zeros(rows, num_nodes, dtype=torch.bool, device=state.view.device)
+        return legal.scatter_(1, state.view, True)
 
-    def in_view(self, instance: Instance, state: State, action: Tensor) -> Tensor:
-        return (state.near == action[:, None]).any(dim=1)
+    def sees(self, instance: Instance, state: State, action: Tensor) -> Tensor:
+        return (state.view == action[:, None]).any(dim=1)
 
     def cost(self, instance: Instance, actions: Tensor) -> Tensor:
         """Length [R] of the closed tours 0, actions [R, N-1], back to 0."""

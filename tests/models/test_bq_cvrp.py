@@ -58,7 +58,7 @@ def plain_frame(points):
 
 def slow_tokens(policy, instance, state, row, layers=None):
     """The tokens of one row after so many layers (None: all), in plain loops over tokens, heads and keys."""
-    nodes = [state.origin[row].item(), *state.near[row].tolist(), 0]
+    nodes = [state.origin[row].item(), *state.view[row].tolist(), 0]
     capacity, left = instance.capacity[row].item(), state.left[row].item()
     demands, points = instance.demands[row].tolist(), [instance.coords[row, node].tolist() for node in nodes]
     ahead = (sum(demands[node] for node in state.remaining[row].tolist()) - left) / capacity
@@ -98,7 +98,7 @@ def test_forward_equals_plain_loops(step, nearest, options):
     for row in range(4):
         expected = torch.full((20,), -math.inf)
         tokens = slow_tokens(policy, instance, state, row)[1:-1]
-        for customer, token in zip(state.near[row].tolist(), tokens, strict=True):
+        for customer, token in zip(state.view[row].tolist(), tokens, strict=True):
             expected[customer - 1], expected[10 + customer - 1] = policy.head(token)
         assert torch.allclose(logits[row], expected, atol=1e-5)
         assert logits[row].isfinite().sum() == 2 * min(nearest or 10, 10 - step)
@@ -122,7 +122,7 @@ def test_route_loss_points_at_neighbours_and_at_all_others_on_the_route(step, ne
         tokens = slow_tokens(policy, instance, state, row, layers=1 if halfway else None)
         pointers_of = policy.route_loss.halfway if halfway else policy.route_loss.final
         of_route, of_neighbours = pointers_of.route, pointers_of.neighbours
-        names = ["origin", *state.near[row].tolist(), "depot"]
+        names = ["origin", *state.view[row].tolist(), "depot"]
 
         def surprise(name, other, pointers=of_neighbours, tokens=tokens, names=names):
             query = pointers.query(tokens[names.index(name)])

@@ -118,7 +118,7 @@ def _check_row(instance, state, of_operations, of_machines, options, decisions):
     for m in range(machines):
         expected = [busy[m], load[m], alone[m], until[m] - max(until)]
         assert of_machines[m].mul(unit).tolist() == pytest.approx(expected, abs=1e-3)
-    for place, number in enumerate(state.in_view[0].tolist()):
+    for place, number in enumerate(state.view[0].tolist()):
         job, op = divmod(number, ops)
         mine = [times[job][op][m] for m in able[job, op]]
         before = sum(min(times[job][o]) + waits[job][o] for o in range(next_op[job], op))

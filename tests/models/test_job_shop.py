@@ -200,7 +200,7 @@ def test_a_search_makes_it_once_a_step(monkeypatch):
 def slow_operations(policy, instance, state, row):
     """{(job, operation): the transformed operation}; scheduled ones are not there for anyone to see."""
     machine, tokens = machine_of(instance, row), {}
-    seen = {divmod(number, instance.times.shape[2]) for number in state.in_view[row].tolist()}
+    seen = {divmod(number, instance.times.shape[2]) for number in state.view[row].tolist()}
     for (job, op), numbers in slow_features(instance, state, row, policy.lookahead).items():
         if (job, op) not in seen:
             continue
@@ -238,7 +238,7 @@ def viewed(view, instance, state):
     if view is None:
         return state
     starts = partial(earliest_starts, instance, state)
-    return state._replace(in_view=Window(*view).in_view(state, starts, instance.times.shape[2]))
+    return state._replace(view=Window(*view).view(state, starts, instance.times.shape[2]))
 
 
 @pytest.mark.parametrize("way", WAYS)

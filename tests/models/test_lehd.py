@@ -20,7 +20,7 @@ from tests.helpers.solutions import random_solutions
 SIZES = {"width": 16, "layers": 2, "heads": 2, "feedforward": 32}
 KINDS = {
     "tsp": SimpleNamespace(problem=TSP(9), network=LEHD, loss="successor_loss", sees="remaining"),
-    "cvrp": SimpleNamespace(problem=CVRP(8, [12, 20]), network=LEHDforCVRP, loss="route_loss", sees="near"),
+    "cvrp": SimpleNamespace(problem=CVRP(8, [12, 20]), network=LEHDforCVRP, loss="route_loss", sees="view"),
 }
 ROUNDS = methods.Gumbeldore(4, 3, 0.3)
 SEARCHES = [ROUNDS, methods.Anytime(ROUNDS, 0.05), methods.Sampling(4, 2), methods.Reconstruct(methods.Greedy(), 2)]

@@ -52,7 +52,7 @@ def test_nodes_out_of_view_are_not_seen(name):
     problem, policy = problem_of(name), network(name)
     instance, actions = random_solutions(problem, 20)
     state = problem.replay(instance, actions[:, :3])
-    seen = torch.zeros(instance.coords.shape[:2], dtype=torch.bool).scatter(1, state.near, True)
+    seen = torch.zeros(instance.coords.shape[:2], dtype=torch.bool).scatter(1, state.view, True)
     seen.scatter_(1, state.origin[:, None], True)
     seen[:, 0] = True  # the destination, or the depot
     other = instance._replace(coords=instance.coords.where(seen[..., None], 0.123))

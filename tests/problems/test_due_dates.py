@@ -318,7 +318,7 @@ def test_features_equal_plain_loops(step, far):
         remaining = [(job, op) for job in range(5) for op in range(next_op[job], ops)]
         starts = state.job_free[row].tolist()
         now = min(starts[job] for job, _ in remaining)
-        for place, number in enumerate(state.in_view[row].tolist()):
+        for place, number in enumerate(state.view[row].tolist()):
             job, op = divmod(number, ops)
             before = sum(times[job][o] + waits[job][o] for o in range(next_op[job], op))
             after = waits[job][op] + sum(times[job][o] + waits[job][o] for o in range(op + 1, ops))

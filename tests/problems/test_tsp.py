@@ -134,7 +134,7 @@ def test_successor_loss_points_along_the_experts_way(nearest):
     tokens = policy.tokens(instance, state)[-1]
     losses = []
     for row in range(5):
-        nodes = ["origin", *state.near[row].tolist(), "destination"]
+        nodes = ["origin", *state.view[row].tolist(), "destination"]
         way = ["origin", *actions[row, 3:].tolist(), "destination"]
         for node, following in zip(way, way[1:], strict=False):
             if node not in nodes or following not in nodes:

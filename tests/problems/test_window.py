@@ -24,7 +24,7 @@ def test_jobs_show_their_next_operations():
 
     def seen(**options):
         state = one_size(4, 4, **options).replay(instance, actions)
-        return state.in_view.tolist()[0], one_size(4, 4, **options).mask(instance, state).tolist()[0]
+        return state.view.tolist()[0], one_size(4, 4, **options).mask(instance, state).tolist()[0]
 
     three = [True, True, True, False]
     assert seen(window=1) == ([0, 1, 6, 11], three)  # job 3 has none, so one job shows one more
@@ -50,9 +50,9 @@ def test_every_row_shows_as_many():
         actions = (instance.operations // ops).gather(1, order)
         for step in range(31):
             state = problem.replay(instance, actions[:, :step])
-            assert state.in_view.shape == (20, min(30 - step, 12))
+            assert state.view.shape == (20, min(30 - step, 12))
             for row in range(20):
-                seen = state.in_view[row].tolist()
+                seen = state.view[row].tolist()
                 assert seen == sorted(seen) and set(seen) <= set(state.remaining[row].tolist())
                 for job, first in enumerate(state.next_op[row].tolist()):
                     places = [number % ops for number in seen if number // ops == job]

@@ -45,7 +45,7 @@ def test_the_nearest_of_the_remaining_nodes_are_in_view_and_can_be_gone_to(make)
             coords, here = instance.coords[row].tolist(), state.origin[row].item()
             remaining = state.remaining[row].tolist()
             by_distance = sorted(remaining, key=lambda node: math.dist(coords[node], coords[here]))
-            assert state.near[row].tolist() == sorted(by_distance[:3])
+            assert state.view[row].tolist() == sorted(by_distance[:3])
             in_view = [node in by_distance[:3] for node in nodes_of(problem, instance, torch.arange(len(legal[row])))]
             assert torch.equal(legal[row], everything[row] & torch.tensor(in_view))
 
@@ -71,7 +71,7 @@ def test_pieces_are_decoded_in_view(make):
     uniform = torch.Generator().manual_seed(1)
     pieces = problem.pieces(instance, actions, 4, lambda n: torch.rand(6, n, generator=uniform, dtype=torch.float64))
     for row, origin, remaining, near in zip(
-        pieces.row, pieces.state.origin, pieces.state.remaining, pieces.state.near, strict=True
+        pieces.row, pieces.state.origin, pieces.state.remaining, pieces.state.view, strict=True
     ):
         away = (instance.coords[row] - instance.coords[row, origin]).norm(dim=-1)
         assert sorted(away[near].tolist()) == sorted(away[remaining].tolist())[:2]
@@ -89,7 +89,7 @@ def test_what_the_expert_does_out_of_view_is_not_imitated(make):
     state = problem.replay(instance, actions[:, :4])
     logits, target, _ = Imitation(problem, FixedPolicy(problem))(instance, state, actions[:, 4:])
     expected = nodes_of(problem, instance, actions[:, 4])
-    seen = (state.near == expected[:, None]).any(dim=1)
+    seen = (state.view == expected[:, None]).any(dim=1)
     assert 0 < seen.sum() < 200
     assert torch.equal(target, actions[:, 4].where(seen, OUT_OF_VIEW))
     assert logits.gather(1, actions[:, 4:5])[~seen].isneginf().all()
