@@ -60,7 +60,8 @@ class AttentionGroups(NamedTuple):
     """Groups of tokens that attend to each other, of all rows side by side, padded to one size with empty slots."""
 
     slot_of_token: Tensor  # [R * n] int64 in 0..groups*size-1, group by group
-    token_in_slot: Tensor  # [groups, size] int64 in 0..R*n-1; -1: the slot is empty, or its token is alone
+    token_in_slot: Tensor  # [groups * size] int64 in 0..R*n-1; of an empty slot any, as of one whose token is alone
+    hidden: Tensor  # [groups, 1, 1, size] float32, the bias that hides such slots
     alone: Tensor | None  # [R, n] bool: tokens that attend to themselves, and no other token to them; None: no token
 
     @classmethod
@@ -69,23 +70,22 @@ class AttentionGroups(NamedTuple):
         if alone is not None:
             tokens.masked_fill_(alone.flatten(), -1)
         token_in_slot = torch.full((groups * size,), -1, device=slot_of_token.device)
-        return cls(slot_of_token, token_in_slot.index_copy_(0, slot_of_token, tokens).view(groups, size), alone)
+        token_in_slot.index_copy_(0, slot_of_token, tokens)
+        hidden = bias_against(token_in_slot < 0).view(groups, 1, 1, size)
+        return cls(slot_of_token, token_in_slot.clamp_(min=0), hidden, alone)
 
 
 def multi_head_attention(qkv: Tensor, heads: int, bias: Tensor | None, groups: AttentionGroups | None) -> Tensor:
     """Queries, keys and values [R, n, 3 * width] of all heads to [R, n, width].
 
-    Tokens attend to all tokens of their row, or with `groups` to the tokens of their group; empty slots are hidden from
-    all queries. `bias` is added to the scores: it expands to [R, heads, n, n], or with groups to
-    [groups, heads, size, size].
+    Tokens attend to all tokens of their row, or with `groups` to the tokens of their group. `bias` is added to the
+    scores: it expands to [R, heads, n, n], or with groups to [groups, heads, size, size], where it must hide the empty
+    slots (`AttentionGroups.hidden`).
     """
     rows, count, _ = qkv.shape
     values = qkv.chunk(3, dim=-1)[2]
     if groups is not None:
-        slots = qkv.new_zeros(groups.token_in_slot.numel(), qkv.shape[-1])
-        qkv = slots.index_copy_(0, groups.slot_of_token, qkv.flatten(0, 1)).view(*groups.token_in_slot.shape, -1)
-        hidden = bias_against(groups.token_in_slot < 0)[:, None, None, :]
-        bias = hidden if bias is None else hidden + bias
+        qkv = qkv.flatten(0, 1).index_select(0, groups.token_in_slot).view(len(groups.hidden), -1, qkv.shape[-1])
     of_heads = qkv.view(*qkv.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)  # [3, R, heads, n, d]
     x = attention(of_heads, bias).transpose(1, 2).flatten(2)
     if groups is not None:

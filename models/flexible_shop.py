@@ -125,7 +125,6 @@ class FlexibleShop(ShopPolicy):
         can do it; the work that it alone can do; busy time and even work less the largest of all machines. Of an
         operation on a machine: the time, and how much longer it is than the shortest; inf if the machine cannot do it.
         """
-        state = self.as_canonical(instance, state)
         unit = instance.bound[:, None] / 4
         times = remaining_times(instance, state)  # [R, n, M]
         able = times.isfinite()
@@ -157,7 +156,6 @@ class FlexibleShop(ShopPolicy):
 
     def logits(self, instance: FlexibleShopContext, state: State, x: Tensor) -> Tensor:
         """[R, J * M]; the logits of jobs without an operation in view and of machines that cannot mean nothing."""
-        state = self.as_canonical(instance, state)
         _, jobs, ops, machines = instance.times.shape
         operations, machine = x[:, :-machines], x[:, -machines:]
         left = sizes_of(state.view // ops, jobs)  # [R, J] in view

@@ -118,7 +118,6 @@ class JobShop(ShopPolicy):
 
         With lookahead [R, v, 1 + LOOKAHEAD_FEATURES]: processing times, and the features of `models.lookahead`.
         """
-        state = self.as_canonical(instance, state)
         features = [instance.times.flatten(1).gather(1, state.view) / TIME_UNIT]
         if self.lookahead:
             features += (due_date_features if self.due_dates else makespan_features)(instance, state)

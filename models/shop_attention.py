@@ -14,9 +14,7 @@ from problems.jssp.instances import Instance, machine_of
 MAX_DENSE_RATIO = 2
 
 
-def attention_patterns(
-    instance: Instance, state: State, heads: int
-) -> list[tuple[Tensor | None, AttentionGroups | None]]:
+def attention_patterns(instance: Instance, state: State, heads: int) -> list[tuple[Tensor, AttentionGroups | None]]:
     """Bias and groups of attention within jobs, and of attention within machines, for the operations in view.
 
     The bias within jobs is slope * index of the key: ALiBi [Press et al. 2022; GD, appendix D.4.2] without the term of
@@ -29,34 +27,39 @@ def attention_patterns(
     """
     _, jobs, ops = instance.times.shape
     machines, longest = instance.queues.shape[1:]
-    view, whole = state.view, not state.is_cropped
+    view, on_cpu = state.view, state.view.device.type == "cpu"
     machine = machine_of(instance, view)
     job_slots, job_size = slots_of_jobs(state, jobs, ops)
-    machine_size = longest
-    if not whole:
+    if on_cpu or state.is_cropped:
         number = instance.machines.flatten(1).gather(1, view)
-        machine_slots, machine_size = slots_of(number, machines, longest)
+        machine_slots, machine_size = slots_of(number, ranks_of(number, sizes_of(number, machines)), longest)
+    else:
+        machine_slots, machine_size = queue_slots(instance).gather(1, view), longest
     few = view.shape[1] ** 2 <= MAX_DENSE_RATIO * (jobs * job_size**2 + machines * machine_size**2)
-    dense = few and (view.device.type == "cpu" or not whole)
+    dense = few and (on_cpu or state.is_cropped)
     within_jobs = attention_within_jobs(view, ops, heads, None if dense else (job_slots, jobs, job_size))
     if dense:
         return [within_jobs, (bias_against(machine[:, :, None] != machine[:, None, :])[:, None], None)]
-    if whole:
-        machine_slots = queue_slots(instance).gather(1, view)
-    return [within_jobs, (None, groups_of(machine_slots, machines, machine_size, alone=machine >= machines))]
+    alone: Tensor | None = machine >= machines
+    if on_cpu and not alone.any():
+        alone = None
+    groups = groups_of(machine_slots, machines, machine_size, alone)
+    return [within_jobs, (groups.hidden, groups)]
 
 
 def attention_within_jobs(
-    view: Tensor, ops: int, heads: int, groups: tuple[Tensor, int, int] | None
-) -> tuple[Tensor | None, AttentionGroups | None]:
+    view: Tensor, ops: int, heads: int, slots: tuple[Tensor, int, int] | None
+) -> tuple[Tensor, AttentionGroups | None]:
     """Bias and groups of attention within jobs, for the operations in view [R, v], of which a job has O at most.
 
     Arguments:
-        groups: slots [R, v], count and size of the groups; None: a bias hides the pairs of different jobs instead
+        slots: of the operations [R, v], with count and size of the groups; None: a bias hides the pairs of different
+            jobs instead
     """
     slope = 2.0 ** (-8.0 / heads * torch.arange(1, heads + 1, dtype=torch.float32, device=view.device))
-    if groups is not None:
-        return slope[:, None, None] * torch.arange(groups[2], device=view.device), groups_of(*groups)
+    if slots is not None:
+        groups = groups_of(*slots)
+        return groups.hidden + slope[:, None, None] * torch.arange(slots[2], device=view.device), groups
     job = view // ops
     hidden = bias_against(job[:, :, None] != job[:, None, :])[:, None]
     return hidden + slope[:, None, None] * (view % ops)[:, None, None, :], None
@@ -76,24 +79,27 @@ def queue_slots(instance: Instance) -> Tensor:
 
 
 def slots_of_jobs(state: State, jobs: int, ops: int) -> tuple[Tensor, int]:
-    """The slot [R, v] of each operation in view where every job is a group of one size, and this size."""
-    if not state.is_cropped:
-        return state.view, ops
-    return slots_of(state.view // ops, jobs, ops)
+    """The slot [R, v] of each operation in view where every job is a group of one size, and this size.
+
+    Of each job the next operations are in view, one after the other.
+    """
+    job, place = state.view // ops, state.view % ops
+    return slots_of(job, place - state.next_op.gather(1, job), ops)
 
 
-def slots_of(group: Tensor, count: int, most: int) -> tuple[Tensor, int]:
+def slots_of(group: Tensor, rank: Tensor, most: int) -> tuple[Tensor, int]:
     """The slot [R, v] of each token in groups of one size, and this size.
 
     On a CPU the size is the one that is needed; a GPU would have to wait for this number.
 
     Arguments:
-        group: [R, v] of each token, 0..count-1
+        group, rank: [R, v] of each token, and how many tokens of the group come before
         most: tokens of a group at most
     """
-    sizes = sizes_of(group, count)
-    size = int(sizes.max()) if group.device.type == "cpu" else min(most, group.shape[1])
-    return group * size + ranks_of(group, sizes), size
+    if rank.device.type == "cpu":
+        most = int(rank.max()) + 1
+    size = min(most, rank.shape[1])
+    return group * size + rank, size
 
 
 def most_scores(instance: Instance, state: State) -> int:

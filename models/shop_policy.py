@@ -13,11 +13,11 @@ from problems.jssp.instances import work_bound
 
 
 class CanonicalState(State):
-    """A state that `canonical_state` has made, so that it need not be made again: a search makes it once a step."""
+    """A state that `canonical_state` has made, so that it need not be made again."""
 
 
 class ShopPolicy(TokenPolicy):
-    """Tokens are those of the operations in view, job by job; `canonical_state` returns a `CanonicalState`."""
+    """Tokens are those of the operations in view, job by job; the network itself is fed with a `CanonicalState`."""
 
     context: ClassVar[Any]  # a NamedTuple of fields of the problem's Instance, and their `bound`
 
@@ -26,9 +26,14 @@ class ShopPolicy(TokenPolicy):
         known = instance._asdict() | {"bound": work_bound(instance)}
         return self.context(*(known[name] for name in self.context._fields))
 
-    def as_canonical(self, instance: Any, state: State) -> State:
-        """The canonical state of a state that may be one already."""
-        return state if isinstance(state, CanonicalState) else self.canonical_state(instance, state)
+    def forward(self, context: Any, state: State) -> Tensor:
+        return super().forward(context, self._canonical(context, state))
+
+    def with_auxiliary_loss(self, context: Any, state: State, remaining_actions: Tensor) -> tuple[Tensor, Tensor]:
+        return super().with_auxiliary_loss(context, self._canonical(context, state), remaining_actions)
+
+    def _canonical(self, context: Any, state: State) -> State:
+        return state if isinstance(state, CanonicalState) else self.canonical_state(context, state)
 
 
 def limit_waits(times: Tensor, releases: Tensor, limit: Tensor) -> Tensor:

@@ -30,8 +30,11 @@ def search_keys(method: Mapping[str, Any], search: Mapping[str, Any]) -> list[st
     """The keys of `search` that a method is given: its settings that its own file does not set."""
     target, starts = _target_of(method), search["start"]
     starts = starts if OmegaConf.is_list(starts) else [starts]
-    each = [inspect.signature(target).parameters if _is_baseline(target) else settings_of(target, x) for x in starts]
-    read = set().union(*each)
+    timed = search["time_limit"] is not None
+    if _is_baseline(target):
+        read = set(inspect.signature(target).parameters)
+    else:
+        read = set().union(*(settings_of(target, start, timed) for start in starts))
     return [key for key in search if key in read and key not in method.keys()]
 
 

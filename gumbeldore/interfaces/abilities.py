@@ -28,6 +28,17 @@ class HasPieces(Protocol):
 
 
 @runtime_checkable
+class HasIndependentDecisions(Protocol):
+    """A problem some of whose decisions do not depend on each other: of one forward pass, several can be made."""
+
+    def resources(self, instance: Any, state: Any) -> Tensor:
+        """What each action takes of k kinds, such as its job and its machine, as numbers int64 [R, A, k].
+
+        Two legal actions that take different ones of each kind lead to the same state in either order.
+        """
+
+
+@runtime_checkable
 class HasStoredForm(Protocol):
     """An instance type of which files of experts hold other tensors than its fields."""
 

@@ -1,4 +1,4 @@
-"""The one beam loop: greedy decoding, sampling and beam search are this loop with other settings [SBS, algorithm 1].
+"""The one beam loop: sampling and beam search are this loop with other settings [SBS, algorithm 1].
 
 expand the beam's nodes -> perturb the children's log-probabilities -> keep the best K -> step, T times over.
 Nodes met in earlier rounds come from the trie. Only new nodes with a real choice go through the network, and nodes in
@@ -17,11 +17,16 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import take
+from gumbeldore.interfaces import Policy
 from gumbeldore.runtime.errors import raise_for_instance
 from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.task import SearchTask
 from gumbeldore.sampler.transpositions import first_in_same_state, state_hash
 from gumbeldore.sampler.trie import Children, Trie
+
+NO_PROBABILITIES = (
+    "the policy's logits are NaN, +inf or all -inf on the legal actions of a state, or its mask has no legal one"
+)
 
 # (log-probabilities of the children [B, K, A], perturbed log-probability of their parents [B, K], depth) -> scores
 Perturb = Callable[[Tensor, Tensor, int], Tensor]
@@ -139,8 +144,7 @@ def sample_round(
             origin = (row + kept.parent).flatten()
             state = task.problem.step(context.instance, take(state, origin), kept.action.flatten())
 
-    rule = "the policy's logits are NaN, +inf or all -inf on the legal actions of a state, or its mask has no legal one"
-    check_instances(task, broken, rule)
+    check_instances(task, broken, NO_PROBABILITIES)
     return _trace_back(history, trie.log_prob[-1], beam, filled + context.width), count
 
 
@@ -216,16 +220,21 @@ def _log_pi(
     rows = (ask & (known == own)).flatten().nonzero().squeeze(1)
     dtype = trie.log_pi[0].dtype
     if len(rows):
-        with torch.profiler.record_function("policy"):
-            logits = policy(take(encoded, rows // width), take(canonical, rows))
-        check_logits(logits, len(rows), legal.shape[1])
-        logits = logits.double().masked_fill(~legal.index_select(0, rows), -math.inf)
-        logits = _tempered(logits, context.temperature)
-        trie_ops.write_policy(trie, depth, own.flatten().index_select(0, rows), normalised(logits).to(dtype))
+        of_rows = take(encoded, rows // width), take(canonical, rows), legal.index_select(0, rows)
+        log_pi = log_probabilities(policy, *of_rows, context.temperature)
+        trie_ops.write_policy(trie, depth, own.flatten().index_select(0, rows), log_pi.to(dtype))
     certain = torch.zeros_like(legal, dtype=dtype).masked_fill_(~legal, -math.inf).view(batch, width, -1)
     log_pi = trie_ops.read_policy(trie, depth, known).where(ask[..., None], certain)
     trie_ops.write_policy(trie, depth, own, log_pi)
     return log_pi, Count(len(rows), forced=(new & ~choice).sum(), repeated=ask.sum() - len(rows))
+
+
+def log_probabilities(policy: Policy, context: Any, state: Any, legal: Tensor, temperature: float = 1.0) -> Tensor:
+    """log pi [R, A] float64 of the policy in these states, -inf for actions that are not legal [R, A]."""
+    with torch.profiler.record_function("policy"):
+        logits = policy(context, state)
+    check_logits(logits, *legal.shape)
+    return normalised(_tempered(logits.double().masked_fill(~legal, -math.inf), temperature))
 
 
 def check_logits(logits: Any, rows: int, actions: int) -> None:

@@ -76,5 +76,13 @@ class FJSP(Shop):
         able = next_times(instance, state).isfinite()
         return (able & self.can_go_on(instance, state)[..., None]).view(-1, jobs * machines)
 
+    def resources(self, instance: Instance, state: State) -> Tensor:
+        """The job and the machine; operations of time 0 take a machine of their own."""
+        times = next_times(instance, state)  # [R, J, M]
+        job, machine = (torch.arange(count, device=times.device) for count in times.shape[1:])
+        job, machine = job[:, None].expand_as(times), machine.expand_as(times)
+        machine = machine.where(times > 0, times.shape[2] + job)
+        return torch.stack([job, machine], dim=3).flatten(1, 2)
+
     def earliest_starts(self, instance: Instance, state: State) -> Tensor:
         return next_starts(instance, state).amin(dim=2)

@@ -10,7 +10,7 @@ from problems.jssp.objectives import MAKESPAN
 from problems.jssp.reports import ShopReports
 from problems.jssp.sets import JobShopSets
 from problems.jssp.shop import Shop
-from problems.jssp.state import State, after, earliest_starts
+from problems.jssp.state import State, after, earliest_starts, next_operations
 
 
 class JSSP(Shop):
@@ -73,6 +73,12 @@ class JSSP(Shop):
 
     def mask(self, instance: Instance, state: State) -> Tensor:
         return self.can_go_on(instance, state)
+
+    def resources(self, instance: Instance, state: State) -> Tensor:
+        """The job, and the machine of its next operation; operations of time 0 take a machine of their own."""
+        times, machine = next_operations(instance, state)
+        job = torch.arange(times.shape[1], device=times.device).expand_as(machine)
+        return torch.stack([job, machine.where(times > 0, instance.machine_release.shape[1] + job)], dim=2)
 
     def earliest_starts(self, instance: Instance, state: State) -> Tensor:
         return earliest_starts(instance, state)

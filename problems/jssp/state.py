@@ -46,10 +46,16 @@ def after(instance: Any, state: State, operation: Tensor, machine: Tensor, time:
     )
 
 
-def earliest_starts(instance: Instance, state: State) -> Tensor:
-    """When the next operation of each job can start [R, J]; of a finished job, when its last one could come again."""
+def next_operations(instance: Instance, state: State) -> tuple[Tensor, Tensor]:
+    """Time and machine [R, J] of each job's next operation; of a finished job, of its last one."""
     place = state.next_op.clamp(max=instance.times.shape[2] - 1)[..., None]
     times, machine = (field.gather(2, place).squeeze(2) for field in (instance.times, instance.machines))
+    return times, machine
+
+
+def earliest_starts(instance: Instance, state: State) -> Tensor:
+    """When the next operation of each job can start [R, J]; of a finished job, when its last one could come again."""
+    times, machine = next_operations(instance, state)
     busy = state.machine_free.gather(1, machine).masked_fill(times == 0, 0.0)
     return torch.maximum(state.job_free, busy)
 

@@ -84,7 +84,9 @@ def test_a_release_far_away_changes_no_decision_of_today(field):
 def test_features_equal_plain_loops(step, window, far):
     instance, state, _ = played(4, 4, 3, step, window=window, far=far)
     policy = network()
-    of_operations, of_machines, options = policy._features(policy.encode(instance), state)
+    of_operations, of_machines, options = policy._features(
+        policy.encode(instance), policy.canonical_state(instance, state)
+    )
     decisions = policy._decisions(policy.encode(instance), policy.canonical_state(instance, state))
     for row in range(4):
         found = (of_operations[row], of_machines[row], options[row], decisions[row])

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 import models.job_shop
 from gumbeldore import policy_contract, search
-from gumbeldore.sampler.methods import Greedy
+from gumbeldore.sampler.methods import Beam
 from models.attention import MASKED_SCORE
 from models.job_shop import JobShop
 from problems.jssp import State
@@ -156,7 +156,7 @@ def test_features_equal_plain_loops(jobs, ops, lookahead, general):
     policy = job_shop(lookahead=lookahead)
     for step in steps(jobs, ops):
         instance, state, _ = played(20, jobs, ops, step, seed=step, zeros=0.4, general=general)
-        features = policy._features(policy.encode(instance), state).tolist()
+        features = policy._features(policy.encode(instance), policy.canonical_state(instance, state)).tolist()
         for row in range(20):
             expected = slow_features(instance, state, row, lookahead)
             assert [job * instance.times.shape[2] + op for job, op in expected] == state.remaining[row].tolist()
@@ -190,7 +190,7 @@ def test_a_search_makes_it_once_a_step(monkeypatch):
     counted = models.job_shop.earliest_starts
     monkeypatch.setattr(models.job_shop, "earliest_starts", lambda *given: made.append(1) or counted(*given))
     instances = one_size(4, 3).generate(3, torch.Generator().manual_seed(0))
-    search(one_size(4, 3), job_shop(lookahead=True), instances, Greedy())
+    search(one_size(4, 3), job_shop(lookahead=True), instances, Beam(2))
     assert len(made) == 12
 
 

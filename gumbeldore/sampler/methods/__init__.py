@@ -13,9 +13,10 @@ from typing import Any
 
 from gumbeldore.runtime.checked import is_integer
 from gumbeldore.sampler.methods.anytime import Anytime
-from gumbeldore.sampler.methods.beam import Beam, Greedy
+from gumbeldore.sampler.methods.beam import Beam
 from gumbeldore.sampler.methods.diverse_beam import DiverseBeam
 from gumbeldore.sampler.methods.equivalents import Equivalents
+from gumbeldore.sampler.methods.greedy import Greedy
 from gumbeldore.sampler.methods.method import Improving, Method, Rounds
 from gumbeldore.sampler.methods.reconstruct import Reconstruct
 from gumbeldore.sampler.methods.rejection import Rejection
@@ -68,16 +69,19 @@ DEFAULTS: dict[str, Any] = {
 } | {"start": "greedy", "equivalents": 1}
 
 
-def settings_of(method: Callable[..., Method], start: str | None = None) -> set[str]:
+def settings_of(method: Callable[..., Method], start: str | None = None, timed: bool = False) -> set[str]:
     """The names of the settings that a method reads: its own, those of its start, and of what may wrap it.
 
     Arguments:
         start: of a method that has one; None: its default
+        timed: whether a time limit wraps it, so that a greedy solution comes first
     """
     own = set(inspect.signature(method).parameters)
     if "start" in own:
         own |= set(inspect.signature(_start(DEFAULTS["start"] if start is None else start)).parameters)
-    return own | {"equivalents"} | ({"time_limit"} if getattr(method, "endless", True) else set())
+    if getattr(method, "endless", True):
+        own |= {"time_limit"} | (set(inspect.signature(Greedy).parameters) if timed else set())
+    return own | {"equivalents"}
 
 
 def _start(name: Any) -> type[Rounds]:
@@ -102,4 +106,7 @@ def made(method: Callable[..., Method], settings: Mapping[str, Any]) -> Method:
     built: Any = method(**own)
     if "equivalents" in others and not (is_integer(others["equivalents"]) and others["equivalents"] == 1):
         built = Equivalents(built, others["equivalents"])
-    return Anytime(built, others["time_limit"]) if "time_limit" in others else built
+    if "time_limit" not in others:
+        return built
+    greedy = Greedy(**{name: others[name] for name in inspect.signature(Greedy).parameters if name in others})
+    return Anytime(built, others["time_limit"], greedy)

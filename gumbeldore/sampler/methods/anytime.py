@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from gumbeldore.runtime.checked import positive
-from gumbeldore.sampler.methods.beam import Greedy
+from gumbeldore.sampler.methods.greedy import Greedy
 from gumbeldore.sampler.methods.method import Improving, Method
 from gumbeldore.sampler.solutions import Solutions
 from gumbeldore.sampler.task import SearchTask
@@ -22,10 +22,12 @@ class Anytime(Method):
     Arguments:
         method: with rounds, or a reconstruction
         time_limit: seconds per instance
+        greedy: how the greedy solution is decoded
     """
 
     method: Improving
     time_limit: float = positive()
+    greedy: Greedy = Greedy()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -35,7 +37,7 @@ class Anytime(Method):
 
     def __call__(self, task: SearchTask) -> Solutions:
         limited = task._replace(deadline=time.monotonic() + task.batch * self.time_limit)
-        return self.method.until(limited, greedy=Greedy()(task))
+        return self.method.until(limited, greedy=self.greedy(task))
 
     @property
     def random(self) -> bool:  # type: ignore[override]

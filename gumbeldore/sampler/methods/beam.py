@@ -1,4 +1,4 @@
-"""Beam search, and the greedy solution, which is a beam search of width 1."""
+"""Beam search."""
 
 from __future__ import annotations
 
@@ -26,13 +26,6 @@ class OneRound(BeamRounds):
 
     def rounds(self, task: SearchTask) -> Iterator[Round]:
         yield self.search(task).sample()[1]
-
-
-@dataclass(frozen=True)
-class Greedy(OneRound):
-    """The most likely action at each step."""
-
-    beam_width: ClassVar[int] = 1  # type: ignore[misc]
 
 
 @dataclass(frozen=True)

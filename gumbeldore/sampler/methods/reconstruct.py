@@ -19,7 +19,7 @@ from gumbeldore.interfaces import HasPieces, Pieces
 from gumbeldore.runtime.checked import at_least
 from gumbeldore.runtime.errors import InstanceError
 from gumbeldore.sampler.beam import Count, OutOfTime, Root
-from gumbeldore.sampler.methods.beam import Greedy
+from gumbeldore.sampler.methods.greedy import Greedy
 from gumbeldore.sampler.methods.method import MOST, NOTHING, Improving, Rounds, at_least_one, beside
 from gumbeldore.sampler.noise import no_noise
 from gumbeldore.sampler.solutions import Round, Solutions, cheapest, solutions_at

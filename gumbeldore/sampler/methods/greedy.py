@@ -1,0 +1,120 @@
+"""Greedy decoding: the most likely decision at each step, or several independent decisions of one forward pass."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from gumbeldore.batches import batch_size, take
+from gumbeldore.interfaces import HasIndependentDecisions
+from gumbeldore.sampler.beam import NO_PROBABILITIES, Count, OutOfTime, check_instances, log_probabilities
+from gumbeldore.sampler.methods.method import Rounds, at_least_one
+from gumbeldore.sampler.solutions import Round
+from gumbeldore.sampler.task import SearchTask
+
+MARGIN = 1.0  # nats that a further decision of a pass may be less likely than the first (docs/decisions.md)
+NO_ACTION = -1
+
+
+@dataclass(frozen=True)
+class Greedy(Rounds):
+    """The most likely action at each step.
+
+    Arguments:
+        decisions_per_pass: job shops: a forward pass gives up to so many decisions, for different jobs and machines:
+            the most likely one, then others that are less likely by at most a factor of e. Not in the paper.
+    """
+
+    random: ClassVar[bool] = False
+    endless: ClassVar[bool] = False
+
+    decisions_per_pass: int = at_least_one(1)
+
+    @property
+    def rows(self) -> int:
+        return 1
+
+    def count(self, horizon: int) -> int:
+        return 1
+
+    def most_solutions(self, horizon: int) -> int:
+        return 1
+
+    def trie_memory(self, task: SearchTask) -> int:
+        """There is no trie; the decisions take memory, too."""
+        return task.horizon * torch.int64.itemsize
+
+    def rounds(self, task: SearchTask) -> Iterator[Round]:
+        """The greedy solutions; their log-probabilities are NaN if a pass gave several of their decisions.
+
+        At each step a row takes its next planned decision, and asks the policy for a new plan if it has none. So all
+        rows are at the same step, although their plans have different lengths.
+
+        Raises OutOfTime at the deadline, and InstanceError if the policy gives no usable probabilities or the problem
+        no finite cost.
+        """
+        problem, instances, device = task.problem, task.instances, task.keys.device
+        state = problem.reset(instances)
+        plan = torch.full((task.batch, self.decisions_per_pass), NO_ACTION, device=device)
+        log_prob = torch.zeros(task.batch, dtype=torch.float64, device=device)
+        broken = torch.zeros(task.batch, dtype=torch.bool, device=device)
+        count, decisions = Count(), []
+        for depth in range(task.horizon):
+            if time.monotonic() >= task.deadline:
+                raise OutOfTime(count)
+            legal = problem.mask(instances, state)  # [B, A]
+            planned = (plan[:, 0] != NO_ACTION) & legal.gather(1, plan[:, :1].clamp(min=0)).squeeze(1)
+            plan.masked_fill_(~planned[:, None], NO_ACTION)
+            choice = legal.sum(dim=1) > 1
+            rows = (choice & ~planned).nonzero().squeeze(1)  # the one host sync of a step
+            if len(rows):
+                log_pi = _log_pi(task, state, legal, rows)
+                likeliest = log_pi.amax(dim=1)
+                broken[rows] |= ~likeliest.isfinite()
+                log_prob[rows] += likeliest
+                plan[rows] = _plan(task, state, rows, log_pi, self.decisions_per_pass)
+            count = count.plus(Count(len(rows), forced=(~choice & ~planned).sum()))
+            log_prob.masked_fill_(planned, math.nan)
+            decisions.append(plan[:, 0].where(plan[:, 0] != NO_ACTION, legal.int().argmax(dim=1)))
+            plan = pad(plan[:, 1:], (0, 1), value=NO_ACTION)
+            if depth + 1 < task.horizon:
+                state = problem.step(instances, state, decisions[-1])
+        check_instances(task, broken, NO_PROBABILITIES)
+        actions = torch.stack(decisions, dim=1)
+        cost = problem.cost(instances, actions).double()
+        check_instances(task, ~cost.isfinite(), "the cost of a solution is NaN or infinite")
+        actions, cost, log_prob, valid = (x[:, None] for x in (actions, cost, log_prob, torch.ones_like(broken)))
+        yield Round(actions, actions, cost, log_prob, log_prob, log_prob, valid, count)
+
+
+def _log_pi(task: SearchTask, state: Any, legal: Tensor, rows: Tensor) -> Tensor:
+    """The log-probabilities [n, A] of the actions of some rows, numbers int64 [n]."""
+    legal = legal.index_select(0, rows)
+    return log_probabilities(task.policy, _rows(task.encoded, rows), _rows(state, rows), legal)
+
+
+def _plan(task: SearchTask, state: Any, rows: Tensor, log_pi: Tensor, most: int) -> Tensor:
+    """Up to `most` decisions of some rows [n, most], the likeliest first, all independent; then NO_ACTION."""
+    best, action = log_pi.max(dim=1, keepdim=True)
+    plan = [action.where(best.isfinite(), NO_ACTION)]
+    if most > 1 and isinstance(task.problem, HasIndependentDecisions):
+        resources = task.problem.resources(_rows(task.instances, rows), _rows(state, rows))  # [n, A, k]
+        left = log_pi.masked_fill(log_pi < best - MARGIN, -math.inf)
+        for _ in range(most - 1):
+            taken = resources.gather(1, action[..., None].expand(-1, -1, resources.shape[2]))  # [n, 1, k]
+            left = left.masked_fill((resources == taken).any(dim=2), -math.inf)
+            best, action = left.max(dim=1, keepdim=True)
+            plan.append(action.where(best.isfinite(), NO_ACTION))
+    return pad(torch.cat(plan, dim=1), (0, most - len(plan)), value=NO_ACTION)
+
+
+def _rows(tensors: Any, rows: Tensor) -> Any:
+    """Some rows of a NamedTuple, numbers int64 [n] ascending; all of them as they are."""
+    return tensors if len(rows) == batch_size(tensors) else take(tensors, rows)
