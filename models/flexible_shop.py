@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from gumbeldore.runtime.checked import check_counts
 from models.attention import bias_against, softmax
 from models.layers import FullPrecisionLinear, Linears, ReZeroLayer
-from models.lookahead import around
 from models.micro_batches import RowSize
 from models.shop_attention import MAX_DENSE_RATIO, attention_within_jobs, slots_of_jobs
-from models.shop_policy import CanonicalState, ShopPolicy, first_tokens, limit_waits
+from models.shop_policy import CanonicalState, ShopPolicy, first_tokens, heads_of, limit_waits
 from problems.common.groups import sizes_of
 from problems.fjsp.instances import Instance
 from problems.fjsp.state import next_starts, next_times
@@ -28,13 +27,18 @@ DECISION_FEATURES = 5  # of the next operation of a job on a machine
 
 
 class FlexibleShopContext(NamedTuple):
-    """What the network knows of R instances: the fields as those of `Instance`, and their bound."""
+    """What the network knows of R instances: fields as those of `Instance`, and what stays the same at every step."""
 
     times: Tensor  # [R, J, O, M]
     release: Tensor  # [R, J]
     machine_release: Tensor  # [R, M]
     waits: Tensor  # [R, J, O]
     bound: Tensor  # [R] what the work takes at least (`work_bound`); four units of the features
+    before: Tensor  # [R, J * O] shortest work and waits of the job before each operation
+    after: Tensor  # [R, J * O] and after it
+    shortest: Tensor  # [R, J * O] time of each operation
+    able: Tensor  # [R, J * O] int64 how many machines can do it
+    evenly: Tensor  # [R, J * O, M] its work on each machine if it is spread evenly over these
 
 
 class FlexibleShop(ShopPolicy):
@@ -70,6 +74,13 @@ class FlexibleShop(ShopPolicy):
         self.of_decision = FullPrecisionLinear(DECISION_FEATURES, width)
         self.head = FullPrecisionLinear(width, 1)
 
+    def known(self, instance: Instance) -> dict[str, Tensor]:
+        able = instance.times.isfinite()
+        count = able.sum(dim=3).clamp(min=1)
+        evenly = instance.times.masked_fill(~able, 0) / count[..., None]
+        fields = {"shortest": instance.shortest(), "able": count, "evenly": evenly}
+        return super().known(instance) | {name: field.flatten(1, 2) for name, field in fields.items()}
+
     def row_size(self, context: FlexibleShopContext, state: State) -> RowSize:
         _, jobs, ops, machines = context.times.shape
         tokens = state.view.shape[1]
@@ -82,6 +93,8 @@ class FlexibleShop(ShopPolicy):
         _, jobs, ops, _ = instance.times.shape
         view, heads = state.view, self.between.heads
         operations, machines, options = self._features(instance, state)
+        cannot = options[..., 0].isinf()
+        options, hidden = options.masked_fill(cannot[..., None], 0), bias_against(cannot)[:, None]
         x, y = self.embed_operations(operations), self.embed_machines(machines)
         slots, size = slots_of_jobs(state, jobs, ops)
         # On a GPU, too, where all are in view, unlike `attention_patterns`: nobody has measured what is faster there.
@@ -91,7 +104,7 @@ class FlexibleShop(ShopPolicy):
             self.job_wise, self.to_machines, self.to_operations, strict=True
         ):
             x = job_wise(x, *within_jobs)
-            x, y = to_machines(x, y, options), to_operations(y, x, options.transpose(1, 2))
+            x, y = to_machines(x, y, options, hidden), to_operations(y, x, options.transpose(1, 2), hidden.mT)
         return [torch.cat([x, y], dim=1)]
 
     def canonical_state(self, instance: Instance | FlexibleShopContext, state: State) -> State:
@@ -114,7 +127,7 @@ class FlexibleShop(ShopPolicy):
         busy = (machine_free - now).clamp(min=0.0).masked_fill(~needed, 0.0)
         return CanonicalState(*state._replace(job_free=free, machine_free=busy))
 
-    def _features(self, instance: FlexibleShopContext, state: State) -> tuple[Tensor, Tensor, Tensor]:
+    def _features(self, context: FlexibleShopContext, state: State) -> tuple[Tensor, Tensor, Tensor]:
         """Of operations in view [R, v, 6], of machines [R, M, 4], of operations on machines [R, v, M, 2].
 
         All operations that remain count, in view or not.
@@ -125,28 +138,23 @@ class FlexibleShop(ShopPolicy):
         can do it; the work that it alone can do; busy time and even work less the largest of all machines. Of an
         operation on a machine: the time, and how much longer it is than the shortest; inf if the machine cannot do it.
         """
-        unit = instance.bound[:, None] / 4
-        times = remaining_times(instance, state)  # [R, n, M]
-        able = times.isfinite()
-        count = able.sum(dim=2).clamp(min=1)
-        shortest_time = times.amin(dim=2)
-        finite = times.masked_fill(~able, 0)
-        evenly = finite / count[..., None]
-
-        job = state.remaining // instance.waits.shape[2]
-        waits = instance.waits.flatten(1).gather(1, state.remaining)
-        before, tail = around(job, shortest_time, waits, state.job_free.shape[1])
-        start = state.job_free.gather(1, job)
+        unit = context.bound[:, None] / 4
+        times = remaining_times(context, state)  # [R, n, M]
+        shortest, count, tail = (
+            field.gather(1, state.remaining) for field in (context.shortest, context.able, context.after)
+        )
+        evenly = of_remaining(context.evenly, state)
+        start, head = heads_of(context, state)
         share = count / times.shape[2] * unit
-        of_operations = torch.stack([start, start + before, shortest_time, evenly.sum(dim=2), tail, share], dim=2)
+        of_operations = torch.stack([start, head, shortest, evenly.sum(dim=2), tail, share], dim=2)
 
         load = evenly.sum(dim=1)
-        alone = finite.masked_fill(count[..., None] > 1, 0).sum(dim=1)
+        alone = evenly.masked_fill(count[..., None] > 1, 0).sum(dim=1)
         until = state.machine_free + load
         relative = until - until.amax(dim=1, keepdim=True)
         of_machines = torch.stack([state.machine_free, load, alone, relative], dim=2)
 
-        options = torch.stack([times, times - shortest_time[..., None]], dim=3)
+        options = torch.stack([times, times - shortest[..., None]], dim=3)
         if state.is_cropped:
             places = places_of_view(state)[..., None]
             of_operations = of_operations.gather(1, places.expand(-1, -1, OPERATION_FEATURES))
@@ -195,26 +203,33 @@ class CrossLayer(nn.Module):
         self.down_projection = nn.Linear(feedforward, width)
         self.scale = nn.Parameter(torch.zeros(()))
 
-    def forward(self, x: Tensor, y: Tensor, options: Tensor) -> Tensor:
-        """x [R, n, width] after it has attended to y [R, m, width]; options [R, n, m, f], inf where it must not."""
+    def forward(self, x: Tensor, y: Tensor, options: Tensor, hidden: Tensor) -> Tensor:
+        """x [R, n, width] after it has attended to y [R, m, width].
+
+        Arguments:
+            options: features [R, n, m, f] of the pairs
+            hidden: a bias [R, 1, n, m] that hides pairs
+        """
         a = self.scale
-        x = x + a * self.attention(x, y, options)
+        x = x + a * self.attention(x, y, options, hidden)
         x = x + a * self.down_projection(F.gelu(self.up_projection(x)))
         return x
 
-    def attention(self, x: Tensor, y: Tensor, options: Tensor) -> Tensor:
+    def attention(self, x: Tensor, y: Tensor, options: Tensor, hidden: Tensor) -> Tensor:
         query, key, value = (
             each.unflatten(2, (self.heads, -1)).transpose(1, 2)
             for each in (self.query(x), *self.key_value(y).chunk(2, dim=2))
         )
-        hidden = options[..., 0].isinf()
-        bias = self.bias(options.masked_fill(hidden[..., None], 0)).permute(0, 3, 1, 2)
-        scores = query * key.shape[-1] ** -0.5 @ key.mT + bias + bias_against(hidden)[:, None]
+        scores = query * key.shape[-1] ** -0.5 @ key.mT + self.bias(options).permute(0, 3, 1, 2) + hidden
         found = softmax(scores).to(value.dtype) @ value
         return self.output_projection(found.transpose(1, 2).flatten(2))
 
 
 def remaining_times(instance: Instance | FlexibleShopContext, state: State) -> Tensor:
     """The times of the operations that remain on each machine [R, n, M], inf: it cannot do the operation."""
-    machines = instance.times.shape[3]
-    return instance.times.flatten(1, 2).gather(1, state.remaining[..., None].expand(-1, -1, machines))
+    return of_remaining(instance.times.flatten(1, 2), state)
+
+
+def of_remaining(field: Tensor, state: State) -> Tensor:
+    """A field [R, J * O, M] of the operations that remain [R, n, M]."""
+    return field.gather(1, state.remaining[..., None].expand(-1, -1, field.shape[2]))

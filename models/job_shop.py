@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from gumbeldore.runtime.checked import check_counts
 from models.attention import bias_against
 from models.layers import FullPrecisionLinear, ReZeroLayer
-from models.lookahead import LOOKAHEAD_FEATURES, JobShopContext, due_date_features, makespan_features
+from models.lookahead import LOOKAHEAD_FEATURES, JobShopContext, due_date_features, makespan_features, own_machines
 from models.micro_batches import RowSize
 from models.order_loss import OrderLoss
 from models.policy import check_weight
@@ -17,7 +17,7 @@ from models.shop_attention import attention_patterns, most_scores
 from models.shop_policy import CanonicalState, ShopPolicy, first_tokens
 from problems.common.groups import sizes_of
 from problems.jssp import State
-from problems.jssp.instances import Instance, machine_of
+from problems.jssp.instances import Instance
 from problems.jssp.state import earliest_starts
 
 TIME_UNIT = 100.0  # times are divided by it [GD, eq. 33]
@@ -74,9 +74,9 @@ class JobShop(ShopPolicy):
         self.loss_weight = order_loss
         self.order_loss = OrderLoss(width) if order_loss else None
 
-    def encode(self, instance: Instance) -> JobShopContext:
-        context = super().encode(instance)
-        return context._replace(due=torch.maximum(context.due, -context.bound[:, None]))
+    def known(self, instance: Instance) -> dict[str, Tensor]:
+        known = super().known(instance)
+        return known | {"due": torch.maximum(instance.due, -known["bound"][:, None]), "machine": own_machines(instance)}
 
     def row_size(self, context: JobShopContext, state: State) -> RowSize:
         scores = self.between_jobs.heads * most_scores(context, state)
@@ -105,9 +105,9 @@ class JobShop(ShopPolicy):
         now = start.masked_fill(finished, torch.inf).amin(dim=1, keepdim=True)
         busy = torch.zeros_like(state.machine_free)  # [R, M]
         if self.lookahead:
-            needed = F.pad(torch.zeros_like(busy, dtype=torch.bool), (0, state.remaining.shape[1]))
-            needed = needed.scatter_(1, machine_of(instance, state.remaining), True)[:, : busy.shape[1]]
-            busy = (state.machine_free - now).clamp(min=0.0).masked_fill(~needed, 0.0)
+            fields = instance.machines, instance.times
+            work = busy.scatter_add(1, *(field.flatten(1).gather(1, state.remaining) for field in fields))
+            busy = (state.machine_free - now).clamp(min=0.0).masked_fill(work == 0, 0.0)
         if self.due_dates:
             now, busy = torch.zeros_like(now), busy + now
         free = (start - now).masked_fill(finished, 0.0)

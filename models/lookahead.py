@@ -8,16 +8,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from models.shop_policy import limit_waits
+from models.shop_policy import heads_of, limit_waits
 from problems.jssp import State
-from problems.jssp.instances import machine_of
+from problems.jssp.instances import Instance
 from problems.jssp.state import next_releases, places_of_view
 
 LOOKAHEAD_FEATURES = 8  # of each operation
 
 
 class JobShopContext(NamedTuple):
-    """What the network of the job shop knows of R instances: the fields as those of `Instance`, and their bound."""
+    """What the network of the job shop knows of R instances: fields as those of `Instance`, and what follows."""
 
     times: Tensor  # [R, J, O]
     machines: Tensor  # [R, J, O]
@@ -28,13 +28,23 @@ class JobShopContext(NamedTuple):
     weight: Tensor  # [R, J]
     queues: Tensor  # [R, M, S]
     bound: Tensor  # [R] what the work takes at least (`work_bound`); four units of the features
+    before: Tensor  # [R, J * O] work and waits of the job before each operation
+    after: Tensor  # [R, J * O] and after it
+    machine: Tensor  # [R, J * O] int64 of each operation (`own_machines`)
+
+
+def own_machines(instance: Instance) -> Tensor:
+    """The machine of each operation [R, J * O]; M + its number for those of time 0, which take no machine."""
+    times, machines = instance.times.flatten(1), instance.machines.flatten(1)
+    own = torch.arange(times.shape[1], device=times.device) + instance.machine_release.shape[1]
+    return machines.where(times > 0, own)
 
 
 class Outlook(NamedTuple):
     """What a partial schedule implies for the operations that remain, all [R, n]."""
 
     job: Tensor  # int64
-    machine: Tensor  # int64 as `machine_of` gives them
+    machine: Tensor  # int64 as in the context
     times: Tensor
     start: Tensor  # earliest start of the job's next operation
     head: Tensor  # earliest start of the operation itself, after the job's operations before it
@@ -42,27 +52,16 @@ class Outlook(NamedTuple):
     busy: Tensor  # when the machine is free
 
 
-def outlook(instance: JobShopContext, state: State) -> Outlook:
+def outlook(context: JobShopContext, state: State) -> Outlook:
     """The outlook of all operations that remain, in view or not."""
-    job = state.remaining // instance.times.shape[2]
-    machine = machine_of(instance, state.remaining)
-    times, waits = (field.flatten(1).gather(1, state.remaining) for field in (instance.times, instance.waits))
-    before, after = around(job, times, waits, state.job_free.shape[1])
-    machine_free = F.pad(state.machine_free, (0, machine.shape[1]))
-    start, busy = state.job_free.gather(1, job), machine_free.gather(1, machine)
-    return Outlook(job, machine, times, start, start + before, after, busy)
+    fields = context.machine, context.times.flatten(1), context.after
+    machine, times, tail = (field.gather(1, state.remaining) for field in fields)
+    start, head = heads_of(context, state)
+    busy = F.pad(state.machine_free, (0, context.machine.shape[1])).gather(1, machine)
+    return Outlook(state.remaining // context.times.shape[2], machine, times, start, head, tail, busy)
 
 
-def around(job: Tensor, times: Tensor, waits: Tensor, jobs: int) -> tuple[Tensor, Tensor]:
-    """Work and waits of the job before and after each operation that remains, all [R, n], those of a job in turn."""
-    lasts = times + waits
-    through = lasts.cumsum(dim=1)  # the difference between two operations of a job is the time in between
-    left = lasts.new_zeros(len(lasts), jobs).scatter_add_(1, job, lasts)  # [R, J]
-    before = through - lasts - (left.cumsum(dim=1) - left).gather(1, job)
-    return before, left.gather(1, job) - before - times
-
-
-def makespan_features(instance: JobShopContext, state: State) -> list[Tensor]:
+def makespan_features(context: JobShopContext, state: State) -> list[Tensor]:
     """Eight features [R, v] of the operations in view, in quarters of the instance's bound.
 
     All operations that remain count, in view or not.
@@ -72,12 +71,12 @@ def makespan_features(instance: JobShopContext, state: State) -> list[Tensor]:
     The features of an operation: the earliest start of its job's next operation, its own earliest start (its head), the
     work and waits of its job after it (its tail), how long its machine stays busy, four lower bounds on the makespan.
     """
-    _, machine, times, start, head, tail, busy = outlook(instance, state)
-    bounds = lower_bounds(state.machine_free.shape[1], machine, times, torch.maximum(head, busy), tail)
-    return _cropped(instance, state, [start, head, tail, busy, *bounds])
+    _, machine, times, start, head, tail, busy = outlook(context, state)
+    bounds = lower_bounds(machines_of(context), machine, times, torch.maximum(head, busy), tail)
+    return _cropped(context, state, [start, head, tail, busy, *bounds])
 
 
-def due_date_features(instance: JobShopContext, state: State) -> list[Tensor]:
+def due_date_features(context: JobShopContext, state: State) -> list[Tensor]:
     """Eight features [R, v] as `makespan_features`, for the weighted tardiness; the state's times are absolute.
 
     The bounds on the makespan, which say nothing here, are replaced: by the work that remains on the operation's
@@ -85,30 +84,35 @@ def due_date_features(instance: JobShopContext, state: State) -> list[Tensor]:
     of its job, of which the mean counts 1. More slack than the bound makes no difference, since such a job can wait for
     all others, nor does more lateness by a wait for a release.
     """
-    finished = state.next_op == instance.times.shape[2]
+    finished = state.next_op == context.times.shape[2]
     now = state.job_free.masked_fill(finished, torch.inf).amin(dim=1, keepdim=True)
-    job, machine, times, start, head, tail, busy = outlook(instance, state)
-    load = of_machines(state.machine_free.shape[1], machine, times, "sum")
-    bound = instance.bound[:, None]
-    near = limit_waits(state.job_free, next_releases(instance, state), now + bound)
+    job, machine, times, start, head, tail, busy = outlook(context, state)
+    load = of_machines(machines_of(context), machine, times, "sum")
+    bound = context.bound[:, None]
+    near = limit_waits(state.job_free, next_releases(context, state), now + bound)
     far = (state.job_free - near).gather(1, job)  # of the wait for a release, what is beyond the bound
-    late = head + times + tail - instance.due.gather(1, job)
+    late = head + times + tail - context.due.gather(1, job)
     late = torch.minimum(late, torch.maximum(late - far, bound)).clamp(min=-bound)
-    mean = instance.weight.mean(dim=1, keepdim=True).clamp(min=1e-9)
-    weight = (instance.weight / mean).gather(1, job) * (bound / 4)
-    free = limit_waits(state.machine_free, instance.machine_release, now + bound)
-    busy = busy - F.pad(state.machine_free - free, (0, machine.shape[1])).gather(1, machine)
+    mean = context.weight.mean(dim=1, keepdim=True).clamp(min=1e-9)
+    weight = (context.weight / mean).gather(1, job) * (bound / 4)
+    free = limit_waits(state.machine_free, context.machine_release, now + bound)
+    busy = busy - F.pad(state.machine_free - free, (0, context.machine.shape[1])).gather(1, machine)
     relative = [start - now - far, head - now - far, tail, (busy - now).clamp(min=0)]
-    return _cropped(instance, state, [*relative, load, late, late.clamp(min=0), weight])
+    return _cropped(context, state, [*relative, load, late, late.clamp(min=0), weight])
 
 
-def _cropped(instance: JobShopContext, state: State, features: list[Tensor]) -> list[Tensor]:
+def _cropped(context: JobShopContext, state: State, features: list[Tensor]) -> list[Tensor]:
     """The features [R, n] of the operations that are in view [R, v], in quarters of the bound."""
     if state.is_cropped:
         places = places_of_view(state)
         features = [feature.gather(1, places) for feature in features]
-    unit = instance.bound[:, None] / 4
+    unit = context.bound[:, None] / 4
     return [feature / unit for feature in features]
+
+
+def machines_of(context: JobShopContext) -> int:
+    """M, and one more for each operation, which may have its own."""
+    return context.machine_release.shape[1] + context.machine.shape[1]
 
 
 def lower_bounds(machines: int, machine: Tensor, times: Tensor, head: Tensor, tail: Tensor) -> list[Tensor]:
@@ -119,8 +123,8 @@ def lower_bounds(machines: int, machine: Tensor, times: Tensor, head: Tensor, ta
     machine if the operation is the last on it.
 
     Arguments:
-        machines: M
-        machine, times, head, tail: [R, n] of each operation, machines as `machine_of` gives them
+        machines: as many as `machines_of` counts
+        machine, times, head, tail: [R, n] of each operation
     """
     load, first, last = (
         of_machines(machines, machine, values, reduce)
@@ -133,5 +137,5 @@ def lower_bounds(machines: int, machine: Tensor, times: Tensor, head: Tensor, ta
 
 def of_machines(machines: int, machine: Tensor, values: Tensor, reduce: str) -> Tensor:
     """For each operation [R, n] the sum or the minimum of the values [R, n] of all operations of its machine."""
-    empty = values.new_zeros(values.shape[0], machines + values.shape[1])
+    empty = values.new_zeros(values.shape[0], machines)
     return empty.scatter_reduce(1, machine, values, reduce, include_self=False).gather(1, machine)

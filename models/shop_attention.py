@@ -6,15 +6,17 @@ import torch
 from torch import Tensor
 
 from models.attention import AttentionGroups, bias_against
+from models.lookahead import JobShopContext
 from problems.common.groups import ranks_of, sizes_of
 from problems.jssp import State
-from problems.jssp.instances import Instance, machine_of
 
 # Up to this ratio of its scores to the scores of the groups, full attention costs less on a CPU (docs/decisions.md).
 MAX_DENSE_RATIO = 2
 
 
-def attention_patterns(instance: Instance, state: State, heads: int) -> list[tuple[Tensor, AttentionGroups | None]]:
+def attention_patterns(
+    context: JobShopContext, state: State, heads: int
+) -> list[tuple[Tensor, AttentionGroups | None]]:
     """Bias and groups of attention within jobs, and of attention within machines, for the operations in view.
 
     The bias within jobs is slope * index of the key: ALiBi [Press et al. 2022; GD, appendix D.4.2] without the term of
@@ -25,16 +27,16 @@ def attention_patterns(instance: Instance, state: State, heads: int) -> list[tup
     result. On a CPU that saves torch the copies into the groups. On a GPU the copies cost next to nothing, while every
     layer would read a bias for all pairs.
     """
-    _, jobs, ops = instance.times.shape
-    machines, longest = instance.queues.shape[1:]
+    _, jobs, ops = context.times.shape
+    machines, longest = context.queues.shape[1:]
     view, on_cpu = state.view, state.view.device.type == "cpu"
-    machine = machine_of(instance, view)
+    machine = context.machine.gather(1, view)
     job_slots, job_size = slots_of_jobs(state, jobs, ops)
     if on_cpu or state.is_cropped:
-        number = instance.machines.flatten(1).gather(1, view)
+        number = context.machines.flatten(1).gather(1, view)
         machine_slots, machine_size = slots_of(number, ranks_of(number, sizes_of(number, machines)), longest)
     else:
-        machine_slots, machine_size = queue_slots(instance).gather(1, view), longest
+        machine_slots, machine_size = queue_slots(context).gather(1, view), longest
     few = view.shape[1] ** 2 <= MAX_DENSE_RATIO * (jobs * job_size**2 + machines * machine_size**2)
     dense = few and (on_cpu or state.is_cropped)
     within_jobs = attention_within_jobs(view, ops, heads, None if dense else (job_slots, jobs, job_size))
@@ -71,11 +73,11 @@ def groups_of(slots: Tensor, count: int, size: int, alone: Tensor | None = None)
     return AttentionGroups.of((row * count * size + slots).flatten(), len(slots) * count, size, alone)
 
 
-def queue_slots(instance: Instance) -> Tensor:
+def queue_slots(context: JobShopContext) -> Tensor:
     """The slot of each operation [R, J * O + 1] where the queues of the machines have S slots each."""
-    queues = instance.queues.flatten(1)
+    queues = context.queues.flatten(1)
     slot = torch.arange(queues.shape[1], device=queues.device).expand_as(queues)
-    return queues.new_zeros(len(queues), instance.times[0].numel() + 1).scatter_(1, queues, slot)
+    return queues.new_zeros(len(queues), context.times[0].numel() + 1).scatter_(1, queues, slot)
 
 
 def slots_of_jobs(state: State, jobs: int, ops: int) -> tuple[Tensor, int]:
@@ -102,8 +104,8 @@ def slots_of(group: Tensor, rank: Tensor, most: int) -> tuple[Tensor, int]:
     return group * size + rank, size
 
 
-def most_scores(instance: Instance, state: State) -> int:
+def most_scores(context: JobShopContext, state: State) -> int:
     """The attention scores of a head in a layer within jobs and one within machines are at most as many."""
-    (jobs, ops), (machines, longest) = instance.times.shape[1:], instance.queues.shape[1:]
+    (jobs, ops), (machines, longest) = context.times.shape[1:], context.queues.shape[1:]
     most = MAX_DENSE_RATIO * (jobs * ops**2 + machines * longest**2)
     return min(most, 2 * state.view.shape[1] ** 2) if state.is_cropped else most

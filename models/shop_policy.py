@@ -19,12 +19,15 @@ class CanonicalState(State):
 class ShopPolicy(TokenPolicy):
     """Tokens are those of the operations in view, job by job; the network itself is fed with a `CanonicalState`."""
 
-    context: ClassVar[Any]  # a NamedTuple of fields of the problem's Instance, and their `bound`
+    context: ClassVar[Any]  # a NamedTuple of fields of the problem's Instance, `bound`, `before` and `after`
 
     def encode(self, instance: Any) -> Any:
-        """What the network knows of the instance, and the bound of its work."""
-        known = instance._asdict() | {"bound": work_bound(instance)}
+        known = self.known(instance)
         return self.context(*(known[name] for name in self.context._fields))
+
+    def known(self, instance: Any) -> dict[str, Tensor]:
+        """What networks know of the instance, by name: its fields, and what stays the same at every step."""
+        return instance._asdict() | {"bound": work_bound(instance)} | around(instance.shortest(), instance.waits)
 
     def forward(self, context: Any, state: State) -> Tensor:
         return super().forward(context, self._canonical(context, state))
@@ -34,6 +37,23 @@ class ShopPolicy(TokenPolicy):
 
     def _canonical(self, context: Any, state: State) -> State:
         return state if isinstance(state, CanonicalState) else self.canonical_state(context, state)
+
+
+def around(times: Tensor, waits: Tensor) -> dict[str, Tensor]:
+    """Work and waits of the job before and after each operation [R, J * O], of times and waits [R, J, O]."""
+    before = (times + waits).cumsum(dim=2) - times - waits
+    after = (times + waits).sum(dim=2, keepdim=True) - before - times
+    return {"before": before.flatten(1), "after": after.flatten(1)}
+
+
+def heads_of(context: Any, state: State) -> tuple[Tensor, Tensor]:
+    """Earliest starts [R, n] of the job's next operation, and of each operation that remains after those before it."""
+    ops = context.waits.shape[2]
+    first = state.next_op.clamp(max=ops - 1) + ops * torch.arange(state.next_op.shape[1], device=state.next_op.device)
+    job = state.remaining // ops
+    start = state.job_free.gather(1, job)
+    done = context.before.gather(1, first).gather(1, job)
+    return start, start + (context.before.gather(1, state.remaining) - done)
 
 
 def limit_waits(times: Tensor, releases: Tensor, limit: Tensor) -> Tensor:

@@ -240,16 +240,6 @@ def check_instance(instance: Any) -> None:
         raise ValueError("due dates and weights must be finite, and no weight negative")
 
 
-def machine_of(instance: Instance, operations: Tensor) -> Tensor:
-    """The machine of each of the operations [R, n].
-
-    An operation of time 0 takes no machine. It has one to itself, which no other operation has: M + its place in n.
-    """
-    times, machine = (field.flatten(1).gather(1, operations) for field in (instance.times, instance.machines))
-    own = torch.arange(operations.shape[1], device=operations.device) + instance.machine_release.shape[1]
-    return torch.where(times > 0, machine, own)
-
-
 def for_network(instance: Shops) -> Shops:
     """The instances in float32, in another unit where the largest time is not 50..99 already: it is 99 then.
 
