@@ -30,7 +30,8 @@ INSTANCES = 4  # in each set
 
 SEARCH = {"beam_width": 4, "num_rounds": 2}
 SHOPS: dict[str, dict[str, Any]] = {  # what `solve` is asked for
-    "greedy": {"method": "greedy"},
+    "greedy": {"method": methods.Greedy()},
+    "greedy, as evaluate.py decodes": {"method": "greedy"},
     "heuristic": {"method": "heuristic"},
     "theory": {"method": "theory", "beam_width": 4},
     **{name: {"method": name, "beam_width": 8} for name in ("beam", "diverse_beam")},

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gumbeldore.batches import batch_size, repeated, take
-from gumbeldore.interfaces import HasPieces, Policy, Problem, size_name
+from gumbeldore.interfaces import HasIndependentDecisions, HasPieces, Policy, Problem, size_name
 
 
 def problem_contract(problem: Problem, n: int = 6, seed: int = 0) -> None:
@@ -93,6 +93,9 @@ def _checked_play(problem: Problem, instance: Any, generator: torch.Generator) -
         forced.append(legal.sum(dim=1) == 1)
         action = torch.multinomial(legal.double(), 1, generator=generator)
         _check_step(problem, instance, state, action.squeeze(1))
+        if isinstance(problem, HasIndependentDecisions) and step + 1 < problem.horizon(instance):
+            other = torch.multinomial(legal.double(), 1, generator=generator).squeeze(1)
+            _check_independent(problem, instance, state, action.squeeze(1), other)
         assert _equal(problem.replay(instance, actions), state), f"replay of {step} decisions differs from {step} steps"
         if not legal.all():
             _check_refused(problem, instance, actions, (~legal).int().argmax(dim=1), step)
@@ -266,6 +269,19 @@ def _check_step(problem: Problem, instance: Any, state: Any, action: Tensor) -> 
     rows = torch.arange(batch_size(instance)).flip(0)
     alone = problem.step(take(instance, rows), take(state, rows), action[rows])
     assert _equal(alone, take(after, rows)), "rows of step must not depend on each other"
+
+
+def _check_independent(problem: HasIndependentDecisions, instance: Any, state: Any, one: Tensor, other: Tensor) -> None:
+    """Of two decisions with other resources, either can be the first one."""
+    resources = problem.resources(instance, state)
+    both = (resources[torch.arange(len(one)), action] for action in (one, other))
+    rows = torch.ne(*both).all(dim=1).nonzero().squeeze(1)
+    instance, state, one, other = take(instance, rows), take(state, rows), one[rows], other[rows]
+    ends = [
+        problem.step(instance, problem.step(instance, state, first), second)
+        for first, second in ((one, other), (other, one))
+    ]
+    assert _equal(*ends), "decisions that share no resources must lead to the same state in either order"
 
 
 def _check_refused(problem: Problem, instance: Any, before: Tensor, illegal: Tensor, step: int) -> None:
