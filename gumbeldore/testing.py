@@ -271,7 +271,7 @@ def _check_step(problem: Problem, instance: Any, state: Any, action: Tensor) -> 
     assert _equal(alone, take(after, rows)), "rows of step must not depend on each other"
 
 
-def _check_independent(problem: HasIndependentDecisions, instance: Any, state: Any, one: Tensor, other: Tensor) -> None:
+def _check_independent(problem: Any, instance: Any, state: Any, one: Tensor, other: Tensor) -> None:
     """Of two decisions with other resources, either can be the first one."""
     resources = problem.resources(instance, state)
     both = (resources[torch.arange(len(one)), action] for action in (one, other))

@@ -137,9 +137,8 @@ def with_values(loaded: LoadedPolicy, problem_values: Mapping[str, Any]) -> Load
     given = {name: value for name, value in problem_values.items() if value is not None}
     if unknown := [name for name in given if not takes(type(loaded.problem), name)]:
         raise ValueError(f"problem.{unknown[0]}: {loaded.problem.name} has no {unknown[0]}")
-    if not given:
-        return loaded
-    return loaded._replace(problem=build({**loaded.config["problem"], **given}, "problem", Problem))
+    problem = build({**loaded.config["problem"], **given}, "problem", Problem) if given else loaded.problem
+    return loaded._replace(problem=problem.for_evaluation())
 
 
 @contextlib.contextmanager

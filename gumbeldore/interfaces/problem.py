@@ -146,6 +146,19 @@ class Problem(RecordsArguments, ABC):
         """
         return self
 
+    # How much of large instances a trained policy sees.
+
+    def for_evaluation(self: AnyProblem) -> AnyProblem:
+        """The problem as evaluations have it: where the user has not said what is in view, the size of an instance may.
+
+        Default: as in the training.
+        """
+        return self
+
+    def view_of(self, instance: Any) -> str:
+        """What the policy sees of instances, in words, where their size decides it. Default: "", everything."""
+        return ""
+
     # Instances in files, in named sets and in arrays.
 
     def check(self, instance: Any) -> None:

@@ -31,7 +31,7 @@ from problems.jssp.objectives import (
 from problems.jssp.schedules import order_by, timeline
 from problems.jssp.shop_sets import ShopSets
 from problems.jssp.state import State
-from problems.jssp.window import Window
+from problems.jssp.window import LARGE, LARGE_VIEW, Window
 
 AnyShop = TypeVar("AnyShop", bound="Shop")
 
@@ -53,10 +53,11 @@ class Shop(Problem):
             reversed schedule has the same makespan. No effect with other objectives. Not in the paper.
         grow: [[jobs, machines], share]: the first training instances have this size, later ones more of both, up to
             `sizes` after that share of the training (None: `sizes` from the start). Not in the paper.
-        window: the policy sees the next operations of each job, so many; for large shops (None or `all`: all
-            operations). The features of `model.lookahead` still count every remaining operation. Not in the paper.
-        jobs_in_view: the policy sees so many jobs, those that can go on first, and chooses among them; for hundreds of
-            jobs (None or `all`: all jobs). Not in the paper.
+        window: the policy sees the next operations of each job, so many (`all`: all operations; None: all, but in
+            evaluations of larger shops than those of the training, above 2,500 operations, the next 5 of each of 30
+            jobs). The features of `model.lookahead` still count every remaining operation. Not in the paper.
+        jobs_in_view: the policy sees so many jobs, those that can go on first, and chooses among them (`all`: all jobs;
+            None: as `window`). Not in the paper.
         objective: what is to be minimised: `makespan`, `total_flow_time` or `weighted_tardiness`. The last two sum over
             the jobs: the time from release to end; the weight times the time after the due date. Random instances
             get the due dates and weights of Singer and Pinedo [1998]. Not in the paper.
@@ -94,6 +95,8 @@ class Shop(Problem):
         self.reversal = reversal
         self.grow = grow
         self.window = Window.of(window, jobs_in_view)
+        self.chooses_view = window is None and jobs_in_view is None  # by size, in evaluations
+        self.view_above = math.inf  # operations: of larger shops, LARGE_VIEW is in view
         self.objective = check_objective(objective)
 
     @abstractmethod
@@ -139,7 +142,24 @@ class Shop(Problem):
     def with_view(self, instance: Any, state: State) -> State:
         """The state with those operations in view that are in the window."""
         starts = partial(self.earliest_starts, instance, state)
-        return state._replace(view=self.window.view(state, starts, instance.waits.shape[2]))
+        return state._replace(view=self.window_for(instance).view(state, starts, instance.waits.shape[2]))
+
+    def window_for(self, instance: Any) -> Window:
+        """The window for instances of this size."""
+        return LARGE_VIEW if self.horizon(instance) > self.view_above else self.window
+
+    def for_evaluation(self: AnyShop) -> AnyShop:
+        """Of shops that are large, and larger than those of the training, a part is in view if nothing else is said."""
+        evaluated = copy(self)
+        if self.chooses_view:
+            evaluated.view_above = max(LARGE, *(jobs * machines for jobs, machines in self.sizes))
+        return evaluated
+
+    def view_of(self, instance: Any) -> str:
+        if self.window_for(instance) is self.window:
+            return ""
+        seen = f"the next {LARGE_VIEW.operations} operations of {LARGE_VIEW.jobs} jobs (problem.window=all: all)"
+        return f"of shops with {self.horizon(instance):,} operations, the policy sees {seen}"
 
     def replay(self, instance: Any, actions: Tensor) -> State:
         """The state after `actions` [R, q] without the tensors of the q states before it."""

@@ -11,6 +11,8 @@ from torch import Tensor
 from problems.common.view import check_view
 from problems.jssp.state import State
 
+LARGE = 2500  # operations: of larger shops, trained policies see LARGE_VIEW (docs/decisions.md)
+
 
 class Window(NamedTuple):
     """How much of a shop is in view; None: all of it."""
@@ -47,3 +49,6 @@ class Window(NamedTuple):
         key = outside * (jobs * ops) + away * jobs + rank  # no two are equal
         closest = key.topk(width * depth, dim=1, largest=False, sorted=False).indices
         return remaining.gather(1, closest.sort(dim=1).values)
+
+
+LARGE_VIEW = Window(operations=5, jobs=30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, NamedTuple
@@ -24,6 +25,9 @@ from problems.tsp import sets
 from problems.tsp.instances import Instance, as_actions, as_tours, check_tours, rotated, swapped
 from problems.tsp.reports import TSPReports
 
+LARGE = 500  # nodes: of so large instances, trained policies see LARGE_VIEW nodes (docs/decisions.md)
+LARGE_VIEW = 100
+
 
 class State(NamedTuple):
     origin: Tensor  # [R] int64 node the partial tour has reached
@@ -40,7 +44,8 @@ class TSP(Problem):
         grow: [nodes, share]: the first training instances have so many nodes, later ones more, up to num_nodes after
             that share of the training (None: num_nodes from the start). Not in the paper.
         nearest: the policy sees so many remaining nodes, the nearest to the current one, and can go to these alone
-            (None or "all": all). Not in the paper.
+            ("all": all; None: all, but in evaluations of larger instances than those of the training, from 500 nodes
+            on, 100). Not in the paper.
         distances: of instances in files: "rounded" to whole numbers or "exact" (None: as the file's type prescribes)
         distribution: [[name, weight], ...] of the nodes of random training instances,
             `problems.routing.distributions` has the names (None: uniform). Not in the paper.
@@ -65,6 +70,8 @@ class TSP(Problem):
         self.num_nodes = num_nodes
         self.grow = grow
         self.nearest = check_view("nearest", nearest)
+        self.chooses_view = nearest is None  # by size, in evaluations
+        self.view_from = math.inf  # nodes: of such instances, LARGE_VIEW nodes are in view
         self.distances = distances
         self.weights = weights_of(distribution)
 
@@ -108,7 +115,26 @@ class TSP(Problem):
         return self._state(instance, origin, start, unmarked(visited, num_nodes - 1 - actions.shape[1]))
 
     def _state(self, instance: Instance, origin: Tensor, destination: Tensor, remaining: Tensor) -> State:
-        return State(origin, destination, remaining, nearest_view(instance.coords, origin, remaining, self.nearest))
+        view = nearest_view(instance.coords, origin, remaining, self.nearest_of(instance))
+        return State(origin, destination, remaining, view)
+
+    def nearest_of(self, instance: Instance) -> int | None:
+        """How many nodes are in view of instances of this size; None: all."""
+        return LARGE_VIEW if instance.coords.shape[1] >= self.view_from else self.nearest
+
+    def for_evaluation(self) -> TSP:
+        """Of instances that are large, and larger than those of the training, a part is in view if nothing is said."""
+        evaluated = copy(self)
+        if self.chooses_view:
+            evaluated.view_from = max(LARGE, self.num_nodes + 1)
+        return evaluated
+
+    def view_of(self, instance: Instance) -> str:
+        nodes = instance.coords.shape[1]
+        if self.nearest_of(instance) == self.nearest:
+            return ""
+        seen = f"the {LARGE_VIEW} nearest to the current one (problem.nearest=all: all)"
+        return f"of {nodes:,} nodes, the policy sees {seen}"
 
     def mask(self, instance: Instance, state: State) -> Tensor:
         rows, num_nodes, _ = instance.coords.shape

@@ -236,6 +236,17 @@ def test_what_one_has_to_know_is_a_warning(tmp_path):
         gumbeldore.solve(POLICIES["tsp20"], tmp_path, method="greedy")
 
 
+def test_a_view_that_the_size_decides_is_said_and_can_be_switched_off():
+    places = {"coords": np.random.default_rng(0).random((500, 2))}
+    with pytest.warns(
+        UserWarning, match=r"^of 500 nodes, the policy sees the 100 nearest .* \(problem.nearest=all: all\)"
+    ):
+        near = gumbeldore.solve("tsp20", **places, method="greedy")
+    everything = gumbeldore.load_policy("tsp20", nearest="all")
+    whole = gumbeldore.solve(everything, **places, method="greedy")  # a warning would be an error
+    assert near.cost != whole.cost
+
+
 def test_the_first_instances_of_a_set():
     found = gumbeldore.solve("tsp20", "kool/tsp20", num_instances=np.int64(3), method="greedy")
     assert [result.name for result in found] == ["kool/tsp20/0", "kool/tsp20/1", "kool/tsp20/2"]

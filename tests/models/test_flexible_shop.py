@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from gumbeldore.batches import take
 from gumbeldore.testing import policy_contract
+from models.attention import bias_against
 from models.flexible_shop import CrossLayer, FlexibleShop
 from problems.fjsp import Instance
 from problems.jssp.instances import with_times, work_bound
@@ -146,7 +147,8 @@ def test_cross_attention_equals_plain_loops():
     options[torch.rand(3, 5, 4) < 0.3] = math.inf
     options[0, 0] = math.inf  # sees nothing: finite all the same
     options[:, 1:, 0] = 1.0
-    found = layer(x, y, options)
+    cannot = options[..., 0].isinf()
+    found = layer(x, y, options.masked_fill(cannot[..., None], 0), bias_against(cannot)[:, None])
     assert found.isfinite().all()
     key, value = layer.key_value(y).chunk(2, dim=2)
     query = layer.query(x)

@@ -8,6 +8,7 @@ import torch
 from gumbeldore.testing import problem_contract, random_solution
 from gumbeldore.training.imitation import OUT_OF_VIEW, Imitation
 from models.job_shop import JobShop
+from problems.jssp.instances import random_instances
 from problems.jssp.state import earliest_starts
 from tests.helpers.schedules import one_size
 
@@ -37,6 +38,23 @@ def test_jobs_show_their_next_operations():
     assert seen(window=1, jobs_in_view=1)[0] == [next_one[first]]
     assert seen(window=1, jobs_in_view=2)[0] == sorted([next_one[first], next_one[second]])
     assert seen(window=1, jobs_in_view=2)[1] == [job in (first, second) for job in range(4)]
+
+
+def test_an_evaluation_shows_a_part_of_large_shops_unless_something_else_is_said():
+    medium, large = (random_instances(1, jobs, 50, torch.Generator().manual_seed(0)) for jobs in (50, 51))
+
+    def shown(instance, **options):
+        return one_size(6, 6, **options).for_evaluation().reset(instance).view.shape[1]
+
+    assert shown(medium) == 2500 and shown(large) == 150
+    assert shown(large, window="all") == shown(large, jobs_in_view="all") == 2550
+    assert shown(large, window=2) == 102 and shown(large, jobs_in_view=2) == 100
+    assert one_size(6, 6).reset(large).view.shape[1] == 2550  # a training shows all
+    assert one_size(51, 50).for_evaluation().reset(large).view.shape[1] == 2550  # as it was trained
+    evaluated = one_size(6, 6).for_evaluation()
+    assert evaluated.view_of(medium) == "" == one_size(6, 6, window=2).for_evaluation().view_of(large)
+    said = "of shops with 2,550 operations, the policy sees the next 5 operations of 30 jobs (problem.window=all: all)"
+    assert evaluated.view_of(large) == said
 
 
 def test_every_row_shows_as_many():

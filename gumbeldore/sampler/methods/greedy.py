@@ -19,7 +19,7 @@ from gumbeldore.sampler.methods.method import Rounds, at_least_one
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.sampler.task import SearchTask
 
-MARGIN = 1.0  # nats that a further decision of a pass may be less likely than the first (docs/decisions.md)
+MARGIN = 0.5  # nats that a further decision of a pass may be less likely than the first (docs/decisions.md)
 NO_ACTION = -1
 
 
@@ -29,7 +29,7 @@ class Greedy(Rounds):
 
     Arguments:
         decisions_per_pass: job shops: a forward pass gives up to so many decisions, for different jobs and machines:
-            the most likely one, then others that are less likely by at most a factor of e. Not in the paper.
+            the most likely one, then others whose log-probability is at most 0.5 lower. Not in the paper.
     """
 
     random: ClassVar[bool] = False

@@ -34,6 +34,20 @@ def test_contract(make, nearest):
     problem_contract(make(nearest))
 
 
+def test_an_evaluation_shows_the_nearest_of_many_nodes_of_a_tsp_unless_something_else_is_said():
+    medium, large = (TSP(nodes).generate(1, torch.Generator().manual_seed(0)) for nodes in (499, 500))
+
+    def shown(instance, nodes=20, **options):
+        return TSP(nodes, **options).for_evaluation().reset(instance).view.shape[1]
+
+    assert shown(medium) == 498 and shown(large) == 100
+    assert shown(large, nearest="all") == 499 == shown(large, nodes=500) and shown(large, nearest=7) == 7
+    assert TSP(20).reset(large).view.shape[1] == 499  # a training shows all
+    assert TSP(20).for_evaluation().view_of(medium) == "" == TSP(20, nearest=7).for_evaluation().view_of(large)
+    said = "of 500 nodes, the policy sees the 100 nearest to the current one (problem.nearest=all: all)"
+    assert TSP(20).for_evaluation().view_of(large) == said
+
+
 @both
 def test_the_nearest_of_the_remaining_nodes_are_in_view_and_can_be_gone_to(make):
     problem, free = make(3), make(None)
