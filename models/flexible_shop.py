@@ -12,7 +12,7 @@ from gumbeldore.runtime.checked import check_counts
 from models.attention import bias_against, softmax
 from models.layers import FullPrecisionLinear, Linears, ReZeroLayer
 from models.micro_batches import RowSize
-from models.shop_attention import MAX_DENSE_RATIO, attention_within_jobs, slots_of_jobs
+from models.shop_attention import attention_within_jobs, most_dense, slots_of_jobs
 from models.shop_policy import CanonicalState, ShopPolicy, first_tokens, heads_of, limit_waits
 from problems.common.groups import sizes_of
 from problems.fjsp.instances import Instance
@@ -84,7 +84,7 @@ class FlexibleShop(ShopPolicy):
     def row_size(self, context: FlexibleShopContext, state: State) -> RowSize:
         _, jobs, ops, machines = context.times.shape
         tokens = state.view.shape[1]
-        within_jobs = min(tokens**2, MAX_DENSE_RATIO * jobs * ops**2)
+        within_jobs = min(tokens**2, most_dense((jobs, ops)))
         scores = self.between.heads * max(within_jobs, tokens * machines, (jobs + machines) ** 2)
         return RowSize(scores, (tokens + machines + jobs * machines // 4) * self.head.in_features)
 
@@ -98,7 +98,7 @@ class FlexibleShop(ShopPolicy):
         x, y = self.embed_operations(operations), self.embed_machines(machines)
         slots, size = slots_of_jobs(state, jobs, ops)
         # On a GPU, too, where all are in view, unlike `attention_patterns`: nobody has measured what is faster there.
-        dense = view.shape[1] ** 2 <= MAX_DENSE_RATIO * jobs * size**2
+        dense = view.shape[1] ** 2 <= most_dense((jobs, size))
         within_jobs = attention_within_jobs(view, ops, heads, None if dense else (slots, jobs, size))
         for job_wise, to_machines, to_operations in zip(
             self.job_wise, self.to_machines, self.to_operations, strict=True

@@ -12,6 +12,7 @@ from problems.jssp import State
 
 # Up to this ratio of its scores to the scores of the groups, full attention costs less on a CPU (docs/decisions.md).
 MAX_DENSE_RATIO = 2
+SCORES_OF_A_GROUP = 150  # which a group costs beside its own: a matrix product of its own takes about a microsecond
 
 
 def attention_patterns(
@@ -37,7 +38,7 @@ def attention_patterns(
         machine_slots, machine_size = slots_of(number, ranks_of(number, sizes_of(number, machines)), longest)
     else:
         machine_slots, machine_size = queue_slots(context).gather(1, view), longest
-    few = view.shape[1] ** 2 <= MAX_DENSE_RATIO * (jobs * job_size**2 + machines * machine_size**2)
+    few = view.shape[1] ** 2 <= most_dense((jobs, job_size), (machines, machine_size))
     dense = few and (on_cpu or state.is_cropped)
     within_jobs = attention_within_jobs(view, ops, heads, None if dense else (job_slots, jobs, job_size))
     if dense:
@@ -104,8 +105,12 @@ def slots_of(group: Tensor, rank: Tensor, most: int) -> tuple[Tensor, int]:
     return group * size + rank, size
 
 
+def most_dense(*groups: tuple[int, int]) -> float:
+    """Up to so many scores, full attention costs less than attention within groups, each (count, size)."""
+    return MAX_DENSE_RATIO * sum(count * (size**2 + SCORES_OF_A_GROUP) for count, size in groups)
+
+
 def most_scores(context: JobShopContext, state: State) -> int:
     """The attention scores of a head in a layer within jobs and one within machines are at most as many."""
-    (jobs, ops), (machines, longest) = context.times.shape[1:], context.queues.shape[1:]
-    most = MAX_DENSE_RATIO * (jobs * ops**2 + machines * longest**2)
+    most = most_dense(context.times.shape[1:], context.queues.shape[1:])
     return min(most, 2 * state.view.shape[1] ** 2) if state.is_cropped else most

@@ -37,7 +37,8 @@ def load_policy(path: str | Path, /, **problem_values: Any) -> LoadedPolicy:
     """The policy in a checkpoint, the best one of a run directory, or a policy that is shipped, by its name.
 
     Arguments:
-        problem_values: of the problem, instead of those of the training; None leaves a value as it was
+        problem_values: of the problem, instead of those of the training; None leaves a value as it was. Of large
+            instances, a policy that was trained with all in view sees a part, unless a value says more (`window="all"`)
 
     Raises ValueError for what is no path, a checkpoint that cannot be read, and a value that its problem does not have.
     """

@@ -173,7 +173,6 @@ def test_attention_in_groups_equals_attention_over_all_pairs(options, monkeypatc
         legal, found = one_size(5, 3, **options).mask(instance, state), {}
         for way in WAYS:
             attend_by(way, monkeypatch)
-            monkeypatch.setattr("models.flexible_shop.MAX_DENSE_RATIO", {"groups": 0, "dense": 1e9}[way])
             found[way] = logits_of(instance, state)[legal]
         assert torch.allclose(found["groups"], found["dense"], atol=1e-5)
 
