@@ -54,7 +54,7 @@ class Shop(Problem):
         grow: [[jobs, machines], share]: the first training instances have this size, later ones more of both, up to
             `sizes` after that share of the training (None: `sizes` from the start). Not in the paper.
         window: the policy sees the next operations of each job, so many (`all`: all operations; None: all, but in
-            evaluations of larger shops than those of the training, above 2,500 operations, the next 5 of each of 30
+            evaluations of larger shops than those of the training, above 5,000 operations, the next 5 of each of 50
             jobs). The features of `model.lookahead` still count every remaining operation. Not in the paper.
         jobs_in_view: the policy sees so many jobs, those that can go on first, and chooses among them (`all`: all jobs;
             None: as `window`). Not in the paper.

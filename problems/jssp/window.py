@@ -11,7 +11,7 @@ from torch import Tensor
 from problems.common.view import check_view
 from problems.jssp.state import State
 
-LARGE = 2500  # operations: of larger shops, trained policies see LARGE_VIEW (docs/decisions.md)
+LARGE = 5000  # operations: of larger shops, trained policies see LARGE_VIEW (docs/decisions.md)
 
 
 class Window(NamedTuple):
@@ -51,4 +51,4 @@ class Window(NamedTuple):
         return remaining.gather(1, closest.sort(dim=1).values)
 
 
-LARGE_VIEW = Window(operations=5, jobs=30)
+LARGE_VIEW = Window(operations=5, jobs=50)

@@ -41,19 +41,19 @@ def test_jobs_show_their_next_operations():
 
 
 def test_an_evaluation_shows_a_part_of_large_shops_unless_something_else_is_said():
-    medium, large = (random_instances(1, jobs, 50, torch.Generator().manual_seed(0)) for jobs in (50, 51))
+    medium, large = (random_instances(1, jobs, 50, torch.Generator().manual_seed(0)) for jobs in (100, 101))
 
     def shown(instance, **options):
         return one_size(6, 6, **options).for_evaluation().reset(instance).view.shape[1]
 
-    assert shown(medium) == 2500 and shown(large) == 150
-    assert shown(large, window="all") == shown(large, jobs_in_view="all") == 2550
-    assert shown(large, window=2) == 102 and shown(large, jobs_in_view=2) == 100
-    assert one_size(6, 6).reset(large).view.shape[1] == 2550  # a training shows all
-    assert one_size(51, 50).for_evaluation().reset(large).view.shape[1] == 2550  # as it was trained
+    assert shown(medium) == 5000 and shown(large) == 250
+    assert shown(large, window="all") == shown(large, jobs_in_view="all") == 5050
+    assert shown(large, window=2) == 202 and shown(large, jobs_in_view=2) == 100
+    assert one_size(6, 6).reset(large).view.shape[1] == 5050  # a training shows all
+    assert one_size(101, 50).for_evaluation().reset(large).view.shape[1] == 5050  # as it was trained
     evaluated = one_size(6, 6).for_evaluation()
     assert evaluated.view_of(medium) == "" == one_size(6, 6, window=2).for_evaluation().view_of(large)
-    said = "of shops with 2,550 operations, the policy sees the next 5 operations of 30 jobs (problem.window=all: all)"
+    said = "of shops with 5,050 operations, the policy sees the next 5 operations of 50 jobs (problem.window=all: all)"
     assert evaluated.view_of(large) == said
 
 
