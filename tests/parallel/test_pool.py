@@ -86,7 +86,7 @@ def test_solutions_are_read_where_they_were_searched(workers):
     assert all((x.number == os.getpid()) == (workers == 0) for x in found)
 
 
-@pytest.mark.parametrize("config", [methods.Gumbeldore(3, 3, 1.0), methods.Sampling(4, 1), methods.Greedy()])
+@pytest.mark.parametrize("config", [methods.Gumbeldore(3, 3, 1.0), methods.Sampling(4, 1), methods.Beam(1)])
 def test_chunks_shrink_to_the_memory_of_their_tries(config, monkeypatch):
     problem, policy = TreeProblem(), TablePolicy()
     trees, keys = problem.generate(50, torch.Generator().manual_seed(0)), torch.arange(50)

@@ -72,7 +72,9 @@ class Greedy(Rounds):
             legal = problem.mask(instances, state)  # [B, A]
             planned = (plan[:, 0] != NO_ACTION) & legal.gather(1, plan[:, :1].clamp(min=0)).squeeze(1)
             plan.masked_fill_(~planned[:, None], NO_ACTION)
-            choice = legal.sum(dim=1) > 1
+            choices = legal.sum(dim=1)
+            broken |= choices == 0
+            choice = choices > 1
             rows = (choice & ~planned).nonzero().squeeze(1)  # the one host sync of a step
             if len(rows):
                 log_pi = _log_pi(task, state, legal, rows)
