@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from gumbeldore.cli import command, resume
-from gumbeldore.cli.configuration import Configuration, set_step_size
+from gumbeldore.cli.configuration import Configuration, set_for_policy
 from gumbeldore.cli.inputs import inputs_of, opened
 from gumbeldore.cli.methods import check_method
 from gumbeldore.cli.schema import StudySettings
@@ -32,7 +32,7 @@ def study(cfg: DictConfig) -> list[Any]:
     chosen = chosen_study(config)
     inputs = inputs_of(config, StudySettings)
     (choice,) = inputs.choices
-    set_step_size(cfg.search, choice.loaded)
+    set_for_policy(cfg.search, choice.loaded)
     methods = chosen_methods(config)
     config.refuse_unread()
     searches = chosen.searches(methods)

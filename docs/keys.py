@@ -36,9 +36,10 @@ row says. A key that does not exist is an error, and so is a value that nothing 
 
 The column "default" shows the default of the class: for a training, the paper's. Presets, recipes, experiments and
 commands replace many of these values. `train.py` takes most of `train.*` from `problem=` and `recipe=`, and starts the
-nucleus at 0.95. `evaluate.py` takes `search.temperature=auto`, `search.decisions_per_pass=4` and the policy's
-`search.step_size`. `study.py` has lists for `search.num_rounds`, `search.iterations` and `search.top_p_start`, takes at
-most 100 instances, and needs `checkpoint`. `--help` shows the values of a command.
+nucleus at 0.95. `evaluate.py` takes `search.temperature=auto`, the policy's `search.step_size`, and for job shops after
+a training with `problem.chronological` `search.decisions_per_pass=4`. `study.py` has lists for `search.num_rounds`,
+`search.iterations` and `search.top_p_start`, takes at most 100 instances, and needs `checkpoint`.
+`--help` shows the values of a command.
 """
 WRAPPERS = {"all": methods.Equivalents, "all with rounds, reconstruct": methods.Anytime}  # of methods
 SECTIONS: dict[str, tuple[str, Mapping[str, type[Any]]]] = {  # by heading: the group of the keys, its classes by name

@@ -16,7 +16,7 @@ from gumbeldore.cli.methods import build_method, build_search, methods_of, searc
 from gumbeldore.cli.schema import COMMANDS, SEARCH, TRAIN, RaySettings, SolverSettings, defaults_of
 from gumbeldore.cli.words import CONFIGS, is_group, typed_keys
 from gumbeldore.evaluation.baseline import Baseline
-from gumbeldore.evaluation.loading import LoadedPolicy
+from gumbeldore.evaluation.loading import LoadedPolicy, decisions_per_pass
 from gumbeldore.parallel import ray_cluster
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import NAMED, build, check_keys
@@ -174,7 +174,7 @@ class Configuration:
     def methods(self, loaded: LoadedPolicy) -> dict[str, Method | Baseline]:
         """All methods by name, with the policy's step size unless another was asked for."""
         search = self.cfg.search.copy()
-        set_step_size(search, loaded)
+        set_for_policy(search, loaded)
         found = {}
         for name, method in methods_of(self.cfg).items():
             found[name] = build_method(name, method, search)
@@ -237,8 +237,13 @@ def to_plain(node: DictConfig) -> dict[str, Any]:
     return {str(key): value for key, value in values.items()}
 
 
-def set_step_size(search: DictConfig, found: LoadedPolicy) -> None:
-    """The step size of the training run, unless another was asked for. Raises ValueError if the run had none."""
+def set_for_policy(search: DictConfig, found: LoadedPolicy) -> None:
+    """Where nothing was asked for: the step size of the training run, and the decisions per pass of the problem.
+
+    Raises ValueError if the run had no step size.
+    """
+    if search.decisions_per_pass is None:
+        search.decisions_per_pass = decisions_per_pass(found.problem)
     if search.step_size is None:
         with checkpoint.checkpoint_errors(found.path):
             step_size = found.config["search"]["step_size"]

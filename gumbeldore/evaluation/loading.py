@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from gumbeldore.instance_set import WrongProblemError
-from gumbeldore.interfaces import Policy, Problem
+from gumbeldore.interfaces import HasIndependentDecisions, Policy, Problem
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.building import build, imported, node_of, takes
 from gumbeldore.runtime.checked import Limits, check
@@ -140,6 +140,11 @@ def with_values(loaded: LoadedPolicy, problem_values: Mapping[str, Any]) -> Load
         raise ValueError(f"problem.{unknown[0]}: {loaded.problem.name} has no {unknown[0]}")
     problem = build({**loaded.config["problem"], **given}, "problem", Problem) if given else loaded.problem
     return loaded._replace(problem=problem.for_evaluation())
+
+
+def decisions_per_pass(problem: Problem) -> int:
+    """How many decisions of a forward pass greedy decoding makes in evaluations, unless a number is given."""
+    return problem.decisions_per_pass if isinstance(problem, HasIndependentDecisions) else 1
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import torch
 from gumbeldore.evaluation import sources
 from gumbeldore.evaluation.baseline import Baseline, SolverSettings, solve_baseline
 from gumbeldore.evaluation.choosing import Choice, choose_policies
-from gumbeldore.evaluation.loading import LoadedPolicy, load_policy, meant_for
+from gumbeldore.evaluation.loading import LoadedPolicy, decisions_per_pass, load_policy, meant_for
 from gumbeldore.evaluation.parts import Parts, SolvedSet
 from gumbeldore.evaluation.references import proven, with_lower_bounds
 from gumbeldore.evaluation.result import Result
@@ -198,7 +198,7 @@ def _search(loaded: LoadedPolicy, name: str, time_limit: float | None, settings:
     make = methods.METHODS[name]
     read = methods.settings_of(make)
     _check_read(name, read, time_limit, settings)
-    own = {"time_limit": time_limit, "step_size": None}
+    own = {"time_limit": time_limit, "step_size": None, "decisions_per_pass": decisions_per_pass(loaded.problem)}
     if loaded.config:
         with checkpoint_errors(loaded.path):
             own["step_size"] = loaded.config["search"]["step_size"]

@@ -31,6 +31,8 @@ class HasPieces(Protocol):
 class HasIndependentDecisions(Protocol):
     """A problem some of whose decisions do not depend on each other: of one forward pass, several can be made."""
 
+    decisions_per_pass: int  # so many at most are made in evaluations, by default
+
     def resources(self, instance: Any, state: Any) -> Tensor:
         """What each action takes of k kinds, such as its job and its machine, as numbers int64 [R, A, k].
 

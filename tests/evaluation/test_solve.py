@@ -25,6 +25,7 @@ from problems.formats.cvrplib import read_cvrplib, read_solution
 from problems.formats.jsplib import read_jssp
 from problems.formats.tsplib import read_tour, read_tsplib
 from problems.heuristics import Heuristic
+from problems.jssp import JSSP
 from tests.helpers.bare import BARE
 from tests.helpers.commands import ROOT, done
 from tests.helpers.evaluations import DATA, Evaluation
@@ -234,6 +235,17 @@ def test_what_one_has_to_know_is_a_warning(tmp_path):
     (tmp_path / "broken.tsp").write_text("no")
     with pytest.warns(UserWarning, match="^left out: broken.tsp: line 1: a header line is"):
         gumbeldore.solve(POLICIES["tsp20"], tmp_path, method="greedy")
+
+
+def test_policies_of_chronological_experts_decide_several_at_a_time_by_default(tmp_path):
+    shop = np.random.default_rng(0)
+    arrays = {"times": shop.integers(1, 99, (10, 8)), "machines": shop.random((10, 8)).argsort(axis=1)}
+    chronological = gumbeldore.load_policy("jssp")
+    gumbeldore.save_policy(tmp_path / "other.pt", JSSP([[10, 8]], [[10, 8]]), chronological.policy)
+    for policy, most in ((chronological, 4), (gumbeldore.load_policy(tmp_path / "other.pt"), 1)):
+        found = gumbeldore.solve(policy, **arrays, method="greedy")
+        assert found.cost == gumbeldore.solve(policy, **arrays, method=methods.Greedy(most)).cost
+        assert found.cost != gumbeldore.solve(policy, **arrays, method=methods.Greedy(5 - most)).cost
 
 
 def test_a_view_that_the_size_decides_is_said_and_can_be_switched_off():
