@@ -83,12 +83,12 @@ def multi_head_attention(qkv: Tensor, heads: int, bias: Tensor | None, groups: A
     slots (`AttentionGroups.hidden`).
     """
     rows, count, _ = qkv.shape
-    values = qkv.chunk(3, dim=-1)[2]
+    grouped = qkv
     if groups is not None:
-        qkv = qkv.flatten(0, 1).index_select(0, groups.token_in_slot).view(len(groups.hidden), -1, qkv.shape[-1])
-    of_heads = qkv.view(*qkv.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)  # [3, R, heads, n, d]
+        grouped = qkv.flatten(0, 1).index_select(0, groups.token_in_slot).view(len(groups.hidden), -1, qkv.shape[-1])
+    of_heads = grouped.view(*grouped.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)  # [3, R, heads, n, d]
     x = attention(of_heads, bias).transpose(1, 2).flatten(2)
     if groups is not None:
         x = x.flatten(0, 1).index_select(0, groups.slot_of_token).view(rows, count, -1)
-        x = x if groups.alone is None else torch.where(groups.alone[..., None], values, x)
+        x = x if groups.alone is None else torch.where(groups.alone[..., None], qkv.chunk(3, dim=-1)[2], x)
     return x

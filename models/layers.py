@@ -13,8 +13,11 @@ class FullPrecisionLinear(nn.Linear):
     """A linear map in the precision of its weights, also under autocast: bf16 would blur coordinates and logits."""
 
     def forward(self, x: Tensor) -> Tensor:
+        x = x.to(self.weight.dtype)
+        if not torch.is_autocast_enabled(x.device.type):
+            return super().forward(x)
         with torch.autocast(x.device.type, enabled=False):
-            return super().forward(x.to(self.weight.dtype))
+            return super().forward(x)
 
 
 class Linears(nn.Module):
