@@ -31,6 +31,7 @@ def study(cfg: DictConfig) -> list[Any]:
     config = Configuration(cfg)
     chosen = chosen_study(config)
     inputs = inputs_of(config, StudySettings)
+    inputs = inputs._replace(choices=[choice.with_views() for choice in inputs.choices])
     (choice,) = inputs.choices
     set_for_policy(cfg.search, choice.loaded)
     methods = chosen_methods(config)

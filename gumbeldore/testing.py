@@ -274,8 +274,14 @@ def _check_step(problem: Problem, instance: Any, state: Any, action: Tensor) -> 
 def _check_independent(problem: Any, instance: Any, state: Any, one: Tensor, other: Tensor) -> None:
     """Of two decisions with other resources, either can be the first one."""
     resources = problem.resources(instance, state)
-    both = (resources[torch.arange(len(one)), action] for action in (one, other))
-    rows = torch.ne(*both).all(dim=1).nonzero().squeeze(1)
+    shape = problem.mask(instance, state).shape
+    well = resources.dtype == torch.int64 and resources.dim() == 3 and resources.shape[:2] == shape
+    assert well, f"resources must be int64 [{shape[0]}, {shape[1]}, k], got {resources.dtype} {list(resources.shape)}"
+    rows = torch.arange(len(one))
+    apart = (resources[rows, one] != resources[rows, other]).all(dim=1)
+    for first, second in ((one, other), (other, one)):  # a decision may also forbid another
+        apart &= problem.mask(instance, problem.step(instance, state, first))[rows, second]
+    rows = apart.nonzero().squeeze(1)
     instance, state, one, other = take(instance, rows), take(state, rows), one[rows], other[rows]
     ends = [
         problem.step(instance, problem.step(instance, state, first), second)

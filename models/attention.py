@@ -60,7 +60,7 @@ class AttentionGroups(NamedTuple):
     """Groups of tokens that attend to each other, of all rows side by side, padded to one size with empty slots."""
 
     slot_of_token: Tensor  # [R * n] int64 in 0..groups*size-1, group by group
-    token_in_slot: Tensor  # [groups * size] int64 in 0..R*n-1; of an empty slot any, as of one whose token is alone
+    token_in_slot: Tensor  # [groups * size] int64 in 0..R*n-1; 0 in an empty slot, as in one whose token is alone
     hidden: Tensor  # [groups, 1, 1, size] float32, the bias that hides such slots
     alone: Tensor | None  # [R, n] bool: tokens that attend to themselves, and no other token to them; None: no token
 

@@ -12,7 +12,7 @@ from problems.jssp import State
 
 # Up to this ratio of its scores to the scores of the groups, full attention costs less on a CPU (docs/decisions.md).
 MAX_DENSE_RATIO = 2
-SCORES_OF_A_GROUP = 150  # which a group costs beside its own: a matrix product of its own takes about a microsecond
+SCORES_OF_A_GROUP = 150  # a group costs as much as so many more scores: its matrix products are calls of their own
 
 
 def attention_patterns(
@@ -112,5 +112,8 @@ def most_dense(*groups: tuple[int, int]) -> float:
 
 def most_scores(context: JobShopContext, state: State) -> int:
     """The attention scores of a head in a layer within jobs and one within machines are at most as many."""
-    most = most_dense(context.times.shape[1:], context.queues.shape[1:])
+    groups = context.times.shape[1:], context.queues.shape[1:]
+    if not state.is_cropped and context.times.device.type != "cpu":
+        return sum(count * size**2 for count, size in groups)
+    most = most_dense(*groups)
     return min(most, 2 * state.view.shape[1] ** 2) if state.is_cropped else most

@@ -88,6 +88,8 @@ def plan_of(cfg: DictConfig) -> Plan:
         first = tasks[-1].places.stop if tasks else 0
         tasks.append(Task(choice.loaded, slice(first, first + len(choice.instance_sets)), methods))
     config.refuse_unread()
+    if any(isinstance(method, Method) for task in tasks for method in task.methods.values()):
+        inputs = inputs._replace(choices=[choice.with_views() for choice in inputs.choices])
     if inputs.settings.workers == "auto":
         inputs = inputs._replace(machine=without_idle_workers(inputs.machine, tasks, inputs.instance_sets))
     return Plan(inputs, tasks)

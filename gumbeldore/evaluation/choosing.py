@@ -38,6 +38,16 @@ class Choice(NamedTuple):
     def instance_sets(self) -> list[InstanceSet]:
         return [group.instance_set for group in self.groups]
 
+    @property
+    def views(self) -> list[str]:
+        """What the policy sees of the instances, where their size decides it, a line each."""
+        views = (self.loaded.problem.view_of(instance_set.instances) for instance_set in self.instance_sets)
+        return list(dict.fromkeys(filter(None, views)))
+
+    def with_views(self) -> Choice:
+        """The choice, in whose reason the views are."""
+        return self._replace(reason="; ".join(filter(None, [self.reason, *self.views])))
+
 
 def choose_policies(instances: Source | Sequence[Source], limit: int | None, values: Mapping[str, Any]) -> list[Choice]:
     """For each of the instances the shipped policy that is nearest in `Problem.size_of`.

@@ -101,7 +101,8 @@ def solve(
     tasks = _tasks(choices, asked)
     instance_sets = [instance_set for choice, _ in tasks for instance_set in choice.instance_sets]
     problem = choices[0].loaded.problem
-    for line in [*notices(instance_sets), *remarks(instance_sets, problem)]:
+    views = [line for choice, chosen in tasks if isinstance(chosen, Method) for line in choice.views]
+    for line in [*notices(instance_sets), *remarks(instance_sets, problem), *dict.fromkeys(views)]:
         warnings.warn(line.removeprefix("warning: "), stacklevel=2)
     results: dict[int, Result] = {}
     for choice, chosen in tasks:
@@ -153,7 +154,7 @@ def _loaded(policy: LoadedPolicy | tuple[Problem, Policy] | str | Path) -> Loade
         return load_policy(policy)
     if len(policy) != 2 or not isinstance(policy[0], Problem) or not isinstance(policy[1], Policy):
         raise ValueError(f"a pair must be of a Problem and a Policy, got {[type(each).__name__ for each in policy]}")
-    return LoadedPolicy(policy[0], policy[1].eval(), {}, Path())
+    return LoadedPolicy(policy[0].for_evaluation(), policy[1].eval(), {}, Path())
 
 
 def _method(
@@ -168,7 +169,8 @@ def _method(
     Raises ValueError for a setting that is none of them, and for settings beside a method that is whole.
     """
     if isinstance(method, methods.Improving) and time_limit is not None:
-        method, time_limit = methods.Anytime(method, time_limit), None
+        greedy = methods.Greedy(decisions_per_pass(loaded.problem))
+        method, time_limit = methods.Anytime(method, time_limit, greedy), None
     if isinstance(method, (Method, Baseline)):
         if given := [*settings, *(["time_limit"] if time_limit is not None else [])]:
             kind = type(method).__name__

@@ -48,9 +48,8 @@ def reference_note(instance_sets: list[InstanceSet]) -> str:
 
 
 def remarks(instance_sets: list[InstanceSet], problem: Problem) -> list[str]:
-    """What the problem remarks on the instances, and what of them is in view, a line each."""
-    views = [problem.view_of(x.instances) for x in instance_sets]
-    return problem.reports.remarks([x.originals for x in instance_sets]) + list(dict.fromkeys(filter(None, views)))
+    """What the problem remarks on the instances, a line each."""
+    return problem.reports.remarks([x.originals for x in instance_sets])
 
 
 def method_rows(

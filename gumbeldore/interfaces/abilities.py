@@ -36,7 +36,8 @@ class HasIndependentDecisions(Protocol):
     def resources(self, instance: Any, state: Any) -> Tensor:
         """What each action takes of k kinds, such as its job and its machine, as numbers int64 [R, A, k].
 
-        Two legal actions that take different ones of each kind lead to the same state in either order.
+        Two legal actions that take different ones of each kind lead to the same state in either order, if the second is
+        still legal after the first.
         """
 
 

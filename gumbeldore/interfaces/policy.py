@@ -32,7 +32,8 @@ class Policy(RecordsArguments, nn.Module, ABC):
     def canonical_state(self, instance: Any, state: Any) -> Any:
         """The state without whatever makes no difference to the logits. By default the state itself.
 
-        A search evaluates states of one instance with equal canonical states once, and asks about the canonical ones.
+        A search with a trie evaluates states of one instance with equal canonical states once, and asks about the
+        canonical ones; greedy decoding asks about the states themselves.
         """
         return state
 

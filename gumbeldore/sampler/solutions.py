@@ -54,8 +54,9 @@ class Solutions(NamedTuple):
     A beam's solutions are in decreasing order of what it ranks them by: their perturbed log-probability, less the
     penalty of `diverse_beam`. The first entry may be a given start; the last entries may be the greedy solution of a
     search with a time limit, and the reconstructed one, each valid only where it is the best so far. These were not
-    sampled, their log-probabilities are NaN, and `sampled` leaves them out. `gumbeldore.sampler.estimators` says which
-    solutions each estimator needs.
+    sampled, their log-probabilities are NaN, and `sampled` leaves them out; NaN are also those of greedy solutions
+    for which a forward pass gave several decisions. `gumbeldore.sampler.estimators` says which solutions each estimator
+    needs.
     """
 
     actions: Tensor  # [B, L, T] int64

@@ -38,7 +38,7 @@ class Trie(NamedTuple):
 
     @property
     def is_path(self) -> bool:
-        """Whether it has one node for each depth and no later round reads it, as in greedy decoding."""
+        """Whether it has one node for each depth and no later round reads it, as in a beam search of width 1."""
         return self.state_hash.shape[-1] == 1 and len(self.log_pi) < len(self.parent) - 1
 
 

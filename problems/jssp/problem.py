@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,7 @@ from problems.jssp.reports import ShopReports
 from problems.jssp.sets import JobShopSets
 from problems.jssp.shop import Shop
 from problems.jssp.state import State, after, earliest_starts, next_operations
+from problems.jssp.window import LARGE
 
 
 class JSSP(Shop):
@@ -58,6 +61,16 @@ class JSSP(Shop):
         general = self.general and float(torch.rand((), dtype=torch.float32, generator=generator)) < self.general
         draw = random_general_instances if general else random_instances
         return self.with_objective(draw(n, jobs, ops, generator), generator)
+
+    def for_evaluation(self) -> JSSP:
+        """Of shops that are large, and larger than those of the training, a part is in view if nothing else is said.
+
+        Measured for the makespan alone (docs/decisions.md).
+        """
+        evaluated = copy(self)
+        if self.chooses_view and self.objective == MAKESPAN:
+            evaluated.view_above = max(LARGE, *(jobs * machines for jobs, machines in self.sizes))
+        return evaluated
 
     def num_actions(self, instance: Instance) -> int:
         return instance.times.shape[1]

@@ -31,7 +31,7 @@ from problems.jssp.objectives import (
 from problems.jssp.schedules import order_by, timeline
 from problems.jssp.shop_sets import ShopSets
 from problems.jssp.state import State
-from problems.jssp.window import LARGE, LARGE_VIEW, Window
+from problems.jssp.window import LARGE_VIEW, Window
 
 AnyShop = TypeVar("AnyShop", bound="Shop")
 
@@ -54,8 +54,9 @@ class Shop(Problem):
         grow: [[jobs, machines], share]: the first training instances have this size, later ones more of both, up to
             `sizes` after that share of the training (None: `sizes` from the start). Not in the paper.
         window: the policy sees the next operations of each job, so many (`all`: all operations; None: all, but in
-            evaluations of larger shops than those of the training, above 5,000 operations, the next 5 of each of 50
-            jobs). The features of `model.lookahead` still count every remaining operation. Not in the paper.
+            evaluations of job shops for the makespan that are larger than those of the training, above 5,000
+            operations, the next 5 of each of 50 jobs). The features of `model.lookahead` still count every remaining
+            operation. Not in the paper.
         jobs_in_view: the policy sees so many jobs, those that can go on first, and chooses among them (`all`: all jobs;
             None: as `window`). Not in the paper.
         objective: what is to be minimised: `makespan`, `total_flow_time` or `weighted_tardiness`. The last two sum over
@@ -153,17 +154,11 @@ class Shop(Problem):
         """The window for instances of this size."""
         return LARGE_VIEW if self.horizon(instance) > self.view_above else self.window
 
-    def for_evaluation(self: AnyShop) -> AnyShop:
-        """Of shops that are large, and larger than those of the training, a part is in view if nothing else is said."""
-        evaluated = copy(self)
-        if self.chooses_view:
-            evaluated.view_above = max(LARGE, *(jobs * machines for jobs, machines in self.sizes))
-        return evaluated
-
     def view_of(self, instance: Any) -> str:
         if self.window_for(instance) is self.window:
             return ""
-        seen = f"the next {LARGE_VIEW.operations} operations of {LARGE_VIEW.jobs} jobs (problem.window=all: all)"
+        jobs = min(LARGE_VIEW.jobs or math.inf, instance.release.shape[1])
+        seen = f"the next {LARGE_VIEW.operations} operations of {jobs} jobs (problem.window=all: all)"
         return f"of shops with {self.horizon(instance):,} operations, the policy sees {seen}"
 
     def replay(self, instance: Any, actions: Tensor) -> State:

@@ -11,7 +11,7 @@ from torch import Tensor
 from problems.common.view import check_view
 from problems.jssp.state import State
 
-LARGE = 5000  # operations: of larger shops, trained policies see LARGE_VIEW (docs/decisions.md)
+LARGE = 5000  # operations: of larger shops, evaluations show LARGE_VIEW where nothing else is said (docs/decisions.md)
 
 
 class Window(NamedTuple):

@@ -25,7 +25,7 @@ from problems.tsp import sets
 from problems.tsp.instances import Instance, as_actions, as_tours, check_tours, rotated, swapped
 from problems.tsp.reports import TSPReports
 
-LARGE = 500  # nodes: of so large instances, trained policies see LARGE_VIEW nodes (docs/decisions.md)
+LARGE = 500  # nodes: of so large instances, evaluations show LARGE_VIEW where nothing else is said (docs/decisions.md)
 LARGE_VIEW = 100
 
 

@@ -26,6 +26,7 @@ from problems.formats.jsplib import read_jssp
 from problems.formats.tsplib import read_tour, read_tsplib
 from problems.heuristics import Heuristic
 from problems.jssp import JSSP
+from problems.tsp import TSP
 from tests.helpers.bare import BARE
 from tests.helpers.commands import ROOT, done
 from tests.helpers.evaluations import DATA, Evaluation
@@ -257,6 +258,13 @@ def test_a_view_that_the_size_decides_is_said_and_can_be_switched_off():
     everything = gumbeldore.load_policy("tsp20", nearest="all")
     whole = gumbeldore.solve(everything, **places, method="greedy")  # a warning would be an error
     assert near.cost != whole.cost
+    gumbeldore.solve(**places, method="heuristic")  # sees everything
+    both = [{"coords": np.random.default_rng(0).random((nodes, 2))} for nodes in (20, 500)]
+    gumbeldore.solve(instances=both, method="greedy")  # tsp_local solves the second, with its own view
+    own = gumbeldore.load_policy("tsp20")
+    with pytest.warns(UserWarning, match="^of 500 nodes, the policy sees"):
+        pair = gumbeldore.solve((TSP(20), own.policy), **places, method="greedy")
+    assert pair.cost == near.cost
 
 
 def test_the_first_instances_of_a_set():

@@ -51,6 +51,7 @@ def test_an_evaluation_shows_a_part_of_large_shops_unless_something_else_is_said
     assert shown(large, window=2) == 202 and shown(large, jobs_in_view=2) == 100
     assert one_size(6, 6).reset(large).view.shape[1] == 5050  # a training shows all
     assert one_size(101, 50).for_evaluation().reset(large).view.shape[1] == 5050  # as it was trained
+    assert one_size(6, 6, objective="total_flow_time").for_evaluation().reset(large).view.shape[1] == 5050
     evaluated = one_size(6, 6).for_evaluation()
     assert evaluated.view_of(medium) == "" == one_size(6, 6, window=2).for_evaluation().view_of(large)
     said = "of shops with 5,050 operations, the policy sees the next 5 operations of 50 jobs (problem.window=all: all)"

@@ -124,11 +124,16 @@ def test_one_decision_of_a_pass_is_a_beam_search_of_width_one(case):
     assert greedy.stats._replace(repeated=0) == beam.stats._replace(repeated=0)
 
 
-def test_a_problem_without_independent_decisions_has_one_of_a_pass():
-    policy = Scores([1.0, 5.0, 3.0, 2.0, 7.0, 4.0, 0.0, 6.0])
-    one, four = (search(TSP(8), policy, instances_of(TSP(8)), Greedy(most)) for most in (1, 4))
-    assert torch.equal(one.actions, four.actions) and one.stats == four.stats
-    assert four.log_probs.isfinite().all()
+@pytest.mark.parametrize("wrapped", [lambda greedy: greedy, lambda greedy: Anytime(Sampling(), 1, greedy)])
+def test_a_problem_without_independent_decisions_has_one_of_a_pass(wrapped):
+    with pytest.raises(ValueError, match="tsp has no independent decisions, so decisions_per_pass must be 1, got 4"):
+        search(TSP(8), Scores([0.0] * 8), instances_of(TSP(8)), wrapped(Greedy(4)), keys=torch.arange(4))
+
+
+def test_more_decisions_than_there_are_jobs_take_no_more_memory_or_time():
+    problem, policy = job_shop()
+    found = [search(problem, policy, instances_of(problem), Greedy(most)) for most in (6, 2**31 - 1)]
+    assert torch.equal(found[0].actions, found[1].actions)
 
 
 def test_decisions_far_less_likely_than_the_first_wait_for_the_next_pass():

@@ -55,3 +55,4 @@ class Anytime(Method):
 
     def check(self, task: SearchTask) -> None:
         self.method.check(task)
+        self.greedy.check(task)

@@ -28,8 +28,9 @@ class Greedy(Rounds):
     """The most likely action at each step.
 
     Arguments:
-        decisions_per_pass: job shops: a forward pass gives up to so many decisions, for different jobs and machines:
-            the most likely one, then others whose log-probability is at most 0.5 lower. Not in the paper.
+        decisions_per_pass: where a problem has independent decisions, a forward pass gives up to so many: the most
+            likely one, then others whose log-probability is at most 0.5 lower; of job shops, for different jobs and
+            machines. Not in the paper.
     """
 
     random: ClassVar[bool] = False
@@ -51,6 +52,11 @@ class Greedy(Rounds):
         """There is no trie; the decisions take memory, too."""
         return task.horizon * torch.int64.itemsize
 
+    def check(self, task: SearchTask) -> None:
+        if self.decisions_per_pass > 1 and not isinstance(task.problem, HasIndependentDecisions):
+            rule = f"{task.problem.name} has no independent decisions, so decisions_per_pass must be 1"
+            raise ValueError(f"{rule}, got {self.decisions_per_pass}")
+
     def rounds(self, task: SearchTask) -> Iterator[Round]:
         """The greedy solutions; their log-probabilities are NaN if a pass gave several of their decisions.
 
@@ -61,8 +67,9 @@ class Greedy(Rounds):
         no finite cost.
         """
         problem, instances, device = task.problem, task.instances, task.keys.device
+        most = min(self.decisions_per_pass, task.horizon, problem.num_actions(instances))
         state = problem.reset(instances)
-        plan = torch.full((task.batch, self.decisions_per_pass), NO_ACTION, device=device)
+        plan = torch.full((task.batch, most), NO_ACTION, device=device)
         log_prob = torch.zeros(task.batch, dtype=torch.float64, device=device)
         broken = torch.zeros(task.batch, dtype=torch.bool, device=device)
         count, decisions = Count(), []
@@ -81,7 +88,7 @@ class Greedy(Rounds):
                 likeliest = log_pi.amax(dim=1)
                 broken[rows] |= ~likeliest.isfinite()
                 log_prob[rows] += likeliest
-                plan[rows] = _plan(task, state, rows, log_pi, self.decisions_per_pass)
+                plan[rows] = _plan(task, state, rows, log_pi, most)
             count = count.plus(Count(len(rows), forced=(~choice & ~planned).sum()))
             log_prob.masked_fill_(planned, math.nan)
             decisions.append(plan[:, 0].where(plan[:, 0] != NO_ACTION, legal.int().argmax(dim=1)))
