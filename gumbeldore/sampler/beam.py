@@ -28,6 +28,8 @@ NO_PROBABILITIES = (
     "the policy's logits are NaN, +inf or all -inf on the legal actions of a state, or its mask has no legal one"
 )
 
+NO_COST = "the cost of a solution is NaN or infinite"
+
 # (log-probabilities of the children [B, K, A], perturbed log-probability of their parents [B, K], depth) -> scores
 Perturb = Callable[[Tensor, Tensor, int], Tensor]
 # (scores [B, K, A], -inf: impossible) -> those of the K children that are kept [B, K], and their places among all K * A

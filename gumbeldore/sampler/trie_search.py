@@ -10,6 +10,7 @@ from gumbeldore.batches import repeated
 from gumbeldore.interfaces import Policy
 from gumbeldore.sampler import trie as trie_ops
 from gumbeldore.sampler.beam import (
+    NO_COST,
     Count,
     Leaves,
     Root,
@@ -118,7 +119,7 @@ class TrieSearch:
         actions = self.context.root.complete(leaves.actions.flatten(0, 1))
         cost = self.task.problem.cost(self.context.instance, actions).double().view(leaves.valid.shape)
         wrong = (leaves.valid & ~cost.isfinite()).any(dim=1)
-        check_instances(self.task, wrong, "the cost of a solution is NaN or infinite")
+        check_instances(self.task, wrong, NO_COST)
         actions = actions.view(*leaves.valid.shape, -1)
         return Round(leaves.actions, actions, cost, leaves.log_prob, leaves.phi, leaves.gumbel, leaves.valid, states)
 

@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 
 from gumbeldore.batches import batch_size, take
 from gumbeldore.interfaces import HasIndependentDecisions
-from gumbeldore.sampler.beam import NO_PROBABILITIES, Count, OutOfTime, check_instances, log_probabilities
+from gumbeldore.sampler.beam import NO_COST, NO_PROBABILITIES, Count, OutOfTime, check_instances, log_probabilities
 from gumbeldore.sampler.methods.method import Rounds, at_least_one
 from gumbeldore.sampler.solutions import Round
 from gumbeldore.sampler.task import SearchTask
@@ -85,10 +85,9 @@ class Greedy(Rounds):
             rows = (choice & ~planned).nonzero().squeeze(1)  # the one host sync of a step
             if len(rows):
                 log_pi = _log_pi(task, state, legal, rows)
-                likeliest = log_pi.amax(dim=1)
+                plan[rows], likeliest = _plan(task, state, rows, log_pi, most)
                 broken[rows] |= ~likeliest.isfinite()
                 log_prob[rows] += likeliest
-                plan[rows] = _plan(task, state, rows, log_pi, most)
             count = count.plus(Count(len(rows), forced=(~choice & ~planned).sum()))
             log_prob.masked_fill_(planned, math.nan)
             decisions.append(plan[:, 0].where(plan[:, 0] != NO_ACTION, legal.int().argmax(dim=1)))
@@ -98,7 +97,7 @@ class Greedy(Rounds):
         check_instances(task, broken, NO_PROBABILITIES)
         actions = torch.stack(decisions, dim=1)
         cost = problem.cost(instances, actions).double()
-        check_instances(task, ~cost.isfinite(), "the cost of a solution is NaN or infinite")
+        check_instances(task, ~cost.isfinite(), NO_COST)
         actions, cost, log_prob, valid = (x[:, None] for x in (actions, cost, log_prob, torch.ones_like(broken)))
         yield Round(actions, actions, cost, log_prob, log_prob, log_prob, valid, count)
 
@@ -109,19 +108,22 @@ def _log_pi(task: SearchTask, state: Any, legal: Tensor, rows: Tensor) -> Tensor
     return log_probabilities(task.policy, _rows(task.encoded, rows), _rows(state, rows), legal)
 
 
-def _plan(task: SearchTask, state: Any, rows: Tensor, log_pi: Tensor, most: int) -> Tensor:
-    """Up to `most` decisions of some rows [n, most], the likeliest first, all independent; then NO_ACTION."""
-    best, action = log_pi.max(dim=1, keepdim=True)
-    plan = [action.where(best.isfinite(), NO_ACTION)]
+def _plan(task: SearchTask, state: Any, rows: Tensor, log_pi: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Up to `most` decisions of some rows [n, most], all independent, then NO_ACTION; the first one's log pi [n].
+
+    The likeliest decision is the first one.
+    """
+    likeliest, action = log_pi.max(dim=1, keepdim=True)
+    plan = [action.where(likeliest.isfinite(), NO_ACTION)]
     if most > 1 and isinstance(task.problem, HasIndependentDecisions):
         resources = task.problem.resources(_rows(task.instances, rows), _rows(state, rows))  # [n, A, k]
-        left = log_pi.masked_fill(log_pi < best - MARGIN, -math.inf)
+        left = log_pi.masked_fill(log_pi < likeliest - MARGIN, -math.inf)
         for _ in range(most - 1):
             taken = resources.gather(1, action[..., None].expand(-1, -1, resources.shape[2]))  # [n, 1, k]
             left = left.masked_fill((resources == taken).any(dim=2), -math.inf)
             best, action = left.max(dim=1, keepdim=True)
             plan.append(action.where(best.isfinite(), NO_ACTION))
-    return pad(torch.cat(plan, dim=1), (0, most - len(plan)), value=NO_ACTION)
+    return pad(torch.cat(plan, dim=1), (0, most - len(plan)), value=NO_ACTION), likeliest.squeeze(1)
 
 
 def _rows(tensors: Any, rows: Tensor) -> Any:
