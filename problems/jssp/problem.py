@@ -67,9 +67,10 @@ class JSSP(Shop):
 
         Measured for the makespan alone (docs/decisions.md).
         """
-        evaluated = copy(self)
-        if self.chooses_view and self.objective == MAKESPAN:
-            evaluated.view_above = max(LARGE, *(jobs * machines for jobs, machines in self.sizes))
+        if self.objective != MAKESPAN:
+            return self
+        evaluated, trained = copy(self), max(jobs * machines for jobs, machines in self.sizes)
+        evaluated.window = self.window.from_size(max(LARGE, trained) + 1)
         return evaluated
 
     def num_actions(self, instance: Instance) -> int:

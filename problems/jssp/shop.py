@@ -18,6 +18,7 @@ from gumbeldore.interfaces import Problem
 from problems.common.groups import sizes_of
 from problems.common.growth import check_growth, size_at
 from problems.common.remaining import unmarked
+from problems.common.view import ViewBySize
 from problems.jssp.instances import check_instance, for_network, is_reversible, is_there, lengths_of
 from problems.jssp.objectives import (
     FLOW,
@@ -95,9 +96,8 @@ class Shop(Problem):
         self.chronological = chronological
         self.reversal = reversal
         self.grow = grow
-        self.window = Window.of(window, jobs_in_view)
-        self.chooses_view = window is None and jobs_in_view is None  # by size, in evaluations
-        self.view_above = math.inf  # operations: of larger shops, LARGE_VIEW is in view
+        is_said = window is not None or jobs_in_view is not None
+        self.window = ViewBySize(Window.of(window, jobs_in_view), LARGE_VIEW, is_said)
         self.objective = check_objective(objective)
 
     @abstractmethod
@@ -148,14 +148,11 @@ class Shop(Problem):
     def with_view(self, instance: Any, state: State) -> State:
         """The state with those operations in view that are in the window."""
         starts = partial(self.earliest_starts, instance, state)
-        return state._replace(view=self.window_for(instance).view(state, starts, instance.waits.shape[2]))
-
-    def window_for(self, instance: Any) -> Window:
-        """The window for instances of this size."""
-        return LARGE_VIEW if self.horizon(instance) > self.view_above else self.window
+        window = self.window.of(self.horizon(instance))
+        return state._replace(view=window.view(state, starts, instance.waits.shape[2]))
 
     def view_of(self, instance: Any) -> str:
-        if self.window_for(instance) is self.window:
+        if not self.window.is_reduced(self.horizon(instance)):
             return ""
         jobs = min(LARGE_VIEW.jobs or math.inf, instance.release.shape[1])
         seen = f"the next {LARGE_VIEW.operations} operations of {jobs} jobs (problem.window=all: all)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from gumbeldore.instance_set import InstanceSet
 from gumbeldore.interfaces import Pieces, Problem
 from problems.common.growth import check_growth, size_at
 from problems.common.remaining import unmarked, without
-from problems.common.view import check_view
+from problems.common.view import ViewBySize, check_view
 from problems.formats.tsplib import check_distances
 from problems.routing.distributions import drawn, scattered, weights_of
 from problems.routing.edges import undirected
@@ -69,9 +68,7 @@ class TSP(Problem):
         check_distances(distances)
         self.num_nodes = num_nodes
         self.grow = grow
-        self.nearest = check_view("nearest", nearest)
-        self.chooses_view = nearest is None  # by size, in evaluations
-        self.view_from = math.inf  # nodes: of such instances, LARGE_VIEW nodes are in view
+        self.nearest = ViewBySize(check_view("nearest", nearest), LARGE_VIEW, is_said=nearest is not None)
         self.distances = distances
         self.weights = weights_of(distribution)
 
@@ -115,23 +112,18 @@ class TSP(Problem):
         return self._state(instance, origin, start, unmarked(visited, num_nodes - 1 - actions.shape[1]))
 
     def _state(self, instance: Instance, origin: Tensor, destination: Tensor, remaining: Tensor) -> State:
-        view = nearest_view(instance.coords, origin, remaining, self.nearest_of(instance))
+        view = nearest_view(instance.coords, origin, remaining, self.nearest.of(instance.coords.shape[1]))
         return State(origin, destination, remaining, view)
-
-    def nearest_of(self, instance: Instance) -> int | None:
-        """How many nodes are in view of instances of this size; None: all."""
-        return LARGE_VIEW if instance.coords.shape[1] >= self.view_from else self.nearest
 
     def for_evaluation(self) -> TSP:
         """Of instances that are large, and larger than those of the training, a part is in view if nothing is said."""
         evaluated = copy(self)
-        if self.chooses_view:
-            evaluated.view_from = max(LARGE, self.num_nodes + 1)
+        evaluated.nearest = self.nearest.from_size(max(LARGE, self.num_nodes + 1))
         return evaluated
 
     def view_of(self, instance: Instance) -> str:
         nodes = instance.coords.shape[1]
-        if self.nearest_of(instance) == self.nearest:
+        if not self.nearest.is_reduced(nodes):
             return ""
         seen = f"the {LARGE_VIEW} nearest to the current one (problem.nearest=all: all)"
         return f"of {nodes:,} nodes, the policy sees {seen}"

@@ -19,6 +19,7 @@ from gumbeldore.cli.setup import set_up
 from gumbeldore.runtime import checkpoint
 from gumbeldore.runtime.files import SUFFIX
 from models.bq_tsp import BQ
+from problems.jssp.instances import random_instances
 from problems.tsp import TSP
 from tests.helpers.commands import ROOT, configured, done, refused
 
@@ -65,6 +66,15 @@ def test_a_policy_is_loaded_as_it_was_saved(name, tmp_path):
         given, kept = ({k: v for k, v in x.config[part].items() if k != "_target_"} for x in (loaded, again))
         assert kept == {**kept, **given}
     assert again.config["search"]["step_size"] == loaded.config["search"]["step_size"]
+
+
+def test_what_is_in_view_of_large_instances_is_kept(tmp_path):
+    large = random_instances(1, 101, 50, torch.Generator().manual_seed(0))
+    for values, seen in (({}, 250), ({"window": "all"}, 5050), ({"window": 2}, 202)):
+        loaded = gumbeldore.load_policy("jssp", **values)
+        gumbeldore.save_policy(tmp_path / "my.pt", *loaded[:2], overwrite=True)
+        again = gumbeldore.load_policy(tmp_path / "my.pt")
+        assert [x.problem.reset(large).view.shape[1] for x in (loaded, again)] == [seen, seen]
 
 
 def test_who_takes_a_checkpoint_takes_it(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 import torch
 
@@ -53,6 +55,11 @@ def test_an_evaluation_shows_a_part_of_large_shops_unless_something_else_is_said
     assert one_size(101, 50).for_evaluation().reset(large).view.shape[1] == 5050  # as it was trained
     assert one_size(6, 6, objective="total_flow_time").for_evaluation().reset(large).view.shape[1] == 5050
     evaluated = one_size(6, 6).for_evaluation()
+    for same in (evaluated.for_evaluation(), evaluated.curriculum(1.0), pickle.loads(pickle.dumps(evaluated))):
+        assert same.reset(large).view.shape[1] == 250
+    growing = one_size(6, 6, grow=[[2, 2], 1.0])
+    assert growing.curriculum(0.0).for_evaluation().reset(large).view.shape[1] == 250
+    assert growing.for_evaluation().curriculum(0.0).generate(1, torch.Generator()).operations.shape[1] == 4
     assert evaluated.view_of(medium) == "" == one_size(6, 6, window=2).for_evaluation().view_of(large)
     said = "of shops with 5,050 operations, the policy sees the next 5 operations of 50 jobs (problem.window=all: all)"
     assert evaluated.view_of(large) == said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 import torch
@@ -10,13 +11,15 @@ import torch
 from gumbeldore import Policy, testing
 from gumbeldore.batches import take
 from gumbeldore.runtime.errors import InstanceError
-from gumbeldore.sampler.methods import Anytime, Beam, Greedy, Sampling, made, settings_of
+from gumbeldore.sampler.beam import OutOfTime
+from gumbeldore.sampler.methods import Anytime, Beam, Equivalents, Greedy, Sampling, made, settings_of
 from gumbeldore.sampler.methods.greedy import MARGIN
-from gumbeldore.sampler.search import search
+from gumbeldore.sampler.search import search, unsearched
 from models.flexible_shop import FlexibleShop
 from models.job_shop import JobShop
 from problems.fjsp import FJSP
 from problems.jssp import JSSP
+from problems.jssp.instances import job_shop as shop_of
 from problems.tsp import TSP
 from tests.helpers.networks import awake
 from tests.helpers.trees import TablePolicy, TreeProblem
@@ -33,6 +36,15 @@ def flexible_shop(**options):
     return FJSP([[6, 4]], [[6, 4]], **options), awake(FlexibleShop(width=16, blocks=1, heads=4, feedforward=32))
 
 
+class SomeTakeNoTime(JSSP):
+    """A third of the operations takes no time and no machine."""
+
+    def generate(self, n, generator):
+        drawn = super().generate(n, generator)
+        takes = torch.rand(drawn.times.shape, generator=generator) > 1 / 3
+        return shop_of(drawn.times * takes, drawn.machines, machine_release=drawn.machine_release)
+
+
 class Scores(Policy):
     """The same logits in every state."""
 
@@ -47,6 +59,7 @@ class Scores(Policy):
 SHOPS = {
     "classical": lambda: job_shop(),
     "general": lambda: job_shop(general=1.0),
+    "time 0": lambda: (SomeTakeNoTime([[6, 5]], [[6, 5]]), job_shop()[1]),
     "window": lambda: job_shop(window=2, jobs_in_view=3),
     "flexible": lambda: flexible_shop(),
     "flexible window": lambda: flexible_shop(window=2, jobs_in_view=3),
@@ -173,13 +186,14 @@ def test_what_is_independent_is_part_of_the_contract():
         testing.problem_contract(Wrong([[6, 2]], [[6, 2]]))
 
 
-def test_broken_logits_are_refused_with_the_instance():
+@pytest.mark.parametrize("row", [0, 2])
+def test_broken_logits_are_refused_with_the_instance(row):
     problem, policy = job_shop()
     instances = instances_of(problem)
     times = instances.times.clone()
-    times[2, 0, 0] = math.nan
+    times[row, 0, 0] = math.nan
     for most in (1, 4):
-        with pytest.raises(InstanceError, match="instance 2 of the batch: the policy's logits are NaN"):
+        with pytest.raises(InstanceError, match=f"instance {row} of the batch: the policy's logits are NaN"):
             search(problem, policy, instances._replace(times=times), Greedy(most))
 
 
@@ -194,3 +208,24 @@ def test_the_greedy_solution_before_a_time_limit_is_decoded_as_asked():
         greedy = search(problem, policy, instances_of(problem), Greedy(most))
         found = search(problem, policy, instances_of(problem), Anytime(Sampling(1, 1), 1e-9, Greedy(most)), keys=keys)
         assert torch.equal(found.actions, greedy.actions) and found.stats.evaluations == greedy.stats.evaluations
+
+
+@pytest.mark.parametrize("most", [1, 4])
+def test_equivalents_are_decoded_each_by_itself(most):
+    problem, policy = job_shop()
+    instances, keys = instances_of(problem), torch.arange(4)
+    mirrored = instances.backwards(torch.ones(4, dtype=torch.bool))
+    found = search(problem, policy, instances, Equivalents(Greedy(most), 2), keys=keys)
+    there = search(problem, policy, instances, Greedy(most))
+    back = problem.cost(instances, search(problem, policy, mirrored, Greedy(most)).actions[:, 0].flip(1))
+    assert found.costs.amin(dim=1).tolist() == torch.minimum(there.costs[:, 0], back.double()).tolist()
+
+
+def test_the_time_can_be_up_between_two_decisions(monkeypatch):
+    problem, policy = job_shop()
+    instances, clock = instances_of(problem), iter(range(30))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    task = unsearched(problem, policy, instances)._replace(keys=torch.arange(4), encoded=policy.encode(instances))
+    with torch.no_grad(), pytest.raises(OutOfTime) as late:
+        list(Greedy(4).rounds(task._replace(deadline=5.0)))
+    assert next(clock) == 6 and 4 <= late.value.states.evaluated <= 20  # four instances, five decisions
