@@ -41,7 +41,7 @@ a training with `problem.chronological` `search.decisions_per_pass=4`. `study.py
 `search.iterations` and `search.top_p_start`, takes at most 100 instances, and needs `checkpoint`.
 `--help` shows the values of a command.
 """
-WRAPPERS = {"all": methods.Equivalents, "all with rounds, reconstruct": methods.Anytime}  # of methods
+WRAPPERS = {"all": methods.Equivalents, "all with rounds, reconstruct, local_search": methods.Anytime}  # of methods
 SECTIONS: dict[str, tuple[str, Mapping[str, type[Any]]]] = {  # by heading: the group of the keys, its classes by name
     "All commands": ("", {"all commands": schema.MachineSettings}),
     "python train.py": ("", {"all": schema.RunSettings}),

@@ -13,7 +13,7 @@ from gumbeldore.batches import batch_size
 
 
 def as_they_are(index: Tensor, actions: Tensor) -> Tensor:
-    """No improvement of solutions."""
+    """Solutions without an adjustment."""
     return actions
 
 
@@ -36,7 +36,7 @@ class InstanceSet(NamedTuple):
     lower_bounds: Tensor | None = None  # [n] float64: no solution of an instance costs less; None: nothing is known
     pooled: bool = False  # a mean gap is the ratio of the summed costs, less 1: where a good solution may cost 0
     # (index [m], actions [m, T]) -> solutions [m, T] that cost no more: where a search cannot see the true costs
-    improved: Callable[[Tensor, Tensor], Tensor] = as_they_are
+    adjusted: Callable[[Tensor, Tensor], Tensor] = as_they_are
     # Of the source, which may have several sets; the first can speak for all.
     warnings: list[str] = []  # a line each: what of the source was not used as one may expect, and why
     left_out: dict[str, str] = {}  # by file, why its instances are in no InstanceSet
@@ -49,9 +49,9 @@ class InstanceSet(NamedTuple):
         each = actions[:, None] if actions.dim() == 2 else actions
         return self.true_cost(*_side_by_side(each, first)).view(actions.shape[:-1])
 
-    def improve(self, actions: Tensor, first: int = 0) -> Tensor:
-        """The solutions, as `costs` takes them, each as `improved` makes it."""
-        return self.improved(*_side_by_side(actions, first)).view_as(actions)
+    def adjust(self, actions: Tensor, first: int = 0) -> Tensor:
+        """The solutions, as `costs` takes them, each as `adjusted` makes it."""
+        return self.adjusted(*_side_by_side(actions, first)).view_as(actions)
 
     def gaps(self, costs: Tensor, rows: Tensor | slice = slice(None), scale: Tensor | None = None) -> Tensor:
         """Gaps to the references of the instances `rows`, whose costs are [m, ...]; NaN where there is none.
@@ -77,7 +77,7 @@ class InstanceSet(NamedTuple):
             instances=of_all(self.instances),
             originals=of_all(self.originals),
             true_cost=lambda index, actions: self.true_cost(rows[index], actions),
-            improved=lambda index, actions: self.improved(rows[index], actions),
+            adjusted=lambda index, actions: self.adjusted(rows[index], actions),
             references=of(self.references),
             kinds=of(self.kinds),
             means={},

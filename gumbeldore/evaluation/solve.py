@@ -168,7 +168,7 @@ def _method(
 
     Raises ValueError for a setting that is none of them, and for settings beside a method that is whole.
     """
-    if isinstance(method, methods.Improving) and time_limit is not None:
+    if isinstance(method, methods.Timed) and time_limit is not None:
         greedy = methods.Greedy(decisions_per_pass(loaded.problem))
         method, time_limit = methods.Anytime(method, time_limit, greedy), None
     if isinstance(method, (Method, Baseline)):

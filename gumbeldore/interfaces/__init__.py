@@ -10,12 +10,19 @@ the batch; the core only ever indexes that dimension or moves them between devic
 Costs are to be minimised, everywhere a user sees them.
 """
 
-from gumbeldore.interfaces.abilities import HasIndependentDecisions, HasPieces, HasStoredForm, Pieces
+from gumbeldore.interfaces.abilities import (
+    HasIndependentDecisions,
+    HasLocalSearch,
+    HasPieces,
+    HasStoredForm,
+    Pieces,
+)
 from gumbeldore.interfaces.policy import Policy
 from gumbeldore.interfaces.problem import Problem, size_name, without_references
 
 __all__ = [
     "HasIndependentDecisions",
+    "HasLocalSearch",
     "HasPieces",
     "HasStoredForm",
     "Pieces",

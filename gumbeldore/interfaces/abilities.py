@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -38,6 +39,31 @@ class HasIndependentDecisions(Protocol):
 
         Two legal actions that take different ones of each kind lead to the same state in either order, if the second is
         still legal after the first.
+        """
+
+
+@runtime_checkable
+class HasLocalSearch(Protocol):
+    """A problem whose solutions a local search improves, which needs no policy."""
+
+    def prepare_local_search(self) -> None:
+        """Do what takes long once, such as compiling; it does not count against a time limit.
+
+        Raises ValueError if a package is missing, or the search does not know the problem's objective.
+        """
+
+    def local_search(
+        self, instance: Any, actions: Tensor, steps: float, seeds: Tensor, deadline: float = math.inf
+    ) -> Tensor:
+        """Solutions [R, T] that cost no more than the best of the given ones, on the same device.
+
+        For a number of steps, an instance's solution is decided by its own row of all arguments.
+
+        Arguments:
+            actions: K given solutions of each instance [R, K, T]
+            steps: of each instance; inf: until the deadline
+            seeds: int64 [R], of the random numbers
+            deadline: on the clock `time.monotonic`, of all instances together
         """
 
 

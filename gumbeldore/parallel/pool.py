@@ -25,7 +25,7 @@ from gumbeldore.runtime.gpu import use_device
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.runtime.stopping import Stop, Stopped, never
-from gumbeldore.sampler.methods import Anytime, Method, Reconstruct
+from gumbeldore.sampler.methods import Anytime, Improvement, Method
 from gumbeldore.sampler.search import search, unsearched
 from gumbeldore.sampler.solutions import Solutions
 
@@ -185,13 +185,13 @@ class SearchPool:
         Arguments:
             read: called where a chunk was searched, on its device; only what it returns is sent back
             chunks: which instances are searched, and which of them together, instead of what `self.chunks` says
-            start: solutions [n, T] from which those of the searches begin that are a reconstruction
+            start: solutions [n, T] from which those of the searches begin that improve some
         """
         division = [self.chunks(instances, method) if chunks is None else chunks for method in methods]
         jobs = [(which, chunk) for which, each in enumerate(division) for chunk in each]
 
         def rest(which: int, chunk: slice) -> tuple:  # cloned, or the whole batch's storage would travel with each
-            improves = isinstance(methods[which], Reconstruct)
+            improves = isinstance(methods[which], Improvement)
             own = start[chunk].clone() if start is not None and improves else None
             return keys[chunk].clone(), methods[which], read, own
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from gumbeldore.batches import batch_size
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime.memory import physical_memory
-from gumbeldore.sampler.methods import Method, Reconstruct
+from gumbeldore.sampler.methods import Improvement, Method
 from gumbeldore.sampler.solutions import Solutions, known
 from gumbeldore.sampler.task import SearchTask
 
@@ -36,11 +36,11 @@ def search(
         generator: source of one random key per instance, drawn in their order
         keys: instead of a generator, the keys [B] int64 themselves: an instance's result depends on its own alone
         trie_budget: bytes that the trie must not outgrow; a search with a time limit ends where it would
-        start: solutions [B, T] that `Reconstruct` improves, instead of those of its own start, which is left out; they
-            are the first solutions found
+        start: solutions [B, T] that an `Improvement` improves, instead of those of its own start, which is left out;
+            they are the first solutions found
 
     Raises ValueError without instances, for what is no Method, for a method that the problem does not offer, for keys
-    or a start of another shape or type, for a start of a method without reconstruction, or if not exactly one of
+    or a start of another shape or type, for a start of a method that improves none, or if not exactly one of
     generator and keys is given to a stochastic search; and InstanceError if the policy gives no usable probabilities or
     the problem no finite cost.
     """
@@ -80,9 +80,10 @@ def unsearched(problem: Problem, policy: Policy, instances: Any) -> SearchTask:
 
 
 def _improved(task: SearchTask, method: Method, start: Tensor) -> Solutions:
-    """The solutions of a reconstruction from a given start."""
-    if not isinstance(method, Reconstruct):
-        raise ValueError(f"a start is for Reconstruct, which improves it, not for {type(method).__name__}")
+    """The solutions of an improvement of given ones."""
+    if not isinstance(method, Improvement):
+        rule = "a start is for Reconstruct or LocalSearch, which improve it"
+        raise ValueError(f"{rule}, not for {type(method).__name__}")
     shape = (task.batch, task.horizon)
     if start.shape != shape or start.dtype != torch.int64:
         found = f"{start.dtype} of shape {list(start.shape)}"

@@ -101,6 +101,12 @@ class Solutions(NamedTuple):
         cost, place = cheapest(self.costs, self.valid)
         return solutions_at(place, self.actions), cost
 
+    def best_few(self, count: int) -> Tensor:
+        """So many of the cheapest solutions [B, count, T] of each instance; if it has fewer, the best one again."""
+        cost, place = self.costs.masked_fill(~self.valid, math.inf).sort(dim=1, stable=True)
+        place = place.where(cost < math.inf, place[:, :1])[:, :count]
+        return self.actions.gather(1, place[..., None].expand(-1, -1, self.actions.shape[2]))
+
     def sampled(self) -> Solutions:
         """Without a given start, the greedy and the reconstructed solutions, which estimators must not count."""
         drawn = ~self.gumbels.isnan().all(dim=0)

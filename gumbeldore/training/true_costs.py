@@ -47,11 +47,11 @@ def true_costs(instance_set: InstanceSet, chunk: slice, sampled: SampledSolution
 
 
 def best_solutions(instance_set: InstanceSet, chunk: slice, sampled: SampledSolutions) -> TrueBest:
-    """The best solutions of a chunk of an instance set, improved; of equally good ones, the first that was found.
+    """The best solutions of a chunk of an instance set, adjusted; of equally good ones, the first that was found.
 
     Raises ValueError naming an instance of which a solution's true cost is not a number.
     """
-    sampled = sampled._replace(actions=instance_set.improve(sampled.actions, chunk.start))
+    sampled = sampled._replace(actions=instance_set.adjust(sampled.actions, chunk.start))
     costs = true_costs(instance_set, chunk, sampled)
     cost, place = cheapest(costs, sampled.valid)
     found = sampled.valid.sum(dim=1)

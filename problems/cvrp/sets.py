@@ -253,7 +253,7 @@ def _instance_set(
         instances=Instance(seen, original.demands, original.capacity),
         originals=original,
         true_cost=partial(_true_cost, original),
-        improved=as_they_are if set(map(title_of, metrics)) <= set(EXACT) else partial(_last_shorter, original),
+        adjusted=as_they_are if set(map(title_of, metrics)) <= set(EXACT) else partial(_last_shorter, original),
         references=torch.tensor(costs, dtype=torch.float64),
         kinds=kinds,
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from copy import copy
 
 import torch
 from torch import Tensor
 
+from gumbeldore.batches import repeated, to
 from problems.jssp.instances import Instance, random_general_instances, random_instances
 from problems.jssp.objectives import MAKESPAN
 from problems.jssp.reports import ShopReports
@@ -93,6 +95,25 @@ class JSSP(Shop):
         times, machine = next_operations(instance, state)
         job = torch.arange(times.shape[1], device=times.device).expand_as(machine)
         return torch.stack([job, machine.where(times > 0, instance.machine_release.shape[1] + job)], dim=2)
+
+    def prepare_local_search(self) -> None:
+        """Compile the local search. Raises ValueError for another objective than the makespan."""
+        if self.objective != MAKESPAN:
+            raise ValueError(f"the local search minimises the makespan, not {self.objective}")
+        from problems.jssp.local_search.solutions import prepare
+
+        prepare()
+
+    def local_search(
+        self, instance: Instance, actions: Tensor, steps: float, seeds: Tensor, deadline: float = math.inf
+    ) -> Tensor:
+        """Tabu search and path relinking on the CPU, one instance after the other (`problems.jssp.local_search`)."""
+        from problems.jssp.local_search.solutions import searched
+
+        found = searched(to(instance, "cpu"), actions.cpu(), steps, seeds.cpu(), deadline).to(actions.device)
+        every = torch.cat([actions, found[:, None]], dim=1)  # [R, K + 1, T]
+        costs = self.cost(repeated(instance, every.shape[1]), every.flatten(0, 1)).view(every.shape[:2])
+        return every[torch.arange(len(every), device=every.device), costs.argmin(dim=1)]  # the first of equals
 
     def earliest_starts(self, instance: Instance, state: State) -> Tensor:
         return earliest_starts(instance, state)

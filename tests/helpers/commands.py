@@ -22,7 +22,7 @@ CONFIGS = ROOT / "configs"
 OF_PROBLEM = {
     "cvrp": ["cvrp"],
     "gomoku": ["gomoku"],
-    "jssp": ["jssp", "job_shop", "tardiness"],
+    "jssp": ["jssp", "job_shop", "tardiness", "local_search"],
     "fjsp": ["fjsp", "flexible_shop"],
 }
 

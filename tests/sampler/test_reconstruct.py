@@ -85,7 +85,7 @@ def test_a_given_start_takes_the_place_of_the_rounds(name):
 def test_a_start_is_checked():
     problem, instances = start_of("tsp")
     start = torch.arange(1, 12).repeat(len(KEYS), 1)
-    cases = (methods.Greedy(), start, "a start is for Reconstruct, which improves it, not for Greedy")
+    cases = (methods.Greedy(), start, "a start is for Reconstruct or LocalSearch, which improve it, not for Greedy")
     others = [(start[1:], "shape"), (start.int(), "int32"), (start[:, 1:], "shape"), (start * 0 + 1, "does not visit")]
     for config, wrong, rule in [cases, *((methods.Reconstruct(), wrong, rule) for wrong, rule in others)]:
         with pytest.raises(ValueError, match=rule):

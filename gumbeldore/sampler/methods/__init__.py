@@ -17,7 +17,9 @@ from gumbeldore.sampler.methods.beam import Beam
 from gumbeldore.sampler.methods.diverse_beam import DiverseBeam
 from gumbeldore.sampler.methods.equivalents import Equivalents
 from gumbeldore.sampler.methods.greedy import Greedy
-from gumbeldore.sampler.methods.method import Improving, Method, Rounds
+from gumbeldore.sampler.methods.improvement import Improvement
+from gumbeldore.sampler.methods.local_search import LocalSearch
+from gumbeldore.sampler.methods.method import Method, Rounds, Timed
 from gumbeldore.sampler.methods.reconstruct import Reconstruct
 from gumbeldore.sampler.methods.rejection import Rejection
 from gumbeldore.sampler.methods.sampling import Sampling
@@ -31,7 +33,8 @@ __all__ = [
     "Equivalents",
     "Greedy",
     "Gumbeldore",
-    "Improving",
+    "Improvement",
+    "LocalSearch",
     "Method",
     "Reconstruct",
     "Rejection",
@@ -39,6 +42,7 @@ __all__ = [
     "Sampling",
     "Tasar",
     "Theory",
+    "Timed",
     "WithoutReplacement",
     "DEFAULTS",
     "METHODS",
@@ -47,7 +51,7 @@ __all__ = [
     "settings_of",
 ]
 
-METHODS: dict[str, type[Improving]] = {
+METHODS: dict[str, type[Timed]] = {
     "greedy": Greedy,
     "sampling": Sampling,
     "rejection": Rejection,
@@ -58,8 +62,9 @@ METHODS: dict[str, type[Improving]] = {
     "gumbeldore": Gumbeldore,
     "theory": Theory,
     "reconstruct": Reconstruct,
+    "local_search": LocalSearch,
 }
-STARTS = {name: method for name, method in METHODS.items() if issubclass(method, Rounds)}  # of a reconstruction
+STARTS = {name: method for name, method in METHODS.items() if issubclass(method, Rounds)}  # of an improvement
 # Of every setting of a method; one that several methods have has one default.
 DEFAULTS: dict[str, Any] = {
     field.name: field.default

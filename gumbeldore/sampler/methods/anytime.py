@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gumbeldore.runtime.checked import positive
 from gumbeldore.sampler.methods.greedy import Greedy
-from gumbeldore.sampler.methods.method import Improving, Method
+from gumbeldore.sampler.methods.method import Method, Timed
 from gumbeldore.sampler.solutions import Solutions
 from gumbeldore.sampler.task import SearchTask
 
@@ -25,13 +25,13 @@ class Anytime(Method):
         greedy: how the greedy solution is decoded
     """
 
-    method: Improving
+    method: Timed
     time_limit: float = positive()
     greedy: Greedy = Greedy()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (isinstance(self.method, Improving) and self.method.endless):
+        if not (isinstance(self.method, Timed) and self.method.endless):
             rule = "a time_limit is for a method with rounds or a reconstruction, which finds more in more time"
             raise ValueError(f"{rule}, got {self.method!r}")
 

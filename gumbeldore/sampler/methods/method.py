@@ -53,7 +53,7 @@ class Method(Checked, ABC):
         """Raises ValueError if the problem does not offer what the method needs for instances of this size."""
 
 
-class Improving(Method):
+class Timed(Method):
     """A method that knows `until`; `endless` says whether more time finds more."""
 
     endless: ClassVar[bool] = True  # whether more time finds more
@@ -63,7 +63,7 @@ class Improving(Method):
         """Search until the task's deadline, beside greedy solutions, which count where they are better."""
 
 
-class Rounds(Improving):
+class Rounds(Timed):
     """A method that searches in rounds."""
 
     @abstractmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -19,8 +19,8 @@ from gumbeldore.interfaces import HasPieces, Pieces
 from gumbeldore.runtime.checked import at_least
 from gumbeldore.runtime.errors import InstanceError
 from gumbeldore.sampler.beam import Count, OutOfTime, Root
-from gumbeldore.sampler.methods.greedy import Greedy
-from gumbeldore.sampler.methods.method import MOST, NOTHING, Improving, Rounds, at_least_one, beside
+from gumbeldore.sampler.methods.improvement import Improvement
+from gumbeldore.sampler.methods.method import MOST, at_least_one
 from gumbeldore.sampler.noise import no_noise
 from gumbeldore.sampler.solutions import Round, Solutions, cheapest, solutions_at
 from gumbeldore.sampler.task import SearchTask
@@ -31,11 +31,11 @@ SCORES = 2**23  # of actions in all pieces that are decoded together: about 1.3 
 
 
 @dataclass(frozen=True)
-class Reconstruct(Improving):
+class Reconstruct(Improvement):
     """Random reconstruction of the best solution that another method finds [RRC].
 
     Arguments:
-        start: the method whose best solution is improved
+        start: the method whose solutions are improved
         iterations: rounds of cutting all instances' solutions into pieces and decoding these; with a time limit they
             go on until it has passed
         longest_piece: decisions in a piece, at most; None: all. Each iteration draws a length, uniformly
@@ -43,39 +43,15 @@ class Reconstruct(Improving):
         piece_width: beam width of the search that decodes a piece; 1: greedily
     """
 
-    start: Rounds = field(default_factory=Greedy)
     iterations: int = at_least_one(100)
     longest_piece: int | None = at_least(1, None, MOST)
     shortest_piece: int = at_least_one(4)
     piece_width: int = at_least_one(1)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.start, Rounds):
-            raise ValueError(f"start must be a method of rounds, without a time limit of its own, got {self.start!r}")
-
-    @property
-    def rows(self) -> int:
-        return self.start.rows
-
-    def most_solutions(self, horizon: int) -> int:
-        return self.start.most_solutions(horizon) + 1
-
-    def trie_memory(self, task: SearchTask) -> int:
-        return self.start.trie_memory(task)
-
     def check(self, task: SearchTask) -> None:
-        self.start.check(task)
+        super().check(task)
         if not isinstance(task.problem, HasPieces):
             raise ValueError(f"there is no random reconstruction for {task.problem.name}: it does not define pieces")
-
-    def __call__(self, task: SearchTask) -> Solutions:
-        return self.improved(task, self.start(task))
-
-    def until(self, task: SearchTask, greedy: Solutions) -> Solutions:
-        """Reconstructions until the task's deadline, of the best of the greedy solutions and those of `start`."""
-        known = isinstance(self.start, Greedy)
-        return self.improved(task, beside(greedy, NOTHING if known else self.start.found(task)))
 
     def improved(self, task: SearchTask, solutions: Solutions) -> Solutions:
         """Given solutions, and one more where the reconstruction of the best is better.
