@@ -45,6 +45,7 @@ def solve_set(
     progress: Callable[[int], None] = lambda done: None,
     parts: Parts | None = None,
     rows: Tensor | None = None,
+    start: Tensor | None = None,
 ) -> SolvedSet:
     """The best solution of every instance by its true cost; of equally good ones, the first that was found.
 
@@ -53,6 +54,7 @@ def solve_set(
         progress: called with the number of instances solved since the last call
         parts: what was found earlier, which is not searched again; what is found is added chunk by chunk
         rows: numbers int64 [m] of the instances to solve, if not all; the parts are then of these alone
+        start: solutions [n, T] that a method improves
 
     Raises ValueError naming an instance that the policy or the problem cannot deal with.
     """
@@ -66,7 +68,7 @@ def solve_set(
     last = time.perf_counter()
     with instance_errors(instance_set, keys):
         for _, chunk, sampled in pool.map_all(
-            instance_set.instances, keys, [method], read=SampledSolutions.of, chunks=missing
+            instance_set.instances, keys, [method], read=SampledSolutions.of, chunks=missing, start=start
         ):
             best = best_solutions(instance_set, chunk, sampled)
             last, seconds = time.perf_counter(), time.perf_counter() - last

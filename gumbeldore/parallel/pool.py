@@ -25,7 +25,7 @@ from gumbeldore.runtime.gpu import use_device
 from gumbeldore.runtime.memory import keep_freed_memory
 from gumbeldore.runtime.precision import InPrecision
 from gumbeldore.runtime.stopping import Stop, Stopped, never
-from gumbeldore.sampler.methods import Anytime, Improvement, Method
+from gumbeldore.sampler.methods import Anytime, Method
 from gumbeldore.sampler.search import search, unsearched
 from gumbeldore.sampler.solutions import Solutions
 
@@ -191,8 +191,7 @@ class SearchPool:
         jobs = [(which, chunk) for which, each in enumerate(division) for chunk in each]
 
         def rest(which: int, chunk: slice) -> tuple:  # cloned, or the whole batch's storage would travel with each
-            improves = isinstance(methods[which], Improvement)
-            own = start[chunk].clone() if start is not None and improves else None
+            own = start[chunk].clone() if start is not None and methods[which].takes_start else None
             return keys[chunk].clone(), methods[which], read, own
 
         if self.local:

@@ -10,8 +10,8 @@ from torch import Tensor
 from gumbeldore.batches import batch_size
 from gumbeldore.interfaces import Policy, Problem
 from gumbeldore.runtime.memory import physical_memory
-from gumbeldore.sampler.methods import Improvement, Method
-from gumbeldore.sampler.solutions import Solutions, known
+from gumbeldore.sampler.methods import Method
+from gumbeldore.sampler.solutions import Solutions
 from gumbeldore.sampler.task import SearchTask
 
 
@@ -54,8 +54,8 @@ def search(
     policy.eval()
     try:
         encoded = policy.encode(instances)
-        task = SearchTask(problem, policy, instances, encoded, keys=keys, given_keys=keys, trie_budget=trie_budget)
-        return method(task) if start is None else _improved(task, method, start)
+        start = _checked_start(start, method, problem.horizon(instances), len(keys))
+        return method(SearchTask(problem, policy, instances, encoded, keys, keys, start=start, trie_budget=trie_budget))
     finally:
         policy.train(was_training)
 
@@ -79,16 +79,17 @@ def unsearched(problem: Problem, policy: Policy, instances: Any) -> SearchTask:
     return SearchTask(problem, policy, instances, encoded=None, keys=nothing, given_keys=nothing)
 
 
-def _improved(task: SearchTask, method: Method, start: Tensor) -> Solutions:
-    """The solutions of an improvement of given ones."""
-    if not isinstance(method, Improvement):
+def _checked_start(start: Tensor | None, method: Method, horizon: int, batch: int) -> Tensor | None:
+    """The start, if the method takes one and it has the right shape and type."""
+    if start is None:
+        return None
+    if not method.takes_start:
         rule = "a start is for Reconstruct or LocalSearch, which improve it"
         raise ValueError(f"{rule}, not for {type(method).__name__}")
-    shape = (task.batch, task.horizon)
-    if start.shape != shape or start.dtype != torch.int64:
+    if start.shape != (batch, horizon) or start.dtype != torch.int64:
         found = f"{start.dtype} of shape {list(start.shape)}"
-        raise ValueError(f"start must be torch.int64 actions of shape {list(shape)}, got {found}")
-    return method.improved(task, known(start, task.problem.cost(task.instances, start).double()))
+        raise ValueError(f"start must be torch.int64 actions of shape {[batch, horizon]}, got {found}")
+    return start
 
 
 def _checked_keys(keys: Tensor | None, generator: torch.Generator | None, batch: int, method: Method) -> Tensor:

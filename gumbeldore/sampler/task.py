@@ -23,6 +23,7 @@ class SearchTask(NamedTuple):
     keys: Tensor  # [B] int64 of the instances' random numbers
     given_keys: Tensor  # [b] those that the search was given; each of these b instances is here B / b times in a row
     deadline: float = math.inf  # on the clock `time.monotonic`
+    start: Tensor | None = None  # [B, T] solutions to improve, where a method takes them instead of its own
     trie_budget: int | None = None  # bytes that a trie must not outgrow that grows until the deadline; None: any number
 
     @property

@@ -17,7 +17,7 @@ class Anytime(Method):
     """The greedy solution, then as many rounds, or reconstructions, of a method as there is time for.
 
     The greedy solution counts where it is better than all others, and is the only one if no round ends in time. A round
-    that lasts longer is abandoned before its next step.
+    that lasts longer is abandoned before its next step. A given start takes the place of the greedy solution.
 
     Arguments:
         method: with rounds, or a reconstruction
@@ -37,11 +37,15 @@ class Anytime(Method):
 
     def __call__(self, task: SearchTask) -> Solutions:
         limited = task._replace(deadline=time.monotonic() + task.batch * self.time_limit)
-        return self.method.until(limited, greedy=self.greedy(task))
+        return self.method(limited) if task.start is not None else self.method.until(limited, greedy=self.greedy(task))
 
     @property
     def random(self) -> bool:  # type: ignore[override]
         return self.method.random
+
+    @property
+    def takes_start(self) -> bool:  # type: ignore[override]
+        return self.method.takes_start
 
     @property
     def rows(self) -> int:

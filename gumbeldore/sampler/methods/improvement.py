@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from gumbeldore.sampler.methods.greedy import Greedy
 from gumbeldore.sampler.methods.method import NOTHING, Rounds, Timed, beside
-from gumbeldore.sampler.solutions import Solutions
+from gumbeldore.sampler.solutions import Solutions, known
 from gumbeldore.sampler.task import SearchTask
 
 
@@ -18,6 +19,8 @@ class Improvement(Timed):
     Arguments:
         start: the method whose solutions are improved
     """
+
+    takes_start: ClassVar[bool] = True
 
     start: Rounds = field(default_factory=Greedy)
 
@@ -44,9 +47,11 @@ class Improvement(Timed):
         self.start.check(task)
 
     def __call__(self, task: SearchTask) -> Solutions:
-        return self.improved(task, self.start(task))
+        if task.start is None:
+            return self.improved(task, self.start(task))
+        return self.improved(task, known(task.start, task.problem.cost(task.instances, task.start).double()))
 
     def until(self, task: SearchTask, greedy: Solutions) -> Solutions:
         """Improve the greedy solutions and those of `start` until the task's deadline."""
-        known = isinstance(self.start, Greedy)
-        return self.improved(task, beside(greedy, NOTHING if known else self.start.found(task)))
+        found = NOTHING if isinstance(self.start, Greedy) else self.start.found(task)
+        return self.improved(task, beside(greedy, found))

@@ -31,6 +31,7 @@ class Method(Checked, ABC):
     """
 
     random: ClassVar[bool] = True  # whether the result depends on random numbers
+    takes_start: ClassVar[bool] = False  # whether it improves given solutions
 
     @abstractmethod
     def __call__(self, task: SearchTask) -> Solutions:
